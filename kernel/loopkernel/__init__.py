@@ -1,0 +1,1 @@
+"""A pure kernel for the loop of an agent: data, one transition, laws."""

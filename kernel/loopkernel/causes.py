@@ -1,0 +1,145 @@
+"""The rule behind each kind of effect, and the rule in a sentence; what `explain` tells."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from loopkernel.data import effects as commands
+from loopkernel.data import events
+from loopkernel.data.effects import Effect
+from loopkernel.data.words import CallStatus, CancelReason, RefusalReason, TurnEndReason
+
+Rule = tuple[str, str]
+
+_BY_KIND: Mapping[type[Effect], Rule] = MappingProxyType(
+    {
+        commands.CallModel: ("INFER-1", "every gate before the request is passed, so the model is asked"),
+        commands.AbortModel: ("CANCEL-2", "a cancel stops the model first"),
+        commands.CheckCall: ("TOOL-18", "a complete call is checked before anything else is done with it"),
+        commands.StartTool: ("TOOL-5", "the call is valid, allowed, and nothing that it must wait for is open"),
+        commands.AbortTool: ("CANCEL-2", "a call that is answered without its result is stopped"),
+        commands.AnswerTool: ("TOOL-19", "the answer goes back to the tool that asked"),
+        commands.StartTimer: ("RETRY-4", "a delay is data: a deadline in state and a timer outside"),
+        commands.CancelTimer: ("CANCEL-2", "what the timer was for is over"),
+        commands.AskHook: ("HOOK-1", "a gated hook is asked at this point"),
+        commands.CheckCorrection: ("HOOK-3", "enough has happened since the user spoke to check the course"),
+        commands.Summarise: ("COMPACT-2", "the old part of the thread is summarised"),
+        commands.StartChild: ("CHILD-1", "the call is one to a sub-agent"),
+        commands.HandOff: ("HANDOFF-1", "the work goes on in a new thread"),
+        commands.AbortOther: ("CANCEL-2", "a cancel stops everything that is under way"),
+        events.RunStarted: ("STATE-8", "the first event of a run"),
+        events.InputSettled: ("DELTA-6", "every accepted input has one visible fate"),
+        events.MessageAdded: ("INFER-2", "history is a log: a message goes to its end"),
+        events.ReplyGrew: ("INFER-3", "a reply is visible while it streams"),
+        events.CallAppeared: ("TOOL-14", "a call is known by its reply and its place there"),
+        events.ReplyEnded: ("INFER-4", "the reply is complete"),
+        events.ReplyFailed: ("RETRY-3", "the adapter classified a failure of the model call"),
+        events.ReplyAborted: ("INPUT-5", "a reply under way is cut by a cancel"),
+        events.ReplyRetracted: ("INFER-11", "a reply that failed is void, and what was seen of it is taken back"),
+        events.OpaqueDropped: ("INFER-15", "opaque blocks go to no other model than their own"),
+        events.ToolProgressed: ("TOOL-16", "a running tool says how far it is"),
+        events.ApprovalAsked: ("ASK-2", "the call needs a person"),
+        events.ApprovalRemembered: ("ASK-3", "the approval holds for later calls too"),
+        events.QuestionAsked: ("TOOL-19", "a tool asks the user while it runs"),
+        events.LeaseBroken: ("TOOL-17", "an aborted run did not stop in time"),
+        events.Queued: ("INPUT-2", "input waits for the end of the turn"),
+        events.Dequeued: ("INPUT-2", "the oldest waiting input starts a turn"),
+        events.Discarded: ("INPUT-2", "the user took the input out of the queue"),
+        events.QueueReturned: ("STATE-8", "a task hands its queue back"),
+        events.Steered: ("INPUT-3", "a steering message goes in with the next request"),
+        events.Edited: ("INPUT-4", "an earlier message was replaced"),
+        events.RetryScheduled: ("RETRY-1", "the failure may be tried again after a delay"),
+        events.ErrorShown: ("RETRY-5", "an error that nothing recovers is shown"),
+        events.ErrorCleared: ("DELTA-5", "an accepted delta clears the shown error"),
+        events.CompactionStarted: ("COMPACT-1", "the thread is too large"),
+        events.CompactionEnded: ("COMPACT-4", "every compaction that starts also ends"),
+        events.ThreadRewritten: ("COMPACT-3", "history was rewritten, which is announced"),
+        events.ResultsCleared: ("TOOL-11", "old result bodies are cleared"),
+        events.ChildStarted: ("CHILD-1", "a sub-agent runs"),
+        events.ChildFinished: ("CHILD-2", "a sub-agent has ended"),
+        events.CorrectionChecked: ("HOOK-3", "the course was checked"),
+        events.CorrectionInjected: ("HOOK-3", "the correction is told to the model"),
+        events.HandoffStarted: ("HANDOFF-1", "the handoff is open"),
+        events.HandoffEnded: ("HANDOFF-1", "the handoff is over"),
+        events.LoopNoted: ("LIMIT-3", "the model repeats itself and is told so"),
+        events.ToolDisabled: ("LIMIT-3", "the model repeats itself: the tool is taken away for some rounds"),
+        events.LoopStopped: ("LIMIT-3", "the model repeats itself: the turn ends"),
+        events.LimitReached: ("LIMIT-1", "a limit is tested before each request"),
+        events.Repaired: ("RESUME-5", "a thread from elsewhere is repaired once"),
+        events.WorkCancelled: ("CANCEL-2", "one event says that everything open was cancelled"),
+        events.LineageForked: ("RESUME-6", "a fork begins a lineage of its own"),
+        events.SessionResumed: ("RESUME-3", "the session goes on"),
+    }
+)
+
+_BY_REFUSAL: Mapping[RefusalReason, str] = MappingProxyType(
+    {
+        RefusalReason.DUPLICATE: "this was taken once already",
+        RefusalReason.STALE: "what it is about was closed otherwise",
+        RefusalReason.UNKNOWN: "there is nothing of that name",
+        RefusalReason.NOT_NOW: "it does not apply in this phase",
+        RefusalReason.FULL: "the queue takes no more",
+        RefusalReason.INVALID: "it is not valid",
+        RefusalReason.DENIED: "policy denies it",
+    }
+)
+
+_BY_CANCEL: Mapping[CancelReason, str] = MappingProxyType(
+    {
+        CancelReason.USER_CANCELLED: "CANCEL-5",
+        CancelReason.USER_INTERRUPTED: "INPUT-1",
+        CancelReason.EDITED: "INPUT-4",
+        CancelReason.DISPOSED: "CANCEL-2",
+        CancelReason.SAFETY: "RESUME-3",
+        CancelReason.REJECTED: "ASK-7",
+        CancelReason.SIBLING: "TOOL-6",
+        CancelReason.TIMEOUT: "TOOL-10",
+        CancelReason.LIMIT: "LIMIT-2",
+        CancelReason.SUPERSEDED: "INFER-5",
+    }
+)
+
+_BY_END: Mapping[TurnEndReason, str] = MappingProxyType(
+    {
+        TurnEndReason.MODEL_STOP: "INFER-6",
+        TurnEndReason.STOP_SEQUENCE: "INFER-6",
+        TurnEndReason.MAX_TURNS: "LIMIT-1",
+        TurnEndReason.BUDGET_EXCEEDED: "LIMIT-2",
+        TurnEndReason.LOOP_DETECTED: "LIMIT-3",
+        TurnEndReason.USER_ABORT: "CANCEL-2",
+        TurnEndReason.INTERRUPTED: "INPUT-1",
+        TurnEndReason.EDITED: "INPUT-4",
+        TurnEndReason.DISPOSED: "CANCEL-2",
+        TurnEndReason.ERROR: "RETRY-7",
+        TurnEndReason.MAX_TOKENS: "INFER-7",
+        TurnEndReason.REFUSAL: "INFER-10",
+        TurnEndReason.CONTENT_FILTERED: "INFER-10",
+        TurnEndReason.GUARDRAIL: "INFER-10",
+        TurnEndReason.TOOL_REJECTED: "ASK-7",
+        TurnEndReason.TOOL_FINAL: "TOOL-13",
+        TurnEndReason.OUTPUT: "CALL-5",
+        TurnEndReason.STUCK: "INFER-13",
+        TurnEndReason.HANDED_OFF: "HANDOFF-1",
+    }
+)
+
+
+def rule_of(effect: Effect) -> Rule:
+    """The id of the rule that asks for the effect, and the rule in a sentence."""
+    if isinstance(effect, events.TurnEnded):
+        return _BY_END[effect.reason], f"the turn is over: {effect.reason.value}"
+    if isinstance(effect, events.Refused):
+        return "DELTA-2", _BY_REFUSAL[effect.reason]
+    if isinstance(effect, events.ToolEnded):
+        return _rule_of_answer(effect)
+    return _BY_KIND[type(effect)]
+
+
+def _rule_of_answer(ended: events.ToolEnded) -> Rule:
+    result = ended.result
+    if result.reason is not None:
+        return _BY_CANCEL[result.reason], f"the call is answered as {result.status.value}: {result.reason.value}"
+    if result.ran:
+        return "TOOL-6", "whatever a run reports is its result"
+    if result.status is CallStatus.ERROR:
+        return "TOOL-5", "a call that may not run is answered with an error"
+    return "TOOL-4", f"the call is answered as {result.status.value}"

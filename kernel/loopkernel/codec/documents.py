@@ -1,0 +1,106 @@
+"""Documents: a value with its kind and version around it, as canonical text, and upgrades of older versions.
+
+`{"loopkernel": "state", "version": 1, "value": ...}`. A version counts one kind's format. Whatever changes the JSON of
+a value, another default too, is a new version, and an upgrade leads there from the one before.
+"""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from attrs import frozen
+
+from loopkernel.codec.shapes import shown
+from loopkernel.codec.structure import Codec
+from loopkernel.data.errors import CodecError, Fault, json_path, quoted
+from loopkernel.data.json_text import MAX_DOCUMENT_DEPTH, JsonValue, canonical_text, parse_json
+
+T = TypeVar("T")
+
+KIND = "loopkernel"
+VERSION = "version"
+VALUE = "value"
+
+
+@frozen
+class Upgrade:
+    """How the value of a `kind` gets from version `before` to the next.
+
+    `apply` is pure. It may change the value that it is given, which nobody else holds, and may fail, with any
+    LookupError, TypeError, ValueError or AttributeError, on what no document of that version holds.
+    """
+
+    kind: str
+    before: int
+    apply: Callable[[JsonValue], JsonValue]
+
+
+UPGRADES: tuple[Upgrade, ...] = ()
+
+
+def dumps(value: T, kind: str, version: int, codec: Codec[T]) -> str:
+    """The document of a value, as canonical ASCII text of one line. Raises CodecError if a part cannot be written."""
+    head = canonical_text({KIND: kind, VERSION: version, VALUE: None}).removesuffix("null}")
+    return f"{head}{codec.encode_text(value)}}}"
+
+
+def loads(text: str, kind: str, version: int, codec: Codec[T], upgrades: tuple[Upgrade, ...] = UPGRADES) -> T:
+    """The value of a document of any version up to `version`. Raises CodecError with every fault and its path."""
+    envelope = parse_json(text, MAX_DOCUMENT_DEPTH)
+    if not isinstance(envelope, dict):
+        raise CodecError([Fault("$", f"must be an object with the keys {KIND}, {VERSION} and {VALUE}")])
+    written_version, faults = _check_envelope(envelope, kind, version)
+    if faults:
+        raise CodecError(faults)
+    value = envelope[VALUE]
+    for before in range(written_version, version):
+        value = _upgraded(value, kind, before, upgrades)
+    try:
+        return codec.decode(value) if written_version < version else codec.decode_parsed(value)
+    except CodecError as error:
+        raise CodecError([_within_value(fault) for fault in error.faults]) from None
+
+
+def _check_envelope(envelope: dict[str, JsonValue], kind: str, version: int) -> tuple[int, list[Fault]]:
+    """The version that the document was written in, and what is wrong with what surrounds its value."""
+    faults = [Fault(f"$.{key}", "is missing") for key in (KIND, VERSION, VALUE) if key not in envelope]
+    faults += [
+        Fault(json_path([key]), f"is not a key of a document, whose keys are: {KIND}, {VERSION}, {VALUE}")
+        for key in envelope
+        if key not in (KIND, VERSION, VALUE)
+    ]
+    found_kind = envelope.get(KIND, kind)
+    if found_kind != kind:
+        faults.append(Fault(f"$.{KIND}", f"must be {quoted(kind)}, not {shown(found_kind)}: this is another document"))
+    found = envelope.get(VERSION, version)
+    if type(found) is not int or found < 1:
+        faults.append(Fault(f"$.{VERSION}", f"must be an integer from 1 on, not {shown(found)}"))
+    elif found > version:
+        faults.append(
+            Fault(
+                f"$.{VERSION}",
+                f"is {shown(found)}, and this loopkernel reads {kind} documents up to version {version}: "
+                "use the loopkernel that wrote it, or a newer one",
+            )
+        )
+    else:
+        return found, faults
+    return version, faults
+
+
+def _upgraded(value: JsonValue, kind: str, before: int, upgrades: tuple[Upgrade, ...]) -> JsonValue:
+    """The value as the next version writes it."""
+    for upgrade in upgrades:
+        if (upgrade.kind, upgrade.before) == (kind, before):
+            try:
+                return upgrade.apply(value)
+            except CodecError as error:
+                raise CodecError([_within_value(fault) for fault in error.faults]) from None
+            except (LookupError, TypeError, ValueError, AttributeError) as error:
+                problem = f"is no {kind} of version {before}: {type(error).__name__} while it was upgraded"
+                raise CodecError([Fault(f"$.{VALUE}", problem)]) from None
+    raise CodecError([Fault(f"$.{VERSION}", f"is {before}, from which no upgrade leads to version {before + 1}")])
+
+
+def _within_value(fault: Fault) -> Fault:
+    """The fault, its path counted from the document."""
+    return Fault(f"$.{VALUE}{fault.path.removeprefix('$')}", fault.problem)

@@ -1,0 +1,108 @@
+"""What messages are made of: text, reasoning, media, opaque items, tool calls and tool results."""
+
+from typing import final
+
+from attrs import field, frozen
+
+from loopkernel.data.ids import CallId
+from loopkernel.data.json_text import Json, safe_text
+from loopkernel.data.words import CallStatus, CancelReason
+
+
+@final
+@frozen
+class TextBlock:
+    """Text, of any length. Lone surrogates are replaced when the block is built."""
+
+    text: str = field(converter=safe_text)
+
+
+@final
+@frozen
+class ReasoningBlock:
+    """The model's visible reasoning."""
+
+    text: str = field(converter=safe_text)
+
+
+@final
+@frozen
+class MediaBlock:
+    """An image or another file: its media type, and a reference that the adapter resolves, or base64 data."""
+
+    media_type: str = field(converter=safe_text)
+    data: str = field(converter=safe_text)
+
+
+@final
+@frozen
+class OpaqueBlock:
+    """A provider's own item (signed reasoning, redacted thinking), returned verbatim to its model alone."""
+
+    model: str = field(converter=safe_text)
+    payload: Json
+
+
+@final
+@frozen
+class RawInput:
+    """Tool arguments that do not parse, kept as they came."""
+
+    text: str = field(converter=safe_text)
+
+
+@final
+@frozen(kw_only=True)
+class ToolCall:
+    """A call that the model made.
+
+    `provider_id` is data, never an identity (rule TOOL-14). `after` holds the provider's
+    ids of the earlier calls of the same reply that it declares to depend on.
+    """
+
+    id: CallId
+    provider_id: str = field(converter=safe_text)
+    tool: str = field(converter=safe_text)
+    input: Json | RawInput
+    after: tuple[str, ...] = ()
+
+
+@final
+@frozen(kw_only=True)
+class ServerCall:
+    """A call that the provider ran itself; part of the reply, no answer owed (rule TOOL-15)."""
+
+    provider_id: str = field(converter=safe_text)
+    tool: str = field(converter=safe_text)
+    input: Json
+    result: Json | None = None
+
+
+UserBlock = TextBlock | MediaBlock
+AssistantBlock = TextBlock | ReasoningBlock | OpaqueBlock | ToolCall | ServerCall
+
+
+@final
+@frozen(kw_only=True)
+class ToolResult:
+    """The one answer to a call. `reason` says why a call that did not run, or was cut short, is closed.
+
+    `status` is terminal. `final` and `stops_loop` are the tool's own words (rule TOOL-13);
+    `status_from_text` says that the status was read from text, not from a field (rule TOOL-16).
+    """
+
+    call: CallId
+    provider_id: str = field(converter=safe_text)
+    tool: str = field(converter=safe_text)
+    status: CallStatus
+    content: tuple[UserBlock, ...] = ()
+    reason: CancelReason | None = None
+    ran: bool = False
+    final: bool = False
+    stops_loop: bool = False
+    status_from_text: bool = False
+
+
+def text_of(content: tuple[UserBlock, ...]) -> str:
+    """The text of the blocks, joined by line breaks; media have none."""
+    return "\n".join(block.text for block in content if isinstance(block, TextBlock))

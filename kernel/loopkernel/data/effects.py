@@ -1,0 +1,211 @@
+"""Effects: everything that can go out. A command asks the driver to do something; an event tells what happened.
+
+Each command carries the operation id by which its reports are known.
+"""
+
+from typing import final
+
+from attrs import frozen
+
+from loopkernel.data.blocks import RawInput
+from loopkernel.data.events import Event
+from loopkernel.data.ids import (
+    CallId,
+    CheckOperation,
+    CorrectionOperation,
+    HandoffOperation,
+    HookOperation,
+    ModelOperation,
+    OperationKind,
+    RunOperation,
+    SummaryOperation,
+    TimerOperation,
+)
+from loopkernel.data.json_text import Json
+from loopkernel.data.threads import Thread
+from loopkernel.data.tools import Tool
+from loopkernel.data.words import CancelReason, HookPoint, RequestReason, TimerPurpose
+
+
+@final
+@frozen(kw_only=True)
+class Request:
+    """What the model is asked: a handle on the persistent thread, no copy of it.
+
+    `number` counts the model calls of the lineage from 1. The messages are the projection of the thread
+    (`loopkernel.planning.projection.project`), which an adapter may cache by thread.
+    """
+
+    number: ModelOperation
+    reason: RequestReason
+    model: str
+    instructions: str
+    tools: tuple[Tool, ...]
+    thread: Thread
+    max_output_tokens: int | None
+    forced_tool: str | None = None
+
+
+@final
+@frozen
+class CallModel:
+    """Ask the model. Reports: the model family."""
+
+    operation: ModelOperation
+    request: Request
+
+
+@final
+@frozen
+class AbortModel:
+    """Stop a model call; no report is owed."""
+
+    operation: ModelOperation
+
+
+@final
+@frozen(kw_only=True)
+class CheckCall:
+    """Judge a call: tool known, input valid, canonical resources. Report: `ToolChecked`."""
+
+    operation: CheckOperation
+    call: CallId
+    tool: str
+    input: Json
+
+
+@final
+@frozen(kw_only=True)
+class StartTool:
+    """Run a tool. Reports: the rest of the tool family.
+
+    `key` is the same for every run of a call that may be repeated, and shared by no other call.
+    """
+
+    operation: RunOperation
+    call: CallId
+    run: int
+    tool: str
+    input: Json
+    key: str
+
+
+@final
+@frozen
+class AbortTool:
+    """Stop a run. Its report, or `ToolStopped`, says when it has stopped."""
+
+    operation: RunOperation
+    reason: CancelReason
+
+
+@final
+@frozen(kw_only=True)
+class AnswerTool:
+    """Give the answer to a tool's question back to its run; None means declined."""
+
+    operation: RunOperation
+    value: Json | None
+
+
+@final
+@frozen(kw_only=True)
+class StartTimer:
+    """Report `TimerFired` when `deadline_ms` has passed."""
+
+    operation: TimerOperation
+    purpose: TimerPurpose
+    deadline_ms: int
+
+
+@final
+@frozen
+class CancelTimer:
+    """Forget a timer."""
+
+    operation: TimerOperation
+
+
+@final
+@frozen(kw_only=True)
+class AskHook:
+    """Ask a gated hook. Report: `HookAnswered`."""
+
+    operation: HookOperation
+    point: HookPoint
+    name: str
+    call: CallId | None = None
+    input: Json | RawInput | None = None
+    stop_hook_active: bool = False
+
+
+@final
+@frozen
+class CheckCorrection:
+    """Ask whether the course must be corrected. Report: `CorrectionAnswered`."""
+
+    operation: CorrectionOperation
+    thread: Thread
+
+
+@final
+@frozen(kw_only=True)
+class Summarise:
+    """Summarise the messages before index `until` of the thread. Report: `SummaryReady` or `SummaryFailed`."""
+
+    operation: SummaryOperation
+    thread: Thread
+    until: int
+
+
+@final
+@frozen(kw_only=True)
+class StartChild:
+    """Run a sub-agent in the place of a tool. Reports: `ChildProgress`, `ChildEnded`."""
+
+    operation: RunOperation
+    call: CallId
+    tool: str
+    input: Json
+    max_turns: int | None
+    max_output_tokens: int | None
+    timeout_ms: int | None
+
+
+@final
+@frozen(kw_only=True)
+class HandOff:
+    """Make a new thread from a summary and the queue. Report: `HandoffDone` or `HandoffFailed`."""
+
+    operation: HandoffOperation
+    goal: str
+    thread: Thread
+
+
+@final
+@frozen
+class AbortOther:
+    """Stop a hook, correction, summary or handoff; no report is owed."""
+
+    kind: OperationKind
+    operation: int
+
+
+Command = (
+    CallModel
+    | AbortModel
+    | CheckCall
+    | StartTool
+    | AbortTool
+    | AnswerTool
+    | StartTimer
+    | CancelTimer
+    | AskHook
+    | CheckCorrection
+    | Summarise
+    | StartChild
+    | HandOff
+    | AbortOther
+)
+
+Effect = Command | Event

@@ -1,0 +1,68 @@
+"""The ledger: the calls of one reply in the model's order, where each stands, and its answer."""
+
+from typing import final
+
+from attrs import frozen
+
+from loopkernel.data.blocks import ToolCall, ToolResult
+from loopkernel.data.ids import CheckOperation, ModelOperation, RunOperation
+from loopkernel.data.tools import Verdict
+from loopkernel.data.vector import Vector
+from loopkernel.data.words import OPEN_STATUSES, CallStatus
+
+
+@final
+@frozen(kw_only=True)
+class LedgerEntry:
+    """A call and all that became of it.
+
+    `check` is the open check, `verdict` its outcome; `operation` is the latest run. `result` is there
+    exactly when the status is terminal.
+    """
+
+    call: ToolCall
+    status: CallStatus = CallStatus.QUEUED
+    check: CheckOperation | None = None
+    verdict: Verdict | None = None
+    operation: RunOperation | None = None
+    runs: int = 0
+    progress: Vector[str] = Vector()
+    result: ToolResult | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the call still has to be answered."""
+        return self.status in OPEN_STATUSES
+
+
+@final
+@frozen(kw_only=True)
+class Ledger:
+    """All calls of the reply `reply`. The counts spare a scan at every report.
+
+    `unanswered` entries are open, `running` of them have started, and none before the place `next_queued`
+    still has to start. `checked[n]` and `started[n]` are the
+    places (from 0) of the entries that the nth check and run since `first_check` and `first_run` belong to.
+    """
+
+    reply: ModelOperation
+    entries: Vector[LedgerEntry] = Vector()
+    unanswered: int = 0
+    running: int = 0
+    next_queued: int = 0
+    first_check: int = 0
+    first_run: int = 0
+    checked: Vector[int] = Vector()
+    started: Vector[int] = Vector()
+
+    def place_of_check(self, operation: CheckOperation) -> int | None:
+        """The place of the entry whose open check this is."""
+        return self._place(self.checked, operation - self.first_check)
+
+    def place_of_run(self, operation: RunOperation) -> int | None:
+        """The place of the entry that this run belongs to."""
+        return self._place(self.started, operation - self.first_run)
+
+    @staticmethod
+    def _place(places: Vector[int], index: int) -> int | None:
+        return places[index] if 0 <= index < len(places) else None

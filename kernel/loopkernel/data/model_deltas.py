@@ -1,0 +1,138 @@
+"""Deltas of the model family: reports about one model call (rule DELTA-4)."""
+
+from typing import final
+
+from attrs import field, frozen
+
+from loopkernel.data.blocks import RawInput
+from loopkernel.data.ids import ModelOperation
+from loopkernel.data.json_text import Json, safe_text
+from loopkernel.data.tools import Verdict
+from loopkernel.data.usage import NO_USAGE, Usage
+from loopkernel.data.words import ErrorClass, StopReason
+
+
+@frozen
+class FromModel:
+    """Family: reports about the model call `operation`."""
+
+    operation: ModelOperation
+
+
+@final
+@frozen
+class ModelStarted(FromModel):
+    """The model `model` began to answer."""
+
+    model: str = field(converter=safe_text)
+
+
+@final
+@frozen
+class ModelText(FromModel):
+    """The next piece of text."""
+
+    text: str = field(converter=safe_text)
+
+
+@final
+@frozen
+class ModelReasoning(FromModel):
+    """The next piece of visible reasoning."""
+
+    text: str = field(converter=safe_text)
+
+
+@final
+@frozen
+class ModelOpaque(FromModel):
+    """A provider's own item, whole."""
+
+    payload: Json
+
+
+@final
+@frozen
+class ModelInput(FromModel):
+    """The next piece of the arguments of the call that is being written; for display only."""
+
+    text: str = field(converter=safe_text)
+
+
+@final
+@frozen(kw_only=True)
+class ModelCall(FromModel):
+    """One complete tool call. `verdict` may bring the adapter's check with it (rule TOOL-18)."""
+
+    provider_id: str = field(converter=safe_text)
+    tool: str = field(converter=safe_text)
+    input: Json | RawInput
+    after: tuple[str, ...] = ()
+    verdict: Verdict | None = None
+
+
+@final
+@frozen(kw_only=True)
+class ModelServerCall(FromModel):
+    """A call that the provider runs itself."""
+
+    provider_id: str = field(converter=safe_text)
+    tool: str = field(converter=safe_text)
+    input: Json
+    result: Json | None = None
+
+
+@final
+@frozen
+class ModelUsage(FromModel):
+    """What the reply has used so far."""
+
+    usage: Usage
+
+
+@final
+@frozen
+class Redaction:
+    """Texts that a guardrail puts in place of the stored user message and of the reply; None keeps one."""
+
+    user_text: str | None = None
+    reply_text: str | None = None
+
+
+@final
+@frozen
+class ModelCompleted(FromModel):
+    """The reply is complete."""
+
+    stop: StopReason
+    usage: Usage = NO_USAGE
+    redaction: Redaction | None = None
+    cut_call: bool = False  # the last call of the reply has arguments that were cut
+
+
+@final
+@frozen(kw_only=True)
+class ModelFailed(FromModel):
+    """The call failed. `retry_after_ms` is what the server asked to wait."""
+
+    error: ErrorClass
+    message: str = field(default="", converter=safe_text)
+    retry_after_ms: int | None = None
+    usage: Usage = NO_USAGE
+
+
+ModelDelta = (
+    ModelText
+    | ModelReasoning
+    | ModelInput
+    | ModelCall
+    | ModelCompleted
+    | ModelUsage
+    | ModelStarted
+    | ModelOpaque
+    | ModelServerCall
+    | ModelFailed
+)
+
+# What a partial reply is made of, kept as it came (rule INFER-3).
+Piece = ModelText | ModelReasoning | ModelInput | ModelCall | ModelOpaque | ModelServerCall

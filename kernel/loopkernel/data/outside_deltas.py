@@ -1,0 +1,160 @@
+"""Deltas of timers, and of hooks, corrections, summaries, sub-agents and handoffs (rule DELTA-4)."""
+
+from typing import final
+
+from attrs import field, frozen
+
+from loopkernel.data.ids import (
+    CorrectionOperation,
+    HandoffOperation,
+    HookOperation,
+    RunOperation,
+    SummaryOperation,
+    TimerOperation,
+)
+from loopkernel.data.json_text import Json, safe_text
+from loopkernel.data.usage import NO_USAGE, Usage
+from loopkernel.data.words import TurnEndReason
+
+
+@final
+@frozen
+class TimerFired:
+    """The deadline of a timer has passed. It is its own family."""
+
+    operation: TimerOperation
+
+
+@frozen
+class FromOutside:
+    """Family: reports of hooks, corrections, summaries, sub-agents and handoffs."""
+
+
+@final
+@frozen
+class HookContinue:
+    """Go on."""
+
+
+@final
+@frozen
+class HookBlock:
+    """Do not go on, for this reason."""
+
+    why: str = field(converter=safe_text)
+
+
+@final
+@frozen
+class HookModify:
+    """Go on with another input or result, or with one more message."""
+
+    input: Json | None = None
+    result: str | None = None
+    message: str | None = None
+
+
+@final
+@frozen
+class HookRetry:
+    """Do it again."""
+
+
+@final
+@frozen
+class HookFault:
+    """The hook itself failed."""
+
+    why: str = field(converter=safe_text)
+
+
+HookAnswer = HookContinue | HookBlock | HookModify | HookRetry | HookFault
+
+
+@final
+@frozen
+class HookAnswered(FromOutside):
+    """A gated hook answered."""
+
+    operation: HookOperation
+    answer: HookAnswer
+
+
+@final
+@frozen
+class CorrectionAnswered(FromOutside):
+    """The course correction answered; None means nothing to correct."""
+
+    operation: CorrectionOperation
+    text: str | None
+    usage: Usage = NO_USAGE
+
+
+@final
+@frozen
+class SummaryReady(FromOutside):
+    """The summary of the old part of the thread."""
+
+    operation: SummaryOperation
+    text: str = field(converter=safe_text)
+    usage: Usage = NO_USAGE
+
+
+@final
+@frozen
+class SummaryFailed(FromOutside):
+    """No summary could be made."""
+
+    operation: SummaryOperation
+    why: str = field(converter=safe_text)
+    usage: Usage = NO_USAGE
+
+
+@final
+@frozen
+class ChildProgress(FromOutside):
+    """A sub-agent says how far it is."""
+
+    operation: RunOperation
+    text: str = field(converter=safe_text)
+
+
+@final
+@frozen(kw_only=True)
+class ChildEnded(FromOutside):
+    """A sub-agent's run ended (rule CHILD-2)."""
+
+    operation: RunOperation
+    reason: TurnEndReason
+    text: str = field(default="", converter=safe_text)
+    usage: Usage = NO_USAGE
+
+
+@final
+@frozen
+class HandoffDone(FromOutside):
+    """The new thread exists."""
+
+    operation: HandoffOperation
+    thread: str = field(converter=safe_text)
+
+
+@final
+@frozen
+class HandoffFailed(FromOutside):
+    """There is no new thread."""
+
+    operation: HandoffOperation
+    why: str = field(converter=safe_text)
+
+
+OutsideDelta = (
+    HookAnswered
+    | CorrectionAnswered
+    | SummaryReady
+    | SummaryFailed
+    | ChildProgress
+    | ChildEnded
+    | HandoffDone
+    | HandoffFailed
+)

@@ -1,0 +1,30 @@
+"""What is kept of a run: the log's records, from which everything follows, and the steps that they lead to."""
+
+from typing import final
+
+from attrs import frozen
+
+from loopkernel.data.deltas import Delta
+from loopkernel.data.effects import Effect
+from loopkernel.data.states import State
+from loopkernel.data.steps import Context
+
+
+@final
+@frozen
+class LogRecord:
+    """A delta and the time, in milliseconds, at which it was applied."""
+
+    delta: Delta
+    now_ms: int
+
+
+@final
+@frozen
+class StepRecord:
+    """One step, whole: what laws judge and replays compare."""
+
+    before: State
+    context: Context
+    after: State
+    effects: tuple[Effect, ...]

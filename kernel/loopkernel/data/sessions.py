@@ -1,0 +1,134 @@
+"""The session record: what every phase shares. What changes together stands together."""
+
+from typing import final
+
+from attrs import frozen
+
+from loopkernel.data.blocks import UserBlock
+from loopkernel.data.ids import ModelOperation, QueueNumber, ReceiptId
+from loopkernel.data.operations import Operations
+from loopkernel.data.policy import ApprovalRule, Policy
+from loopkernel.data.threads import Thread
+from loopkernel.data.tools import Tool
+from loopkernel.data.usage import NO_USAGE, Usage
+from loopkernel.data.vector import GrowingSet
+from loopkernel.data.words import ErrorClass, RequestReason, TurnEndReason
+
+
+@final
+@frozen(kw_only=True)
+class Settings:
+    """What the log's first record sets, and later deltas change (rule DELTA-8)."""
+
+    session_id: str
+    lineage: int = 1
+    policy: Policy = Policy()
+    tools: tuple[Tool, ...] = ()
+    instructions: str = ""
+    rules_version: int = 1
+    remembered: tuple[ApprovalRule, ...] = ()
+
+
+@final
+@frozen(kw_only=True)
+class QueuedInput:
+    """An input that waits for the end of the turn. Its number is its for life."""
+
+    number: QueueNumber
+    receipt: ReceiptId
+    content: tuple[UserBlock, ...]
+
+
+@final
+@frozen(kw_only=True)
+class WaitingSteer:
+    """A message that waits for the next request."""
+
+    receipt: ReceiptId
+    content: tuple[UserBlock, ...]
+
+
+@final
+@frozen(kw_only=True)
+class Inbox:
+    """Accepted input that is not in the thread yet, oldest first; and every key a caller has used."""
+
+    queue: tuple[QueuedInput, ...] = ()
+    steers: tuple[WaitingSteer, ...] = ()
+    keys: GrowingSet[str] = GrowingSet()
+
+
+@final
+@frozen(kw_only=True)
+class Counters:
+    """How many of each were minted so far; ids count from 1."""
+
+    messages: int = 0
+    receipts: int = 0
+    queued: int = 0
+    steered: int = 0
+    turns: int = 0
+
+
+@final
+@frozen
+class ShownError:
+    """An error the user sees, until the next accepted delta (rule DELTA-5)."""
+
+    error: ErrorClass
+    message: str
+
+
+@final
+@frozen(kw_only=True)
+class Session:
+    """The record that all phases share. `last_model` was asked last; `last_end` ended the last turn."""
+
+    settings: Settings
+    thread: Thread = Thread()
+    usage: Usage = NO_USAGE
+    inbox: Inbox = Inbox()
+    counters: Counters = Counters()
+    operations: Operations = Operations()
+    error: ShownError | None = None
+    last_model: str | None = None
+    last_end: TurnEndReason | None = None
+
+
+@final
+@frozen
+class Stamp:
+    """How many deltas were accepted (rule DELTA-7), and the latest time seen, in milliseconds."""
+
+    version: int = 0
+    now_ms: int = 0
+
+    def next(self, now_ms: int) -> "Stamp":
+        """The stamp after one more accepted delta; time never goes back."""
+        return Stamp(self.version + 1, max(self.now_ms, now_ms))
+
+
+@final
+@frozen(kw_only=True)
+class Turn:
+    """The turn in progress. `reason` is that of the request being prepared or under way (rule INFER-12).
+
+    `replies` counts towards `max_turns`; `nudges` and `pauses` count those in a row.
+    """
+
+    number: int
+    opened_ms: int
+    reason: RequestReason = RequestReason.USER
+    replies: int = 0
+    nudges: int = 0
+    pauses: int = 0
+
+
+@final
+@frozen
+class OpenReply:
+    """The model call under way: its id, the model that answers, and the usage it has reported so far."""
+
+    operation: ModelOperation
+    model: str
+    usage: Usage = NO_USAGE

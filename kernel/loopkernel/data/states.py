@@ -1,0 +1,200 @@
+"""The states: one frozen class per phase, each with just what its handler needs (rules STATE-1 and STATE-2).
+
+Only states that wait for something can be seen; the others are passed through within one step.
+"""
+
+from typing import final
+
+from attrs import frozen
+
+from loopkernel.data.endings import Ending
+from loopkernel.data.ids import (
+    CorrectionOperation,
+    HandoffOperation,
+    HookOperation,
+    SummaryOperation,
+    TimerOperation,
+)
+from loopkernel.data.ledgers import Ledger
+from loopkernel.data.model_deltas import Piece
+from loopkernel.data.sessions import OpenReply, Session, Stamp, Turn
+from loopkernel.data.vector import Vector
+from loopkernel.data.words import CancelReason, ErrorClass, TurnEndReason
+
+
+@final
+@frozen(kw_only=True)
+class Initial:
+    """Not created yet (no session), created but not acquired, or released (rule STATE-3)."""
+
+    session: Session | None = None
+    stamp: Stamp = Stamp()
+
+
+@final
+@frozen(kw_only=True)
+class Idle:
+    """At rest: nothing is open, the user may speak."""
+
+    session: Session
+    stamp: Stamp
+
+
+@final
+@frozen(kw_only=True)
+class Thinking:
+    """A request is being prepared; seen only while a gate is open."""
+
+    session: Session
+    stamp: Stamp
+    turn: Turn
+    gate: HookOperation | None = None
+
+
+@final
+@frozen(kw_only=True)
+class Streaming:
+    """A model call is under way. `pieces` is the partial reply as it came; `ledger` holds its calls."""
+
+    session: Session
+    stamp: Stamp
+    turn: Turn
+    reply: OpenReply
+    pieces: Vector[Piece]
+    ledger: Ledger
+
+
+@final
+@frozen(kw_only=True)
+class Executing:
+    """Calls of the last reply are not all answered."""
+
+    session: Session
+    stamp: Stamp
+    turn: Turn
+    ledger: Ledger
+
+
+@final
+@frozen(kw_only=True)
+class Confirming:
+    """As `Executing`, but all that is under way waits for a person (rule STATE-5)."""
+
+    session: Session
+    stamp: Stamp
+    turn: Turn
+    ledger: Ledger
+
+
+@final
+@frozen(kw_only=True)
+class Dispatching:
+    """As `Executing`, but all that is under way and waits for no person is sub-agents (rule STATE-5)."""
+
+    session: Session
+    stamp: Stamp
+    turn: Turn
+    ledger: Ledger
+
+
+@final
+@frozen(kw_only=True)
+class Compacting:
+    """A summary is being made; `turn` is None when the user asked for it at rest."""
+
+    session: Session
+    stamp: Stamp
+    turn: Turn | None
+    operation: SummaryOperation
+    until: int
+
+
+@final
+@frozen(kw_only=True)
+class Backoff:
+    """A failed model call waits to be tried again (rule RETRY-4)."""
+
+    session: Session
+    stamp: Stamp
+    turn: Turn
+    timer: TimerOperation
+    deadline_ms: int
+    attempt: int
+    error: ErrorClass
+
+
+@final
+@frozen(kw_only=True)
+class Finishing:
+    """A turn is ending; seen only while a gate is open."""
+
+    session: Session
+    stamp: Stamp
+    turn: Turn
+    ending: Ending
+    hook: HookOperation | None = None
+    correction: CorrectionOperation | None = None
+
+
+@final
+@frozen(kw_only=True)
+class HandingOff:
+    """The work is being carried over to a new thread; nothing else starts (rule HANDOFF-1)."""
+
+    session: Session
+    stamp: Stamp
+    operation: HandoffOperation
+    goal: str
+
+
+@final
+@frozen(kw_only=True)
+class Cancelled:
+    """At rest after a cancel of everything; the next user input starts again from here (rule STATE-4)."""
+
+    session: Session
+    stamp: Stamp
+    reason: CancelReason
+
+
+@final
+@frozen(kw_only=True)
+class Done:
+    """The run is over (rule STATE-7)."""
+
+    session: Session
+    stamp: Stamp
+    reason: TurnEndReason
+
+
+State = (
+    Streaming
+    | Executing
+    | Idle
+    | Thinking
+    | Finishing
+    | Confirming
+    | Dispatching
+    | Compacting
+    | Backoff
+    | HandingOff
+    | Cancelled
+    | Done
+    | Initial
+)
+
+# Every state that has a session for certain.
+Live = (
+    Streaming
+    | Executing
+    | Idle
+    | Thinking
+    | Finishing
+    | Confirming
+    | Dispatching
+    | Compacting
+    | Backoff
+    | HandingOff
+    | Cancelled
+    | Done
+)

@@ -1,0 +1,55 @@
+"""Deltas of the thread family: what happens to the session itself (rule DELTA-4)."""
+
+from typing import final
+
+from attrs import field, frozen
+
+from loopkernel.data.json_text import safe_text
+from loopkernel.data.policy import Policy
+from loopkernel.data.tools import Tool
+
+
+@frozen
+class FromThread:
+    """Family: what happens to the session itself."""
+
+
+@final
+@frozen(kw_only=True)
+class Created(FromThread):
+    """The first record of every log (rule DELTA-8)."""
+
+    session_id: str = field(converter=safe_text)
+    policy: Policy = Policy()
+    tools: tuple[Tool, ...] = ()
+    instructions: str = field(default="", converter=safe_text)
+    rules_version: int = 1
+
+
+@final
+@frozen
+class Acquired(FromThread):
+    """The driver owns the thread and is ready to carry out commands."""
+
+
+@final
+@frozen
+class Resumed(FromThread):
+    """The process was restarted, or a released thread is taken up again."""
+
+
+@final
+@frozen(kw_only=True)
+class Forked(FromThread):
+    """A new lineage begins at the state that the log has reached (rule RESUME-6)."""
+
+    session_id: str = field(converter=safe_text)
+
+
+@final
+@frozen
+class Disposed(FromThread):
+    """The thread is released."""
+
+
+ThreadDelta = Created | Acquired | Resumed | Forked | Disposed

@@ -1,0 +1,124 @@
+"""Tools as data: what is offered, what it touches, and the adapter's verdict on a call."""
+
+import enum
+from typing import final
+
+from attrs import field, frozen, validators
+
+from loopkernel.data.blocks import UserBlock
+from loopkernel.data.json_text import Json, safe_text
+
+
+class EffectClass(enum.Enum):
+    """What running a tool twice, or at all, may do to the world."""
+
+    READ_ONLY = "read_only"
+    IDEMPOTENT = "idempotent"
+    DANGEROUS = "dangerous"
+
+
+class AccessMode(enum.Enum):
+    """How a call uses a resource."""
+
+    READ = "read"
+    WRITE = "write"
+
+
+class Decision(enum.Enum):
+    """Whether a call may run."""
+
+    ALLOW = "allow"
+    ASK = "ask"
+    DENY = "deny"
+
+
+@final
+@frozen
+class FieldResource:
+    """The input field `field` names a resource, used in `mode`."""
+
+    field: str
+    mode: AccessMode
+
+
+@final
+@frozen
+class FixedResource:
+    """Every call of the tool uses the resource `key`, in `mode`."""
+
+    key: str
+    mode: AccessMode
+
+
+ResourceRule = FieldResource | FixedResource
+
+
+@final
+@frozen(kw_only=True)
+class ToolProfile:
+    """How a tool behaves (rule TOOL-1). `timeout_ms` overrides the policy's; None leaves it to the policy."""
+
+    effect: EffectClass = EffectClass.DANGEROUS
+    serial: bool = False
+    resources: tuple[ResourceRule, ...] = ()
+    approval: Decision = Decision.ALLOW
+    timeout_ms: int | None = field(default=None, validator=validators.optional(validators.ge(0)))
+    child: bool = False
+    early: bool = False
+    polling: bool = False
+
+
+@final
+@frozen(kw_only=True)
+class Tool:
+    """A tool that is offered to the model. Without a profile it counts as dangerous (rule TOOL-1)."""
+
+    name: str = field(converter=safe_text)
+    description: str = field(default="", converter=safe_text)
+    input_schema: Json = Json(text="{}")
+    profile: ToolProfile | None = None
+
+
+@final
+@frozen
+class Claim:
+    """A resource that a call uses, by its canonical key. `a/b` lies within `a`."""
+
+    key: str = field(converter=safe_text)
+    mode: AccessMode
+
+
+@final
+@frozen
+class ValidCall:
+    """The input is valid. `claims` is None when some resource of the call is not known."""
+
+    claims: tuple[Claim, ...] | None = ()
+
+
+@final
+@frozen
+class UnknownTool:
+    """No such tool."""
+
+
+@final
+@frozen
+class InvalidCall:
+    """The input does not fit the tool's schema; `why` is told to the model."""
+
+    why: str = field(converter=safe_text)
+
+
+Verdict = ValidCall | UnknownTool | InvalidCall
+
+
+@final
+@frozen(kw_only=True)
+class ToolOutput:
+    """What a tool returned. `final` and `stops_loop` are its own words about the loop (rule TOOL-13)."""
+
+    content: tuple[UserBlock, ...] = ()
+    final: bool = False
+    stops_loop: bool = False
+    background: bool = False

@@ -1,0 +1,1 @@
+"""One file per state: what each delta does there, and what entering the state does."""

@@ -1,0 +1,86 @@
+"""`Finishing`: the end of a turn. Every turn ends here, once (rules STATE-8 and INFER-6)."""
+
+from typing import assert_never
+
+from attrs import evolve
+
+from loopkernel.data.choices import Lifetime
+from loopkernel.data.effects import Effect
+from loopkernel.data.events import Refused, TurnEnded, WorkCancelled
+from loopkernel.data.model_deltas import FromModel
+from loopkernel.data.outside_deltas import FromOutside, TimerFired
+from loopkernel.data.states import Cancelled, Done, Finishing, Idle, Initial, Thinking
+from loopkernel.data.steps import Context, Step, stay
+from loopkernel.data.thread_deltas import Disposed, FromThread
+from loopkernel.data.tool_deltas import FromTool
+from loopkernel.data.user_deltas import CancelAll, FromUser, Say
+from loopkernel.data.words import CancelReason, RefusalReason, RequestReason, UserAction
+from loopkernel.planning.budget import turn_limit_reached
+from loopkernel.regions.cancels import Cause, end_cut_short, reason_of
+from loopkernel.regions.inbox import hand_back, requeue_steers
+from loopkernel.regions.refusals import refusal
+from loopkernel.regions.reports import late_report
+from loopkernel.regions.turns import open_turn_with
+from loopkernel.regions.user_input import input_while_busy, interrupts, open_queued_turn
+
+
+def on_finishing(state: Finishing, ctx: Context) -> Step[Finishing]:
+    """While a gate is open the turn has not ended: input waits, a cancel ends it."""
+    match ctx.delta:
+        case FromUser() as delta:
+            if isinstance(delta, CancelAll) or (isinstance(delta, Say) and interrupts(state.session, delta)):
+                return _cut_short(state, ctx, delta)
+            session, effects = input_while_busy(state.session, None, delta)
+            return stay(state, ctx, session, effects)
+        case FromModel() | FromTool() | TimerFired() | FromOutside() as report:
+            session, reason = late_report(state.session, report)
+            return stay(state, ctx, session, (Refused(UserAction.REPORT, reason),))
+        case FromThread() as delta:
+            if isinstance(delta, Disposed):
+                return _cut_short(state, ctx, delta)
+            return Step(state, refusal(delta, RefusalReason.NOT_NOW))
+        case _:
+            assert_never(ctx.delta)
+
+
+def _cut_short(state: Finishing, ctx: Context, cause: Cause) -> Step[Finishing]:
+    session, ending = end_cut_short(state.session, cause)
+    stamp = state.stamp.next(ctx.now_ms)
+    return Step(
+        Finishing(session=session, stamp=stamp, turn=state.turn, ending=ending), (WorkCancelled(reason_of(cause)),)
+    )
+
+
+def enter_finishing(state: Finishing) -> Step[Finishing | Idle | Thinking | Cancelled | Done | Initial]:
+    """Wait for an open gate; let a waiting message keep the turn going; else end it and go where it leads."""
+    if state.hook is not None or state.correction is not None:
+        return Step(state, ())
+    session, turn, ending = state.session, state.turn, state.ending
+    policy = session.settings.policy
+    if ending.gated and session.inbox.steers and not turn_limit_reached(policy, turn.replies):
+        return Step(Thinking(session=session, stamp=state.stamp, turn=evolve(turn, reason=RequestReason.USER)), ())
+    ended = TurnEnded(ending.reason, session.usage)
+    session, requeued = requeue_steers(evolve(session, last_end=ending.reason))
+    step = _after_end(evolve(state, session=session))
+    return Step(step.next, (ended, *requeued, *step.effects))
+
+
+def _after_end(state: Finishing) -> Step[Idle | Thinking | Cancelled | Done | Initial]:
+    """Where the session goes once its turn has ended."""
+    session, stamp, ending = state.session, state.stamp, state.ending
+    effects: tuple[Effect, ...]
+    if ending.then is not None:
+        then = ending.then
+        session, turn, effects = open_turn_with(session, stamp.now_ms, then.content, then.receipt, key=then.key)
+        return Step(Thinking(session=session, stamp=stamp, turn=turn), effects)
+    if ending.cancel is CancelReason.DISPOSED:
+        return Step(Initial(session=session, stamp=stamp), ())
+    if session.settings.policy.lifetime is Lifetime.TASK:
+        session, effects = hand_back(session)
+        return Step(Done(session=session, stamp=stamp, reason=ending.reason), effects)
+    if ending.natural and session.inbox.queue:
+        session, turn, effects = open_queued_turn(session, stamp.now_ms)
+        return Step(Thinking(session=session, stamp=stamp, turn=turn), effects)
+    if ending.cancel is not None:
+        return Step(Cancelled(session=session, stamp=stamp, reason=ending.cancel), ())
+    return Step(Idle(session=session, stamp=stamp), ())

@@ -1,0 +1,1 @@
+"""Pure algorithms over data: no state, no effect."""

@@ -1,0 +1,122 @@
+"""What a reply holds, and what follows from how it stopped (rules INFER-4, 5, 7, 10 and 13)."""
+
+import enum
+from collections.abc import Iterable
+from typing import assert_never
+
+from loopkernel.data.blocks import (
+    AssistantBlock,
+    OpaqueBlock,
+    ReasoningBlock,
+    ServerCall,
+    TextBlock,
+    ToolCall,
+)
+from loopkernel.data.choices import RunCalls
+from loopkernel.data.model_deltas import (
+    ModelCall,
+    ModelInput,
+    ModelOpaque,
+    ModelReasoning,
+    ModelServerCall,
+    ModelText,
+    Piece,
+)
+from loopkernel.data.words import StopReason
+
+MAX_PAUSES = 10  # rule INFER-4
+
+
+class Outcome(enum.Enum):
+    """What a complete reply leads to."""
+
+    RUN_CALLS = "run_calls"
+    SKIP_CALLS = "skip_calls"
+    CONTINUE_PAUSED = "continue_paused"
+    NATURAL_END = "natural_end"
+    EMPTY = "empty"
+    TRUNCATED = "truncated"
+    REFUSED = "refused"
+    BLOCKED = "blocked"
+
+
+def outcome(run_calls: RunCalls, stop: StopReason, calls: bool, text: bool) -> Outcome:
+    """The outcome of a reply that stopped as `stop`, with or without calls and text."""
+    match stop:
+        case StopReason.END_TURN | StopReason.TOOL_USE | StopReason.STOP_SEQUENCE:
+            if calls:
+                return Outcome.RUN_CALLS if _calls_run(run_calls, stop) else Outcome.SKIP_CALLS
+            return Outcome.NATURAL_END if text else Outcome.EMPTY
+        case StopReason.PAUSE:
+            return Outcome.RUN_CALLS if calls else Outcome.CONTINUE_PAUSED
+        case StopReason.MAX_TOKENS:
+            return Outcome.TRUNCATED
+        case StopReason.REFUSAL:
+            return Outcome.REFUSED
+        case StopReason.CONTENT_FILTERED | StopReason.GUARDRAIL_INTERVENED:
+            return Outcome.BLOCKED
+        case _:
+            assert_never(stop)
+
+
+def _calls_run(run_calls: RunCalls, stop: StopReason) -> bool:
+    """Whether the policy runs the calls of a reply with this stop reason (rule INFER-5)."""
+    match run_calls:
+        case RunCalls.CONTENT | RunCalls.EITHER:
+            return True
+        case RunCalls.STOP_REASON:
+            return stop is StopReason.TOOL_USE
+        case _:
+            assert_never(run_calls)
+
+
+def has_text(pieces: Iterable[Piece]) -> bool:
+    """Whether the reply says anything: blank text and reasoning do not count (rule INFER-13)."""
+    return any(isinstance(piece, ModelText) and piece.text.strip() != "" for piece in pieces)
+
+
+def assemble(pieces: Iterable[Piece], calls: Iterable[ToolCall], model: str) -> tuple[AssistantBlock, ...]:
+    """The blocks of a reply: neighbouring increments joined once, half-written calls left out.
+
+    `calls` are the complete calls in the order of their pieces.
+    """
+    blocks: list[AssistantBlock] = []
+    written: list[str] = []
+    reasoned: list[str] = []
+    remaining = iter(calls)
+
+    def flush() -> None:
+        if reasoned:
+            blocks.append(ReasoningBlock("".join(reasoned)))
+            reasoned.clear()
+        if written:
+            blocks.append(TextBlock("".join(written)))
+            written.clear()
+
+    for piece in pieces:
+        match piece:
+            case ModelText():
+                if reasoned:
+                    flush()
+                written.append(piece.text)
+            case ModelReasoning():
+                if written:
+                    flush()
+                reasoned.append(piece.text)
+            case ModelInput():
+                continue
+            case ModelCall():
+                flush()
+                blocks.append(next(remaining))
+            case ModelOpaque():
+                flush()
+                blocks.append(OpaqueBlock(model, piece.payload))
+            case ModelServerCall():
+                flush()
+                blocks.append(
+                    ServerCall(provider_id=piece.provider_id, tool=piece.tool, input=piece.input, result=piece.result)
+                )
+            case _:
+                assert_never(piece)
+    flush()
+    return tuple(blocks)

@@ -1,0 +1,24 @@
+"""The policies of five real agent loops, and the default. Each is data alone: no branch asks for a preset's name."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from loopkernel.data.policy import Policy
+from loopkernel.presets.amodal import AMODAL
+from loopkernel.presets.amp import AMP
+from loopkernel.presets.calls import CALLS
+from loopkernel.presets.claude import CLAUDE
+from loopkernel.presets.default import DEFAULT
+from loopkernel.presets.strands import STRANDS
+
+PRESETS: Mapping[str, Policy] = MappingProxyType(
+    {"default": DEFAULT, "amp": AMP, "amodal": AMODAL, "claude": CLAUDE, "strands": STRANDS, "calls": CALLS}
+)
+PRESET_NAMES = tuple(PRESETS)
+
+
+def preset(name: str) -> Policy:
+    """The policy of that name. Raises KeyError, which lists the names there are."""
+    if name not in PRESETS:
+        raise KeyError(f"there is no preset {name!r}; choose one of {', '.join(PRESET_NAMES)}")
+    return PRESETS[name]

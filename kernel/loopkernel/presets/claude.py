@@ -1,0 +1,29 @@
+"""Claude Code: a session that withholds errors while it recovers, and runs neighbouring reads together."""
+
+from loopkernel.data import choices
+from loopkernel.data.policy import Compaction, Policy, ResultLimit, Retry
+from loopkernel.data.words import ErrorClass
+
+CLAUDE = Policy(
+    max_output_tokens=16_000,
+    schedule=choices.Schedule.READ_RUNS,
+    max_turns=None,
+    turn_limit_counts=choices.TurnLimitCounts.TOOL_REPLIES,
+    retry=Retry(
+        base_ms=1_000,
+        cap_ms=30_000,
+        retries=3,
+        jitter_ms=1_000,
+        classes=(
+            ErrorClass.OVERLOADED,
+            ErrorClass.RATE_LIMITED,
+            ErrorClass.SERVER,
+            ErrorClass.NETWORK,
+            ErrorClass.STALLED,
+        ),
+    ),
+    compaction=Compaction(trigger_ratio=0.85, when=choices.CompactionMoment.TURN_START),
+    loop=None,
+    empty_reply_nudges=0,
+    result_limit=ResultLimit(chars=50_000, head=25_000, tail=25_000),
+)

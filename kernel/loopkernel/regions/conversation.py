@@ -1,0 +1,78 @@
+"""The thread as a region: each function appends one message and says so."""
+
+from attrs import evolve
+
+from loopkernel.data.blocks import AssistantBlock, OpaqueBlock, TextBlock, ToolResult, UserBlock
+from loopkernel.data.effects import Effect
+from loopkernel.data.events import InputSettled, MessageAdded
+from loopkernel.data.ids import MessageId, ModelOperation, ReceiptId
+from loopkernel.data.messages import (
+    AssistantMessage,
+    Message,
+    ReplyState,
+    ResultMessage,
+    UserMessage,
+    UserOrigin,
+)
+from loopkernel.data.sessions import OpenReply, Session
+from loopkernel.data.threads import Thread
+from loopkernel.data.words import InputFate, StopReason
+
+
+def _append(session: Session, thread: Thread, message: Message) -> tuple[Session, MessageAdded]:
+    counters = evolve(session.counters, messages=message.id)
+    return evolve(session, thread=thread.append(message), counters=counters), MessageAdded(message)
+
+
+def _next_id(session: Session) -> MessageId:
+    return MessageId(session.counters.messages + 1)
+
+
+def add_input(
+    session: Session,
+    content: tuple[UserBlock, ...],
+    origin: UserOrigin,
+    receipt: ReceiptId,
+    key: str | None = None,
+) -> tuple[Session, tuple[Effect, ...]]:
+    """What the user sent goes into the thread; its receipt is settled."""
+    message = UserMessage(id=_next_id(session), content=content, origin=origin, receipt=receipt)
+    session, added = _append(session, session.thread, message)
+    return session, (InputSettled(receipt, InputFate.IN_THREAD, key), added)
+
+
+def add_note(session: Session, text: str, origin: UserOrigin) -> tuple[Session, tuple[Effect, ...]]:
+    """What the kernel says in the user's place goes into the thread."""
+    message = UserMessage(id=_next_id(session), content=(TextBlock(text),), origin=origin)
+    session, added = _append(session, session.thread, message)
+    return session, (added,)
+
+
+def add_reply(
+    session: Session, reply: OpenReply, content: tuple[AssistantBlock, ...], stop: StopReason | None
+) -> tuple[Session, tuple[Effect, ...]]:
+    """A reply goes into the thread, whole, or (without a stop reason) cut by a cancel."""
+    message = AssistantMessage(
+        id=_next_id(session),
+        reply=reply.operation,
+        model=reply.model,
+        content=content,
+        stop=stop,
+        state=ReplyState.CANCELLED if stop is None else ReplyState.COMPLETE,
+        usage=reply.usage,
+    )
+    thread = session.thread
+    opaque = any(isinstance(block, OpaqueBlock) for block in content)
+    if opaque and reply.model not in thread.opaque_models:
+        thread = Thread(thread.messages, thread.generation, (*thread.opaque_models, reply.model))
+    session, added = _append(session, thread, message)
+    return session, (added,)
+
+
+def add_results(
+    session: Session, reply: ModelOperation, results: tuple[ToolResult, ...]
+) -> tuple[Session, tuple[Effect, ...]]:
+    """The answers to a reply's calls go into the thread, in call order."""
+    message = ResultMessage(id=_next_id(session), reply=reply, results=results)
+    session, added = _append(session, session.thread, message)
+    return session, (added,)

@@ -1,0 +1,153 @@
+"""What the user wants, where it does not depend on the phase: at rest, and while the loop is busy."""
+
+from typing import assert_never
+
+from loopkernel.data.choices import OnBusy
+from loopkernel.data.effects import Effect
+from loopkernel.data.events import Dequeued
+from loopkernel.data.ledgers import Ledger
+from loopkernel.data.messages import UserOrigin
+from loopkernel.data.sessions import Session, Turn
+from loopkernel.data.user_deltas import (
+    AnswersCall,
+    CallAnswer,
+    CancelAll,
+    CancelCall,
+    ChangesSettings,
+    CompactNow,
+    Discard,
+    DismissError,
+    EditMessage,
+    Enqueue,
+    RetryNow,
+    Say,
+    SettingsChange,
+    StartHandoff,
+    Steer,
+    UserDelta,
+)
+from loopkernel.data.words import RefusalReason, RequestReason, TurnEndReason
+from loopkernel.regions.inbox import (
+    discard,
+    is_full,
+    queue_input,
+    seen_before,
+    steer_input,
+    take_oldest,
+    take_receipt,
+)
+from loopkernel.regions.refusals import answer_refusal, refusal
+from loopkernel.regions.settings import change_settings
+from loopkernel.regions.turns import open_turn, open_turn_with
+
+NATURAL_ENDS = frozenset(
+    {TurnEndReason.MODEL_STOP, TurnEndReason.STOP_SEQUENCE, TurnEndReason.OUTPUT, TurnEndReason.TOOL_FINAL}
+)
+# What is left while busy when the phase has taken the cancels that apply.
+BusyInput = (
+    Say
+    | Enqueue
+    | Steer
+    | Discard
+    | EditMessage
+    | CancelCall
+    | CallAnswer
+    | SettingsChange
+    | RetryNow
+    | DismissError
+    | CompactNow
+    | StartHandoff
+)
+Taken = tuple[Session, tuple[Effect, ...]]
+Opened = tuple[Session, Turn | None, tuple[Effect, ...]]
+
+
+def input_at_rest(session: Session, now_ms: int, delta: UserDelta) -> Opened:
+    """User input while nothing is open; a turn comes back when one begins."""
+    match delta:
+        case Say() | Steer():
+            if seen_before(session, delta):
+                return session, None, refusal(delta, RefusalReason.DUPLICATE)
+            session, receipt = take_receipt(session, delta.key)
+            return open_turn_with(session, now_ms, delta.content, receipt, key=delta.key)
+        case Enqueue():
+            if seen_before(session, delta):
+                return session, None, refusal(delta, RefusalReason.DUPLICATE)
+            return _enqueue_at_rest(session, now_ms, delta)
+        case RetryNow():
+            if session.last_end is None or session.last_end in NATURAL_ENDS:
+                return session, None, refusal(delta, RefusalReason.NOT_NOW)
+            session, turn = open_turn(session, now_ms, RequestReason.ERROR_RETRY)
+            return session, turn, ()
+        case CancelAll():
+            return session, None, refusal(delta, RefusalReason.NOT_NOW)
+        case CancelCall() | AnswersCall() | ChangesSettings() | Discard() | DismissError():
+            session, effects = _input_in_any_phase(session, None, delta)
+            return session, None, effects
+        case EditMessage() | CompactNow() | StartHandoff():
+            return session, None, refusal(delta, RefusalReason.NOT_NOW)
+        case _:
+            assert_never(delta)
+
+
+def _enqueue_at_rest(session: Session, now_ms: int, delta: Enqueue) -> Opened:
+    """The oldest queued input starts a turn at once (rule INPUT-2)."""
+    if not session.inbox.queue:
+        session, receipt = take_receipt(session, delta.key)
+        return open_turn_with(session, now_ms, delta.content, receipt, key=delta.key)
+    session, queued = queue_input(session, delta.content, delta.key)
+    session, turn, dequeued = open_queued_turn(session, now_ms)
+    return session, turn, (*queued, *dequeued)
+
+
+def open_queued_turn(session: Session, now_ms: int) -> tuple[Session, Turn, tuple[Effect, ...]]:
+    """The oldest queued input starts a turn; the queue must hold one."""
+    session, oldest = take_oldest(session)
+    session, turn, added = open_turn_with(session, now_ms, oldest.content, oldest.receipt, origin=UserOrigin.QUEUED)
+    return session, turn, (Dequeued(oldest.number), *added)
+
+
+def input_while_busy(session: Session, ledger: Ledger | None, delta: BusyInput) -> Taken:
+    """User input while a turn is open, but for the cancels and interruptions that apply."""
+    match delta:
+        case Say() | Enqueue() | Steer():
+            if seen_before(session, delta):
+                return session, refusal(delta, RefusalReason.DUPLICATE)
+            if isinstance(delta, Steer):
+                return steer_input(session, delta.content, delta.key)
+            if isinstance(delta, Say) and session.settings.policy.on_busy is not OnBusy.QUEUE:
+                return session, refusal(delta, RefusalReason.NOT_NOW)
+            if is_full(session):
+                return session, refusal(delta, RefusalReason.FULL)
+            return queue_input(session, delta.content, delta.key)
+        case CancelCall() | AnswersCall() | ChangesSettings() | Discard() | DismissError():
+            return _input_in_any_phase(session, ledger, delta)
+        case RetryNow() | EditMessage() | CompactNow() | StartHandoff():
+            return session, refusal(delta, RefusalReason.NOT_NOW)
+        case _:
+            assert_never(delta)
+
+
+def _input_in_any_phase(
+    session: Session,
+    ledger: Ledger | None,
+    delta: CallAnswer | CancelCall | SettingsChange | Discard | DismissError,
+) -> Taken:
+    """What is the same at rest and while busy. No call waits for a person yet, so no answer applies."""
+    match delta:
+        case ChangesSettings():
+            return change_settings(session, delta), ()
+        case Discard():
+            return discard(session, delta)
+        case DismissError():
+            return session, refusal(delta, RefusalReason.NOT_NOW)
+        case AnswersCall() | CancelCall():
+            return session, refusal(delta, answer_refusal(session, ledger, delta.call))
+        case _:
+            assert_never(delta)
+
+
+def interrupts(session: Session, delta: UserDelta) -> bool:
+    """Whether this message stops the turn in progress and starts its own (rule INPUT-1)."""
+    policy = session.settings.policy
+    return isinstance(delta, Say) and policy.on_busy is OnBusy.INTERRUPT and not seen_before(session, delta)

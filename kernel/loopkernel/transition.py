@@ -1,0 +1,126 @@
+"""The whole logic of the loop: `transition(state, ctx) -> (next, effects)`, pure and total."""
+
+from typing import assert_never
+
+from attrs import evolve
+
+from loopkernel.data.events import ErrorCleared
+from loopkernel.data.sessions import Session
+from loopkernel.data.states import (
+    Backoff,
+    Cancelled,
+    Compacting,
+    Confirming,
+    Dispatching,
+    Done,
+    Executing,
+    Finishing,
+    HandingOff,
+    Idle,
+    Initial,
+    State,
+    Streaming,
+    Thinking,
+)
+from loopkernel.data.steps import Context, Step, is_refused
+from loopkernel.data.user_deltas import DismissError
+from loopkernel.handlers.cancelled import on_cancelled
+from loopkernel.handlers.done import on_done
+from loopkernel.handlers.executing import enter_executing, on_executing
+from loopkernel.handlers.finishing import enter_finishing, on_finishing
+from loopkernel.handlers.idle import on_idle
+from loopkernel.handlers.initial import on_initial
+from loopkernel.handlers.streaming import on_streaming
+from loopkernel.handlers.thinking import enter_thinking, on_thinking
+from loopkernel.handlers.unbuilt import on_unbuilt
+
+
+def transition(state: State, ctx: Context) -> Step[State]:
+    """One delta applied: the next state, which waits for something, and all that must happen outside.
+
+    Never raises, whatever the state and the delta. What does not apply changes nothing and says so in a
+    `Refused` event; an accepted delta first clears the shown error (rules DELTA-2 and DELTA-5).
+    """
+    session = state.session
+    if session is None or session.error is None:
+        return settle(handle(state, ctx))
+    return _with_error_cleared(state, session, ctx)
+
+
+def _with_error_cleared(state: State, session: Session, ctx: Context) -> Step[State]:
+    cleared: State = evolve(state, session=evolve(session, error=None))
+    if isinstance(ctx.delta, DismissError):
+        return Step(evolve(cleared, stamp=state.stamp.next(ctx.now_ms)), (ErrorCleared(),))
+    step = handle(cleared, ctx)
+    if is_refused(step.effects):
+        return handle(state, ctx)
+    step = settle(step)
+    return Step(step.next, (ErrorCleared(), *step.effects))
+
+
+def handle(state: State, ctx: Context) -> Step[State]:
+    """The step of the state's own handler; arms stand in order of frequency."""
+    match state:
+        case Streaming():
+            return on_streaming(state, ctx)
+        case Executing():
+            return on_executing(state, ctx)
+        case Idle():
+            return on_idle(state, ctx)
+        case Thinking():
+            return on_thinking(state, ctx)
+        case Finishing():
+            return on_finishing(state, ctx)
+        case Cancelled():
+            return on_cancelled(state, ctx)
+        case Done():
+            return on_done(state, ctx)
+        case Initial():
+            return on_initial(state, ctx)
+        case Confirming() | Dispatching() | Compacting() | Backoff() | HandingOff():
+            return on_unbuilt(state, ctx)
+        case _:
+            assert_never(state)
+
+
+def settle(step: Step[State]) -> Step[State]:
+    """Pass through the states that wait for nothing, until one waits.
+
+    It ends because each entry leads to a state of a lower rank (see `rank`) or to one that waits.
+    """
+    state, effects = step
+    while True:
+        match state:
+            case Executing():
+                entered: Step[State] = enter_executing(state)
+            case Finishing():
+                entered = enter_finishing(state)
+            case Thinking():
+                entered = enter_thinking(state)
+            case Streaming() | Idle() | Cancelled() | Done() | Initial():
+                return Step(state, effects)
+            case Confirming() | Dispatching() | Compacting() | Backoff() | HandingOff():
+                return Step(state, effects)
+            case _:
+                assert_never(state)
+        effects = (*effects, *entered.effects) if entered.effects else effects
+        if type(entered.next) is type(state):
+            return Step(entered.next, effects)
+        state = entered.next
+
+
+def rank(state: State) -> int:
+    """What each entry of `settle` lowers: calls, then a turn that may go on, then a request, then an end."""
+    match state:
+        case Executing():
+            return 4
+        case Finishing():
+            return 3 if state.ending.natural or state.ending.then is not None else 1
+        case Thinking():
+            return 2
+        case Streaming() | Idle() | Cancelled() | Done() | Initial():
+            return 0
+        case Confirming() | Dispatching() | Compacting() | Backoff() | HandingOff():
+            return 0
+        case _:
+            assert_never(state)

