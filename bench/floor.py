@@ -1,0 +1,200 @@
+"""The floor: the same states, messages and effects as the kernel builds for a round, built with no logic at all.
+
+Straight-line constructor calls in the kernel's order. What it costs is the price of immutable data in this
+interpreter; what the kernel costs beyond it is the price of the logic.
+"""
+
+from loopkernel.data.blocks import TextBlock, ToolCall, ToolResult
+from loopkernel.data.effects import CallModel, CheckCall, Request, StartTool
+from loopkernel.data.events import CallAppeared, MessageAdded, ReplyEnded, ReplyGrew, ToolEnded
+from loopkernel.data.ids import CallId, CheckOperation, MessageId, ModelOperation, RunOperation
+from loopkernel.data.ledgers import Ledger, LedgerEntry
+from loopkernel.data.messages import AssistantMessage, ReplyState, ResultMessage
+from loopkernel.data.model_deltas import ModelCall, ModelText
+from loopkernel.data.operations import Operations
+from loopkernel.data.sessions import Counters, OpenReply, Session, Stamp, Turn
+from loopkernel.data.states import Executing, Streaming
+from loopkernel.data.steps import Context, Step
+from loopkernel.data.threads import Thread
+from loopkernel.data.vector import Vector
+from loopkernel.data.words import CallStatus, RequestReason, StopReason
+
+from bench.workload import INPUT, OUTPUT, READ, VERDICT
+
+
+def increment(state: Streaming, ctx: Context, delta: ModelText) -> Step[Streaming]:
+    """A piece of text."""
+    stamp = Stamp(state.stamp.version + 1, ctx.now_ms)
+    grown = Streaming(
+        session=state.session,
+        stamp=stamp,
+        turn=state.turn,
+        reply=state.reply,
+        pieces=state.pieces.append(delta),
+        ledger=state.ledger,
+    )
+    return Step(grown, (ReplyGrew(delta.operation, delta.text),))
+
+
+def call(state: Streaming, ctx: Context, delta: ModelCall, number: int) -> Step[Streaming]:
+    """A complete call, and its check."""
+    call_id = CallId(delta.operation, 1)
+    made = ToolCall(id=call_id, provider_id="call", tool="read_file", input=INPUT)
+    minted = state.session.operations.minted
+    operations = Operations((*minted[:1], number, *minted[2:]), state.session.operations.abandoned, Vector())
+    check = CheckOperation(number)
+    command = CheckCall(operation=check, call=call_id, tool="read_file", input=INPUT)
+    ledger = Ledger(
+        reply=delta.operation,
+        entries=state.ledger.entries.append(LedgerEntry(call=made, check=check)),
+        unanswered=1,
+        first_check=number,
+        first_run=number,
+        checked=state.ledger.checked.append(0),
+    )
+    grown = Streaming(
+        session=_session(state.session, operations=operations),
+        stamp=Stamp(state.stamp.version + 1, ctx.now_ms),
+        turn=state.turn,
+        reply=state.reply,
+        pieces=state.pieces.append(delta),
+        ledger=ledger,
+    )
+    return Step(grown, (CallAppeared(call_id, "call", "read_file"), command))
+
+
+def completed(state: Streaming, ctx: Context) -> Step[Executing]:
+    """The end of the reply."""
+    session, operation = state.session, state.reply.operation
+    message = AssistantMessage(
+        id=MessageId(session.counters.messages + 1),
+        reply=operation,
+        model="default",
+        content=(TextBlock("I will read the file."), state.ledger.entries[0].call),
+        stop=StopReason.TOOL_USE,
+        state=ReplyState.COMPLETE,
+    )
+    reply = OpenReply(operation, "default")
+    turn = Turn(number=1, opened_ms=0, reason=RequestReason.NEXT_TURN, replies=state.turn.replies + 1)
+    executing = Executing(
+        session=_session(
+            session,
+            thread=Thread(session.thread.messages.append(message)),
+            counters=_counters(session.counters),
+            usage=session.usage.plus(reply.usage),
+        ),
+        stamp=Stamp(state.stamp.version + 1, ctx.now_ms),
+        turn=turn,
+        ledger=state.ledger,
+    )
+    return Step(executing, (ReplyEnded(operation, StopReason.TOOL_USE), MessageAdded(message)))
+
+
+def checked(state: Executing, ctx: Context, number: int) -> Step[Executing]:
+    """The verdict on the call, which starts."""
+    entry, ledger = state.ledger.entries[0], state.ledger
+    judged = LedgerEntry(call=entry.call, verdict=VERDICT)
+    ledger = _ledger(ledger, ledger.entries.replace(0, judged), running=0, next_queued=0, started=ledger.started)
+    stamp = Stamp(state.stamp.version + 1, ctx.now_ms)
+    state = Executing(session=state.session, stamp=stamp, turn=state.turn, ledger=ledger)
+    run = RunOperation(number)
+    minted = state.session.operations.minted
+    operations = Operations((*minted[:2], number, *minted[3:]), state.session.operations.abandoned, Vector())
+    running = LedgerEntry(call=entry.call, status=CallStatus.IN_PROGRESS, verdict=VERDICT, operation=run, runs=1)
+    ledger = _ledger(ledger, ledger.entries.replace(0, running), running=1, next_queued=1, started=Vector.of((0,)))
+    command = StartTool(
+        operation=run, call=entry.call.id, run=1, tool="read_file", input=INPUT, key=f"bench/1/{entry.call.id}"
+    )
+    started = Executing(
+        session=_session(state.session, operations=operations), stamp=stamp, turn=state.turn, ledger=ledger
+    )
+    return Step(started, (command,))
+
+
+def succeeded(state: Executing, ctx: Context, number: int) -> Step[Streaming]:
+    """The result of the call, and the next request."""
+    entry, session, ledger = state.ledger.entries[0], state.session, state.ledger
+    result = ToolResult(
+        call=entry.call.id,
+        provider_id="call",
+        tool="read_file",
+        status=CallStatus.DONE,
+        content=OUTPUT.content,
+        ran=True,
+    )
+    closed = LedgerEntry(
+        call=entry.call,
+        status=CallStatus.DONE,
+        verdict=VERDICT,
+        operation=entry.operation,
+        runs=1,
+        result=result,
+    )
+    ledger = _ledger(ledger, ledger.entries.replace(0, closed), running=0, next_queued=1, started=ledger.started)
+    stamp = Stamp(state.stamp.version + 1, ctx.now_ms)
+    state = Executing(session=session, stamp=stamp, turn=state.turn, ledger=ledger)
+    message = ResultMessage(id=MessageId(session.counters.messages + 1), reply=ledger.reply, results=(result,))
+    thread = Thread(session.thread.messages.append(message))
+    minted = session.operations.minted
+    operations = Operations((number + 1, *minted[1:]), session.operations.abandoned, Vector())
+    operation = ModelOperation(number + 1)
+    turn = Turn(number=1, opened_ms=0, reason=RequestReason.NEXT_TURN, replies=state.turn.replies)
+    request = Request(
+        number=operation,
+        reason=RequestReason.NEXT_TURN,
+        model="default",
+        instructions="",
+        tools=(READ,),
+        thread=thread,
+        max_output_tokens=32_000,
+    )
+    streaming = Streaming(
+        session=_session(session, thread=thread, counters=_counters(session.counters), operations=operations),
+        stamp=stamp,
+        turn=turn,
+        reply=OpenReply(operation, "default"),
+        pieces=Vector(),
+        ledger=Ledger(reply=operation, first_check=number + 1, first_run=number + 1),
+    )
+    return Step(streaming, (ToolEnded(result), MessageAdded(message), CallModel(operation, request)))
+
+
+def _counters(counters: Counters) -> Counters:
+    return Counters(messages=counters.messages + 1, receipts=1, queued=0, steered=0, turns=1)
+
+
+def _ledger(
+    ledger: Ledger, entries: Vector[LedgerEntry], *, running: int, next_queued: int, started: Vector[int]
+) -> Ledger:
+    return Ledger(
+        reply=ledger.reply,
+        entries=entries,
+        unanswered=1,
+        running=running,
+        next_queued=next_queued,
+        first_check=ledger.first_check,
+        first_run=ledger.first_run,
+        checked=ledger.checked,
+        started=started,
+    )
+
+
+def _session(
+    session: Session,
+    *,
+    thread: Thread | None = None,
+    usage: object = None,
+    counters: Counters | None = None,
+    operations: Operations | None = None,
+) -> Session:
+    return Session(
+        settings=session.settings,
+        thread=session.thread if thread is None else thread,
+        usage=session.usage,
+        inbox=session.inbox,
+        counters=session.counters if counters is None else counters,
+        operations=session.operations if operations is None else operations,
+        error=None,
+        last_model="default",
+        last_end=None,
+    )

@@ -1,0 +1,43 @@
+"""The README keeps its word: its example is short, runs, and prints what it says; its links and commands exist."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    """The code blocks of a language, in order."""
+    return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
+
+
+def lines(text: str) -> list[str]:
+    """The lines, without what stands blank at their ends."""
+    return [line.rstrip() for line in text.strip().splitlines()]
+
+
+def test_the_loop_is_at_most_fifteen_lines_and_prints_what_the_readme_shows() -> None:
+    (example,), (printed,) = blocks("python"), blocks("text")
+    assert len(example.strip().splitlines()) <= 15
+    run = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, check=True)
+    assert lines(run.stdout) == lines(printed)
+
+
+def test_every_link_leads_to_a_file_of_the_tree() -> None:
+    links = re.findall(r"\]\(([^)#]+)\)", README)
+    assert links
+    assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+def test_every_make_command_is_a_target_and_every_room_exists() -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE))
+    commands = set(re.findall(r"`make ([a-z]+)`|^make ([a-z]+)", README, flags=re.MULTILINE))
+    named = {first or second for first, second in commands}
+    assert {"run", "test", "check", "fuzz", "bench"} <= named
+    assert named <= targets
+    rooms = re.findall(r"^\| `(kernel/[^`]+|adapters/[^`]+)`", README, flags=re.MULTILINE)
+    assert len(rooms) > 8
+    assert [room for room in rooms if not (ROOT / room.split("`")[0]).exists()] == []
