@@ -64,7 +64,7 @@ _BY_KIND: Mapping[type[Effect], Rule] = MappingProxyType(
         events.ToolDisabled: ("LIMIT-3", "the model repeats itself: the tool is taken away for some rounds"),
         events.LoopStopped: ("LIMIT-3", "the model repeats itself: the turn ends"),
         events.LimitReached: ("LIMIT-1", "a limit is tested before each request"),
-        events.Repaired: ("RESUME-5", "a thread from elsewhere is repaired once"),
+        events.ThreadRepaired: ("RESUME-5", "a thread from elsewhere is repaired once"),
         events.WorkCancelled: ("CANCEL-2", "one event says that everything open was cancelled"),
         events.LineageForked: ("RESUME-6", "a fork begins a lineage of its own"),
         events.SessionResumed: ("RESUME-3", "the session goes on"),

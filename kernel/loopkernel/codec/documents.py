@@ -12,7 +12,7 @@ from attrs import frozen
 from loopkernel.codec.shapes import shown
 from loopkernel.codec.structure import Codec
 from loopkernel.data.errors import CodecError, Fault, json_path, quoted
-from loopkernel.data.json_text import MAX_DOCUMENT_DEPTH, JsonValue, canonical_text, parse_json
+from loopkernel.data.json_text import MAX_DOCUMENT_DEPTH, JsonValue, checked, exact_text, parse_json
 
 T = TypeVar("T")
 
@@ -38,26 +38,41 @@ UPGRADES: tuple[Upgrade, ...] = ()
 
 
 def dumps(value: T, kind: str, version: int, codec: Codec[T]) -> str:
-    """The document of a value, as canonical ASCII text of one line. Raises CodecError if a part cannot be written."""
-    head = canonical_text({KIND: kind, VERSION: version, VALUE: None}).removesuffix("null}")
-    return f"{head}{codec.encode_text(value)}}}"
+    """The document of a value, as canonical ASCII text of one line.
+
+    Raises CodecError, with every fault and its path, if the same value could not be read back.
+    """
+    try:
+        encoded = codec.encode(value)
+    except CodecError as error:
+        raise _within_document(error) from None
+    return exact_text({KIND: kind, VERSION: version, VALUE: encoded})
 
 
 def loads(text: str, kind: str, version: int, codec: Codec[T], upgrades: tuple[Upgrade, ...] = UPGRADES) -> T:
-    """The value of a document of any version up to `version`. Raises CodecError with every fault and its path."""
+    """The value of a document of any version up to `version`.
+
+    Raises CodecError for what is no document, another kind, a newer version, and a version that nothing upgrades; and
+    for a value that does not fit, with every fault and its path, as `$.value.model`.
+    """
     envelope = parse_json(text, MAX_DOCUMENT_DEPTH)
     if not isinstance(envelope, dict):
         raise CodecError([Fault("$", f"must be an object with the keys {KIND}, {VERSION} and {VALUE}")])
-    written_version, faults = _check_envelope(envelope, kind, version)
+    found, faults = _check_envelope(envelope, kind, version)
     if faults:
         raise CodecError(faults)
     value = envelope[VALUE]
-    for before in range(written_version, version):
+    for before in range(found, version):
         value = _upgraded(value, kind, before, upgrades)
     try:
-        return codec.decode(value) if written_version < version else codec.decode_parsed(value)
+        return codec.decode_parsed(value)
     except CodecError as error:
-        raise CodecError([_within_value(fault) for fault in error.faults]) from None
+        raise _within_document(error) from None
+
+
+def _within_document(error: CodecError) -> CodecError:
+    """The error of the value, its paths counted from the document."""
+    return CodecError([Fault(f"$.{VALUE}{fault.path.removeprefix('$')}", fault.problem) for fault in error.faults])
 
 
 def _check_envelope(envelope: dict[str, JsonValue], kind: str, version: int) -> tuple[int, list[Fault]]:
@@ -92,15 +107,10 @@ def _upgraded(value: JsonValue, kind: str, before: int, upgrades: tuple[Upgrade,
     for upgrade in upgrades:
         if (upgrade.kind, upgrade.before) == (kind, before):
             try:
-                return upgrade.apply(value)
+                return checked(upgrade.apply(value), MAX_DOCUMENT_DEPTH)
             except CodecError as error:
-                raise CodecError([_within_value(fault) for fault in error.faults]) from None
+                raise _within_document(error) from None
             except (LookupError, TypeError, ValueError, AttributeError) as error:
-                problem = f"is no {kind} of version {before}: {type(error).__name__} while it was upgraded"
+                problem = f"is no {kind} of version {before}: {type(error).__name__} on the way to the next version"
                 raise CodecError([Fault(f"$.{VALUE}", problem)]) from None
-    raise CodecError([Fault(f"$.{VERSION}", f"is {before}, from which no upgrade leads to version {before + 1}")])
-
-
-def _within_value(fault: Fault) -> Fault:
-    """The fault, its path counted from the document."""
-    return Fault(f"$.{VALUE}{fault.path.removeprefix('$')}", fault.problem)
+    raise CodecError([Fault(f"$.{VERSION}", f"is {before}, and nothing upgrades that to version {before + 1}")])

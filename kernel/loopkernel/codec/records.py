@@ -96,7 +96,7 @@ def _default_test(field: Field) -> Callable[[Any], bool] | None:
 
 def _reader(cls: type, tag: str | None, fields: tuple[Field, ...]) -> Callable[[JsonValue], Any]:
     readers = {field.key: (field.shape.as_is, field.shape.read) for field in fields}
-    required = tuple(field.key for field in fields if field.required)
+    required = {field.key: None for field in fields if field.required}.keys()  # a set, in order
     known = ", ".join(readers) or "none"
 
     def read(value: JsonValue) -> Any:
@@ -122,19 +122,30 @@ def _reader(cls: type, tag: str | None, fields: tuple[Field, ...]) -> Callable[[
         for key in required:
             if key not in value:
                 refused = Refused(f"is missing in this {cls.__name__}").joined(key, refused)
-        if refused is not None:
-            for fault in _field_faults(fields, arguments):
-                refused.troubles += Refused.by_constructor([fault]).troubles
-            raise refused
+        if refused is None:
+            return _built(cls, fields, arguments)
+        # What is wrong besides? Where a bad field has a default, the constructor can still tell.
         try:
-            return cls(**arguments)
-        except (CodecError, PolicyError) as error:
-            raise Refused.by_constructor(error.faults) from None
-        except (ValueError, TypeError) as error:  # what validators raise
-            faults = _field_faults(fields, arguments) or [Fault("$", _words_of(error))]
-            raise Refused.by_constructor(faults) from None
+            if arguments.keys() >= required:
+                _built(cls, fields, arguments)
+            elif faults := _field_faults(fields, arguments):
+                raise Refused.by_constructor(faults)
+        except Refused as more:
+            refused.troubles += more.troubles
+        raise refused
 
     return read
+
+
+def _built(cls: type, fields: tuple[Field, ...], arguments: dict[str, Any]) -> Any:
+    """The value, if its constructor takes the arguments."""
+    try:
+        return cls(**arguments)
+    except (CodecError, PolicyError) as error:
+        raise Refused.by_constructor(error.faults) from None
+    except (ValueError, TypeError) as error:  # what validators raise
+        faults = _field_faults(fields, arguments) or [Fault("$", _words_of(error))]
+        raise Refused.by_constructor(faults) from None
 
 
 def _field_faults(fields: tuple[Field, ...], arguments: dict[str, Any]) -> list[Fault]:

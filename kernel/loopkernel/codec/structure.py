@@ -6,13 +6,12 @@ plain object, several are told apart by `"type"`, their names in kebab case; a `
 """
 
 import enum
-import types
 from typing import Any, Generic, Literal, NewType, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import attrs
 from attrs import frozen
 
-from loopkernel.codec.records import Field, record_shape
+from loopkernel.codec.records import TAG, Field, record_shape
 from loopkernel.codec.scalars import BOOLEAN, INTEGER, JSON, NULL, NUMBER, TEXT, enum_shape, literal_shape
 from loopkernel.codec.sequences import fixed_tuple_shape, sequence_shape
 from loopkernel.codec.shapes import Refused, Shape
@@ -23,16 +22,17 @@ from loopkernel.data.vector import GrowingSet, Vector
 
 T = TypeVar("T")
 
-_SIMPLE = {
-    None: NULL,
-    type(None): NULL,
-    bool: BOOLEAN,
-    int: INTEGER,
-    float: NUMBER,
-    str: TEXT,
-    Json: JSON,
-}
-_SEQUENCES = {Vector: Vector.of, GrowingSet: GrowingSet.of}
+_SIMPLE = (
+    (None, NULL),
+    (type(None), NULL),
+    (bool, BOOLEAN),
+    (int, INTEGER),
+    (float, NUMBER),
+    (str, TEXT),
+    (Json, JSON),
+)
+_SEQUENCES = ((Vector, Vector.of), (GrowingSet, GrowingSet.of))
+_UNIONS = (Union, get_origin(int | str))
 
 
 @frozen
@@ -53,12 +53,20 @@ class Codec(Generic[T]):
         return Codec(_Compiler().shape(of_type))
 
     def encode(self, value: T) -> JsonValue:
-        """The value as JSON. Raises CodecError with every part that could not be read back as it is."""
-        return checked(self._written(value), MAX_DOCUMENT_DEPTH, exact=True)
+        """The value as JSON. Raises CodecError with every part that is not of its declared type.
+
+        Whether its texts and numbers could be read back is looked at when it becomes text (`exact_text`).
+        """
+        try:
+            return self._shape.write(value)
+        except Refused as refused:
+            raise CodecError(refused.faults()) from None
+        except RecursionError:
+            raise CodecError([Fault("$", "is nested too deeply to be written")]) from None
 
     def encode_text(self, value: T) -> str:
-        """The value as canonical text: the text of `encode`, with the same errors, in less time."""
-        return exact_text(self._written(value))
+        """The value as canonical text. Raises CodecError with every part that could not be read back."""
+        return exact_text(self.encode(value))
 
     def decode(self, json: JsonValue) -> T:
         """The value that any JSON says. Raises CodecError with every fault and its path."""
@@ -76,14 +84,6 @@ class Codec(Generic[T]):
             raise CodecError(refused.faults()) from None
         return value
 
-    def _written(self, value: T) -> JsonValue:
-        try:
-            return self._shape.write(value)
-        except Refused as refused:
-            raise CodecError(refused.faults()) from None
-        except RecursionError:
-            raise CodecError([Fault("$", "is nested too deeply to be written")]) from None
-
 
 class _Compiler:
     """Builds shapes. Any, here and below: types are looked at as values, which typing has no name for."""
@@ -99,14 +99,16 @@ class _Compiler:
             return self.shape(_without_new_type(of_type))
         if origin is Literal:
             return literal_shape(arguments)
-        if origin in (Union, types.UnionType):
+        if origin in _UNIONS:
             return self._union(arguments)
         if origin is tuple and of_type is not tuple:
             return self._tuple(arguments)
-        if origin in _SEQUENCES and arguments:
-            return sequence_shape(origin, self.shape(arguments[0]), _SEQUENCES[origin])
-        if of_type in _SIMPLE:
-            return _SIMPLE[of_type]
+        for sequence, build in _SEQUENCES:
+            if origin is sequence and arguments:
+                return sequence_shape(sequence, self.shape(arguments[0]), build)
+        for simple, shape in _SIMPLE:
+            if of_type is simple:
+                return shape
         if isinstance(of_type, type) and issubclass(of_type, enum.Enum):
             return enum_shape(of_type)
         if _attrs_class(of_type) is not None:
@@ -164,6 +166,8 @@ class _Compiler:
             for attribute in attrs.fields(cls)
             if attribute.init
         )
+        if tag is not None and any(field.key == TAG for field in fields):
+            raise TypeError(f"{cls.__name__} has a field {TAG!r}, and a union needs that key for its tag: rename the field")
         self._records[place] = record_shape(cls, tag, fields)
         return self._records[place]
 
@@ -171,7 +175,7 @@ class _Compiler:
 def _attrs_class(of_type: Any) -> type | None:
     """The attrs class behind a type that is written as an object, if it is one."""
     origin = get_origin(of_type) or of_type
-    is_record = isinstance(origin, type) and attrs.has(origin) and origin not in (Json, *_SEQUENCES)
+    is_record = isinstance(origin, type) and attrs.has(origin) and origin not in (Json, Vector, GrowingSet)
     return origin if is_record else None
 
 

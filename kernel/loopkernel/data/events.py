@@ -351,7 +351,7 @@ class LimitReached:
 
 @final
 @frozen
-class Repaired:
+class ThreadRepaired:
     """A thread from elsewhere was repaired: so many results or messages added, moved or dropped."""
 
     repairs: int
@@ -430,7 +430,7 @@ Event = (
     | ToolDisabled
     | LoopStopped
     | LimitReached
-    | Repaired
+    | ThreadRepaired
     | WorkCancelled
     | LineageForked
     | SessionResumed

@@ -19,11 +19,12 @@ from loopkernel.data.errors import MAX_FAULTS, CodecError, Fault, json_path, lim
 
 JsonValue: TypeAlias = bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"] | None
 
-MAX_DEPTH = 64  # lists and objects within each other, in one JSON value
-MAX_DOCUMENT_DEPTH = 2 * MAX_DEPTH  # in a document, which holds such values within its own structure
+MAX_DEPTH = 64  # of lists and objects within each other
+MAX_DOCUMENT_DEPTH = 2 * MAX_DEPTH  # of a document, which holds such values within its own structure
 MAX_DIGITS = 308  # the most that surely fits into a float, and far below the interpreter's own limit
-TOO_LARGE = 10**MAX_DIGITS
-TOO_MANY_DIGITS = f"is an integer of more than {MAX_DIGITS} digits"
+_TOO_LARGE = 10**MAX_DIGITS
+_HOLDS_SURROGATE = "holds a surrogate: pass the text through safe_text where it comes in"
+_TOO_MANY_DIGITS = f"is an integer of more than {MAX_DIGITS} digits"
 JSON_TYPES = frozenset({type(None), bool, int, float, str, list, dict})
 
 
@@ -145,7 +146,7 @@ def _decoder(refused: list[object], long_integers: bool) -> json.JSONDecoder:
 
     def integer(digits: str) -> int | _Unreadable:
         if len(digits) > MAX_DIGITS and len(digits.removeprefix("-")) > MAX_DIGITS:
-            return unreadable(TOO_MANY_DIGITS)
+            return unreadable(_TOO_MANY_DIGITS)
         return int(digits)
 
     def fraction(digits: str) -> float | _Unreadable:
@@ -196,7 +197,6 @@ def _find_refused(value: object, path: list[str | int], faults: list[Fault]) -> 
 
 # --- where a text stops being JSON --------------------------------------------------------------------
 
-_SPACE = " \t\n\r"
 _TOKEN = re.compile(
     r"""(?: (?P<text>"[^"\\\x00-\x1f]*+(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*+)*+)(?P<closed>")?
           | (?P<scalar>-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?|true|false|null|NaN|-?Infinity)
@@ -231,7 +231,7 @@ def _syntax_problem(text: str) -> str:
 
 def _first_misfit(text: str) -> int:
     """The position of the first token that does not fit, or the length of the text."""
-    position = len(text) - len(text.lstrip(_SPACE))
+    position = len(text) - len(text.lstrip(" \t\n\r"))
     wanted = _Wanted.VALUE
     within: list[str] = []
     while found := _TOKEN.match(text, position):
@@ -274,10 +274,8 @@ def canonical_text(value: JsonValue) -> str:
 
 
 def exact_text(value: JsonValue) -> str:
-    """The canonical text of a value of JSON's types, if `parse_json` gives the same value back.
-
-    Raises CodecError if not, with all that is wrong: surrogates, NaN, integers too long, more depth than a document has.
-    """
+    """The canonical text of a value, from which `parse_json` gives the same value back. Raises CodecError, with all
+    faults, where it could not: surrogates, NaN, too long integers, more depth than a document may have."""
     try:
         text = canonical_text(value)
     except ValueError:  # no JSON has this number; the check says where it stands
@@ -299,13 +297,6 @@ def checked(value: object, depth: int = MAX_DEPTH, exact: bool = False) -> JsonV
     return result
 
 
-def number_problem(value: float) -> str | None:
-    """What keeps a number out of JSON, if anything does."""
-    if isinstance(value, float):
-        return None if math.isfinite(value) else f"is {value}, which JSON does not have"
-    return None if -TOO_LARGE < value < TOO_LARGE else TOO_MANY_DIGITS
-
-
 class _Check:
     """Copies a value that may be anything, and collects what is wrong with it."""
 
@@ -320,16 +311,18 @@ class _Check:
             self._refuse(path, f"is a Python {type(value).__name__}, which JSON does not have")
         elif isinstance(value, str):
             if self.exact and safe_text(value) != value:
-                self._refuse(path, "holds a surrogate: pass the text through safe_text where it comes in")
+                self._refuse(path, _HOLDS_SURROGATE)
             return safe_text(value)
         elif isinstance(value, list | dict):
             if len(path) == self.depth:
                 raise CodecError([_too_deep(self.depth)])
             return self._list(value, path) if isinstance(value, list) else self._dict(value, path)
+        elif isinstance(value, float) and not math.isfinite(value):
+            self._refuse(path, f"is {value}, which JSON does not have")
+        elif isinstance(value, int) and not -_TOO_LARGE < value < _TOO_LARGE:
+            self._refuse(path, _TOO_MANY_DIGITS)
         elif isinstance(value, int | float):
-            if (problem := number_problem(value)) is None:
-                return value
-            self._refuse(path, problem)
+            return value
         return None
 
     def _refuse(self, path: list[str | int], problem: str) -> None:
@@ -351,14 +344,13 @@ class _Check:
             if type(key) is not str:
                 self._refuse(path, f"has a key that is no text but a {type(key).__name__}")
                 continue
-            place = [*path, safe_text(key)]
-            if place[-1] in copy:
+            place = [*path, safe_key := safe_text(key)]
+            if self.exact and safe_key != key:
+                self._refuse(place, f"is a key that {_HOLDS_SURROGATE}")
+            elif safe_key in copy:
                 self._refuse(place, "is given twice, but for lone surrogates")
-            copy[safe_text(key)] = self.copy(item, place)
+            copy[safe_key] = self.copy(item, place)
         return copy
-
-
-# --- JSON as a value ----------------------------------------------------------------------------------
 
 
 @frozen

@@ -4,6 +4,7 @@ from typing import final
 
 from attrs import field, frozen
 
+from loopkernel.data.foreign import ForeignMessage
 from loopkernel.data.json_text import safe_text
 from loopkernel.data.policy import Policy
 from loopkernel.data.tools import Tool
@@ -17,13 +18,14 @@ class FromThread:
 @final
 @frozen(kw_only=True)
 class Created(FromThread):
-    """The first record of every log (rule DELTA-8)."""
+    """The first record of every log (rule DELTA-8). `start` is a conversation from elsewhere to go on from."""
 
     session_id: str = field(converter=safe_text)
     policy: Policy = Policy()
     tools: tuple[Tool, ...] = ()
     instructions: str = field(default="", converter=safe_text)
     rules_version: int = 1
+    start: tuple[ForeignMessage, ...] = ()
 
 
 @final

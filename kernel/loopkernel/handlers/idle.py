@@ -2,12 +2,12 @@
 
 from typing import assert_never
 
-from loopkernel.data.events import Refused
+from loopkernel.data.events import Refused, SessionResumed
 from loopkernel.data.model_deltas import FromModel
 from loopkernel.data.outside_deltas import FromOutside, TimerFired
 from loopkernel.data.states import Idle, Initial, Thinking
 from loopkernel.data.steps import Context, Step, stay
-from loopkernel.data.thread_deltas import Disposed, FromThread
+from loopkernel.data.thread_deltas import Disposed, FromThread, Resumed
 from loopkernel.data.tool_deltas import FromTool
 from loopkernel.data.user_deltas import FromUser
 from loopkernel.data.words import RefusalReason, UserAction
@@ -28,6 +28,8 @@ def on_idle(state: Idle, ctx: Context) -> Step[Idle | Thinking | Initial]:
             session, reason = late_report(state.session, report)
             return stay(state, ctx, session, (Refused(UserAction.REPORT, reason),))
         case FromThread() as delta:
+            if isinstance(delta, Resumed):
+                return stay(state, ctx, state.session, (SessionResumed(),))
             if isinstance(delta, Disposed):
                 return Step(Initial(session=state.session, stamp=state.stamp.next(ctx.now_ms)), ())
             return Step(state, refusal(delta, RefusalReason.NOT_NOW))

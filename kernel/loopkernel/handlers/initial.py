@@ -13,6 +13,7 @@ from loopkernel.data.thread_deltas import Acquired, Created, Disposed, Forked, F
 from loopkernel.data.tool_deltas import FromTool
 from loopkernel.data.user_deltas import FromUser
 from loopkernel.data.words import RefusalReason, UserAction
+from loopkernel.regions.imports import import_thread
 from loopkernel.regions.refusals import refusal
 from loopkernel.regions.reports import late_report
 
@@ -40,8 +41,8 @@ def _on_life(state: Initial, ctx: Context, delta: ThreadDelta) -> Step[Initial |
         case Created():
             if session is not None:
                 return Step(state, refusal(delta, RefusalReason.NOT_NOW))
-            created = Initial(session=Session(settings=_settings(delta)), stamp=stamp)
-            return Step(created, (RunStarted(delta.session_id),))
+            session, imported = import_thread(Session(settings=_settings(delta)), delta.start)
+            return Step(Initial(session=session, stamp=stamp), (RunStarted(delta.session_id), *imported))
         case Acquired() | Resumed():
             if session is None:
                 return Step(state, refusal(delta, RefusalReason.NOT_NOW))

@@ -6,6 +6,7 @@ from loopkernel.data.words import CancelReason
 
 NUDGE = "Your last reply was empty. Go on with the task, or say in a sentence what stops you."
 STOPPED_REPLY = "(The reply before this message was stopped before it was complete.)"
+LOST = "The result of this call was never recorded. Whether the call had an effect is not known."
 NO_RESULT = "The tool stopped without a result."
 UNSAFE_NAME = "invalid_tool_name"
 

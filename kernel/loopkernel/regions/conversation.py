@@ -41,6 +41,13 @@ def add_input(
     return session, (InputSettled(receipt, InputFate.IN_THREAD, key), added)
 
 
+def add_foreign_input(session: Session, content: tuple[UserBlock, ...]) -> tuple[Session, tuple[Effect, ...]]:
+    """What a user sent in a conversation recorded elsewhere goes into the thread; it has no receipt here."""
+    message = UserMessage(id=_next_id(session), content=content)
+    session, added = _append(session, session.thread, message)
+    return session, (added,)
+
+
 def add_note(session: Session, text: str, origin: UserOrigin) -> tuple[Session, tuple[Effect, ...]]:
     """What the kernel says in the user's place goes into the thread."""
     message = UserMessage(id=_next_id(session), content=(TextBlock(text),), origin=origin)

@@ -1,0 +1,75 @@
+"""A conversation as it was recorded elsewhere, however broken: what a session can begin from (rule RESUME-5).
+
+Its calls are known by the ids of their provider alone, which may repeat; its results stand wherever they
+were found.
+"""
+
+from typing import Any, final
+
+from attrs import Attribute, field, frozen
+
+from loopkernel.data.blocks import OpaqueBlock, RawInput, ReasoningBlock, ServerCall, TextBlock, UserBlock
+from loopkernel.data.json_text import Json, safe_text
+from loopkernel.data.words import OPEN_STATUSES, CallStatus
+
+
+def _terminal(instance: object, attribute: "Attribute[Any]", status: CallStatus) -> None:  # attrs fixes this shape
+    if status in OPEN_STATUSES:
+        raise ValueError(f"a recorded result must have ended, and this one is {status.value!r}")
+
+
+@final
+@frozen(kw_only=True)
+class ForeignCall:
+    """A recorded call."""
+
+    provider_id: str = field(converter=safe_text)
+    tool: str = field(converter=safe_text)
+    input: Json | RawInput
+
+
+@final
+@frozen(kw_only=True)
+class ForeignResult:
+    """A recorded result. `status_from_text` says that its status was read from text (rule TOOL-16)."""
+
+    provider_id: str = field(converter=safe_text)
+    status: CallStatus = field(validator=_terminal)
+    content: tuple[UserBlock, ...] = ()
+    status_from_text: bool = False
+
+
+@final
+@frozen
+class ForeignUser:
+    """A recorded user message."""
+
+    content: tuple[UserBlock, ...]
+
+
+ForeignBlock = TextBlock | ReasoningBlock | OpaqueBlock | ServerCall | ForeignCall
+
+
+@final
+@frozen(kw_only=True)
+class ForeignReply:
+    """A recorded reply of the model `model`, with its calls among its blocks."""
+
+    content: tuple[ForeignBlock, ...]
+    model: str = field(default="", converter=safe_text)
+
+    @property
+    def calls(self) -> tuple[ForeignCall, ...]:
+        """The calls, in the model's order."""
+        return tuple(block for block in self.content if isinstance(block, ForeignCall))
+
+
+@final
+@frozen
+class ForeignResults:
+    """Recorded results that were found together."""
+
+    results: tuple[ForeignResult, ...]
+
+
+ForeignMessage = ForeignUser | ForeignReply | ForeignResults

@@ -1,0 +1,28 @@
+"""The laws: what holds for every run, as predicates over a step, over a run, and over two runs that should agree.
+
+They are judged apart from the code that they judge: no law looks into a handler or a region, and what can be
+told in another way (conflicts, the queue, the bill, the turn) is told so. Only TOTAL, WHY and the pair laws take a
+step again, with the `Judged` transition and explanation that they are given.
+
+    records = fold(log)
+    report = check_trace(records)
+    print(report)  # laws checked: step 412, trace 11; all held
+"""
+
+from loopkernel.laws.catalogue import JUDGED, LAWS
+from loopkernel.laws.judging import KERNEL, check_pairs, check_step, check_trace
+from loopkernel.laws.reports import Breach, Judged, Law, LawKind, Report
+
+__all__ = [
+    "JUDGED",
+    "KERNEL",
+    "LAWS",
+    "Breach",
+    "Judged",
+    "Law",
+    "LawKind",
+    "Report",
+    "check_pairs",
+    "check_step",
+    "check_trace",
+]

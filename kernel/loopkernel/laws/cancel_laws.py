@@ -1,0 +1,140 @@
+"""The trace law about cancels: CANCEL-STOP."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+
+from loopkernel.data.effects import AbortModel, AbortTool, CallModel, Command, Effect, StartTimer
+from loopkernel.data.events import ToolEnded, TurnEnded, WorkCancelled
+from loopkernel.data.states import Cancelled, Done, Executing, State, Streaming
+from loopkernel.data.user_deltas import (
+    CancelAll,
+    CancelCall,
+    CompactNow,
+    EditMessage,
+    Enqueue,
+    RetryNow,
+    Say,
+    StartHandoff,
+    Steer,
+)
+from loopkernel.data.words import CallStatus, CancelReason, TurnEndReason
+from loopkernel.laws.reports import Breach
+from loopkernel.laws.views import is_refused, ledger_of, started_operation
+from loopkernel.replay import StepRecord
+
+NewInput = Say | EditMessage | Enqueue | Steer | RetryNow | CompactNow | StartHandoff
+
+_ENDS: Mapping[CancelReason, TurnEndReason] = MappingProxyType(
+    {
+        CancelReason.USER_CANCELLED: TurnEndReason.USER_ABORT,
+        CancelReason.USER_INTERRUPTED: TurnEndReason.INTERRUPTED,
+        CancelReason.EDITED: TurnEndReason.EDITED,
+        CancelReason.DISPOSED: TurnEndReason.DISPOSED,
+    }
+)
+
+
+def cancel_stop(records: Sequence[StepRecord]) -> Iterator[Breach]:
+    """After a cancel everything is stopped and answered, the turn ends for it, and nothing starts unasked."""
+    stopped = bool(records) and isinstance(records[0].before, Cancelled)
+    one_cancelled = False  # a call of the turn in progress was cancelled by the user (rule CANCEL-5)
+    for step, record in enumerate(records):
+        new_input = isinstance(record.context.delta, NewInput) and not is_refused(record)
+        stopped = stopped and not new_input
+        if stopped:
+            for started in _starts(record.effects):
+                yield Breach("CANCEL-STOP", step, f"{started} starts after a cancel, without new input")
+        for wrong in _cancel(record, new_input):
+            yield Breach("CANCEL-STOP", step, wrong)
+        stopped = stopped or (any(isinstance(effect, WorkCancelled) for effect in record.effects) and not new_input)
+        if isinstance(record.context.delta, CancelCall) and not is_refused(record):
+            one_cancelled = True
+            for wrong in _unstopped_call(record, record.context.delta):
+                yield Breach("CANCEL-STOP", step, wrong)
+        if one_cancelled:
+            for wrong in _after_one(record):
+                yield Breach("CANCEL-STOP", step, wrong)
+            one_cancelled = not any(isinstance(effect, TurnEnded | CallModel) for effect in record.effects)
+
+
+def _starts(effects: Sequence[Effect]) -> Iterator[str]:
+    """What is started; a timer is not, since a grace time may run after a cancel (rule TOOL-17)."""
+    for effect in effects:
+        if isinstance(effect, Command) and not isinstance(effect, StartTimer) and started_operation(effect) is not None:
+            yield type(effect).__name__
+
+
+def _cancel(record: StepRecord, new_input: bool) -> Iterator[str]:
+    """One cancel of everything: all is aborted and answered, then said, then the turn ends (rule CANCEL-2)."""
+    effects = record.effects
+    places = [place for place, effect in enumerate(effects) if isinstance(effect, WorkCancelled)]
+    if not places:
+        if isinstance(record.context.delta, CancelAll) and not is_refused(record):
+            yield "everything is cancelled, and nothing says so"
+        return
+    place = places[0]
+    if len(places) > 1:
+        yield f"one cancel is told {len(places)} times"
+    yield from _left_open(record.before, effects[:place])
+    ends = [effect.reason for effect in effects[place:] if isinstance(effect, TurnEnded)]
+    cancelled = effects[place]
+    if isinstance(cancelled, WorkCancelled) and ends[:1] != [_ENDS.get(cancelled.reason)]:
+        how = ends[0].value if ends else "not at all"
+        yield f"work is cancelled as {cancelled.reason.value}, and the turn ends: {how}"
+    if not new_input:
+        for started in _starts(effects):
+            yield f"{started} starts in the step of the cancel"
+        if isinstance(record.context.delta, CancelAll) and not isinstance(record.after, Cancelled | Done):
+            yield f"after the cancel the state is {type(record.after).__name__}"
+
+
+def _left_open(state: State, effects: Sequence[Effect]) -> Iterator[str]:
+    """What was open and is not stopped and answered by these effects."""
+    if isinstance(state, Streaming) and AbortModel(state.reply.operation) not in effects:
+        yield f"model call {state.reply.operation} is not aborted"
+    aborted = {effect.operation for effect in effects if isinstance(effect, AbortTool)}
+    ended = {effect.result.call: effect.result for effect in effects if isinstance(effect, ToolEnded)}
+    ledger = ledger_of(state)
+    for entry in () if ledger is None else ledger.entries:
+        if entry.status is CallStatus.IN_PROGRESS and entry.operation not in aborted:
+            yield f"the run of call {entry.call.id} is not aborted"
+        if entry.is_open:
+            result = ended.get(entry.call.id)
+            if result is None or result.status is not CallStatus.CANCELLED:
+                yield f"call {entry.call.id} is not answered as cancelled"
+
+
+def _unstopped_call(record: StepRecord, delta: CancelCall) -> Iterator[str]:
+    """The one call that is cancelled is aborted where it runs, and answered (rule CANCEL-5)."""
+    ledger = ledger_of(record.before)
+    for entry in () if ledger is None else ledger.entries:
+        if entry.call.id == delta.call:
+            if entry.status is CallStatus.IN_PROGRESS and not any(
+                isinstance(effect, AbortTool) and effect.operation == entry.operation for effect in record.effects
+            ):
+                yield f"the run of call {delta.call} is not aborted"
+            if not any(
+                isinstance(effect, ToolEnded)
+                and effect.result.call == delta.call
+                and effect.result.reason is CancelReason.USER_CANCELLED
+                for effect in record.effects
+            ):
+                yield f"call {delta.call} is not answered as cancelled by the user"
+
+
+def _after_one(record: StepRecord) -> Iterator[str]:
+    """Once the calls of the reply are answered, one that the user cancelled ends the turn (rule TOOL-7)."""
+    ends = [effect for effect in record.effects if isinstance(effect, TurnEnded | CallModel)]
+    if not ends:
+        return
+    first = ends[0]
+    if isinstance(first, CallModel):
+        yield f"request {first.operation} follows, though the user cancelled a call of the reply before it"
+    elif isinstance(record.before, Executing) and first.reason not in (
+        TurnEndReason.USER_ABORT,
+        TurnEndReason.DISPOSED,
+        TurnEndReason.BUDGET_EXCEEDED,
+        TurnEndReason.INTERRUPTED,
+        TurnEndReason.EDITED,
+    ):
+        yield f"the turn ends as {first.reason.value}, though the user cancelled a call of it"

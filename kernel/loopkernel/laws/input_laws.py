@@ -1,0 +1,197 @@
+"""The trace law about what the user sends: CONSERVE.
+
+A witness follows each input by its receipt and its number in the queue, from the events alone, and compares
+what it believes with what the state holds.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import TypeGuard, final
+
+from loopkernel.data.blocks import UserBlock
+from loopkernel.data.effects import Effect
+from loopkernel.data.events import Dequeued, Discarded, InputSettled, MessageAdded, Queued, QueueReturned
+from loopkernel.data.ids import QueueNumber, ReceiptId
+from loopkernel.data.messages import UserMessage
+from loopkernel.data.sessions import Inbox
+from loopkernel.data.states import State
+from loopkernel.data.user_deltas import EditMessage, Enqueue, Say, Steer
+from loopkernel.data.words import InputFate
+from loopkernel.laws.reports import Breach
+from loopkernel.laws.views import is_refused
+from loopkernel.replay import StepRecord
+
+_EMPTY = Inbox()
+_NONE: frozenset[InputFate] = frozenset()
+_WAITING = frozenset({InputFate.QUEUED, InputFate.WAITING_AS_STEER})
+
+# What a fate may become; an input that is accepted gets its first. Nothing follows the other fates, but that
+# an edit supersedes what is in the thread (rules DELTA-6, INPUT-3 and INPUT-4).
+_NEXT_FATES: Mapping[InputFate | None, frozenset[InputFate]] = MappingProxyType(
+    {
+        None: frozenset({InputFate.IN_THREAD, InputFate.QUEUED, InputFate.WAITING_AS_STEER}),
+        InputFate.QUEUED: frozenset(
+            {InputFate.IN_THREAD, InputFate.HANDED_BACK, InputFate.DISCARDED, InputFate.SUPERSEDED}
+        ),
+        InputFate.WAITING_AS_STEER: frozenset(
+            {InputFate.IN_THREAD, InputFate.QUEUED, InputFate.HANDED_BACK, InputFate.DISCARDED, InputFate.SUPERSEDED}
+        ),
+        InputFate.IN_THREAD: frozenset({InputFate.SUPERSEDED}),
+    }
+)
+
+
+@final
+class Witness:
+    """The inputs of a run as the events tell of them: fates and contents by receipt, keys, and the queue."""
+
+    def __init__(self, start: State) -> None:
+        inbox = inbox_of(start)
+        self._first_keys = inbox.keys  # those of before the run that is judged
+        self._keys: set[str] = set()
+        self._contents: dict[ReceiptId, tuple[UserBlock, ...]] = {}
+        self._fates: dict[ReceiptId, InputFate] = {}
+        self._waiting: dict[ReceiptId, InputFate] = {}
+        self._queue = [(queued.number, queued.receipt) for queued in inbox.queue]
+        for waiting, fate in _held(inbox).items():
+            self._fates[waiting] = self._waiting[waiting] = fate
+        self._contents.update(_waiting_contents(inbox))
+
+    def take(self, record: StepRecord) -> Iterator[str]:
+        """What is wrong with what this step does to the inputs."""
+        before, after = inbox_of(record.before), inbox_of(record.after)
+        settled = [effect for effect in record.effects if isinstance(effect, InputSettled)]
+        yield from self._accept(record, settled)
+        yield from self._enter(record, settled)
+        for effect in settled:
+            yield from self._settle(effect)
+        yield from self._move(record.effects, before, after)
+        yield from self._compare(after)
+
+    def _accept(self, record: StepRecord, settled: list[InputSettled]) -> Iterator[str]:
+        """A message that is not refused gets one new receipt, in this step; a key is taken once."""
+        delta = record.context.delta
+        news = list(dict.fromkeys(effect.receipt for effect in settled if effect.receipt not in self._fates))
+        if is_refused(record) or not isinstance(delta, Say | EditMessage | Enqueue | Steer):
+            if news:
+                yield f"receipt {news[0]} belongs to no input"
+            return
+        if len(news) != 1:
+            yield f"{type(delta).__name__} is accepted, and gets {len(news)} new receipts"
+            return
+        self._contents[news[0]] = delta.content
+        if delta.key is not None:
+            if delta.key in self._keys or delta.key in self._first_keys:
+                yield f"the key {delta.key!r} is accepted a second time"
+            self._keys.add(delta.key)
+
+    def _enter(self, record: StepRecord, settled: list[InputSettled]) -> Iterator[str]:
+        """What is told to be in the thread goes into it in the same step, as it was sent, and once."""
+        told = [effect.receipt for effect in settled if effect.fate is InputFate.IN_THREAD]
+        entered: list[ReceiptId] = []
+        for effect in record.effects:
+            if isinstance(effect, MessageAdded) and isinstance(effect.message, UserMessage):
+                receipt = effect.message.receipt
+                if receipt is not None:
+                    entered.append(receipt)
+                    if self._contents.get(receipt) != effect.message.content:
+                        yield f"receipt {receipt} is in the thread with another content than was sent"
+        if entered != told:
+            yield f"the receipts {_listed(told)} were told to be in the thread, and {_listed(entered)} went in"
+
+    def _settle(self, settled: InputSettled) -> Iterator[str]:
+        receipt, fate = settled.receipt, settled.fate
+        before = self._fates.get(receipt)
+        if fate not in _NEXT_FATES.get(before, _NONE):
+            yield f"receipt {receipt} was {_word(before)}, and is now {_word(fate)}"
+        self._fates[receipt] = fate
+        self._waiting.pop(receipt, None)
+        if fate in _WAITING:
+            self._waiting[receipt] = fate
+
+    def _move(self, effects: tuple[Effect, ...], before: Inbox, after: Inbox) -> Iterator[str]:
+        """INPUT-2: in at the end, out at the head; only a discard takes from the middle, a steer goes to the head."""
+        queued = iter([effect.receipt for effect in effects if _tells(effect, InputFate.QUEUED)])
+        steers = {steer.receipt for steer in before.steers}
+        moved = 0
+        for effect in effects:
+            if isinstance(effect, Queued):
+                receipt = next(queued, None)
+                if receipt is None:
+                    yield f"queued input {effect.number} belongs to no receipt"
+                elif receipt in steers:
+                    self._queue.insert(moved, (effect.number, receipt))
+                    moved += 1
+                else:
+                    self._queue.append((effect.number, receipt))
+            elif isinstance(effect, Dequeued):
+                if [number for number, _ in self._queue[:1]] != [effect.number]:
+                    yield f"queued input {effect.number} is taken, and it is not the oldest of {self._told()}"
+                self._leave({effect.number})
+            elif isinstance(effect, Discarded):
+                self._leave({effect.number})
+            elif isinstance(effect, QueueReturned):
+                self._leave(set(effect.numbers))
+        back = {effect.receipt for effect in effects if _tells(effect, InputFate.HANDED_BACK)}
+        self._leave({number for number, receipt in self._queue if receipt in back})
+        held = [(waiting.number, waiting.receipt) for waiting in after.queue]
+        if held != self._queue:
+            yield f"the queue holds {_listed([number for number, _ in held])}, and was told to hold {self._told()}"
+            self._queue = held
+
+    def _leave(self, numbers: set[QueueNumber]) -> None:
+        self._queue = [waiting for waiting in self._queue if waiting[0] not in numbers]
+
+    def _told(self) -> str:
+        return _listed([number for number, _ in self._queue])
+
+    def _compare(self, inbox: Inbox) -> Iterator[str]:
+        """What waits in state is what the fates say, unchanged."""
+        held = _held(inbox)
+        for receipt in sorted({*held, *self._waiting}):
+            if held.get(receipt) is not self._waiting.get(receipt):
+                told, now = _word(self._fates.get(receipt)), _word(held.get(receipt))
+                yield f"receipt {receipt} was told to be {told}; in the inbox it is {now}"
+        self._waiting = held
+        for receipt, content in _waiting_contents(inbox):
+            if self._contents.get(receipt) != content:
+                yield f"receipt {receipt} waits with another content than was sent"
+
+
+def conserve(records: Sequence[StepRecord]) -> Iterator[Breach]:
+    """Every accepted input has a receipt with one fate at a time; what is queued is neither lost nor moved."""
+    if not records:
+        return
+    witness = Witness(records[0].before)
+    for step, record in enumerate(records):
+        for wrong in witness.take(record):
+            yield Breach("CONSERVE", step, wrong)
+
+
+def inbox_of(state: State) -> Inbox:
+    """What waits in the state; an empty inbox before there is a session."""
+    return _EMPTY if state.session is None else state.session.inbox
+
+
+def _held(inbox: Inbox) -> dict[ReceiptId, InputFate]:
+    held = {queued.receipt: InputFate.QUEUED for queued in inbox.queue}
+    held.update((steer.receipt, InputFate.WAITING_AS_STEER) for steer in inbox.steers)
+    return held
+
+
+def _waiting_contents(inbox: Inbox) -> Iterator[tuple[ReceiptId, tuple[UserBlock, ...]]]:
+    yield from ((queued.receipt, queued.content) for queued in inbox.queue)
+    yield from ((steer.receipt, steer.content) for steer in inbox.steers)
+
+
+def _tells(effect: Effect, fate: InputFate) -> TypeGuard[InputSettled]:
+    """Whether the effect says that an input has come to this fate."""
+    return isinstance(effect, InputSettled) and effect.fate is fate
+
+
+def _word(fate: InputFate | None) -> str:
+    return "nowhere" if fate is None else fate.value
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, numbers)) or "none"

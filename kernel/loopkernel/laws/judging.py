@@ -1,0 +1,91 @@
+"""Judging: one step, a whole run, and the runs that should agree with it, by all the laws of a kind.
+
+`check_step` judges a step by itself, and so projects the whole of a request. `check_trace` judges the same
+laws over a run for a cost that is about linear in the run: see `request_laws` and `log_laws`. `check_pairs`
+takes each step of the run a few times more.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+
+from loopkernel.data.threads import Thread
+from loopkernel.explain import explain
+from loopkernel.laws.call_laws import asked, at_most_once, one_end, sibling
+from loopkernel.laws.cancel_laws import cancel_stop
+from loopkernel.laws.catalogue import LAWS
+from loopkernel.laws.input_laws import conserve
+from loopkernel.laws.log_laws import prefix, write_ahead
+from loopkernel.laws.pair_laws import address, fork_eq, mirror, pure
+from loopkernel.laws.reports import Breach, Findings, Judged, Report, Tally
+from loopkernel.laws.request_laws import order, pair, requests_of, shown
+from loopkernel.laws.schedule_laws import no_conflict, parallel
+from loopkernel.laws.step_laws import final_args, timer_data, total, why
+from loopkernel.laws.turn_laws import budget, progress, retry_law
+from loopkernel.replay import StepRecord
+from loopkernel.transition import transition
+
+KERNEL = Judged(transition, explain)
+
+Records = Sequence[StepRecord]
+
+TRACE_CHECKS: Mapping[str, Callable[[Records], Iterator[Breach]]] = MappingProxyType(
+    {
+        "ONE-END": one_end,
+        "CONSERVE": conserve,
+        "CANCEL-STOP": cancel_stop,
+        "ASKED": asked,
+        "AT-MOST-ONCE": at_most_once,
+        "WRITE-AHEAD": write_ahead,
+        "SIBLING": sibling,
+        "RETRY-LAW": retry_law,
+        "BUDGET": budget,
+        "PROGRESS": progress,
+        "PREFIX": prefix,
+    }
+)
+
+PAIR_CHECKS: Mapping[str, Callable[[Records, Judged], Iterator[Breach]]] = MappingProxyType(
+    {"PURE": pure, "ADDRESS": address, "FORK-EQ": fork_eq, "MIRROR": mirror}
+)
+
+
+def check_step(record: StepRecord, step: int = 0, *, judged: Judged = KERNEL) -> tuple[Breach, ...]:
+    """Judge one step by the step laws; `step` is the index that breaches name."""
+    return tuple(
+        Breach(law, step, detail) for law, findings in _step_findings(record, None, judged) for detail in findings or ()
+    )
+
+
+def check_trace(records: Records, *, judged: Judged = KERNEL) -> Report:
+    """Judge a run by the step and trace laws."""
+    tally = Tally(LAWS)
+    last: Thread | None = None
+    for step, record in enumerate(records):
+        for law, findings in _step_findings(record, last, judged):
+            tally.judge(law, step, findings)
+        for request in requests_of(record):
+            last = request.thread
+    for law, check in TRACE_CHECKS.items():
+        tally.judge_run(law, check(records))
+    return tally.report()
+
+
+def check_pairs(records: Records, *, judged: Judged = KERNEL) -> Report:
+    """Judge a run by the pair laws."""
+    tally = Tally(LAWS)
+    for law, check in PAIR_CHECKS.items():
+        tally.judge_run(law, check(records, judged))
+    return tally.report()
+
+
+def _step_findings(record: StepRecord, last: Thread | None, judged: Judged) -> Iterator[tuple[str, Findings]]:
+    """What each step law finds; `last` is the thread of the last request that was judged, None if none was."""
+    news = tuple(shown(request, last) for request in requests_of(record))
+    yield "PAIR", pair(news)
+    yield "ORDER", order(news)
+    yield "TOTAL", total(record, judged)
+    yield "NO-CONFLICT", no_conflict(record)
+    yield "PARALLEL", parallel(record)
+    yield "FINAL-ARGS", final_args(record)
+    yield "TIMER-DATA", timer_data(record)
+    yield "WHY", why(record, judged)

@@ -1,0 +1,147 @@
+"""Trace laws about the log and the thread: WRITE-AHEAD and PREFIX.
+
+WRITE-AHEAD has a part that only a driver can break (the delta is durable before the command goes out); what
+the kernel owes is here: each prefix of the log gives a valid state, which says of every command that it is open.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from loopkernel.codec import state_from_text, state_to_text
+from loopkernel.data.effects import CallModel, Command, Request
+from loopkernel.data.errors import CodecError
+from loopkernel.data.events import (
+    CompactionEnded,
+    Edited,
+    LineageForked,
+    OpaqueDropped,
+    ResultsCleared,
+    ThreadRepaired,
+    ThreadRewritten,
+)
+from loopkernel.data.states import State, Streaming
+from loopkernel.data.threads import Thread
+from loopkernel.data.words import CallStatus
+from loopkernel.laws.reports import Breach
+from loopkernel.laws.views import extends, is_refused, ledger_of, started_operation
+from loopkernel.replay import StepRecord
+
+# Writing and reading a state costs its size. So that judging a long run stays linear, each step earns the right
+# to so many items, and a state is written when its size has been earned. Short runs have all their states written.
+FIRST_ALLOWANCE = 4_000
+ALLOWANCE = 16
+SMALLEST = 20  # what the settings alone cost
+
+_REWRITES = (ThreadRewritten, Edited, CompactionEnded, ResultsCleared, ThreadRepaired, LineageForked)
+
+
+def write_ahead(records: Sequence[StepRecord]) -> Iterator[Breach]:
+    """The steps are one chain of valid states that survive being written down; every command's id is in state."""
+    allowance = FIRST_ALLOWANCE
+    for step, record in enumerate(records):
+        if step and record.before is not records[step - 1].after and record.before != records[step - 1].after:
+            yield Breach("WRITE-AHEAD", step, "the step does not begin where the one before it ended")
+        for wrong in (*_time_and_ids(record), *_ledger_faults(record)):
+            yield Breach("WRITE-AHEAD", step, wrong)
+        allowance += ALLOWANCE
+        size = size_of(record.after)
+        if allowance >= size or step == len(records) - 1:
+            allowance -= size
+            for wrong in lost_in_writing(record.after):
+                yield Breach("WRITE-AHEAD", step, wrong)
+
+
+def size_of(state: State) -> int:
+    """About how much there is to write: messages, waiting input, pieces and calls of the open reply."""
+    size = SMALLEST
+    if state.session is not None:
+        size += len(state.session.thread) + len(state.session.inbox.queue)
+    if isinstance(state, Streaming):
+        size += len(state.pieces)
+    ledger = ledger_of(state)
+    return size if ledger is None else size + len(ledger.entries)
+
+
+def lost_in_writing(state: State) -> Iterator[str]:
+    """What is wrong with the state written and read back (rule RESUME-1)."""
+    try:
+        again = state_from_text(state_to_text(state))
+    except CodecError as error:
+        yield f"{type(state).__name__} cannot be written and read back: {error}"
+        return
+    if again != state:
+        yield f"{type(state).__name__} is another state when it is written and read back"
+
+
+def _time_and_ids(record: StepRecord) -> Iterator[str]:
+    """Time never goes back; what is started was minted in this very step, from the counters (rule DELTA-3)."""
+    before, after = record.before.stamp, record.after.stamp
+    now_ms = before.now_ms if is_refused(record) else max(before.now_ms, record.context.now_ms)
+    if after.now_ms != now_ms:
+        yield f"the state says {after.now_ms} ms, and the latest time seen is {now_ms} ms"
+    if not any(isinstance(effect, Command) for effect in record.effects) or record.after.session is None:
+        return
+    minted = record.after.session.operations.minted
+    was_minted = (0,) * len(minted) if record.before.session is None else record.before.session.operations.minted
+    for effect in record.effects:
+        started = started_operation(effect) if isinstance(effect, Command) else None
+        if started is not None and not was_minted[started[0]] < started[1] <= minted[started[0]]:
+            yield f"{type(effect).__name__} names operation {started[1]}, which this step has not minted"
+
+
+def _ledger_faults(record: StepRecord) -> Iterator[str]:
+    """A ledger agrees with itself: its counts, its order, and a result exactly for what is answered."""
+    ledger = ledger_of(record.after)
+    if ledger is None or ledger is ledger_of(record.before):
+        return
+    unanswered = running = 0
+    for place, entry in enumerate(ledger.entries):
+        unanswered += entry.is_open
+        running += entry.status is CallStatus.IN_PROGRESS
+        if (entry.call.id.reply, entry.call.id.position) != (ledger.reply, place + 1):
+            yield f"the ledger of reply {ledger.reply} holds call {entry.call.id} at place {place + 1}"
+        if entry.is_open is not (entry.result is None):
+            yield f"call {entry.call.id} is {entry.status.value} and has {'a' if entry.result else 'no'} result"
+    if (unanswered, running) != (ledger.unanswered, ledger.running):
+        counts = f"{ledger.unanswered} unanswered and {ledger.running} running"
+        yield f"the ledger counts {counts} calls, and holds {unanswered} and {running}"
+
+
+# --- PREFIX -------------------------------------------------------------------------------------------
+
+
+def prefix(records: Sequence[StepRecord]) -> Iterator[Breach]:
+    """A request holds the thread of its state, and extends the request before it unless a rewrite was told."""
+    last: Request | None = None
+    rewritten = False
+    for step, record in enumerate(records):
+        for effect in record.effects:
+            rewritten = rewritten or isinstance(effect, _REWRITES)
+            if not isinstance(effect, CallModel):
+                continue
+            request = effect.request
+            if record.after.session is not None and not _same(request.thread, record.after.session.thread):
+                yield Breach("PREFIX", step, f"request {request.number} does not hold the thread of the session")
+            if last is not None:
+                for wrong in _departs(last, request, rewritten, record):
+                    yield Breach("PREFIX", step, wrong)
+            last, rewritten = request, False
+
+
+def _same(one: Thread, other: Thread) -> bool:
+    return one is other or (
+        one.generation == other.generation and len(one) == len(other) and extends(one.messages, other.messages)
+    )
+
+
+def _departs(last: Request, request: Request, rewritten: bool, record: StepRecord) -> Iterator[str]:
+    """How a request departs from the one before it without an event that says so."""
+    same_generation = request.thread.generation == last.thread.generation
+    if not same_generation and not rewritten:
+        yield f"request {request.number} holds a rewritten thread, and no event said so"
+    if same_generation and not extends(last.thread.messages, request.thread.messages):
+        yield f"request {request.number} does not begin with the messages of request {last.number}"
+    left_out = request.model != last.model and last.model in request.thread.opaque_models
+    if left_out and not any(
+        isinstance(effect, OpaqueDropped) and last.model in effect.models for effect in record.effects
+    ):
+        yield f"request {request.number} drops opaque blocks of {last.model}, and no event says so (rule INFER-15)"

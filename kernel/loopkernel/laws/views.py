@@ -1,0 +1,169 @@
+"""What the laws read from a state, a step and a thread: the same question, answered for every phase."""
+
+from typing import TypeVar, assert_never, cast
+
+from loopkernel.data.blocks import ToolCall
+from loopkernel.data.effects import (
+    AbortModel,
+    AbortOther,
+    AbortTool,
+    AnswerTool,
+    AskHook,
+    CallModel,
+    CancelTimer,
+    CheckCall,
+    CheckCorrection,
+    Command,
+    HandOff,
+    StartChild,
+    StartTimer,
+    StartTool,
+    Summarise,
+)
+from loopkernel.data.events import Refused
+from loopkernel.data.ids import CallId, OperationKind, RunOperation
+from loopkernel.data.ledgers import Ledger, LedgerEntry
+from loopkernel.data.sessions import Turn
+from loopkernel.data.states import (
+    Backoff,
+    Cancelled,
+    Compacting,
+    Confirming,
+    Dispatching,
+    Done,
+    Executing,
+    Finishing,
+    HandingOff,
+    Idle,
+    Initial,
+    State,
+    Streaming,
+    Thinking,
+)
+from loopkernel.data.tools import Tool
+from loopkernel.data.vector import MASK, WIDTH_BITS, Node, Vector
+from loopkernel.replay import StepRecord
+
+T = TypeVar("T")
+
+
+def ledger_of(state: State) -> Ledger | None:
+    """The ledger of the reply whose calls are open; None where no reply is."""
+    match state:
+        case Streaming() | Executing() | Confirming() | Dispatching():
+            return state.ledger
+        case Idle() | Thinking() | Finishing() | Compacting() | Backoff() | HandingOff():
+            return None
+        case Cancelled() | Done() | Initial():
+            return None
+        case _:
+            assert_never(state)
+
+
+def turn_of(state: State) -> Turn | None:
+    """The turn in progress; None at rest."""
+    match state:
+        case Streaming() | Executing() | Confirming() | Dispatching() | Thinking() | Finishing():
+            return state.turn
+        case Compacting() | Backoff():
+            return state.turn
+        case Idle() | HandingOff() | Cancelled() | Done() | Initial():
+            return None
+        case _:
+            assert_never(state)
+
+
+def at_rest(state: State) -> bool:
+    """Whether nothing is open and the loop waits for the user."""
+    return isinstance(state, Idle | Cancelled | Done | Initial)
+
+
+def is_refused(record: StepRecord) -> bool:
+    """Whether the step says that its delta was refused."""
+    return any(isinstance(effect, Refused) for effect in record.effects)
+
+
+def entry_of_call(ledger: Ledger | None, call: CallId) -> LedgerEntry | None:
+    """The entry of the call; None where the ledger does not hold it."""
+    if ledger is None or ledger.reply != call.reply or not 1 <= call.position <= len(ledger.entries):
+        return None
+    return ledger.entries[call.position - 1]
+
+
+def call_of_run(state: State, operation: RunOperation) -> LedgerEntry | None:
+    """The entry whose latest run this is, found by looking at each."""
+    ledger = ledger_of(state)
+    if ledger is None:
+        return None
+    return next((entry for entry in ledger.entries if entry.operation == operation), None)
+
+
+def tool_named(state: State, name: str) -> Tool | None:
+    """The tool as it is offered; None where no such tool is."""
+    session = state.session
+    if session is None:
+        return None
+    return next((tool for tool in session.settings.tools if tool.name == name), None)
+
+
+def named(call: ToolCall) -> str:
+    """A call, for people."""
+    return f"call {call.id} ({call.tool})"
+
+
+def started_operation(command: Command) -> tuple[OperationKind, int] | None:
+    """The operation that the command starts outside; None where it stops or answers one."""
+    match command:
+        case CallModel():
+            return OperationKind.MODEL, command.operation
+        case CheckCall():
+            return OperationKind.CHECK, command.operation
+        case StartTool() | StartChild():
+            return OperationKind.RUN, command.operation
+        case StartTimer():
+            return OperationKind.TIMER, command.operation
+        case AskHook():
+            return OperationKind.HOOK, command.operation
+        case CheckCorrection():
+            return OperationKind.CORRECTION, command.operation
+        case Summarise():
+            return OperationKind.SUMMARY, command.operation
+        case HandOff():
+            return OperationKind.HANDOFF, command.operation
+        case AbortModel() | AbortTool() | AbortOther() | AnswerTool() | CancelTimer():
+            return None
+        case _:
+            assert_never(command)
+
+
+def extends(older: Vector[T], newer: Vector[T]) -> bool:
+    """Whether the newer sequence begins with all of the older.
+
+    Persistent sequences share their past, and comparing tuples passes over what is shared: for a sequence
+    that was grown from the other this takes as long as its depth, whatever its length.
+    """
+    if newer is older:
+        return True
+    if newer.size < older.size:
+        return False
+    whole = older.size - len(older.tail)  # these fill whole leaves, in both: the shape follows from the length
+    if whole and not _same_leaves(older, newer, whole):
+        return False
+    return all(older.tail[place] == newer[whole + place] for place in range(len(older.tail)))
+
+
+def _same_leaves(older: Vector[T], newer: Vector[T], whole: int) -> bool:
+    """Whether the first `whole` items, which fill whole leaves, are the same."""
+    left, right = older.root, newer.root
+    for _ in range(newer.depth - older.depth):
+        right = _child(right, 0)
+    for level in range(older.depth, -1, -1):
+        last = ((whole - 1) >> (WIDTH_BITS * (level + 1))) & MASK
+        if left[:last] != right[:last]:
+            return False
+        left, right = _child(left, last), _child(right, last)
+    return left == right
+
+
+def _child(node: Node, place: int) -> Node:
+    return cast(Node, node[place])  # above a leaf every child is a node

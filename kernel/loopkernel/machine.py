@@ -1,0 +1,99 @@
+"""The kernel as an object to pull from, for a driver that has no room for a fold of its own.
+
+It holds the state and the commands that wait to be fetched; every decision is `transition`'s. Neither
+thread-safe nor durable: a driver stores the delta first, then delivers it (rule RESUME-2).
+"""
+
+from typing import assert_never, final
+
+from loopkernel.data.deltas import Delta
+from loopkernel.data.effects import Command
+from loopkernel.data.events import Event
+from loopkernel.data.states import (
+    Backoff,
+    Cancelled,
+    Compacting,
+    Confirming,
+    Dispatching,
+    Done,
+    Executing,
+    Finishing,
+    HandingOff,
+    Idle,
+    Initial,
+    State,
+    Streaming,
+    Thinking,
+)
+from loopkernel.data.steps import Context
+from loopkernel.replay import START
+from loopkernel.transition import transition
+
+
+@final
+class Machine:
+    """A run that is driven by hand.
+
+    Usage::
+
+        machine = Machine()
+        machine.deliver(Created(session_id="s1"), now_ms=0)
+        machine.deliver(Acquired(), now_ms=0)
+        for event in machine.deliver(Say(content=(TextBlock("hello"),)), now_ms=5):
+            show(event)
+        for command in machine.commands():
+            carry_out(command)  # its reports come back through deliver()
+        sleep_until(machine.next_deadline())
+    """
+
+    __slots__ = ("_commands", "_state")
+
+    def __init__(self, state: State = START) -> None:
+        self._state = state
+        self._commands: list[Command] = []
+
+    @property
+    def state(self) -> State:
+        """The state that the deltas so far have led to."""
+        return self._state
+
+    def deliver(self, delta: Delta, now_ms: int) -> tuple[Event, ...]:
+        """Apply one delta that came at `now_ms`; its events, in order. Its commands wait in `commands()`."""
+        self._state, effects = transition(self._state, Context(delta, now_ms))
+        events: list[Event] = []
+        for effect in effects:
+            if isinstance(effect, Command):
+                self._commands.append(effect)
+            else:
+                events.append(effect)
+        return tuple(events)
+
+    def commands(self) -> tuple[Command, ...]:
+        """The commands that were not fetched yet, oldest first. Each is handed out once."""
+        fetched = tuple(self._commands)
+        self._commands.clear()
+        return fetched
+
+    def next_deadline(self) -> int | None:
+        """When the next timer that the state holds is due, in milliseconds; None when none is pending."""
+        state = self._state
+        match state:
+            case Backoff():
+                return state.deadline_ms
+            case (
+                Streaming()
+                | Executing()
+                | Idle()
+                | Thinking()
+                | Finishing()
+                | Confirming()
+                | Dispatching()
+                | Compacting()
+                | HandingOff()
+                | Cancelled()
+                | Done()
+                | Initial()
+            ):
+                return None
+            case _:
+                assert_never(state)

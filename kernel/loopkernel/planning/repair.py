@@ -1,0 +1,122 @@
+"""The repair of a conversation from elsewhere (rule RESUME-5): plain data in, plain data out, usable alone.
+
+After it, each reply that has calls is followed at once by one message with exactly one result for each, in
+the order of the calls. Repairing twice changes nothing.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import assert_never
+
+from attrs import frozen
+
+from loopkernel.data.blocks import ReasoningBlock, TextBlock, UserBlock
+from loopkernel.data.foreign import (
+    ForeignBlock,
+    ForeignMessage,
+    ForeignReply,
+    ForeignResult,
+    ForeignResults,
+    ForeignUser,
+)
+from loopkernel.data.words import CallStatus
+from loopkernel.planning.wording import LOST
+
+
+@frozen
+class Repaired:
+    """The repaired messages, and how many results were added, dropped or moved and messages dropped."""
+
+    messages: tuple[ForeignMessage, ...]
+    repairs: int
+
+
+@frozen
+class _Call:
+    """A call by the place of its reply and its position there, from 0."""
+
+    reply: int
+    position: int
+
+
+def repair(messages: Sequence[ForeignMessage]) -> Repaired:
+    """The conversation made whole: nothing is invented but `lost` results, and nothing runs again."""
+    answers, repairs = _match(messages)
+    repaired: list[ForeignMessage] = []
+    for place, message in enumerate(messages):
+        if isinstance(message, ForeignResults):
+            repairs += not message.results
+        elif _is_empty(message):
+            repairs += 1
+        else:
+            repaired.append(message)
+            if isinstance(message, ForeignReply) and message.calls:
+                results = []
+                for position, call in enumerate(message.calls):
+                    found = answers.get(_Call(place, position))
+                    if found is None:
+                        repairs += 1
+                        found = ForeignResult(
+                            provider_id=call.provider_id, status=CallStatus.LOST, content=(TextBlock(LOST),)
+                        )
+                    results.append(found)
+                repaired.append(ForeignResults(tuple(results)))
+    return Repaired(tuple(repaired), repairs)
+
+
+def _is_empty(message: ForeignUser | ForeignReply) -> bool:
+    """Whether the message says nothing: it holds blank text only, and no call."""
+    return all(_is_blank(block) for block in message.content)
+
+
+def _is_blank(block: UserBlock | ForeignBlock) -> bool:
+    return isinstance(block, TextBlock | ReasoningBlock) and block.text.strip() == ""
+
+
+def _match(messages: Sequence[ForeignMessage]) -> tuple[dict[_Call, ForeignResult], int]:
+    """Which result answers which call, and how many results were moved or dropped for it.
+
+    A result answers the nearest open call before it; one whose id no call has had yet, the first open call
+    after it; any other, which answers nothing, is dropped. Only results right behind their reply stay where
+    they are.
+    """
+    open_calls: defaultdict[str, list[_Call]] = defaultdict(list)
+    answers: dict[_Call, ForeignResult] = {}
+    early: list[ForeignResult] = []
+    repairs = 0
+    behind: int | None = None  # the reply that results would stand right behind
+    for place, message in enumerate(messages):
+        match message:
+            case ForeignReply():
+                behind = behind if _is_empty(message) else place
+                for position, call in enumerate(message.calls):
+                    open_calls[call.provider_id].append(_Call(place, position))
+            case ForeignUser():
+                behind = behind if _is_empty(message) else None
+            case ForeignResults():
+                for result in message.results:
+                    if result.provider_id not in open_calls:
+                        early.append(result)
+                        continue
+                    call_found = _take_nearest(open_calls[result.provider_id])
+                    repairs += call_found is None or call_found.reply != behind
+                    if call_found is not None:
+                        answers[call_found] = result
+            case _:
+                assert_never(message)
+    for result in early:
+        repairs += 1
+        waiting = open_calls[result.provider_id]
+        if waiting:
+            answers[waiting.pop(0)] = result
+    return answers, repairs
+
+
+def _take_nearest(waiting: list[_Call]) -> _Call | None:
+    """The first open call of the latest reply that has one; it is open no more."""
+    if not waiting:
+        return None
+    latest = waiting[-1].reply
+    nearest = next(call for call in waiting if call.reply == latest)
+    waiting.remove(nearest)
+    return nearest

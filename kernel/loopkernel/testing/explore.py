@@ -1,0 +1,231 @@
+"""Explores every run within a scope: breadth first over the real `transition`, the laws on every step.
+
+What it finds is the shortest: a breach comes with the least number of deltas that leads to it. On a finished graph
+it also tells which goals no step reached (so that nothing holds only because it never happens), and from which
+states the reports that are owed do not lead to rest.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+
+from attrs import Factory, define, evolve, frozen
+
+from loopkernel.data.deltas import Delta
+from loopkernel.data.ledgers import Ledger
+from loopkernel.data.sessions import Stamp, Turn
+from loopkernel.data.states import (
+    Backoff,
+    Compacting,
+    Confirming,
+    Dispatching,
+    Executing,
+    Finishing,
+    Initial,
+    State,
+    Streaming,
+    Thinking,
+)
+from loopkernel.data.steps import Context
+from loopkernel.laws import Breach, check_step
+from loopkernel.regions.user_input import NATURAL_ENDS
+from loopkernel.replay import StepRecord, Transition
+from loopkernel.testing.explore_moves import RESTS, Move, MoveKind
+from loopkernel.transition import transition
+
+View = Callable[[State], object]  # hashable; states with one view count as one
+Laws = Callable[[StepRecord], Iterable[Breach]]
+Goals = Mapping[str, Callable[[StepRecord], bool]]
+
+WithCalls = Streaming | Executing | Confirming | Dispatching
+InTurn = WithCalls | Thinking | Finishing | Compacting | Backoff
+
+NOW_MS = 0  # no rule of these runs asks for the time
+
+
+@frozen
+class Finding:
+    """A breach, and the shortest run to it: its deltas from the start on, the last of which is in breach."""
+
+    breach: Breach
+    deltas: tuple[Delta, ...]
+
+
+@frozen(kw_only=True)
+class Exploration:
+    """What was found. `complete`: no state was left out by the limit, and none by a breach.
+
+    `unmet` are the goals that no step met; `stranded` is the shortest run to a state from which no sequence
+    of owed reports leads to rest. Both are judged on a complete graph alone.
+    """
+
+    states: int
+    edges: int
+    complete: bool
+    breach: Finding | None = None
+    unmet: tuple[str, ...] = ()
+    stranded: tuple[Delta, ...] | None = None
+
+    @property
+    def held(self) -> bool:
+        """Whether all was explored, and nothing is wrong with it."""
+        return self.complete and self.breach is None and not self.unmet and self.stranded is None
+
+
+# --- views ----------------------------------------------------------------------------------------------
+
+
+def without_time(state: State) -> object:
+    """The state, whenever and however often it is reached: its version and time do not count."""
+    return evolve(state, stamp=Stamp())
+
+
+def outline(state: State) -> object:
+    """What later steps depend on, and nothing else: runs of any length meet in finitely many outlines.
+
+    Ids are left out, since the kernel only ever compares them; so is what is closed, which can only be named in
+    refusals: messages, operations, receipts. The laws are judged on whole states all the same, at every edge.
+    Whether an outline hides a difference is itself a test: two states of one outline lead to the same outlines.
+    """
+    session = state.session
+    if session is None:
+        return Initial
+    inbox = session.inbox
+    return (
+        type(state),
+        session.settings,
+        len(session.thread) > 0,
+        len(inbox.queue),
+        len(inbox.steers),
+        len(inbox.keys) > 0,
+        session.error is not None,
+        isinstance(state, RESTS) and (session.last_end is None or session.last_end in NATURAL_ENDS),
+        _outline_of_turn(state.turn) if isinstance(state, InTurn) else None,
+        _outline_of_calls(state.ledger) if isinstance(state, WithCalls) else None,
+        _outline_of_pieces(state) if isinstance(state, Streaming) else None,
+    )
+
+
+def _outline_of_turn(turn: Turn | None) -> object:
+    return None if turn is None else (turn.reason, turn.replies, turn.nudges, turn.pauses)
+
+
+def _outline_of_calls(ledger: Ledger) -> object:
+    return tuple(
+        (
+            entry.call.tool,
+            entry.call.input,
+            entry.status,
+            entry.check is not None,
+            entry.verdict,
+            entry.runs,
+            len(entry.progress) > 0,
+            None if entry.result is None else (entry.result.reason, entry.result.final, entry.result.stops_loop),
+        )
+        for entry in ledger.entries
+    )
+
+
+def _outline_of_pieces(state: Streaming) -> object:
+    return tuple(type(piece) for piece in state.pieces)
+
+
+# --- the search -----------------------------------------------------------------------------------------
+
+
+@define
+class _Graph:
+    """The states found so far, each with the edge that first led to it, and the owed reports backwards."""
+
+    numbers: dict[object, int] = Factory(dict)
+    edges_to: list[tuple[int, Delta | None]] = Factory(list)
+    owed_from: list[list[int]] = Factory(list)
+    resting: list[int] = Factory(list)
+
+    def add(self, key: object, state: State, source: int, delta: Delta | None) -> int:
+        number = self.numbers[key] = len(self.edges_to)
+        self.edges_to.append((source, delta))
+        self.owed_from.append([])
+        if isinstance(state, RESTS):
+            self.resting.append(number)
+        return number
+
+    def path_to(self, number: int) -> tuple[Delta, ...]:
+        deltas: list[Delta] = []
+        source, delta = self.edges_to[number]
+        while delta is not None:
+            deltas.append(delta)
+            source, delta = self.edges_to[source]
+        return tuple(reversed(deltas))
+
+    def stranded(self) -> int | None:
+        """The first state from which owed reports do not lead to rest."""
+        reached = set(self.resting)
+        waiting = deque(self.resting)
+        while waiting:
+            for source in self.owed_from[waiting.popleft()]:
+                if source not in reached:
+                    reached.add(source)
+                    waiting.append(source)
+        return next((number for number in range(len(self.edges_to)) if number not in reached), None)
+
+
+def explore(
+    start: State,
+    inputs: Callable[[State], Iterable[Move]],
+    *,
+    laws: Laws = check_step,
+    view: View = without_time,
+    limit: int = 1_000_000,
+    goals: Goals | None = None,
+    step: Transition = transition,
+) -> Exploration:
+    """Every run from `start` on by the moves that `inputs` gives; at most `limit` states."""
+    graph, unmet, edges = _Graph(), dict(goals or {}), 0
+    waiting: deque[tuple[int, State]] = deque([(graph.add(view(start), start, 0, None), start)])
+    complete = True
+    while waiting:
+        source, state = waiting.popleft()
+        for move in inputs(state):
+            edges += 1
+            record, breaches = _judged(state, move, step, laws)
+            if breaches:
+                found = Finding(breaches[0], (*graph.path_to(source), move.delta))
+                return Exploration(states=len(graph.edges_to), edges=edges, complete=False, breach=found)
+            for name in [name for name, met in unmet.items() if met(record)]:
+                del unmet[name]
+            if record.after is state:
+                continue
+            key = view(record.after)
+            target = graph.numbers.get(key)
+            if target is None:
+                if len(graph.edges_to) >= limit:
+                    complete = False
+                    continue
+                target = graph.add(key, record.after, source, move.delta)
+                waiting.append((target, record.after))
+            if move.kind is MoveKind.REPORT:
+                graph.owed_from[target].append(source)
+    return _judge_whole(graph, edges, complete, tuple(unmet))
+
+
+def _judged(state: State, move: Move, step: Transition, laws: Laws) -> tuple[StepRecord, tuple[Breach, ...]]:
+    """The step by a move, and what is wrong with it; a step that raises is a breach of TOTAL."""
+    context = Context(move.delta, NOW_MS)
+    try:
+        after, effects = step(state, context)
+        record = StepRecord(state, context, after, effects)
+        return record, tuple(laws(record))
+    except Exception as error:  # whatever it is: a step never raises
+        raised = Breach("TOTAL", 0, f"{type(error).__name__}: {error}")
+        return StepRecord(state, context, state, ()), (raised,)
+
+
+def _judge_whole(graph: _Graph, edges: int, complete: bool, unmet: tuple[str, ...]) -> Exploration:
+    stranded = graph.stranded() if complete else None
+    return Exploration(
+        states=len(graph.edges_to),
+        edges=edges,
+        complete=complete,
+        unmet=unmet if complete else (),
+        stranded=None if stranded is None else graph.path_to(stranded),
+    )

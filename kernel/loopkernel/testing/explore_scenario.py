@@ -1,0 +1,234 @@
+"""A run of the explorer as a scenario: the same model, tools and user, told in the scenario format.
+
+Each delta gets an instant of its own, `TICK_MS` apart. What the format cannot say (the order of checks, reports on
+what was never begun, wishes that it has no word for) is told in `about`, so that nothing is lost in silence.
+"""
+
+import enum
+from collections.abc import Iterable, Sequence
+
+import attrs
+from attrs import Factory, define, evolve
+
+from loopkernel.data.blocks import RawInput, UserBlock, text_of
+from loopkernel.data.deltas import Delta
+from loopkernel.data.effects import AbortTool, StartTool
+from loopkernel.data.ids import CallId, ModelOperation, RunOperation
+from loopkernel.data.model_deltas import ModelCall, ModelCompleted, ModelFailed, ModelReasoning, ModelText
+from loopkernel.data.policy import Policy
+from loopkernel.data.states import Initial, Streaming
+from loopkernel.data.steps import is_refused
+from loopkernel.data.thread_deltas import Created, Disposed
+from loopkernel.data.tool_deltas import ToolChecked, ToolFailed, ToolProgress, ToolSucceeded
+from loopkernel.data.tools import UnknownTool
+from loopkernel.data.user_deltas import CancelAll, CancelCall, Discard, Enqueue, RetryNow, Say, Steer
+from loopkernel.replay import LogRecord, StepRecord, Transition, fold
+from loopkernel.testing import scenario_actions as actions
+from loopkernel.testing import scenario_world as world
+from loopkernel.testing.scenario_data import PolicyChoice, Scenario
+from loopkernel.testing.scenario_writer import write_scenarios
+from loopkernel.transition import transition as kernel_transition
+
+TICK_MS = 10
+
+
+def scenario_text(
+    deltas: Sequence[Delta], finding: str, *, name: str = "explored", transition: Transition = kernel_transition
+) -> str:
+    """The run as YAML; `finding` says what it shows. A last delta that makes the step raise is left to `about`."""
+    records = [LogRecord(delta, 0) for delta in deltas]
+    try:
+        steps = fold(records, transition=transition)
+    except Exception:  # the finding itself: all but the last delta can be told
+        steps = fold(records[:-1], transition=transition)
+    return write_scenarios([_Teller(name=name).told(steps, deltas[len(steps) :], finding)])
+
+
+@define(kw_only=True)
+class _Teller:
+    """Collects the parts of the scenario, delta by delta."""
+
+    name: str
+    policy: Policy = Policy()
+    tools: dict[str, world.ToolScript] = Factory(dict)
+    entries: dict[ModelOperation, world.ModelEntry] = Factory(dict)
+    asked_ms: dict[ModelOperation, int] = Factory(dict)
+    runs: dict[RunOperation, tuple[CallId, str, int]] = Factory(dict)
+    names: dict[CallId, str] = Factory(dict)
+    wanted: list[actions.TimedAction] = Factory(list)
+    untold: list[str] = Factory(list)
+
+    def told(self, steps: Sequence[StepRecord], last: Iterable[Delta], finding: str) -> Scenario:
+        for number, step in enumerate(steps):
+            self._tell(step, number * TICK_MS)
+            self._learn(step, number * TICK_MS)
+        self.untold += [repr(delta) for delta in last]
+        about = finding
+        if self.untold:
+            about += " | What the format cannot say: " + "; ".join(self.untold)
+        return Scenario(
+            id=self.name,
+            about=about,
+            policy=_choice(self.policy),
+            tools=self.tools,
+            model=tuple(self.entries.values()),
+            user=tuple(self.wanted),
+        )
+
+    def _learn(self, step: StepRecord, at_ms: int) -> None:
+        """What the step began: requests wait for an answer, runs for an end."""
+        after = step.after
+        if isinstance(after, Streaming) and after.reply.operation not in self.entries:
+            self.entries[after.reply.operation] = world.ModelEntry(ending=world.ModelHangs())
+            self.asked_ms[after.reply.operation] = at_ms
+        for effect in step.effects:
+            if isinstance(effect, StartTool):
+                self.runs[effect.operation] = (effect.call, effect.tool, at_ms)
+                self._behave(effect.operation, world.Behaviour(outcome=world.ToolHangs()))
+            elif isinstance(effect, AbortTool):
+                self._behave(effect.operation, world.Behaviour(outcome=world.ToolHangs()))
+
+    def _tell(self, step: StepRecord, at_ms: int) -> None:
+        delta = step.context.delta
+        if isinstance(delta, Created):
+            self.policy = delta.policy
+            self.tools = {tool.name: world.ToolScript(profile=tool.profile) for tool in delta.tools}
+        elif isinstance(delta, ModelText | ModelReasoning | ModelCall | ModelCompleted | ModelFailed):
+            self._tell_model(step, delta, at_ms)
+        elif isinstance(delta, ToolSucceeded | ToolFailed | ToolProgress):
+            self._tell_run(step, delta, at_ms)
+        elif isinstance(delta, ToolChecked):
+            if isinstance(delta.verdict, UnknownTool) or is_refused(step.effects):
+                self.untold.append(f"{at_ms} ms: {delta!r}")
+        else:
+            action = self._action(delta)
+            if action is not None:
+                self.wanted.append(actions.TimedAction(timing=actions.At(at_ms), action=action))
+            elif not isinstance(step.before, Initial):
+                self.untold.append(f"{at_ms} ms: {delta!r}")
+
+    # --- the model --------------------------------------------------------------------------------------
+
+    def _tell_model(
+        self,
+        step: StepRecord,
+        delta: ModelText | ModelReasoning | ModelCall | ModelCompleted | ModelFailed,
+        at_ms: int,
+    ) -> None:
+        number = delta.operation
+        if is_refused(step.effects) or number not in self.entries:
+            self._again(delta, at_ms)
+            return
+        entry, after_ms = self.entries[number], at_ms - self.asked_ms[number]
+        match delta:
+            case ModelText(text=text):
+                piece: world.Piece = world.TextPiece(after_ms, text)
+                entry = evolve(entry, text=entry.text + text, pieces=(*entry.pieces, piece))
+            case ModelReasoning(text=text):
+                piece = world.ReasoningPiece(after_ms, text)
+                entry = evolve(entry, reasoning=entry.reasoning + text, pieces=(*entry.pieces, piece))
+            case ModelCall():
+                call = self._scripted(delta, len(entry.calls) + 1)
+                piece = world.CallPiece(after_ms, call.name)
+                entry = evolve(entry, calls=(*entry.calls, call), pieces=(*entry.pieces, piece))
+            case ModelCompleted(stop=stop):
+                entry = evolve(entry, ending=world.ModelCompletes(stop), takes_ms=after_ms)
+            case ModelFailed(error=error):
+                entry = evolve(entry, ending=world.ModelFails(error), takes_ms=after_ms)
+        self.entries[number] = entry
+
+    def _scripted(self, delta: ModelCall, position: int) -> world.ScriptedCall:
+        name = f"c{delta.operation}{position}"
+        self.names[CallId(delta.operation, position)] = name
+        raw = delta.input.text if isinstance(delta.input, RawInput) else None
+        return world.ScriptedCall(
+            id=delta.provider_id,
+            name=name,
+            tool=delta.tool,
+            input={} if isinstance(delta.input, RawInput) else delta.input.value(),
+            raw=raw,
+            after=delta.after,
+        )
+
+    def _again(self, delta: Delta, at_ms: int) -> None:
+        """A report that came a second time can be told; one about what was never begun cannot."""
+        pattern = None
+        if isinstance(delta, ModelCompleted) and delta.operation in self.entries:
+            pattern = f"reply {delta.operation} *"
+        elif isinstance(delta, ToolSucceeded | ToolFailed) and delta.operation in self.runs:
+            pattern = f"tool {self.names.get(self.runs[delta.operation][0], '*')} ended *"
+        if pattern is None:
+            self.untold.append(f"{at_ms} ms: {delta!r}")
+            return
+        again = actions.ReportAgain(pattern)
+        self.wanted.append(actions.TimedAction(timing=actions.At(at_ms), action=again))
+
+    # --- the tools --------------------------------------------------------------------------------------
+
+    def _tell_run(self, step: StepRecord, delta: ToolSucceeded | ToolFailed | ToolProgress, at_ms: int) -> None:
+        if is_refused(step.effects) or delta.operation not in self.runs:
+            self._again(delta, at_ms)
+            return
+        call, tool, started_ms = self.runs[delta.operation]
+        after_ms = at_ms - started_ms
+        behaviour = self.tools[tool].calls[self.names[call]]
+        if isinstance(delta, ToolProgress):
+            behaviour = evolve(behaviour, progress=(*behaviour.progress, world.Progress(after_ms, delta.text)))
+        else:
+            text = text_of(delta.output.content)
+            done = isinstance(delta, ToolSucceeded)
+            behaviour = evolve(
+                behaviour,
+                takes_ms=after_ms,
+                outcome=world.ToolReturns(text) if done else world.ToolFails(text),
+                final=delta.output.final,
+                stops_loop=delta.output.stops_loop,
+            )
+        self._behave(delta.operation, behaviour)
+
+    def _behave(self, operation: RunOperation, behaviour: world.Behaviour) -> None:
+        call, tool, _ = self.runs[operation]
+        script = self.tools[tool]
+        calls = {**script.calls, self.names.get(call, str(call)): behaviour}
+        self.tools[tool] = evolve(script, calls=calls)
+
+    # --- the user ---------------------------------------------------------------------------------------
+
+    def _action(self, delta: Delta) -> actions.UserAction | None:
+        """The action of that name; None where the format has none."""
+        if isinstance(delta, Say):
+            return actions.Say(_said(delta.content))
+        if isinstance(delta, Enqueue):
+            return actions.Enqueue(_said(delta.content))
+        if isinstance(delta, Steer):
+            return actions.Steer(_said(delta.content))
+        if isinstance(delta, Discard):
+            return actions.Discard(delta.queued)
+        if isinstance(delta, CancelCall):
+            return actions.Cancel(self.names.get(delta.call, str(delta.call)))
+        return _WORDS.get(type(delta))
+
+
+# What is said by a word alone.
+_WORDS: dict[type, actions.UserAction] = {
+    CancelAll: actions.Cancel(None),
+    RetryNow: actions.RetryNow(),
+    Disposed: actions.Dispose(),
+}
+
+
+def _said(content: tuple[UserBlock, ...]) -> str:
+    return text_of(content) or "..."
+
+
+def _choice(policy: Policy) -> PolicyChoice:
+    """The options in which the policy differs from the default, where one word or number says it."""
+    options: dict[str, world.JsonValue] = {}
+    for field in attrs.fields(Policy):
+        value = getattr(policy, field.name)
+        if value == getattr(Policy(), field.name):
+            continue
+        word = value.value if isinstance(value, enum.Enum) else value
+        if word is None or isinstance(word, str | int | float | bool):
+            options[field.name] = word
+    return PolicyChoice(preset="default", options=options)

@@ -1,0 +1,190 @@
+"""Strategies for policies: every option, valid by construction, the default first."""
+
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn, SearchStrategy
+
+from loopkernel.data import choices
+from loopkernel.data.policy import (
+    ApprovalRule,
+    ChildLimits,
+    ClearResults,
+    Compaction,
+    CourseCorrection,
+    FieldPattern,
+    Hook,
+    LoopTiers,
+    OnRestart,
+    Policy,
+    Prices,
+    ResultLimit,
+    Retry,
+    Truncation,
+)
+from loopkernel.data.tools import Decision
+from loopkernel.data.words import ErrorClass, HookPoint
+from loopkernel.testing.strategies.values import models, names, texts
+
+_small = st.integers(0, 5)
+_positive = st.integers(1, 5)
+_tiers = st.none() | st.integers(2, 5)
+_amounts = st.sampled_from((0.0, 0.5, 1.0, 3.75)) | st.floats(0, 100, allow_nan=False)
+_ratios = st.sampled_from((0.0, 0.5, 1.0)) | st.floats(0, 1, allow_nan=False)
+
+field_patterns: SearchStrategy[FieldPattern] = st.builds(
+    FieldPattern, st.just("path") | texts, st.sampled_from(("*", "a*", "a", "**")) | texts
+)
+approval_rules: SearchStrategy[ApprovalRule] = st.builds(
+    ApprovalRule,
+    decision=st.sampled_from(Decision),
+    tool=st.just("*") | names,
+    input=st.lists(field_patterns, max_size=1).map(tuple),
+)
+prices: SearchStrategy[Prices] = st.builds(Prices, input=_amounts, output=_amounts)
+truncations: SearchStrategy[Truncation] = st.builds(
+    Truncation,
+    escalate_to=st.lists(_positive, max_size=2).map(tuple),
+    continuations=_small,
+    then=st.sampled_from(choices.TruncationEnd),
+    calls=st.sampled_from(choices.TruncatedCalls),
+)
+retries: SearchStrategy[Retry] = st.builds(
+    Retry,
+    base_ms=_small,
+    factor=st.sampled_from((1, 2, 1.5)),
+    cap_ms=_small,
+    retries=_small,
+    jitter_ms=_small,
+    classes=st.lists(st.sampled_from(ErrorClass), unique=True, max_size=2).map(tuple),
+)
+loop_tiers: SearchStrategy[LoopTiers] = st.builds(
+    LoopTiers, note=_tiers, disable=_tiers, disable_turns=_positive, stop=_tiers, window=st.integers(2, 5)
+)
+
+
+@st.composite
+def compactions(draw: DrawFn) -> Compaction:
+    """A way to make the thread smaller, with exactly one measure of what is kept."""
+    measure = draw(st.sampled_from(("keep_turns", "keep_messages", "keep_ratio")))
+    keeps: dict[str, Any] = {"keep_turns": None}  # Any: a count or a ratio, by name
+    keeps[measure] = draw(_ratios if measure == "keep_ratio" else _positive)
+    return Compaction(
+        strategy=draw(st.sampled_from(choices.CompactionStrategy)),
+        window_tokens=draw(_positive),
+        trigger_ratio=draw(st.none() | _ratios),
+        trigger_tokens=draw(st.none() | _positive),
+        when=draw(st.sampled_from(choices.CompactionMoment)),
+        failures=draw(_positive),
+        cooldown_ms=draw(_small),
+        **keeps,
+    )
+
+
+@st.composite
+def result_limits(draw: DrawFn) -> ResultLimit:
+    """Head and tail that fit into the limit."""
+    head, tail = draw(_small), draw(_small)
+    return ResultLimit(chars=head + tail + draw(_small), head=head, tail=tail)
+
+
+clear_results: SearchStrategy[ClearResults] = st.builds(
+    ClearResults, above=_small, keep=_small, when=st.sampled_from(choices.ClearMoment)
+)
+hooks: SearchStrategy[Hook] = st.builds(Hook, point=st.sampled_from(HookPoint), name=names, gated=st.booleans())
+course_corrections: SearchStrategy[CourseCorrection] = st.builds(
+    CourseCorrection, after_calls=_small, after_writes=_small
+)
+child_limits: SearchStrategy[ChildLimits] = st.builds(
+    ChildLimits,
+    max_turns=st.none() | _positive,
+    max_output_tokens=st.none() | _positive,
+    timeout_ms=st.none() | _small,
+    depth=_small,
+)
+restarts: SearchStrategy[OnRestart] = st.builds(
+    OnRestart,
+    read_only=st.sampled_from(choices.RestartSafe),
+    idempotent=st.sampled_from(choices.RestartSafe),
+    dangerous=st.sampled_from(choices.RestartDangerous),
+)
+
+# Any, in this mapping: each option has a type of its own, and the constructor checks the value.
+OPTIONS: dict[str, SearchStrategy[Any]] = {
+    "lifetime": st.sampled_from(choices.Lifetime),
+    "model": models,
+    "fallback_models": st.lists(models, max_size=2).map(tuple),
+    "max_turns": st.none() | _positive,
+    "turn_limit_counts": st.sampled_from(choices.TurnLimitCounts),
+    "max_total_tokens": st.none() | _positive,
+    "max_tool_calls": st.none() | _small,
+    "max_wall_ms": st.none() | _positive,
+    "max_cost_usd": st.none() | _amounts,
+    "prices": prices,
+    "schedule": st.sampled_from(choices.Schedule),
+    "max_parallel": st.none() | _positive,
+    "early_start": st.sampled_from(choices.EarlyStart),
+    "no_profile": st.sampled_from(choices.NoProfile),
+    "no_profile_approval": st.sampled_from(choices.NoProfileApproval),
+    "write_conflict": st.sampled_from(choices.WriteConflict),
+    "run_calls": st.sampled_from(choices.RunCalls),
+    "on_reject": st.sampled_from(choices.OnReject),
+    "on_tool_failure": st.sampled_from(choices.OnToolFailure),
+    "on_busy": st.sampled_from(choices.OnBusy),
+    "queue_limit": _small,
+    "max_output_tokens": st.none() | _positive,
+    "on_truncation": truncations,
+    "retry": st.none() | retries,
+    "retry_after_cap_ms": _small,
+    "errors": st.sampled_from(choices.ErrorDisplay),
+    "on_error": st.sampled_from(choices.OnError),
+    "silence_ms": st.none() | _positive,
+    "tool_timeout_ms": st.none() | _positive,
+    "approval_timeout_ms": st.none() | _positive,
+    "hook_timeout_ms": st.none() | _positive,
+    "grace_ms": _small,
+    "loop": st.none() | loop_tiers,
+    "compaction": st.none() | compactions(),
+    "clear_results": st.none() | clear_results,
+    "result_limit": st.none() | result_limits(),
+    "approval_mode": st.sampled_from(choices.ApprovalMode),
+    "approval_rules": st.lists(approval_rules, max_size=2).map(tuple),
+    "output_tool": st.none() | names,
+    "output_calls": st.sampled_from(choices.OutputCalls),
+    "output_required": st.booleans(),
+    "empty_reply_nudges": _small,
+    "hooks": st.lists(hooks, max_size=2).map(tuple),
+    "hook_failure": st.sampled_from(choices.HookFailure),
+    "stop_hook_limit": _small,
+    "course_correction": st.none() | course_corrections,
+    "child": child_limits,
+    "on_restart": restarts,
+    "seed": st.integers(0, 2**40),
+}
+
+# What decides how the phases that run today go on.
+RUNNING_OPTIONS = (
+    "lifetime",
+    "max_turns",
+    "turn_limit_counts",
+    "schedule",
+    "max_parallel",
+    "no_profile",
+    "no_profile_approval",
+    "run_calls",
+    "on_busy",
+    "queue_limit",
+    "approval_mode",
+    "approval_rules",
+    "empty_reply_nudges",
+)
+
+
+@st.composite
+def policies(draw: DrawFn, options: tuple[str, ...] = tuple(OPTIONS), most: int = 5) -> Policy:
+    """A policy that leaves the default in at most `most` of the options."""
+    chosen = draw(st.lists(st.sampled_from(options), unique=True, max_size=min(most, len(options))))
+    values: dict[str, Any] = {name: draw(OPTIONS[name]) for name in chosen}  # Any: as in OPTIONS
+    if values.get("output_required") and values.get("output_tool") is None:
+        values["output_tool"] = draw(names)
+    return Policy(**values)

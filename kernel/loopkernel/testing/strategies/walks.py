@@ -1,0 +1,128 @@
+"""Strategies for runs: random deltas folded through `transition`, and the states that they reach.
+
+A run is drawn delta by delta, mostly from what the state before it can expect, so that it gets far; the rest is
+anything at all. Shrinking drops deltas from the end, and makes what is left plainer.
+"""
+
+from attrs import evolve
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn, SearchStrategy
+
+from loopkernel.data.deltas import Delta
+from loopkernel.data.ids import CheckOperation, RunOperation
+from loopkernel.data.json_text import Json
+from loopkernel.data.ledgers import Ledger
+from loopkernel.data.model_deltas import ModelCall
+from loopkernel.data.states import Confirming, Dispatching, Executing, Initial, State, Streaming
+from loopkernel.data.steps import Context
+from loopkernel.data.thread_deltas import Acquired, Created
+from loopkernel.data.tool_deltas import ToolChecked
+from loopkernel.data.tools import AccessMode, EffectClass, FieldResource, Tool, ToolProfile
+from loopkernel.data.words import CallStatus
+from loopkernel.replay import LogRecord, StepRecord
+from loopkernel.testing.explore_moves import Scope, reports, strays, wishes
+from loopkernel.testing.strategies.conversation import tool_sets
+from loopkernel.testing.strategies.deltas import deltas, model_deltas, session_ids, tool_deltas, user_deltas
+from loopkernel.testing.strategies.policies import RUNNING_OPTIONS, policies
+from loopkernel.testing.strategies.values import resource_keys, texts, times_ms
+from loopkernel.transition import transition
+
+# Tools whose calls really run: two that touch what they name, and one without a profile.
+OFFERED = (
+    Tool(
+        name="read",
+        profile=ToolProfile(effect=EffectClass.READ_ONLY, resources=(FieldResource("path", AccessMode.READ),)),
+    ),
+    Tool(
+        name="write",
+        profile=ToolProfile(effect=EffectClass.IDEMPOTENT, resources=(FieldResource("path", AccessMode.WRITE),)),
+    ),
+    Tool(name="shell"),
+)
+WIDE = Scope(calls=3, rounds=9, tools=("read", "write", "shell"), progress=True)
+
+creations_that_run: SearchStrategy[Created] = st.builds(
+    Created,
+    session_id=session_ids,
+    policy=policies(RUNNING_OPTIONS),
+    tools=st.just(OFFERED) | tool_sets,
+    instructions=texts,
+)
+
+
+def ledger_of(state: State) -> Ledger | None:
+    """The calls of the reply that is under way or being answered."""
+    return state.ledger if isinstance(state, Streaming | Executing | Confirming | Dispatching) else None
+
+
+@st.composite
+def aimed_deltas(draw: DrawFn, state: State) -> Delta:
+    """Any report, about an operation that is open in the state; any delta where none is."""
+    checks: list[CheckOperation] = []
+    runs: list[RunOperation] = []
+    ledger = ledger_of(state)
+    for entry in () if ledger is None else ledger.entries:
+        if entry.check is not None:
+            checks.append(entry.check)
+        if entry.status is CallStatus.IN_PROGRESS and entry.operation is not None:
+            runs.append(entry.operation)
+    if isinstance(state, Streaming) and (not checks or draw(st.booleans())):
+        return evolve(draw(model_deltas), operation=state.reply.operation)
+    report = draw(tool_deltas)
+    if isinstance(report, ToolChecked):
+        return evolve(report, operation=draw(st.sampled_from(checks))) if checks else draw(deltas)
+    return evolve(report, operation=draw(st.sampled_from(runs))) if runs else draw(deltas)
+
+
+# Weights: most often what is owed, so that replies are completed and calls run.
+_SOURCES = ("due", "due", "due", "call", "call", "aimed", "aimed", "wanted", "user", "stray", "any")
+
+
+@st.composite
+def next_deltas(draw: DrawFn, state: State) -> Delta:
+    """What may come in a state: due, wanted, ill-timed, or anything."""
+    source = draw(st.sampled_from(_SOURCES))
+    plain: tuple[Delta, ...] = ()
+    if source == "call" and isinstance(state, Streaming):
+        tool, resource = draw(st.sampled_from(OFFERED)), draw(resource_keys)
+        return ModelCall(
+            state.reply.operation, provider_id="c1", tool=tool.name, input=Json.of({"path": resource})
+        )
+    if source in ("due", "call"):
+        plain = tuple(reports(state, WIDE))
+    if source == "wanted" or (source in ("due", "call") and not plain):
+        plain = tuple(wishes(state, WIDE))
+    if source == "stray":
+        plain = tuple(strays(state))
+    if plain:
+        return draw(st.sampled_from(plain))
+    if source == "aimed":
+        return draw(aimed_deltas(state))
+    return draw(user_deltas if source == "user" else deltas)
+
+
+@st.composite
+def runs(draw: DrawFn, most: int = 12) -> tuple[StepRecord, ...]:
+    """A run of up to `most` deltas after the creation and the acquisition of its session."""
+    state: State = Initial()
+    steps: list[StepRecord] = []
+    now_ms = 0
+    beginning: list[Delta] = [draw(creations_that_run), Acquired()]
+    for number in range(2 + draw(st.integers(0, most))):
+        delta = beginning[number] if number < 2 else draw(next_deltas(state))
+        now_ms = draw(st.just(now_ms + 1) | times_ms)
+        context = Context(delta, now_ms)
+        after, effects = transition(state, context)
+        steps.append(StepRecord(state, context, after, effects))
+        state = after
+    return tuple(steps)
+
+
+def logs(most: int = 12) -> SearchStrategy[tuple[LogRecord, ...]]:
+    """The log of a run."""
+    return runs(most).map(lambda steps: tuple(LogRecord(step.context.delta, step.context.now_ms) for step in steps))
+
+
+def reachable_states(most: int = 12) -> SearchStrategy[State]:
+    """A state that a run of up to `most` deltas reaches."""
+    return runs(most).map(lambda steps: steps[-1].after)

@@ -1,0 +1,218 @@
+"""The scripted world: what the model, tools, hooks and the others answer to the commands of the kernel.
+
+It knows no time of its own: each answer is a list of reports with their delays.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import assert_never, final
+
+from attrs import frozen
+
+from loopkernel.data.blocks import TextBlock
+from loopkernel.data.deltas import Delta
+from loopkernel.data.effects import (
+    AskHook,
+    CallModel,
+    CheckCall,
+    CheckCorrection,
+    HandOff,
+    StartTool,
+    Summarise,
+)
+from loopkernel.data.json_text import Json
+from loopkernel.data.outside_deltas import (
+    CorrectionAnswered,
+    HandoffDone,
+    HandoffFailed,
+    HookAnswer,
+    HookAnswered,
+    HookBlock,
+    HookContinue,
+    HookFault,
+    HookModify,
+    HookRetry,
+    SummaryFailed,
+    SummaryReady,
+)
+from loopkernel.data.tool_deltas import ToolAsked, ToolChecked, ToolFailed, ToolProgress, ToolSucceeded
+from loopkernel.data.tools import Tool, ToolOutput
+from loopkernel.data.usage import NO_USAGE
+from loopkernel.testing import scenario_world as script
+from loopkernel.testing.reply_script import Reply, Report, reply_of
+from loopkernel.testing.scenario_data import Scenario
+from loopkernel.testing.verdicts import verdict_on
+
+DEFAULT_SUMMARY = "What came before, in short."
+DEFAULT_HANDOFF = "the next thread"
+
+
+class RunStopped(Exception):
+    """The run cannot go on; the text says why."""
+
+
+@final
+@frozen(kw_only=True)
+class RunScript:
+    """A run of a tool: what it reports, and what only after its question is answered."""
+
+    reports: tuple[Report, ...]
+    after_answer: tuple[Report, ...] = ()
+    ignores_abort: bool = False
+
+
+class World:
+    """One world for one run: it remembers which answers are used up."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self.tools: dict[str, script.ToolScript] = dict(scenario.tools)
+        self._scenario = scenario
+        self._requests = 0
+        self._runs: Counter[str] = Counter()
+        self._hooks = list(scenario.hooks)
+        self._summaries = iter(scenario.summaries)
+        self._corrections = iter(scenario.corrections)
+        self._handoffs = iter(scenario.handoffs)
+
+    def offered_tools(self) -> tuple[Tool, ...]:
+        """The tools, as the kernel is told of them."""
+        return tuple(
+            Tool(name=name, input_schema=Json.of(tool.input_schema), profile=tool.profile)
+            for name, tool in self.tools.items()
+        )
+
+    def change_tools(self, changes: Mapping[str, script.ToolScript | None]) -> None:
+        """Tools come, change or go (None)."""
+        for name, tool in changes.items():
+            if tool is None:
+                self.tools.pop(name, None)
+            else:
+                self.tools[name] = tool
+
+    def reply(self, command: CallModel) -> Reply:
+        """The answer to the next request. Raises RunStopped when there is none, or another model was meant."""
+        entries = self._scenario.model
+        entry = entries[self._requests] if self._requests < len(entries) else self._scenario.model_rest
+        self._requests += 1
+        if entry is None:
+            raise RunStopped(
+                f"request {command.operation} has no answer: `model` has {len(entries)} entries,"
+                " and there is no `model_rest`"
+            )
+        model = command.request.model
+        if entry.model_name not in (None, model):
+            raise RunStopped(
+                f"request {command.operation} was to be asked of model {entry.model_name}, and was asked of {model}"
+            )
+        return reply_of(entry, command.operation, model)
+
+    def check(self, command: CheckCall) -> Report:
+        """The verdict, at once."""
+        return Report(0, ToolChecked(command.operation, verdict_on(self.tools, command.tool, command.input)))
+
+    def run(self, command: StartTool, call: str) -> RunScript:
+        """What the run does; `call` is the scenario's name of the call."""
+        self._runs[command.tool] += 1
+        tool = self.tools.get(command.tool, script.ToolScript())
+        behaviour = tool.behaviour_of(call, self._runs[command.tool])
+        reports = [
+            Report(progress.at_ms, ToolProgress(command.operation, progress.text)) for progress in behaviour.progress
+        ]
+        end = _end_of_run(command, behaviour)
+        if end is not None:
+            reports.append(Report(behaviour.takes_ms, end))
+        reports.sort(key=lambda report: report.delay_ms)
+        if behaviour.asks is None:
+            return RunScript(reports=tuple(reports), ignores_abort=behaviour.ignores_abort)
+        asked_ms = behaviour.asks.at_ms
+        before = [report for report in reports if report.delay_ms < asked_ms]
+        question = Report(asked_ms, ToolAsked(command.operation, behaviour.asks.question))
+        return RunScript(
+            reports=(*before, question),
+            after_answer=tuple(Report(report.delay_ms - asked_ms, report.delta) for report in reports[len(before) :]),
+            ignores_abort=behaviour.ignores_abort,
+        )
+
+    def hook(self, command: AskHook, call: str | None) -> tuple[Report, ...]:
+        """The first unused answer for this point and call; without one the hook continues."""
+        for index, hook in enumerate(self._hooks):
+            if hook.point is command.point and hook.call in (None, call):
+                del self._hooks[index]
+                answer = _hook_answer(hook.outcome)
+                delta = None if answer is None else HookAnswered(command.operation, answer)
+                return () if delta is None else (Report(hook.takes_ms, delta),)
+        return (Report(0, HookAnswered(command.operation, HookContinue())),)
+
+    def summary(self, command: Summarise) -> Report:
+        """The next summary, or a short default."""
+        entry = next(self._summaries, None)
+        if entry is None:
+            return Report(0, SummaryReady(command.operation, DEFAULT_SUMMARY))
+        match entry.outcome:
+            case script.SummaryText(text, usage):
+                return Report(entry.takes_ms, SummaryReady(command.operation, text, usage or NO_USAGE))
+            case script.SummaryFails(text):
+                return Report(entry.takes_ms, SummaryFailed(command.operation, text))
+            case other:
+                assert_never(other)
+
+    def correction(self, command: CheckCorrection) -> Report:
+        """The next correction, or none."""
+        entry = next(self._corrections, script.CorrectionScript())
+        return Report(entry.takes_ms, CorrectionAnswered(command.operation, entry.text))
+
+    def handoff(self, command: HandOff) -> Report:
+        """The next thread, or a default one."""
+        entry = next(self._handoffs, None)
+        if entry is None:
+            return Report(0, HandoffDone(command.operation, DEFAULT_HANDOFF))
+        match entry.outcome:
+            case script.HandoffDone(thread):
+                return Report(entry.takes_ms, HandoffDone(command.operation, thread))
+            case script.HandoffFails(text):
+                return Report(entry.takes_ms, HandoffFailed(command.operation, text))
+            case other:
+                assert_never(other)
+
+
+def _end_of_run(command: StartTool, behaviour: script.Behaviour) -> Delta | None:
+    """The last report of a run; None if it never comes."""
+    match behaviour.outcome:
+        case script.ToolReturns(text):
+            output = ToolOutput(
+                content=(TextBlock(text),),
+                final=behaviour.final,
+                stops_loop=behaviour.stops_loop,
+                background=behaviour.background,
+            )
+            return ToolSucceeded(command.operation, output)
+        case script.ToolFails(text):
+            output = ToolOutput(content=(TextBlock(text),), final=behaviour.final, stops_loop=behaviour.stops_loop)
+            return ToolFailed(command.operation, output)
+        case script.ToolHangs():
+            return None
+        case other:
+            assert_never(other)
+
+
+def _hook_answer(outcome: script.HookReplies | script.HookFails | script.HookHangs) -> HookAnswer | None:
+    match outcome:
+        case script.HookFails(text):
+            return HookFault(text)
+        case script.HookHangs():
+            return None
+        case script.HookReplies():
+            match outcome.answer:
+                case script.HookAnswerKind.CONTINUE:
+                    return HookContinue()
+                case script.HookAnswerKind.BLOCK:
+                    return HookBlock(outcome.why or "")
+                case script.HookAnswerKind.MODIFY:
+                    changed = None if outcome.input is None else Json.of(outcome.input)
+                    return HookModify(changed, outcome.result, outcome.text)
+                case script.HookAnswerKind.RETRY:
+                    return HookRetry()
+                case kind:
+                    assert_never(kind)
+        case other:
+            assert_never(other)

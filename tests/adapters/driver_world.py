@@ -1,0 +1,154 @@
+"""A small world around the driver: tools that are plain functions, a store that takes notes, events in a list."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from pathlib import Path
+
+from loopkernel.data.blocks import TextBlock, text_of
+from loopkernel.data.effects import CheckCall, StartTool
+from loopkernel.data.events import Event, ToolEnded, TurnEnded
+from loopkernel.data.json_text import Json
+from loopkernel.data.policy import Policy
+from loopkernel.data.states import State
+from loopkernel.data.thread_deltas import Created
+from loopkernel.data.tools import EffectClass, Tool, ToolOutput, ToolProfile, UnknownTool, ValidCall, Verdict
+from loopkernel.data.user_deltas import Say
+from loopkernel.data.words import TurnEndReason
+from loopkernel.replay import LogRecord
+from loopkernel_adapters.driver.asyncio_driver import Driver
+from loopkernel_adapters.driver.clocks import ManualClock
+from loopkernel_adapters.ports import Observer, ProgressReport, Provider, Store, Tools
+from loopkernel_adapters.providers.scripted import Reply, ScriptedProvider
+from loopkernel_adapters.stores.memory import MemoryStore
+from typing_extensions import override
+
+Run = Callable[[StartTool, ProgressReport], Awaitable[ToolOutput]]
+NO_INPUT = Json.of({})
+
+
+def said(text: str) -> ToolOutput:
+    return ToolOutput(content=(TextBlock(text),))
+
+
+async def echo(command: StartTool, report_progress: ProgressReport) -> ToolOutput:
+    """A tool that answers at once with its input."""
+    return said(command.input.text)
+
+
+class FunctionTools(Tools):
+    """Each tool is a function; all of them only read. `started` holds the runs, in order."""
+
+    def __init__(self, **runs: Run) -> None:
+        self.runs = runs
+        self.started: list[StartTool] = []
+
+    @override
+    def offered(self) -> tuple[Tool, ...]:
+        profile = ToolProfile(effect=EffectClass.READ_ONLY)
+        return tuple(Tool(name=name, profile=profile) for name in self.runs)
+
+    @override
+    def check(self, command: CheckCall) -> Verdict:
+        return ValidCall() if command.tool in self.runs else UnknownTool()
+
+    @override
+    async def run(self, command: StartTool, report_progress: ProgressReport) -> ToolOutput:
+        self.started.append(command)
+        return await self.runs[command.tool](command, report_progress)
+
+
+class NotedStore(MemoryStore):
+    """Notes the size of each append, and which records are durable; fails from append number `failing_from` on."""
+
+    def __init__(self, failing_from: int | None = None) -> None:
+        super().__init__()
+        self.appends: list[tuple[int, bool]] = []
+        self.durable: tuple[LogRecord, ...] = ()
+        self.closed = False
+        self.failing_from = failing_from
+
+    @override
+    def append(self, records: Sequence[LogRecord], durable: bool) -> None:
+        self.appends.append((len(records), durable))
+        if self.failing_from is not None and len(self.appends) >= self.failing_from:
+            raise OSError(28, "No space left on device")
+        super().append(records, durable)
+        if durable:
+            self.durable = self.load()
+
+    @override
+    def close(self) -> None:
+        super().close()
+        self.closed = True
+
+
+class World:
+    """What a test needs around a driver. Every driver that it opens shows its events in `events`."""
+
+    def __init__(
+        self,
+        replies: Iterable[Reply] = (),
+        *,
+        provider: Provider | None = None,
+        tools: FunctionTools | None = None,
+        store: Store | None = None,
+        clock: ManualClock | None = None,
+        policy: Policy | None = None,
+    ) -> None:
+        self.scripted = ScriptedProvider(replies)
+        self.provider = provider or self.scripted
+        self.tools = tools or FunctionTools(echo=echo)
+        self.noted = NotedStore()
+        self.store = store or self.noted
+        self.clock = clock or ManualClock(1_000)
+        self.policy = policy or Policy()
+        self.events: list[Event] = []
+        self._arrived = asyncio.Event()
+
+    def open(self, *observers: Observer) -> Driver:
+        return Driver.open(
+            store=self.store,
+            created=Created(session_id="s", policy=self.policy, tools=self.tools.offered()),
+            provider=self.provider,
+            tools=self.tools,
+            clock=self.clock,
+            observers=(*observers, self._see),
+        )
+
+    def _see(self, event: Event) -> None:
+        self.events.append(event)
+        self._arrived.set()
+
+    async def until(self, kind: type[Event]) -> None:
+        """Wait until an event of the kind has been seen."""
+        while not self.seen(kind):
+            self._arrived.clear()
+            await self._arrived.wait()
+
+    def seen(self, kind: type[Event]) -> list[Event]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+    def results(self) -> list[tuple[str, str]]:
+        """Status and text of each call that was answered."""
+        ended = [event.result for event in self.events if isinstance(event, ToolEnded)]
+        return [(result.status.value, text_of(result.content)) for result in ended]
+
+    def endings(self) -> list[TurnEndReason]:
+        return [event.reason for event in self.events if isinstance(event, TurnEnded)]
+
+
+def say(text: str) -> Say:
+    return Say(content=(TextBlock(text),))
+
+
+async def one_turn(world: World, text: str = "go") -> State:
+    """Open, say, rest, close; the state at rest."""
+    async with world.open() as driver:
+        await driver.send(say(text))
+        await driver.rest()
+        return driver.state
+
+
+def descriptors() -> int:
+    """How many file descriptors this process has open."""
+    return len(list(Path("/proc/self/fd").iterdir()))

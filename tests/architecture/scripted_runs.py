@@ -1,0 +1,272 @@
+"""Runs written by hand, which together take every edge of the table of states; and the states that no run reaches yet.
+
+No part of them is drawn: another process, under another hash seed, gets the same ones.
+"""
+
+from collections.abc import Iterator
+
+from attrs import evolve
+
+from loopkernel.data.blocks import RawInput, TextBlock
+from loopkernel.data.choices import ApprovalMode, Lifetime, OnBusy
+from loopkernel.data.deltas import Delta
+from loopkernel.data.endings import Ending
+from loopkernel.data.ids import CallId, CheckOperation, HookOperation, ModelOperation, RunOperation
+from loopkernel.data.json_text import Json
+from loopkernel.data.model_deltas import (
+    ModelCall,
+    ModelCompleted,
+    ModelFailed,
+    ModelInput,
+    ModelOpaque,
+    ModelReasoning,
+    ModelServerCall,
+    ModelStarted,
+    ModelText,
+    ModelUsage,
+)
+from loopkernel.data.outside_deltas import HookAnswered, HookContinue
+from loopkernel.data.policy import Policy
+from loopkernel.data.sessions import Session, Settings, Stamp, Turn
+from loopkernel.data.states import Finishing, Initial, State, Thinking
+from loopkernel.data.steps import Context, Step
+from loopkernel.data.thread_deltas import Acquired, Created, Disposed, Forked, Resumed
+from loopkernel.data.tool_deltas import (
+    ToolAsked,
+    ToolChecked,
+    ToolFailed,
+    ToolProgress,
+    ToolStopped,
+    ToolSucceeded,
+)
+from loopkernel.data.tools import (
+    AccessMode,
+    Claim,
+    EffectClass,
+    FieldResource,
+    InvalidCall,
+    Tool,
+    ToolOutput,
+    ToolProfile,
+    ValidCall,
+)
+from loopkernel.data.usage import Usage
+from loopkernel.data.user_deltas import (
+    Approve,
+    CancelAll,
+    CancelCall,
+    ChangeInstructions,
+    ChangeMode,
+    CompactNow,
+    Discard,
+    DismissError,
+    Enqueue,
+    RetryNow,
+    Say,
+    Steer,
+)
+from loopkernel.data.words import ErrorClass, StopReason, TurnEndReason
+from loopkernel.transition import transition
+
+HELLO = (TextBlock("hello"),)
+TOOLS = (
+    Tool(
+        name="read",
+        profile=ToolProfile(effect=EffectClass.READ_ONLY, resources=(FieldResource("path", AccessMode.READ),)),
+    ),
+    Tool(
+        name="write",
+        profile=ToolProfile(effect=EffectClass.IDEMPOTENT, resources=(FieldResource("path", AccessMode.WRITE),)),
+    ),
+    Tool(name="shell"),
+)
+READS = ValidCall((Claim("notes/a.txt", AccessMode.READ),))
+WRITES = ValidCall((Claim("notes", AccessMode.WRITE),))
+
+Log = tuple[Delta, ...]
+
+
+def created(**options: object) -> Log:
+    """A session with three tools, acquired. The options are those of the policy."""
+    policy = evolve(Policy(), **options)
+    return (Created(session_id="s1", policy=policy, tools=TOOLS, instructions="Be brief."), Acquired())
+
+
+def call(reply: int, tool: str = "read", path: str = "notes/a.txt", verdict: ValidCall | None = None) -> ModelCall:
+    """A complete call of a reply."""
+    call_input = Json.of({"path": path})
+    return ModelCall(ModelOperation(reply), provider_id=f"c{path}", tool=tool, input=call_input, verdict=verdict)
+
+
+def text(reply: int) -> ModelText:
+    """A piece of a reply."""
+    return ModelText(ModelOperation(reply), "It says \u00fc and \u2026")
+
+
+def completed(reply: int, stop: StopReason = StopReason.END_TURN) -> ModelCompleted:
+    """The end of a reply."""
+    return ModelCompleted(ModelOperation(reply), stop, Usage(input=7, output=reply))
+
+
+def running(reply: int) -> Log:
+    """A reply with one call, whose tool has started."""
+    return (call(reply, verdict=READS), completed(reply, StopReason.TOOL_USE))
+
+
+ROUNDS: Log = (
+    *created(),
+    Say(content=HELLO, key="k1"),
+    Say(content=HELLO, key="k1"),
+    ModelStarted(ModelOperation(1), "default"),
+    ModelReasoning(ModelOperation(1), "hm"),
+    text(1),
+    ModelInput(ModelOperation(1), '{"pa'),
+    call(1, "read"),
+    call(1, "write", "notes"),
+    call(1, "shell"),
+    ModelCall(ModelOperation(1), provider_id="c4", tool="read", input=RawInput("{")),
+    ModelServerCall(ModelOperation(1), provider_id="c5", tool="search", input=Json.of([1, None])),
+    ModelOpaque(ModelOperation(1), Json.of({"signed": True})),
+    ModelUsage(ModelOperation(1), Usage(input=5)),
+    ToolChecked(CheckOperation(1), READS),
+    completed(1, StopReason.TOOL_USE),
+    Enqueue(content=HELLO, key="k2"),
+    Steer(content=HELLO),
+    ToolChecked(CheckOperation(2), WRITES),
+    ToolChecked(CheckOperation(3), InvalidCall("no such option")),
+    ToolProgress(RunOperation(1), "half"),
+    ToolSucceeded(RunOperation(1), ToolOutput(content=HELLO)),
+    ToolSucceeded(RunOperation(1)),
+    ToolFailed(RunOperation(2)),
+    completed(2, StopReason.PAUSE),
+    completed(3),
+    ModelText(ModelOperation(4), "and on"),
+    completed(4),
+    Discard(),
+    ChangeInstructions("Be exact."),
+    Forked(session_id="s2"),
+)
+CANCELS: Log = (
+    *created(),
+    Say(content=HELLO),
+    text(1),
+    call(1),
+    CancelAll(),
+    text(1),
+    ModelUsage(ModelOperation(1), Usage(output=9)),
+    ToolChecked(CheckOperation(1), READS),
+    ChangeMode(ApprovalMode.BYPASS),
+    RetryNow(),
+    *running(2),
+    Approve(call=CallId(ModelOperation(2), 1)),
+    CancelAll(),
+    ToolSucceeded(RunOperation(1)),
+    Enqueue(content=HELLO),
+    call(3, verdict=READS),
+    call(3, "write", "notes", verdict=WRITES),
+    completed(3, StopReason.TOOL_USE),
+    CancelCall(CallId(ModelOperation(3), 2)),
+    ToolStopped(RunOperation(2)),
+    Say(content=HELLO),
+    *running(4),
+    ToolAsked(RunOperation(3), "Which one?"),
+    text(5),
+    completed(5, StopReason.STOP_SEQUENCE),
+)
+FAILURES: Log = (
+    *created(max_turns=2),
+    Say(content=HELLO),
+    text(1),
+    ModelFailed(ModelOperation(1), error=ErrorClass.SERVER, message="out of order"),
+    Acquired(),
+    DismissError(),
+    RetryNow(),
+    *running(2),
+    ToolFailed(RunOperation(1)),
+    *running(3),
+    ToolSucceeded(RunOperation(2)),
+    CompactNow(),
+    Say(content=HELLO),
+    completed(4),
+    completed(5),
+    HookAnswered(HookOperation(1), HookContinue()),
+)
+LIVES: Log = (
+    *created(on_busy=OnBusy.INTERRUPT),
+    Disposed(),
+    Disposed(),
+    text(1),
+    Resumed(),
+    Say(content=HELLO),
+    text(1),
+    Say(content=HELLO),
+    *running(2),
+    Say(content=HELLO),
+    CancelAll(),
+    Disposed(),
+    Resumed(),
+    Say(content=HELLO),
+    *running(4),
+    Disposed(),
+    Resumed(),
+)
+TASK: Log = (
+    *created(lifetime=Lifetime.TASK),
+    Say(content=HELLO),
+    *running(1),
+    Enqueue(content=HELLO),
+    ToolSucceeded(RunOperation(1), ToolOutput(content=HELLO, final=True)),
+    Say(content=HELLO),
+    completed(1),
+    Disposed(),
+)
+RUNS: dict[str, Log] = {
+    "rounds": ROUNDS,
+    "cancels": CANCELS,
+    "failures": FAILURES,
+    "lives": LIVES,
+    "task": TASK,
+    "not created": (Acquired(), Say(content=HELLO), completed(1), Disposed()),
+}
+
+# With a gate open, which no built rule opens yet.
+SESSION = Session(settings=Settings(session_id="s1", tools=TOOLS))
+TURN = Turn(number=1, opened_ms=0)
+THINKING = Thinking(session=SESSION, stamp=Stamp(2), turn=TURN, gate=HookOperation(1))
+FINISHING = Finishing(
+    session=SESSION,
+    stamp=Stamp(2),
+    turn=TURN,
+    ending=Ending(reason=TurnEndReason.MODEL_STOP, natural=True, gated=True),
+    hook=HookOperation(1),
+)
+GATED: Log = (
+    Steer(content=HELLO),
+    Enqueue(content=HELLO),
+    completed(1),
+    Resumed(),
+    HookAnswered(HookOperation(1), HookContinue()),
+    CancelAll(),
+    Say(content=HELLO),
+)
+RUNS_FROM: tuple[tuple[str, State, Log], ...] = (
+    *((name, Initial(), log) for name, log in RUNS.items()),
+    ("gate before a request", THINKING, GATED),
+    ("gate at the end of a turn", FINISHING, GATED),
+)
+
+
+def time_of(place: int) -> int:
+    """When the delta at this place of a run comes, in milliseconds: mostly later than the one before it."""
+    return 10 * place - 15 * (place % 3)
+
+
+def steps() -> Iterator[tuple[str, State, Context, Step[State]]]:
+    """Every step of every run, in order: the run's name, the state before, the context, the outcome."""
+    for name, start, log in RUNS_FROM:
+        state = start
+        for place, delta in enumerate(log):
+            context = Context(delta, time_of(place))
+            step = transition(state, context)
+            yield name, state, context, step
+            state = step.next

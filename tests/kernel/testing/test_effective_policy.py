@@ -1,0 +1,121 @@
+"""The policy of a scenario: a preset, whose parts the options replace as a whole."""
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from loopkernel.data import choices
+from loopkernel.data.errors import PolicyError
+from loopkernel.data.policy import (
+    ApprovalRule,
+    ChildLimits,
+    ClearResults,
+    Compaction,
+    CourseCorrection,
+    FieldPattern,
+    Hook,
+    LoopTiers,
+    OnRestart,
+    Policy,
+    Prices,
+    ResultLimit,
+    Retry,
+    Truncation,
+)
+from loopkernel.data.tools import Decision
+from loopkernel.data.words import ErrorClass, HookPoint
+from loopkernel.presets import PRESET_NAMES, preset
+from loopkernel.testing.effective_policy import effective_policy
+from loopkernel.testing.scenario_document import read_scenarios
+
+
+def of(text: str) -> Policy:
+    (scenario,) = read_scenarios(f"scenario: a\npolicy: {text}", "some.yaml")
+    return effective_policy(scenario.policy)
+
+
+@given(st.sampled_from(PRESET_NAMES))
+def test_a_preset_is_itself_but_for_tools_without_a_profile(name: str) -> None:
+    allowed = attrs.evolve(preset(name), no_profile_approval=choices.NoProfileApproval.ALLOW)
+    assert of(name) == of(f"{{preset: {name}}}") == allowed
+
+
+# Each option, and what it makes of the policy.
+OPTIONS: list[tuple[str, dict[str, object]]] = [
+    ("lifetime: task", {"lifetime": choices.Lifetime.TASK}),
+    ("max_turns: 3", {"max_turns": 3}),
+    ("max_turns: none", {"max_turns": None}),
+    ("max_total_tokens: 5, max_tool_calls: 0, max_wall_ms: 9",
+     {"max_total_tokens": 5, "max_tool_calls": 0, "max_wall_ms": 9}),
+    ("turn_limit_counts: tool_replies", {"turn_limit_counts": choices.TurnLimitCounts.TOOL_REPLIES}),
+    ("max_cost_usd: 1, prices: {output: 3}", {"max_cost_usd": 1.0, "prices": Prices(output=3.0)}),
+    ("schedule: serial, max_parallel: none", {"schedule": choices.Schedule.SERIAL, "max_parallel": None}),
+    ("early_start: never", {"early_start": choices.EarlyStart.NEVER}),
+    ("no_profile: no_conflict", {"no_profile": choices.NoProfile.NO_CONFLICT}),
+    ("no_profile_approval: ask", {"no_profile_approval": choices.NoProfileApproval.ASK}),
+    ("write_conflict: last_write", {"write_conflict": choices.WriteConflict.LAST_WRITE}),
+    ("run_calls: either", {"run_calls": choices.RunCalls.EITHER}),
+    ("on_reject: halt", {"on_reject": choices.OnReject.HALT}),
+    ("on_tool_failure: cancel_siblings", {"on_tool_failure": choices.OnToolFailure.CANCEL_SIBLINGS}),
+    ("on_busy: interrupt, queue_limit: 2", {"on_busy": choices.OnBusy.INTERRUPT, "queue_limit": 2}),
+    ("max_output_tokens: none", {"max_output_tokens": None}),
+    ("on_truncation: {escalate_to: [], then: stop}",
+     {"on_truncation": Truncation(escalate_to=(), then=choices.TruncationEnd.STOP)}),
+    ("on_truncation: {escalate_to: [65536], continuations: 0, calls: note}",
+     {"on_truncation": Truncation(escalate_to=(65536,), continuations=0, calls=choices.TruncatedCalls.NOTE)}),
+    ("retry: none, retry_after_cap_ms: 7", {"retry": None, "retry_after_cap_ms": 7}),
+    ("retry: {factor: 3, classes: [server]}", {"retry": Retry(factor=3.0, classes=(ErrorClass.SERVER,))}),
+    ("fallback_models: [a, b]", {"fallback_models": ("a", "b")}),
+    ("errors: shown, on_error: feed_back",
+     {"errors": choices.ErrorDisplay.SHOWN, "on_error": choices.OnError.FEED_BACK}),
+    ("silence_ms: none, tool_timeout_ms: 1, approval_timeout_ms: 2, hook_timeout_ms: 3",
+     {"silence_ms": None, "tool_timeout_ms": 1, "approval_timeout_ms": 2, "hook_timeout_ms": 3}),
+    ("loop: none", {"loop": None}),
+    ("loop: {note: none, stop: 4}", {"loop": LoopTiers(note=None, stop=4)}),
+    ("compaction: none, clear_results: none, result_limit: none",
+     {"compaction": None, "clear_results": None, "result_limit": None}),
+    ("compaction: {strategy: window, trigger_ratio: 1, keep_messages: 4}",
+     {"compaction": Compaction(strategy=choices.CompactionStrategy.WINDOW, trigger_ratio=1.0, keep_turns=None,
+                               keep_messages=4)}),
+    ("compaction: {keep_ratio: 0.5}", {"compaction": Compaction(keep_turns=None, keep_ratio=0.5)}),
+    ("compaction: {when: turn_start}", {"compaction": Compaction(when=choices.CompactionMoment.TURN_START)}),
+    ("clear_results: {above: 3, when: each_request}",
+     {"clear_results": ClearResults(above=3, when=choices.ClearMoment.EACH_REQUEST)}),
+    ("result_limit: {chars: 9, head: 4, tail: 5}", {"result_limit": ResultLimit(chars=9, head=4, tail=5)}),
+    ("approval_mode: plan", {"approval_mode": choices.ApprovalMode.PLAN}),
+    ("approval_rules: [{decision: deny, tool: rm, input: {path: '/*'}}, {decision: ask}]",
+     {"approval_rules": (ApprovalRule(decision=Decision.DENY, tool="rm", input=(FieldPattern("path", "/*"),)),
+                         ApprovalRule(decision=Decision.ASK))}),
+    ("output_tool: answer, output_calls: skip, output_required: true",
+     {"output_tool": "answer", "output_calls": choices.OutputCalls.SKIP, "output_required": True}),
+    ("empty_reply_nudges: 0", {"empty_reply_nudges": 0}),
+    ("hooks: {before_tool: gated, stop: observed, after_tool: off, after_model: [{name: a, gated: true}, {name: b}]}",
+     {"hooks": (Hook(point=HookPoint.AFTER_MODEL, name="a", gated=True),
+                Hook(point=HookPoint.AFTER_MODEL, name="b"),
+                Hook(point=HookPoint.BEFORE_TOOL, name="before_tool", gated=True),
+                Hook(point=HookPoint.STOP, name="stop"))}),
+    ("hook_failure: closed, stop_hook_limit: 2", {"hook_failure": choices.HookFailure.CLOSED, "stop_hook_limit": 2}),
+    ("course_correction: {after_calls: 2}", {"course_correction": CourseCorrection(after_calls=2)}),
+    ("course_correction: none", {"course_correction": None}),
+    ("child: {max_turns: none, depth: 2}", {"child": ChildLimits(max_turns=None, depth=2)}),
+    ("on_restart: {read_only: error, dangerous: ask}",
+     {"on_restart": OnRestart(read_only=choices.RestartSafe.ERROR, dangerous=choices.RestartDangerous.ASK)}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PRESET_NAMES)
+@pytest.mark.parametrize(("option", "changes"), OPTIONS)
+def test_an_option_replaces_its_part_and_no_other(name: str, option: str, changes: dict[str, object]) -> None:
+    assert of(f"{{preset: {name}, {option}}}") == attrs.evolve(of(name), **changes)  # type: ignore[arg-type]  # names
+
+
+def test_every_option_of_the_policy_is_tried() -> None:
+    tried = {name for _, changes in OPTIONS for name in changes}
+    assert {field.name for field in attrs.fields(Policy)} - tried == {"model", "grace_ms", "seed"}
+
+
+def test_a_policy_that_cannot_hold_is_refused_by_its_faults() -> None:
+    with pytest.raises(PolicyError, match="keep_turns"):
+        of("{compaction: {keep_turns: 2, keep_ratio: 0.5}}")
+    with pytest.raises(PolicyError, match="output_tool"):
+        of("{output_required: true}")

@@ -1,0 +1,185 @@
+"""From YAML text to nodes: its traps, its bombs, and any text at all."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from loopkernel.testing.scenario_actions import Say
+from loopkernel.testing.scenario_data import Scenario
+from loopkernel.testing.scenario_document import read_scenarios
+from loopkernel.testing.scenario_nodes import MAX_CHARACTERS, MAX_SHOWN, ScenarioError, ScenarioFault
+
+DOCUMENT = """
+scenario: a-document  # whose parts are damaged below
+policy: {preset: amp, retry: {base_ms: 5_000, classes: [server]}}
+tools:
+  read: {effect: read_only, resources: [{field: path, mode: read}], takes_ms: 50, returns: "the text"}
+model:
+  - calls: [{id: c1, tool: read, input: {path: a.txt}}, {id: c2, tool: shell, raw: '{"cm'}]
+  - text: |
+      Very well.
+user:
+  - {at: 0, say: tidy up}
+  - {when: ask c2, after_ms: 2_000, reject: {call: c2, why: not this one}}
+expect:
+  trace: [request 1, ask c2, cancelled user:cancelled, turn ended *]
+  request: {2: {results: [c1, c2], contains: [not this one]}}
+"""
+
+
+def faults_of(text: str) -> tuple[ScenarioFault, ...]:
+    with pytest.raises(ScenarioError) as raised:
+        read_scenarios(text, "some.yaml")
+    return raised.value.faults
+
+
+def read_one(text: str) -> Scenario:
+    (scenario,) = read_scenarios(text, "some.yaml")
+    return scenario
+
+
+@pytest.mark.parametrize(
+    "bomb",
+    ["[" * 100_000, "- " * 100_000, "{a: " * 100_000, "? " * 100_000, "scenario: a\nmodel: " + "[" * 500],
+    ids=["flow", "block", "mapping", "keys", "inside"],
+)
+def test_deep_nesting_is_refused(bomb: str) -> None:
+    assert "nested deeper than" in faults_of(bomb)[0].message
+
+
+def test_alias_bombs_are_refused() -> None:
+    bomb = "a: &a [x, x]\n" + "".join(f"{chr(98 + n)}: &{chr(98 + n)} [*{chr(97 + n)}]\n" for n in range(20))
+    faults = faults_of(bomb)
+    assert sum("anchors, aliases" in fault.message for fault in faults) == 21 + 20
+
+
+def test_huge_files_are_refused() -> None:
+    (fault,) = faults_of("#" * (MAX_CHARACTERS + 1))
+    assert "split the file" in fault.message
+
+
+def test_a_fault_does_not_repeat_huge_words() -> None:
+    assert all(len(str(fault)) < 1000 for fault in faults_of(f"scenario: {'x y' * 9000}\n? {'z' * 9000}\n: 1"))
+
+
+PLAIN_VALUES: list[tuple[str, object]] = [
+    ("on", "on"),
+    ("off", "off"),
+    ("yes", "yes"),
+    ("No", "No"),
+    ("none", "none"),
+    ("true", True),
+    ("False", False),
+    ("'true'", "true"),
+    ("~", None),
+    ("null", None),
+    ("", None),
+    ("'~'", "~"),
+    ("''", ""),
+    ("20_000", 20_000),
+    ("-7", -7),
+    ("0", 0),
+    ("0.5", 0.5),
+    ("1.0e+3", 1000.0),
+    ("'5'", "5"),
+    ("007", "007"),
+    ("0x1f", "0x1f"),
+    ("1e3", "1e3"),
+    ("12:30", "12:30"),
+    (".inf", ".inf"),
+    (".nan", ".nan"),
+    ("2024-01-01", "2024-01-01"),
+    ("<<", "<<"),
+    ("=", "="),
+    ("[1, [x, {y: 2}]]", [1, ["x", {"y": 2}]]),
+    ("{1: one, yes: true, $result: c1}", {"1": "one", "yes": True, "$result": "c1"}),
+]
+
+
+@pytest.mark.parametrize(("written", "meant"), PLAIN_VALUES)
+def test_json_values_have_the_types_that_all_yaml_versions_agree_on(written: str, meant: object) -> None:
+    scenario = read_one(f"scenario: a\nexpect:\n  inputs:\n    c1: {written}\n")
+    value = scenario.expect.inputs["c1"]
+    assert (type(value), value) == (type(meant), meant)
+
+
+@pytest.mark.parametrize("written", ["yes", "off", "7", "0.10", "none", "true", "12:30", "a # b", "a:b"])
+def test_a_text_is_taken_as_it_is_written(written: str) -> None:
+    expected = re.sub(r" #.*", "", written)
+    assert read_one(f"scenario: a\nuser: [{{at: 0, say: {written}\n  }}]").user[0].action == Say(expected)
+
+
+def test_blocks_and_escapes_are_texts() -> None:
+    text = 'scenario: a\nmodel:\n  - text: |\n      one\n      two\n  - {text: "caf\\u00e9 \\ud83d\\ude00"}\n'
+    assert [entry.text for entry in read_one(text).model] == ["one\ntwo\n", "café \U0001f600"]
+
+
+def test_question_marks_need_no_quotes_in_brackets() -> None:
+    user = read_one("scenario: a\nuser: [{at: 0, say: why? who ?and why?}, {at: 0, say: ok?, }]").user
+    assert [one.action for one in user] == [Say("why? who ?and why?"), Say("ok?")]
+
+
+def test_a_message_of_many_faults_ends() -> None:
+    with pytest.raises(ScenarioError) as raised:
+        read_scenarios("scenario: a\n" + "\n".join(f"k{n}: 1" for n in range(MAX_SHOWN + 7)), "some.yaml")
+    assert len(raised.value.faults) == MAX_SHOWN + 7
+    assert str(raised.value).splitlines()[MAX_SHOWN:] == ["and 7 more faults"]
+
+
+def test_the_document_that_is_damaged_below_is_whole() -> None:
+    assert read_one(DOCUMENT).id == "a-document"
+
+
+def read_or_refuse(text: str) -> None:
+    """Any text gives scenarios, or faults that can be shown on one line each."""
+    try:
+        scenarios = read_scenarios(text, "some.yaml")
+    except ScenarioError as error:
+        assert error.faults
+        assert all(1 <= fault.line <= len(re.split("\r\n|[\r\n\x85\u2028\u2029]", text)) + 1 for fault in error.faults)
+    else:
+        assert scenarios
+
+
+@given(st.text(alphabet=st.characters(codec=None)))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    read_or_refuse(text)
+
+
+FRAGMENTS = [
+    *"{}[]:,-?*&!|>'\"#%@`~ \n",
+    "\n  ",
+    ": ",
+    "- ",
+    "---\n",
+    "...\n",
+    "%YAML 1.2\n",
+    "<<",
+    "scenario",
+    "a-1",
+    "policy",
+    "model",
+    "calls",
+    "user",
+    "at",
+    "expect",
+    "trace",
+    "12",
+    "none",
+    "\\U",
+    "\t",
+    "\r",
+    "\x85",
+    "\ufeff",
+]
+
+
+@given(st.lists(st.sampled_from(FRAGMENTS), max_size=60).map("".join))
+def test_any_broken_yaml_is_read_or_refused(text: str) -> None:
+    read_or_refuse(text)
+
+
+@given(st.integers(0, len(DOCUMENT)), st.integers(0, 12), st.sampled_from(["", *FRAGMENTS]))
+def test_any_damage_to_a_document_is_read_or_refused(start: int, length: int, put: str) -> None:
+    read_or_refuse(DOCUMENT[:start] + put + DOCUMENT[start + length :])
