@@ -167,7 +167,7 @@ class _Compiler:
             if attribute.init
         )
         if tag is not None and any(field.key == TAG for field in fields):
-            raise TypeError(f"{cls.__name__} has a field {TAG!r}, and a union needs that key for its tag: rename the field")
+            raise TypeError(f"{cls.__name__} has a field {TAG!r}, the key that a union needs for its tag: rename it")
         self._records[place] = record_shape(cls, tag, fields)
         return self._records[place]
 

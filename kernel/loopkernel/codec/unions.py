@@ -81,14 +81,16 @@ def _ambiguous(name: str) -> TypeError:
 
 
 def tagged_shape(records: dict[str, Shape], otherwise: Shape | None = None) -> Shape:
-    """Several classes, by their tags. An object without a tag is left to `otherwise`, if that is given."""
+    """Several classes, by their tags; and a whole JSON value, which has none, if its shape is given as `otherwise`."""
     writers = {kind: record.write for record in records.values() for kind in record.python_types}
     readers = {tag: record.read for tag, record in records.items()}
     wanted = f"one of {', '.join(map(shown, records))}"
     name = f"an object whose {TAG} is {wanted}"
+    missing = f"is missing; it must be {wanted}"
     if otherwise is not None:
         writers |= dict.fromkeys(otherwise.python_types, otherwise.write)
         name = f"{name}, or {otherwise.name}"
+        missing = f"{missing}, if the whole is not {otherwise.name}"
 
     def write(value: Any) -> JsonValue:
         writer = writers.get(type(value))
@@ -105,9 +107,9 @@ def tagged_shape(records: dict[str, Shape], otherwise: Shape | None = None) -> S
             return reader(value)
         if TAG in value:
             raise Refused(f"must be {wanted}, not {shown(tag)}").joined(TAG, None)
-        if otherwise is None:
-            raise Refused(f"is missing; it must be {wanted}").joined(TAG, None)
-        return otherwise.read(value)
+        if otherwise is not None and _WHOLE_JSON in value:
+            return otherwise.read(value)
+        raise Refused(missing).joined(TAG, None)
 
     return Shape(name=name, python_types=tuple(writers), json_types=(dict,), write=write, read=read)
 

@@ -20,6 +20,8 @@ from loopkernel.replay import StepRecord
 
 # --- ONE-END ------------------------------------------------------------------------------------------
 
+FIRST_REPLY = 1  # replies numbered below it, and their answers, were recorded elsewhere (rule RESUME-5)
+
 
 def one_end(records: Sequence[StepRecord]) -> Iterator[Breach]:
     """Each call that stays is answered once, before its turn ends; its answer never changes."""
@@ -46,6 +48,9 @@ def _end(effect: Effect, ended: dict[CallId, ToolResult], owed: dict[CallId, Non
         owed.update((call.id, None) for call in effect.message.calls if call.id not in ended)
     elif isinstance(effect, MessageAdded) and isinstance(effect.message, ResultMessage):
         for result in effect.message.results:
+            if result.call.reply < FIRST_REPLY:
+                ended.setdefault(result.call, result)
+                owed.pop(result.call, None)
             if result.call not in ended:
                 yield f"the thread answers call {result.call}, which has not ended"
             elif ended[result.call] != result:

@@ -269,7 +269,7 @@ class Drive:
         """The report that caused the last line that matches."""
         for line in reversed(self._lines):
             words = line.text.split()
-            if not matches(pattern, line.text) or words[0] not in ("reply", "tool"):
+            if not matches(pattern, line.text) or not (words[0] == "reply" or matches("tool * ended *", line.text)):
                 continue
             delta: Delta | None = self._ends.get(self._operation_named(words))
             if delta is None:

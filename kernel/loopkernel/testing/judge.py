@@ -10,7 +10,8 @@ from attrs import frozen
 from loopkernel.codec import effects_to_text, state_to_text
 from loopkernel.data.errors import CodecError, PolicyError
 from loopkernel.data.states import Executing, Streaming
-from loopkernel.laws import check_pairs, check_trace
+from loopkernel.explain import explain
+from loopkernel.laws import Judged, check_pairs, check_trace
 from loopkernel.replay import Transition
 from loopkernel.testing.drive import Drive
 from loopkernel.testing.effective_policy import effective_policy
@@ -93,10 +94,8 @@ def broken_laws(run: Recording, transition: Transition) -> Iterator[str]:
 
 
 def _breaches(run: Recording, transition: Transition) -> Iterator[str]:
-    reports = [check_trace(run.steps)]
-    if transition is the_transition:  # the laws of pairs run the real kernel again
-        reports.append(check_pairs(run.steps))
-    for report in reports:
+    judged = Judged(transition, explain)
+    for report in (check_trace(run.steps, judged=judged), check_pairs(run.steps, judged=judged)):
         for breach in report.breaches:
             delta = type(run.steps[breach.step].context.delta).__name__ if breach.step < len(run.steps) else "end"
             yield f"law {breach.law} does not hold at step {breach.step} ({delta}): {breach.detail}"

@@ -1,40 +1,252 @@
 """A Hypothesis state machine over the kernel: every rule sends one delta, well-timed or not, in any state.
 
-Beside the kernel runs a witness, written apart from it and far simpler: it knows from commands and deltas alone what
-is open, what was cut short, what was billed and what the user sent, and so predicts how each report and each message
-is taken. Every step is judged by the step laws; at the end the whole run is judged, replayed, and written and read.
+A witness follows the run and predicts how each delta is taken; the step laws judge every step. At the end the trace
+and pair laws judge the whole run, and it is replayed, written and read.
 """
 
-from collections.abc import Callable, Sequence
 from typing import ClassVar
 
-from attrs import Factory, define, evolve
+from attrs import evolve
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from loopkernel.codec import record_from_text, record_to_text, state_from_text, state_to_text
-from loopkernel.data.blocks import MediaBlock, TextBlock, UserBlock
+from loopkernel.data.blocks import UserBlock
 from loopkernel.data.deltas import Delta
-from loopkernel.data.effects import AbortModel, AbortTool, CallModel, CheckCall, Effect, StartTool
-from loopkernel.data.events import Refused, ToolEnded, TurnEnded
+from loopkernel.data.events import Refused
 from loopkernel.data.ids import CallId, CheckOperation, ModelOperation, OperationKind, QueueNumber, RunOperation
 from loopkernel.data.json_text import Json
-from loopkernel.data.messages import UserMessage
-from loopkernel.data.model_deltas import (
-    FromModel,
-    ModelCall,
-    ModelCompleted,
-    ModelDelta,
-    ModelFailed,
-    ModelText,
-    ModelUsage,
+from loopkernel.data.model_deltas import ModelCall, ModelCompleted, ModelDelta, ModelFailed
+from loopkernel.data.states import Initial, State
+from loopkernel.data.steps import Context
+from loopkernel.data.thread_deltas import Acquired, Created, Resumed, ThreadDelta
+from loopkernel.data.tool_deltas import ToolChecked, ToolDelta, ToolFailed, ToolSucceeded
+from loopkernel.data.tools import Tool, ToolOutput, Verdict
+from loopkernel.data.usage import Usage
+from loopkernel.data.user_deltas import (
+    CancelAll,
+    CancelCall,
+    Discard,
+    Enqueue,
+    RetryNow,
+    Say,
+    Steer,
+    UserDelta,
 )
-from loopkernel.data.policy import Policy
-from loopkernel.data.states import Done, Executing, Initial, State, Streaming
-from loopkernel.data.steps import Context, is_refused
-from loopkernel.data.thread_deltas import Acquired, Created, Disposed, Resumed, ThreadDelta
-from loopkernel.data.tool_deltas import FromTool, ToolChecked, ToolDelta, ToolFailed, ToolStopped, ToolSucceeded
-from loopkernel.data.tools import ToolOutput, ValidCall, Verdict
-from loopkernel.data.usage import NO_USAGE, Usage
-from loopkernel.data.user_deltas import CancelAll, CancelCall, Discard, Enqueue, Say, Steer, UserDelta
-from loopkernel.data.words import InputFate, RefusalReason, StopReason
+from loopkernel.data.words import ErrorClass, StopReason
+from loopkernel.explain import explain
+from loopkernel.laws import Judged, check_pairs, check_step, check_trace
+from loopkernel.replay import LogRecord, StepRecord, Transition, replay
+from loopkernel.testing.strategies.conversation import contents, tool_outputs, verdicts
+from loopkernel.testing.strategies.deltas import (
+    answer_deltas,
+    deltas,
+    model_deltas,
+    settings_deltas,
+    thread_deltas,
+    tool_deltas,
+    user_deltas,
+)
+from loopkernel.testing.strategies.values import KEYS, call_ids, queue_numbers, resource_keys, times_ms, usages
+from loopkernel.testing.strategies.walks import OFFERED, creations_that_run
+from loopkernel.testing.witness import Witness
+from loopkernel.transition import transition as kernel_transition
+
+_keys = st.none() | st.sampled_from((*KEYS, "k3", "k4"))
+_ended_stops = st.sampled_from((StopReason.END_TURN, StopReason.TOOL_USE)) | st.sampled_from(StopReason)
+
+
+class KernelMachine(RuleBasedStateMachine):
+    """Any run of the kernel. A subclass may put another `transition` in its place, to see it fail."""
+
+    transition: ClassVar[Transition] = staticmethod(kernel_transition)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.state: State = Initial()
+        self.now_ms = 0
+        self.steps: list[StepRecord] = []
+        self.witness = Witness()
+        self.sound = True  # no step has failed: the whole run may be judged
+
+    # --- one step -----------------------------------------------------------------------------------------
+
+    def deliver(self, delta: Delta) -> None:
+        """Send a delta, and judge how it is taken."""
+        self.sound = False
+        before = self.state
+        foreseen = self.witness.outcomes(before, delta)
+        context = Context(delta, self.now_ms)
+        after, effects = self.transition(before, context)
+        record = StepRecord(before, context, after, effects)
+        refusal = next((effect.reason for effect in effects if isinstance(effect, Refused)), None)
+        assert refusal in foreseen, f"{delta} in {type(before).__name__} gives {refusal}, not one of {foreseen}"
+        judged = Judged(self.transition, explain)
+        breaches = check_step(record, len(self.steps), judged=judged)
+        assert not breaches, "; ".join(map(str, breaches))
+        wrong = [*self.witness.take(delta, refusal, effects), *self.witness.contradictions(after)]
+        assert not wrong, f"after {delta} in {type(before).__name__}: " + "; ".join(wrong)
+        self.state = after
+        self.steps.append(record)
+        self.sound = True
+
+    def number(self, kind: OperationKind, data: st.DataObject) -> int:
+        """An open operation of the kind."""
+        return data.draw(st.sampled_from(self.witness.open_operations(kind)), label=kind.name)
+
+    def is_open(self, kind: OperationKind) -> bool:
+        """Whether an operation of the kind is open."""
+        return bool(self.witness.open_operations(kind))
+
+    # --- life ---------------------------------------------------------------------------------------------
+
+    @initialize(created=creations_that_run)
+    def begin(self, created: Created) -> None:
+        """Every run begins so."""
+        self.deliver(created)
+        self.deliver(Acquired())
+
+    @rule(delta=thread_deltas)
+    def live(self, delta: ThreadDelta) -> None:
+        """Disposal, and what else happens to a session."""
+        self.deliver(delta)
+
+    @precondition(lambda self: isinstance(self.state, Initial))
+    @rule(delta=st.sampled_from((Acquired(), Resumed())))
+    def take_up(self, delta: Acquired | Resumed) -> None:
+        """A released thread is taken up again."""
+        self.deliver(delta)
+
+    @rule(now_ms=times_ms)
+    def let_time_pass(self, now_ms: int) -> None:
+        """The clock of the driver moves, now and then backwards."""
+        self.now_ms = now_ms
+
+    # --- the user -----------------------------------------------------------------------------------------
+
+    @rule(content=contents, key=_keys)
+    def say(self, content: tuple[UserBlock, ...], key: str | None) -> None:
+        """A user message."""
+        self.deliver(Say(content=content, key=key))
+
+    @rule(content=contents, key=_keys)
+    def enqueue(self, content: tuple[UserBlock, ...], key: str | None) -> None:
+        """A message for the end of the turn."""
+        self.deliver(Enqueue(content=content, key=key))
+
+    @rule(content=contents, key=_keys)
+    def steer(self, content: tuple[UserBlock, ...], key: str | None) -> None:
+        """A message for the next request."""
+        self.deliver(Steer(content=content, key=key))
+
+    @rule(number=st.none() | queue_numbers)
+    def discard(self, number: QueueNumber | None) -> None:
+        """Queued input is taken back."""
+        self.deliver(Discard(number))
+
+    @rule()
+    def cancel_all(self) -> None:
+        """Everything is to stop."""
+        self.deliver(CancelAll())
+
+    @precondition(lambda self: bool(self.witness.open_calls))
+    @rule(data=st.data())
+    def cancel_open_call(self, data: st.DataObject) -> None:
+        """One call is to stop."""
+        self.deliver(CancelCall(data.draw(st.sampled_from(self.witness.open_calls))))
+
+    @rule(call=call_ids)
+    def cancel_any_call(self, call: CallId) -> None:
+        """One call is to stop, whether there is such a call or not."""
+        self.deliver(CancelCall(call))
+
+    @rule(delta=settings_deltas | st.just(RetryNow()))
+    def change(self, delta: UserDelta) -> None:
+        """Other settings; or the same question again."""
+        self.deliver(delta)
+
+    @rule(delta=answer_deltas | user_deltas)
+    def want_anything(self, delta: UserDelta) -> None:
+        """What may not apply at all."""
+        self.deliver(delta)
+
+    # --- the model ----------------------------------------------------------------------------------------
+
+    @precondition(lambda self: self.is_open(OperationKind.MODEL))
+    @rule(data=st.data(), tool=st.sampled_from(OFFERED), resource=resource_keys, verdict=st.none() | verdicts)
+    def call_tool(self, data: st.DataObject, tool: Tool, resource: str, verdict: Verdict | None) -> None:
+        """The reply holds one more call, of a tool that is mostly offered."""
+        operation = ModelOperation(self.number(OperationKind.MODEL, data))
+        arguments = Json.of({"path": resource})
+        self.deliver(ModelCall(operation, provider_id="c1", tool=tool.name, input=arguments, verdict=verdict))
+
+    @precondition(lambda self: self.is_open(OperationKind.MODEL))
+    @rule(data=st.data(), stop=_ended_stops, usage=usages)
+    def complete(self, data: st.DataObject, stop: StopReason, usage: Usage) -> None:
+        """The reply is complete."""
+        self.deliver(ModelCompleted(ModelOperation(self.number(OperationKind.MODEL, data)), stop, usage))
+
+    @precondition(lambda self: self.is_open(OperationKind.MODEL))
+    @rule(data=st.data(), error=st.sampled_from(ErrorClass), usage=usages)
+    def fail(self, data: st.DataObject, error: ErrorClass, usage: Usage) -> None:
+        """The model call fails."""
+        operation = ModelOperation(self.number(OperationKind.MODEL, data))
+        self.deliver(ModelFailed(operation, error=error, usage=usage))
+
+    @precondition(lambda self: self.is_open(OperationKind.MODEL))
+    @rule(data=st.data(), delta=model_deltas)
+    def answer(self, data: st.DataObject, delta: ModelDelta) -> None:
+        """Anything that a model can report."""
+        self.deliver(evolve(delta, operation=self.number(OperationKind.MODEL, data)))
+
+    # --- tools --------------------------------------------------------------------------------------------
+
+    @precondition(lambda self: self.is_open(OperationKind.CHECK))
+    @rule(data=st.data(), verdict=verdicts)
+    def judge_call(self, data: st.DataObject, verdict: Verdict) -> None:
+        """A call is checked."""
+        self.deliver(ToolChecked(CheckOperation(self.number(OperationKind.CHECK, data)), verdict))
+
+    @precondition(lambda self: self.is_open(OperationKind.RUN))
+    @rule(data=st.data(), output=tool_outputs, done=st.booleans())
+    def end_run(self, data: st.DataObject, output: ToolOutput, done: bool) -> None:
+        """A run returns or fails."""
+        operation = RunOperation(self.number(OperationKind.RUN, data))
+        self.deliver(ToolSucceeded(operation, output) if done else ToolFailed(operation, output))
+
+    @precondition(lambda self: self.is_open(OperationKind.RUN))
+    @rule(data=st.data(), delta=tool_deltas.filter(lambda delta: not isinstance(delta, ToolChecked)))
+    def report_on_run(self, data: st.DataObject, delta: ToolDelta) -> None:
+        """Anything that a tool can report: progress, a question, that it has stopped."""
+        self.deliver(evolve(delta, operation=self.number(OperationKind.RUN, data)))
+
+    # --- ill-timed ----------------------------------------------------------------------------------------
+
+    @rule(delta=deltas)
+    def anything(self, delta: Delta) -> None:
+        """Any delta, mostly about what is closed or was never begun."""
+        self.deliver(delta)
+
+    @precondition(lambda self: bool(self.steps))
+    @rule(data=st.data())
+    def repeat(self, data: st.DataObject) -> None:
+        """An earlier delta once more."""
+        index = data.draw(st.integers(1, len(self.steps)), label="how many deltas ago")
+        self.deliver(self.steps[-index].context.delta)
+
+    # --- the end ------------------------------------------------------------------------------------------
+
+    def teardown(self) -> None:
+        """The run as a whole: judged, replayed, written and read."""
+        if not self.sound:
+            return
+        judged = Judged(self.transition, explain)
+        for report in (check_trace(self.steps, judged=judged), check_pairs(self.steps, judged=judged)):
+            assert report.held, str(report)
+        log = [LogRecord(step.context.delta, step.context.now_ms) for step in self.steps]
+        read = [record_from_text(record_to_text(record)) for record in log]
+        assert read == log
+        assert replay(read, transition=self.transition) == self.state
+        written = state_to_text(self.state)
+        assert state_from_text(written) == self.state
+        assert state_to_text(state_from_text(written)) == written

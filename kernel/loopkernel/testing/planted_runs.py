@@ -5,15 +5,24 @@ checks, tool runs), so that a script names a move and not operation ids, and goe
 something else than the script expects. `settle` answers all that is open, within a bound.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import final
 
-from loopkernel.data.blocks import TextBlock
+from attrs import evolve
+
+from loopkernel.data.blocks import RawInput, TextBlock
 from loopkernel.data.choices import EarlyStart, Lifetime, NoProfile, NoProfileApproval, RunCalls, Schedule
 from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import AbortModel, AbortTool, CallModel, CheckCall, StartTool
-from loopkernel.data.ids import CallId, CheckOperation, ModelOperation, RunOperation, TimerOperation
+from loopkernel.data.ids import (
+    CallId,
+    CheckOperation,
+    ModelOperation,
+    QueueNumber,
+    RunOperation,
+    TimerOperation,
+)
 from loopkernel.data.json_text import Json
 from loopkernel.data.model_deltas import (
     ModelCall,
@@ -78,22 +87,26 @@ TOOLS = (READ, WRITE, ASKS, DENIED, BARE)
 POLICY = Policy(no_profile_approval=NoProfileApproval.ALLOW)
 USAGE = Usage(input=10, output=2)
 
-Call = tuple[str, str]  # a tool, and the JSON text of its input
+Call = tuple[str, Json | RawInput]  # a tool, and its input
 
 
 def read(path: str) -> Call:
     """A call of the tool that reads."""
-    return "read", Json.of({"path": path}).text
+    return "read", Json.of({"path": path})
 
 
 def write(path: str) -> Call:
     """A call of the tool that writes."""
-    return "write", Json.of({"path": path}).text
+    return "write", Json.of({"path": path})
 
 
-BARE_CALL: Call = ("bare", "{}")
-INVALID: Call = ("read", "{}")
-UNKNOWN: Call = ("nothing", "{}")
+NOTHING = Json.of({})
+BARE_CALL: Call = ("bare", NOTHING)
+TO_ASK: Call = ("shell", NOTHING)
+TO_DENY: Call = ("erase", NOTHING)
+INVALID: Call = ("read", NOTHING)
+UNPARSED: Call = ("read", RawInput('{"pa'))
+UNKNOWN: Call = ("nothing", NOTHING)
 
 
 @final
@@ -148,9 +161,7 @@ class Player:
             self.deliver(ModelText(self.model, text))
         for place, (tool, arguments) in enumerate(calls, 1):
             if self.model is not None:
-                self.deliver(
-                    ModelCall(self.model, provider_id=f"p{place}", tool=tool, input=Json.read(arguments))
-                )
+                self.deliver(ModelCall(self.model, provider_id=f"p{place}", tool=tool, input=arguments))
 
     def complete(self, stop: StopReason = StopReason.END_TURN) -> None:
         """The open model call ends."""
@@ -237,7 +248,7 @@ def talk(player: Player) -> None:
     player.deliver(ModelText(ModelOperation(1), "late"), earlier_ms=5)
     player.say("again")
     player.deliver(TimerFired(TimerOperation(1)))
-    player.deliver(ModelText(ModelOperation(2), "y"), earlier_ms=500)
+    player.deliver(ModelText(ModelOperation(2), "y"), earlier_ms=50)
     player.reply(text="yes")
     player.settle()
 
@@ -264,7 +275,7 @@ def conflicts(player: Player) -> None:
     player.end()
     player.end()
     player.end()
-    player.reply(write("a"), read("a/b"), read("c"), write("./a"))
+    player.reply(write("a"), read("a/b"), read("c"), write("a"))
     player.settle()
 
 
@@ -306,7 +317,7 @@ def forbidden(player: Player) -> None:
     """Calls that may not run: one to ask a person about, one denied, one invalid, one unknown."""
     player.begin()
     player.say("dare")
-    player.reply(("shell", "{}"), ("erase", "{}"), INVALID, UNKNOWN, read("a"))
+    player.reply(TO_ASK, TO_DENY, INVALID, UNPARSED, UNKNOWN, read("a"))
     player.settle()
 
 
@@ -368,17 +379,87 @@ def waiting(player: Player) -> None:
     player.begin()
     player.say("first")
     for word in ("second", "third", "fourth"):
-        player.deliver(Enqueue(content=(TextBlock(word),)))
+        player.deliver(Enqueue(content=(TextBlock(word),), key=word))
     player.deliver(Steer(content=(TextBlock("this way"),)))
-    player.deliver(Discard(None) if player.state.session is None else Discard(_second_of_queue(player.state)))
+    player.deliver(Discard(QueueNumber(2)))
+    player.deliver(Discard(QueueNumber(2)))
     player.reply(read("a"))
     player.end()
     player.reply(text="one")
     player.deliver(Steer(content=(TextBlock("that way"),)))
+    player.fail()
+    player.deliver(Enqueue(content=(TextBlock("fifth"),)))
     player.settle()
 
 
-def _second_of_queue(state: State) -> Discard:
-    raise NotImplementedError
+def task(player: Player) -> None:
+    """A task ends after its turn; what was queued is handed back, and nothing moves it any more."""
+    player.begin(Policy(lifetime=Lifetime.TASK, run_calls=RunCalls.STOP_REASON))
+    player.say("do it")
+    player.deliver(Enqueue(content=(TextBlock("and then"),)))
+    player.reply(read("a"), text="no", stop=StopReason.END_TURN)
+    player.say("more")
+    player.deliver(ModelUsage(ModelOperation(1), Usage(input=99)))
+    player.settle()
 
 
+def released(player: Player) -> None:
+    """The session is let go amid a run and taken up again."""
+    player.begin()
+    player.say("go")
+    player.reply(read("a"), read("b"))
+    player.end()
+    player.deliver(Disposed())
+    player.say("anyone?")
+    player.deliver(ToolSucceeded(RunOperation(2)))
+    player.deliver(Resumed())
+    player.say("again")
+    player.settle()
+
+
+def other_model(player: Player) -> None:
+    """A model leaves an opaque block, and another one is asked next."""
+    player.begin()
+    player.say("think")
+    if player.model is not None:
+        player.deliver(ModelOpaque(player.model, Json.of({"signed": True})))
+    player.reply(read("a"), text="so")
+    player.end()
+    player.deliver(ChangePolicy(evolve(POLICY, model="other")))
+    player.reply(text="done")
+    player.say("and you?")
+    player.settle()
+
+
+def unfinished(player: Player) -> None:
+    """Replies that end neither by themselves nor with calls that run: refused, filtered, cut at the limit."""
+    player.begin()
+    for stop in (StopReason.REFUSAL, StopReason.CONTENT_FILTERED, StopReason.MAX_TOKENS):
+        player.say("go")
+        player.reply(read("a"), text="I", stop=stop)
+    player.settle()
+
+
+SCRIPTS: Mapping[str, Script] = MappingProxyType(
+    {
+        script.__name__: script
+        for script in (
+            talk,
+            reads,
+            conflicts,
+            slots,
+            in_order,
+            failing,
+            forbidden,
+            cancelled,
+            one_cancelled,
+            limited,
+            empty,
+            waiting,
+            task,
+            released,
+            other_model,
+            unfinished,
+        )
+    }
+)
