@@ -42,15 +42,13 @@ def transition(state: State, ctx: Context) -> Step[State]:
     `Refused` event; an accepted delta first clears the shown error (rules DELTA-2 and DELTA-5).
     """
     session = state.session
-    if session is None or session.error is None:
+    if session is None or session.error is None or isinstance(ctx.delta, DismissError):
         return settle(handle(state, ctx))
     return _with_error_cleared(state, session, ctx)
 
 
 def _with_error_cleared(state: State, session: Session, ctx: Context) -> Step[State]:
     cleared: State = evolve(state, session=evolve(session, error=None))
-    if isinstance(ctx.delta, DismissError):
-        return Step(evolve(cleared, stamp=state.stamp.next(ctx.now_ms)), (ErrorCleared(),))
     step = handle(cleared, ctx)
     if is_refused(step.effects):
         return handle(state, ctx)

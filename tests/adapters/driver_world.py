@@ -1,13 +1,16 @@
 """A small world around the driver: tools that are plain functions, a store that takes notes, events in a list."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from loopkernel.data.blocks import TextBlock, text_of
-from loopkernel.data.effects import CheckCall, StartTool
+from loopkernel.data.effects import CheckCall, Request, StartTool
 from loopkernel.data.events import Event, ToolEnded, TurnEnded
+from loopkernel.data.ids import ModelOperation
 from loopkernel.data.json_text import Json
+from loopkernel.data.model_deltas import ModelDelta
 from loopkernel.data.policy import Policy
 from loopkernel.data.states import State
 from loopkernel.data.thread_deltas import Created
@@ -55,6 +58,17 @@ class FunctionTools(Tools):
     async def run(self, command: StartTool, report_progress: ProgressReport) -> ToolOutput:
         self.started.append(command)
         return await self.runs[command.tool](command, report_progress)
+
+
+class FunctionProvider(Provider):
+    """A provider that is one function."""
+
+    def __init__(self, stream: Callable[[ModelOperation], AsyncIterator[ModelDelta]]) -> None:
+        self._stream = stream
+
+    @override
+    def stream(self, request: Request, operation: ModelOperation) -> AsyncIterator[ModelDelta]:
+        return self._stream(operation)
 
 
 class NotedStore(MemoryStore):
@@ -147,6 +161,17 @@ async def one_turn(world: World, text: str = "go") -> State:
         await driver.send(say(text))
         await driver.rest()
         return driver.state
+
+
+def complaints_of(loop: asyncio.AbstractEventLoop) -> list[str]:
+    """What the loop's exception handler is told from now on."""
+    complaints: list[str] = []
+
+    def handler(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:  # Any: asyncio's own signature
+        complaints.append(f"{context['message']}: {context['exception']}")
+
+    loop.set_exception_handler(handler)
+    return complaints
 
 
 def descriptors() -> int:

@@ -1,13 +1,14 @@
 """Whatever an adapter does, the driver goes on; only a log that cannot be written stops it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
-from loopkernel.data.effects import CheckCall, Request, StartTool
+from loopkernel.data.effects import CheckCall, StartTool
 from loopkernel.data.events import ErrorShown, Event, Refused, ReplyGrew
 from loopkernel.data.ids import ModelOperation
 from loopkernel.data.model_deltas import ModelCompleted, ModelDelta, ModelFailed, ModelText
@@ -17,11 +18,22 @@ from loopkernel.data.tools import ToolOutput, Verdict
 from loopkernel.data.words import ErrorClass, StopReason, TurnEndReason
 from loopkernel.replay import replay
 from loopkernel_adapters.driver import asyncio_driver
-from loopkernel_adapters.ports import ProgressReport, Provider, StoreFailed, ToolError
+from loopkernel_adapters.ports import ProgressReport, StoreFailed, ToolError
 from loopkernel_adapters.providers.scripted import ANY, Reply, call_reply, text_reply
 from typing_extensions import override
 
-from tests.adapters.driver_world import NO_INPUT, FunctionTools, NotedStore, World, echo, one_turn, said, say
+from tests.adapters.driver_world import (
+    NO_INPUT,
+    FunctionProvider,
+    FunctionTools,
+    NotedStore,
+    World,
+    complaints_of,
+    echo,
+    one_turn,
+    said,
+    say,
+)
 
 
 class Unspeakable(Exception):
@@ -134,17 +146,6 @@ def test_what_a_provider_raises_is_a_failed_model_call(script: Reply, error: Err
     asyncio.run(run())
 
 
-class FunctionProvider(Provider):
-    """A provider that is one function."""
-
-    def __init__(self, stream: Callable[[ModelOperation], AsyncIterator[ModelDelta]]) -> None:
-        self._stream = stream
-
-    @override
-    def stream(self, request: Request, operation: ModelOperation) -> AsyncIterator[ModelDelta]:
-        return self._stream(operation)
-
-
 def test_a_provider_that_cannot_even_begin_has_failed() -> None:
     async def run() -> None:
         def refuses(operation: ModelOperation) -> AsyncIterator[ModelDelta]:
@@ -209,17 +210,6 @@ def test_a_completion_under_a_foreign_operation_completes_nothing() -> None:
 
 
 # --- observers ---
-
-
-def complaints_of(loop: asyncio.AbstractEventLoop) -> list[str]:
-    """What the loop's exception handler is told from now on."""
-    complaints: list[str] = []
-
-    def handler(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:  # Any: asyncio's own signature
-        complaints.append(f"{context['message']}: {context['exception']}")
-
-    loop.set_exception_handler(handler)
-    return complaints
 
 
 def test_an_observer_that_breaks_stops_nothing_and_is_heard_of() -> None:
@@ -297,9 +287,33 @@ def test_the_state_stays_readable_and_every_caller_is_told() -> None:
                 await driver.rest()
             with pytest.raises(StoreFailed):
                 await driver.send(say("more"))
+            await asyncio.sleep(0)
+            assert len(asyncio.all_tasks()) == 1  # what was under way has been stopped
             assert driver.state == replay(world.noted.load())
             gate.set()
         assert len(world.noted.appends) == 3
+
+    asyncio.run(run())
+
+
+def test_nothing_more_is_read_once_the_log_cannot_be_written() -> None:
+    async def run() -> None:
+        read = 0
+
+        async def streams(operation: ModelOperation) -> AsyncIterator[ModelDelta]:
+            nonlocal read
+            for delta in (*call_reply(("echo", NO_INPUT))[:-1], *[ModelText(ANY, "a")] * 50):
+                read += 1
+                assert not isinstance(delta, asyncio.Event | Exception)
+                yield evolve(delta, operation=operation)
+
+        world = World(provider=FunctionProvider(streams))
+        async with world.open() as driver:
+            await driver.send(say("go"))
+            world.noted.failing_from = 1
+            with pytest.raises(StoreFailed):
+                await driver.rest()
+        assert read == 1
 
     asyncio.run(run())
 

@@ -5,8 +5,6 @@ No part of them is drawn: another process, under another hash seed, gets the sam
 
 from collections.abc import Iterator
 
-from attrs import evolve
-
 from loopkernel.data.blocks import RawInput, TextBlock
 from loopkernel.data.choices import ApprovalMode, Lifetime, OnBusy
 from loopkernel.data.deltas import Delta
@@ -86,9 +84,8 @@ WRITES = ValidCall((Claim("notes", AccessMode.WRITE),))
 Log = tuple[Delta, ...]
 
 
-def created(**options: object) -> Log:
-    """A session with three tools, acquired. The options are those of the policy."""
-    policy = evolve(Policy(), **options)
+def created(policy: Policy) -> Log:
+    """A session with three tools, acquired."""
     return (Created(session_id="s1", policy=policy, tools=TOOLS, instructions="Be brief."), Acquired())
 
 
@@ -114,7 +111,7 @@ def running(reply: int) -> Log:
 
 
 ROUNDS: Log = (
-    *created(),
+    *created(Policy()),
     Say(content=HELLO, key="k1"),
     Say(content=HELLO, key="k1"),
     ModelStarted(ModelOperation(1), "default"),
@@ -147,7 +144,7 @@ ROUNDS: Log = (
     Forked(session_id="s2"),
 )
 CANCELS: Log = (
-    *created(),
+    *created(Policy()),
     Say(content=HELLO),
     text(1),
     call(1),
@@ -174,7 +171,7 @@ CANCELS: Log = (
     completed(5, StopReason.STOP_SEQUENCE),
 )
 FAILURES: Log = (
-    *created(max_turns=2),
+    *created(Policy(max_turns=2)),
     Say(content=HELLO),
     text(1),
     ModelFailed(ModelOperation(1), error=ErrorClass.SERVER, message="out of order"),
@@ -192,7 +189,7 @@ FAILURES: Log = (
     HookAnswered(HookOperation(1), HookContinue()),
 )
 LIVES: Log = (
-    *created(on_busy=OnBusy.INTERRUPT),
+    *created(Policy(on_busy=OnBusy.INTERRUPT)),
     Disposed(),
     Disposed(),
     text(1),
@@ -211,7 +208,7 @@ LIVES: Log = (
     Resumed(),
 )
 TASK: Log = (
-    *created(lifetime=Lifetime.TASK),
+    *created(Policy(lifetime=Lifetime.TASK)),
     Say(content=HELLO),
     *running(1),
     Enqueue(content=HELLO),

@@ -24,7 +24,7 @@ class Source:
     @staticmethod
     def of(text: str, module: str = "loopkernel.example", path: str = "example.py") -> "Source":
         """The source with this text. Raises SyntaxError when it is no Python."""
-        return Source(path=path, module=module, text=text, tree=ast.parse(text))
+        return Source(path=path, module=module, text=text, tree=ast.parse(text, path))
 
     def at(self, node: ast.AST, problem: str) -> str:
         """The problem, with the file and the line of the node."""
@@ -89,11 +89,17 @@ def imports(source: Source) -> Iterator[Import]:
                 yield Import(inner if inner in _modules() else package, node, relative=node.level > 0)
 
 
-def demand_none(check: Callable[[Source], Iterator[str]], sources: Iterable[Source]) -> None:
-    """Fail the test with everything that the check finds in the sources, a line each."""
-    faults = [fault for source in sources for fault in check(source)]
-    if faults:
-        pytest.fail("\n".join([f"{len(faults)} found:", *faults]), pytrace=False)
+def demand_none(faults: Iterable[str]) -> None:
+    """Fail the test with all of the faults, a line each; pass when there is none."""
+    told = list(faults)
+    if told:
+        pytest.fail("\n".join([f"{len(told)} found:", *told]), pytrace=False)
+
+
+def faults_in(sources: Iterable[Source], check: Callable[[Source], Iterator[str]]) -> Iterator[str]:
+    """What the check finds in the sources, in their order."""
+    for source in sources:
+        yield from check(source)
 
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef

@@ -1,33 +1,23 @@
-"""The kernel is pure: by its text, by what its modules hold, and by watching it work."""
+"""The kernel is pure: by its text, and by watching it work."""
 
 import ast
-import enum
-import functools
-import inspect
 import json
 import os
-import pkgutil
-import re
 import subprocess
 import sys
-import types
-import typing
 from collections.abc import Iterator, Mapping
 from functools import cache
-from importlib import import_module
 from typing import Any
 
-import attrs
 import pytest
 
-import loopkernel
 from tests.architecture.sources import (
     ROOT,
     Source,
     demand_none,
     dotted,
+    faults_in,
     functions,
-    imports,
     kernel,
     pure_kernel,
 )
@@ -56,12 +46,9 @@ PERMITTED_CALLS = {
     ("loopkernel.data.vector", "__hash__", "hash"): "a hash is what it is asked for",
     ("loopkernel.data.json_text", "_known_good", "object.__setattr__"): "the object is new, and nobody holds it yet",
 }
-ORDERED_BY = {"sorted", "len", "frozenset", "set", "min", "max", "sum", "any", "all"}  # no order goes through these
-TAKE_AN_ORDER = {"tuple", "list", "iter", "enumerate", "zip", "map", "filter", "reversed", "dict", "dict.fromkeys"}
-
-# The values of a module that can be changed, though nobody does.
-NEVER_CHANGED = {"loopkernel.data.json_text._ENCODER": "holds options alone"}
-
+KNOW_NO_ORDER = {"all", "any", "frozenset", "len", "max", "min", "set", "sorted", "sum"}
+TAKE_AN_ORDER = {"enumerate", "extend", "filter", "fromkeys", "iter", "join", "list", "map", "next", "tuple", "zip"}
+CACHES = {"cache", "lru_cache", "cached_property"}
 
 # --- by its text ----------------------------------------------------------------------------------------
 
@@ -85,34 +72,49 @@ def statement_faults(source: Source) -> Iterator[str]:
         elif isinstance(node, ast.AsyncFunctionDef | ast.AsyncFor | ast.AsyncWith | ast.Await):
             yield source.at(node, "the kernel waits for nothing: the driver does")
     for function in functions(source):
-        cached = any(dotted(_called(mark)) in CACHES for mark in function.decorator_list)
-        if cached and (list(ast.iter_child_nodes(function.args)) or function.args.vararg):
+        cached = any(_last_name(_called(mark)) in CACHES for mark in function.decorator_list)
+        if cached and list(ast.iter_child_nodes(function.args)):
             yield source.at(function, f"{function.name} remembers a value for each argument, without end")
-
-
-CACHES = {"cache", "lru_cache", "functools.cache", "functools.lru_cache", "cached_property"}
 
 
 def _called(mark: ast.expr) -> ast.expr:
     return mark.func if isinstance(mark, ast.Call) else mark
 
 
+def _last_name(node: ast.expr) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else dotted(node)
+
+
 def order_faults(source: Source) -> Iterator[str]:
     """Sets whose order is looked at: it differs from process to process."""
-    sets = known_sets()
-    for node in ast.walk(source.tree):
-        looked_at: list[ast.expr] = []
+    harmless = set(_without_order(source.tree))
+    for expression in _looked_at(source.tree):
+        if expression not in harmless and _is_set(expression, known_sets()):
+            yield source.at(expression, f"the order of {ast.unparse(expression)} differs from process to process")
+
+
+def _looked_at(tree: ast.Module) -> Iterator[ast.expr]:
+    """Every expression whose items are taken one by one."""
+    for node in ast.walk(tree):
         if isinstance(node, ast.For | ast.comprehension):
-            looked_at = [node.iter]
+            yield node.iter
         elif isinstance(node, ast.Starred):
-            looked_at = [node.value]
-        elif isinstance(node, ast.Call):
-            name = dotted(node.func)
-            if name in TAKE_AN_ORDER or name.endswith(".join") or name.endswith(".extend"):
-                looked_at = list(node.args)
-        for expression in looked_at:
-            if _is_set(expression, sets) and not _is_unordered(node, source.tree):
-                yield source.at(expression, f"the order of {ast.unparse(expression)} differs from process to process")
+            yield node.value
+        elif isinstance(node, ast.Call) and _last_name(node.func) in TAKE_AN_ORDER:
+            yield from node.args
+
+
+def _without_order(tree: ast.Module) -> Iterator[ast.expr]:
+    """Every expression whose items go, all together, into something that knows no order."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.SetComp):
+            yield from (generator.iter for generator in node.generators)
+        elif isinstance(node, ast.Set):
+            yield from (item.value for item in node.elts if isinstance(item, ast.Starred))
+        elif isinstance(node, ast.Call) and dotted(node.func) in KNOW_NO_ORDER:
+            for argument in node.args:
+                if isinstance(argument, ast.GeneratorExp | ast.ListComp):
+                    yield from (generator.iter for generator in argument.generators)
 
 
 def _is_set(node: ast.expr, sets: frozenset[str]) -> bool:
@@ -126,20 +128,6 @@ def _is_set(node: ast.expr, sets: frozenset[str]) -> bool:
     return dotted(node) in sets
 
 
-def _is_unordered(node: ast.AST, tree: ast.Module) -> bool:
-    """Whether what is looked at goes, as a whole, into something that knows no order."""
-    for outer in ast.walk(tree):
-        if isinstance(outer, ast.Call) and dotted(outer.func) in ORDERED_BY:
-            for argument in outer.args:
-                if argument is node or (
-                    isinstance(argument, ast.GeneratorExp | ast.ListComp) and node in argument.generators
-                ):
-                    return True
-        elif isinstance(outer, ast.SetComp) and node in outer.generators:
-            return True
-    return False
-
-
 @cache
 def known_sets() -> frozenset[str]:
     """The names that hold a set at the top of some module of the kernel."""
@@ -151,3 +139,119 @@ def known_sets() -> frozenset[str]:
         for target in node.targets
         if isinstance(target, ast.Name)
     )
+
+
+# --- by watching it work --------------------------------------------------------------------------------
+
+SEEDS = ("0", "1", "2", "2")  # the last two are alike, in two processes
+
+
+@pytest.fixture(scope="module")
+def reports() -> list[dict[str, Any]]:  # Any: what JSON holds
+    """What the watched steps printed, under each hash seed."""
+    command = [sys.executable, "-m", "tests.architecture.observed_steps"]
+    running = [
+        subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONHASHSEED": seed}, stdout=subprocess.PIPE)
+        for seed in SEEDS
+    ]
+    printed = [process.communicate()[0] for process in running]
+    assert [process.returncode for process in running] == [0] * len(SEEDS)
+    return [json.loads(text) for text in printed]
+
+
+@pytest.mark.rule("DELTA-1")
+def test_no_step_reaches_for_anything_outside(reports: list[Mapping[str, Any]]) -> None:  # Any: as above
+    assert reports[0]["reached"] == []
+
+
+def test_what_reaches_outside_is_seen(reports: list[Mapping[str, Any]]) -> None:  # Any: as above
+    planted = reports[0]["planted"]
+    assert len(planted) > 15
+    assert [name for name, seen in planted.items() if not seen] == []
+
+
+@pytest.mark.rule("DELTA-1")
+def test_every_process_and_hash_seed_gives_the_same_bytes(reports: list[Mapping[str, Any]]) -> None:  # Any: as above
+    first = reports[0]["steps"]
+    assert len(first) > 1_000
+    for report in reports[1:]:
+        differing = [pair for pair in zip(first, report["steps"], strict=True) if pair[0] != pair[1]]
+        assert differing == []
+
+
+def test_the_hash_seeds_do_differ(reports: list[Mapping[str, Any]]) -> None:  # Any: as above
+    orders = [tuple(report["order"]) for report in reports]
+    assert len(set(orders)) > 1
+    assert orders[2] == orders[3]
+
+
+# --- the tree keeps the rules ---------------------------------------------------------------------------
+
+
+def test_the_kernel_calls_nothing_that_is_not_pure() -> None:
+    demand_none(faults_in(pure_kernel(), call_faults))
+
+
+def test_every_permitted_call_is_made() -> None:
+    made = {
+        (source.module, function.name, dotted(node.func))
+        for source in pure_kernel()
+        for function in functions(source)
+        for node in ast.walk(function)
+        if isinstance(node, ast.Call)
+    }
+    assert PERMITTED_CALLS.keys() - made == set()
+
+
+def test_the_kernel_waits_for_nothing_and_keeps_nothing_between_steps() -> None:
+    demand_none(faults_in(pure_kernel(), statement_faults))
+
+
+def test_the_kernel_looks_at_no_order_that_hashes_make() -> None:
+    demand_none(faults_in(pure_kernel(), order_faults))
+
+
+# --- and each check can fail ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "line", ["open('a')", "print(1)", "id(x)", "hash(x)", "object.__setattr__(x, 'a', 1)", "eval('1')", "vars(x)"]
+)
+def test_an_impure_call_is_found(line: str) -> None:
+    assert len(list(call_faults(Source.of(f"def f(x):\n    return [{line}]\n")))) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def f():\n    global a\n    a = 1\n",
+        "async def f():\n    pass\n",
+        "@cache\ndef f(x):\n    return x\n",
+        "@functools.lru_cache(maxsize=2)\ndef f(*x):\n    return x\n",
+        "class A:\n    @cached_property\n    def f(self):\n        return 1\n",
+    ],
+)
+def test_a_statement_that_waits_or_remembers_is_found(text: str) -> None:
+    assert len(list(statement_faults(Source.of(text)))) == 1
+    assert list(statement_faults(Source.of("@cache\ndef f():\n    return 1\n"))) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "faults"),
+    [
+        ("for x in {1, 2}:\n    pass\n", 1),
+        ("[x for x in set(y)]", 1),
+        ("tuple(OPEN_STATUSES)", 1),
+        ("(*OPEN_STATUSES, 1)", 1),
+        ("', '.join({'a'} | b)", 1),
+        ("dict.fromkeys(frozenset(a))", 1),
+        ("sorted(OPEN_STATUSES)", 0),
+        ("any(x for x in OPEN_STATUSES)", 0),
+        ("{x for x in {1, 2}}", 0),
+        ("{*OPEN_STATUSES, 1}", 0),
+        ("x in OPEN_STATUSES", 0),
+        ("[x for x in (1, 2)]", 0),
+    ],
+)
+def test_an_order_that_hashes_make_is_found(text: str, faults: int) -> None:
+    assert len(list(order_faults(Source.of(text)))) == faults

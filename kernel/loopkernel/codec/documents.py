@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from attrs import frozen
 
-from loopkernel.codec.shapes import shown
+from loopkernel.codec.shapes import in_json_words
 from loopkernel.codec.structure import Codec
 from loopkernel.data.errors import CodecError, Fault, json_path, quoted
 from loopkernel.data.json_text import MAX_DOCUMENT_DEPTH, JsonValue, checked, exact_text, parse_json
@@ -85,15 +85,17 @@ def _check_envelope(envelope: dict[str, JsonValue], kind: str, version: int) -> 
     ]
     found_kind = envelope.get(KIND, kind)
     if found_kind != kind:
-        faults.append(Fault(f"$.{KIND}", f"must be {quoted(kind)}, not {shown(found_kind)}: this is another document"))
+        faults.append(
+            Fault(f"$.{KIND}", f"must be {quoted(kind)}, not {in_json_words(found_kind)}: this is another document")
+        )
     found = envelope.get(VERSION, version)
     if type(found) is not int or found < 1:
-        faults.append(Fault(f"$.{VERSION}", f"must be an integer from 1 on, not {shown(found)}"))
+        faults.append(Fault(f"$.{VERSION}", f"must be an integer from 1 on, not {in_json_words(found)}"))
     elif found > version:
         faults.append(
             Fault(
                 f"$.{VERSION}",
-                f"is {shown(found)}, and this loopkernel reads {kind} documents up to version {version}: "
+                f"is {in_json_words(found)}, and this loopkernel reads {kind} documents up to version {version}: "
                 "use the loopkernel that wrote it, or a newer one",
             )
         )

@@ -9,7 +9,7 @@ from typing import Any
 
 from attrs import NOTHING, Attribute, Factory, frozen
 
-from loopkernel.codec.shapes import Refused, Shape
+from loopkernel.codec.shapes import Misfit, Shape
 from loopkernel.data.errors import CodecError, Fault, PolicyError
 from loopkernel.data.json_text import JsonValue, canonical_text
 
@@ -62,9 +62,9 @@ def _writer(cls: type, tag: str | None, fields: tuple[Field, ...]) -> Callable[[
 
     def write(value: Any) -> JsonValue:
         if type(value) is not cls:
-            raise Refused.misfit(f"a {cls.__name__}", value)
+            raise Misfit.instead(f"a {cls.__name__}", value)
         written: dict[str, JsonValue] = {} if tag is None else {TAG: tag}
-        refused: Refused | None = None
+        misfit: Misfit | None = None
         for name, key, default, equals_default, as_is, write_field in plan:
             item = getattr(value, name)
             if item is default:
@@ -72,10 +72,10 @@ def _writer(cls: type, tag: str | None, fields: tuple[Field, ...]) -> Callable[[
             try:
                 if equals_default is None or not equals_default(item):
                     written[key] = item if type(item) in as_is else write_field(item)
-            except Refused as part:
-                refused = part.joined(key, refused)
-        if refused is not None:
-            raise refused
+            except Misfit as part:
+                misfit = part.joined(key, misfit)
+        if misfit is not None:
+            raise misfit
         return written
 
     return write
@@ -101,15 +101,15 @@ def _reader(cls: type, tag: str | None, fields: tuple[Field, ...]) -> Callable[[
 
     def read(value: JsonValue) -> Any:
         if type(value) is not dict:
-            raise Refused.misfit(f"an object ({cls.__name__})", value)
+            raise Misfit.instead(f"an object ({cls.__name__})", value)
         arguments = {}
-        refused: Refused | None = None
+        misfit: Misfit | None = None
         for key, item in value.items():
             found = readers.get(key)
             if found is None:
                 if key != TAG or tag is None:
-                    unknown = Refused(f"is not a key of {cls.__name__}, whose keys are: {known}")
-                    refused = unknown.joined(key, refused)
+                    unknown = Misfit(f"is not a key of {cls.__name__}, whose keys are: {known}")
+                    misfit = unknown.joined(key, misfit)
                 continue
             as_is, read_field = found
             if type(item) in as_is:
@@ -117,22 +117,22 @@ def _reader(cls: type, tag: str | None, fields: tuple[Field, ...]) -> Callable[[
                 continue
             try:
                 arguments[key] = read_field(item)
-            except Refused as part:
-                refused = part.joined(key, refused)
+            except Misfit as part:
+                misfit = part.joined(key, misfit)
         for key in required:
             if key not in value:
-                refused = Refused(f"is missing in this {cls.__name__}").joined(key, refused)
-        if refused is None:
+                misfit = Misfit(f"is missing in this {cls.__name__}").joined(key, misfit)
+        if misfit is None:
             return _built(cls, fields, arguments)
         # What is wrong besides? Where a bad field has a default, the constructor can still tell.
         try:
             if arguments.keys() >= required:
                 _built(cls, fields, arguments)
             elif faults := _field_faults(fields, arguments):
-                raise Refused.by_constructor(faults)
-        except Refused as more:
-            refused.troubles += more.troubles
-        raise refused
+                raise Misfit.by_constructor(faults)
+        except Misfit as more:
+            misfit.troubles += more.troubles
+        raise misfit
 
     return read
 
@@ -142,10 +142,10 @@ def _built(cls: type, fields: tuple[Field, ...], arguments: dict[str, Any]) -> A
     try:
         return cls(**arguments)
     except (CodecError, PolicyError) as error:
-        raise Refused.by_constructor(error.faults) from None
+        raise Misfit.by_constructor(error.faults) from None
     except (ValueError, TypeError) as error:  # what validators raise
         faults = _field_faults(fields, arguments) or [Fault("$", _words_of(error))]
-        raise Refused.by_constructor(faults) from None
+        raise Misfit.by_constructor(faults) from None
 
 
 def _field_faults(fields: tuple[Field, ...], arguments: dict[str, Any]) -> list[Fault]:

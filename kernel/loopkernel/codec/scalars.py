@@ -7,7 +7,7 @@ writers give is checked as a whole, by `Codec`.
 import enum
 from typing import Any
 
-from loopkernel.codec.shapes import Reader, Refused, Shape, Word, shown
+from loopkernel.codec.shapes import Misfit, Reader, Shape, Word, in_json_words
 from loopkernel.data.errors import CodecError
 from loopkernel.data.json_text import JSON_TYPES, Json, JsonValue
 
@@ -20,7 +20,7 @@ def _simple_shape(name: str, *types: type) -> Shape:
     def convert(value: Any) -> Any:  # Any: of one of the types
         if type(value) in types:  # exactly: a bool is an int
             return value
-        raise Refused.misfit(name, value)
+        raise Misfit.instead(name, value)
 
     return Shape(name=name, python_types=types, json_types=types, as_is=frozenset(types), write=convert, read=convert)
 
@@ -35,17 +35,17 @@ TEXT = _simple_shape("text", str)
 def _write_json(value: object) -> JsonValue:
     if isinstance(value, Json):
         return value.value()
-    raise Refused.misfit("a Json", value)
+    raise Misfit.instead("a Json", value)
 
 
 def _read_json(value: JsonValue) -> Json:
     try:
         return Json.of_parsed(value)
     except CodecError as error:
-        raise Refused.by_constructor(error.faults) from None
+        raise Misfit.by_constructor(error.faults) from None
 
 
-JSON = Shape(name="any JSON", python_types=(Json,), json_types=tuple(JSON_TYPES), write=_write_json, read=_read_json)
+JSON = Shape(name="any JSON", python_types=(Json,), json_types=JSON_TYPES, write=_write_json, read=_read_json)
 
 
 _WORD_TYPES = (str, int, bool, _NONE)
@@ -58,7 +58,7 @@ def enum_shape(members: type[enum.Enum]) -> Shape:
         if isinstance(member, members):
             value: JsonValue = member._value_  # `value` is the same, behind a slow property
             return value
-        raise Refused.misfit(name, member)
+        raise Misfit.instead(name, member)
 
     name, read, words = _reader_of({(type(member.value), member.value): member for member in members})
     return Shape(name=name, python_types=(members,), json_types=_types(words), words=words, write=write, read=read)
@@ -80,13 +80,13 @@ def _reader_of(values: dict[Word, Any]) -> tuple[str, Reader, tuple[Word, ...]]:
     types = _types(tuple(values))
     if unfit := [kind for kind in types if kind not in _WORD_TYPES]:
         raise TypeError(f"the codec writes no enum or literal of a {unfit[0].__name__}: {values}")
-    listed = ", ".join(shown(value) for _, value in values)
+    listed = ", ".join(in_json_words(value) for _, value in values)
     name = f"one of {listed}" if len(values) > 1 else listed
 
     def read(word: JsonValue) -> Any:  # Any: what the word stands for
         kind = type(word)
         if kind in types and (kind, word) in values:  # in this order: a list has no hash
             return values[kind, word]
-        raise Refused.misfit(name, word)
+        raise Misfit.instead(name, word)
 
     return name, read, tuple(values)

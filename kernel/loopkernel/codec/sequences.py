@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from loopkernel.codec.shapes import Refused, Shape
+from loopkernel.codec.shapes import Misfit, Shape
 from loopkernel.data.errors import MAX_FAULTS
 from loopkernel.data.json_text import JsonValue
 
@@ -17,12 +17,12 @@ def sequence_shape(kind: type, item: Shape, build: Callable[[Iterable[Any]], Any
     def write(value: Any) -> JsonValue:
         items: Iterable[Any] = value
         if type(value) is not kind:
-            raise Refused.misfit(f"a {kind.__name__}", value)
+            raise Misfit.instead(f"a {kind.__name__}", value)
         return _each(write_item, items)
 
     def read(value: JsonValue) -> Any:
         if type(value) is not list:
-            raise Refused.misfit("a list", value)
+            raise Misfit.instead("a list", value)
         return build(_each(read_item, value))
 
     return Shape(name="a list", python_types=(kind,), json_types=(list,), write=write, read=read)
@@ -36,14 +36,14 @@ def fixed_tuple_shape(items: tuple[Shape, ...]) -> Shape:
 
     def write(value: Any) -> JsonValue:
         if type(value) is not tuple or len(value) != len(items):
-            raise Refused.misfit(f"a tuple of {len(items)}", value)
+            raise Misfit.instead(f"a tuple of {len(items)}", value)
         return _each(_convert_pair, zip(writers, value, strict=True))
 
     def read(value: JsonValue) -> Any:
         if type(value) is not list:
-            raise Refused.misfit(name, value)
+            raise Misfit.instead(name, value)
         if len(value) != len(items):
-            raise Refused(f"must be {name}, not of {len(value)}")
+            raise Misfit(f"must be {name}, not of {len(value)}")
         return tuple(_each(_convert_pair, zip(readers, value, strict=True)))
 
     return Shape(name=name, python_types=(tuple,), json_types=(list,), write=write, read=read)
@@ -55,16 +55,16 @@ def _convert_pair(pair: tuple[Callable[[Any], Any], Any]) -> Any:
 
 
 def _each(convert: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
-    """The items converted; what is refused in any of them is refused together."""
+    """The items converted; what does not fit in any of them is told together."""
     converted = []
-    refused: Refused | None = None
+    misfit: Misfit | None = None
     for index, item in enumerate(items):
         try:
             converted.append(convert(item))
-        except Refused as part:
-            refused = part.joined(index, refused)
-            if len(refused.troubles) > MAX_FAULTS:
+        except Misfit as part:
+            misfit = part.joined(index, misfit)
+            if len(misfit.troubles) > MAX_FAULTS:
                 break
-    if refused is not None:
-        raise refused
+    if misfit is not None:
+        raise misfit
     return converted

@@ -1,6 +1,6 @@
 """A shape: how the values of one type are written as JSON and read back, and how a misfit is told.
 
-Writers and readers are closures. Both raise Refused, and each level that a refusal passes on its way out adds
+Writers and readers are closures. Both raise Misfit, and each level that it passes on its way out adds
 its key or index to the path; so a path costs nothing where all is well.
 """
 
@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from attrs import frozen
 
-from loopkernel.data.errors import MAX_FAULTS, Fault, json_path, limited, quoted
+from loopkernel.data.errors import MAX_FAULTS, Fault, at_most_told, json_path, quoted
 from loopkernel.data.json_text import JsonValue
 
 Writer: TypeAlias = Callable[[Any], JsonValue]  # Any: a value whose type is known only at run time
@@ -61,29 +61,29 @@ def _begins_with(tail: str, name: str) -> bool:
     return tail == name or tail.startswith((f"{name}.", f"{name}["))
 
 
-class Refused(Exception):
+class Misfit(Exception):
     """A value, or its JSON, does not fit a shape. It never leaves the codec."""
 
     def __init__(self, problem: str) -> None:
         self.troubles = [_Trouble(problem)]
 
     @staticmethod
-    def misfit(wanted: str, found: object) -> "Refused":
+    def instead(wanted: str, found: object) -> "Misfit":
         """Something else was found than what is wanted."""
-        return Refused(f"must be {wanted}, not {shown(found)}")
+        return Misfit(f"must be {wanted}, not {in_json_words(found)}")
 
     @staticmethod
-    def by_constructor(faults: Iterable[Fault]) -> "Refused":
+    def by_constructor(faults: Iterable[Fault]) -> "Misfit":
         """What a constructor refused; paths count from its value, with or without a leading `$`."""
-        refused = Refused("")
-        refused.troubles = [
+        misfit = Misfit("")
+        misfit.troubles = [
             _Trouble(fault.problem, fault.path[1:] if fault.path.startswith("$") else f".{fault.path}")
             for fault in faults
         ]
-        return refused
+        return misfit
 
-    def joined(self, segment: str | int, earlier: "Refused | None") -> "Refused":
-        """This refusal, which lies at `segment`, together with those of the parts before it."""
+    def joined(self, segment: str | int, earlier: "Misfit | None") -> "Misfit":
+        """This misfit, which lies at `segment`, together with those of the parts before it."""
         for trouble in self.troubles:
             trouble.put_within(segment)
         if earlier is None:
@@ -93,11 +93,11 @@ class Refused(Exception):
         return earlier
 
     def faults(self) -> list[Fault]:
-        """All that was refused."""
-        return limited([trouble.fault() for trouble in self.troubles])
+        """All that was misfit."""
+        return at_most_told([trouble.fault() for trouble in self.troubles])
 
 
-def shown(value: object) -> str:
+def in_json_words(value: object) -> str:
     """A short word for a value in a fault, in JSON's terms."""
     if value is None:
         return "null"

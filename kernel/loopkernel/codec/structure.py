@@ -14,7 +14,7 @@ from attrs import frozen
 from loopkernel.codec.records import TAG, Field, record_shape
 from loopkernel.codec.scalars import BOOLEAN, INTEGER, JSON, NULL, NUMBER, TEXT, enum_shape, literal_shape
 from loopkernel.codec.sequences import fixed_tuple_shape, sequence_shape
-from loopkernel.codec.shapes import Refused, Shape
+from loopkernel.codec.shapes import Misfit, Shape
 from loopkernel.codec.unions import WHOLE_JSON, tag_of, tagged_shape, union_shape
 from loopkernel.data.errors import CodecError, Fault
 from loopkernel.data.json_text import MAX_DOCUMENT_DEPTH, Json, JsonValue, checked, exact_text, parse_json
@@ -59,8 +59,8 @@ class Codec(Generic[T]):
         """
         try:
             return self._shape.write(value)
-        except Refused as refused:
-            raise CodecError(refused.faults()) from None
+        except Misfit as misfit:
+            raise CodecError(misfit.faults()) from None
         except RecursionError:
             raise CodecError([Fault("$", "is nested too deeply to be written")]) from None
 
@@ -80,8 +80,8 @@ class Codec(Generic[T]):
         """As `decode`, for what `parse_json` gave, which is not checked once more."""
         try:
             value: T = self._shape.read(json)
-        except Refused as refused:
-            raise CodecError(refused.faults()) from None
+        except Misfit as misfit:
+            raise CodecError(misfit.faults()) from None
         return value
 
 

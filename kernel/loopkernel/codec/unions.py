@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from loopkernel.codec.records import TAG
 from loopkernel.codec.scalars import JSON
-from loopkernel.codec.shapes import Reader, Refused, Shape, Word, Writer, shown
+from loopkernel.codec.shapes import Misfit, Reader, Shape, Word, Writer, in_json_words
 from loopkernel.data.json_text import JsonValue
 
 # Any, here and below: the members are known only at run time.
@@ -47,7 +47,7 @@ def union_shape(members: tuple[Shape, ...]) -> Shape:
     def write(value: Any) -> JsonValue:
         writer = writers.get(type(value))
         if writer is None:
-            raise Refused.misfit(name, value)
+            raise Misfit.instead(name, value)
         return writer(value)
 
     def read(value: JsonValue) -> Any:
@@ -56,7 +56,7 @@ def union_shape(members: tuple[Shape, ...]) -> Shape:
         if reader is None and kind in word_types:
             reader = word_readers.get((kind, value))
         if reader is None:
-            raise Refused.misfit(name, value)
+            raise Misfit.instead(name, value)
         return reader(value)
 
     return Shape(
@@ -84,7 +84,7 @@ def tagged_shape(records: dict[str, Shape], otherwise: Shape | None = None) -> S
     """Several classes, by their tags; and a whole JSON value, which has none, if its shape is given as `otherwise`."""
     writers = {kind: record.write for record in records.values() for kind in record.python_types}
     readers = {tag: record.read for tag, record in records.items()}
-    wanted = f"one of {', '.join(map(shown, records))}"
+    wanted = f"one of {', '.join(map(in_json_words, records))}"
     name = f"an object whose {TAG} is {wanted}"
     missing = f"is missing; it must be {wanted}"
     if otherwise is not None:
@@ -95,21 +95,21 @@ def tagged_shape(records: dict[str, Shape], otherwise: Shape | None = None) -> S
     def write(value: Any) -> JsonValue:
         writer = writers.get(type(value))
         if writer is None:
-            raise Refused.misfit(name, value)
+            raise Misfit.instead(name, value)
         return writer(value)
 
     def read(value: JsonValue) -> Any:
         if type(value) is not dict:
-            raise Refused.misfit(name, value)
+            raise Misfit.instead(name, value)
         tag = value.get(TAG)
         reader = readers.get(tag) if type(tag) is str else None
         if reader is not None:
             return reader(value)
         if TAG in value:
-            raise Refused(f"must be {wanted}, not {shown(tag)}").joined(TAG, None)
+            raise Misfit(f"must be {wanted}, not {in_json_words(tag)}").joined(TAG, None)
         if otherwise is not None and _WHOLE_JSON in value:
             return otherwise.read(value)
-        raise Refused(missing).joined(TAG, None)
+        raise Misfit(missing).joined(TAG, None)
 
     return Shape(name=name, python_types=tuple(writers), json_types=(dict,), write=write, read=read)
 
@@ -120,11 +120,11 @@ def _write_whole_json(value: Any) -> JsonValue:
 
 def _read_whole_json(value: JsonValue) -> Any:
     if type(value) is not dict or value.keys() != {_WHOLE_JSON}:
-        raise Refused.misfit(_WHOLE_JSON_NAME, value)
+        raise Misfit.instead(_WHOLE_JSON_NAME, value)
     try:
         return JSON.read(value[_WHOLE_JSON])
-    except Refused as refused:
-        raise refused.joined(_WHOLE_JSON, None) from None
+    except Misfit as misfit:
+        raise misfit.joined(_WHOLE_JSON, None) from None
 
 
 # A Json beside others. By itself its JSON could be taken for that of any other member.

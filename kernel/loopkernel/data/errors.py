@@ -49,7 +49,7 @@ def json_path(segments: Iterable[str | int]) -> str:
     return path
 
 
-def limited(faults: list[Fault]) -> list[Fault]:
+def at_most_told(faults: list[Fault]) -> list[Fault]:
     """The faults, at most MAX_FAULTS of them, and a last one that says so when there were more."""
     if len(faults) <= MAX_FAULTS:
         return faults

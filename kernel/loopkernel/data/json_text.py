@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from attrs import field, frozen
 
-from loopkernel.data.errors import MAX_FAULTS, CodecError, Fault, json_path, limited
+from loopkernel.data.errors import MAX_FAULTS, CodecError, Fault, at_most_told, json_path
 
 JsonValue: TypeAlias = bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"] | None
 
@@ -25,7 +25,7 @@ MAX_DIGITS = 308  # the most that surely fits into a float, and far below the in
 _TOO_LARGE = 10**MAX_DIGITS
 _HOLDS_SURROGATE = "holds a surrogate: pass the text through safe_text where it comes in"
 _TOO_MANY_DIGITS = f"is an integer of more than {MAX_DIGITS} digits"
-JSON_TYPES = frozenset({type(None), bool, int, float, str, list, dict})
+JSON_TYPES = (type(None), bool, int, float, str, list, dict)
 
 
 # --- text ---------------------------------------------------------------------------------------------
@@ -128,7 +128,7 @@ def parse_json(text: str, depth: int = MAX_DEPTH) -> JsonValue:
     if refused:
         faults: list[Fault] = []
         _find_refused(value, [], faults)
-        raise CodecError(limited(faults))
+        raise CodecError(at_most_told(faults))
     return value
 
 
@@ -293,7 +293,7 @@ def checked(value: object, depth: int = MAX_DEPTH, exact: bool = False) -> JsonV
     check = _Check(depth, exact)
     result = check.copy(value, [])
     if check.faults:
-        raise CodecError(limited(check.faults))
+        raise CodecError(at_most_told(check.faults))
     return result
 
 

@@ -9,6 +9,8 @@ from loopkernel.data.json_text import safe_text
 from loopkernel.data.policy import Policy
 from loopkernel.data.tools import Tool
 
+RULES_VERSION = 1  # of the rules that this kernel folds logs by (rule RESUME-1)
+
 
 @frozen
 class FromThread:
@@ -18,13 +20,16 @@ class FromThread:
 @final
 @frozen(kw_only=True)
 class Created(FromThread):
-    """The first record of every log (rule DELTA-8). `start` is a conversation from elsewhere to go on from."""
+    """The first record of every log (rule DELTA-8). `start` is a conversation from elsewhere to go on from.
+
+    A log that was begun under another `rules_version` is refused, never folded in silence (rule RESUME-1).
+    """
 
     session_id: str = field(converter=safe_text)
     policy: Policy = Policy()
     tools: tuple[Tool, ...] = ()
     instructions: str = field(default="", converter=safe_text)
-    rules_version: int = 1
+    rules_version: int = RULES_VERSION
     start: tuple[ForeignMessage, ...] = ()
 
 

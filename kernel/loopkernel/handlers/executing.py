@@ -125,7 +125,7 @@ def _apply(state: Executing, place: int, delta: ToolDelta) -> Applied:
                 ran=True,
             )
             stopped = stop_call(ledger, session.operations, place, result, CancelReason.SAFETY)
-            return evolve(session, operations=stopped.operations), stopped.ledger, stopped.effects
+            return session.with_operations(stopped.operations), stopped.ledger, stopped.effects
         case _:
             assert_never(delta)
 
@@ -135,7 +135,7 @@ def _cancel_one(state: Executing, ctx: Context, delta: CancelCall) -> Step[Execu
     if cancelled is None:
         session, effects = input_while_busy(state.session, state.ledger, delta)
         return stay(state, ctx, session, effects)
-    session = evolve(state.session, operations=cancelled.operations)
+    session = state.session.with_operations(cancelled.operations)
     stamp = state.stamp.next(ctx.now_ms)
     return Step(Executing(session=session, stamp=stamp, turn=state.turn, ledger=cancelled.ledger), cancelled.effects)
 
@@ -152,7 +152,7 @@ def enter_executing(state: Executing) -> Step[Executing | Thinking | Finishing]:
     session = state.session
     started = start_ready(state.ledger, session.operations, session.settings)
     if started.ledger.unanswered:
-        session = evolve(session, operations=started.operations)
+        session = session.with_operations(started.operations)
         return Step(evolve(state, session=session, ledger=started.ledger), started.effects)
     answers = results(started.ledger)
     session, added = add_results(session, started.ledger.reply, answers)

@@ -9,7 +9,16 @@ from loopkernel.data.outside_deltas import FromOutside, TimerFired
 from loopkernel.data.sessions import Session, Settings
 from loopkernel.data.states import Idle, Initial
 from loopkernel.data.steps import Context, Step
-from loopkernel.data.thread_deltas import Acquired, Created, Disposed, Forked, FromThread, Resumed, ThreadDelta
+from loopkernel.data.thread_deltas import (
+    RULES_VERSION,
+    Acquired,
+    Created,
+    Disposed,
+    Forked,
+    FromThread,
+    Resumed,
+    ThreadDelta,
+)
 from loopkernel.data.tool_deltas import FromTool
 from loopkernel.data.user_deltas import FromUser
 from loopkernel.data.words import RefusalReason, UserAction
@@ -41,6 +50,8 @@ def _on_life(state: Initial, ctx: Context, delta: ThreadDelta) -> Step[Initial |
         case Created():
             if session is not None:
                 return Step(state, refusal(delta, RefusalReason.NOT_NOW))
+            if delta.rules_version != RULES_VERSION:
+                return Step(state, refusal(delta, RefusalReason.INVALID))
             session, imported = import_thread(Session(settings=_settings(delta)), delta.start)
             return Step(Initial(session=session, stamp=stamp), (RunStarted(delta.session_id), *imported))
         case Acquired() | Resumed():

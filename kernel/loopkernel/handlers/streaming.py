@@ -113,7 +113,7 @@ def _with_call(state: Streaming, ctx: Context, delta: ModelCall) -> Step[Streami
     call = ToolCall(id=call_id, provider_id=delta.provider_id, tool=delta.tool, input=delta.input, after=delta.after)
     added = add_call(state.ledger, state.session.operations, call, delta.verdict)
     grown = Streaming(
-        session=evolve(state.session, operations=added.operations),
+        session=state.session.with_operations(added.operations),
         stamp=state.stamp.next(ctx.now_ms),
         turn=state.turn,
         reply=state.reply,
@@ -145,7 +145,7 @@ def _cancel_one(state: Streaming, ctx: Context, delta: CancelCall) -> Step[Strea
     if cancelled is None:
         session, effects = input_while_busy(state.session, state.ledger, delta)
         return stay(state, ctx, session, effects)
-    session = evolve(state.session, operations=cancelled.operations)
+    session = state.session.with_operations(cancelled.operations)
     return _with_ledger(state, ctx, session, cancelled.ledger, cancelled.effects)
 
 

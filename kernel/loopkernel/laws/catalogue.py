@@ -157,9 +157,8 @@ PAIR_LAWS = (
     Law(
         id="REPAIR-FIX",
         kind=LawKind.PAIR,
-        statement="A repair needs no clock, gives the same each time, and leaves nothing for a second one to do.",
+        statement="A repair needs no clock, is told, and leaves nothing for a second one to do.",
         rules=("RESUME-5",),
-        not_yet="the repair of foreign threads is not built",
     ),
 )
 

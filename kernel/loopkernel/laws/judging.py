@@ -13,6 +13,7 @@ from loopkernel.explain import explain
 from loopkernel.laws.call_laws import asked, at_most_once, one_end, sibling
 from loopkernel.laws.cancel_laws import cancel_stop
 from loopkernel.laws.catalogue import LAWS
+from loopkernel.laws.import_laws import repair_fix
 from loopkernel.laws.input_laws import conserve
 from loopkernel.laws.log_laws import prefix, write_ahead
 from loopkernel.laws.pair_laws import address, fork_eq, mirror, pure
@@ -45,7 +46,7 @@ TRACE_CHECKS: Mapping[str, Callable[[Records], Iterator[Breach]]] = MappingProxy
 )
 
 PAIR_CHECKS: Mapping[str, Callable[[Records, Judged], Iterator[Breach]]] = MappingProxyType(
-    {"PURE": pure, "ADDRESS": address, "FORK-EQ": fork_eq, "MIRROR": mirror}
+    {"PURE": pure, "ADDRESS": address, "FORK-EQ": fork_eq, "MIRROR": mirror, "REPAIR-FIX": repair_fix}
 )
 
 

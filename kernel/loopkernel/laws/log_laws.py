@@ -18,6 +18,7 @@ from loopkernel.data.events import (
     ThreadRepaired,
     ThreadRewritten,
 )
+from loopkernel.data.ids import OperationKind
 from loopkernel.data.states import State, Streaming
 from loopkernel.data.threads import Thread
 from loopkernel.data.words import CallStatus
@@ -27,8 +28,8 @@ from loopkernel.replay import StepRecord
 
 # Writing and reading a state costs its size. So that judging a long run stays linear, each step earns the right
 # to so many items, and a state is written when its size has been earned. Short runs have all their states written.
-FIRST_ALLOWANCE = 4_000
-ALLOWANCE = 16
+FIRST_ALLOWANCE = 2_000
+ALLOWANCE = 4
 SMALLEST = 20  # what the settings alone cost
 
 _REWRITES = (ThreadRewritten, Edited, CompactionEnded, ResultsCleared, ThreadRepaired, LineageForked)
@@ -75,17 +76,27 @@ def lost_in_writing(state: State) -> Iterator[str]:
 def _time_and_ids(record: StepRecord) -> Iterator[str]:
     """Time never goes back; what is started was minted in this very step, from the counters (rule DELTA-3)."""
     before, after = record.before.stamp, record.after.stamp
-    now_ms = before.now_ms if is_refused(record) else max(before.now_ms, record.context.now_ms)
+    counted = after.version > before.version and not is_refused(record)
+    now_ms = max(before.now_ms, record.context.now_ms) if counted else before.now_ms
     if after.now_ms != now_ms:
         yield f"the state says {after.now_ms} ms, and the latest time seen is {now_ms} ms"
-    if not any(isinstance(effect, Command) for effect in record.effects) or record.after.session is None:
+    if record.after.session is None:
         return
     minted = record.after.session.operations.minted
     was_minted = (0,) * len(minted) if record.before.session is None else record.before.session.operations.minted
+    if minted == was_minted and not any(isinstance(effect, Command) for effect in record.effects):
+        return
+    named: dict[OperationKind, set[int]] = {kind: set() for kind in OperationKind}
     for effect in record.effects:
         started = started_operation(effect) if isinstance(effect, Command) else None
-        if started is not None and not was_minted[started[0]] < started[1] <= minted[started[0]]:
-            yield f"{type(effect).__name__} names operation {started[1]}, which this step has not minted"
+        if started is not None:
+            named[started[0]].add(started[1])
+    for kind, numbers in named.items():
+        fresh = set(range(was_minted[kind] + 1, minted[kind] + 1))
+        if numbers - fresh:
+            yield f"{kind.name.lower()} operation {min(numbers - fresh)} is started, and this step has not minted it"
+        if fresh - numbers:
+            yield f"{kind.name.lower()} operation {min(fresh - numbers)} is open in state, and no command starts it"
 
 
 def _ledger_faults(record: StepRecord) -> Iterator[str]:

@@ -19,13 +19,13 @@ from loopkernel.data.ids import CallId
 from loopkernel.data.messages import Message
 from loopkernel.data.sessions import ShownError
 from loopkernel.data.states import State
-from loopkernel.data.steps import Context, Step
+from loopkernel.data.steps import Context
 from loopkernel.data.threads import Thread
 from loopkernel.data.tool_deltas import ToolFailed, ToolSucceeded
 from loopkernel.data.vector import Vector
 from loopkernel.laws.log_laws import ALLOWANCE, FIRST_ALLOWANCE, size_of
 from loopkernel.laws.reports import Breach, Judged
-from loopkernel.laws.views import call_of_run, extends
+from loopkernel.laws.views import call_of_run, extends, taken_again
 from loopkernel.replay import StepRecord, Transition
 
 FORKS = 16  # at most so many steps of a run are restored from their text
@@ -53,14 +53,6 @@ def pure(records: Sequence[StepRecord], judged: Judged) -> Iterator[Breach]:
                 allowance -= size
                 if _written(again.next, again.effects) != _written(record.after, record.effects):
                     yield Breach("PURE", step, f"{met} gives other bytes when it is taken again")
-
-
-def taken_again(state: State, context: Context, transition: Transition) -> Step[State] | None:
-    """The step; None where it raises."""
-    try:
-        return transition(state, context)
-    except Exception:  # whatever it is: TOTAL judges it
-        return None
 
 
 def _written(state: State, effects: tuple[Effect, ...]) -> tuple[str, str] | None:

@@ -9,14 +9,17 @@ from loopkernel.data.blocks import RawInput
 from loopkernel.data.effects import CancelTimer, Effect, StartTimer, StartTool
 from loopkernel.data.events import Refused
 from loopkernel.data.ids import TimerOperation
+from loopkernel.data.json_text import Json, JsonValue
 from loopkernel.data.outside_deltas import TimerFired
 from loopkernel.data.states import Backoff, State, Streaming
+from loopkernel.data.tool_deltas import ToolChecked
 from loopkernel.data.tools import ValidCall
 from loopkernel.data.words import CallStatus, RefusalReason
 from loopkernel.laws.reports import Findings, Judged
-from loopkernel.laws.views import entry_of_call, is_refused, ledger_of, named
+from loopkernel.laws.views import entry_of_call, is_refused, ledger_of, named, taken_again
 from loopkernel.replay import StepRecord
 
+_REFERENCE = '"$result"'
 _RULE_ID = re.compile(r"[A-Z]+-[0-9]+")
 
 
@@ -66,9 +69,25 @@ def _refused_in_full(record: StepRecord) -> Iterator[str]:
 def final_args(record: StepRecord) -> Findings:
     """What starts is a complete call of a complete reply, found valid, with the input that the model gave."""
     starts = [effect for effect in record.effects if isinstance(effect, StartTool)]
-    if not starts:
+    checked = isinstance(record.context.delta, ToolChecked) and not is_refused(record)
+    if not starts and not checked:
         return None
-    return [f"call {start.call} starts, {wrong}" for start in starts for wrong in _not_final(start, record.after)]
+    found = list(_verdict_kept(record))
+    for start in starts:
+        found.extend(f"call {start.call} starts, {wrong}" for wrong in _not_final(start, record.after))
+    return found
+
+
+def _verdict_kept(record: StepRecord) -> Iterator[str]:
+    """The ledger keeps the verdict that came, for the call that it was asked about."""
+    delta, before = record.context.delta, ledger_of(record.before)
+    if not isinstance(delta, ToolChecked) or before is None:
+        return
+    for entry in before.entries:
+        if entry.check == delta.operation:
+            now = entry_of_call(ledger_of(record.after), entry.call.id)
+            if now is not None and (now.check, now.verdict) != (None, delta.verdict):
+                yield f"the verdict on {named(entry.call)} is not the one that came"
 
 
 def _not_final(start: StartTool, state: State) -> Iterator[str]:
@@ -82,9 +101,27 @@ def _not_final(start: StartTool, state: State) -> Iterator[str]:
         yield "but its arguments do not parse"
     elif (entry.call.tool, entry.call.input) != (start.tool, start.input):
         yield f"but with other arguments than {named(entry.call)} has"
+    if refers(start.input):
+        yield "but its input still refers to the output of another call"
     if not isinstance(entry.verdict, ValidCall):
         found = "not checked" if entry.verdict is None else f"checked as {type(entry.verdict).__name__}"
         yield f"but it is {found}"
+
+
+def refers(call_input: Json) -> bool:
+    """Whether the input holds a reference that nothing has resolved: an object whose only key is `$result`."""
+    if _REFERENCE not in call_input.text:
+        return False
+    waiting: list[JsonValue] = [call_input.value()]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            if set(value) == {"$result"}:
+                return True
+            waiting.extend(value.values())
+        elif isinstance(value, list):
+            waiting.extend(value)
+    return False
 
 
 def timer_data(record: StepRecord) -> Findings:
@@ -120,6 +157,8 @@ def why(record: StepRecord, judged: Judged) -> Findings:
     try:
         told = judged.explain(record.before, record.context)
     except Exception as error:  # whatever it is: an explanation that raises explains nothing
+        if taken_again(record.before, record.context, judged.transition) is None:
+            return None  # there is no such step to explain, which TOTAL says
         return [f"explain raises {type(error).__name__} for {_met(record)}: {error}"]
     found: list[str] = []
     if tuple(cause.effect for cause in told.causes) != record.effects:

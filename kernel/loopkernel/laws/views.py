@@ -40,9 +40,10 @@ from loopkernel.data.states import (
     Streaming,
     Thinking,
 )
+from loopkernel.data.steps import Context, Step
 from loopkernel.data.tools import Tool
 from loopkernel.data.vector import MASK, WIDTH_BITS, Node, Vector
-from loopkernel.replay import StepRecord
+from loopkernel.replay import StepRecord, Transition
 
 T = TypeVar("T")
 
@@ -134,6 +135,14 @@ def started_operation(command: Command) -> tuple[OperationKind, int] | None:
             return None
         case _:
             assert_never(command)
+
+
+def taken_again(state: State, context: Context, transition: Transition) -> Step[State] | None:
+    """The step; None where it raises."""
+    try:
+        return transition(state, context)
+    except Exception:  # whatever it is: TOTAL judges it
+        return None
 
 
 def extends(older: Vector[T], newer: Vector[T]) -> bool:

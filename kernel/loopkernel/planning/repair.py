@@ -4,7 +4,6 @@ After it, each reply that has calls is followed at once by one message with exac
 the order of the calls. Repairing twice changes nothing.
 """
 
-from collections import defaultdict
 from collections.abc import Sequence
 from typing import assert_never
 
@@ -80,7 +79,7 @@ def _match(messages: Sequence[ForeignMessage]) -> tuple[dict[_Call, ForeignResul
     after it; any other, which answers nothing, is dropped. Only results right behind their reply stay where
     they are.
     """
-    open_calls: defaultdict[str, list[_Call]] = defaultdict(list)
+    open_calls: dict[str, list[_Call]] = {}
     answers: dict[_Call, ForeignResult] = {}
     early: list[ForeignResult] = []
     repairs = 0
@@ -90,7 +89,7 @@ def _match(messages: Sequence[ForeignMessage]) -> tuple[dict[_Call, ForeignResul
             case ForeignReply():
                 behind = behind if _is_empty(message) else place
                 for position, call in enumerate(message.calls):
-                    open_calls[call.provider_id].append(_Call(place, position))
+                    open_calls.setdefault(call.provider_id, []).append(_Call(place, position))
             case ForeignUser():
                 behind = behind if _is_empty(message) else None
             case ForeignResults():
@@ -106,7 +105,7 @@ def _match(messages: Sequence[ForeignMessage]) -> tuple[dict[_Call, ForeignResul
                 assert_never(message)
     for result in early:
         repairs += 1
-        waiting = open_calls[result.provider_id]
+        waiting = open_calls.get(result.provider_id)
         if waiting:
             answers[waiting.pop(0)] = result
     return answers, repairs

@@ -54,7 +54,7 @@ def end_cut_short(session: Session, cause: Cause) -> tuple[Session, Ending]:
 def cut_calls(session: Session, ledger: Ledger, reason: CancelReason) -> tuple[Session, tuple[Effect, ...]]:
     """Every open call is answered, and the answers go into the thread; one event says that all was cancelled."""
     cut = cancel_open(ledger, session.operations, reason)
-    session, added = add_results(evolve(session, operations=cut.operations), ledger.reply, results(cut.ledger))
+    session, added = add_results(session.with_operations(cut.operations), ledger.reply, results(cut.ledger))
     return session, (*cut.effects, *added, WorkCancelled(reason))
 
 

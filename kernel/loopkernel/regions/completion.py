@@ -61,7 +61,7 @@ def complete_reply(
 def _skip_calls(session: Session, ledger: Ledger) -> tuple[Session, tuple[Effect, ...]]:
     """The calls of the reply do not run: they are answered so (rule INFER-5)."""
     skipped = cancel_open(ledger, session.operations, CancelReason.SUPERSEDED)
-    session = evolve(session, operations=skipped.operations)
+    session = session.with_operations(skipped.operations)
     session, added = add_results(session, ledger.reply, results(skipped.ledger))
     return session, (*skipped.effects, *added)
 

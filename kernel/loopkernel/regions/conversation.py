@@ -1,7 +1,5 @@
 """The thread as a region: each function appends one message and says so."""
 
-from attrs import evolve
-
 from loopkernel.data.blocks import AssistantBlock, OpaqueBlock, TextBlock, ToolResult, UserBlock
 from loopkernel.data.effects import Effect
 from loopkernel.data.events import InputSettled, MessageAdded
@@ -20,8 +18,7 @@ from loopkernel.data.words import InputFate, StopReason
 
 
 def _append(session: Session, thread: Thread, message: Message) -> tuple[Session, MessageAdded]:
-    counters = evolve(session.counters, messages=message.id)
-    return evolve(session, thread=thread.append(message), counters=counters), MessageAdded(message)
+    return session.with_message(thread.append(message), message.id), MessageAdded(message)
 
 
 def _next_id(session: Session) -> MessageId:

@@ -74,14 +74,13 @@ def open_run(ledger: Ledger, operation: RunOperation) -> int | None:
 
 def take_verdict(ledger: Ledger, place: int, verdict: Verdict) -> Ledger:
     """The check of the entry has answered."""
-    entry = evolve(ledger.entries[place], check=None, verdict=verdict)
-    return evolve(ledger, entries=ledger.entries.replace(place, entry))
+    return ledger.put(place, ledger.entries[place].judged(verdict))
 
 
 def add_progress(ledger: Ledger, place: int, text: str) -> Ledger:
     """A running tool says how far it is."""
     entry = ledger.entries[place]
-    return evolve(ledger, entries=ledger.entries.replace(place, evolve(entry, progress=entry.progress.append(text))))
+    return ledger.put(place, evolve(entry, progress=entry.progress.append(text)))
 
 
 def answer_faulty(ledger: Ledger, place: int, settings: Settings) -> tuple[Ledger, tuple[Effect, ...]]:
@@ -189,20 +188,15 @@ def _start(
     entry = ledger.entries[place]
     operations, number = operations.mint(OperationKind.RUN)
     operation = RunOperation(number)
-    run = entry.runs + 1
-    entry = evolve(entry, status=CallStatus.IN_PROGRESS, operation=operation, runs=run)
-    ledger = evolve(
-        ledger,
-        entries=ledger.entries.replace(place, entry),
-        running=ledger.running + 1,
-        started=ledger.started.append(place),
-    )
+    entry = entry.started(operation)
+    started = ledger.started.append(place)
+    ledger = ledger.put(place, entry, running=ledger.running + 1, started=started)
     call = entry.call
     assert not isinstance(call.input, RawInput)  # such a call is answered with an error before it could start
     command = StartTool(
         operation=operation,
         call=call.id,
-        run=run,
+        run=entry.runs,
         tool=call.tool,
         input=call.input,
         key=f"{settings.session_id}/{settings.lineage}/{call.id}",
@@ -222,9 +216,8 @@ def answer(ledger: Ledger, place: int, result: ToolResult) -> tuple[Ledger, Tool
     """The open entry gets its one result."""
     entry = ledger.entries[place]
     running = ledger.running - 1 if entry.status is CallStatus.IN_PROGRESS else ledger.running
-    closed = evolve(entry, status=result.status, check=None, result=result)
-    entries = ledger.entries.replace(place, closed)
-    return evolve(ledger, entries=entries, running=running, unanswered=ledger.unanswered - 1), ToolEnded(result)
+    ledger = ledger.put(place, entry.ended(result), running=running, unanswered=ledger.unanswered - 1)
+    return ledger, ToolEnded(result)
 
 
 def _error(entry: LedgerEntry, why: str) -> ToolResult:

@@ -2,9 +2,11 @@
 
 from typing import assert_never
 
+from attrs import evolve
+
 from loopkernel.data.choices import OnBusy
 from loopkernel.data.effects import Effect
-from loopkernel.data.events import Dequeued
+from loopkernel.data.events import Dequeued, ErrorCleared
 from loopkernel.data.ledgers import Ledger
 from loopkernel.data.messages import UserOrigin
 from loopkernel.data.sessions import Session, Turn
@@ -140,7 +142,9 @@ def _input_in_any_phase(
         case Discard():
             return discard(session, delta)
         case DismissError():
-            return session, refusal(delta, RefusalReason.NOT_NOW)
+            if session.error is None:
+                return session, refusal(delta, RefusalReason.NOT_NOW)
+            return evolve(session, error=None), (ErrorCleared(),)
         case AnswersCall() | CancelCall():
             return session, refusal(delta, answer_refusal(session, ledger, delta.call))
         case _:

@@ -14,7 +14,7 @@ from attrs import Factory, define, field, frozen
 from loopkernel.data.deltas import Delta
 from loopkernel.data.ids import OperationKind
 from loopkernel.data.outside_deltas import TimerFired
-from loopkernel.testing.reply_script import Report
+from loopkernel.testing.reply_script import DelayedDelta
 from loopkernel.testing.scenario_actions import TimedAction
 
 
@@ -54,7 +54,7 @@ class Agenda:
     _orders: dict[Operation, int] = Factory(dict)
     _places: int = 0
 
-    def start(self, operation: Operation, now_ms: int, reports: Iterable[Report]) -> None:
+    def start(self, operation: Operation, now_ms: int, reports: Iterable[DelayedDelta]) -> None:
         """The operation starts, or goes on: its reports come, each after its delay."""
         order = self._orders.setdefault(operation, len(self._orders))
         for report in reports:

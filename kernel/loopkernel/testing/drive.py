@@ -23,7 +23,7 @@ from loopkernel.testing import scenario_actions as actions
 from loopkernel.testing.agenda import Agenda, Operation
 from loopkernel.testing.call_names import CallNames
 from loopkernel.testing.recording import Recording, ToolRun, TraceLine, refolded
-from loopkernel.testing.reply_script import Report
+from loopkernel.testing.reply_script import DelayedDelta
 from loopkernel.testing.scenario_actions import At, TimedAction, When
 from loopkernel.testing.scenario_data import Scenario
 from loopkernel.testing.scenario_start import foreign_messages, name_start_calls
@@ -58,7 +58,7 @@ class Drive:
         self._waiting: list[tuple[int, When, TimedAction]] = []  # with their places in the file
         self._urgent: list[TimedAction] = []  # due right after the step that has just been taken
         self._ends: dict[Operation, EndReport] = {}  # the last report of each operation that has ended
-        self._held: dict[Operation, tuple[Report, ...]] = {}  # what a run reports once its question is answered
+        self._held: dict[Operation, tuple[DelayedDelta, ...]] = {}  # what a run reports once its question is answered
         self._stubborn: set[Operation] = set()  # runs that ignore an abort
 
     def run(self) -> Recording:
@@ -220,7 +220,7 @@ class Drive:
             case _:
                 assert_never(command)
 
-    def _start(self, kind: OperationKind, number: int, *reports: Report) -> None:
+    def _start(self, kind: OperationKind, number: int, *reports: DelayedDelta) -> None:
         self._agenda.start(Operation(kind, number), self._now_ms, reports)
 
     def _start_tool(self, command: commands.StartTool) -> None:

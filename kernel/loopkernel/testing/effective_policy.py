@@ -22,8 +22,8 @@ def effective_policy(choice: PolicyChoice) -> Policy:
     In scenarios, tools without a profile are allowed unless the policy says otherwise.
     """
     wanted = {field.name: field.type for field in attrs.fields(Policy)}
-    # Any: each value has the type of its own option, which no single type says.
-    changes: dict[str, Any] = {"no_profile_approval": NoProfileApproval.ALLOW}
+    changes: dict[str, Any] = {}  # Any: each value has the type of its own option, which no single type says
+    changes["no_profile_approval"] = NoProfileApproval.ALLOW
     for name, value in choice.options.items():
         if name == "hooks":
             changes[name] = _hooks(value)

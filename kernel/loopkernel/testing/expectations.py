@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations
 
-from loopkernel.data.ledgers import Ledger
-from loopkernel.data.states import Confirming, Dispatching, Executing, State, Streaming
+from loopkernel.data.states import State
 from loopkernel.data.usage import NO_USAGE
 from loopkernel.explain import interaction_of
+from loopkernel.laws.views import ledger_of
 from loopkernel.testing.call_names import CallNames
 from loopkernel.testing.expected_messages import request_differences, result_differences, thread_differences
 from loopkernel.testing.recording import Recording, ToolRun, TraceLine
@@ -201,13 +201,6 @@ def _open(where: str, wanted: Iterable[str], state: State, names: CallNames) -> 
 
 def _listed(names: Iterable[str]) -> str:
     return ", ".join(sorted(names)) or "none"
-
-
-def ledger_of(state: State) -> Ledger | None:
-    """The calls of the reply under way, where a state has one."""
-    if isinstance(state, Streaming | Executing | Confirming | Dispatching):
-        return state.ledger
-    return None
 
 
 def _queued(state: State) -> int:

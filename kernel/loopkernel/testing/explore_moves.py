@@ -185,6 +185,7 @@ def _tool_reports(ledger: Ledger, scope: Scope) -> Iterator[Delta]:
         if entry.status is CallStatus.IN_PROGRESS and entry.operation is not None:
             yield ToolSucceeded(entry.operation, OUTPUT)
             yield ToolFailed(entry.operation, OUTPUT)
+            yield ToolStopped(entry.operation)
             if scope.progress and not entry.progress.size:
                 yield ToolProgress(entry.operation, "a")
 

@@ -2,12 +2,10 @@
 
 import enum
 from collections.abc import Iterator
-from itertools import zip_longest
 from typing import final
 
 from attrs import frozen
 
-from loopkernel.codec import effects_to_text, state_to_text
 from loopkernel.data.errors import CodecError, PolicyError
 from loopkernel.data.states import Executing, Streaming
 from loopkernel.explain import explain
@@ -16,13 +14,14 @@ from loopkernel.replay import Transition
 from loopkernel.testing.drive import Drive
 from loopkernel.testing.effective_policy import effective_policy
 from loopkernel.testing.expectations import differences
-from loopkernel.testing.recording import Recording, TraceLine, refolded
+from loopkernel.testing.recording import Recording, TraceLine
+from loopkernel.testing.replay_check import replay_difference
 from loopkernel.testing.scenario_data import Scenario
 from loopkernel.testing.scenario_rules import first_unbuilt, rules_used
 from loopkernel.transition import transition as the_transition
 
 
-class Outcome(enum.Enum):
+class ScenarioOutcome(enum.Enum):
     """What became of a scenario."""
 
     PASS = "pass"
@@ -35,7 +34,7 @@ class Outcome(enum.Enum):
 class Judgement:
     """The outcome; the first difference, or the rule that is needed; all differences; the trace."""
 
-    outcome: Outcome
+    outcome: ScenarioOutcome
     difference: str | None = None
     differences: tuple[str, ...] = ()
     trace: tuple[TraceLine, ...] = ()
@@ -60,18 +59,20 @@ def run_scenario(scenario: Scenario, transition: Transition = the_transition) ->
     found = (*broken, *map(_on_one_line, unmet_expectations(scenario, run)))
     named = first_unbuilt(scenario.rules)
     if named is not None:
-        return Judgement(outcome=Outcome.NOT_BUILT, difference=f"needs {named}", trace=run.lines)
+        return Judgement(outcome=ScenarioOutcome.NOT_BUILT, difference=f"needs {named}", trace=run.lines)
     if not found:
-        return Judgement(outcome=Outcome.PASS, trace=run.lines)
+        return Judgement(outcome=ScenarioOutcome.PASS, trace=run.lines)
     hung = isinstance(run.last_state, Streaming | Executing)
     used = None if broken else first_unbuilt(rules_used(scenario, policy, hung=hung))
     if used is not None:
-        return Judgement(outcome=Outcome.NOT_BUILT, difference=f"needs {used}", differences=found, trace=run.lines)
+        return Judgement(
+            outcome=ScenarioOutcome.NOT_BUILT, difference=f"needs {used}", differences=found, trace=run.lines
+        )
     return _failed(found, run.lines)
 
 
 def _failed(found: tuple[str, ...], trace: tuple[TraceLine, ...]) -> Judgement:
-    return Judgement(outcome=Outcome.FAIL, difference=found[0], differences=found, trace=trace)
+    return Judgement(outcome=ScenarioOutcome.FAIL, difference=found[0], differences=found, trace=trace)
 
 
 def _on_one_line(text: str) -> str:
@@ -90,7 +91,7 @@ def broken_laws(run: Recording, transition: Transition) -> Iterator[str]:
     if run.raised is not None:
         yield run.raised
     yield from _breaches(run, transition)
-    yield from _replay_difference(run, transition)
+    yield from replay_difference(run, transition)
 
 
 def _breaches(run: Recording, transition: Transition) -> Iterator[str]:
@@ -99,22 +100,3 @@ def _breaches(run: Recording, transition: Transition) -> Iterator[str]:
         for breach in report.breaches:
             delta = type(run.steps[breach.step].context.delta).__name__ if breach.step < len(run.steps) else "end"
             yield f"law {breach.law} does not hold at step {breach.step} ({delta}): {breach.detail}"
-
-
-def _replay_difference(run: Recording, transition: Transition) -> Iterator[str]:
-    """The first step that is another, byte for byte, when the log is read back and folded."""
-    try:
-        again = refolded(run.log, transition)
-    except Exception as error:
-        yield f"the log does not replay: {type(error).__name__}: {error}"
-        return
-    for number, (step, repeated) in enumerate(zip_longest(run.steps, again)):
-        if step is None or repeated is None:
-            yield f"the log replays to {len(again)} steps, and the run had {len(run.steps)}"
-        elif state_to_text(step.after) != state_to_text(repeated.after):
-            yield f"the log replays to another state at step {number}"
-        elif effects_to_text(step.effects) != effects_to_text(repeated.effects):
-            yield f"the log replays to other effects at step {number}"
-        else:
-            continue
-        return

@@ -9,19 +9,20 @@ from typing import ClassVar
 from attrs import evolve
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from typing_extensions import override
 
 from loopkernel.codec import record_from_text, record_to_text, state_from_text, state_to_text
 from loopkernel.data.blocks import UserBlock
 from loopkernel.data.deltas import Delta
 from loopkernel.data.events import Refused
-from loopkernel.data.ids import CallId, CheckOperation, ModelOperation, OperationKind, QueueNumber, RunOperation
+from loopkernel.data.ids import CheckOperation, ModelOperation, OperationKind, QueueNumber, RunOperation
 from loopkernel.data.json_text import Json
 from loopkernel.data.model_deltas import ModelCall, ModelCompleted, ModelDelta, ModelFailed
 from loopkernel.data.states import Initial, State
 from loopkernel.data.steps import Context
 from loopkernel.data.thread_deltas import Acquired, Created, Resumed, ThreadDelta
-from loopkernel.data.tool_deltas import ToolChecked, ToolDelta, ToolFailed, ToolSucceeded
-from loopkernel.data.tools import Tool, ToolOutput, Verdict
+from loopkernel.data.tool_deltas import ToolChecked, ToolFailed, ToolSucceeded
+from loopkernel.data.tools import Claim, Tool, ToolOutput, ValidCall, Verdict
 from loopkernel.data.usage import Usage
 from loopkernel.data.user_deltas import (
     CancelAll,
@@ -34,32 +35,31 @@ from loopkernel.data.user_deltas import (
     UserDelta,
 )
 from loopkernel.data.words import ErrorClass, StopReason
-from loopkernel.explain import explain
-from loopkernel.laws import Judged, check_pairs, check_step, check_trace
-from loopkernel.replay import LogRecord, StepRecord, Transition, replay
-from loopkernel.testing.strategies.conversation import contents, tool_outputs, verdicts
+from loopkernel.laws import KERNEL, Judged, check_pairs, check_step, check_trace
+from loopkernel.replay import LogRecord, StepRecord, replay
+from loopkernel.testing.strategies.conversation import claims, contents, tool_outputs, verdicts
 from loopkernel.testing.strategies.deltas import (
-    answer_deltas,
+    RunDelta,
     deltas,
     model_deltas,
+    run_deltas,
     settings_deltas,
     thread_deltas,
-    tool_deltas,
     user_deltas,
 )
-from loopkernel.testing.strategies.values import KEYS, call_ids, queue_numbers, resource_keys, times_ms, usages
+from loopkernel.testing.strategies.values import KEYS, queue_numbers, resource_keys, times_ms, usages
 from loopkernel.testing.strategies.walks import OFFERED, creations_that_run
 from loopkernel.testing.witness import Witness
-from loopkernel.transition import transition as kernel_transition
 
 _keys = st.none() | st.sampled_from((*KEYS, "k3", "k4"))
 _ended_stops = st.sampled_from((StopReason.END_TURN, StopReason.TOOL_USE)) | st.sampled_from(StopReason)
+_calls = st.tuples(st.sampled_from(OFFERED), claims)
 
 
 class KernelMachine(RuleBasedStateMachine):
-    """Any run of the kernel. A subclass may put another `transition` in its place, to see it fail."""
+    """Any run of the kernel. A subclass may put a broken one in its place, to see it fail."""
 
-    transition: ClassVar[Transition] = staticmethod(kernel_transition)
+    judged: ClassVar[Judged] = KERNEL
 
     def __init__(self) -> None:
         super().__init__()
@@ -77,12 +77,11 @@ class KernelMachine(RuleBasedStateMachine):
         before = self.state
         foreseen = self.witness.outcomes(before, delta)
         context = Context(delta, self.now_ms)
-        after, effects = self.transition(before, context)
+        after, effects = self.judged.transition(before, context)
         record = StepRecord(before, context, after, effects)
         refusal = next((effect.reason for effect in effects if isinstance(effect, Refused)), None)
         assert refusal in foreseen, f"{delta} in {type(before).__name__} gives {refusal}, not one of {foreseen}"
-        judged = Judged(self.transition, explain)
-        breaches = check_step(record, len(self.steps), judged=judged)
+        breaches = check_step(record, len(self.steps), judged=self.judged)
         assert not breaches, "; ".join(map(str, breaches))
         wrong = [*self.witness.take(delta, refusal, effects), *self.witness.contradictions(after)]
         assert not wrong, f"after {delta} in {type(before).__name__}: " + "; ".join(wrong)
@@ -155,22 +154,23 @@ class KernelMachine(RuleBasedStateMachine):
         """One call is to stop."""
         self.deliver(CancelCall(data.draw(st.sampled_from(self.witness.open_calls))))
 
-    @rule(call=call_ids)
-    def cancel_any_call(self, call: CallId) -> None:
-        """One call is to stop, whether there is such a call or not."""
-        self.deliver(CancelCall(call))
-
     @rule(delta=settings_deltas | st.just(RetryNow()))
     def change(self, delta: UserDelta) -> None:
         """Other settings; or the same question again."""
         self.deliver(delta)
 
-    @rule(delta=answer_deltas | user_deltas)
-    def want_anything(self, delta: UserDelta) -> None:
-        """What may not apply at all."""
-        self.deliver(delta)
-
     # --- the model ----------------------------------------------------------------------------------------
+
+    @precondition(lambda self: self.is_open(OperationKind.MODEL))
+    @rule(data=st.data(), calls=st.lists(_calls, min_size=1, max_size=3))
+    def reply_with_calls(self, data: st.DataObject, calls: list[tuple[Tool, Claim]]) -> None:
+        """A whole reply: valid calls of offered tools, so that runs start."""
+        operation = ModelOperation(self.number(OperationKind.MODEL, data))
+        for tool, claim in calls:
+            arguments = Json.of({"path": claim.key})
+            verdict = ValidCall((claim,))
+            self.deliver(ModelCall(operation, provider_id="c1", tool=tool.name, input=arguments, verdict=verdict))
+        self.deliver(ModelCompleted(operation, StopReason.TOOL_USE))
 
     @precondition(lambda self: self.is_open(OperationKind.MODEL))
     @rule(data=st.data(), tool=st.sampled_from(OFFERED), resource=resource_keys, verdict=st.none() | verdicts)
@@ -197,7 +197,7 @@ class KernelMachine(RuleBasedStateMachine):
     @rule(data=st.data(), delta=model_deltas)
     def answer(self, data: st.DataObject, delta: ModelDelta) -> None:
         """Anything that a model can report."""
-        self.deliver(evolve(delta, operation=self.number(OperationKind.MODEL, data)))
+        self.deliver(evolve(delta, operation=ModelOperation(self.number(OperationKind.MODEL, data))))
 
     # --- tools --------------------------------------------------------------------------------------------
 
@@ -215,14 +215,14 @@ class KernelMachine(RuleBasedStateMachine):
         self.deliver(ToolSucceeded(operation, output) if done else ToolFailed(operation, output))
 
     @precondition(lambda self: self.is_open(OperationKind.RUN))
-    @rule(data=st.data(), delta=tool_deltas.filter(lambda delta: not isinstance(delta, ToolChecked)))
-    def report_on_run(self, data: st.DataObject, delta: ToolDelta) -> None:
+    @rule(data=st.data(), delta=run_deltas)
+    def report_on_run(self, data: st.DataObject, delta: RunDelta) -> None:
         """Anything that a tool can report: progress, a question, that it has stopped."""
-        self.deliver(evolve(delta, operation=self.number(OperationKind.RUN, data)))
+        self.deliver(evolve(delta, operation=RunOperation(self.number(OperationKind.RUN, data))))
 
     # --- ill-timed ----------------------------------------------------------------------------------------
 
-    @rule(delta=deltas)
+    @rule(delta=deltas | user_deltas)
     def anything(self, delta: Delta) -> None:
         """Any delta, mostly about what is closed or was never begun."""
         self.deliver(delta)
@@ -236,17 +236,18 @@ class KernelMachine(RuleBasedStateMachine):
 
     # --- the end ------------------------------------------------------------------------------------------
 
+    @override
     def teardown(self) -> None:
         """The run as a whole: judged, replayed, written and read."""
         if not self.sound:
             return
-        judged = Judged(self.transition, explain)
-        for report in (check_trace(self.steps, judged=judged), check_pairs(self.steps, judged=judged)):
+        for judge in (check_trace, check_pairs):
+            report = judge(self.steps, judged=self.judged)
             assert report.held, str(report)
         log = [LogRecord(step.context.delta, step.context.now_ms) for step in self.steps]
         read = [record_from_text(record_to_text(record)) for record in log]
         assert read == log
-        assert replay(read, transition=self.transition) == self.state
+        assert replay(read, transition=self.judged.transition) == self.state
         written = state_to_text(self.state)
         assert state_from_text(written) == self.state
         assert state_to_text(state_from_text(written)) == written

@@ -11,7 +11,7 @@ from loopkernel.data.effects import CallModel, Effect, Request
 from loopkernel.data.events import ToolEnded, TurnEnded
 from loopkernel.data.ids import RunOperation
 from loopkernel.data.json_text import Json
-from loopkernel.data.states import Initial, State
+from loopkernel.data.states import Done, Initial, State
 from loopkernel.data.words import TurnEndReason
 from loopkernel.replay import LogRecord, StepRecord, Transition, fold
 from loopkernel.testing.call_names import CallNames
@@ -82,7 +82,10 @@ class Recording:
 
     @property
     def last_end(self) -> TurnEndReason | None:
-        """Why the last turn ended; None if none did."""
+        """Why the run ended, if it is done, else why its last turn ended; None if none did."""
+        state = self.last_state
+        if isinstance(state, Done):
+            return state.reason
         ends = [effect.reason for effect in self.effects if isinstance(effect, TurnEnded)]
         return ends[-1] if ends else None
 

@@ -35,7 +35,7 @@ from loopkernel.testing.scenario_world import (
 
 @final
 @frozen
-class Report:
+class DelayedDelta:
     """A delta that comes `delay_ms` after its operation started."""
 
     delay_ms: int
@@ -47,7 +47,7 @@ class Report:
 class Reply:
     """The reports of a model call in their order, and the scenario's names of its calls in the same order."""
 
-    reports: tuple[Report, ...]
+    reports: tuple[DelayedDelta, ...]
     calls: tuple[str, ...]
 
 
@@ -68,7 +68,7 @@ def reply_of(entry: ModelEntry, operation: ModelOperation, model: str) -> Reply:
         script.add_the_rest()
     script.end()
     if script.reports:
-        script.reports.insert(0, Report(script.reports[0].delay_ms, ModelStarted(operation, model)))
+        script.reports.insert(0, DelayedDelta(script.reports[0].delay_ms, ModelStarted(operation, model)))
     return Reply(tuple(script.reports), tuple(script.names))
 
 
@@ -78,13 +78,13 @@ class _Script:
     def __init__(self, entry: ModelEntry, operation: ModelOperation) -> None:
         self.entry = entry
         self.operation = operation
-        self.reports: list[Report] = []
+        self.reports: list[DelayedDelta] = []
         self.names: list[str] = []
         self._streamed: set[str] = set()
         self._end_ms = max([entry.takes_ms, *(piece.at_ms for piece in entry.pieces)])
 
     def add(self, at_ms: int, delta: Delta) -> None:
-        self.reports.append(Report(at_ms, delta))
+        self.reports.append(DelayedDelta(at_ms, delta))
 
     def add_call(self, at_ms: int, name: str) -> None:
         """The call of that name is complete: the kernel's to answer, or one that the provider runs."""

@@ -21,7 +21,7 @@ from loopkernel.testing.scenario_nodes import (
     ScenarioFault,
     Sequence,
     is_empty,
-    shown,
+    quoted_value,
 )
 from loopkernel.testing.scenario_world import JsonValue
 
@@ -46,7 +46,7 @@ class Place:
     faults: list[ScenarioFault]
 
     def key(self, key: str) -> "Place":
-        key = shown(key)[1:-1]
+        key = quoted_value(key)[1:-1]
         return Place(self.source, f"{self.path}.{key}" if self.path else key, self.faults)
 
     def item(self, position: int) -> "Place":
@@ -66,10 +66,17 @@ def _found(node: Node) -> str:
         case Sequence():
             return "a list"
         case Scalar():
-            return "nothing" if is_empty(node) else shown(node.text) if node.plain else f"the text {shown(node.text)}"
+            return (
+                "nothing"
+                if is_empty(node)
+                else quoted_value(node.text)
+                if node.plain
+                else f"the text {quoted_value(node.text)}"
+            )
 
 
 def wants(what: str, node: Node, place: Place) -> None:
+    """Report that something else than what must stand here was found."""
     place.fault(node.line, f"must be {what}, and is {_found(node)}")
 
 
@@ -149,7 +156,7 @@ def word(*allowed: str) -> Decoder[str]:
         if isinstance(node, Scalar) and node.text in allowed:
             return node.text
         if isinstance(node, Scalar) and not is_empty(node):
-            place.fault(node.line, f"{shown(node.text)} is not known here; {suggestion(node.text, allowed)}")
+            place.fault(node.line, f"{quoted_value(node.text)} is not known here; {suggestion(node.text, allowed)}")
         else:
             wants(f"one of {', '.join(allowed)}", node, place)
         return allowed[0]
@@ -165,6 +172,7 @@ def member(kind: type[E], *left_out: E) -> Decoder[E]:
 
 
 def is_none(node: Node) -> bool:
+    """Whether the node is the word `none`, or nothing."""
     return isinstance(node, Scalar) and (node.text == "none" or is_empty(node))
 
 
@@ -284,7 +292,7 @@ class Fields:
         """Whether every key is known; a fault for each that is not."""
         unknown = [entry for key, entry in self._entries.items() if key not in self._known]
         for entry in unknown:
-            message = f"unknown key {shown(entry.key.text)}; {suggestion(entry.key.text, self._known)}"
+            message = f"unknown key {quoted_value(entry.key.text)}; {suggestion(entry.key.text, self._known)}"
             if is_empty(entry.value):
                 message += "; or, if it is part of a text, put that text in quotes"
             self.place.fault(entry.key.line, message)

@@ -86,7 +86,7 @@ class Mapping:
 Node = Scalar | Sequence | Mapping
 
 
-def shown(text: str) -> str:
+def quoted_value(text: str) -> str:
     """A text as faults show it: not too much of it."""
     return f"`{text if len(text) <= 60 else text[:60] + '...'}`"
 
@@ -186,7 +186,7 @@ class _Builder:
             if not isinstance(key, Scalar):
                 self.fault(key.line, "a key must be a single word or text, not a list or mapping")
             elif key.text in seen:
-                self.fault(key.line, f"given twice, first on line {seen[key.text]}; keep one", shown(key.text))
+                self.fault(key.line, f"given twice, first on line {seen[key.text]}; keep one", quoted_value(key.text))
             else:
                 seen[key.text] = key.line
                 entries.append(Entry(key=key, value=value))

@@ -13,7 +13,7 @@ from typing import final
 
 from attrs import evolve, frozen
 
-from loopkernel.testing.judge import Outcome, run_scenario
+from loopkernel.testing.judge import ScenarioOutcome, run_scenario
 from loopkernel.testing.recording import TraceLine
 from loopkernel.testing.scenario_document import read_scenario_file
 from loopkernel.testing.scenario_nodes import ScenarioError, ScenarioFault
@@ -28,7 +28,7 @@ class Verdict:
 
     scenario: str | None
     file: str
-    outcome: Outcome
+    outcome: ScenarioOutcome
     difference: str | None = None
     more: tuple[str, ...] = ()
     trace: tuple[TraceLine, ...] = ()
@@ -48,7 +48,7 @@ def run_paths(paths: Iterable[str]) -> Iterator[Verdict]:
                 first = places.setdefault(verdict.scenario or "", verdict.file)
                 if verdict.scenario is not None and first != verdict.file:
                     told = f"the id {verdict.scenario} is taken by a scenario of {first}; ids are unique"
-                    verdict = evolve(verdict, outcome=Outcome.FAIL, difference=told)
+                    verdict = evolve(verdict, outcome=ScenarioOutcome.FAIL, difference=told)
                 yield verdict
 
 
@@ -86,7 +86,7 @@ def _run_file(file: Path) -> Iterator[Verdict]:
 
 def _unreadable(file: str, error: ScenarioError) -> Verdict:
     first, *more = map(str, error.faults)
-    return Verdict(scenario=None, file=file, outcome=Outcome.FAIL, difference=first, more=tuple(more))
+    return Verdict(scenario=None, file=file, outcome=ScenarioOutcome.FAIL, difference=first, more=tuple(more))
 
 
 def _as_text(verdict: Verdict, verbose: bool) -> str:
@@ -95,11 +95,11 @@ def _as_text(verdict: Verdict, verbose: bool) -> str:
     if verdict.scenario is None:
         return "\n".join([f"fail {told}", *(f"     {fault}" for fault in verdict.more)])
     match verdict.outcome:
-        case Outcome.PASS:
+        case ScenarioOutcome.PASS:
             return f"pass {verdict.scenario}"
-        case Outcome.NOT_BUILT:
+        case ScenarioOutcome.NOT_BUILT:
             return f"{verdict.scenario} {told}, not built yet"
-        case Outcome.FAIL:
+        case ScenarioOutcome.FAIL:
             lines = [f"fail {verdict.scenario}: {told}"]
             if verbose:
                 lines += [f"     {difference}" for difference in verdict.more]
@@ -118,12 +118,14 @@ def _as_json(verdict: Verdict) -> str:
     return json.dumps(told)
 
 
-def _summary(outcomes: Counter[Outcome]) -> str:
-    built, failed, missing = (outcomes[outcome] for outcome in (Outcome.PASS, Outcome.FAIL, Outcome.NOT_BUILT))
+def _summary(outcomes: Counter[ScenarioOutcome]) -> str:
+    built, failed, missing = (
+        outcomes[outcome] for outcome in (ScenarioOutcome.PASS, ScenarioOutcome.FAIL, ScenarioOutcome.NOT_BUILT)
+    )
     return f"{outcomes.total()} scenarios: {built} passed, {failed} failed, {missing} not built yet"
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def run_command(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m loopkernel.testing.scenarios",
@@ -133,14 +135,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="one JSON object a line, and nothing else")
     parser.add_argument("--verbose", action="store_true", help="with a failure, all differences and the trace")
     options = parser.parse_args(arguments)
-    outcomes: Counter[Outcome] = Counter()
+    outcomes: Counter[ScenarioOutcome] = Counter()
     for verdict in run_paths(options.paths):
         outcomes[verdict.outcome] += 1
         print(_as_json(verdict) if options.json else _as_text(verdict, options.verbose), flush=True)
     if not options.json:
         print(_summary(outcomes))
-    return 1 if outcomes[Outcome.FAIL] else 0
+    return 1 if outcomes[ScenarioOutcome.FAIL] else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_command())

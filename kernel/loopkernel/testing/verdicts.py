@@ -20,7 +20,7 @@ from loopkernel.testing.input_schema import faults_of
 from loopkernel.testing.scenario_world import ToolScript
 
 
-def verdict_on(tools: Mapping[str, ToolScript], name: str, call_input: Json) -> Verdict:
+def adapter_verdict(tools: Mapping[str, ToolScript], name: str, call_input: Json) -> Verdict:
     """The verdict on a call of the tool `name`."""
     tool = tools.get(name)
     if tool is None:

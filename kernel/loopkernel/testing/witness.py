@@ -34,7 +34,7 @@ from loopkernel.data.outside_deltas import (
     TimerFired,
 )
 from loopkernel.data.policy import Policy
-from loopkernel.data.sessions import Session
+from loopkernel.data.sessions import QueuedInput, Session, WaitingSteer
 from loopkernel.data.states import Cancelled, Done, Idle, Initial, State
 from loopkernel.data.thread_deltas import Created
 from loopkernel.data.tool_deltas import ToolChecked, ToolDelta, ToolFailed, ToolStopped, ToolSucceeded
@@ -58,6 +58,8 @@ REFUSED: Outcomes = frozenset(RefusalReason)
 UNFORESEEN: Outcomes = ACCEPTED | REFUSED
 
 _GONE = frozenset({InputFate.DISCARDED, InputFate.HANDED_BACK, InputFate.SUPERSEDED})
+# The reports that close what they are about.
+Closing = ModelCompleted | ModelFailed | ToolChecked | ToolSucceeded | ToolFailed | ToolStopped
 _RELEASED = (Initial, Done)
 _AT_REST = (Idle, Cancelled)
 
@@ -102,8 +104,8 @@ class Witness:
             return _only(RefusalReason.DUPLICATE)
         if fate is Fate.CUT:
             return _only(RefusalReason.STALE)
-        # Open, but not asked to stop, and no sub-agent.
-        return REFUSED if isinstance(delta, ToolStopped | ChildProgress | ChildEnded) else ACCEPTED
+        # Open; but no run is a sub-agent yet.
+        return REFUSED if isinstance(delta, ChildProgress | ChildEnded) else ACCEPTED
 
     def _outcomes_of_message(self, state: State, delta: Say | Enqueue | Steer) -> Outcomes:
         if isinstance(state, _RELEASED):
@@ -123,10 +125,10 @@ class Witness:
 
     def take(self, delta: Delta, refusal: RefusalReason | None, effects: tuple[Effect, ...]) -> Iterator[str]:
         """Learns from a step; gives what is wrong with it."""
-        if isinstance(delta, ModelUsage | ModelCompleted | ModelFailed):
-            if refusal is None or refusal is RefusalReason.STALE:
-                before = self.billed.get(delta.operation, NO_USAGE)
-                self.billed[delta.operation] = before.most(delta.usage)
+        billable = refusal is None or refusal is RefusalReason.STALE
+        if billable and isinstance(delta, ModelUsage | ModelCompleted | ModelFailed):
+            before = self.billed.get(delta.operation, NO_USAGE)
+            self.billed[delta.operation] = before.most(delta.usage)
         if refusal is not None:
             return
         self._accept(delta)
@@ -134,7 +136,7 @@ class Witness:
             yield from self._learn(effect)
 
     def _accept(self, delta: Delta) -> None:
-        if isinstance(delta, ModelCompleted | ModelFailed | ToolChecked | ToolSucceeded | ToolFailed):
+        if isinstance(delta, Closing):
             self.operations[_kind_of(delta), delta.operation] = Fate.REPORTED
         elif isinstance(delta, Say | Enqueue | Steer):
             self.sent.append(delta.content)
@@ -220,7 +222,8 @@ class Witness:
         """Every accepted message is in one place, as it was sent, and the thread keeps it."""
         found: dict[int, tuple[UserBlock, ...]] = {}
         kept = [m for m in session.thread if isinstance(m, UserMessage) and m.receipt is not None]
-        for holder in (*kept, *session.inbox.queue, *session.inbox.steers):
+        holders: list[UserMessage | QueuedInput | WaitingSteer] = [*kept, *session.inbox.queue, *session.inbox.steers]
+        for holder in holders:
             receipt = holder.receipt
             if receipt is None:
                 continue

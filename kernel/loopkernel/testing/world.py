@@ -39,9 +39,9 @@ from loopkernel.data.tool_deltas import ToolAsked, ToolChecked, ToolFailed, Tool
 from loopkernel.data.tools import Tool, ToolOutput
 from loopkernel.data.usage import NO_USAGE
 from loopkernel.testing import scenario_world as script
-from loopkernel.testing.reply_script import Reply, Report, reply_of
+from loopkernel.testing.reply_script import DelayedDelta, Reply, reply_of
 from loopkernel.testing.scenario_data import Scenario
-from loopkernel.testing.verdicts import verdict_on
+from loopkernel.testing.verdicts import adapter_verdict
 
 DEFAULT_SUMMARY = "What came before, in short."
 DEFAULT_HANDOFF = "the next thread"
@@ -56,8 +56,8 @@ class RunStopped(Exception):
 class RunScript:
     """A run of a tool: what it reports, and what only after its question is answered."""
 
-    reports: tuple[Report, ...]
-    after_answer: tuple[Report, ...] = ()
+    reports: tuple[DelayedDelta, ...]
+    after_answer: tuple[DelayedDelta, ...] = ()
     ignores_abort: bool = False
 
 
@@ -106,9 +106,9 @@ class World:
             )
         return reply_of(entry, command.operation, model)
 
-    def check(self, command: CheckCall) -> Report:
+    def check(self, command: CheckCall) -> DelayedDelta:
         """The verdict, at once."""
-        return Report(0, ToolChecked(command.operation, verdict_on(self.tools, command.tool, command.input)))
+        return DelayedDelta(0, ToolChecked(command.operation, adapter_verdict(self.tools, command.tool, command.input)))
 
     def run(self, command: StartTool, call: str) -> RunScript:
         """What the run does; `call` is the scenario's name of the call."""
@@ -116,61 +116,64 @@ class World:
         tool = self.tools.get(command.tool, script.ToolScript())
         behaviour = tool.behaviour_of(call, self._runs[command.tool])
         reports = [
-            Report(progress.at_ms, ToolProgress(command.operation, progress.text)) for progress in behaviour.progress
+            DelayedDelta(progress.at_ms, ToolProgress(command.operation, progress.text))
+            for progress in behaviour.progress
         ]
         end = _end_of_run(command, behaviour)
         if end is not None:
-            reports.append(Report(behaviour.takes_ms, end))
+            reports.append(DelayedDelta(behaviour.takes_ms, end))
         reports.sort(key=lambda report: report.delay_ms)
         if behaviour.asks is None:
             return RunScript(reports=tuple(reports), ignores_abort=behaviour.ignores_abort)
         asked_ms = behaviour.asks.at_ms
         before = [report for report in reports if report.delay_ms < asked_ms]
-        question = Report(asked_ms, ToolAsked(command.operation, behaviour.asks.question))
+        question = DelayedDelta(asked_ms, ToolAsked(command.operation, behaviour.asks.question))
         return RunScript(
             reports=(*before, question),
-            after_answer=tuple(Report(report.delay_ms - asked_ms, report.delta) for report in reports[len(before) :]),
+            after_answer=tuple(
+                DelayedDelta(report.delay_ms - asked_ms, report.delta) for report in reports[len(before) :]
+            ),
             ignores_abort=behaviour.ignores_abort,
         )
 
-    def hook(self, command: AskHook, call: str | None) -> tuple[Report, ...]:
+    def hook(self, command: AskHook, call: str | None) -> tuple[DelayedDelta, ...]:
         """The first unused answer for this point and call; without one the hook continues."""
         for index, hook in enumerate(self._hooks):
             if hook.point is command.point and hook.call in (None, call):
                 del self._hooks[index]
                 answer = _hook_answer(hook.outcome)
                 delta = None if answer is None else HookAnswered(command.operation, answer)
-                return () if delta is None else (Report(hook.takes_ms, delta),)
-        return (Report(0, HookAnswered(command.operation, HookContinue())),)
+                return () if delta is None else (DelayedDelta(hook.takes_ms, delta),)
+        return (DelayedDelta(0, HookAnswered(command.operation, HookContinue())),)
 
-    def summary(self, command: Summarise) -> Report:
+    def summary(self, command: Summarise) -> DelayedDelta:
         """The next summary, or a short default."""
         entry = next(self._summaries, None)
         if entry is None:
-            return Report(0, SummaryReady(command.operation, DEFAULT_SUMMARY))
+            return DelayedDelta(0, SummaryReady(command.operation, DEFAULT_SUMMARY))
         match entry.outcome:
             case script.SummaryText(text, usage):
-                return Report(entry.takes_ms, SummaryReady(command.operation, text, usage or NO_USAGE))
+                return DelayedDelta(entry.takes_ms, SummaryReady(command.operation, text, usage or NO_USAGE))
             case script.SummaryFails(text):
-                return Report(entry.takes_ms, SummaryFailed(command.operation, text))
+                return DelayedDelta(entry.takes_ms, SummaryFailed(command.operation, text))
             case other:
                 assert_never(other)
 
-    def correction(self, command: CheckCorrection) -> Report:
+    def correction(self, command: CheckCorrection) -> DelayedDelta:
         """The next correction, or none."""
         entry = next(self._corrections, script.CorrectionScript())
-        return Report(entry.takes_ms, CorrectionAnswered(command.operation, entry.text))
+        return DelayedDelta(entry.takes_ms, CorrectionAnswered(command.operation, entry.text))
 
-    def handoff(self, command: HandOff) -> Report:
+    def handoff(self, command: HandOff) -> DelayedDelta:
         """The next thread, or a default one."""
         entry = next(self._handoffs, None)
         if entry is None:
-            return Report(0, HandoffDone(command.operation, DEFAULT_HANDOFF))
+            return DelayedDelta(0, HandoffDone(command.operation, DEFAULT_HANDOFF))
         match entry.outcome:
             case script.HandoffDone(thread):
-                return Report(entry.takes_ms, HandoffDone(command.operation, thread))
+                return DelayedDelta(entry.takes_ms, HandoffDone(command.operation, thread))
             case script.HandoffFails(text):
-                return Report(entry.takes_ms, HandoffFailed(command.operation, text))
+                return DelayedDelta(entry.takes_ms, HandoffFailed(command.operation, text))
             case other:
                 assert_never(other)
 

@@ -13,8 +13,8 @@ from loopkernel.data.errors import (
     Fault,
     LawBroken,
     PolicyError,
+    at_most_told,
     json_path,
-    limited,
     quoted,
 )
 
@@ -76,6 +76,6 @@ def test_what_is_quoted_is_short_plain_ascii(text: str) -> None:
 
 def test_a_flood_of_faults_is_cut_and_says_so() -> None:
     flood = [Fault(f"$[{index}]", "is bad") for index in range(MAX_FAULTS + 1)]
-    assert limited(flood[:-1]) == flood[:-1]
-    assert limited(flood)[:-1] == flood[:-1]
-    assert limited(flood)[-1] == Fault("$", f"has more than {MAX_FAULTS} faults; the others are not listed")
+    assert at_most_told(flood[:-1]) == flood[:-1]
+    assert at_most_told(flood)[:-1] == flood[:-1]
+    assert at_most_told(flood)[-1] == Fault("$", f"has more than {MAX_FAULTS} faults; the others are not listed")

@@ -106,7 +106,8 @@ OPTIONS: list[tuple[str, dict[str, object]]] = [
 @pytest.mark.parametrize("name", PRESET_NAMES)
 @pytest.mark.parametrize(("option", "changes"), OPTIONS)
 def test_an_option_replaces_its_part_and_no_other(name: str, option: str, changes: dict[str, object]) -> None:
-    assert of(f"{{preset: {name}, {option}}}") == attrs.evolve(of(name), **changes)  # type: ignore[arg-type]  # names
+    wanted = attrs.evolve(of(name), **changes)  # type: ignore[arg-type]  # each value has the type of its own option
+    assert of(f"{{preset: {name}, {option}}}") == wanted
 
 
 def test_every_option_of_the_policy_is_tried() -> None:

@@ -12,7 +12,7 @@ from loopkernel.data.states import Cancelled, Idle, State
 from loopkernel.data.steps import Context, Step
 from loopkernel.data.words import TurnEndReason
 from loopkernel.replay import Transition
-from loopkernel.testing.judge import Outcome, run_scenario
+from loopkernel.testing.judge import ScenarioOutcome, run_scenario
 from loopkernel.testing.scenario_document import read_scenarios
 from loopkernel.transition import transition
 
@@ -137,7 +137,7 @@ def test_the_real_kernel_passes() -> None:
 def test_a_planted_bug_is_caught(bug: str) -> None:
     planted, scenario = PLANTED[bug]
     judgement = run_scenario(scenario, planted)
-    assert judgement.outcome is Outcome.FAIL
+    assert judgement.outcome is ScenarioOutcome.FAIL
     assert judgement.difference
 
 

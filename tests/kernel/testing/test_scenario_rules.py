@@ -1,7 +1,7 @@
 """Which scenarios need a rule that is not built: by what they name, and by what they use when they fail."""
 
 import pytest
-from loopkernel.testing.judge import Outcome, run_scenario
+from loopkernel.testing.judge import ScenarioOutcome, run_scenario
 from loopkernel.testing.scenario_document import read_scenarios
 from loopkernel.testing.scenario_rules import BUILT_RULES, first_unbuilt
 
@@ -17,7 +17,7 @@ def test_the_first_rule_or_law_that_is_not_built_is_named() -> None:
     assert first_unbuilt(["TOOL-7", "NO-SUCH-LAW", "NO-9"]) == "NO-SUCH-LAW"
 
 
-def outcome(text: str) -> tuple[Outcome, str | None]:
+def outcome(text: str) -> tuple[ScenarioOutcome, str | None]:
     (scenario,) = read_scenarios(f"scenario: a\n{text}", "some.yaml")
     judgement = run_scenario(scenario)
     return judgement.outcome, judgement.difference
@@ -28,13 +28,13 @@ PLAIN = "model: [{text: Hello.}]\nuser: [{at: 0, say: hi}]\n"
 
 def test_a_scenario_that_names_an_unbuilt_rule_is_not_judged() -> None:
     for expect in ("{requests: 1}", "{requests: 2}"):
-        assert outcome(f"rules: [TOOL-7, NO-9]\n{PLAIN}expect: {expect}") == (Outcome.NOT_BUILT, "needs NO-9")
+        assert outcome(f"rules: [TOOL-7, NO-9]\n{PLAIN}expect: {expect}") == (ScenarioOutcome.NOT_BUILT, "needs NO-9")
 
 
 def test_a_scenario_of_built_rules_passes_or_fails() -> None:
-    assert outcome(f"rules: [TOOL-7]\n{PLAIN}expect: {{requests: 1}}") == (Outcome.PASS, None)
+    assert outcome(f"rules: [TOOL-7]\n{PLAIN}expect: {{requests: 1}}") == (ScenarioOutcome.PASS, None)
     assert outcome(f"rules: [TOOL-7]\n{PLAIN}expect: {{requests: 2}}") == (
-        Outcome.FAIL,
+        ScenarioOutcome.FAIL,
         "`requests`: expected 2, saw 1",
     )
 
@@ -66,7 +66,7 @@ USED = [
 
 @pytest.mark.parametrize(("text", "rule"), [(text, rule) for text, rule in USED if rule not in BUILT_RULES])
 def test_a_failure_beside_an_unbuilt_feature_needs_its_rule(text: str, rule: str) -> None:
-    assert outcome(f"{text}\nexpect: {{requests: 77}}") == (Outcome.NOT_BUILT, f"needs {rule}")
+    assert outcome(f"{text}\nexpect: {{requests: 77}}") == (ScenarioOutcome.NOT_BUILT, f"needs {rule}")
 
 
 @pytest.mark.parametrize(
@@ -79,4 +79,4 @@ def test_a_failure_beside_an_unbuilt_feature_needs_its_rule(text: str, rule: str
     ],
 )
 def test_a_failure_beside_built_features_is_a_failure(text: str) -> None:
-    assert outcome(f"{text}\nexpect: {{requests: 77}}")[0] is Outcome.FAIL
+    assert outcome(f"{text}\nexpect: {{requests: 77}}")[0] is ScenarioOutcome.FAIL

@@ -1,7 +1,7 @@
 """The runner can fail: each key of `expect` can hold, and when it does not, the difference says what was seen."""
 
 import pytest
-from loopkernel.testing.judge import Judgement, Outcome, run_scenario
+from loopkernel.testing.judge import Judgement, ScenarioOutcome, run_scenario
 from loopkernel.testing.scenario_document import read_scenarios
 
 # Two calls side by side, a queued message, and a last reply that never comes.
@@ -154,25 +154,25 @@ KEYS = [
 @pytest.mark.parametrize(("holds", "fails", "difference"), KEYS)
 def test_each_expectation_can_hold_and_can_fail(holds: str, fails: str, difference: str) -> None:
     good = judged(BASE, holds)
-    assert (good.outcome, good.difference) == (Outcome.PASS, None)
+    assert (good.outcome, good.difference) == (ScenarioOutcome.PASS, None)
     bad = judged(BASE, fails)
-    assert bad.outcome is Outcome.FAIL
+    assert bad.outcome is ScenarioOutcome.FAIL
     assert bad.difference is not None
     assert difference in bad.difference
 
 
 def test_no_call_may_be_open_at_the_end_unless_it_is_named() -> None:
-    assert judged(HANGING, "open: [c2, c1]").outcome is Outcome.PASS
+    assert judged(HANGING, "open: [c2, c1]").outcome is ScenarioOutcome.PASS
     assert judged(HANGING, "requests: 1").difference == "at the end: expected open calls none, saw c1, c2"
 
 
 def test_a_run_that_never_ends_overlaps_what_starts_after_it() -> None:
-    assert judged(HANGING, "together: [[c1, c2, c3]], open: [c1, c2]").outcome is Outcome.PASS
+    assert judged(HANGING, "together: [[c1, c2, c3]], open: [c1, c2]").outcome is ScenarioOutcome.PASS
 
 
 def test_a_run_without_any_line_ends_at_zero_and_no_turn_has_a_reason() -> None:
     empty = "scenario: empty\nexpect: {KEY}"
-    assert judged(empty, "elapsed_ms: 0, usage: {input: 0}, thread: {messages: 0}").outcome is Outcome.PASS
+    assert judged(empty, "elapsed_ms: 0, usage: {input: 0}, thread: {messages: 0}").outcome is ScenarioOutcome.PASS
     assert judged(empty, "reason: model_stop").difference == (
         "at the end: expected reason model_stop, saw no turn has ended"
     )
@@ -189,3 +189,9 @@ def test_a_difference_is_one_line() -> None:
     judgement = judged(BASE, 'request: {1: {contains: "two\\nlines"}}')
     assert judgement.difference is not None
     assert "`two / lines`" in judgement.difference
+
+
+def test_the_reason_of_a_run_that_is_done_is_the_runs_own() -> None:
+    task = "scenario: task\npolicy: {lifetime: task}\nmodel: [{text: Hi.}]\nuser: [{at: 0, say: hi}]\nexpect: {KEY}"
+    assert judged(task, "state: Done, reason: model_stop").outcome is ScenarioOutcome.PASS
+    assert judged(task, "reason: error").difference == "at the end: expected reason error, saw model_stop"

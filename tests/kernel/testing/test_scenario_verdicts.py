@@ -19,7 +19,7 @@ from loopkernel.data.tools import (
 )
 from loopkernel.testing.input_schema import faults_of
 from loopkernel.testing.scenario_world import ToolScript
-from loopkernel.testing.verdicts import verdict_on
+from loopkernel.testing.verdicts import adapter_verdict
 
 READ, WRITE = AccessMode.READ, AccessMode.WRITE
 json_values: st.SearchStrategy[JsonValue] = st.recursive(
@@ -37,7 +37,7 @@ def faults(schema: JsonValue, value: JsonValue) -> list[str]:
 
 def claims(*rules: ResourceRule, **fields: JsonValue) -> tuple[Claim, ...] | None:
     tools = {"t": ToolScript(profile=ToolProfile(resources=rules))}
-    verdict = verdict_on(tools, "t", Json.of(dict(fields)))
+    verdict = adapter_verdict(tools, "t", Json.of(dict(fields)))
     assert isinstance(verdict, ValidCall)
     return verdict.claims
 
@@ -125,11 +125,11 @@ def test_each_keyword_can_hold_and_can_fail(schema: JsonValue, good: JsonValue, 
 def test_a_verdict_names_all_that_is_wrong_and_never_raises() -> None:
     schema: JsonValue = {"type": "object", "required": ["a"], "properties": {"b": {"type": "string", "pattern": "("}}}
     tools = {"t": ToolScript(input_schema=schema)}
-    assert verdict_on(tools, "other", Json.of({})) == UnknownTool()
-    assert verdict_on(tools, "t", Json.of([])) == InvalidCall("the input must be of type object")
-    wrong = verdict_on(tools, "t", Json.of({"b": 1}))
+    assert adapter_verdict(tools, "other", Json.of({})) == UnknownTool()
+    assert adapter_verdict(tools, "t", Json.of([])) == InvalidCall("the input must be of type object")
+    wrong = adapter_verdict(tools, "t", Json.of({"b": 1}))
     assert wrong == InvalidCall("the input lacks the field a; the input.b must be of type string")
-    broken = verdict_on(tools, "t", Json.of({"a": 1, "b": "x"}))
+    broken = adapter_verdict(tools, "t", Json.of({"a": 1, "b": "x"}))
     assert isinstance(broken, InvalidCall)
     assert "the schema of t has a pattern that is no regular expression" in broken.why
 
@@ -165,4 +165,4 @@ def test_a_resource_that_is_not_known_leaves_all_unknown(value: JsonValue) -> No
 
 
 def test_a_tool_without_a_profile_claims_nothing_by_name() -> None:
-    assert verdict_on({"t": ToolScript(profile=None)}, "t", Json.of({"path": "a"})) == ValidCall(())
+    assert adapter_verdict({"t": ToolScript(profile=None)}, "t", Json.of({"path": "a"})) == ValidCall(())

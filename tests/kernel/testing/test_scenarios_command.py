@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from loopkernel.testing.scenarios import main
+from loopkernel.testing.scenarios import run_command
 
 GOOD = "scenario: good\nmodel: [{text: Hello.}]\nuser: [{at: 0, say: hi}]\nexpect: {requests: 1}\n"
 BAD = "scenario: bad\nmodel: [{text: Hello.}]\nuser: [{at: 0, say: hi}]\nexpect: {requests: 2, state: Done}\n"
@@ -15,7 +15,7 @@ UNBUILT = "scenario: unbuilt\nrules: [NO-9]\n"
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, list[str]]:
     """Exit status, and the lines of the output; nothing may be said beside it."""
-    status = main(arguments)
+    status = run_command(arguments)
     captured = capsys.readouterr()
     assert captured.err == ""
     return status, captured.out.splitlines()
@@ -117,7 +117,7 @@ def test_a_policy_or_value_that_cannot_hold_is_a_failure(tmp_path: Path, capsys:
 def test_wrong_usage_has_a_status_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
     for arguments in ([], ["--nonsense", "a.yaml"]):
         with pytest.raises(SystemExit) as stopped:
-            main(arguments)
+            run_command(arguments)
         assert stopped.value.code == 2
     assert "usage: python -m loopkernel.testing.scenarios" in capsys.readouterr().err
 

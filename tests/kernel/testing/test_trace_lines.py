@@ -117,7 +117,7 @@ LINES: list[tuple[Effect, str | None]] = [
     (events.ToolDisabled("t"), "loop disable t"),
     (events.LoopStopped("t"), "loop stop"),
     (events.LimitReached(LimitName.WALL_TIME), "limit wall_time"),
-    (events.Repaired(4), "repaired 4"),
+    (events.ThreadRepaired(4), "repaired 4"),
     (events.WorkCancelled(CancelReason.EDITED), "cancelled system:edited"),
     (events.LineageForked("s"), "forked"),
     (events.SessionResumed(), "resumed"),

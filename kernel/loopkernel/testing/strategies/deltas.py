@@ -159,14 +159,15 @@ model_deltas: SearchStrategy[ModelDelta] = st.one_of(
 
 # --- tools ----------------------------------------------------------------------------------------------
 
-tool_deltas: SearchStrategy[ToolDelta] = st.one_of(
-    st.builds(ToolChecked, check_operations, verdicts),
+RunDelta = ToolSucceeded | ToolFailed | ToolProgress | ToolAsked | ToolStopped
+run_deltas: SearchStrategy[RunDelta] = st.one_of(
     st.builds(ToolSucceeded, run_operations, tool_outputs),
     st.builds(ToolFailed, run_operations, tool_outputs),
     st.builds(ToolProgress, run_operations, raw_texts),
     st.builds(ToolAsked, run_operations, raw_texts),
     st.builds(ToolStopped, run_operations),
 )
+tool_deltas: SearchStrategy[ToolDelta] = run_deltas | st.builds(ToolChecked, check_operations, verdicts)
 
 # --- the user -------------------------------------------------------------------------------------------
 

@@ -41,11 +41,16 @@ OFFERED = (
 )
 WIDE = Scope(calls=3, rounds=9, tools=("read", "write", "shell"), progress=True)
 
+
+def _offered_or_any(offered: tuple[Tool, ...] | None) -> SearchStrategy[tuple[Tool, ...]]:
+    return tool_sets if offered is None else st.just(offered)
+
+
 creations_that_run: SearchStrategy[Created] = st.builds(
     Created,
     session_id=session_ids,
     policy=policies(RUNNING_OPTIONS),
-    tools=st.just(OFFERED) | tool_sets,
+    tools=st.sampled_from((OFFERED, OFFERED, OFFERED, None)).flatmap(_offered_or_any),
     instructions=texts,
 )
 
@@ -85,9 +90,7 @@ def next_deltas(draw: DrawFn, state: State) -> Delta:
     plain: tuple[Delta, ...] = ()
     if source == "call" and isinstance(state, Streaming):
         tool, resource = draw(st.sampled_from(OFFERED)), draw(resource_keys)
-        return ModelCall(
-            state.reply.operation, provider_id="c1", tool=tool.name, input=Json.of({"path": resource})
-        )
+        return ModelCall(state.reply.operation, provider_id="c1", tool=tool.name, input=Json.of({"path": resource}))
     if source in ("due", "call"):
         plain = tuple(reports(state, WIDE))
     if source == "wanted" or (source in ("due", "call") and not plain):

@@ -1,0 +1,1 @@
+"""The shell around the kernel: models, tools, storage, driver, command line."""

@@ -1,0 +1,1 @@
+"""The command `loopkernel`: run a task, show the demonstration, replay a log."""

@@ -1,0 +1,106 @@
+"""The entry of the command line: what can be asked for, and how every failure is told without a traceback."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from loopkernel.data.errors import LawBroken
+
+from loopkernel_adapters.cli.demo import demo
+from loopkernel_adapters.cli.outcomes import ExitStatus, Unusable
+from loopkernel_adapters.cli.replay import replay
+from loopkernel_adapters.cli.run import DEFAULT_MAX_TURNS, LOCAL, LOG_FOLDER, SCRIPTED, Task, run
+from loopkernel_adapters.cli.screen import Screen, printable, terminal
+
+EXIT_STATUSES = """\
+exit status: 0 the model ended the turn by itself, 1 the turn ended otherwise, 2 wrong usage or something is missing"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command that the arguments (by default, those of the process) ask for; its exit status."""
+    parser = _parser()
+    try:
+        given = parser.parse_args(arguments)
+    except SystemExit as error:  # argparse has said what is wrong, or has shown its help
+        return error.code if isinstance(error.code, int) else ExitStatus.UNUSABLE
+    screen = terminal()
+    try:
+        status = _carry_out(given, screen)
+    except Unusable as error:
+        return _complain(str(error))
+    except LawBroken as error:
+        return _complain(str(error))
+    except KeyboardInterrupt:
+        _complain("interrupted")
+        return ExitStatus.OTHER_END
+    except OSError as error:
+        return _complain(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}")
+    if screen.failure is not None:
+        return _complain(f"the output cannot be written: {screen.failure.strerror}; send it elsewhere")
+    return status
+
+
+def _carry_out(given: argparse.Namespace, screen: Screen) -> ExitStatus:
+    match given.command:
+        case "run":
+            task = Task(
+                text=given.task,
+                workspace=given.workspace,
+                log=given.log,
+                provider=given.provider,
+                max_turns=given.max_turns,
+            )
+            return run(task, screen)
+        case "replay":
+            return replay(given.log, screen)
+        case _:
+            return demo(screen)
+
+
+def _complain(message: str) -> int:
+    print(f"loopkernel: {printable(message)}", file=sys.stderr)
+    return ExitStatus.UNUSABLE
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="loopkernel", description="Run an agent, with everything in a log.", epilog=EXIT_STATUSES
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    running = commands.add_parser("run", help="run a task in a folder, and show what happens", epilog=EXIT_STATUSES)
+    running.add_argument("task", metavar="TASK", help="what to do, in your words")
+    running.add_argument(
+        "--workspace", metavar="DIR", type=Path, default=Path(), help="the folder whose files may be read (here)"
+    )
+    running.add_argument(
+        "--log", metavar="FILE", type=Path, help=f"where the log shall lie (a new file in {LOG_FOLDER})"
+    )
+    running.add_argument(
+        "--provider",
+        default=LOCAL,
+        metavar=f"{LOCAL}|{SCRIPTED}FILE",
+        help=f"the model: the embedded one ({LOCAL}, the default), or a script of replies, for trying things out",
+    )
+    running.add_argument(
+        "--max-turns",
+        metavar="N",
+        type=_count,
+        default=DEFAULT_MAX_TURNS,
+        help=f"how many replies at most ({DEFAULT_MAX_TURNS})",
+    )
+    commands.add_parser("demo", help="let the embedded model read a file in a workspace made for it")
+    replaying = commands.add_parser("replay", help="fold a log again: its events, its last state, the laws")
+    replaying.add_argument("log", metavar="LOG", type=Path, help="the log of a run")
+    return parser
+
+
+def _count(text: str) -> int:
+    number = int(text) if text.isascii() and text.isdigit() and len(text) <= 9 else 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1 to 999999999")
+    return number
+
+
+if __name__ == "__main__":
+    sys.exit(main())

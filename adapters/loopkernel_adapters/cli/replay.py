@@ -1,0 +1,45 @@
+"""`loopkernel replay LOG`: a log folded again, with its events, its last state, and the laws."""
+
+from pathlib import Path
+
+from loopkernel.explain import interaction_of
+from loopkernel.replay import fold
+
+from loopkernel_adapters.cli.outcomes import ExitStatus, Unusable
+from loopkernel_adapters.cli.screen import Screen
+from loopkernel_adapters.cli.summary import counted, opened_log, phase_of, tell_laws, tell_outcome
+from loopkernel_adapters.cli.trace import Trace
+from loopkernel_adapters.driver.asyncio_driver import is_event
+
+
+def replay(log: Path, screen: Screen) -> ExitStatus:
+    """Show the run that the log tells. Raises Unusable when it cannot be read or cannot be trusted."""
+    found = opened_log(log)
+    if not found.records and found.torn_tail is None:
+        raise Unusable(f"the log {log} is empty, so there is nothing to replay; name the log of a run")
+    steps = fold(found.records)
+    trace = Trace(screen)
+    for step in steps:
+        for effect in step.effects:
+            if is_event(effect):
+                trace.show(effect)
+    screen.line()
+    if found.torn_tail is not None:
+        tail = found.torn_tail
+        screen.labelled(
+            "torn tail",
+            f"line {tail.line} (from byte {tail.position}, {tail.size} bytes) was never finished, so nothing "
+            "followed from it; it is left out here, and cut off when the log is opened to go on",
+        )
+    tell_outcome(steps, screen)
+    if steps:
+        state = steps[-1].after
+        session = state.session
+        messages = len(session.thread) if session is not None else 0
+        screen.labelled(
+            "state",
+            f"{phase_of(state)} at version {state.stamp.version}, {counted(messages, 'message')}; "
+            f"a person would see: {interaction_of(state).value}",
+        )
+    screen.labelled("replayed", counted(len(steps), "delta"))
+    return ExitStatus.NATURAL_END if tell_laws(steps, screen) else ExitStatus.OTHER_END

@@ -1,0 +1,195 @@
+"""`loopkernel run TASK`: one task, shown as it happens, and then held against its own log."""
+
+import asyncio
+import os
+import signal
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from attrs import frozen
+from loopkernel.data.blocks import TextBlock
+from loopkernel.data.choices import Lifetime
+from loopkernel.data.events import Event
+from loopkernel.data.policy import Policy
+from loopkernel.data.states import State
+from loopkernel.data.thread_deltas import Created
+from loopkernel.data.user_deltas import CancelAll, Say
+
+from loopkernel_adapters.cli.outcomes import ExitStatus, Unusable
+from loopkernel_adapters.cli.screen import Screen
+from loopkernel_adapters.cli.scripts import read_script
+from loopkernel_adapters.cli.summary import summarise
+from loopkernel_adapters.cli.trace import Trace
+from loopkernel_adapters.cli.verification import Witnessed, WitnessStore
+from loopkernel_adapters.driver.asyncio_driver import Driver
+from loopkernel_adapters.driver.clocks import WallClock
+from loopkernel_adapters.ports import Provider, Store, StoreError, ToolError, Tools
+from loopkernel_adapters.providers.local import MODEL_NAME, LocalProvider, ModelMissing
+from loopkernel_adapters.stores.jsonl import JsonlStore
+from loopkernel_adapters.tools.files import FileTools, Workspace
+from loopkernel_adapters.tools.registry import Registry
+
+LOCAL = "local"
+SCRIPTED = "scripted:"
+DEFAULT_MAX_TURNS = 10
+LOG_FOLDER = Path(".loopkernel")  # hidden, so that no tool reads a log
+
+# What the embedded model can take in one request, at one byte a token, with room for the rest of the prompt.
+READ_BYTES = 3_000
+
+
+@frozen(kw_only=True)
+class Task:
+    """What `run` is asked for. Without a log it makes one of its own in LOG_FOLDER."""
+
+    text: str
+    workspace: Path = Path()
+    log: Path | None = None
+    provider: str = LOCAL
+    max_turns: int = DEFAULT_MAX_TURNS
+
+
+def run(task: Task, screen: Screen) -> ExitStatus:
+    """Run the task, and say how it went. Raises Unusable when it cannot begin or the log cannot be written."""
+    if not task.text.strip():
+        raise Unusable('the task is empty; say what to do, for example "Read notes.txt and say what it says"')
+    with ExitStack() as resources:
+        tools = resources.enter_context(file_tools(task.workspace))
+        provider = resources.enter_context(opened_provider(task.provider))
+        path = new_log_path() if task.log is None else task.log
+        store = WitnessStore(opened_store(path))
+        resources.callback(store.close)
+        model = MODEL_NAME if task.provider == LOCAL else SCRIPTED.rstrip(":")
+        policy = Policy(lifetime=Lifetime.TASK, model=model, max_turns=task.max_turns)
+        session = Session(provider=provider, tools=tools, store=store, policy=policy, screen=screen)
+        try:
+            witnessed = asyncio.run(session.run(task.text))
+        except StoreError as error:
+            raise Unusable(f"the run was stopped: {error}") from error
+    return summarise(witnessed, path, screen)
+
+
+@contextmanager
+def file_tools(folder: Path) -> Iterator[Tools]:
+    """The tools for a workspace, which is open meanwhile. Raises Unusable."""
+    try:
+        workspace = Workspace(folder)
+    except OSError as error:
+        raise Unusable(
+            f"the workspace {folder} cannot be opened: {error.strerror}; name a folder with --workspace DIR"
+        ) from error
+    with workspace:
+        try:
+            tools = Registry(FileTools(workspace, READ_BYTES).all())
+        except ToolError as error:
+            raise Unusable(f"the workspace {folder} cannot be listed: {error}") from error
+        yield tools
+
+
+@contextmanager
+def opened_provider(name: str) -> Iterator[Provider]:
+    """The model that `--provider` names. Raises Unusable."""
+    if name.startswith(SCRIPTED):
+        yield read_script(Path(name.removeprefix(SCRIPTED)))
+        return
+    if name != LOCAL:
+        raise Unusable(f"there is no provider {name}; choose {LOCAL} or {SCRIPTED}FILE")
+    try:
+        provider = LocalProvider.load()
+    except ModelMissing as error:
+        raise Unusable(f"there is no model: {error}") from error
+    try:
+        yield provider
+    finally:
+        provider.close()
+
+
+def new_log_path() -> Path:
+    """A path for the log of this run, in a folder that is made if need be. Raises Unusable."""
+    try:
+        LOG_FOLDER.mkdir(exist_ok=True)
+    except OSError as error:
+        raise Unusable(
+            f"the folder for logs, {LOG_FOLDER.absolute()}, cannot be made: {error.strerror}; "
+            "say where the log may lie, with --log FILE"
+        ) from error
+    return LOG_FOLDER / f"run-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.jsonl"
+
+
+def opened_store(path: Path) -> Store:
+    """A new log at the path. Raises Unusable."""
+    try:
+        store = JsonlStore(path)
+    except StoreError as error:
+        raise Unusable(f"the log cannot be used: {error}") from error
+    except OSError as error:
+        raise Unusable(
+            f"the log {path} cannot be opened: {error.strerror}; name a file in a folder that can be written"
+        ) from error
+    if store.load():
+        store.close()
+        raise Unusable(
+            f"the log {path} already holds a run; show it with `loopkernel replay {path}`, or give this run another log"
+        )
+    return store
+
+
+@frozen(kw_only=True)
+class Session:
+    """One run under way: what it needs, and where it is shown."""
+
+    provider: Provider
+    tools: Tools
+    store: WitnessStore
+    policy: Policy
+    screen: Screen
+
+    async def run(self, text: str) -> Witnessed:
+        """Say the text, wait for rest, and tell what was witnessed. Raises StoreError when the log fails."""
+        seen: list[Event] = []
+        driver = Driver.open(
+            store=self.store,
+            created=Created(session_id=uuid.uuid4().hex, policy=self.policy, tools=self.tools.offered()),
+            provider=self.provider,
+            tools=self.tools,
+            clock=WallClock(),
+            observers=(Trace(self.screen).show, seen.append),
+        )
+        async with driver:
+            with interruptible(driver, self.screen):
+                try:
+                    await driver.send(Say(content=(TextBlock(text),)))
+                    await driver.rest()
+                except asyncio.CancelledError:
+                    self.screen.labelled("interrupt", "quitting; what was under way is not recorded as ended")
+        state: State = driver.state
+        return Witnessed(records=tuple(self.store.records), events=tuple(seen), state=state)
+
+
+@contextmanager
+def interruptible(driver: Driver, screen: Screen) -> Iterator[None]:
+    """Ctrl-C cancels everything and lets the turn end; a second one quits at once."""
+    loop = asyncio.get_running_loop()
+    running = asyncio.current_task()
+    cancelling: list[asyncio.Task[None]] = []
+
+    def interrupt() -> None:
+        if cancelling and running is not None:
+            loop.remove_signal_handler(signal.SIGINT)
+            running.cancel()
+            return
+        screen.labelled("interrupt", "cancelling; press Ctrl-C again to quit at once")
+        cancelling.append(loop.create_task(driver.send(CancelAll())))
+
+    try:
+        loop.add_signal_handler(signal.SIGINT, interrupt)
+    except (RuntimeError, ValueError):  # not in the main thread: then Ctrl-C is not ours to handle
+        yield
+        return
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)

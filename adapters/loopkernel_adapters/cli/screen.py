@@ -1,0 +1,87 @@
+"""The terminal: text from models, tools and logs, made harmless and written at once."""
+
+import io
+import os
+import re
+import sys
+from typing import TextIO
+
+LABEL_WIDTH = 11
+LONGEST_LINE = 300  # characters of a text that is shown in one line
+
+# Control characters could move the cursor, rename the window or hide text; so could marks of writing direction.
+_HARMFUL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def printable(text: str) -> str:
+    """The text with what a terminal would obey shown as an escape; line breaks and tabs stay."""
+    return _HARMFUL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def in_one_line(text: str) -> str:
+    """The text in one line, cut when it is long."""
+    line = " / ".join(text.strip().splitlines())
+    return line if len(line) <= LONGEST_LINE else f"{line[:LONGEST_LINE]}... ({len(text)} characters)"
+
+
+class Screen:
+    """Writes lines with a label, and text that streams.
+
+    When nobody reads any more, or nothing can be written, it goes on without writing; `failure` then tells why,
+    unless the reader has just gone away.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self.failure: OSError | None = None
+        self._stream = stream
+        self._streaming: str | None = None  # the label whose text streams
+
+    def line(self, text: str = "") -> None:
+        """One line."""
+        self.end_stream()
+        self._write(f"{printable(text)}\n")
+
+    def labelled(self, label: str, text: str) -> None:
+        """One line with a label before it."""
+        self.line(f"{label:<{LABEL_WIDTH}} {text}".rstrip())
+
+    def stream(self, label: str, piece: str) -> None:
+        """A piece of text, right after the one before it; the label stands before the first."""
+        if self._streaming != label:
+            self.end_stream()
+            self._write(f"{label:<{LABEL_WIDTH}} ")
+            self._streaming = label
+        self._write(printable(piece))
+
+    def end_stream(self) -> None:
+        """End the line of text that streams, if there is one."""
+        if self._streaming is not None:
+            self._streaming = None
+            self._write("\n")
+
+    def _write(self, text: str) -> None:
+        try:
+            self._stream.write(text)
+            self._stream.flush()
+        except OSError as error:
+            _close_for_good(self._stream)
+            if not isinstance(error, BrokenPipeError):
+                self.failure = error
+
+
+def _close_for_good(stream: TextIO) -> None:
+    """Let later writes, and the interpreter's last one, go nowhere instead of failing again."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, stream.fileno())
+    finally:
+        os.close(nowhere)
+
+
+def terminal() -> Screen:
+    """The standard output, or nothing where there is none. What its encoding cannot show is shown as an escape."""
+    if sys.stdout is None:
+        return Screen(io.StringIO())
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+    return Screen(sys.stdout)

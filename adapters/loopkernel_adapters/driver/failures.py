@@ -1,0 +1,55 @@
+"""What an adapter raises, as a delta: one function for models, one for tools, one for checks.
+
+The adapters classify what they know; this is the net under them, so that nothing an adapter raises can end a run.
+"""
+
+from loopkernel.data.blocks import TextBlock
+from loopkernel.data.effects import CallModel, CheckCall, StartTool
+from loopkernel.data.model_deltas import ModelFailed
+from loopkernel.data.tool_deltas import ToolChecked, ToolFailed
+from loopkernel.data.tools import InvalidCall, ToolOutput
+from loopkernel.data.words import ErrorClass
+
+from loopkernel_adapters.ports import ToolError
+
+LONGEST_MESSAGE = 2_000  # characters of an exception's own words; what is longer is cut
+
+
+def model_failure(command: CallModel, error: BaseException) -> ModelFailed:
+    """A model call that raised. Only what surely comes from the network is classed as retryable."""
+    match error:
+        case TimeoutError():
+            error_class = ErrorClass.STALLED
+        case ConnectionError() | EOFError():
+            error_class = ErrorClass.NETWORK
+        case _:
+            error_class = ErrorClass.UNKNOWN
+    return ModelFailed(operation=command.operation, error=error_class, message=words_of(error))
+
+
+def tool_failure(command: StartTool, error: BaseException) -> ToolFailed:
+    """A tool run that raised. A ToolError speaks for itself; of anything else the type is shown too."""
+    text = spoken(error) if isinstance(error, ToolError) else f"{command.tool} failed: {words_of(error)}"
+    return ToolFailed(command.operation, ToolOutput(content=(TextBlock(text),)))
+
+
+def check_failure(command: CheckCall, error: BaseException) -> ToolChecked:
+    """A check that raised: a call that cannot be judged does not run."""
+    why = f"the input could not be checked: {words_of(error)}"
+    return ToolChecked(command.operation, InvalidCall(why))
+
+
+def words_of(error: BaseException) -> str:
+    """The exception's type and message, bounded."""
+    name, message = type(error).__name__, spoken(error)
+    if len(message) > LONGEST_MESSAGE:
+        message = f"{message[:LONGEST_MESSAGE]}... ({len(message)} characters)"
+    return f"{name}: {message}" if message else name
+
+
+def spoken(error: BaseException) -> str:
+    """The exception's message. Asking a hostile exception for it may fail too."""
+    try:
+        return str(error)
+    except Exception:
+        return "(its message cannot be read)"

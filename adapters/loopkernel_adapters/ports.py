@@ -1,0 +1,146 @@
+"""The ports: what the driver needs from outside, as protocols. Nothing here acts.
+
+An adapter fulfils one of them and decides nothing about what happens next. A failure of the world is a
+delta (`ModelFailed`, `ToolFailed`) and never an exception that ends the run; the driver turns what an
+adapter raises into such a delta. Only a store may stop the driver: what cannot be recorded must not go on.
+`specs/ports.md` states the same as numbered duties.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Protocol
+
+from loopkernel.data.effects import CheckCall, Request, StartTool
+from loopkernel.data.events import Event
+from loopkernel.data.ids import ModelOperation
+from loopkernel.data.model_deltas import ModelDelta
+from loopkernel.data.tools import Tool, ToolOutput, Verdict
+from loopkernel.replay import LogRecord
+from typing_extensions import override
+
+
+class Provider(Protocol):
+    """A model, or a service that offers models."""
+
+    def stream(self, request: Request, operation: ModelOperation) -> AsyncIterator[ModelDelta]:
+        """The reply to the request, delta by delta; each delta names `operation`.
+
+        The last delta is `ModelCompleted` or `ModelFailed`; nothing is read after it. A stream that ends
+        without either is reported by the driver as `ModelFailed(network)`. The adapter classifies its own
+        errors, in one function, and yields `ModelFailed`; what it raises all the same is reported as
+        `unknown` (`network` for a lost connection, `stalled` for a timeout). It never retries by itself.
+
+        Called, it returns at once (an async generator does). A stream is read only as fast as its deltas
+        are applied, is closed when it is done or aborted, and must let go of everything when it is
+        cancelled.
+        """
+        ...
+
+
+ProgressReport = Callable[[str], Awaitable[None]]
+
+
+class Tools(Protocol):
+    """The tools that a session may offer, and their execution."""
+
+    def offered(self) -> tuple[Tool, ...]:
+        """What a new session offers to the model. Names are unique."""
+        ...
+
+    def check(self, command: CheckCall) -> Verdict:
+        """Judge a call: is the tool known, does the input fit its schema, which resources does it touch.
+
+        Synchronous, because it is called between two deltas: it looks at the input, and at most a few
+        names in a file system; it changes nothing. What it raises becomes an `InvalidCall`.
+        """
+        ...
+
+    async def run(self, command: StartTool, report_progress: ProgressReport) -> ToolOutput:
+        """Run the tool once and return what the model shall see.
+
+        Raises ToolError when the tool fails; its text is shown to the model as it is. Any other exception
+        is a failure too, shown with its type. `await report_progress(text)` says how far the run is; it
+        returns when the text is recorded, so a tool cannot run ahead of the log.
+
+        An abort cancels the run (asyncio.CancelledError). A tool that has to clean up does so and lets the
+        cancellation pass on: that the run has ended is what "stopped" means. Blocking work belongs into a
+        thread or a process that the tool owns and ends.
+        """
+        ...
+
+
+class ToolError(Exception):
+    """A tool failed. The message is for the model: what happened, with what, and what to try instead."""
+
+
+class Store(Protocol):
+    """The log of one session: an append-only sequence of records with exactly one writer."""
+
+    def append(self, records: Sequence[LogRecord], durable: bool) -> None:
+        """Add the records at the end, in order.
+
+        With `durable` true it returns only when these and all earlier records survive a loss of power;
+        else they are at least handed over, to become durable with a later append. Raises OSError (or
+        StoreError) when that is not possible; from then on every append is refused, since nobody knows
+        what a second attempt would really write.
+        """
+        ...
+
+    def load(self) -> tuple[LogRecord, ...]:
+        """All records, in order. Raises StoreCorrupt when one of them cannot be trusted."""
+        ...
+
+    def close(self) -> None:
+        """Make what was appended durable and let go of everything. Closing twice is harmless."""
+        ...
+
+
+class StoreError(Exception):
+    """What went wrong with a log."""
+
+
+class StoreLocked(StoreError):
+    """Another process, or another store of this process, writes this log."""
+
+
+class StoreCorrupt(StoreError):
+    """A record of the log cannot be trusted. Nothing was changed. `line` counts from 1, `position` is in bytes."""
+
+    def __init__(self, source: str, line: int, position: int, problem: str) -> None:
+        super().__init__(source, line, position, problem)
+        self.source = source
+        self.line = line
+        self.position = position
+        self.problem = problem
+
+    @override
+    def __str__(self) -> str:
+        return (
+            f"{self.source}, line {self.line} (byte {self.position}): {self.problem}. Nothing was changed. "
+            f"Restore the log from a copy, or cut it at byte {self.position} to go on without this record "
+            "and all that follow it."
+        )
+
+
+class StoreFailed(StoreError):
+    """The log could not be written, so the driver has stopped. The cause is chained."""
+
+
+class Clock(Protocol):
+    """Time, for the stamps of records and for timers."""
+
+    def now_ms(self) -> int:
+        """The time in milliseconds, of any origin that lasts as long as the log; it should not go back."""
+        ...
+
+    def call_at(self, deadline_ms: int, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call `callback` once, in the event loop, when `now_ms()` has reached the deadline.
+
+        Never before it has returned: a deadline that has passed is called soon. Calling what it returns
+        forgets the timer; after the callback that does nothing.
+        """
+        ...
+
+
+# Called with each event, in order, after the delta that caused it is recorded. Synchronous and quick: it shows,
+# counts or queues. What it raises goes to the exception handler of the event loop, and stops nothing.
+Observer = Callable[[Event], None]

@@ -1,0 +1,1 @@
+"""Logs behind the store port."""

@@ -1,0 +1,229 @@
+"""The log as a file: one JSON object a line, each with its number and a checksum, synced before it counts.
+
+A line is `{"n":1,"crc":"0a1b2c3d","r":RECORD}` and a newline. `n` counts from 1 without gaps; `crc` is the CRC-32
+of the number and the record's text, as eight hexadecimal digits; RECORD is what `loopkernel.codec` writes,
+in ASCII. So no change of a single bit, no lost, repeated or moved line passes.
+
+What stands after the last newline is a torn tail: an append that never ended, so nothing followed from it. It
+is cut off when the file is opened. Everything else that does not fit is refused, and the file left as it is.
+"""
+
+import fcntl
+import os
+import re
+import stat
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from attrs import frozen
+from loopkernel.codec import record_from_text, record_to_text
+from loopkernel.data.errors import CodecError
+from loopkernel.replay import LogRecord
+from typing_extensions import override
+
+from loopkernel_adapters.ports import Store, StoreCorrupt, StoreError, StoreLocked
+
+NEWLINE = b"\n"
+OWNER_ONLY = 0o600
+_LINE = re.compile(rb'\{"n":([1-9][0-9]{0,18}),"crc":"([0-9a-f]{8})","r":(\{[\x20-\x7f]*\})\}')
+
+
+@frozen(kw_only=True)
+class TornTail:
+    """An append that was never finished: the line that it would have been, where it begins, its size in bytes."""
+
+    line: int
+    position: int
+    size: int
+
+
+@frozen
+class LogFile:
+    """What a log file holds: its records, and the torn tail behind them, if there is one."""
+
+    records: tuple[LogRecord, ...]
+    torn_tail: TornTail | None
+
+
+def read_log(path: Path) -> LogFile:
+    """Read a log without a lock and without changing anything, also while it is being written.
+
+    Raises OSError when the file cannot be read, StoreCorrupt when a line of it cannot be trusted.
+    """
+    return parse_log(path.read_bytes(), str(path))
+
+
+def parse_log(content: bytes, source: str) -> LogFile:
+    """The records in the bytes of a log. Raises StoreCorrupt, which names the source, at the first bad line."""
+    records: list[LogRecord] = []
+    position = 0
+    while (end := content.find(NEWLINE, position)) >= 0:
+        records.append(_parse_line(content[position:end], source, len(records) + 1, position))
+        position = end + 1
+    if position == len(content):
+        return LogFile(tuple(records), None)
+    tail = TornTail(line=len(records) + 1, position=position, size=len(content) - position)
+    _demand_torn(content[position:], source, tail)
+    return LogFile(tuple(records), tail)
+
+
+def line_of(number: int, record: LogRecord) -> bytes:
+    """The line of a record, with its newline."""
+    text = record_to_text(record).encode("ascii")
+    return b'{"n":%d,"crc":"%08x","r":%b}\n' % (number, _checksum(number, text), text)
+
+
+def _checksum(number: int, text: bytes) -> int:
+    return zlib.crc32(text, zlib.crc32(b"%d:" % number))
+
+
+def _parse_line(line: bytes, source: str, number: int, position: int) -> LogRecord:
+    found = _LINE.fullmatch(line)
+    if found is None:
+        raise StoreCorrupt(source, number, position, "this is not a line of a log")
+    if int(found[1]) != number:
+        problem = f"this is record {int(found[1])}, and record {number} belongs here"
+        raise StoreCorrupt(source, number, position, problem)
+    if int(found[2], 16) != _checksum(number, found[3]):
+        raise StoreCorrupt(source, number, position, "the checksum does not fit the record")
+    try:
+        return record_from_text(found[3].decode("ascii"))
+    except CodecError as error:
+        problem = f"the record is whole, but this version cannot read it: {error}"
+        raise StoreCorrupt(source, number, position, problem) from error
+
+
+def _demand_torn(tail: bytes, source: str, torn: TornTail) -> None:
+    """Refuse to cut off what no append of ours has begun: most likely it is not a log at all."""
+    head = b'{"n":%d,"crc":"' % torn.line
+    written = tail.rstrip(b"\0")  # a file system may have made the file longer before it wrote the bytes
+    if written[: len(head)] != head[: len(written)]:
+        raise StoreCorrupt(source, torn.line, torn.position, "this is not a line of a log")
+
+
+class JsonlStore(Store):
+    """A log file with one writer, who holds a lock on it from opening to closing.
+
+    Opening creates a missing file (for its owner only, in a folder that exists), checks every line, and cuts off a
+    torn tail, which `torn_tail` then describes. Raises StoreLocked when the log is open elsewhere, StoreCorrupt
+    when a line cannot be trusted, StoreError when the path is no regular file, OSError when it cannot be opened.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._descriptor: int | None = _open(path)
+        self._broken = False
+        self._unsynced = False
+        try:
+            _lock(self._descriptor, path)
+            self._loaded: tuple[LogRecord, ...] | None = None
+            found = self._read(self._descriptor)
+            self._loaded = found.records
+            self._written = len(found.records)
+            self.torn_tail = found.torn_tail
+            if found.torn_tail is not None:
+                os.ftruncate(self._descriptor, found.torn_tail.position)
+                os.fsync(self._descriptor)
+        except BaseException:
+            self.close()
+            raise
+
+    @override
+    def load(self) -> tuple[LogRecord, ...]:
+        return self._read(self._demand_open()).records if self._loaded is None else self._loaded
+
+    @override
+    def append(self, records: Sequence[LogRecord], durable: bool) -> None:
+        descriptor = self._demand_writable()
+        lines = b"".join(line_of(self._written + place, record) for place, record in enumerate(records, start=1))
+        self._broken = True  # until all of it is done: after a failure nobody knows what the file holds
+        _demand_same_file(descriptor, self._path)
+        _write_all(descriptor, lines)
+        if durable:
+            os.fsync(descriptor)
+        self._broken = False
+        self._unsynced = not durable
+        self._written += len(records)
+        self._loaded = None
+
+    @override
+    def close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is None:
+            return
+        try:
+            if self._unsynced and not self._broken:
+                os.fsync(descriptor)
+        finally:
+            os.close(descriptor)  # and with it the lock goes
+
+    def _read(self, descriptor: int) -> LogFile:
+        """What the locked file holds, whatever its name leads to by now."""
+        with open(descriptor, "rb", closefd=False) as file:
+            file.seek(0)
+            return parse_log(file.read(), str(self._path))
+
+    def _demand_open(self) -> int:
+        if self._descriptor is None:
+            raise StoreError(f"{self._path} is closed; open the log again to go on")
+        return self._descriptor
+
+    def _demand_writable(self) -> int:
+        descriptor = self._demand_open()
+        if self._broken:
+            raise StoreError(
+                f"an earlier write to {self._path} failed, so what it holds is not known; "
+                "open the log again, which checks it"
+            )
+        return descriptor
+
+
+def _open(path: Path) -> int:
+    """A descriptor for reading and appending; a new file is made durable in its folder too."""
+    flags = os.O_RDWR | os.O_APPEND | os.O_NONBLOCK  # non-blocking: a pipe in the place of a file must not hang
+    try:
+        descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL, OWNER_ONLY)
+    except FileExistsError:
+        descriptor = os.open(path, flags)
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return descriptor
+        os.close(descriptor)
+        raise StoreError(f"{path} is not a regular file, so it cannot be a log; name another path") from None
+    try:
+        _sync_folder(path.parent)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, path: Path) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise StoreLocked(
+            f"{path} is open for writing elsewhere; close the other session, or use another log"
+        ) from None
+    _demand_same_file(descriptor, path)
+
+
+def _demand_same_file(descriptor: int, path: Path) -> None:
+    """The lock is on the file, not on its name: refuse to write where no one would find it."""
+    if not os.path.samestat(os.fstat(descriptor), os.stat(path)):
+        raise StoreError(f"{path} was replaced by another file while it was open; open the log again")
+
+
+def _write_all(descriptor: int, content: bytes) -> None:
+    """Write every byte, in as many pieces as the system makes of it."""
+    rest = memoryview(content)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]

@@ -1,0 +1,185 @@
+"""What a planted bug is, how it is judged, and ways to plant one.
+
+A way takes a pure change and gives a `Plant`: from a transition to one of the same signature that differs by that
+change. Some change what comes out of the real transition; some run it under another policy, or on another delta,
+and hide that.
+
+A broken kernel is judged with an explanation of its own, written as if beside it, so that law WHY judges the
+explanation and not the bug.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import TypeAlias, final
+
+from attrs import evolve, frozen
+
+from loopkernel.data.deltas import Delta
+from loopkernel.data.effects import CallModel, Effect
+from loopkernel.data.events import MessageAdded
+from loopkernel.data.messages import Message
+from loopkernel.data.policy import Policy
+from loopkernel.data.records import StepRecord
+from loopkernel.data.sessions import Inbox
+from loopkernel.data.states import Executing, State, Streaming
+from loopkernel.data.steps import Context, Step
+from loopkernel.data.threads import Thread
+from loopkernel.explain import Cause, Explanation, Wait
+from loopkernel.laws import Judged, check_pairs, check_trace
+from loopkernel.replay import Transition
+from loopkernel.testing.player import Script, play
+
+Plant: TypeAlias = Callable[[Transition], Transition]
+Explain: TypeAlias = Callable[[State, Context], Explanation]
+
+
+def explaining(transition: Transition) -> Explain:
+    """The explanation that goes with a transition: each effect that it has, each call that it leaves waiting."""
+
+    def explain(state: State, ctx: Context) -> Explanation:
+        after, effects = transition(state, ctx)
+        causes = tuple(Cause(effect, ctx.delta, "DELTA-1", "the transition says so") for effect in effects)
+        entries = after.ledger.entries if isinstance(after, Streaming | Executing) else ()
+        waits = tuple(Wait(entry.call.id, ("its turn",)) for entry in entries if entry.is_open)
+        return Explanation(causes, waits)
+
+    return explain
+
+
+@final
+@frozen(kw_only=True)
+class PlantedBug:
+    """A bug by name, the law that catches it, how it is planted, and how the broken kernel explains itself."""
+
+    name: str
+    law: str
+    plant: Plant
+    explain: Callable[[Transition], Explain] = explaining
+
+    def judged(self, transition: Transition) -> Judged:
+        """The transition with the bug in it, and its explanation."""
+        broken = self.plant(transition)
+        return Judged(broken, self.explain(broken))
+
+
+def breached_laws(judge: Callable[[], Judged], scripts: Iterable[Script]) -> set[str]:
+    """The laws that some run of the kernel breaks; `judge` gives the kernel anew for each run."""
+    breached: set[str] = set()
+    for script in scripts:
+        judged = judge()
+        steps = play(script, judged.transition)
+        for report in (check_trace(steps, judged=judged), check_pairs(steps, judged=judged)):
+            breached.update(breach.law for breach in report.breaches)
+    return breached
+
+
+# --- ways to plant ------------------------------------------------------------------------------------------
+
+
+def changing_steps(change: Callable[[StepRecord], Step[State]]) -> Plant:
+    """Other steps."""
+
+    def plant(transition: Transition) -> Transition:
+        def broken(state: State, ctx: Context) -> Step[State]:
+            after, effects = transition(state, ctx)
+            return change(StepRecord(state, ctx, after, effects))
+
+        return broken
+
+    return plant
+
+
+def changing_effects(change: Callable[[StepRecord], Iterable[Effect]]) -> Plant:
+    """The same states, other effects."""
+    return changing_steps(lambda record: Step(record.after, tuple(change(record))))
+
+
+def changing_states(change: Callable[[StepRecord], State]) -> Plant:
+    """The same effects, other states."""
+    return changing_steps(lambda record: Step(change(record), record.effects))
+
+
+def changing_deltas(change: Callable[[State, Delta], Delta]) -> Plant:
+    """Another delta than the one that came in."""
+
+    def plant(transition: Transition) -> Transition:
+        return lambda state, ctx: transition(state, Context(change(state, ctx.delta), ctx.now_ms))
+
+    return plant
+
+
+def changing_messages(change: Callable[[Message], Message]) -> Plant:
+    """Other messages go into the thread: into the state, the events and the requests alike."""
+
+    def plant(transition: Transition) -> Transition:
+        def broken(state: State, ctx: Context) -> Step[State]:
+            after, effects = transition(state, ctx)
+            if after.session is None or not any(isinstance(effect, MessageAdded) for effect in effects):
+                return Step(after, effects)
+            known = 0 if state.session is None else len(state.session.thread)
+            thread = _changed(after.session.thread, known, change)
+            told = tuple(_with_messages(effect, change, thread) for effect in effects)
+            return Step(with_thread(after, thread), told)
+
+        return broken
+
+    return plant
+
+
+def _changed(thread: Thread, known: int, change: Callable[[Message], Message]) -> Thread:
+    messages = thread.messages
+    for index in range(known, len(messages)):
+        messages = messages.replace(index, change(messages[index]))
+    return evolve(thread, messages=messages)
+
+
+def _with_messages(effect: Effect, change: Callable[[Message], Message], thread: Thread) -> Effect:
+    if isinstance(effect, MessageAdded):
+        return MessageAdded(change(effect.message))
+    return with_request_thread(effect, thread) if isinstance(effect, CallModel) else effect
+
+
+def with_request_thread(command: CallModel, thread: Thread) -> CallModel:
+    """The command, with another thread in its request."""
+    return evolve(command, request=evolve(command.request, thread=thread))
+
+
+def with_thread(state: State, thread: Thread) -> State:
+    """The state, with another thread in its session."""
+    if state.session is None:
+        return state
+    changed: State = evolve(state, session=evolve(state.session, thread=thread))
+    return changed
+
+
+def under_policy(change: Callable[[Policy], Policy]) -> Plant:
+    """The real policy stands in the state, and another one decides."""
+
+    def plant(transition: Transition) -> Transition:
+        def broken(state: State, ctx: Context) -> Step[State]:
+            if state.session is None:
+                return transition(state, ctx)
+            real = state.session.settings.policy
+            after, effects = transition(with_policy(state, change(real)), ctx)
+            kept = after.session is None or after.session.settings.policy != change(real)
+            return Step(after if kept else with_policy(after, real), effects)
+
+        return broken
+
+    return plant
+
+
+def with_policy(state: State, policy: Policy) -> State:
+    """The state, with another policy in its settings."""
+    if state.session is None:
+        return state
+    settings = evolve(state.session.settings, policy=policy)
+    changed: State = evolve(state, session=evolve(state.session, settings=settings))
+    return changed
+
+
+def with_inbox(state: State, inbox: Inbox) -> State:
+    """The state, with other input waiting."""
+    if state.session is None:
+        return state
+    changed: State = evolve(state, session=evolve(state.session, inbox=inbox))
+    return changed

@@ -1,0 +1,233 @@
+"""`loopkernel run`: what it shows, how it exits, and that bad input never gives a traceback."""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from loopkernel.data.effects import Request
+from loopkernel.data.ids import ModelOperation
+from loopkernel.data.model_deltas import ModelCompleted, ModelDelta, ModelText
+from loopkernel.data.words import StopReason, TurnEndReason
+from loopkernel.replay import fold
+from loopkernel_adapters.cli import run as run_command
+from loopkernel_adapters.cli.main import main
+from loopkernel_adapters.cli.outcomes import ExitStatus
+from loopkernel_adapters.cli.summary import NATURAL_ENDS
+from loopkernel_adapters.ports import Provider
+from loopkernel_adapters.providers import local
+from loopkernel_adapters.stores.jsonl import JsonlStore, read_log
+from typing_extensions import override
+
+from tests.adapters.cli_world import READ_NOTES, labelled, prepare, run, write_script
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with a workspace and a script in it."""
+    return prepare(tmp_path, monkeypatch)
+
+
+@pytest.mark.rule("RESUME-1")
+def test_a_run_shows_each_event_and_that_its_log_and_the_laws_agree(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run() == ExitStatus.NATURAL_END
+    output, errors = capsys.readouterr()
+    assert errors == ""
+    assert labelled(output, "user") == ["Read notes.txt."]
+    assert labelled(output, "model") == ["Let me look.", "It says: buy milk."]
+    assert labelled(output, "result 1.1") == ["done: buy milk"]
+    assert labelled(output, "turn") == ["ended: model_stop; 0 tokens in, 0 out"]
+    assert labelled(output, "outcome") == ["model_stop, after 2 requests and 1 tool run"]
+    assert labelled(output, "log") == [str(folder / "log.jsonl")]
+    steps = fold(read_log(folder / "log.jsonl").records)
+    effects = sum(len(step.effects) for step in steps)
+    (replayed,) = labelled(output, "replayed")
+    assert replayed == f"{len(steps)} deltas: identical (the state and all {effects} effects, byte for byte)"
+    (laws,) = labelled(output, "laws")
+    assert laws.endswith("all held")
+    for kind in ("step", "trace", "pair"):
+        assert f" {kind}" in laws
+
+
+def test_without_a_log_it_makes_one_that_can_be_replayed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "Read it.", "--workspace", "workspace", "--provider", "scripted:script.json"]) == 0
+    (log,) = labelled(capsys.readouterr().out, "log")
+    assert Path(log).parent == folder / ".loopkernel"
+    assert main(["replay", log]) == 0
+
+
+@pytest.mark.rule("LIMIT-1")
+def test_a_turn_that_is_cut_short_exits_otherwise(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--max-turns", "1") == ExitStatus.OTHER_END
+    assert labelled(capsys.readouterr().out, "outcome") == ["max_turns, after 1 request and 1 tool run"]
+
+
+def test_a_script_that_ends_too_early_ends_the_turn_as_an_error(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_script(folder, [{"calls": [READ_NOTES]}])
+    assert run() == ExitStatus.OTHER_END
+    output = capsys.readouterr().out
+    assert "the script has 1 replies" in labelled(output, "error")[0]
+    assert labelled(output, "outcome")[0].startswith("error")
+
+
+def test_a_call_that_leaves_the_workspace_is_answered_and_the_loop_goes_on(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "secret.txt").write_text("the secret")
+    (folder / "workspace" / "link").symlink_to(folder / "secret.txt")
+    paths = ["../secret.txt", "link", str(folder / "secret.txt")]
+    write_script(
+        folder,
+        [
+            {"calls": [{"tool": "read_file", "input": {"path": path}} for path in paths]},
+            {"calls": [{"tool": "delete_file", "input": {}}]},
+            {"text": "I cannot."},
+        ],
+    )
+    assert run() == ExitStatus.NATURAL_END
+    output = capsys.readouterr().out
+    assert "the secret" not in output
+    assert output.count("error: The input of this call") == 3
+    assert "There is no tool named 'delete_file'" in output
+
+
+def test_only_ends_that_somebody_chose_are_natural() -> None:
+    assert TurnEndReason.MODEL_STOP in NATURAL_ENDS
+    assert not NATURAL_ENDS & {TurnEndReason.ERROR, TurnEndReason.MAX_TURNS, TurnEndReason.USER_ABORT}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["run", " "], "the task is empty"),
+        (["run", "x", "--workspace", "absent"], "the workspace absent cannot be opened"),
+        (["run", "x", "--workspace", "script.json"], "the workspace script.json cannot be opened"),
+        (["run", "x", "--provider", "oracle"], "there is no provider oracle"),
+        (["run", "x", "--provider", "scripted:absent"], "the script absent cannot be read"),
+        (["run", "x", "--provider", "scripted:."], "the script . cannot be read"),
+        (["run", "x", "--provider", "scripted:bad.json"], "$[0].calls[0]: lacks"),
+        (["run", "x", "--provider", "scripted:no.json"], "not JSON"),
+        (["run", "x", "--provider", "scripted:latin.json"], "not UTF-8"),
+        (["run", "x", "--provider", "scripted:script.json", "--log", "absent/log"], "the log absent/log"),
+        (["run", "x", "--provider", "scripted:script.json", "--log", "workspace"], "the log"),
+        (["run", "x", "--provider", "scripted:script.json", "--log", "script.json"], "is not a line of a log"),
+        (["run", "x", "--max-turns", "0"], "no whole number"),
+        (["run", "x", "--max-turns", "many"], "no whole number"),
+        (["run"], "TASK"),
+        (["sing"], "invalid choice"),
+        ([], "COMMAND"),
+        (["replay", "absent"], "the log absent cannot be read"),
+        (["replay", "workspace"], "not a regular file"),
+        (["replay", "/dev/zero"], "not a regular file"),
+        (["replay", "script.json"], "line 1 (byte 0)"),
+        (["replay", "empty"], "nothing to replay"),
+    ],
+)
+def test_bad_input_is_told_in_words(
+    folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], told: str
+) -> None:
+    (folder / "bad.json").write_text('[{"calls": [{"input": {}}]}]')
+    (folder / "no.json").write_text("{")
+    (folder / "latin.json").write_bytes(b'["\xe9"]')
+    (folder / "empty").touch()
+    assert main(arguments) == ExitStatus.UNUSABLE
+    output, errors = capsys.readouterr()
+    assert output == ""
+    assert told in errors
+    assert "Traceback" not in errors
+
+
+def test_without_a_model_it_says_what_to_run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    monkeypatch.setattr(local, "MODEL_PACKAGE", "a_package_that_nobody_has")
+    for arguments in (["run", "x", "--workspace", "workspace"], ["demo"]):
+        assert main(arguments) == ExitStatus.UNUSABLE
+        assert "make run" in capsys.readouterr().err
+    assert not (folder / ".loopkernel").exists()
+
+
+def test_a_log_that_is_used_is_left_alone(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run() == 0
+    kept = (folder / "log.jsonl").read_bytes()
+    assert run() == ExitStatus.UNUSABLE
+    assert "already holds a run" in capsys.readouterr().err
+    assert (folder / "log.jsonl").read_bytes() == kept
+
+
+def test_a_log_that_is_open_elsewhere_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = JsonlStore(folder / "log.jsonl")
+    assert run() == ExitStatus.UNUSABLE
+    store.close()
+    assert "is open for writing elsewhere" in capsys.readouterr().err
+
+
+def test_a_place_where_no_log_can_be_made_is_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / ".loopkernel").touch()
+    arguments = ["run", "x", "--workspace", "workspace", "--provider", "scripted:script.json"]
+    assert main(arguments) == ExitStatus.UNUSABLE
+    assert "--log FILE" in capsys.readouterr().err
+
+
+def test_a_log_that_cannot_be_written_stops_the_run_in_words(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    assert run() == ExitStatus.UNUSABLE
+    assert "No space left on device" in capsys.readouterr().err
+
+
+# --- Ctrl-C ---
+
+
+class InterruptedProvider(Provider):
+    """Speaks, gets the process interrupted so many times, and then waits for ever."""
+
+    def __init__(self, interrupts: int) -> None:
+        self.interrupts = interrupts
+
+    @override
+    async def stream(self, request: Request, operation: ModelOperation) -> AsyncIterator[ModelDelta]:
+        yield ModelText(operation, "I begin")
+        for _ in range(self.interrupts):
+            signal.raise_signal(signal.SIGINT)
+        await asyncio.Event().wait()
+        yield ModelCompleted(operation, StopReason.END_TURN)
+
+
+@pytest.mark.rule("CANCEL-1")
+@pytest.mark.parametrize(
+    ("interrupts", "told", "outcome"),
+    [(1, "cancelling", ("user_abort",)), (2, "quitting", ("user_abort", "no turn has ended"))],
+)
+def test_ctrl_c_cancels_and_a_second_one_quits(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    interrupts: int,
+    told: str,
+    outcome: tuple[str, ...],
+) -> None:
+    @contextmanager
+    def interrupted(name: str) -> Iterator[Provider]:
+        yield InterruptedProvider(interrupts)
+
+    monkeypatch.setattr(run_command, "opened_provider", interrupted)
+    handler = signal.getsignal(signal.SIGINT)
+    assert run() == ExitStatus.OTHER_END
+    output = capsys.readouterr().out
+    assert told in labelled(output, "interrupt")[-1]
+    assert labelled(output, "outcome")[0].startswith(outcome)
+    assert "identical" in labelled(output, "replayed")[0]
+    assert labelled(output, "laws")[0].endswith("all held")
+    assert signal.getsignal(signal.SIGINT) == handler
+    assert main(["replay", "log.jsonl"]) == ExitStatus.NATURAL_END

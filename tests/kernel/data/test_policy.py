@@ -1,0 +1,142 @@
+"""Policies: what is valid builds, what is not is refused with all that is wrong."""
+
+import math
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from loopkernel.data.errors import PolicyError
+from loopkernel.data.policy import (
+    ChildLimits,
+    ClearResults,
+    Compaction,
+    CourseCorrection,
+    LoopTiers,
+    Policy,
+    Prices,
+    ResultLimit,
+    Retry,
+    Truncation,
+)
+from loopkernel.testing.strategies.policies import OPTIONS, compactions, policies, result_limits
+
+# Each number of each part, by the path that a fault names, with the least value that it may have.
+MINIMA: dict[type, tuple[str, dict[str, int]]] = {
+    Policy: (
+        "",
+        {
+            "max_turns": 1,
+            "max_total_tokens": 1,
+            "max_tool_calls": 0,
+            "max_wall_ms": 1,
+            "max_cost_usd": 0,
+            "max_parallel": 1,
+            "queue_limit": 0,
+            "max_output_tokens": 1,
+            "retry_after_cap_ms": 0,
+            "silence_ms": 1,
+            "tool_timeout_ms": 1,
+            "approval_timeout_ms": 1,
+            "hook_timeout_ms": 1,
+            "grace_ms": 0,
+            "empty_reply_nudges": 0,
+            "stop_hook_limit": 0,
+        },
+    ),
+    Prices: ("prices.", {"input": 0, "output": 0}),
+    Truncation: ("on_truncation.", {"continuations": 0}),
+    Retry: ("retry.", {"base_ms": 0, "factor": 1, "cap_ms": 0, "retries": 0, "jitter_ms": 0}),
+    LoopTiers: ("loop.", {"note": 2, "disable": 2, "disable_turns": 1, "stop": 2, "window": 2}),
+    Compaction: (
+        "compaction.",
+        {"window_tokens": 1, "trigger_ratio": 0, "trigger_tokens": 1, "keep_turns": 1, "failures": 1, "cooldown_ms": 0},
+    ),
+    ClearResults: ("clear_results.", {"above": 0, "keep": 0}),
+    ResultLimit: ("result_limit.", {"chars": 0, "head": 0, "tail": 0}),
+    CourseCorrection: ("course_correction.", {"after_calls": 0, "after_writes": 0}),
+    ChildLimits: ("child.", {"max_turns": 1, "max_output_tokens": 1, "timeout_ms": 0, "depth": 0}),
+}
+
+
+def faults_of(build: type, values: dict[str, Any]) -> list[str]:  # Any: wrong values are the point
+    """The paths that the refusal names."""
+    with pytest.raises(PolicyError) as refused:
+        build(**values)
+    assert all(fault.problem for fault in refused.value.faults)
+    return [fault.path for fault in refused.value.faults]
+
+
+def test_the_strategy_knows_every_option() -> None:
+    assert set(OPTIONS) == {field.name for field in attrs.fields(Policy)}
+
+
+@given(policies(most=len(OPTIONS)))
+def test_a_valid_policy_can_be_built_again_from_its_parts(policy: Policy) -> None:
+    again = Policy(**{field.name: getattr(policy, field.name) for field in attrs.fields(Policy)})
+    assert again == policy
+    assert hash(again) == hash(policy)
+
+
+@pytest.mark.parametrize("build", MINIMA, ids=lambda build: build.__name__)
+@given(data=st.data())
+def test_every_number_that_is_too_small_is_named_and_no_other(build: type, data: st.DataObject) -> None:
+    prefix, minima = MINIMA[build]
+    wrong = data.draw(st.lists(st.sampled_from(sorted(minima)), min_size=1, unique=True))
+    bad = st.sampled_from((-1, -(10**6), math.nan, math.inf, -math.inf))
+    values = {name: data.draw(bad) if name in wrong else minimum for name, minimum in minima.items()}
+    expected = [f"{prefix}{name}" for name in minima if name in wrong]
+    found = faults_of(build, values)
+    # A number may have two faults, and the parts together one more.
+    named = dict.fromkeys(path for path in found if path.removeprefix(prefix) in minima)
+    assert list(named) == expected
+
+
+@pytest.mark.parametrize("build", MINIMA, ids=lambda build: build.__name__)
+def test_the_least_values_are_accepted(build: type) -> None:
+    minima = MINIMA[build][1]
+    built = build(**minima)
+    assert {name: getattr(built, name) for name in minima} == minima
+
+
+@given(compactions(), st.data())
+def test_a_compaction_keeps_by_exactly_one_measure(valid: Compaction, data: st.DataObject) -> None:
+    measures: dict[str, Any] = {"keep_turns": 1, "keep_messages": 1, "keep_ratio": 0.5}  # Any: as OPTIONS
+    given_one = [name for name in measures if getattr(valid, name) is not None]
+    assert len(given_one) == 1
+    others = data.draw(st.lists(st.sampled_from(sorted(measures.keys() - given_one)), min_size=1, unique=True))
+    more = {name: measures[name] for name in others}
+    none_or_more = data.draw(st.sampled_from([dict.fromkeys(given_one), more]))
+    assert faults_of(Compaction, {**attrs.asdict(valid, recurse=False), **none_or_more}) == ["compaction"]
+
+
+@given(result_limits())
+def test_head_and_tail_fit_into_the_limit(limit: ResultLimit) -> None:
+    too_small = {"chars": limit.head + limit.tail, "head": limit.head + 1, "tail": limit.tail}
+    assert faults_of(ResultLimit, too_small) == ["result_limit"]
+
+
+def test_ratios_are_at_most_one() -> None:
+    wrong = {"trigger_ratio": 1.5, "keep_turns": None, "keep_ratio": 2.0}
+    assert faults_of(Compaction, wrong) == ["compaction.trigger_ratio", "compaction.keep_ratio"]
+
+
+def test_each_higher_limit_is_tested() -> None:
+    assert faults_of(Truncation, {"escalate_to": (5, 0, -1)}) == [
+        "on_truncation.escalate_to[1]",
+        "on_truncation.escalate_to[2]",
+    ]
+
+
+def test_a_required_output_needs_its_tool_and_all_is_told_at_once() -> None:
+    wrong = {"output_required": True, "max_turns": 0, "queue_limit": -1}
+    assert faults_of(Policy, wrong) == ["max_turns", "queue_limit", "output_required"]
+
+
+def test_the_message_tells_where_and_what_to_do() -> None:
+    with pytest.raises(PolicyError) as refused:
+        Policy(max_turns=0, output_required=True)
+    text = str(refused.value)
+    assert "max_turns: must be a finite number of at least 1, and is 0" in text
+    assert "name the tool that gives the output" in text

@@ -1,0 +1,97 @@
+"""`Done`: over, for good. Nothing changes it but usage that is billed late."""
+
+import pytest
+from hypothesis import given
+from loopkernel.data.deltas import Delta
+from loopkernel.data.events import InputSettled, Refused
+from loopkernel.data.ids import ReceiptId
+from loopkernel.data.model_deltas import ModelCompleted, ModelFailed, ModelUsage
+from loopkernel.data.states import Done
+from loopkernel.data.usage import Usage
+from loopkernel.data.user_deltas import CancelAll, DismissError
+from loopkernel.data.words import ErrorClass, InputFate, RefusalReason, StopReason, TurnEndReason, UserAction
+from loopkernel.testing.strategies.deltas import deltas
+
+from tests.kernel.building import (
+    ONE,
+    TASK,
+    a,
+    after,
+    asked,
+    completed,
+    effects_of,
+    enqueue,
+    expected_grid,
+    failed,
+    grid,
+    of_kind,
+    session_of,
+    steer,
+    step,
+)
+
+NATURAL = a(Done, after(asked(TASK), completed(StopReason.STOP_SEQUENCE, usage=Usage(input=3)), completed(reply=2)))
+CUT = a(Done, after(asked(TASK), CancelAll()))
+FAILED = a(Done, after(asked(TASK), failed()))
+NOT_NOW = "refused not-now"
+
+
+@pytest.mark.rule("STATE-7")
+@pytest.mark.rule("STATE-8")
+@pytest.mark.rule("DELTA-2")
+@pytest.mark.parametrize("state", [NATURAL, CUT])
+def test_a_run_that_is_over_refuses_everything(state: Done) -> None:
+    assert grid(state) == expected_grid(answers=NOT_NOW, settings=NOT_NOW)
+
+
+@pytest.mark.rule("STATE-7")
+@pytest.mark.xfail(reason="DismissError changes a Done that shows an error: transition answers it before the handler")
+def test_not_even_the_shown_error_changes_in_a_run_that_is_over() -> None:
+    assert step(FAILED, DismissError()) == (FAILED, (Refused(UserAction.DISMISS, RefusalReason.NOT_NOW),))
+
+
+@pytest.mark.rule("STATE-7")
+@given(deltas)
+def test_no_delta_changes_more_than_the_bill(delta: Delta) -> None:
+    following, effects = step(CUT, delta)
+    assert isinstance(effects[0], Refused)
+    assert following.stamp == CUT.stamp
+    if following != CUT:
+        assert isinstance(delta, ModelUsage | ModelCompleted | ModelFailed)
+        assert session_of(following).thread == CUT.session.thread
+        assert session_of(following).usage == CUT.session.usage.plus(delta.usage)
+
+
+@pytest.mark.rule("DELTA-2")
+@pytest.mark.rule("INFER-3")
+def test_a_late_bill_is_counted_once() -> None:
+    bill = ModelFailed(ONE, error=ErrorClass.SERVER, usage=Usage(input=5))
+    assert session_of(after(CUT, bill, bill)).usage == Usage(input=5)
+
+
+@pytest.mark.rule("STATE-7")
+@pytest.mark.rule("STATE-9")
+@pytest.mark.parametrize(
+    ("state", "reason"),
+    [(NATURAL, TurnEndReason.STUCK), (CUT, TurnEndReason.USER_ABORT), (FAILED, TurnEndReason.ERROR)],
+)
+def test_it_keeps_the_reason(state: Done, reason: TurnEndReason) -> None:
+    assert (state.reason, state.session.last_end) == (reason, reason)
+
+
+@pytest.mark.rule("STATE-7")
+def test_it_keeps_the_usage() -> None:
+    assert NATURAL.session.usage == Usage(input=3)
+
+
+@pytest.mark.rule("STATE-8")
+@pytest.mark.rule("INFER-6")
+@pytest.mark.rule("DELTA-6")
+def test_what_still_waited_is_handed_back() -> None:
+    ends = effects_of(asked(TASK, enqueue("a"), steer("b")), failed())
+    assert of_kind(InputSettled, ends)[-2:] == [
+        InputSettled(ReceiptId(3), InputFate.HANDED_BACK),
+        InputSettled(ReceiptId(2), InputFate.HANDED_BACK),
+    ]
+    inbox = session_of(after(asked(TASK, enqueue("a"), steer("b")), failed())).inbox
+    assert (inbox.queue, inbox.steers) == ((), ())

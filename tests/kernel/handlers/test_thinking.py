@@ -1,0 +1,181 @@
+"""`Thinking`: the gates before a request. Entering it asks the model, unless a gate is open or a limit is reached."""
+
+import pytest
+from attrs import evolve
+from loopkernel.data.choices import OnBusy
+from loopkernel.data.effects import CallModel
+from loopkernel.data.events import LimitReached, MessageAdded, Refused, Steered, TurnEnded, WorkCancelled
+from loopkernel.data.ids import HookOperation, OperationKind
+from loopkernel.data.messages import UserMessage, UserOrigin
+from loopkernel.data.policy import Policy
+from loopkernel.data.sessions import Session, Stamp, Turn
+from loopkernel.data.states import Cancelled, Finishing, Initial, Streaming, Thinking
+from loopkernel.data.steps import Context
+from loopkernel.data.thread_deltas import Disposed
+from loopkernel.data.usage import NO_USAGE
+from loopkernel.data.user_deltas import CancelAll, Steer
+from loopkernel.data.words import (
+    CancelReason,
+    LimitName,
+    RefusalReason,
+    RequestReason,
+    TurnEndReason,
+    UserAction,
+)
+from loopkernel.handlers.thinking import enter_thinking, on_thinking
+from loopkernel.planning.wording import NUDGE
+
+from tests.kernel.building import (
+    a,
+    after,
+    at_rest,
+    effects_of,
+    expected_grid,
+    grid,
+    named,
+    of_kind,
+    say,
+    session_of,
+    steer,
+    step,
+    text,
+)
+
+TURN = Turn(number=1, opened_ms=0)
+
+
+def gated(policy: Policy | None = None) -> Thinking:
+    """A turn that waits for a gate, which no run reaches before hooks are built."""
+    session = at_rest().session if policy is None else at_rest(policy).session
+    minted = (0, 0, 0, 0, 1, 0, 0, 0)
+    session = evolve(session, operations=evolve(session.operations, minted=minted))
+    return Thinking(session=session, stamp=Stamp(3, 5), turn=TURN, gate=HookOperation(1))
+
+
+def entering(session: Session, turn: Turn = TURN) -> Thinking:
+    """A turn that is about to ask the model."""
+    return Thinking(session=session, stamp=Stamp(3, 5), turn=turn)
+
+
+@pytest.mark.rule("INFER-1")
+@pytest.mark.rule("DELTA-2")
+@pytest.mark.parametrize("interrupting", [False, True])
+def test_while_a_gate_is_open_input_waits_and_a_cancel_ends_the_turn(interrupting: bool) -> None:
+    state = gated(Policy(on_busy=OnBusy.INTERRUPT)) if interrupting else gated()
+    expected = expected_grid(
+        settings="Thinking",
+        Say="Streaming" if interrupting else "Thinking",
+        Enqueue="Thinking",
+        Steer="Thinking",
+        CancelAll="Cancelled",
+        Disposed="Initial",
+    )
+    assert grid(state) == expected
+
+
+@pytest.mark.rule("CANCEL-1")
+@pytest.mark.rule("CANCEL-2")
+def test_a_cancel_at_a_gate_says_so_and_ends_the_turn() -> None:
+    following, effects = step(gated(), CancelAll())
+    assert effects == (
+        WorkCancelled(CancelReason.USER_CANCELLED),
+        TurnEnded(TurnEndReason.USER_ABORT, NO_USAGE),
+    )
+    assert a(Cancelled, following).reason is CancelReason.USER_CANCELLED
+    assert effects_of(gated(), Disposed())[0] == WorkCancelled(CancelReason.DISPOSED)
+    assert isinstance(after(gated(), Disposed()), Initial)
+
+
+@pytest.mark.rule("INPUT-1")
+def test_an_interrupting_message_ends_the_turn_and_starts_its_own() -> None:
+    following, effects = step(gated(Policy(on_busy=OnBusy.INTERRUPT)), say("instead"))
+    assert named(effects) == ["WorkCancelled", "TurnEnded", "InputSettled", "MessageAdded", "CallModel"]
+    assert effects[0] == WorkCancelled(CancelReason.USER_INTERRUPTED)
+    assert of_kind(TurnEnded, effects)[0].reason is TurnEndReason.INTERRUPTED
+    assert a(Streaming, following).turn.number == 1 + session_of(gated()).counters.turns
+
+
+@pytest.mark.rule("DELTA-6")
+def test_an_interrupting_message_that_was_sent_before_is_a_duplicate() -> None:
+    state = gated(Policy(on_busy=OnBusy.INTERRUPT))
+    keyed = after(state, Steer(content=text("a"), key="k"))
+    assert effects_of(keyed, say("b", "k")) == (Refused(UserAction.SAY, RefusalReason.DUPLICATE, "k"),)
+
+
+def test_reports_at_a_gate_are_late() -> None:
+    assert grid(gated(), 1)["HookAnswered"] == "refused duplicate"
+
+
+# --- entering it ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("INFER-1")
+def test_an_open_gate_is_waited_for() -> None:
+    assert enter_thinking(gated()) == (gated(), ())
+
+
+@pytest.mark.rule("INFER-1")
+@pytest.mark.rule("LIMIT-1")
+@pytest.mark.parametrize(("replies", "ends"), [(1, False), (2, True), (3, True)])
+def test_the_turn_limit_is_tested_before_the_request(replies: int, ends: bool) -> None:
+    session = at_rest(Policy(max_turns=2)).session
+    following, effects = enter_thinking(entering(session, evolve(TURN, replies=replies)))
+    if ends:
+        assert a(Finishing, following).ending.reason is TurnEndReason.MAX_TURNS
+        assert effects == (LimitReached(LimitName.MAX_TURNS),)
+    else:
+        assert named(effects) == ["CallModel"]
+
+
+@pytest.mark.rule("LIMIT-1")
+@pytest.mark.rule("INPUT-3")
+def test_a_steer_does_not_go_in_where_the_limit_leaves_no_room() -> None:
+    session = session_of(after(gated(Policy(max_turns=1)), steer("this way")))
+    following, _ = enter_thinking(entering(session, evolve(TURN, replies=1)))
+    assert a(Finishing, following).session == session
+
+
+@pytest.mark.rule("INFER-13")
+@pytest.mark.rule("INPUT-3")
+def test_a_nudge_and_the_waiting_steers_go_in_before_the_request() -> None:
+    session = session_of(after(gated(), steer("left"), steer("right")))
+    following, effects = enter_thinking(entering(session, evolve(TURN, reason=RequestReason.NUDGE)))
+    assert named(effects) == [
+        "MessageAdded",
+        *("InputSettled", "MessageAdded", "Steered"),
+        *("InputSettled", "MessageAdded", "Steered"),
+        "CallModel",
+    ]
+    messages = [added.message for added in of_kind(MessageAdded, effects)]
+    assert [(message.content, message.origin) for message in messages if isinstance(message, UserMessage)] == [
+        (text(NUDGE), UserOrigin.NUDGE),
+        (text("left"), UserOrigin.STEERED),
+        (text("right"), UserOrigin.STEERED),
+    ]
+    assert [steered.number for steered in of_kind(Steered, effects)] == [1, 2]
+    streaming = a(Streaming, following)
+    assert (session_of(streaming).inbox.steers, list(session_of(streaming).thread)) == ((), messages)
+
+
+@pytest.mark.rule("INFER-1")
+@pytest.mark.rule("INFER-12")
+@pytest.mark.rule("INFER-14")
+@pytest.mark.parametrize("reason", [reason for reason in RequestReason if reason is not RequestReason.NUDGE])
+def test_the_request_says_why_it_is_made_and_under_what(reason: RequestReason) -> None:
+    session = at_rest(Policy(model="m", max_output_tokens=77)).session
+    following, effects = enter_thinking(entering(session, evolve(TURN, reason=reason)))
+    (call,) = of_kind(CallModel, effects)
+    streaming = a(Streaming, following)
+    assert call.operation == call.request.number == streaming.reply.operation == streaming.ledger.reply == 1
+    assert (call.request.reason, call.request.model, call.request.max_output_tokens) == (reason, "m", 77)
+    assert (call.request.thread, call.request.tools) == (session.thread, session.settings.tools)
+    assert call.request.instructions == session.settings.instructions
+    assert streaming.session.operations.minted[OperationKind.MODEL] == 1
+    assert (streaming.reply.model, len(streaming.pieces), len(streaming.ledger.entries)) == ("m", 0, 0)
+
+
+def test_the_handler_itself_leaves_the_request_to_the_entry() -> None:
+    state = gated()
+    following, effects = on_thinking(state, Context(steer("a"), 9))
+    assert isinstance(following, Thinking)
+    assert named(effects) == ["InputSettled"]

@@ -1,0 +1,60 @@
+"""The phases that are never entered yet: whatever comes, nothing changes, and the refusal says so."""
+
+import pytest
+from attrs import evolve
+from hypothesis import given
+from hypothesis import strategies as st
+from loopkernel.data.deltas import Delta
+from loopkernel.data.events import Refused
+from loopkernel.data.ids import HandoffOperation, ModelOperation, SummaryOperation, TimerOperation
+from loopkernel.data.ledgers import Ledger
+from loopkernel.data.model_deltas import ModelUsage
+from loopkernel.data.sessions import Session, Stamp, Turn
+from loopkernel.data.states import Backoff, Compacting, Confirming, Dispatching, HandingOff, State
+from loopkernel.data.usage import Usage
+from loopkernel.data.user_deltas import CancelAll
+from loopkernel.data.words import ErrorClass
+from loopkernel.testing.strategies.deltas import deltas
+
+from tests.kernel.building import after, asked, expected_grid, grid, session_of, step
+
+STAMP, TURN, LEDGER = Stamp(4, 4), Turn(number=1, opened_ms=0), Ledger(reply=ModelOperation(1))
+SESSION: Session = evolve(session_of(after(asked(), CancelAll())), error=None)
+STATES: tuple[State, ...] = (
+    Confirming(session=SESSION, stamp=STAMP, turn=TURN, ledger=LEDGER),
+    Dispatching(session=SESSION, stamp=STAMP, turn=TURN, ledger=LEDGER),
+    Compacting(session=SESSION, stamp=STAMP, turn=None, operation=SummaryOperation(1), until=0),
+    Backoff(
+        session=SESSION,
+        stamp=STAMP,
+        turn=TURN,
+        timer=TimerOperation(1),
+        deadline_ms=9,
+        attempt=1,
+        error=ErrorClass.SERVER,
+    ),
+    HandingOff(session=SESSION, stamp=STAMP, operation=HandoffOperation(1), goal="g"),
+)
+NOT_NOW = "refused not-now"
+phases = pytest.mark.parametrize("state", STATES, ids=[type(state).__name__ for state in STATES])
+
+
+@phases
+@pytest.mark.rule("DELTA-2")
+def test_everything_is_refused(state: State) -> None:
+    assert grid(state) == expected_grid(answers=NOT_NOW, settings=NOT_NOW)
+
+
+@pytest.mark.rule("DELTA-2")
+@given(st.sampled_from(STATES), deltas)
+def test_nothing_but_a_late_bill_changes_them(state: State, delta: Delta) -> None:
+    following, effects = step(state, delta)
+    assert [type(effect) for effect in effects] == [Refused]
+    assert evolve(following, session=SESSION) == state
+
+
+@phases
+@pytest.mark.rule("DELTA-2")
+def test_a_late_bill_is_counted(state: State) -> None:
+    following, _ = step(state, ModelUsage(ModelOperation(1), Usage(input=2)))
+    assert session_of(following).usage == Usage(input=2)

@@ -1,0 +1,73 @@
+"""The machine is `transition` with a memory: same states, same effects, nothing of its own."""
+
+from hypothesis import given
+from loopkernel.data.effects import CallModel, Command, Effect
+from loopkernel.data.events import Event, RunStarted
+from loopkernel.data.ids import TimerOperation
+from loopkernel.data.sessions import Session, Settings, Stamp, Turn
+from loopkernel.data.states import Backoff, Initial, State
+from loopkernel.data.thread_deltas import Acquired, Created
+from loopkernel.data.words import ErrorClass
+from loopkernel.machine import Machine
+from loopkernel.replay import LogRecord, fold
+
+from tests.kernel.building import say
+from tests.kernel.played import PLAYED, logs
+
+
+def test_a_new_machine_is_at_the_start_and_wants_nothing() -> None:
+    machine = Machine()
+    assert (machine.state, machine.commands(), machine.next_deadline()) == (Initial(), (), None)
+
+
+@given(logs)
+def test_a_machine_goes_through_the_steps_of_the_fold(log: list[LogRecord]) -> None:
+    machine = Machine()
+    for step in fold(log):
+        events = machine.deliver(step.context.delta, step.context.now_ms)
+        assert machine.state == step.after
+        assert merged(step.effects, machine.commands(), events)
+
+
+def merged(effects: tuple[Effect, ...], commands: tuple[Command, ...], events: tuple[Event, ...]) -> bool:
+    """Whether the effects are these commands and events, each kind in its order."""
+    return (
+        tuple(effect for effect in effects if isinstance(effect, Command)) == commands
+        and tuple(effect for effect in effects if isinstance(effect, Event)) == events
+    )
+
+
+def test_a_machine_starts_where_it_is_told() -> None:
+    steps = PLAYED["reads"]
+    middle = steps[len(steps) // 2]
+    machine = Machine(middle.before)
+    machine.deliver(middle.context.delta, middle.context.now_ms)
+    assert machine.state == middle.after
+
+
+def test_commands_wait_until_they_are_fetched_and_are_handed_out_once() -> None:
+    machine = Machine()
+    assert machine.deliver(Created(session_id="s"), 0) == (RunStarted("s"),)
+    machine.deliver(Acquired(), 0)
+    machine.deliver(say(), 0)
+    machine.deliver(say(), 0)
+    assert [type(command) for command in machine.commands()] == [CallModel]
+    assert machine.commands() == ()
+
+
+def test_the_next_deadline_is_that_of_the_pending_timer() -> None:
+    machine = Machine(waiting_for_a_retry(deadline_ms=7_000))
+    assert machine.next_deadline() == 7_000
+
+
+def waiting_for_a_retry(deadline_ms: int) -> State:
+    """A state that waits for a timer."""
+    return Backoff(
+        session=Session(settings=Settings(session_id="s")),
+        stamp=Stamp(),
+        turn=Turn(number=1, opened_ms=0),
+        timer=TimerOperation(1),
+        deadline_ms=deadline_ms,
+        attempt=1,
+        error=ErrorClass.SERVER,
+    )

@@ -1,0 +1,247 @@
+"""The strategies: nothing is left out, what they build is coherent, and they shrink to something small."""
+
+from collections.abc import Iterable
+from typing import TypeVar, get_args
+
+import pytest
+from hypothesis import HealthCheck, Phase, find, given, settings
+from hypothesis.strategies import SearchStrategy
+from loopkernel.codec import (
+    effects_to_text,
+    policy_from_text,
+    policy_to_text,
+    record_from_text,
+    record_to_text,
+    state_from_text,
+    state_to_text,
+)
+from loopkernel.data.blocks import AssistantBlock, TextBlock, UserBlock
+from loopkernel.data.deltas import Delta
+from loopkernel.data.effects import Effect
+from loopkernel.data.ids import OperationKind
+from loopkernel.data.messages import Message, ResultMessage
+from loopkernel.data.policy import Policy
+from loopkernel.data.states import (
+    Cancelled,
+    Confirming,
+    Dispatching,
+    Done,
+    Executing,
+    Idle,
+    Initial,
+    State,
+    Streaming,
+)
+from loopkernel.data.threads import Thread
+from loopkernel.data.tools import Verdict
+from loopkernel.data.user_deltas import Remembrance, Say
+from loopkernel.data.words import CallStatus
+from loopkernel.replay import LogRecord, StepRecord, fold
+from loopkernel.testing.strategies import values
+from loopkernel.testing.strategies.conversation import (
+    assistant_blocks,
+    broken_threads,
+    messages,
+    threads,
+    user_blocks,
+    verdicts,
+)
+from loopkernel.testing.strategies.deltas import deltas, remembrances
+from loopkernel.testing.strategies.effects import effects_of_any_kind
+from loopkernel.testing.strategies.policies import policies
+from loopkernel.testing.strategies.states import states
+from loopkernel.testing.strategies.walks import reachable_states, runs
+
+T = TypeVar("T")
+SEARCH = settings(
+    max_examples=20_000,
+    database=None,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=list(HealthCheck),
+    phases=[Phase.generate],
+)
+
+
+def kinds(union: object) -> list[type]:
+    """The classes of a union."""
+    return list(get_args(union))
+
+
+def minimal(strategy: SearchStrategy[T], condition: object) -> T:
+    """The simplest value that meets the condition."""
+    assert callable(condition)
+    return find(strategy, condition, settings=settings(SEARCH, phases=[Phase.generate, Phase.shrink]))
+
+
+@pytest.mark.parametrize(
+    ("strategy", "union"),
+    [
+        (deltas, Delta),
+        (effects_of_any_kind, Effect),
+        (states, State),
+        (user_blocks, UserBlock),
+        (assistant_blocks, AssistantBlock),
+        (messages, Message),
+        (verdicts, Verdict),
+        (remembrances, Remembrance),
+    ],
+    ids=["deltas", "effects", "states", "user blocks", "assistant blocks", "messages", "verdicts", "remembrances"],
+)
+def test_every_class_is_built(strategy: SearchStrategy[object], union: object) -> None:
+    missing = set(kinds(union))
+
+    @settings(SEARCH, max_examples=3_000)
+    @given(strategy)
+    def look(value: object) -> None:
+        missing.discard(type(value))
+
+    look()
+    assert not missing
+
+
+@pytest.mark.parametrize("awkward", ["\ud800", "\u2028", "\x00", ""])
+def test_awkward_texts_come(awkward: str) -> None:
+    assert find(values.raw_texts, lambda text: awkward in text and len(text) <= 3, settings=SEARCH) is not None
+
+
+@given(deltas, values.times_ms)
+def test_every_delta_can_be_logged(delta: Delta, now_ms: int) -> None:
+    record = LogRecord(delta, now_ms)
+    assert record_from_text(record_to_text(record)) == record
+
+
+@given(states)
+def test_every_state_can_be_kept(state: State) -> None:
+    assert state_from_text(state_to_text(state)) == state
+
+
+@given(policies())
+def test_every_policy_can_be_kept(policy: Policy) -> None:
+    assert policy_from_text(policy_to_text(policy)) == policy
+
+
+@given(effects_of_any_kind)
+def test_every_effect_can_be_written(effect: Effect) -> None:
+    assert effects_to_text((effect,)) == effects_to_text((effect,))
+
+
+# --- coherence ------------------------------------------------------------------------------------------
+
+
+def incoherences(state: State) -> Iterable[str]:
+    """Where a state contradicts itself: ids that were never minted, counts that count something else."""
+    session = state.session
+    if session is None:
+        return
+    minted = session.operations.minted
+    for kind in OperationKind:
+        abandoned = list(session.operations.abandoned[kind])
+        if any(not 1 <= number <= minted[kind] for number in abandoned):
+            yield f"abandoned {kind.name} operations {abandoned} of {minted[kind]}"
+    counters = session.counters
+    if counters.messages < len(session.thread):
+        yield f"{counters.messages} messages were made, and the thread holds {len(session.thread)}"
+    receipts = [waiting.receipt for waiting in (*session.inbox.queue, *session.inbox.steers)]
+    if len(set(receipts)) != len(receipts) or any(not 1 <= receipt <= counters.receipts for receipt in receipts):
+        yield f"waiting are the receipts {receipts} of {counters.receipts}"
+    if any(not 1 <= waiting.number <= counters.queued for waiting in session.inbox.queue):
+        yield f"a queued input has a number beyond {counters.queued}"
+    if isinstance(state, Streaming | Executing | Confirming | Dispatching):
+        yield from incoherences_of_calls(state)
+
+
+def incoherences_of_calls(state: Streaming | Executing | Confirming | Dispatching) -> Iterable[str]:
+    """Where the ledger contradicts itself or the operations."""
+    ledger, operations = state.ledger, state.session.operations
+    entries = list(ledger.entries)
+    if ledger.unanswered != sum(entry.is_open for entry in entries):
+        yield "the count of what is unanswered"
+    if ledger.running != sum(entry.status is CallStatus.IN_PROGRESS for entry in entries):
+        yield "the count of what runs"
+    if any(entry.status is CallStatus.QUEUED for entry in entries[: ledger.next_queued]):
+        yield "a call before the first that is queued is queued"
+    if ledger.reply > operations.minted[OperationKind.MODEL]:
+        yield "the reply was never asked for"
+    for place, entry in enumerate(entries):
+        if (entry.result is None) is not entry.is_open:
+            yield f"call {entry.call.id} is {entry.status.value}, and its result is {entry.result}"
+        if (entry.call.id.reply, entry.call.id.position) != (ledger.reply, place + 1):
+            yield f"call {entry.call.id} stands at place {place}"
+        if entry.check is not None and ledger.place_of_check(entry.check) != place:
+            yield f"check {entry.check} is not that of place {place}"
+        if entry.operation is not None and ledger.place_of_run(entry.operation) != place:
+            yield f"run {entry.operation} is not that of place {place}"
+        if entry.check is not None and entry.check > operations.minted[OperationKind.CHECK]:
+            yield f"check {entry.check} was never minted"
+        if entry.operation is not None and entry.operation > operations.minted[OperationKind.RUN]:
+            yield f"run {entry.operation} was never minted"
+        open_run = entry.status is CallStatus.IN_PROGRESS and entry.operation is not None
+        if open_run and entry.operation in operations.abandoned[OperationKind.RUN]:
+            yield f"run {entry.operation} is open and abandoned"
+
+
+@given(states)
+def test_states_built_by_hand_are_coherent(state: State) -> None:
+    assert list(incoherences(state)) == []
+
+
+@given(reachable_states())
+def test_so_are_those_that_a_run_reaches(state: State) -> None:
+    assert list(incoherences(state)) == []
+
+
+@given(threads())
+def test_coherent_threads_answer_every_call_right_after_its_reply(thread: Thread) -> None:
+    said = list(thread)
+    assert [message.id for message in said] == list(range(1, len(said) + 1))
+    for message, after in zip(said, [*said[1:], None], strict=True):
+        calls = [] if isinstance(message, ResultMessage) else [call.id for call in getattr(message, "calls", ())]
+        if calls:
+            assert isinstance(after, ResultMessage)
+            assert [result.call for result in after.results] == calls
+
+
+@given(broken_threads)
+def test_broken_threads_are_threads_all_the_same(thread: Thread) -> None:
+    assert list(thread) == list(thread.messages)
+
+
+# --- runs -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("phase", [Streaming, Executing, Idle, Cancelled, Done, Initial])
+def test_runs_reach_every_phase_that_is_built(phase: type) -> None:
+    def reaches(steps: tuple[StepRecord, ...]) -> bool:
+        return isinstance(steps[-1].after, phase) and len(steps) > 2
+
+    assert find(runs(), reaches, settings=SEARCH)
+
+
+@given(runs())
+def test_a_run_is_the_fold_of_its_log(steps: tuple[StepRecord, ...]) -> None:
+    log = [LogRecord(step.context.delta, step.context.now_ms) for step in steps]
+    assert fold(log) == steps
+
+
+# --- shrinking ------------------------------------------------------------------------------------------
+
+
+def test_a_delta_shrinks_to_the_plainest_of_its_class() -> None:
+    assert minimal(deltas, lambda delta: isinstance(delta, Say)) == Say(content=())
+
+
+def test_a_policy_shrinks_to_the_default_but_for_what_matters() -> None:
+    assert minimal(policies(), lambda policy: policy.max_turns == 3) == Policy(max_turns=3)
+
+
+def test_a_run_shrinks_to_the_deltas_that_it_takes() -> None:
+    def a_call_runs(steps: tuple[StepRecord, ...]) -> bool:
+        return isinstance(steps[-1].after, Executing) and steps[-1].after.ledger.running > 0
+
+    # Created, acquired, said, called, checked, completed; the last two in either order.
+    assert len(minimal(runs(), a_call_runs)) <= 7
+
+
+def test_a_text_shrinks_to_a_letter() -> None:
+    assert minimal(user_blocks, lambda block: isinstance(block, TextBlock) and block.text != "") == TextBlock("a")
