@@ -44,7 +44,6 @@ _BY_KIND: Mapping[type[Effect], Rule] = MappingProxyType(
         events.Queued: ("INPUT-2", "input waits for the end of the turn"),
         events.Dequeued: ("INPUT-2", "the oldest waiting input starts a turn"),
         events.Discarded: ("INPUT-2", "the user took the input out of the queue"),
-        events.QueueReturned: ("STATE-8", "a task hands its queue back"),
         events.Steered: ("INPUT-3", "a steering message goes in with the next request"),
         events.Edited: ("INPUT-4", "an earlier message was replaced"),
         events.RetryScheduled: ("RETRY-1", "the failure may be tried again after a delay"),

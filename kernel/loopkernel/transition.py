@@ -113,7 +113,8 @@ def rank(state: State) -> int:
         case Executing():
             return 4
         case Finishing():
-            return 3 if state.ending.natural or state.ending.then is not None else 1
+            ending = state.ending
+            return 3 if ending.natural or ending.gated or ending.then is not None else 1
         case Thinking():
             return 2
         case Streaming() | Idle() | Cancelled() | Done() | Initial():

@@ -205,6 +205,31 @@ def test_one_call_is_cancelled_and_the_other_goes_on() -> None:
     asyncio.run(run())
 
 
+def test_rest_waits_for_reports_that_are_not_applied_yet() -> None:
+    async def run() -> None:
+        stubborn, may_end = Waiting(swallows=1), asyncio.Event()
+
+        async def waits(command: StartTool, report_progress: ProgressReport) -> ToolOutput:
+            await may_end.wait()
+            return said("ok")
+
+        tools = FunctionTools(stubborn=stubborn, waits=waits)
+        world = World([call_reply(("stubborn", NO_INPUT), ("waits", NO_INPUT))], tools=tools)
+        async with world.open() as driver:
+            await driver.send(say("go"))
+            await stubborn.begun.wait()
+            await asyncio.sleep(0)
+            await driver.send(CancelCall(CallId(ModelOperation(1), 1)))
+            may_end.set()
+            await asyncio.sleep(0)  # the run has ended, its report waits, and nothing else is under way
+            assert world.results() == [("cancelled", world.results()[0][1])]
+            await driver.rest()
+            assert isinstance(driver.state, Idle)
+            assert [status for status, _ in world.results()] == ["cancelled", "done"]
+
+    asyncio.run(run())
+
+
 # --- close ---
 
 
@@ -237,6 +262,23 @@ def test_close_leaves_nothing_whenever_it_comes(tmp_path_factory: pytest.TempPat
             await driver.send(say("more"))
         with pytest.raises(RuntimeError, match="this driver is closed"):
             await driver.rest()
+
+    asyncio.run(run())
+
+
+def test_whoever_gives_up_waiting_for_rest_harms_nobody() -> None:
+    async def run() -> None:
+        gate = asyncio.Event()
+        world = World([(gate, *text_reply("b"))])
+        async with world.open() as driver:
+            await driver.send(say("go"))
+            impatient, patient = asyncio.ensure_future(driver.rest()), asyncio.ensure_future(driver.rest())
+            await asyncio.sleep(0)
+            impatient.cancel()
+            gate.set()
+            await patient
+            assert impatient.cancelled()
+            assert isinstance(driver.state, Idle)
 
     asyncio.run(run())
 

@@ -12,7 +12,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 LARGEST_FILE = 300_000  # bytes
-LEFT_BY_TOOLS = re.compile(r"(?:\.git|\.venv.*|__pycache__|dist|mutants|\.loopkernel|\..*_cache|\.hypothesis|\.coverage.*)")
+LEFT_BY_TOOLS = re.compile(
+    r"(?:\.git|\.venv.*|__pycache__|dist|mutants|\.loopkernel|\..*_cache|\.hypothesis|\.coverage.*)"
+)
 
 # Every pattern is joined from pieces, so that this file does not hold what it forbids.
 HOME_PATHS = [

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 from attrs import evolve
-
 from loopkernel.data.errors import CodecError
 from loopkernel.testing.vectors import divergence, from_line, main, to_line
 

@@ -37,7 +37,6 @@ PlainEvent: TypeAlias = (
     | events.Queued
     | events.Dequeued
     | events.Discarded
-    | events.QueueReturned
     | events.Steered
     | events.Edited
     | events.RetryScheduled

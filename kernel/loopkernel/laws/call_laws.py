@@ -14,7 +14,7 @@ from loopkernel.data.tool_deltas import ToolFailed
 from loopkernel.data.tools import Decision, EffectClass, Tool
 from loopkernel.data.words import OPEN_STATUSES, CallStatus, CancelReason
 from loopkernel.laws.reports import Breach
-from loopkernel.laws.views import call_of_run, entry_of_call, is_refused, ledger_of, tool_named, turn_of
+from loopkernel.laws.views import call_of_run, entry_of_call, ledger_in, refuses, tool_named, turn_of
 from loopkernel.planning.approval import decide
 from loopkernel.replay import StepRecord
 
@@ -69,13 +69,13 @@ def _answered(result: ToolResult, ended: dict[CallId, ToolResult]) -> Iterator[s
 
 
 def _entries(state: State) -> tuple[LedgerEntry, ...]:
-    ledger = ledger_of(state)
+    ledger = ledger_in(state)
     return () if ledger is None else tuple(ledger.entries)
 
 
 def _changed_ends(record: StepRecord) -> Iterator[str]:
     """TOOL-4 in the ledger: a terminal status, and the answer with it, never changes."""
-    before, after = ledger_of(record.before), ledger_of(record.after)
+    before, after = ledger_in(record.before), ledger_in(record.after)
     if before is None or after is None or before is after or before.reply != after.reply:
         return
     for old, new in zip(before.entries, after.entries, strict=False):
@@ -151,7 +151,7 @@ def sibling(records: Sequence[StepRecord]) -> Iterator[Breach]:
     """A run that fails leaves the other calls of its reply, and what was counted, as they are."""
     for step, record in enumerate(records):
         delta = record.context.delta
-        if isinstance(delta, ToolFailed) and not is_refused(record):
+        if isinstance(delta, ToolFailed) and not refuses(record):
             failed = call_of_run(record.before, delta.operation)
             if failed is not None:
                 for wrong in _dropped(record, failed):
@@ -167,7 +167,7 @@ def _dropped(record: StepRecord, failed: LedgerEntry) -> Iterator[str]:
         call = entry.call.id
         if call == failed.call.id:
             continue
-        now = entry_of_call(ledger_of(record.after), call)
+        now = entry_of_call(ledger_in(record.after), call)
         if entry.result is not None:
             if now is not None and now.result != entry.result:
                 yield f"the result of call {call} is lost"

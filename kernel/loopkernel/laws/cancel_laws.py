@@ -19,7 +19,7 @@ from loopkernel.data.user_deltas import (
 )
 from loopkernel.data.words import CallStatus, CancelReason, TurnEndReason
 from loopkernel.laws.reports import Breach
-from loopkernel.laws.views import is_refused, ledger_of, started_operation
+from loopkernel.laws.views import ledger_in, refuses, started_operation
 from loopkernel.replay import StepRecord
 
 NewInput = Say | EditMessage | Enqueue | Steer | RetryNow | CompactNow | StartHandoff
@@ -39,7 +39,7 @@ def cancel_stop(records: Sequence[StepRecord]) -> Iterator[Breach]:
     stopped = bool(records) and isinstance(records[0].before, Cancelled)
     one_cancelled = False  # a call of the turn in progress was cancelled by the user (rule CANCEL-5)
     for step, record in enumerate(records):
-        new_input = isinstance(record.context.delta, NewInput) and not is_refused(record)
+        new_input = isinstance(record.context.delta, NewInput) and not refuses(record)
         stopped = stopped and not new_input
         if stopped:
             for started in _starts(record.effects):
@@ -47,7 +47,7 @@ def cancel_stop(records: Sequence[StepRecord]) -> Iterator[Breach]:
         for wrong in _cancel(record, new_input):
             yield Breach("CANCEL-STOP", step, wrong)
         stopped = stopped or (any(isinstance(effect, WorkCancelled) for effect in record.effects) and not new_input)
-        if isinstance(record.context.delta, CancelCall) and not is_refused(record):
+        if isinstance(record.context.delta, CancelCall) and not refuses(record):
             one_cancelled = True
             for wrong in _unstopped_call(record, record.context.delta):
                 yield Breach("CANCEL-STOP", step, wrong)
@@ -69,7 +69,7 @@ def _cancel(record: StepRecord, new_input: bool) -> Iterator[str]:
     effects = record.effects
     places = [place for place, effect in enumerate(effects) if isinstance(effect, WorkCancelled)]
     if not places:
-        if isinstance(record.context.delta, CancelAll) and not is_refused(record):
+        if isinstance(record.context.delta, CancelAll) and not refuses(record):
             yield "everything is cancelled, and nothing says so"
         return
     place = places[0]
@@ -94,7 +94,7 @@ def _left_open(state: State, effects: Sequence[Effect]) -> Iterator[str]:
         yield f"model call {state.reply.operation} is not aborted"
     aborted = {effect.operation for effect in effects if isinstance(effect, AbortTool)}
     ended = {effect.result.call: effect.result for effect in effects if isinstance(effect, ToolEnded)}
-    ledger = ledger_of(state)
+    ledger = ledger_in(state)
     for entry in () if ledger is None else ledger.entries:
         if entry.status is CallStatus.IN_PROGRESS and entry.operation not in aborted:
             yield f"the run of call {entry.call.id} is not aborted"
@@ -106,7 +106,7 @@ def _left_open(state: State, effects: Sequence[Effect]) -> Iterator[str]:
 
 def _unstopped_call(record: StepRecord, delta: CancelCall) -> Iterator[str]:
     """The one call that is cancelled is aborted where it runs, and answered (rule CANCEL-5)."""
-    ledger = ledger_of(record.before)
+    ledger = ledger_in(record.before)
     for entry in () if ledger is None else ledger.entries:
         if entry.call.id == delta.call:
             if entry.status is CallStatus.IN_PROGRESS and not any(

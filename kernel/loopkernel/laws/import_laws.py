@@ -25,7 +25,7 @@ from loopkernel.data.states import State
 from loopkernel.data.steps import Context
 from loopkernel.data.thread_deltas import Created
 from loopkernel.laws.reports import Breach, Judged
-from loopkernel.laws.views import is_refused, taken_again
+from loopkernel.laws.views import refuses, taken_again
 from loopkernel.replay import StepRecord
 
 LATER_MS = 86_400_000  # a day: a repair that reads the clock gives itself away
@@ -35,16 +35,15 @@ def repair_fix(records: Sequence[StepRecord], judged: Judged) -> Iterator[Breach
     """A thread from elsewhere is repaired alike at any time, only once, and not in silence."""
     for step, record in enumerate(records):
         delta = record.context.delta
-        if isinstance(delta, Created) and delta.start and not is_refused(record):
+        if isinstance(delta, Created) and delta.start and not refuses(record):
             for wrong in _unfixed(record, delta, judged):
                 yield Breach("REPAIR-FIX", step, wrong)
 
 
 def _unfixed(record: StepRecord, delta: Created, judged: Judged) -> Iterator[str]:
     repaired = messages_of(record.after)
-    later = taken_again(
-        record.before, evolve(record.context, now_ms=record.context.now_ms + LATER_MS), judged.transition
-    )
+    delayed = evolve(record.context, now_ms=record.context.now_ms + LATER_MS)
+    later = taken_again(record.before, delayed, judged.transition)
     if later is not None and messages_of(later.next) != repaired:
         yield "the thread is repaired otherwise a day later"
     told = tuple(as_foreign(message) for message in repaired)

@@ -10,7 +10,7 @@ from typing import TypeGuard, final
 
 from loopkernel.data.blocks import UserBlock
 from loopkernel.data.effects import Effect
-from loopkernel.data.events import Dequeued, Discarded, InputSettled, MessageAdded, Queued, QueueReturned
+from loopkernel.data.events import Dequeued, Discarded, InputSettled, MessageAdded, Queued
 from loopkernel.data.ids import QueueNumber, ReceiptId
 from loopkernel.data.messages import UserMessage
 from loopkernel.data.sessions import Inbox
@@ -18,7 +18,7 @@ from loopkernel.data.states import State
 from loopkernel.data.user_deltas import EditMessage, Enqueue, Say, Steer
 from loopkernel.data.words import InputFate
 from loopkernel.laws.reports import Breach
-from loopkernel.laws.views import is_refused
+from loopkernel.laws.views import refuses
 from loopkernel.replay import StepRecord
 
 _EMPTY = Inbox()
@@ -42,7 +42,7 @@ _NEXT_FATES: Mapping[InputFate | None, frozenset[InputFate]] = MappingProxyType(
 
 
 @final
-class Witness:
+class InputWitness:
     """The inputs of a run as the events tell of them: fates and contents by receipt, keys, and the queue."""
 
     def __init__(self, start: State) -> None:
@@ -72,7 +72,7 @@ class Witness:
         """A message that is not refused gets one new receipt, in this step; a key is taken once."""
         delta = record.context.delta
         news = list(dict.fromkeys(effect.receipt for effect in settled if effect.receipt not in self._fates))
-        if is_refused(record) or not isinstance(delta, Say | EditMessage | Enqueue | Steer):
+        if refuses(record) or not isinstance(delta, Say | EditMessage | Enqueue | Steer):
             if news:
                 yield f"receipt {news[0]} belongs to no input"
             return
@@ -130,8 +130,6 @@ class Witness:
                 self._leave({effect.number})
             elif isinstance(effect, Discarded):
                 self._leave({effect.number})
-            elif isinstance(effect, QueueReturned):
-                self._leave(set(effect.numbers))
         back = {effect.receipt for effect in effects if _tells(effect, InputFate.HANDED_BACK)}
         self._leave({number for number, receipt in self._queue if receipt in back})
         held = [(waiting.number, waiting.receipt) for waiting in after.queue]
@@ -162,7 +160,7 @@ def conserve(records: Sequence[StepRecord]) -> Iterator[Breach]:
     """Every accepted input has a receipt with one fate at a time; what is queued is neither lost nor moved."""
     if not records:
         return
-    witness = Witness(records[0].before)
+    witness = InputWitness(records[0].before)
     for step, record in enumerate(records):
         for wrong in witness.take(record):
             yield Breach("CONSERVE", step, wrong)

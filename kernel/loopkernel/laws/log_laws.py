@@ -23,7 +23,7 @@ from loopkernel.data.states import State, Streaming
 from loopkernel.data.threads import Thread
 from loopkernel.data.words import CallStatus
 from loopkernel.laws.reports import Breach
-from loopkernel.laws.views import extends, is_refused, ledger_of, started_operation
+from loopkernel.laws.views import extends, ledger_in, refuses, started_operation
 from loopkernel.replay import StepRecord
 
 # Writing and reading a state costs its size. So that judging a long run stays linear, each step earns the right
@@ -58,7 +58,7 @@ def size_of(state: State) -> int:
         size += len(state.session.thread) + len(state.session.inbox.queue)
     if isinstance(state, Streaming):
         size += len(state.pieces)
-    ledger = ledger_of(state)
+    ledger = ledger_in(state)
     return size if ledger is None else size + len(ledger.entries)
 
 
@@ -76,7 +76,7 @@ def lost_in_writing(state: State) -> Iterator[str]:
 def _time_and_ids(record: StepRecord) -> Iterator[str]:
     """Time never goes back; what is started was minted in this very step, from the counters (rule DELTA-3)."""
     before, after = record.before.stamp, record.after.stamp
-    counted = after.version > before.version and not is_refused(record)
+    counted = after.version > before.version and not refuses(record)
     now_ms = max(before.now_ms, record.context.now_ms) if counted else before.now_ms
     if after.now_ms != now_ms:
         yield f"the state says {after.now_ms} ms, and the latest time seen is {now_ms} ms"
@@ -101,8 +101,8 @@ def _time_and_ids(record: StepRecord) -> Iterator[str]:
 
 def _ledger_faults(record: StepRecord) -> Iterator[str]:
     """A ledger agrees with itself: its counts, its order, and a result exactly for what is answered."""
-    ledger = ledger_of(record.after)
-    if ledger is None or ledger is ledger_of(record.before):
+    ledger = ledger_in(record.after)
+    if ledger is None or ledger is ledger_in(record.before):
         return
     unanswered = running = 0
     for place, entry in enumerate(ledger.entries):

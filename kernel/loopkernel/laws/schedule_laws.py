@@ -17,7 +17,7 @@ from loopkernel.data.states import Confirming, Dispatching, Executing, State
 from loopkernel.data.tools import AccessMode, Claim, InvalidCall, UnknownTool, ValidCall
 from loopkernel.data.words import CallStatus
 from loopkernel.laws.reports import Findings
-from loopkernel.laws.views import ledger_of, named, tool_named
+from loopkernel.laws.views import ledger_in, named, tool_named
 from loopkernel.replay import StepRecord
 
 
@@ -88,7 +88,7 @@ def claims_of(entry: LedgerEntry, state: State, policy: Policy) -> tuple[Claim, 
 def no_conflict(record: StepRecord) -> Findings:
     """Each call that starts conflicts with none that runs, and passes by none that it must stand behind."""
     started = {effect.call for effect in record.effects if isinstance(effect, StartTool)}
-    state, ledger = record.after, ledger_of(record.after)
+    state, ledger = record.after, ledger_in(record.after)
     if not started or ledger is None or state.session is None:
         return None
     policy = state.session.settings.policy

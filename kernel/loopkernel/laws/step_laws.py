@@ -16,7 +16,7 @@ from loopkernel.data.tool_deltas import ToolChecked
 from loopkernel.data.tools import ValidCall
 from loopkernel.data.words import CallStatus, RefusalReason
 from loopkernel.laws.reports import Findings, Judged
-from loopkernel.laws.views import entry_of_call, is_refused, ledger_of, named, taken_again
+from loopkernel.laws.views import entry_of_call, ledger_in, named, refuses, taken_again
 from loopkernel.replay import StepRecord
 
 _REFERENCE = '"$result"'
@@ -33,7 +33,7 @@ def total(record: StepRecord, judged: Judged) -> Findings:
         return [f"{_met(record)} gives no state"]
     if not (isinstance(again[1], tuple) and all(isinstance(effect, Effect) for effect in again[1])):
         return [f"{_met(record)} gives something that is no effect"]
-    return list(_refused_in_full(record) if is_refused(record) else _accepted(record))
+    return list(_refused_in_full(record) if refuses(record) else _accepted(record))
 
 
 def _met(record: StepRecord) -> str:
@@ -69,7 +69,7 @@ def _refused_in_full(record: StepRecord) -> Iterator[str]:
 def final_args(record: StepRecord) -> Findings:
     """What starts is a complete call of a complete reply, found valid, with the input that the model gave."""
     starts = [effect for effect in record.effects if isinstance(effect, StartTool)]
-    checked = isinstance(record.context.delta, ToolChecked) and not is_refused(record)
+    checked = isinstance(record.context.delta, ToolChecked) and not refuses(record)
     if not starts and not checked:
         return None
     found = list(_verdict_kept(record))
@@ -80,18 +80,18 @@ def final_args(record: StepRecord) -> Findings:
 
 def _verdict_kept(record: StepRecord) -> Iterator[str]:
     """The ledger keeps the verdict that came, for the call that it was asked about."""
-    delta, before = record.context.delta, ledger_of(record.before)
+    delta, before = record.context.delta, ledger_in(record.before)
     if not isinstance(delta, ToolChecked) or before is None:
         return
     for entry in before.entries:
         if entry.check == delta.operation:
-            now = entry_of_call(ledger_of(record.after), entry.call.id)
+            now = entry_of_call(ledger_in(record.after), entry.call.id)
             if now is not None and (now.check, now.verdict) != (None, delta.verdict):
                 yield f"the verdict on {named(entry.call)} is not the one that came"
 
 
 def _not_final(start: StartTool, state: State) -> Iterator[str]:
-    entry = entry_of_call(ledger_of(state), start.call)
+    entry = entry_of_call(ledger_in(state), start.call)
     if entry is None:
         yield "but the ledger has no such call"
         return
@@ -130,7 +130,7 @@ def timer_data(record: StepRecord) -> Findings:
     timers = [effect for effect in record.effects if isinstance(effect, StartTimer | CancelTimer)]
     if not isinstance(delta, TimerFired) and not timers and pending_timer(record.after) is None:
         return None
-    if isinstance(delta, TimerFired) and not is_refused(record):
+    if isinstance(delta, TimerFired) and not refuses(record):
         due = pending_timer(record.before)
         if due is None or due[0] != delta.operation:
             found.append(f"timer {delta.operation} is not pending, and yet it does something")
@@ -170,7 +170,7 @@ def why(record: StepRecord, judged: Judged) -> Findings:
         if not (_RULE_ID.fullmatch(cause.rule) and cause.because.strip()):
             found.append(f"{type(cause.effect).__name__} is explained by no rule")
     reasons = {wait.call: wait.reasons for wait in told.waits}
-    ledger = ledger_of(record.after)
+    ledger = ledger_in(record.after)
     for entry in () if ledger is None else ledger.entries:
         waits = entry.status in (CallStatus.QUEUED, CallStatus.BLOCKED_ON_USER)
         if waits and not any(reason.strip() for reason in reasons.get(entry.call.id, ())):

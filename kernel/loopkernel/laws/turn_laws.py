@@ -156,12 +156,15 @@ def progress(records: Sequence[StepRecord]) -> Iterator[Breach]:
     if not records:
         return
     told = TurnTold(records[0].before)
-    row = Row()
+    recoveries = Recoveries()
     started = records[0].before.session is not None
     for step, record in enumerate(records):
         session = record.after.session
         for effect in record.effects:
-            for wrong in (*_turn_ends(effect, told, started, record.after), *row.take(effect, told, record.after)):
+            for wrong in (
+                *_turn_ends(effect, told, started, record.after),
+                *recoveries.take(effect, told, record.after),
+            ):
                 yield Breach("PROGRESS", step, wrong)
             started = started or isinstance(effect, RunStarted)
             if session is not None:
@@ -185,7 +188,7 @@ def _turn_ends(effect: Effect, told: TurnTold, started: bool, after: State) -> I
 
 
 @final
-class Row:
+class Recoveries:
     """How often in a row the same recovery was tried: empty replies nudged, paused ones continued."""
 
     def __init__(self) -> None:

@@ -48,7 +48,7 @@ from loopkernel.replay import StepRecord, Transition
 T = TypeVar("T")
 
 
-def ledger_of(state: State) -> Ledger | None:
+def ledger_in(state: State) -> Ledger | None:
     """The ledger of the reply whose calls are open; None where no reply is."""
     match state:
         case Streaming() | Executing() | Confirming() | Dispatching():
@@ -79,7 +79,7 @@ def at_rest(state: State) -> bool:
     return isinstance(state, Idle | Cancelled | Done | Initial)
 
 
-def is_refused(record: StepRecord) -> bool:
+def refuses(record: StepRecord) -> bool:
     """Whether the step says that its delta was refused."""
     return any(isinstance(effect, Refused) for effect in record.effects)
 
@@ -93,7 +93,7 @@ def entry_of_call(ledger: Ledger | None, call: CallId) -> LedgerEntry | None:
 
 def call_of_run(state: State, operation: RunOperation) -> LedgerEntry | None:
     """The entry whose latest run this is, found by looking at each."""
-    ledger = ledger_of(state)
+    ledger = ledger_in(state)
     if ledger is None:
         return None
     return next((entry for entry in ledger.entries if entry.operation == operation), None)

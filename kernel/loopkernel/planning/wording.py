@@ -8,6 +8,7 @@ NUDGE = "Your last reply was empty. Go on with the task, or say in a sentence wh
 STOPPED_REPLY = "(The reply before this message was stopped before it was complete.)"
 LOST = "The result of this call was never recorded. Whether the call had an effect is not known."
 NO_RESULT = "The tool stopped without a result."
+UNPARSED = "its arguments are not valid JSON"
 UNSAFE_NAME = "invalid_tool_name"
 
 

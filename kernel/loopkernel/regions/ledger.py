@@ -13,6 +13,7 @@ from loopkernel.data.choices import NoProfile
 from loopkernel.data.effects import AbortTool, CheckCall, Effect, StartTool
 from loopkernel.data.events import ToolEnded
 from loopkernel.data.ids import CallId, CheckOperation, OperationKind, RunOperation
+from loopkernel.data.json_text import Json
 from loopkernel.data.ledgers import Ledger, LedgerEntry
 from loopkernel.data.operations import Operations
 from loopkernel.data.sessions import Settings
@@ -21,6 +22,7 @@ from loopkernel.data.words import CallStatus, CancelReason
 from loopkernel.planning.approval import decide
 from loopkernel.planning.scheduling import Claimant, waits_for
 from loopkernel.planning.wording import (
+    UNPARSED,
     cancelled_text,
     denied_text,
     invalid_call_text,
@@ -45,7 +47,7 @@ def add_call(ledger: Ledger, operations: Operations, call: ToolCall, verdict: Ve
     place = ledger.entries.size
     unanswered = ledger.unanswered + 1
     if isinstance(call.input, RawInput):
-        verdict = InvalidCall("its arguments are not valid JSON")
+        verdict = InvalidCall(UNPARSED)
     elif verdict is None:
         operations, number = operations.mint(OperationKind.CHECK)
         check = CheckOperation(number)
@@ -88,7 +90,7 @@ def answer_faulty(ledger: Ledger, place: int, settings: Settings) -> tuple[Ledge
     entry = ledger.entries[place]
     if entry.status is not CallStatus.QUEUED or entry.verdict is None:
         return ledger, ()
-    why = _why_not(entry, settings)
+    why = _why_faulty(entry, settings)
     if why is None:
         return ledger, ()
     ledger, ended = answer(ledger, place, _error(entry, why))
@@ -105,16 +107,23 @@ def answer_all_faulty(ledger: Ledger, settings: Settings) -> tuple[Ledger, tuple
 
 
 def start_ready(ledger: Ledger, operations: Operations, settings: Settings) -> Ledgered:
-    """Start every call that the schedule and the free slots let start (rule TOOL-3)."""
+    """Every call that the schedule and the free slots let start is decided on, and started or denied (TOOL-5)."""
     effects: list[Effect] = []
     for place in range(ledger.next_queued, ledger.entries.size):
         entry = ledger.entries[place]
         if entry.status is not CallStatus.QUEUED:
             continue
-        if not isinstance(entry.verdict, ValidCall) or not _slot_free(ledger, settings):
+        given = entry.call.input
+        if not isinstance(entry.verdict, ValidCall) or isinstance(given, RawInput) or not _slot_free(ledger, settings):
             break  # what a call without a verdict touches is not known, so nothing behind it may start
-        if blocker(ledger, place, settings) is None:
-            ledger, operations, started = _start(ledger, operations, place, settings)
+        if blocker(ledger, place, settings) is not None:
+            continue
+        why = _why_denied(entry.call, given, settings)
+        if why is not None:
+            ledger, ended = answer(ledger, place, _error(entry, why))
+            effects.append(ended)
+        else:
+            ledger, operations, started = _start(ledger, operations, place, given, settings)
             effects.append(started)
     return Ledgered(_skip_settled(ledger), operations, tuple(effects))
 
@@ -151,8 +160,8 @@ def offered(settings: Settings, name: str) -> Tool | None:
     return next((tool for tool in settings.tools if tool.name == name), None)
 
 
-def _why_not(entry: LedgerEntry, settings: Settings) -> str | None:
-    """Why a checked call is answered with an error instead of being run; None if it may run."""
+def _why_faulty(entry: LedgerEntry, settings: Settings) -> str | None:
+    """Why a checked call is answered with an error whatever policy says; None if it is sound."""
     call, name = entry.call, entry.call.tool
     tool = offered(settings, name)
     match entry.verdict:
@@ -166,24 +175,32 @@ def _why_not(entry: LedgerEntry, settings: Settings) -> str | None:
         case _:
             assert_never(entry.verdict)
     if isinstance(call.input, RawInput):
-        return invalid_call_text(name, "its arguments are not valid JSON")
+        return invalid_call_text(name, UNPARSED)
     if call.after or _REFERENCE in call.input.text:
         return not_supported_text(name, "a call that depends on another call")
     if tool.profile is not None and tool.profile.child:
         return not_supported_text(name, "a sub-agent")
-    match decide(settings.policy, settings.remembered, tool, call.input):
+    return None
+
+
+def _why_denied(call: ToolCall, given: Json, settings: Settings) -> str | None:
+    """Why a sound call may not start now, by the decision of rule ASK-1; None if it may."""
+    tool = offered(settings, call.tool)
+    if tool is None:
+        return unknown_tool_text(call.tool)
+    match decide(settings.policy, settings.remembered, tool, given):
         case Decision.ALLOW:
             return None
         case Decision.ASK:
-            return not_supported_text(name, "asking a person for approval")
+            return not_supported_text(call.tool, "asking a person for approval")
         case Decision.DENY:
-            return denied_text(name)
+            return denied_text(call.tool)
         case other:
             assert_never(other)
 
 
 def _start(
-    ledger: Ledger, operations: Operations, place: int, settings: Settings
+    ledger: Ledger, operations: Operations, place: int, given: Json, settings: Settings
 ) -> tuple[Ledger, Operations, StartTool]:
     entry = ledger.entries[place]
     operations, number = operations.mint(OperationKind.RUN)
@@ -192,13 +209,12 @@ def _start(
     started = ledger.started.append(place)
     ledger = ledger.put(place, entry, running=ledger.running + 1, started=started)
     call = entry.call
-    assert not isinstance(call.input, RawInput)  # such a call is answered with an error before it could start
     command = StartTool(
         operation=operation,
         call=call.id,
         run=entry.runs,
         tool=call.tool,
-        input=call.input,
+        input=given,
         key=f"{settings.session_id}/{settings.lineage}/{call.id}",
     )
     return ledger, operations, command

@@ -6,7 +6,7 @@ from itertools import combinations
 from loopkernel.data.states import State
 from loopkernel.data.usage import NO_USAGE
 from loopkernel.explain import interaction_of
-from loopkernel.laws.views import ledger_of
+from loopkernel.laws.views import ledger_in
 from loopkernel.testing.call_names import CallNames
 from loopkernel.testing.expected_messages import request_differences, result_differences, thread_differences
 from loopkernel.testing.recording import Recording, ToolRun, TraceLine
@@ -192,7 +192,7 @@ def _equal(where: str, what: str, wanted: int, found: int) -> Iterator[str]:
 
 
 def _open(where: str, wanted: Iterable[str], state: State, names: CallNames) -> Iterator[str]:
-    ledger = ledger_of(state)
+    ledger = ledger_in(state)
     entries = () if ledger is None else ledger.entries
     found = sorted(names.name_of(entry.call.id) for entry in entries if entry.is_open)
     if found != sorted(wanted):

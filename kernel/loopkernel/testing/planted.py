@@ -23,6 +23,7 @@ from loopkernel.data.events import (
     OpaqueDropped,
     RetryScheduled,
     SessionResumed,
+    ThreadRepaired,
     ToolEnded,
     TurnEnded,
 )
@@ -34,6 +35,7 @@ from loopkernel.data.outside_deltas import TimerFired
 from loopkernel.data.records import StepRecord
 from loopkernel.data.states import Executing, Initial, State, Streaming
 from loopkernel.data.steps import Context, Step, is_refused
+from loopkernel.data.thread_deltas import Created
 from loopkernel.data.tool_deltas import FromTool, ToolChecked, ToolFailed, ToolSucceeded
 from loopkernel.data.tools import InvalidCall, ValidCall
 from loopkernel.data.user_deltas import CancelAll
@@ -75,14 +77,21 @@ def on_cancel(change: Change) -> Change:
 # --- the model is sent ---------------------------------------------------------------------------------
 
 
-def _last_result_dropped(message: Message) -> Message:
-    if isinstance(message, ResultMessage) and len(message.results) > 1:
+def _last_result_dropped(message: Message, _: Context) -> Message:
+    if isinstance(message, ResultMessage) and message.reply > 0 and len(message.results) > 1:
         return evolve(message, results=message.results[:-1])
     return message
 
 
-def _results_reversed(message: Message) -> Message:
+def _results_reversed(message: Message, _: Context) -> Message:
     return evolve(message, results=message.results[::-1]) if isinstance(message, ResultMessage) else message
+
+
+def _dated_when_imported(message: Message, ctx: Context) -> Message:
+    """What the user said elsewhere is marked with the time at which it came here."""
+    if isinstance(ctx.delta, Created) and isinstance(message, UserMessage):
+        return evolve(message, content=(*message.content, TextBlock(f"({ctx.now_ms} ms)")))
+    return message
 
 
 def _first_message_cut(record: StepRecord) -> Iterator[Effect]:
@@ -186,7 +195,8 @@ def _first_run_answered(state: State, delta: Delta) -> Delta:
 
 def _results_untold(record: StepRecord) -> Iterator[Effect]:
     for effect in record.effects:
-        if not (isinstance(effect, MessageAdded) and isinstance(effect.message, ResultMessage)):
+        message = effect.message if isinstance(effect, MessageAdded) else None
+        if not (isinstance(message, ResultMessage) and message.reply > 0):
             yield effect
 
 
@@ -359,5 +369,7 @@ PLANTED = (
     PlantedBug(name="first-run-answered", law="ADDRESS", plant=changing_deltas(_first_run_answered)),
     PlantedBug(name="knows-its-own-states", law="FORK-EQ", plant=_knows_its_own),
     PlantedBug(name="messages-untold", law="MIRROR", plant=changing_effects(_results_untold)),
+    PlantedBug(name="dated-when-imported", law="REPAIR-FIX", plant=changing_messages(_dated_when_imported)),
+    PlantedBug(name="repair-untold", law="REPAIR-FIX", plant=changing_effects(without(ThreadRepaired))),
     PlantedBug(name="error-untold", law="MIRROR", plant=changing_effects(without(ErrorShown))),
 )

@@ -5,8 +5,9 @@ from types import MappingProxyType
 
 from attrs import evolve
 
-from loopkernel.data.blocks import TextBlock
-from loopkernel.data.choices import EarlyStart, Lifetime, NoProfile, RunCalls, Schedule
+from loopkernel.data.blocks import OpaqueBlock, TextBlock
+from loopkernel.data.choices import EarlyStart, Lifetime, NoProfile, OnBusy, RunCalls, Schedule, TurnLimitCounts
+from loopkernel.data.foreign import ForeignCall, ForeignReply, ForeignResult, ForeignResults, ForeignUser
 from loopkernel.data.ids import (
     CallId,
     ModelOperation,
@@ -38,10 +39,11 @@ from loopkernel.data.user_deltas import (
     RetryNow,
     Steer,
 )
-from loopkernel.data.words import ErrorClass, StopReason
+from loopkernel.data.words import CallStatus, ErrorClass, StopReason
 from loopkernel.testing.player import (
     BARE_CALL,
     INVALID,
+    NOTHING,
     POLICY,
     TO_ASK,
     TO_DENY,
@@ -260,6 +262,37 @@ def unfinished(player: Player) -> None:
     player.settle()
 
 
+def interrupted(player: Player) -> None:
+    """New words stop what is under way and start a turn of their own; replies without calls do not count."""
+    player.begin(Policy(on_busy=OnBusy.INTERRUPT, turn_limit_counts=TurnLimitCounts.TOOL_REPLIES, max_turns=1))
+    player.say("go")
+    player.reply(read("a"))
+    player.say("stop, go there")
+    player.stream(text="going")
+    player.say("no, here")
+    player.reply()
+    player.settle()
+
+
+def imported(player: Player) -> None:
+    """A conversation from elsewhere, broken in several ways, is gone on with."""
+    told = ForeignResult(provider_id="p1", status=CallStatus.DONE, content=(TextBlock("found"),))
+    calls = tuple(ForeignCall(provider_id=name, tool="read", input=NOTHING) for name in ("p1", "p2", "p1"))
+    player.begin(
+        start=(
+            ForeignResults((told,)),
+            ForeignUser((TextBlock("look"),)),
+            ForeignReply(content=(TextBlock("looking"), *calls), model="elsewhere"),
+            ForeignUser((TextBlock(" "),)),
+            ForeignResults((told, evolve(told, provider_id="nobody"))),
+            ForeignReply(content=(OpaqueBlock("elsewhere", NOTHING), TextBlock("well")), model="elsewhere"),
+        )
+    )
+    player.say("go on")
+    player.reply(read("a"))
+    player.settle()
+
+
 SCRIPTS: Mapping[str, Script] = MappingProxyType(
     {
         script.__name__: script
@@ -280,6 +313,8 @@ SCRIPTS: Mapping[str, Script] = MappingProxyType(
             released,
             other_model,
             unfinished,
+            interrupted,
+            imported,
         )
     }
 )

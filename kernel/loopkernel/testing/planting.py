@@ -107,7 +107,7 @@ def changing_deltas(change: Callable[[State, Delta], Delta]) -> Plant:
     return plant
 
 
-def changing_messages(change: Callable[[Message], Message]) -> Plant:
+def changing_messages(change: Callable[[Message, Context], Message]) -> Plant:
     """Other messages go into the thread: into the state, the events and the requests alike."""
 
     def plant(transition: Transition) -> Transition:
@@ -116,26 +116,23 @@ def changing_messages(change: Callable[[Message], Message]) -> Plant:
             if after.session is None or not any(isinstance(effect, MessageAdded) for effect in effects):
                 return Step(after, effects)
             known = 0 if state.session is None else len(state.session.thread)
-            thread = _changed(after.session.thread, known, change)
-            told = tuple(_with_messages(effect, change, thread) for effect in effects)
+            messages = after.session.thread.messages
+            for index in range(known, len(messages)):
+                messages = messages.replace(index, change(messages[index], ctx))
+            thread = evolve(after.session.thread, messages=messages)
+            told = tuple(
+                MessageAdded(change(effect.message, ctx))
+                if isinstance(effect, MessageAdded)
+                else with_request_thread(effect, thread)
+                if isinstance(effect, CallModel)
+                else effect
+                for effect in effects
+            )
             return Step(with_thread(after, thread), told)
 
         return broken
 
     return plant
-
-
-def _changed(thread: Thread, known: int, change: Callable[[Message], Message]) -> Thread:
-    messages = thread.messages
-    for index in range(known, len(messages)):
-        messages = messages.replace(index, change(messages[index]))
-    return evolve(thread, messages=messages)
-
-
-def _with_messages(effect: Effect, change: Callable[[Message], Message], thread: Thread) -> Effect:
-    if isinstance(effect, MessageAdded):
-        return MessageAdded(change(effect.message))
-    return with_request_thread(effect, thread) if isinstance(effect, CallModel) else effect
 
 
 def with_request_thread(command: CallModel, thread: Thread) -> CallModel:

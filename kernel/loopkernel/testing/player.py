@@ -11,6 +11,7 @@ from loopkernel.data.blocks import RawInput, TextBlock
 from loopkernel.data.choices import NoProfileApproval
 from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import AbortModel, AbortTool, CallModel, CheckCall, StartTool
+from loopkernel.data.foreign import ForeignMessage
 from loopkernel.data.ids import (
     CallId,
     CheckOperation,
@@ -125,9 +126,11 @@ class Player:
             elif isinstance(effect, AbortTool):
                 self.runs.pop(effect.operation, None)
 
-    def begin(self, policy: Policy = POLICY, tools: tuple[Tool, ...] = TOOLS) -> None:
-        """A session with these settings, ready for the user."""
-        self.deliver(Created(session_id="s", policy=policy, tools=tools, instructions="be brief"))
+    def begin(
+        self, policy: Policy = POLICY, tools: tuple[Tool, ...] = TOOLS, start: tuple[ForeignMessage, ...] = ()
+    ) -> None:
+        """A session with these settings, ready for the user; `start` is a conversation from elsewhere."""
+        self.deliver(Created(session_id="s", policy=policy, tools=tools, instructions="be brief", start=start))
         self.deliver(Acquired())
 
     def say(self, text: str, key: str | None = None) -> None:

@@ -84,7 +84,6 @@ def _line_of_event(event: Event, names: CallNames) -> str | None:
             | events.OpaqueDropped()
             | events.ToolProgressed()
             | events.ApprovalRemembered()
-            | events.QueueReturned()
             | events.ThreadRewritten()
         ):
             return None

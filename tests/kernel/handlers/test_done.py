@@ -45,7 +45,6 @@ def test_a_run_that_is_over_refuses_everything(state: Done) -> None:
 
 
 @pytest.mark.rule("STATE-7")
-@pytest.mark.xfail(reason="DismissError changes a Done that shows an error: transition answers it before the handler")
 def test_not_even_the_shown_error_changes_in_a_run_that_is_over() -> None:
     assert step(FAILED, DismissError()) == (FAILED, (Refused(UserAction.DISMISS, RefusalReason.NOT_NOW),))
 

@@ -36,7 +36,7 @@ from loopkernel.data.threads import Thread
 from loopkernel.data.tools import Verdict
 from loopkernel.data.user_deltas import Remembrance, Say
 from loopkernel.data.words import CallStatus
-from loopkernel.replay import LogRecord, StepRecord, fold
+from loopkernel.replay import LogRecord, fold
 from loopkernel.testing.strategies import values
 from loopkernel.testing.strategies.conversation import (
     assistant_blocks,
@@ -50,7 +50,7 @@ from loopkernel.testing.strategies.deltas import deltas, remembrances
 from loopkernel.testing.strategies.effects import effects_of_any_kind
 from loopkernel.testing.strategies.policies import policies
 from loopkernel.testing.strategies.states import states
-from loopkernel.testing.strategies.walks import reachable_states, runs
+from loopkernel.testing.strategies.walks import Run, reachable_states, runs
 
 T = TypeVar("T")
 SEARCH = settings(
@@ -91,13 +91,11 @@ def minimal(strategy: SearchStrategy[T], condition: object) -> T:
 def test_every_class_is_built(strategy: SearchStrategy[object], union: object) -> None:
     missing = set(kinds(union))
 
-    @settings(SEARCH, max_examples=3_000)
-    @given(strategy)
-    def look(value: object) -> None:
+    def is_the_last_that_was_missing(value: object) -> bool:
         missing.discard(type(value))
+        return not missing
 
-    look()
-    assert not missing
+    find(strategy, is_the_last_that_was_missing, settings=SEARCH)
 
 
 @pytest.mark.parametrize("awkward", ["\ud800", "\u2028", "\x00", ""])
@@ -142,7 +140,8 @@ def incoherences(state: State) -> Iterable[str]:
     counters = session.counters
     if counters.messages < len(session.thread):
         yield f"{counters.messages} messages were made, and the thread holds {len(session.thread)}"
-    receipts = [waiting.receipt for waiting in (*session.inbox.queue, *session.inbox.steers)]
+    receipts = [queued.receipt for queued in session.inbox.queue]
+    receipts += [steer.receipt for steer in session.inbox.steers]
     if len(set(receipts)) != len(receipts) or any(not 1 <= receipt <= counters.receipts for receipt in receipts):
         yield f"waiting are the receipts {receipts} of {counters.receipts}"
     if any(not 1 <= waiting.number <= counters.queued for waiting in session.inbox.queue):
@@ -176,9 +175,9 @@ def incoherences_of_calls(state: Streaming | Executing | Confirming | Dispatchin
             yield f"check {entry.check} was never minted"
         if entry.operation is not None and entry.operation > operations.minted[OperationKind.RUN]:
             yield f"run {entry.operation} was never minted"
-        open_run = entry.status is CallStatus.IN_PROGRESS and entry.operation is not None
-        if open_run and entry.operation in operations.abandoned[OperationKind.RUN]:
-            yield f"run {entry.operation} is open and abandoned"
+        open_run = entry.operation if entry.is_open else None
+        if open_run is not None and open_run in operations.abandoned[OperationKind.RUN]:
+            yield f"run {open_run} is open and abandoned"
 
 
 @given(states)
@@ -195,7 +194,7 @@ def test_so_are_those_that_a_run_reaches(state: State) -> None:
 def test_coherent_threads_answer_every_call_right_after_its_reply(thread: Thread) -> None:
     said = list(thread)
     assert [message.id for message in said] == list(range(1, len(said) + 1))
-    for message, after in zip(said, [*said[1:], None], strict=True):
+    for message, after in zip(said, [*said, None][1:], strict=True):
         calls = [] if isinstance(message, ResultMessage) else [call.id for call in getattr(message, "calls", ())]
         if calls:
             assert isinstance(after, ResultMessage)
@@ -212,16 +211,15 @@ def test_broken_threads_are_threads_all_the_same(thread: Thread) -> None:
 
 @pytest.mark.parametrize("phase", [Streaming, Executing, Idle, Cancelled, Done, Initial])
 def test_runs_reach_every_phase_that_is_built(phase: type) -> None:
-    def reaches(steps: tuple[StepRecord, ...]) -> bool:
-        return isinstance(steps[-1].after, phase) and len(steps) > 2
+    def reaches(run: Run) -> bool:
+        return isinstance(run.state, phase) and len(run.steps) > 2
 
-    assert find(runs(), reaches, settings=SEARCH)
+    assert isinstance(find(runs(), reaches, settings=SEARCH).state, phase)
 
 
 @given(runs())
-def test_a_run_is_the_fold_of_its_log(steps: tuple[StepRecord, ...]) -> None:
-    log = [LogRecord(step.context.delta, step.context.now_ms) for step in steps]
-    assert fold(log) == steps
+def test_a_run_is_the_fold_of_its_log(run: Run) -> None:
+    assert fold(run.log) == run.steps
 
 
 # --- shrinking ------------------------------------------------------------------------------------------
@@ -236,11 +234,11 @@ def test_a_policy_shrinks_to_the_default_but_for_what_matters() -> None:
 
 
 def test_a_run_shrinks_to_the_deltas_that_it_takes() -> None:
-    def a_call_runs(steps: tuple[StepRecord, ...]) -> bool:
-        return isinstance(steps[-1].after, Executing) and steps[-1].after.ledger.running > 0
+    def a_call_runs(run: Run) -> bool:
+        return isinstance(run.state, Executing) and run.state.ledger.running > 0
 
     # Created, acquired, said, called, checked, completed; the last two in either order.
-    assert len(minimal(runs(), a_call_runs)) <= 7
+    assert len(minimal(runs(), a_call_runs).steps) <= 7
 
 
 def test_a_text_shrinks_to_a_letter() -> None:

@@ -95,7 +95,6 @@ LINES: list[tuple[Effect, str | None]] = [
     (events.Queued(QueueNumber(3)), "queued 3"),
     (events.Dequeued(QueueNumber(3)), "dequeued 3"),
     (events.Discarded(QueueNumber(3)), "discarded 3"),
-    (events.QueueReturned((QueueNumber(3),)), None),
     (events.Steered(2), "steered 2"),
     (events.Edited(MessageId(5)), "edited 1"),
     (events.RetryScheduled(5_000, 1), "retry in 5000"),

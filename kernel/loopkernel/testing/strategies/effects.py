@@ -158,7 +158,6 @@ _side_events: SearchStrategy[Event] = st.one_of(
     st.builds(events.Queued, queue_numbers),
     st.builds(events.Dequeued, queue_numbers),
     st.builds(events.Discarded, queue_numbers),
-    st.builds(events.QueueReturned, st.lists(queue_numbers, max_size=2).map(tuple)),
     st.builds(events.Steered, counts),
     st.just(events.CompactionStarted()),
     st.builds(events.CompactionEnded, st.booleans()),

@@ -4,9 +4,12 @@ A run is drawn delta by delta, mostly from what the state before it can expect, 
 anything at all. Shrinking drops deltas from the end, and makes what is left plainer.
 """
 
+from typing import final
+
 from attrs import evolve
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
+from typing_extensions import override
 
 from loopkernel.data.deltas import Delta
 from loopkernel.data.ids import CheckOperation, RunOperation
@@ -93,8 +96,10 @@ def next_deltas(draw: DrawFn, state: State) -> Delta:
         return ModelCall(state.reply.operation, provider_id="c1", tool=tool.name, input=Json.of({"path": resource}))
     if source in ("due", "call"):
         plain = tuple(reports(state, WIDE))
-    if source == "wanted" or (source in ("due", "call") and not plain):
+    if source in ("due", "call") and not plain:
         plain = tuple(wishes(state, WIDE))
+    if source == "wanted":
+        plain = tuple(wishes(state, evolve(WIDE, lives=True)))
     if source == "stray":
         plain = tuple(strays(state))
     if plain:
@@ -104,28 +109,53 @@ def next_deltas(draw: DrawFn, state: State) -> Delta:
     return draw(user_deltas if source == "user" else deltas)
 
 
+@final
+class Run:
+    """The steps of a run; shown as its log, since states are long."""
+
+    def __init__(self, steps: tuple[StepRecord, ...]) -> None:
+        self.steps = steps
+
+    @property
+    def log(self) -> tuple[LogRecord, ...]:
+        """What came in, and when."""
+        return tuple(LogRecord(step.context.delta, step.context.now_ms) for step in self.steps)
+
+    @property
+    def state(self) -> State:
+        """The state that it reaches."""
+        return self.steps[-1].after
+
+    @override
+    def __repr__(self) -> str:
+        return "".join(f"\n    {step.context.now_ms} ms: {step.context.delta}" for step in self.steps)
+
+
 @st.composite
-def runs(draw: DrawFn, most: int = 12) -> tuple[StepRecord, ...]:
+def _moments(draw: DrawFn, state: State, now_ms: int) -> Context | None:
+    """The next thing that happens, in one piece, so that shrinking can take it out; None: nothing more."""
+    if draw(st.integers(0, 15)) == 0:
+        return None
+    return Context(draw(next_deltas(state)), draw(st.just(now_ms + 1) | times_ms))
+
+
+@st.composite
+def runs(draw: DrawFn, most: int = 25) -> Run:
     """A run of up to `most` deltas after the creation and the acquisition of its session."""
+    contexts = [Context(draw(creations_that_run), 0), Context(Acquired(), 0)]
     state: State = Initial()
     steps: list[StepRecord] = []
-    now_ms = 0
-    beginning: list[Delta] = [draw(creations_that_run), Acquired()]
-    for number in range(2 + draw(st.integers(0, most))):
-        delta = beginning[number] if number < 2 else draw(next_deltas(state))
-        now_ms = draw(st.just(now_ms + 1) | times_ms)
-        context = Context(delta, now_ms)
+    while contexts:
+        context = contexts.pop(0)
         after, effects = transition(state, context)
         steps.append(StepRecord(state, context, after, effects))
         state = after
-    return tuple(steps)
+        if not contexts and len(steps) < 2 + most:
+            moment = draw(_moments(state, context.now_ms))
+            contexts = [] if moment is None else [moment]
+    return Run(tuple(steps))
 
 
-def logs(most: int = 12) -> SearchStrategy[tuple[LogRecord, ...]]:
-    """The log of a run."""
-    return runs(most).map(lambda steps: tuple(LogRecord(step.context.delta, step.context.now_ms) for step in steps))
-
-
-def reachable_states(most: int = 12) -> SearchStrategy[State]:
+def reachable_states(most: int = 25) -> SearchStrategy[State]:
     """A state that a run of up to `most` deltas reaches."""
-    return runs(most).map(lambda steps: steps[-1].after)
+    return runs(most).map(lambda run: run.state)

@@ -1,0 +1,182 @@
+"""Runs that were tampered with: what each law says of a step that is not as it must be.
+
+Most cases take a run of the real kernel and change one step of it. A change may break several laws; each case names
+the one that it is about, and a piece of what must be said.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+
+import pytest
+from attrs import evolve, frozen
+from loopkernel.data.blocks import RawInput, TextBlock
+from loopkernel.data.choices import OnToolFailure
+from loopkernel.data.deltas import Delta
+from loopkernel.data.effects import (
+    AbortModel,
+    AbortTool,
+    CallModel,
+    CancelTimer,
+    CheckCall,
+    Effect,
+    StartTimer,
+    StartTool,
+)
+from loopkernel.data.events import (
+    InputSettled,
+    LimitReached,
+    MessageAdded,
+    QueueReturned,
+    Refused,
+    RunStarted,
+    SessionResumed,
+    ThreadRewritten,
+    ToolEnded,
+    TurnEnded,
+    WorkCancelled,
+)
+from loopkernel.data.ids import (
+    CallId,
+    CheckOperation,
+    ModelOperation,
+    QueueNumber,
+    ReceiptId,
+    RunOperation,
+    TimerOperation,
+)
+from loopkernel.data.json_text import Json
+from loopkernel.data.ledgers import Ledger, LedgerEntry
+from loopkernel.data.messages import AssistantMessage, Message, ResultMessage
+from loopkernel.data.model_deltas import ModelCompleted
+from loopkernel.data.outside_deltas import TimerFired
+from loopkernel.data.policy import Policy
+from loopkernel.data.sessions import Session
+from loopkernel.data.states import Backoff, Cancelled, Executing, Finishing, Idle, Initial, State, Thinking
+from loopkernel.data.steps import Context
+from loopkernel.data.tool_deltas import ToolFailed, ToolSucceeded
+from loopkernel.data.tools import UnknownTool
+from loopkernel.data.usage import Usage
+from loopkernel.data.user_deltas import CancelAll, CancelCall, Discard, Enqueue, Say
+from loopkernel.data.vector import Vector
+from loopkernel.data.words import (
+    CallStatus,
+    CancelReason,
+    ErrorClass,
+    InputFate,
+    LimitName,
+    RefusalReason,
+    TimerPurpose,
+    TurnEndReason,
+    UserAction,
+)
+from loopkernel.laws import check_pairs, check_trace
+from loopkernel.replay import StepRecord
+
+from tests.kernel.played import PLAYED
+
+Steps = tuple[StepRecord, ...]
+USAGE = Usage(input=1)
+
+
+# --- tampering --------------------------------------------------------------------------------------------
+
+
+def at(steps: Sequence[StepRecord], delta: type[Delta], nth: int = 0) -> int:
+    """The index of the nth step of such a delta that was not refused."""
+    places = [
+        place
+        for place, step in enumerate(steps)
+        if isinstance(step.context.delta, delta) and not any(isinstance(effect, Refused) for effect in step.effects)
+    ]
+    return places[nth]
+
+
+def changed(script: str, delta: type[Delta], change: Callable[[StepRecord], StepRecord], nth: int = 0) -> Steps:
+    """The run of the script, up to the nth step of such a delta, and that one changed."""
+    steps = PLAYED[script]
+    place = at(steps, delta, nth)
+    return (*steps[:place], change(steps[place]))
+
+
+def more(*effects: Effect) -> Callable[[StepRecord], StepRecord]:
+    """The step with these effects too."""
+    return lambda step: evolve(step, effects=(*step.effects, *effects))
+
+
+def less(*kinds: type[Effect]) -> Callable[[StepRecord], StepRecord]:
+    """The step without the effects of these kinds."""
+    return lambda step: evolve(
+        step, effects=tuple(effect for effect in step.effects if not isinstance(effect, kinds))
+    )
+
+
+def only(*effects: Effect) -> Callable[[StepRecord], StepRecord]:
+    """The step with these effects, and no others."""
+    return lambda step: evolve(step, effects=effects)
+
+
+def instead(change: Callable[[Effect], Effect]) -> Callable[[StepRecord], StepRecord]:
+    """The step with each effect changed."""
+    return lambda step: evolve(step, effects=tuple(change(effect) for effect in step.effects))
+
+
+def after(change: Callable[[State], State]) -> Callable[[StepRecord], StepRecord]:
+    """The step with another state after it."""
+    return lambda step: evolve(step, after=change(step.after))
+
+
+def with_session(change: Callable[[Session], Session]) -> Callable[[StepRecord], StepRecord]:
+    """The step with another session after it."""
+
+    def apply(state: State) -> State:
+        assert state.session is not None
+        other: State = evolve(state, session=change(state.session))
+        return other
+
+    return after(apply)
+
+
+def with_ledger(change: Callable[[Ledger], Ledger]) -> Callable[[StepRecord], StepRecord]:
+    """The step with another ledger after it."""
+
+    def apply(state: State) -> State:
+        assert isinstance(state, Executing)
+        return evolve(state, ledger=change(state.ledger))
+
+    return after(apply)
+
+
+def with_entry(place: int, change: Callable[[LedgerEntry], LedgerEntry]) -> Callable[[StepRecord], StepRecord]:
+    """The step with another entry in the ledger after it."""
+    return with_ledger(
+        lambda ledger: evolve(ledger, entries=ledger.entries.replace(place, change(ledger.entries[place])))
+    )
+
+
+def with_request(change: Callable[[Vector[Message]], Vector[Message]]) -> Callable[[StepRecord], StepRecord]:
+    """The step with other messages in the thread of its request."""
+
+    def apply(effect: Effect) -> Effect:
+        if not isinstance(effect, CallModel):
+            return effect
+        thread = effect.request.thread
+        return evolve(effect, request=evolve(effect.request, thread=evolve(thread, messages=change(thread.messages))))
+
+    return instead(apply)
+
+
+def last_reply_changed(change: Callable[[AssistantMessage], Message]) -> Callable[[StepRecord], StepRecord]:
+    """The step whose request has another last reply."""
+
+    def apply(messages: Vector[Message]) -> Vector[Message]:
+        place = max(index for index, message in enumerate(messages) if isinstance(message, AssistantMessage))
+        reply = messages[place]
+        assert isinstance(reply, AssistantMessage)
+        return messages.replace(place, change(reply))
+
+    return with_request(apply)
+
+
+def first_call(step: StepRecord) -> LedgerEntry:
+    """The first call of the ledger after the step."""
+    assert isinstance(step.after, Executing)
+    return step.after.ledger.entries[0]
