@@ -11,7 +11,7 @@ from attrs import evolve
 from loopkernel.codec.documents import dumps, loads
 from loopkernel.codec.structure import Codec
 from loopkernel.data.effects import CallModel, CheckCorrection, Effect, HandOff, Summarise
-from loopkernel.data.json_text import JsonValue, exact_text, parse_json
+from loopkernel.data.json_text import JsonValue, exact_text
 from loopkernel.data.policy import Policy
 from loopkernel.data.records import LogRecord
 from loopkernel.data.states import State
@@ -50,7 +50,7 @@ def record_to_text(record: LogRecord) -> str:
 
 def record_from_text(text: str) -> LogRecord:
     """The record that a line holds."""
-    return _record_codec().decode_parsed(parse_json(text))
+    return _record_codec().decode_text(text)
 
 
 def effects_to_text(effects: tuple[Effect, ...]) -> str:

@@ -6,6 +6,7 @@ from attrs import field, frozen
 
 from loopkernel.data.ids import CallId
 from loopkernel.data.json_text import Json, safe_text
+from loopkernel.data.texts import safe_texts
 from loopkernel.data.words import CallStatus, CancelReason
 
 
@@ -64,7 +65,7 @@ class ToolCall:
     provider_id: str = field(converter=safe_text)
     tool: str = field(converter=safe_text)
     input: Json | RawInput
-    after: tuple[str, ...] = ()
+    after: tuple[str, ...] = field(default=(), converter=safe_texts)
 
 
 @final

@@ -74,11 +74,12 @@ class LedgerEntry:
 @final
 @frozen(kw_only=True)
 class Ledger:
-    """All calls of the reply `reply`. The counts spare a scan at every report.
+    """All calls of the reply `reply`, at places from 0. Counts and marks spare a scan at every report.
 
-    `unanswered` entries are open, `running` of them have started, and none before the place `next_queued`
-    still has to start. `checked[n]` and `started[n]` are the
-    places (from 0) of the entries that the nth check and run since `first_check` and `first_run` belong to.
+    `unanswered` entries are open, `running` of them have started. Of those before the mark `next_queued` none
+    still has to start, before `first_open` none is open, and before `calm_until` each is closed or only reads.
+    `checked[n]` and `started[n]` are the places that the nth check and run since `first_check` and
+    `first_run` belong to.
     """
 
     reply: ModelOperation
@@ -86,6 +87,8 @@ class Ledger:
     unanswered: int = 0
     running: int = 0
     next_queued: int = 0
+    first_open: int = 0
+    calm_until: int = 0
     first_check: int = 0
     first_run: int = 0
     checked: Vector[int] = Vector()
@@ -107,6 +110,8 @@ class Ledger:
             unanswered=self.unanswered if unanswered is None else unanswered,
             running=self.running if running is None else running,
             next_queued=self.next_queued,
+            first_open=self.first_open,
+            calm_until=self.calm_until,
             first_check=self.first_check,
             first_run=self.first_run,
             checked=self.checked,

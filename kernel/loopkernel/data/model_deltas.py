@@ -7,6 +7,7 @@ from attrs import field, frozen
 from loopkernel.data.blocks import RawInput
 from loopkernel.data.ids import ModelOperation
 from loopkernel.data.json_text import Json, safe_text
+from loopkernel.data.texts import safe_optional_text, safe_texts
 from loopkernel.data.tools import Verdict
 from loopkernel.data.usage import NO_USAGE, Usage
 from loopkernel.data.words import ErrorClass, StopReason
@@ -67,7 +68,7 @@ class ModelCall(FromModel):
     provider_id: str = field(converter=safe_text)
     tool: str = field(converter=safe_text)
     input: Json | RawInput
-    after: tuple[str, ...] = ()
+    after: tuple[str, ...] = field(default=(), converter=safe_texts)
     verdict: Verdict | None = None
 
 
@@ -95,8 +96,8 @@ class ModelUsage(FromModel):
 class Redaction:
     """Texts that a guardrail puts in place of the stored user message and of the reply; None keeps one."""
 
-    user_text: str | None = None
-    reply_text: str | None = None
+    user_text: str | None = field(default=None, converter=safe_optional_text)
+    reply_text: str | None = field(default=None, converter=safe_optional_text)
 
 
 @final

@@ -13,6 +13,7 @@ from loopkernel.data.ids import (
     TimerOperation,
 )
 from loopkernel.data.json_text import Json, safe_text
+from loopkernel.data.texts import safe_optional_text
 from loopkernel.data.usage import NO_USAGE, Usage
 from loopkernel.data.words import TurnEndReason
 
@@ -50,8 +51,8 @@ class HookModify:
     """Go on with another input or result, or with one more message."""
 
     input: Json | None = None
-    result: str | None = None
-    message: str | None = None
+    result: str | None = field(default=None, converter=safe_optional_text)
+    message: str | None = field(default=None, converter=safe_optional_text)
 
 
 @final
@@ -86,7 +87,7 @@ class CorrectionAnswered(FromOutside):
     """The course correction answered; None means nothing to correct."""
 
     operation: CorrectionOperation
-    text: str | None
+    text: str | None = field(converter=safe_optional_text)
     usage: Usage = NO_USAGE
 
 

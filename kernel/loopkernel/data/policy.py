@@ -8,10 +8,13 @@ import math
 from collections.abc import Iterable
 from typing import final
 
-from attrs import field, frozen
+from attrs import field as attrs_field
+from attrs import frozen
 
 from loopkernel.data import choices
 from loopkernel.data.errors import Fault, PolicyError
+from loopkernel.data.json_text import safe_text
+from loopkernel.data.texts import safe_optional_text, safe_texts
 from loopkernel.data.tools import Decision
 from loopkernel.data.words import ErrorClass, HookPoint
 
@@ -198,8 +201,8 @@ class ResultLimit:
 class FieldPattern:
     """An input field, and the pattern its whole value must match; `*` stands for any characters."""
 
-    field: str
-    pattern: str
+    field: str = attrs_field(converter=safe_text)
+    pattern: str = attrs_field(converter=safe_text)
 
 
 @final
@@ -208,7 +211,7 @@ class ApprovalRule:
     """A decision for the calls whose tool and input match (rule ASK-1)."""
 
     decision: Decision
-    tool: str = "*"
+    tool: str = attrs_field(default="*", converter=safe_text)
     input: tuple[FieldPattern, ...] = ()
 
 
@@ -218,7 +221,7 @@ class Hook:
     """A hook by name. The loop waits for the answer of a gated one (rule HOOK-1)."""
 
     point: HookPoint
-    name: str
+    name: str = attrs_field(converter=safe_text)
     gated: bool = False
 
 
@@ -280,8 +283,8 @@ class Policy:
     """All of it. Each field is one option of the scenario format, under the same name."""
 
     lifetime: choices.Lifetime = choices.Lifetime.SESSION
-    model: str = "default"
-    fallback_models: tuple[str, ...] = ()
+    model: str = attrs_field(default="default", converter=safe_text)
+    fallback_models: tuple[str, ...] = attrs_field(default=(), converter=safe_texts)
     max_turns: int | None = 100
     turn_limit_counts: choices.TurnLimitCounts = choices.TurnLimitCounts.REPLIES
     max_total_tokens: int | None = None
@@ -317,7 +320,7 @@ class Policy:
     result_limit: ResultLimit | None = ResultLimit()
     approval_mode: choices.ApprovalMode = choices.ApprovalMode.DEFAULT
     approval_rules: tuple[ApprovalRule, ...] = ()
-    output_tool: str | None = None
+    output_tool: str | None = attrs_field(default=None, converter=safe_optional_text)
     output_calls: choices.OutputCalls = choices.OutputCalls.RUN
     output_required: bool = False
     empty_reply_nudges: int = 1
@@ -327,7 +330,7 @@ class Policy:
     course_correction: CourseCorrection | None = None
     child: ChildLimits = ChildLimits()
     on_restart: OnRestart = OnRestart()
-    seed: int = field(default=0)  # of the jitter (rule RETRY-2)
+    seed: int = 0  # of the jitter (rule RETRY-2)
 
     def __attrs_post_init__(self) -> None:
         faults = _faults(

@@ -3,7 +3,8 @@
 import enum
 from typing import final
 
-from attrs import field, frozen, validators
+from attrs import field as attrs_field
+from attrs import frozen, validators
 
 from loopkernel.data.blocks import UserBlock
 from loopkernel.data.json_text import Json, safe_text
@@ -37,7 +38,7 @@ class Decision(enum.Enum):
 class FieldResource:
     """The input field `field` names a resource, used in `mode`."""
 
-    field: str
+    field: str = attrs_field(converter=safe_text)
     mode: AccessMode
 
 
@@ -46,7 +47,7 @@ class FieldResource:
 class FixedResource:
     """Every call of the tool uses the resource `key`, in `mode`."""
 
-    key: str
+    key: str = attrs_field(converter=safe_text)
     mode: AccessMode
 
 
@@ -62,7 +63,7 @@ class ToolProfile:
     serial: bool = False
     resources: tuple[ResourceRule, ...] = ()
     approval: Decision = Decision.ALLOW
-    timeout_ms: int | None = field(default=None, validator=validators.optional(validators.ge(0)))
+    timeout_ms: int | None = attrs_field(default=None, validator=validators.optional(validators.ge(0)))
     child: bool = False
     early: bool = False
     polling: bool = False
@@ -73,8 +74,8 @@ class ToolProfile:
 class Tool:
     """A tool that is offered to the model. Without a profile it counts as dangerous (rule TOOL-1)."""
 
-    name: str = field(converter=safe_text)
-    description: str = field(default="", converter=safe_text)
+    name: str = attrs_field(converter=safe_text)
+    description: str = attrs_field(default="", converter=safe_text)
     input_schema: Json = Json(text="{}")
     profile: ToolProfile | None = None
 
@@ -84,7 +85,7 @@ class Tool:
 class Claim:
     """A resource that a call uses, by its canonical key. `a/b` lies within `a`."""
 
-    key: str = field(converter=safe_text)
+    key: str = attrs_field(converter=safe_text)
     mode: AccessMode
 
 
@@ -107,7 +108,7 @@ class UnknownTool:
 class InvalidCall:
     """The input does not fit the tool's schema; `why` is told to the model."""
 
-    why: str = field(converter=safe_text)
+    why: str = attrs_field(converter=safe_text)
 
 
 Verdict = ValidCall | UnknownTool | InvalidCall

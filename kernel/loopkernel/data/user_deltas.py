@@ -13,6 +13,7 @@ from loopkernel.data.choices import ApprovalMode
 from loopkernel.data.ids import CallId, MessageId, QueueNumber
 from loopkernel.data.json_text import Json, safe_text
 from loopkernel.data.policy import ApprovalRule, FieldPattern, Policy
+from loopkernel.data.texts import safe_optional_text
 from loopkernel.data.tools import Tool
 
 
@@ -39,7 +40,7 @@ class Say(FromUser):
     """A user message. `key`, if given, makes sending it twice harmless (rule DELTA-6)."""
 
     content: tuple[UserBlock, ...]
-    key: str | None = None
+    key: str | None = field(default=None, converter=safe_optional_text)
 
 
 @final
@@ -49,7 +50,7 @@ class EditMessage(FromUser):
 
     message: MessageId
     content: tuple[UserBlock, ...]
-    key: str | None = None
+    key: str | None = field(default=None, converter=safe_optional_text)
 
 
 @final
@@ -58,7 +59,7 @@ class Enqueue(FromUser):
     """A message for the end of the turn (rule INPUT-2)."""
 
     content: tuple[UserBlock, ...]
-    key: str | None = None
+    key: str | None = field(default=None, converter=safe_optional_text)
 
 
 @final
@@ -67,7 +68,7 @@ class Steer(FromUser):
     """A message for the next request (rule INPUT-3)."""
 
     content: tuple[UserBlock, ...]
-    key: str | None = None
+    key: str | None = field(default=None, converter=safe_optional_text)
 
 
 @final

@@ -26,7 +26,7 @@ from loopkernel.data.tool_deltas import (
     ToolSucceeded,
 )
 from loopkernel.data.tools import ToolOutput
-from loopkernel.data.user_deltas import CancelAll, CancelCall, FromUser, Say
+from loopkernel.data.user_deltas import CancelAll, CancelCall, ChangesSettings, FromUser, Say
 from loopkernel.data.words import (
     CallStatus,
     CancelReason,
@@ -43,6 +43,7 @@ from loopkernel.regions.ledger import (
     answer_faulty,
     cancel_call,
     finish_run,
+    forget_schedule,
     open_check,
     open_run,
     results,
@@ -66,6 +67,8 @@ def on_executing(state: Executing, ctx: Context) -> Step[Executing | Finishing]:
             if isinstance(delta, CancelCall):
                 return _cancel_one(state, ctx, delta)
             session, effects = input_while_busy(state.session, state.ledger, delta)
+            if isinstance(delta, ChangesSettings):
+                state = evolve(state, ledger=forget_schedule(state.ledger))
             return stay(state, ctx, session, effects)
         case FromModel() | TimerFired() | FromOutside() as report:
             session, reason = late_report(state.session, report)
@@ -149,18 +152,18 @@ def _cut_short(state: Executing, ctx: Context, cause: Cause) -> Step[Finishing]:
 
 def enter_executing(state: Executing) -> Step[Executing | Thinking | Finishing]:
     """Start what may start; once every call is answered, hand the answers over and go on."""
-    session = state.session
-    started = start_ready(state.ledger, session.operations, session.settings)
-    if started.ledger.unanswered:
-        session = session.with_operations(started.operations)
-        return Step(evolve(state, session=session, ledger=started.ledger), started.effects)
-    answers = results(started.ledger)
-    session, added = add_results(session, started.ledger.reply, answers)
+    ready = start_ready(state.ledger, state.session.operations, state.session.settings)
+    session, ledger = state.session.with_operations(ready.operations), ready.ledger
+    if ledger.unanswered:
+        return Step(Executing(session=session, stamp=state.stamp, turn=state.turn, ledger=ledger), ready.effects)
+    answers = results(ledger)
+    session, added = add_results(session, ledger.reply, answers)
+    effects = (*ready.effects, *added)
     ending = _ending(answers)
     if ending is not None:
-        return Step(Finishing(session=session, stamp=state.stamp, turn=state.turn, ending=ending), added)
+        return Step(Finishing(session=session, stamp=state.stamp, turn=state.turn, ending=ending), effects)
     turn = evolve(state.turn, reason=RequestReason.NEXT_TURN)
-    return Step(Thinking(session=session, stamp=state.stamp, turn=turn), added)
+    return Step(Thinking(session=session, stamp=state.stamp, turn=turn), effects)
 
 
 def _ending(answers: tuple[ToolResult, ...]) -> Ending | None:

@@ -18,6 +18,13 @@ class Claimant:
     serial: bool = False
 
 
+def only_reads(call: Claimant) -> bool:
+    """Whether the call's resources are known, and it writes none; two such calls never conflict."""
+    if call.serial or call.claims is None:
+        return False
+    return all(claim.mode is AccessMode.READ for claim in call.claims)
+
+
 def conflict(one: Claimant, other: Claimant) -> bool:
     """Whether two calls must not overlap: either serial, or one resource with a writer (rule TOOL-2)."""
     if one.serial or other.serial or one.claims is None or other.claims is None:

@@ -3,13 +3,12 @@
 A call is answered exactly once; what comes after finds it closed and is refused by the caller.
 """
 
-from collections.abc import Iterator
 from typing import assert_never
 
 from attrs import evolve, frozen
 
 from loopkernel.data.blocks import RawInput, TextBlock, ToolCall, ToolResult
-from loopkernel.data.choices import NoProfile
+from loopkernel.data.choices import NoProfile, Schedule
 from loopkernel.data.effects import AbortTool, CheckCall, Effect, StartTool
 from loopkernel.data.events import ToolEnded
 from loopkernel.data.ids import CallId, CheckOperation, OperationKind, RunOperation
@@ -20,7 +19,7 @@ from loopkernel.data.sessions import Settings
 from loopkernel.data.tools import Decision, InvalidCall, Tool, ToolOutput, UnknownTool, ValidCall, Verdict
 from loopkernel.data.words import CallStatus, CancelReason
 from loopkernel.planning.approval import decide
-from loopkernel.planning.scheduling import Claimant, waits_for
+from loopkernel.planning.scheduling import Claimant, only_reads, waits_for
 from loopkernel.planning.wording import (
     UNPARSED,
     cancelled_text,
@@ -109,6 +108,7 @@ def answer_all_faulty(ledger: Ledger, settings: Settings) -> tuple[Ledger, tuple
 def start_ready(ledger: Ledger, operations: Operations, settings: Settings) -> Ledgered:
     """Every call that the schedule and the free slots let start is decided on, and started or denied (TOOL-5)."""
     effects: list[Effect] = []
+    ledger = _marked(ledger, settings)
     for place in range(ledger.next_queued, ledger.entries.size):
         entry = ledger.entries[place]
         if entry.status is not CallStatus.QUEUED:
@@ -125,7 +125,7 @@ def start_ready(ledger: Ledger, operations: Operations, settings: Settings) -> L
         else:
             ledger, operations, started = _start(ledger, operations, place, given, settings)
             effects.append(started)
-    return Ledgered(_skip_settled(ledger), operations, tuple(effects))
+    return Ledgered(_marked(ledger, settings), operations, tuple(effects))
 
 
 def _slot_free(ledger: Ledger, settings: Settings) -> bool:
@@ -135,14 +135,37 @@ def _slot_free(ledger: Ledger, settings: Settings) -> bool:
 
 def blocker(ledger: Ledger, place: int, settings: Settings) -> int | None:
     """The place of the first earlier open call that the call at `place` waits for; None if it waits for none."""
-    earlier = (_claimant(entry, index, settings) for index, entry in enumerate(_before(ledger, place)) if entry.is_open)
-    holding = waits_for(settings.policy.schedule, _claimant(ledger.entries[place], place, settings), earlier)
+    schedule = settings.policy.schedule
+    candidate = _claimant(ledger.entries[place], place, settings)
+    if schedule is Schedule.GRAPH and place <= ledger.calm_until and only_reads(candidate):
+        return None
+    earlier = (
+        _claimant(ledger.entries[index], index, settings)
+        for index in range(ledger.first_open, place)
+        if ledger.entries[index].is_open
+    )
+    holding = waits_for(schedule, candidate, earlier)
     return None if holding is None else holding.position
 
 
-def _before(ledger: Ledger, place: int) -> Iterator[LedgerEntry]:
-    for index in range(place):
-        yield ledger.entries[index]
+def forget_schedule(ledger: Ledger) -> Ledger:
+    """Tools or policy have changed: which calls only read is found anew."""
+    return evolve(ledger, calm_until=0)
+
+
+def _marked(ledger: Ledger, settings: Settings) -> Ledger:
+    """The marks moved past all that they may pass by now; each call is passed once by each mark."""
+    entries, size = ledger.entries, ledger.entries.size
+    queued, first, calm = ledger.next_queued, ledger.first_open, ledger.calm_until
+    while queued < size and entries[queued].status is not CallStatus.QUEUED:
+        queued += 1
+    while first < size and not entries[first].is_open:
+        first += 1
+    while calm < size and (not entries[calm].is_open or only_reads(_claimant(entries[calm], calm, settings))):
+        calm += 1
+    if (queued, first, calm) == (ledger.next_queued, ledger.first_open, ledger.calm_until):
+        return ledger
+    return evolve(ledger, next_queued=queued, first_open=first, calm_until=calm)
 
 
 def _claimant(entry: LedgerEntry, place: int, settings: Settings) -> Claimant:
@@ -220,14 +243,6 @@ def _start(
     return ledger, operations, command
 
 
-def _skip_settled(ledger: Ledger) -> Ledger:
-    """Move `next_queued` past the entries that have started or are answered."""
-    place = ledger.next_queued
-    while place < ledger.entries.size and ledger.entries[place].status is not CallStatus.QUEUED:
-        place += 1
-    return ledger if place == ledger.next_queued else evolve(ledger, next_queued=place)
-
-
 def answer(ledger: Ledger, place: int, result: ToolResult) -> tuple[Ledger, ToolEnded]:
     """The open entry gets its one result."""
     entry = ledger.entries[place]
@@ -295,7 +310,7 @@ def cancel_call(ledger: Ledger, operations: Operations, call: CallId) -> Ledgere
         return None
     reason = CancelReason.USER_CANCELLED
     stopped = stop_call(ledger, operations, place, _cancelled(ledger.entries[place], reason), reason)
-    return Ledgered(_skip_settled(stopped.ledger), stopped.operations, stopped.effects)
+    return Ledgered(stopped.ledger, stopped.operations, stopped.effects)
 
 
 def cancel_open(ledger: Ledger, operations: Operations, reason: CancelReason) -> Ledgered:
@@ -309,7 +324,7 @@ def cancel_open(ledger: Ledger, operations: Operations, reason: CancelReason) ->
             *abort, ended = stopped.effects
             aborts.extend(abort)
             answers.append(ended)
-    return Ledgered(_skip_settled(ledger), operations, (*aborts, *answers))
+    return Ledgered(ledger, operations, (*aborts, *answers))
 
 
 def drop(ledger: Ledger, operations: Operations) -> Operations:

@@ -8,7 +8,7 @@ states the reports that are owed do not lead to rest.
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 
-from attrs import Factory, define, evolve, frozen
+from attrs import Factory, define, evolve, field, frozen
 
 from loopkernel.data.deltas import Delta
 from loopkernel.data.ledgers import Ledger
@@ -55,7 +55,8 @@ class Exploration:
     """What was found. `complete`: no state was left out by the limit, and none by a breach.
 
     `unmet` are the goals that no step met; `stranded` is the shortest run to a state from which no sequence
-    of owed reports leads to rest. Both are judged on a complete graph alone.
+    of owed reports leads to rest. Both are judged on a complete graph alone. `rests` are the shortest runs to
+    the states at rest, for the laws that judge whole runs.
     """
 
     states: int
@@ -64,6 +65,7 @@ class Exploration:
     breach: Finding | None = None
     unmet: tuple[str, ...] = ()
     stranded: tuple[Delta, ...] | None = None
+    rests: tuple[tuple[Delta, ...], ...] = field(default=(), repr=False)
 
     @property
     def held(self) -> bool:
@@ -228,4 +230,5 @@ def _judge_whole(graph: _Graph, edges: int, complete: bool, unmet: tuple[str, ..
         complete=complete,
         unmet=unmet if complete else (),
         stranded=None if stranded is None else graph.path_to(stranded),
+        rests=tuple(graph.path_to(number) for number in graph.resting),
     )

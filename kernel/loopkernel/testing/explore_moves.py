@@ -78,6 +78,7 @@ from loopkernel.data.user_deltas import (
     Say,
     StartHandoff,
     Steer,
+    UserDelta,
 )
 from loopkernel.data.words import CallStatus, ErrorClass, StopReason
 
@@ -107,7 +108,7 @@ class Scope:
     """How far runs go: `calls` a reply, `rounds` with calls a turn, `turns` in all (None: any number).
 
     At most `waiting` messages wait, queued or as steers, and of the latter one at a time. The call at place n
-    names `tools[n]`, the first again after the last.
+    names `tools[n]`, the first again after the last. `also` is what else the user may want at any time.
     """
 
     calls: int = 2
@@ -120,6 +121,7 @@ class Scope:
     texts: bool = True
     progress: bool = False
     lives: bool = False  # the thread is released and taken up again
+    also: tuple[UserDelta, ...] = ()
 
 
 def moves(state: State, scope: Scope) -> Iterator[Move]:
@@ -221,6 +223,7 @@ def wishes(state: State, scope: Scope) -> Iterator[Delta]:
         yield CancelCall(call)
     if scope.lives:
         yield Disposed()
+    yield from scope.also
 
 
 def open_calls(state: State) -> tuple[CallId, ...]:

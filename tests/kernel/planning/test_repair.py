@@ -17,11 +17,12 @@ from loopkernel.data.words import CallStatus
 from loopkernel.planning.repair import Repaired, repair
 from loopkernel.planning.wording import LOST
 
-from tests.kernel.building import broken_conversations, foreign_call, foreign_result
+from tests.kernel.building import broken_conversations, foreign_call, text
+from tests.kernel.building import foreign_result as result
 
 
 def lost(name: str) -> ForeignResult:
-    return foreign_result(name, LOST, CallStatus.LOST)
+    return result(name, LOST, CallStatus.LOST)
 
 
 def reply(*names: str) -> ForeignReply:
@@ -107,8 +108,8 @@ def test_a_thread_that_is_whole_is_left_as_it_is(thread: list[ForeignMessage]) -
 @pytest.mark.parametrize(
     "thread",
     [
-        [reply("c1", "c2"), results(foreign_result("c2"), foreign_result("c1"))],
-        [reply("c1", "c2"), results(foreign_result("c1")), results(foreign_result("c2"))],
+        [reply("c1", "c2"), results(result("c2"), result("c1"))],
+        [reply("c1", "c2"), results(result("c1")), results(result("c2"))],
     ],
 )
 def test_whatever_is_changed_is_reported(thread: list[ForeignMessage]) -> None:
@@ -123,23 +124,23 @@ def test_whatever_is_changed_is_reported(thread: list[ForeignMessage]) -> None:
     [
         ([reply("c1")], [lost("c1")], 1),
         ([reply("c1"), results()], [lost("c1")], 2),
-        ([results(foreign_result("c1")), reply("c1")], [foreign_result("c1")], 1),
-        ([results(foreign_result("c1"), foreign_result("c1", "again")), reply("c1")], [foreign_result("c1")], 2),
-        ([reply("c1"), results(foreign_result("c1"), foreign_result("c1", "again"))], [foreign_result("c1")], 1),
-        ([reply("c1"), results(foreign_result("c1"), foreign_result("c9"))], [foreign_result("c1")], 1),
-        ([reply("c1"), ForeignUser(text("hm")), results(foreign_result("c1"))], [foreign_result("c1")], 1),
-        ([reply("c1"), ForeignUser(text(" ")), results(foreign_result("c1"))], [foreign_result("c1")], 1),
-        ([reply("c1"), reply(), results(foreign_result("c1"))], [foreign_result("c1")], 1),
-        ([reply("c1"), ForeignReply(content=()), results(foreign_result("c1"))], [foreign_result("c1")], 1),
+        ([results(result("c1")), reply("c1")], [result("c1")], 1),
+        ([results(result("c1"), result("c1", "again")), reply("c1")], [result("c1")], 2),
+        ([reply("c1"), results(result("c1"), result("c1", "again"))], [result("c1")], 1),
+        ([reply("c1"), results(result("c1"), result("c9"))], [result("c1")], 1),
+        ([reply("c1"), ForeignUser(text("hm")), results(result("c1"))], [result("c1")], 1),
+        ([reply("c1"), ForeignUser(text(" ")), results(result("c1"))], [result("c1")], 1),
+        ([reply("c1"), reply(), results(result("c1"))], [result("c1")], 1),
+        ([reply("c1"), ForeignReply(content=()), results(result("c1"))], [result("c1")], 1),
         (
-            [reply("c1", "c1"), results(foreign_result("c1", "a"), foreign_result("c1", "b"))],
-            [foreign_result("c1", "a"), foreign_result("c1", "b")],
+            [reply("c1", "c1"), results(result("c1", "a"), result("c1", "b"))],
+            [result("c1", "a"), result("c1", "b")],
             0,
         ),
-        ([reply("c1"), reply("c1"), results(foreign_result("c1", "a"))], [lost("c1"), foreign_result("c1", "a")], 1),
+        ([reply("c1"), reply("c1"), results(result("c1", "a"))], [lost("c1"), result("c1", "a")], 1),
         (
-            [reply("c1"), reply("c1"), results(foreign_result("c1", "a"), foreign_result("c1", "b"))],
-            [foreign_result("c1", "b"), foreign_result("c1", "a")],
+            [reply("c1"), reply("c1"), results(result("c1", "a"), result("c1", "b"))],
+            [result("c1", "b"), result("c1", "a")],
             1,
         ),
     ],

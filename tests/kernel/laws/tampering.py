@@ -1,83 +1,41 @@
-"""Runs that were tampered with: what each law says of a step that is not as it must be.
+"""Runs that are tampered with: a run of the real kernel, one step of it changed, and what a law must say of it.
 
-Most cases take a run of the real kernel and change one step of it. A change may break several laws; each case names
-the one that it is about, and a piece of what must be said.
+A change may break several laws; each case names the one that it is about, and a piece of what must be said.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 
-import pytest
 from attrs import evolve, frozen
-from loopkernel.data.blocks import RawInput, TextBlock
-from loopkernel.data.choices import OnToolFailure
+from loopkernel.data.blocks import TextBlock
 from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import (
-    AbortModel,
-    AbortTool,
     CallModel,
-    CancelTimer,
-    CheckCall,
     Effect,
-    StartTimer,
-    StartTool,
 )
 from loopkernel.data.events import (
-    InputSettled,
-    LimitReached,
-    MessageAdded,
-    QueueReturned,
     Refused,
-    RunStarted,
-    SessionResumed,
-    ThreadRewritten,
-    ToolEnded,
-    TurnEnded,
-    WorkCancelled,
 )
 from loopkernel.data.ids import (
     CallId,
-    CheckOperation,
     ModelOperation,
-    QueueNumber,
-    ReceiptId,
-    RunOperation,
-    TimerOperation,
 )
-from loopkernel.data.json_text import Json
 from loopkernel.data.ledgers import Ledger, LedgerEntry
-from loopkernel.data.messages import AssistantMessage, Message, ResultMessage
-from loopkernel.data.model_deltas import ModelCompleted
-from loopkernel.data.outside_deltas import TimerFired
-from loopkernel.data.policy import Policy
+from loopkernel.data.messages import AssistantMessage, Message
 from loopkernel.data.sessions import Session
-from loopkernel.data.states import Backoff, Cancelled, Executing, Finishing, Idle, Initial, State, Thinking
-from loopkernel.data.steps import Context
-from loopkernel.data.tool_deltas import ToolFailed, ToolSucceeded
-from loopkernel.data.tools import UnknownTool
+from loopkernel.data.states import Executing, State
 from loopkernel.data.usage import Usage
-from loopkernel.data.user_deltas import CancelAll, CancelCall, Discard, Enqueue, Say
+from loopkernel.data.user_deltas import Say
 from loopkernel.data.vector import Vector
-from loopkernel.data.words import (
-    CallStatus,
-    CancelReason,
-    ErrorClass,
-    InputFate,
-    LimitName,
-    RefusalReason,
-    TimerPurpose,
-    TurnEndReason,
-    UserAction,
-)
 from loopkernel.laws import check_pairs, check_trace
 from loopkernel.replay import StepRecord
 
 from tests.kernel.played import PLAYED
 
+CALL = CallId(ModelOperation(1), 1)
+OTHER = CallId(ModelOperation(9), 1)
+SAY = Say(content=(TextBlock("hello"),))
 Steps = tuple[StepRecord, ...]
 USAGE = Usage(input=1)
-
-
-# --- tampering --------------------------------------------------------------------------------------------
 
 
 def at(steps: Sequence[StepRecord], delta: type[Delta], nth: int = 0) -> int:
@@ -104,9 +62,7 @@ def more(*effects: Effect) -> Callable[[StepRecord], StepRecord]:
 
 def less(*kinds: type[Effect]) -> Callable[[StepRecord], StepRecord]:
     """The step without the effects of these kinds."""
-    return lambda step: evolve(
-        step, effects=tuple(effect for effect in step.effects if not isinstance(effect, kinds))
-    )
+    return lambda step: evolve(step, effects=tuple(effect for effect in step.effects if not isinstance(effect, kinds)))
 
 
 def only(*effects: Effect) -> Callable[[StepRecord], StepRecord]:
@@ -128,8 +84,7 @@ def with_session(change: Callable[[Session], Session]) -> Callable[[StepRecord],
     """The step with another session after it."""
 
     def apply(state: State) -> State:
-        assert state.session is not None
-        other: State = evolve(state, session=change(state.session))
+        other: State = evolve(state, session=change(session_in(state)))
         return other
 
     return after(apply)
@@ -176,7 +131,23 @@ def last_reply_changed(change: Callable[[AssistantMessage], Message]) -> Callabl
     return with_request(apply)
 
 
-def first_call(step: StepRecord) -> LedgerEntry:
-    """The first call of the ledger after the step."""
-    assert isinstance(step.after, Executing)
-    return step.after.ledger.entries[0]
+def session_in(state: State) -> Session:
+    """The session of the state, which has one."""
+    assert state.session is not None
+    return state.session
+
+
+@frozen
+class Case:
+    """A run that breaks a law, and a piece of what that law must say."""
+
+    law: str
+    says: str
+    run: Callable[[], Iterable[StepRecord]]
+
+
+def findings(steps: Iterable[StepRecord], law: str) -> list[str]:
+    """What the law says of the run."""
+    run = tuple(steps)
+    breaches = (*check_trace(run).breaches, *check_pairs(run).breaches)
+    return [breach.detail for breach in breaches if breach.law == law]

@@ -1,0 +1,384 @@
+"""Every run within small scopes: the laws at every edge, every goal met, rest always within reach.
+
+The explorer itself is tried on kernels with planted faults: each is found, by the shortest run that shows it.
+"""
+
+import os
+from collections.abc import Callable, Iterable
+from functools import cache
+
+import pytest
+from attrs import evolve, frozen
+from loopkernel.data.choices import ApprovalMode, Schedule
+from loopkernel.data.deltas import Delta
+from loopkernel.data.effects import AbortModel, AbortTool, CallModel
+from loopkernel.data.events import (
+    Dequeued,
+    Discarded,
+    Event,
+    LimitReached,
+    Refused,
+    ReplyRetracted,
+    Steered,
+    ToolEnded,
+    TurnEnded,
+)
+from loopkernel.data.messages import ResultMessage
+from loopkernel.data.policy import Policy
+from loopkernel.data.states import Cancelled, Executing, Initial, State, Streaming
+from loopkernel.data.steps import Context, Step
+from loopkernel.data.thread_deltas import Acquired, Created
+from loopkernel.data.tool_deltas import ToolChecked, ToolFailed, ToolSucceeded
+from loopkernel.data.tools import EffectClass, InvalidCall, Tool, ToolProfile, UnknownTool, ValidCall
+from loopkernel.data.user_deltas import CancelAll, ChangeMode
+from loopkernel.data.vector import Vector
+from loopkernel.data.words import CallStatus, RefusalReason, StopReason, TurnEndReason
+from loopkernel.laws import Breach, check_pairs, check_trace
+from loopkernel.replay import LogRecord, StepRecord, Transition, fold
+from loopkernel.testing.explore import Exploration, explore, outline, without_time
+from loopkernel.testing.explore_moves import Move, Scope, moves, strays
+from loopkernel.testing.explore_scenario import scenario_text
+from loopkernel.testing.judge import ScenarioOutcome, run_scenario
+from loopkernel.testing.scenario_document import read_scenarios
+from loopkernel.transition import transition
+
+TOOLS = (
+    Tool(name="r", profile=ToolProfile(effect=EffectClass.READ_ONLY)),
+    Tool(name="w", profile=ToolProfile(effect=EffectClass.IDEMPOTENT)),
+)
+
+
+@frozen(kw_only=True)
+class Case:
+    """A scope, and the goals that some step within it must meet."""
+
+    name: str
+    policy: Policy
+    scope: Scope
+    goals: tuple[str, ...]
+
+    @property
+    def beginning(self) -> tuple[Delta, ...]:
+        return (Created(session_id="s", policy=self.policy, tools=TOOLS), Acquired())
+
+    @property
+    def start(self) -> State:
+        return fold([LogRecord(delta, 0) for delta in self.beginning])[-1].after
+
+    def moves(self, state: State) -> Iterable[Move]:
+        return moves(state, self.scope)
+
+
+# --- goals ----------------------------------------------------------------------------------------------
+
+Goal = Callable[[StepRecord], bool]
+
+
+def prints(event: type[Event]) -> Goal:
+    return lambda record: any(isinstance(effect, event) for effect in record.effects)
+
+
+def refuses(reason: RefusalReason) -> Goal:
+    return lambda record: any(isinstance(effect, Refused) and effect.reason is reason for effect in record.effects)
+
+
+def ends(reason: TurnEndReason) -> Goal:
+    return lambda record: any(isinstance(effect, TurnEnded) and effect.reason is reason for effect in record.effects)
+
+
+def answers(status: CallStatus, ran: bool) -> Goal:
+    def met(record: StepRecord) -> bool:
+        results = (effect.result for effect in record.effects if isinstance(effect, ToolEnded))
+        return any(result.status is status and result.ran is ran for result in results)
+
+    return met
+
+
+def two_run_at_once(record: StepRecord) -> bool:
+    return isinstance(record.after, Executing) and record.after.ledger.running == 2
+
+
+def one_waits_for_the_other(record: StepRecord) -> bool:
+    if not isinstance(record.after, Executing):
+        return False
+    statuses = [entry.status for entry in record.after.ledger.entries if entry.check is None]
+    return statuses == [CallStatus.IN_PROGRESS, CallStatus.QUEUED]
+
+
+def the_second_ends_first(record: StepRecord) -> bool:
+    if not isinstance(record.after, Executing):
+        return False
+    return [entry.is_open for entry in record.after.ledger.entries] == [True, False]
+
+
+GOALS: dict[str, Goal] = {
+    "the turn ends naturally": ends(TurnEndReason.MODEL_STOP),
+    "the turn ends at its limit": lambda record: ends(TurnEndReason.MAX_TURNS)(record) and prints(LimitReached)(record),
+    "the turn is aborted": ends(TurnEndReason.USER_ABORT),
+    "the turn ends by an error": ends(TurnEndReason.ERROR),
+    "the model stays silent": ends(TurnEndReason.STUCK),
+    "the turn is disposed of": ends(TurnEndReason.DISPOSED),
+    "a cancel leads to rest": lambda record: isinstance(record.after, Cancelled) and prints(TurnEnded)(record),
+    "a steer goes in": prints(Steered),
+    "a queued input is taken": prints(Dequeued),
+    "a queued input is discarded": prints(Discarded),
+    "a reply is aborted": lambda record: any(isinstance(effect, AbortModel) for effect in record.effects),
+    "a reply is retracted": prints(ReplyRetracted),
+    "a run is aborted": lambda record: any(isinstance(effect, AbortTool) for effect in record.effects),
+    "two calls run at once": two_run_at_once,
+    "a call waits for another": one_waits_for_the_other,
+    "the second call ends first": the_second_ends_first,
+    "a call is done": answers(CallStatus.DONE, ran=True),
+    "a call fails": answers(CallStatus.ERROR, ran=True),
+    "a call is answered without a run": answers(CallStatus.ERROR, ran=False),
+    "a running call is cancelled": answers(CallStatus.CANCELLED, ran=True),
+    "a waiting call is cancelled": answers(CallStatus.CANCELLED, ran=False),
+    **{f"refused as {reason.value}": refuses(reason) for reason in RefusalReason},
+}
+ALWAYS = (
+    "the turn is aborted",
+    "the turn ends by an error",
+    "a cancel leads to rest",
+    "a steer goes in",
+    "a queued input is taken",
+    "a queued input is discarded",
+    "a reply is aborted",
+    "a run is aborted",
+    "a call waits for another",
+    "a call is done",
+    "a call fails",
+    "a call is answered without a run",
+    "a running call is cancelled",
+    "a waiting call is cancelled",
+    *(f"refused as {word}" for word in ("duplicate", "stale", "unknown", "not-now", "full")),
+)
+
+# --- the scopes -----------------------------------------------------------------------------------------
+# Runs of any length: any number of turns, cancels, failures and retries, one queued input, one steer.
+
+GRAPH = Case(
+    name="graph",
+    policy=Policy(schedule=Schedule.GRAPH, queue_limit=1),
+    scope=Scope(calls=2, rounds=2),
+    goals=(
+        *(goal for goal in ALWAYS if goal != "a call waits for another"),
+        "the turn ends naturally",
+        "the model stays silent",
+        "a reply is retracted",
+        "two calls run at once",
+        "the second call ends first",
+    ),
+)
+SERIAL = Case(
+    name="serial",
+    policy=Policy(schedule=Schedule.SERIAL, queue_limit=1, max_turns=2, empty_reply_nudges=0),
+    scope=Scope(calls=2, rounds=2, texts=False),
+    goals=(*ALWAYS, "the turn ends at its limit", "the turn ends naturally"),
+)
+DEEP = (
+    Case(
+        name="three calls",
+        policy=Policy(schedule=Schedule.GRAPH, queue_limit=1, max_parallel=2),
+        scope=Scope(calls=3, rounds=1, texts=False),
+        goals=(*ALWAYS, "two calls run at once"),
+    ),
+    Case(
+        name="everything else",
+        policy=Policy(schedule=Schedule.SERIAL, queue_limit=1, max_turns=2),
+        scope=Scope(
+            calls=2,
+            rounds=2,
+            lives=True,
+            progress=True,
+            verdicts=(ValidCall(), UnknownTool(), InvalidCall("a")),
+            stops=(StopReason.END_TURN, StopReason.PAUSE, StopReason.MAX_TOKENS, StopReason.REFUSAL),
+        ),
+        goals=(*ALWAYS, "the turn is disposed of", "the turn ends at its limit"),
+    ),
+)
+MODES = Case(
+    name="modes",
+    policy=Policy(schedule=Schedule.SERIAL, queue_limit=0),
+    scope=Scope(
+        calls=2,
+        rounds=1,
+        texts=False,
+        waiting=0,
+        also=(ChangeMode(ApprovalMode.PLAN), ChangeMode(ApprovalMode.DEFAULT)),
+    ),
+    goals=("a call is done", "a call is answered without a run", "a call waits for another"),
+)
+CASES = [GRAPH, SERIAL, MODES, *(DEEP if os.environ.get("HYPOTHESIS_PROFILE") == "deep" else ())]
+
+
+@cache
+def explored(case: Case) -> Exploration:
+    """Everything within the case's scope."""
+    goals = {name: GOALS[name] for name in case.goals}
+    return explore(case.start, case.moves, view=outline, goals=goals)
+
+
+@pytest.mark.rule("DELTA-2")
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_every_run_holds_the_laws_and_can_come_to_rest(case: Case) -> None:
+    found = explored(case)
+    if found.breach is not None:
+        run = (*case.beginning, *found.breach.deltas)
+        pytest.fail(f"{found.breach.breach}\n{scenario_text(run, str(found.breach.breach))}")
+    assert found.stranded is None
+    assert found.unmet == ()
+    assert found.complete
+    assert found.held
+    assert found.edges > 10 * found.states > 1_000
+
+
+def noisy(case: Case, deltas: Iterable[Delta]) -> list[StepRecord]:
+    """The run, with everything ill-timed that can come before each of its deltas."""
+    state: State = Initial()
+    steps: list[StepRecord] = []
+    for due in (*case.beginning, *deltas):
+        disturbances = strays(state) if state.session is not None else ()
+        for delta in (*disturbances, due):
+            context = Context(delta, 0)
+            after, effects = transition(state, context)
+            steps.append(StepRecord(state, context, after, effects))
+            state = after
+    return steps
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_the_shortest_runs_to_rest_hold_the_laws_of_whole_runs(case: Case) -> None:
+    rests = explored(case).rests
+    assert len(rests) > 5
+    for deltas in rests:
+        steps = noisy(case, deltas)
+        for report in (check_trace(steps), check_pairs(steps)):
+            assert report.held, str(report)
+
+
+@pytest.mark.parametrize("case", [GRAPH, SERIAL], ids=lambda case: case.name)
+def test_an_outline_hides_nothing_that_matters(case: Case) -> None:
+    """States of one outline lead, by deltas of the same kinds, to states of the same outlines."""
+    led: dict[object, dict[object, set[object]]] = {}
+
+    def note(record: StepRecord) -> tuple[Breach, ...]:
+        targets = led.setdefault(outline(record.before), {}).setdefault(without_time(record.before), set())
+        if record.after is not record.before:
+            targets.add((type(record.context.delta), outline(record.after)))
+        return ()
+
+    small = evolve(case, scope=evolve(case.scope, calls=2, rounds=1))
+    explore(small.start, small.moves, laws=note, view=without_time, limit=2_000)
+    told_apart = 0
+    for alike in led.values():
+        first, *others = alike.values()
+        assert all(other == first for other in others)
+        told_apart += len(others)
+    assert told_apart > 500
+
+
+# --- the explorer finds what is wrong -------------------------------------------------------------------
+
+
+def deaf_to_failures(state: State, ctx: Context) -> Step[State]:
+    """A kernel that drops the failure of a tool in silence."""
+    return Step(state, ()) if isinstance(ctx.delta, ToolFailed) else transition(state, ctx)
+
+
+def forgets_a_result(state: State, ctx: Context) -> Step[State]:
+    """A kernel that asks the model with one of two results missing."""
+    after, effects = transition(state, ctx)
+    return Step(after, tuple(_cut(effect) if isinstance(effect, CallModel) else effect for effect in effects))
+
+
+def _cut(call: CallModel) -> CallModel:
+    thread = call.request.thread
+    messages = list(thread)
+    last = messages[-1]
+    if isinstance(last, ResultMessage) and len(last.results) == 2:
+        messages[-1] = evolve(last, results=last.results[:1])
+    return CallModel(call.operation, evolve(call.request, thread=evolve(thread, messages=Vector.of(messages))))
+
+
+def falls_over_late_results(state: State, ctx: Context) -> Step[State]:
+    """A kernel that raises when the result of a cancelled run comes in."""
+    step = transition(state, ctx)
+    if isinstance(ctx.delta, ToolSucceeded) and refuses(RefusalReason.STALE)(StepRecord(state, ctx, *step)):
+        raise KeyError(ctx.delta.operation)
+    return step
+
+
+def never_hears_the_second_call(state: State, ctx: Context) -> Step[State]:
+    """A kernel that takes no verdict on a second call: it waits for ever."""
+    if isinstance(ctx.delta, ToolChecked) and ctx.delta.operation == 2:
+        return Step(state, (transition(Initial(), ctx).effects))
+    return transition(state, ctx)
+
+
+# Said, called, checked, completed, failed. Said, called twice, both unknown, completed. Said, called, checked,
+# completed, cancelled, reported.
+PLANTED: list[tuple[Transition, str, int]] = [
+    (deaf_to_failures, "TOTAL", 5),
+    (forgets_a_result, "PAIR", 6),
+    (falls_over_late_results, "TOTAL", 6),
+]
+
+
+@pytest.mark.parametrize(("broken", "law", "length"), PLANTED, ids=lambda value: getattr(value, "__name__", None))
+def test_a_planted_fault_is_found_by_its_shortest_run(broken: Transition, law: str, length: int) -> None:
+    found = explore(GRAPH.start, GRAPH.moves, view=outline, step=broken)
+    assert found.breach is not None
+    assert found.breach.breach.law == law
+    assert len(found.breach.deltas) == length
+    assert not found.complete
+    assert not found.held
+
+
+@pytest.mark.parametrize(("broken", "law", "length"), PLANTED[:2], ids=lambda value: getattr(value, "__name__", None))
+def test_the_printed_scenario_shows_the_fault(broken: Transition, law: str, length: int) -> None:
+    found = explore(GRAPH.start, GRAPH.moves, view=outline, step=broken)
+    assert found.breach is not None
+    run = (*GRAPH.beginning, *found.breach.deltas)
+    (scenario,) = read_scenarios(scenario_text(run, str(found.breach.breach), transition=broken), "found.yaml")
+    assert law in scenario.about
+    assert run_scenario(scenario, broken).outcome is ScenarioOutcome.FAILED
+    assert run_scenario(scenario).outcome is ScenarioOutcome.PASSED
+
+
+def test_a_state_that_waits_for_ever_is_found() -> None:
+    case = evolve(GRAPH, scope=Scope(calls=2, rounds=1, texts=False, waiting=0))
+    found = explore(case.start, case.moves, laws=lambda _: (), view=outline, step=never_hears_the_second_call)
+    assert found.complete
+    assert found.stranded is not None
+    assert not found.held
+    assert len(found.stranded) == 4  # said, called twice, completed; a cancel by the user does not count
+
+
+def test_a_goal_that_nothing_meets_is_named() -> None:
+    case = evolve(GRAPH, scope=Scope(calls=1, rounds=1, texts=False, waiting=0))
+    found = explore(case.start, case.moves, view=outline, goals={"never": lambda _: False, "idle": lambda _: True})
+    assert found.unmet == ("never",)
+    assert not found.held
+
+
+def test_a_limit_leaves_the_graph_incomplete() -> None:
+    found = explore(GRAPH.start, GRAPH.moves, view=outline, limit=50)
+    assert found.states == 50
+    assert not found.complete
+    assert not found.held
+
+
+def test_the_shortest_run_begins_where_the_search_does() -> None:
+    """From the middle of a run on, only what is still to come is told."""
+
+    def no_cancel(record: StepRecord) -> tuple[Breach, ...]:
+        cancelled = isinstance(record.context.delta, CancelAll) and isinstance(record.before, Streaming)
+        return (Breach("X", 0, "cancelled"),) if cancelled else ()
+
+    found = explore(GRAPH.start, GRAPH.moves, laws=no_cancel, view=outline)
+    assert found.breach is not None
+    assert len(found.breach.deltas) == 2
+    said = fold([LogRecord(found.breach.deltas[0], 0)], GRAPH.start)[-1].after
+    again = explore(said, GRAPH.moves, laws=no_cancel, view=outline)
+    assert again.breach is not None
+    assert again.breach.deltas == (CancelAll(),)
