@@ -36,7 +36,7 @@ from loopkernel.transition import transition
 
 from tests.kernel.played import PLAYED, logs
 
-NOT_YET = {"CUT-SAFE", "REPAIR-FIX", "LINEAR"}
+NOT_YET = {"CUT-SAFE", "LINEAR"}
 STEP_LAWS = {law.id for law in JUDGED if law.kind is LawKind.STEP}
 
 
@@ -103,11 +103,12 @@ def test_the_laws_hold_however_ill_timed_the_deltas(log: list[LogRecord]) -> Non
     assert (check_trace(steps).breaches, check_pairs(steps).breaches) == ((), ())
 
 
-@given(st.sampled_from(sorted(PLAYED)), st.data())
-def test_the_laws_hold_from_any_step_on(script: str, data: st.DataObject) -> None:
+@pytest.mark.parametrize("script", PLAYED)
+def test_the_laws_hold_from_any_step_on(script: str) -> None:
     steps = PLAYED[script]
-    rest = steps[data.draw(st.integers(0, len(steps) - 1)) :]
-    assert (check_trace(rest).breaches, check_pairs(rest).breaches) == ((), ())
+    for cut in range(1, len(steps)):
+        rest = steps[cut:]
+        assert (check_trace(rest).breaches, check_pairs(rest).breaches) == ((), ())
 
 
 STEP_BUGS = [bug for bug in PLANTED if bug.law in STEP_LAWS]

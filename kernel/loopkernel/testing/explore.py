@@ -1,8 +1,8 @@
 """Explores every run within a scope: breadth first over the real `transition`, the laws on every step.
 
-What it finds is the shortest: a breach comes with the least number of deltas that leads to it. On a finished graph
-it also tells which goals no step reached (so that nothing holds only because it never happens), and from which
-states the reports that are owed do not lead to rest.
+What it finds is the shortest: a breach comes with the least number of deltas that leads to it (under a view that
+merges states, the least to the first of each kind). On a finished graph it also tells which goals no step met, so
+that nothing holds only because it never happens, and from which states the owed reports do not lead to rest.
 """
 
 from collections import deque
@@ -26,7 +26,7 @@ from loopkernel.data.states import (
     Thinking,
 )
 from loopkernel.data.steps import Context
-from loopkernel.laws import Breach, check_step
+from loopkernel.laws import Breach, check_step, check_trace
 from loopkernel.regions.user_input import NATURAL_ENDS
 from loopkernel.replay import StepRecord, Transition
 from loopkernel.testing.explore_moves import RESTS, Move, MoveKind
@@ -73,6 +73,11 @@ class Exploration:
         return self.complete and self.breach is None and not self.unmet and self.stranded is None
 
 
+def laws_of_an_edge(record: StepRecord) -> tuple[Breach, ...]:
+    """The step laws, and the trace laws as far as a run of one step shows them; six times as dear."""
+    return check_trace((record,)).breaches
+
+
 # --- views ----------------------------------------------------------------------------------------------
 
 
@@ -84,9 +89,9 @@ def without_time(state: State) -> object:
 def outline(state: State) -> object:
     """What later steps depend on, and nothing else: runs of any length meet in finitely many outlines.
 
-    Ids are left out, since the kernel only ever compares them; so is what is closed, which can only be named in
-    refusals: messages, operations, receipts. The laws are judged on whole states all the same, at every edge.
-    Whether an outline hides a difference is itself a test: two states of one outline lead to the same outlines.
+    Ids are left out, since the kernel only ever compares them; so is what is closed (messages, operations,
+    receipts), which is only ever named in refusals. The laws are judged on whole states all the same, at every
+    edge. That an outline hides nothing else is itself a test: states of one outline lead to the same outlines.
     """
     session = state.session
     if session is None:

@@ -1,7 +1,9 @@
 """A run of the explorer as a scenario: the same model, tools and user, told in the scenario format.
 
-Each delta gets an instant of its own, `TICK_MS` apart. What the format cannot say (the order of checks, reports on
-what was never begun, wishes that it has no word for) is told in `about`, so that nothing is lost in silence.
+Each delta gets an instant of its own, `TICK_MS` apart; only checks, which the format has none of, answer at once. A
+call found unknown names a tool that is not listed, one found invalid has arguments that do not parse. What the format
+cannot say (reports on what was never begun, wishes that it has no word for) is told in `about`: nothing is dropped in
+silence.
 """
 
 import enum
@@ -12,16 +14,29 @@ from attrs import Factory, define, evolve
 
 from loopkernel.data.blocks import RawInput, UserBlock, text_of
 from loopkernel.data.deltas import Delta
-from loopkernel.data.effects import AbortTool, StartTool
-from loopkernel.data.ids import CallId, ModelOperation, RunOperation
+from loopkernel.data.effects import CheckCall, StartTool
+from loopkernel.data.ids import CallId, CheckOperation, ModelOperation, RunOperation
 from loopkernel.data.model_deltas import ModelCall, ModelCompleted, ModelFailed, ModelReasoning, ModelText
 from loopkernel.data.policy import Policy
-from loopkernel.data.states import Initial, Streaming
+from loopkernel.data.states import Streaming
 from loopkernel.data.steps import is_refused
-from loopkernel.data.thread_deltas import Created, Disposed
+from loopkernel.data.thread_deltas import Acquired, Created, Disposed
 from loopkernel.data.tool_deltas import ToolChecked, ToolFailed, ToolProgress, ToolSucceeded
-from loopkernel.data.tools import UnknownTool
-from loopkernel.data.user_deltas import CancelAll, CancelCall, Discard, Enqueue, RetryNow, Say, Steer
+from loopkernel.data.tools import InvalidCall, UnknownTool
+from loopkernel.data.user_deltas import (
+    CancelAll,
+    CancelCall,
+    ChangeMode,
+    CompactNow,
+    Discard,
+    DismissError,
+    Enqueue,
+    Permit,
+    RetryNow,
+    Say,
+    StartHandoff,
+    Steer,
+)
 from loopkernel.replay import LogRecord, StepRecord, Transition, fold
 from loopkernel.testing import scenario_actions as actions
 from loopkernel.testing import scenario_world as world
@@ -54,15 +69,20 @@ class _Teller:
     entries: dict[ModelOperation, world.ModelEntry] = Factory(dict)
     asked_ms: dict[ModelOperation, int] = Factory(dict)
     runs: dict[RunOperation, tuple[CallId, str, int]] = Factory(dict)
+    checks: dict[CheckOperation, CallId] = Factory(dict)
     names: dict[CallId, str] = Factory(dict)
     wanted: list[actions.TimedAction] = Factory(list)
     untold: list[str] = Factory(list)
 
     def told(self, steps: Sequence[StepRecord], last: Iterable[Delta], finding: str) -> Scenario:
-        for number, step in enumerate(steps):
-            self._tell(step, number * TICK_MS)
-            self._learn(step, number * TICK_MS)
-        self.untold += [repr(delta) for delta in last]
+        at_ms = 0
+        for step in steps:
+            if not isinstance(step.context.delta, Created | Acquired | ToolChecked):
+                at_ms += TICK_MS
+            self._tell(step.context.delta, is_refused(step.effects), at_ms)
+            self._learn(step, at_ms)
+        for delta in last:
+            self._tell(delta, True, at_ms + TICK_MS)
         about = finding
         if self.untold:
             about += " | What the format cannot say: " + "; ".join(self.untold)
@@ -72,6 +92,7 @@ class _Teller:
             policy=_choice(self.policy),
             tools=self.tools,
             model=tuple(self.entries.values()),
+            model_rest=world.ModelEntry(ending=world.ModelHangs()),
             user=tuple(self.wanted),
         )
 
@@ -85,38 +106,45 @@ class _Teller:
             if isinstance(effect, StartTool):
                 self.runs[effect.operation] = (effect.call, effect.tool, at_ms)
                 self._behave(effect.operation, world.Behaviour(outcome=world.ToolHangs()))
-            elif isinstance(effect, AbortTool):
-                self._behave(effect.operation, world.Behaviour(outcome=world.ToolHangs()))
+            elif isinstance(effect, CheckCall):
+                self.checks[effect.operation] = effect.call
 
-    def _tell(self, step: StepRecord, at_ms: int) -> None:
-        delta = step.context.delta
+    def _tell(self, delta: Delta, refused: bool, at_ms: int) -> None:
         if isinstance(delta, Created):
-            self.policy = delta.policy
-            self.tools = {tool.name: world.ToolScript(profile=tool.profile) for tool in delta.tools}
+            self._begin(delta, refused, at_ms)
         elif isinstance(delta, ModelText | ModelReasoning | ModelCall | ModelCompleted | ModelFailed):
-            self._tell_model(step, delta, at_ms)
+            self._tell_model(delta, refused, at_ms)
         elif isinstance(delta, ToolSucceeded | ToolFailed | ToolProgress):
-            self._tell_run(step, delta, at_ms)
+            self._tell_run(delta, refused, at_ms)
         elif isinstance(delta, ToolChecked):
-            if isinstance(delta.verdict, UnknownTool) or is_refused(step.effects):
-                self.untold.append(f"{at_ms} ms: {delta!r}")
-        else:
+            self._tell_verdict(delta, refused, at_ms)
+        elif not isinstance(delta, Acquired):
             action = self._action(delta)
-            if action is not None:
-                self.wanted.append(actions.TimedAction(timing=actions.At(at_ms), action=action))
-            elif not isinstance(step.before, Initial):
-                self.untold.append(f"{at_ms} ms: {delta!r}")
+            if action is None:
+                self._leave_untold(delta, at_ms)
+            else:
+                self._act(action, at_ms)
+
+    def _begin(self, delta: Created, refused: bool, at_ms: int) -> None:
+        if refused:
+            self._leave_untold(delta, at_ms)
+            return
+        self.policy = delta.policy
+        self.tools = {tool.name: world.ToolScript(profile=tool.profile) for tool in delta.tools}
+
+    def _leave_untold(self, delta: Delta, at_ms: int) -> None:
+        self.untold.append(f"{at_ms} ms: {delta!r}")
+
+    def _act(self, action: actions.UserAction, at_ms: int) -> None:
+        self.wanted.append(actions.TimedAction(timing=actions.At(at_ms), action=action))
 
     # --- the model --------------------------------------------------------------------------------------
 
     def _tell_model(
-        self,
-        step: StepRecord,
-        delta: ModelText | ModelReasoning | ModelCall | ModelCompleted | ModelFailed,
-        at_ms: int,
+        self, delta: ModelText | ModelReasoning | ModelCall | ModelCompleted | ModelFailed, refused: bool, at_ms: int
     ) -> None:
         number = delta.operation
-        if is_refused(step.effects) or number not in self.entries:
+        if refused or number not in self.entries:
             self._again(delta, at_ms)
             return
         entry, after_ms = self.entries[number], at_ms - self.asked_ms[number]
@@ -150,6 +178,20 @@ class _Teller:
             after=delta.after,
         )
 
+    def _tell_verdict(self, delta: ToolChecked, refused: bool, at_ms: int) -> None:
+        call = self.checks.get(delta.operation)
+        if refused or call is None:
+            self._leave_untold(delta, at_ms)
+            return
+        entry = self.entries[call.reply]
+        scripted = entry.calls[call.position - 1]
+        if isinstance(delta.verdict, UnknownTool):
+            scripted = evolve(scripted, tool=f"unlisted-{scripted.tool}")
+        elif isinstance(delta.verdict, InvalidCall):
+            scripted = evolve(scripted, raw="{")
+        calls = (*entry.calls[: call.position - 1], scripted, *entry.calls[call.position :])
+        self.entries[call.reply] = evolve(entry, calls=calls)
+
     def _again(self, delta: Delta, at_ms: int) -> None:
         """A report that came a second time can be told; one about what was never begun cannot."""
         pattern = None
@@ -158,33 +200,36 @@ class _Teller:
         elif isinstance(delta, ToolSucceeded | ToolFailed) and delta.operation in self.runs:
             pattern = f"tool {self.names.get(self.runs[delta.operation][0], '*')} ended *"
         if pattern is None:
-            self.untold.append(f"{at_ms} ms: {delta!r}")
-            return
-        again = actions.ReportAgain(pattern)
-        self.wanted.append(actions.TimedAction(timing=actions.At(at_ms), action=again))
+            self._leave_untold(delta, at_ms)
+        else:
+            self._act(actions.ReportAgain(pattern), at_ms)
 
     # --- the tools --------------------------------------------------------------------------------------
 
-    def _tell_run(self, step: StepRecord, delta: ToolSucceeded | ToolFailed | ToolProgress, at_ms: int) -> None:
-        if is_refused(step.effects) or delta.operation not in self.runs:
-            self._again(delta, at_ms)
+    def _tell_run(self, delta: ToolSucceeded | ToolFailed | ToolProgress, refused: bool, at_ms: int) -> None:
+        if delta.operation not in self.runs:
+            self._leave_untold(delta, at_ms)
             return
         call, tool, started_ms = self.runs[delta.operation]
         after_ms = at_ms - started_ms
         behaviour = self.tools[tool].calls[self.names[call]]
-        if isinstance(delta, ToolProgress):
-            behaviour = evolve(behaviour, progress=(*behaviour.progress, world.Progress(after_ms, delta.text)))
+        if not isinstance(behaviour.outcome, world.ToolHangs):
+            self._again(delta, at_ms)
+        elif isinstance(delta, ToolProgress):
+            progress = (*behaviour.progress, world.Progress(after_ms, delta.text))
+            self._behave(delta.operation, evolve(behaviour, progress=progress))
         else:
             text = text_of(delta.output.content)
             done = isinstance(delta, ToolSucceeded)
-            behaviour = evolve(
+            ended = evolve(
                 behaviour,
                 takes_ms=after_ms,
                 outcome=world.ToolReturns(text) if done else world.ToolFails(text),
                 final=delta.output.final,
                 stops_loop=delta.output.stops_loop,
+                ignores_abort=refused,  # the call is answered already, and here is its report
             )
-        self._behave(delta.operation, behaviour)
+            self._behave(delta.operation, ended)
 
     def _behave(self, operation: RunOperation, behaviour: world.Behaviour) -> None:
         call, tool, _ = self.runs[operation]
@@ -206,6 +251,12 @@ class _Teller:
             return actions.Discard(delta.queued)
         if isinstance(delta, CancelCall):
             return actions.Cancel(self.names.get(delta.call, str(delta.call)))
+        if isinstance(delta, ChangeMode):
+            return actions.ChangeMode(delta.mode)
+        if isinstance(delta, Permit):
+            return actions.Permit(delta.rule)
+        if isinstance(delta, StartHandoff):
+            return actions.StartHandoff(delta.goal)
         return _WORDS.get(type(delta))
 
 
@@ -213,6 +264,8 @@ class _Teller:
 _WORDS: dict[type, actions.UserAction] = {
     CancelAll: actions.Cancel(None),
     RetryNow: actions.RetryNow(),
+    DismissError: actions.DismissError(),
+    CompactNow: actions.CompactNow(),
     Disposed: actions.Dispose(),
 }
 

@@ -94,6 +94,12 @@ def _dated_when_imported(message: Message, ctx: Context) -> Message:
     return message
 
 
+def _always_repairs(record: StepRecord) -> Iterator[Effect]:
+    yield from record.effects
+    if isinstance(record.context.delta, Created) and record.context.delta.start:
+        yield ThreadRepaired(1)
+
+
 def _first_message_cut(record: StepRecord) -> Iterator[Effect]:
     """Every request but the first begins with another message than the thread."""
     for effect in record.effects:
@@ -370,6 +376,7 @@ PLANTED = (
     PlantedBug(name="knows-its-own-states", law="FORK-EQ", plant=_knows_its_own),
     PlantedBug(name="messages-untold", law="MIRROR", plant=changing_effects(_results_untold)),
     PlantedBug(name="dated-when-imported", law="REPAIR-FIX", plant=changing_messages(_dated_when_imported)),
+    PlantedBug(name="repair-without-end", law="REPAIR-FIX", plant=changing_effects(_always_repairs)),
     PlantedBug(name="repair-untold", law="REPAIR-FIX", plant=changing_effects(without(ThreadRepaired))),
     PlantedBug(name="error-untold", law="MIRROR", plant=changing_effects(without(ErrorShown))),
 )

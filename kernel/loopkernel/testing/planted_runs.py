@@ -41,6 +41,7 @@ from loopkernel.data.user_deltas import (
 )
 from loopkernel.data.words import CallStatus, ErrorClass, StopReason
 from loopkernel.testing.player import (
+    ALONE_CALL,
     BARE_CALL,
     INVALID,
     NOTHING,
@@ -90,7 +91,7 @@ def reads(player: Player) -> None:
 
 
 def conflicts(player: Player) -> None:
-    """Calls that must not overlap: of tools without a profile, and of writers of one file."""
+    """Calls that must not overlap: of tools without a profile, of writers of one file, of a serial tool."""
     player.begin()
     player.say("one after the other")
     player.reply(BARE_CALL, BARE_CALL, read("a"))
@@ -98,6 +99,9 @@ def conflicts(player: Player) -> None:
     player.end()
     player.end()
     player.reply(write("a"), read("a/b"), read("c"), write("a"))
+    for _ in range(4):
+        player.end()
+    player.reply(read("a"), ALONE_CALL, read("b"))
     player.settle()
 
 

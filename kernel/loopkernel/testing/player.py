@@ -64,8 +64,9 @@ WRITE = Tool(
 )
 ASKS = Tool(name="shell", profile=ToolProfile(approval=Decision.ASK))
 DENIED = Tool(name="erase", profile=ToolProfile(approval=Decision.DENY))
+ALONE = Tool(name="alone", profile=ToolProfile(effect=EffectClass.READ_ONLY, serial=True))
 BARE = Tool(name="bare")
-TOOLS = (READ, WRITE, ASKS, DENIED, BARE)
+TOOLS = (READ, WRITE, ALONE, ASKS, DENIED, BARE)
 POLICY = Policy(no_profile_approval=NoProfileApproval.ALLOW)
 USAGE = Usage(input=10, output=2)
 
@@ -84,6 +85,7 @@ def write(path: str) -> Call:
 
 NOTHING = Json.of({})
 BARE_CALL: Call = ("bare", NOTHING)
+ALONE_CALL: Call = ("alone", NOTHING)
 TO_ASK: Call = ("shell", NOTHING)
 TO_DENY: Call = ("erase", NOTHING)
 INVALID: Call = ("read", NOTHING)

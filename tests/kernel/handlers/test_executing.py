@@ -181,7 +181,6 @@ def test_more_slots_let_more_start() -> None:
 
 @pytest.mark.rule("TOOL-5")
 @pytest.mark.rule("DELTA-8")
-@pytest.mark.xfail(reason="the decision is made once, when the reply is complete, and not when the call would start")
 @pytest.mark.parametrize("change", [Permit(ApprovalRule(decision=Decision.DENY)), ChangeTools(())])
 def test_a_call_that_was_denied_before_it_could_start_does_not_run(change: Delta) -> None:
     effects = effects_of(ONE_WAITS, change, ToolSucceeded(run(1)))

@@ -14,6 +14,7 @@ from loopkernel.data.effects import (
 )
 from loopkernel.data.events import (
     Refused,
+    ToolEnded,
 )
 from loopkernel.data.ids import (
     CallId,
@@ -26,6 +27,7 @@ from loopkernel.data.states import Executing, State
 from loopkernel.data.usage import Usage
 from loopkernel.data.user_deltas import Say
 from loopkernel.data.vector import Vector
+from loopkernel.data.words import CallStatus, CancelReason
 from loopkernel.laws import check_pairs, check_trace
 from loopkernel.replay import StepRecord
 
@@ -144,6 +146,20 @@ class Case:
     law: str
     says: str
     run: Callable[[], Iterable[StepRecord]]
+
+
+def ended_as(status: CallStatus, reason: CancelReason | None = None) -> Callable[[StepRecord], StepRecord]:
+    """The step whose calls end with this status, for this reason."""
+    return instead(
+        lambda effect: (
+            ToolEnded(evolve(effect.result, status=status, reason=reason)) if isinstance(effect, ToolEnded) else effect
+        )
+    )
+
+
+def request_of(script: str) -> CallModel:
+    """The first request of the run."""
+    return next(effect for step in PLAYED[script] for effect in step.effects if isinstance(effect, CallModel))
 
 
 def findings(steps: Iterable[StepRecord], law: str) -> list[str]:

@@ -27,17 +27,12 @@ from loopkernel.data.states import Executing, Initial, State
 from loopkernel.data.steps import Context
 from loopkernel.data.tool_deltas import ToolChecked, ToolFailed, ToolSucceeded
 from loopkernel.data.tools import UnknownTool
-from loopkernel.data.usage import Usage
 from loopkernel.data.vector import Vector
 from loopkernel.data.words import (
     CallStatus,
     CancelReason,
 )
 from loopkernel.replay import StepRecord
-
-from tests.kernel.played import PLAYED
-
-
 
 from tests.kernel.laws.tampering import (
     OTHER,
@@ -47,6 +42,7 @@ from tests.kernel.laws.tampering import (
     after,
     at,
     changed,
+    ended_as,
     findings,
     instead,
     last_reply_changed,
@@ -55,6 +51,7 @@ from tests.kernel.laws.tampering import (
     with_entry,
     with_request,
 )
+from tests.kernel.played import PLAYED
 
 # --- what the model is sent -----------------------------------------------------------------------------------
 
@@ -217,7 +214,7 @@ ENDS = (
     Case(
         "ONE-END",
         "call 1.3 ends as queued, which is no end",
-        lambda: changed("reads", ToolSucceeded, instead(ended_as(CallStatus.QUEUED))),
+        lambda: changed("reads", ToolSucceeded, ended_as(CallStatus.QUEUED)),
     ),
     Case(
         "ONE-END",

@@ -8,7 +8,6 @@ from loopkernel.data.blocks import TextBlock
 from loopkernel.data.effects import (
     AbortModel,
     AbortTool,
-    CallModel,
     CheckCall,
 )
 from loopkernel.data.events import (
@@ -25,10 +24,9 @@ from loopkernel.data.ids import (
 )
 from loopkernel.data.json_text import Json
 from loopkernel.data.model_deltas import ModelCompleted
-from loopkernel.data.states import Idle
+from loopkernel.data.states import Idle, State
 from loopkernel.data.steps import Context
 from loopkernel.data.tool_deltas import ToolSucceeded
-from loopkernel.data.usage import Usage
 from loopkernel.data.user_deltas import CancelAll, CancelCall, Discard, Enqueue, Say
 from loopkernel.data.words import (
     CallStatus,
@@ -38,11 +36,22 @@ from loopkernel.data.words import (
 )
 from loopkernel.replay import StepRecord
 
+from tests.kernel.laws.tampering import (
+    CALL,
+    Case,
+    Steps,
+    after,
+    at,
+    changed,
+    ended_as,
+    findings,
+    instead,
+    less,
+    more,
+    request_of,
+    session_in,
+)
 from tests.kernel.played import PLAYED
-
-
-
-from tests.kernel.laws.tampering import CALL, Case, Steps, after, at, changed, findings, instead, less, more, session_in
 
 # --- cancels --------------------------------------------------------------------------------------------------
 
@@ -85,14 +94,12 @@ CANCELS = (
     Case(
         "CANCEL-STOP",
         "after the cancel the state is Idle",
-        lambda: changed(
-            "cancelled", CancelAll, after(_at_rest)
-        ),
+        lambda: changed("cancelled", CancelAll, after(_at_rest)),
     ),
     Case(
         "CANCEL-STOP",
         "call 1.1 is not answered as cancelled",
-        lambda: changed("cancelled", CancelAll, instead(ended_as(CallStatus.ERROR))),
+        lambda: changed("cancelled", CancelAll, ended_as(CallStatus.ERROR)),
     ),
     Case(
         "CANCEL-STOP",
@@ -107,7 +114,7 @@ CANCELS = (
     Case(
         "CANCEL-STOP",
         "call 1.1 is not answered as cancelled by the user",
-        lambda: changed("one_cancelled", CancelCall, instead(ended_as(CallStatus.CANCELLED))),
+        lambda: changed("one_cancelled", CancelCall, ended_as(CallStatus.CANCELLED)),
     ),
     Case(
         "CANCEL-STOP",

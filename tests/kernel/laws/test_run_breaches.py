@@ -24,7 +24,6 @@ from loopkernel.data.states import Backoff, Finishing, State, Thinking
 from loopkernel.data.steps import Context
 from loopkernel.data.thread_deltas import Acquired, Created
 from loopkernel.data.tool_deltas import ToolChecked
-from loopkernel.data.usage import Usage
 from loopkernel.data.user_deltas import Say
 from loopkernel.data.vector import Vector
 from loopkernel.data.words import (
@@ -38,10 +37,6 @@ from loopkernel.laws import check_trace
 from loopkernel.laws.views import turn_of
 from loopkernel.replay import StepRecord
 
-from tests.kernel.played import PLAYED
-
-
-
 from tests.kernel.laws.tampering import (
     OTHER,
     USAGE,
@@ -53,11 +48,13 @@ from tests.kernel.laws.tampering import (
     less,
     more,
     only,
+    request_of,
     session_in,
     with_entry,
     with_ledger,
     with_session,
 )
+from tests.kernel.played import PLAYED
 
 # --- states, and what is written of them ------------------------------------------------------------------------
 
@@ -264,3 +261,8 @@ def test_the_law_says_what_is_wrong(case: Case) -> None:
 def test_the_timer_that_is_waited_for_may_fire() -> None:
     told = [breach.law for breach in check_trace(_fired(TimerOperation(1))).breaches]
     assert "TIMER-DATA" not in told
+
+
+def test_a_timer_that_stands_in_state_may_start() -> None:
+    timer = evolve(TIMER, deadline_ms=7_000)
+    assert findings(changed("reads", Say, lambda step: more(timer)(after(_backoff)(step))), "TIMER-DATA") == []

@@ -18,7 +18,6 @@ from loopkernel.data.policy import Policy
 from loopkernel.data.states import Executing, State
 from loopkernel.data.tool_deltas import ToolSucceeded
 from loopkernel.data.tools import Decision, EffectClass, InvalidCall, Tool, ToolProfile, UnknownTool, Verdict
-from loopkernel.data.usage import NO_USAGE
 from loopkernel.data.user_deltas import CancelCall
 from loopkernel.data.words import CallStatus, CancelReason
 from loopkernel.planning.scheduling import Claimant, conflict
@@ -58,8 +57,7 @@ from tests.kernel.building import (
 
 EMPTY = Ledger(reply=ModelOperation(1), first_check=1, first_run=1)
 NONE_MINTED = Operations()
-settings_under = {policy: at_rest(policy).session.settings for policy in (ASKING_NOBODY, Policy())}
-SETTINGS = settings_under[ASKING_NOBODY]
+SETTINGS = at_rest().session.settings
 
 
 # --- which calls run: the schedule against a model --------------------------------------------------------
@@ -226,15 +224,10 @@ def test_a_tool_without_a_profile_needs_a_person_unless_policy_says_otherwise() 
     assert "asking a person" in text_of(refused.result.content)
     allowed = Policy(no_profile_approval=NoProfileApproval.ALLOW)
     assert isinstance(answer_to(made_call("bare"), allowed), StartTool)
-    assert "denied" in text_of(
-        a(ToolEnded, answer_to(made_call("bare"), _in_mode(ApprovalMode.HEADLESS))).result.content
-    )
-    assert isinstance(answer_to(made_call("bare"), _in_mode(ApprovalMode.BYPASS)), StartTool)
+    denied = a(ToolEnded, answer_to(made_call("bare"), Policy(approval_mode=ApprovalMode.HEADLESS)))
+    assert "denied" in text_of(denied.result.content)
+    assert isinstance(answer_to(made_call("bare"), Policy(approval_mode=ApprovalMode.BYPASS)), StartTool)
     assert isinstance(answer_to(made_call("dangerous"), Policy()), StartTool)
-
-
-def _in_mode(mode: ApprovalMode) -> Policy:
-    return Policy(approval_mode=mode)
 
 
 def test_the_offered_tool_is_found_by_its_name() -> None:
@@ -318,7 +311,6 @@ def test_a_cancel_aborts_first_then_answers_each_open_call_once(reason: CancelRe
         (call_id(4), CallStatus.CANCELLED, reason, False),
     ]
     assert cut.ledger.unanswered == cut.ledger.running == 0
-    assert cut.ledger.next_queued == 4
     assert_counts(cut.ledger)
     assert [result.call.position for result in results(cut.ledger)] == [1, 2, 3, 4]
     assert [list(kind) for kind in cut.operations.abandoned[:3]] == [[], [1], [1, 2]]
@@ -326,17 +318,12 @@ def test_a_cancel_aborts_first_then_answers_each_open_call_once(reason: CancelRe
 
 @pytest.mark.rule("TOOL-4")
 @pytest.mark.rule("TOOL-8")
-@given(st.lists(st.booleans(), min_size=2, max_size=4), st.randoms())
-def test_an_answer_is_kept_for_ever(cancels: list[bool], order: st.DataObject) -> None:
-    places = list(range(len(cancels)))
-    state: State = working(*(made_call() for _ in cancels))
-    seen: dict[int, CallStatus] = {}
-    for place in places[:-1]:
-        delta: Delta = CancelCall(call_id(place + 1)) if cancels[place] else ToolSucceeded(RunOperation(place + 1))
-        state = after(state, delta)
-        seen[place] = CallStatus.CANCELLED if cancels[place] else CallStatus.DONE
-        for late in (ToolSucceeded(RunOperation(place + 1)), CancelCall(call_id(place + 1))):
-            assert step(state, late).next == state
-        entries = a(Executing, state).ledger.entries
-        assert {n: entries[n].status for n in seen} == seen
-    assert a(Executing, state).session.usage == NO_USAGE
+@given(st.lists(st.booleans(), min_size=1, max_size=3))
+def test_an_answer_is_kept_for_ever(cancels: list[bool]) -> None:
+    state: State = working(*(made_call() for _ in (*cancels, True)))
+    for position, cancelled in enumerate(cancels, 1):
+        answers: tuple[Delta, Delta] = (CancelCall(call_id(position)), ToolSucceeded(RunOperation(position)))
+        state = after(state, answers[0] if cancelled else answers[1])
+        assert [step(state, late).next for late in answers] == [state, state]
+    statuses = [entry.status for entry in a(Executing, state).ledger.entries]
+    assert statuses[:-1] == [CallStatus.CANCELLED if cancelled else CallStatus.DONE for cancelled in cancels]

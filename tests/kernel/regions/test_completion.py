@@ -1,0 +1,195 @@
+"""What a complete reply leads to: its calls, another request, or an end with its reason and its gates."""
+
+import pytest
+from attrs import evolve
+from loopkernel.data.blocks import RawInput
+from loopkernel.data.choices import RunCalls, TruncationEnd, TurnLimitCounts
+from loopkernel.data.deltas import Delta
+from loopkernel.data.endings import Ending
+from loopkernel.data.events import ErrorShown, MessageAdded, ReplyEnded, ToolEnded
+from loopkernel.data.messages import AssistantMessage
+from loopkernel.data.model_deltas import ModelServerCall, ModelText
+from loopkernel.data.policy import Policy, Truncation
+from loopkernel.data.sessions import Turn
+from loopkernel.data.usage import Usage
+from loopkernel.data.user_deltas import CancelCall
+from loopkernel.data.words import CallStatus, CancelReason, ErrorClass, RequestReason, StopReason, TurnEndReason
+from loopkernel.planning.replies import MAX_PAUSES
+from loopkernel.regions.completion import AfterReply, complete_reply
+
+from tests.kernel.building import (
+    ASKING_NOBODY,
+    NOTHING,
+    ONE,
+    a,
+    asked,
+    call_id,
+    made_call,
+    named,
+    of_kind,
+)
+
+FIRST = Turn(number=1, opened_ms=0)
+TALK = ModelText(ONE, "done")
+NATURAL = Ending(reason=TurnEndReason.MODEL_STOP, natural=True, gated=True)
+
+
+def completing(
+    *pieces: Delta, stop: StopReason, policy: Policy = ASKING_NOBODY, turn: Turn = FIRST
+) -> AfterReply:
+    """What the reply leads to that streamed these pieces and stopped so."""
+    state = asked(policy, *pieces)
+    return complete_reply(state.session, turn, state.reply, state.pieces, state.ledger, stop)
+
+
+# --- ends -------------------------------------------------------------------------------------------------
+
+ENDS = {
+    StopReason.END_TURN: NATURAL,
+    StopReason.TOOL_USE: NATURAL,
+    StopReason.STOP_SEQUENCE: Ending(reason=TurnEndReason.STOP_SEQUENCE, natural=True, gated=True),
+    StopReason.MAX_TOKENS: Ending(reason=TurnEndReason.MAX_TOKENS),
+    StopReason.REFUSAL: Ending(reason=TurnEndReason.REFUSAL),
+    StopReason.CONTENT_FILTERED: Ending(reason=TurnEndReason.CONTENT_FILTERED),
+    StopReason.GUARDRAIL_INTERVENED: Ending(reason=TurnEndReason.GUARDRAIL),
+}
+SHOWN = {StopReason.MAX_TOKENS: ErrorClass.MAX_TOKENS, StopReason.REFUSAL: ErrorClass.REFUSED}
+
+
+@pytest.mark.rule("INFER-4")
+@pytest.mark.rule("INFER-6")
+@pytest.mark.rule("INFER-10")
+@pytest.mark.rule("STATE-9")
+@pytest.mark.parametrize("stop", ENDS)
+def test_a_reply_of_words_ends_the_turn_as_it_stopped(stop: StopReason) -> None:
+    after = completing(TALK, stop=stop)
+    assert (after.ending, after.ledger) == (ENDS[stop], None)
+    shown = [ErrorShown(SHOWN[stop], "")] if stop in SHOWN else []
+    assert of_kind(ErrorShown, after.effects) == shown
+    assert (after.session.error is None) is not (stop in SHOWN)
+
+
+@pytest.mark.rule("INFER-5")
+@pytest.mark.rule("INFER-10")
+@pytest.mark.parametrize("run_calls", RunCalls)
+@pytest.mark.parametrize(
+    "stop",
+    [
+        StopReason.MAX_TOKENS,
+        StopReason.REFUSAL,
+        StopReason.CONTENT_FILTERED,
+        StopReason.GUARDRAIL_INTERVENED,
+        StopReason.END_TURN,
+        StopReason.STOP_SEQUENCE,
+    ],
+)
+def test_calls_that_do_not_run_are_answered_as_superseded(stop: StopReason, run_calls: RunCalls) -> None:
+    after = completing(made_call(), made_call(verdict=None), stop=stop, policy=Policy(run_calls=run_calls))
+    if stop in (StopReason.END_TURN, StopReason.STOP_SEQUENCE) and run_calls is not RunCalls.STOP_REASON:
+        assert after.ledger is not None
+        return
+    assert after.ending == ENDS[stop]
+    assert [(ended.result.status, ended.result.reason) for ended in of_kind(ToolEnded, after.effects)] == [
+        (CallStatus.CANCELLED, CancelReason.SUPERSEDED)
+    ] * 2
+    assert list(after.session.operations.abandoned[1]) == [1]
+    assert named(after.effects)[:5] == ["ReplyEnded", "MessageAdded", "ToolEnded", "ToolEnded", "MessageAdded"]
+
+
+@pytest.mark.rule("INFER-5")
+@pytest.mark.parametrize("run_calls", RunCalls)
+@pytest.mark.parametrize("stop", [StopReason.TOOL_USE, StopReason.PAUSE])
+def test_calls_run_after_tool_use_and_after_a_pause_under_every_policy(stop: StopReason, run_calls: RunCalls) -> None:
+    after = completing(made_call(), stop=stop, policy=Policy(run_calls=run_calls))
+    assert (after.ending, after.ledger is None) == (None, False)
+    assert named(after.effects) == ["ReplyEnded", "MessageAdded"]
+
+
+@pytest.mark.rule("TOOL-5")
+def test_what_may_not_run_is_answered_when_the_reply_is_complete() -> None:
+    after = completing(made_call(), made_call(call_input=RawInput("{")), stop=StopReason.TOOL_USE)
+    assert named(after.effects) == ["ReplyEnded", "MessageAdded", "ToolEnded"]
+    assert after.ledger is not None
+    assert after.ledger.unanswered == 1
+
+
+@pytest.mark.rule("STATE-9")
+@pytest.mark.parametrize(
+    ("then", "ending", "shown"),
+    [
+        (TruncationEnd.FAIL, Ending(reason=TurnEndReason.MAX_TOKENS), 1),
+        (TruncationEnd.STOP, Ending(reason=TurnEndReason.MAX_TOKENS), 0),
+        (TruncationEnd.NATURAL, NATURAL, 0),
+    ],
+)
+def test_a_truncated_reply_ends_as_policy_says(then: TruncationEnd, ending: Ending, shown: int) -> None:
+    after = completing(TALK, stop=StopReason.MAX_TOKENS, policy=Policy(on_truncation=Truncation(then=then)))
+    assert (after.ending, len(of_kind(ErrorShown, after.effects))) == (ending, shown)
+
+
+# --- another request --------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("INFER-13")
+@pytest.mark.parametrize("allowed", [0, 1, 3])
+@pytest.mark.parametrize("nudges", [0, 1, 3])
+@pytest.mark.parametrize("stop", [StopReason.END_TURN, StopReason.TOOL_USE, StopReason.STOP_SEQUENCE])
+def test_an_empty_reply_is_nudged_so_many_times(allowed: int, nudges: int, stop: StopReason) -> None:
+    turn = Turn(number=1, opened_ms=0, nudges=nudges)
+    after = completing(ModelText(ONE, " "), stop=stop, policy=Policy(empty_reply_nudges=allowed), turn=turn)
+    if allowed == 0:
+        assert after.ending == ENDS[stop]
+    elif nudges < allowed:
+        assert after.ending is None
+        assert (after.turn.nudges, after.turn.reason) == (nudges + 1, RequestReason.NUDGE)
+    else:
+        assert after.ending == Ending(reason=TurnEndReason.STUCK)
+
+
+@pytest.mark.rule("INFER-13")
+@pytest.mark.rule("TOOL-15")
+def test_a_call_of_the_provider_alone_is_nothing_said() -> None:
+    search = ModelServerCall(ONE, provider_id="w", tool="search", input=NOTHING)
+    assert completing(search, stop=StopReason.END_TURN).turn.reason is RequestReason.NUDGE
+
+
+@pytest.mark.rule("INFER-4")
+@pytest.mark.parametrize("pauses", [0, MAX_PAUSES - 1, MAX_PAUSES])
+def test_a_pause_is_continued_ten_times_in_a_row(pauses: int) -> None:
+    after = completing(TALK, stop=StopReason.PAUSE, turn=Turn(number=1, opened_ms=0, pauses=pauses))
+    assert MAX_PAUSES == 10
+    if pauses < MAX_PAUSES:
+        assert after.ending is None
+        assert (after.turn.pauses, after.turn.reason) == (pauses + 1, RequestReason.TOKEN_BUDGET_CONTINUATION)
+    else:
+        assert after.ending == Ending(reason=TurnEndReason.STUCK)
+
+
+@pytest.mark.rule("INFER-4")
+def test_a_reply_that_is_no_pause_breaks_the_row() -> None:
+    after = completing(made_call(), stop=StopReason.TOOL_USE, turn=Turn(number=1, opened_ms=0, pauses=9))
+    assert after.turn.pauses == 0
+
+
+# --- what is counted --------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("LIMIT-1")
+@pytest.mark.parametrize("counts", TurnLimitCounts)
+@pytest.mark.parametrize("calls", [False, True])
+@pytest.mark.parametrize("stop", StopReason)
+def test_a_completed_reply_counts_towards_the_limit(counts: TurnLimitCounts, calls: bool, stop: StopReason) -> None:
+    pieces = [made_call()] if calls else [TALK]
+    after = completing(*pieces, stop=stop, policy=Policy(turn_limit_counts=counts))
+    assert after.turn.replies == (1 if calls or counts is TurnLimitCounts.REPLIES else 0)
+
+
+@pytest.mark.rule("INFER-3")
+@pytest.mark.rule("INFER-2")
+def test_the_reply_is_billed_and_appended_before_anything_else() -> None:
+    state = asked(ASKING_NOBODY, TALK)
+    reply = evolve(state.reply, usage=Usage(output=3))
+    after = complete_reply(state.session, FIRST, reply, state.pieces, state.ledger, StopReason.END_TURN)
+    assert after.effects[0] == ReplyEnded(ONE, StopReason.END_TURN)
+    (added,) = of_kind(MessageAdded, after.effects)
+    assert a(AssistantMessage, added.message).usage == after.session.usage == Usage(output=3)

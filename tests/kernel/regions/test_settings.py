@@ -1,0 +1,74 @@
+"""Changes of the settings: each changes its own part, and nothing else."""
+
+import pytest
+from attrs import evolve
+from hypothesis import given
+from loopkernel.data.choices import ApprovalMode
+from loopkernel.data.effects import CallModel
+from loopkernel.data.policy import ApprovalRule, Policy
+from loopkernel.data.sessions import Settings
+from loopkernel.data.tools import Decision
+from loopkernel.data.user_deltas import (
+    ChangeInstructions,
+    ChangeMode,
+    ChangePolicy,
+    ChangeTools,
+    Permit,
+    SettingsChange,
+)
+from loopkernel.regions.settings import change_settings
+from loopkernel.testing.strategies.deltas import settings_deltas
+from loopkernel.testing.strategies.states import settings as any_settings
+
+from tests.kernel.building import READ, at_rest, effects_of, of_kind, say
+
+ASK_FIRST = ApprovalRule(decision=Decision.ASK)
+
+
+@pytest.mark.rule("DELTA-8")
+@pytest.mark.rule("TOOL-1")
+@given(any_settings, settings_deltas)
+def test_a_change_is_in_force_and_nothing_else_changes(before: Settings, delta: SettingsChange) -> None:
+    session = evolve(at_rest().session, settings=before)
+    found = change_settings(session, delta)
+    assert evolve(found, settings=before) == session
+    assert found.settings == expected(before, delta)
+
+
+def expected(before: Settings, delta: SettingsChange) -> Settings:
+    policy = before.policy
+    match delta:
+        case ChangeMode(mode):
+            return evolve(before, policy=evolve(policy, approval_mode=mode))
+        case Permit(rule):
+            return evolve(before, policy=evolve(policy, approval_rules=(*policy.approval_rules, rule)))
+        case ChangePolicy(other):
+            return evolve(before, policy=other)
+        case ChangeTools(tools):
+            return evolve(before, tools=tools)
+        case ChangeInstructions(instructions):
+            return evolve(before, instructions=instructions)
+
+
+CHANGES: tuple[SettingsChange, ...] = (
+    ChangeMode(ApprovalMode.PLAN),
+    Permit(ASK_FIRST),
+    ChangePolicy(Policy(model="other")),
+    ChangeTools((READ,)),
+    ChangeInstructions("be long"),
+)
+
+
+@pytest.mark.rule("DELTA-8")
+@pytest.mark.rule("TOOL-1")
+@pytest.mark.parametrize("delta", CHANGES, ids=lambda delta: type(delta).__name__)
+def test_every_change_changes_something(delta: SettingsChange) -> None:
+    session = at_rest().session
+    assert change_settings(session, delta) != session
+
+
+@pytest.mark.rule("DELTA-8")
+@pytest.mark.rule("INFER-2")
+def test_the_next_request_is_made_under_what_was_changed() -> None:
+    (call,) = of_kind(CallModel, effects_of(at_rest(), *CHANGES, say()))
+    assert (call.request.model, call.request.tools, call.request.instructions) == ("other", (READ,), "be long")
