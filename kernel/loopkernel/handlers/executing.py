@@ -7,14 +7,14 @@ from attrs import evolve
 from loopkernel.data.blocks import TextBlock, ToolResult
 from loopkernel.data.effects import Effect
 from loopkernel.data.endings import Ending
-from loopkernel.data.events import Refused, ToolProgressed
+from loopkernel.data.events import Refused, SessionResumed, ToolProgressed
 from loopkernel.data.ledgers import Ledger
 from loopkernel.data.model_deltas import FromModel
 from loopkernel.data.outside_deltas import FromOutside, TimerFired
 from loopkernel.data.sessions import Session
 from loopkernel.data.states import Executing, Finishing, Thinking
 from loopkernel.data.steps import Context, Step, stay
-from loopkernel.data.thread_deltas import Disposed, FromThread
+from loopkernel.data.thread_deltas import Disposed, FromThread, Resumed
 from loopkernel.data.tool_deltas import (
     FromTool,
     ToolAsked,
@@ -53,6 +53,7 @@ from loopkernel.regions.ledger import (
 )
 from loopkernel.regions.refusals import refusal
 from loopkernel.regions.reports import late_report
+from loopkernel.regions.restart import restart_calls
 from loopkernel.regions.user_input import input_while_busy, interrupts
 
 
@@ -74,6 +75,8 @@ def on_executing(state: Executing, ctx: Context) -> Step[Executing | Finishing]:
             session, reason = late_report(state.session, report)
             return stay(state, ctx, session, (Refused(UserAction.REPORT, reason),))
         case FromThread() as delta:
+            if isinstance(delta, Resumed):
+                return _resumed(state, ctx)
             if isinstance(delta, Disposed):
                 return _cut_short(state, ctx, delta)
             return Step(state, refusal(delta, RefusalReason.NOT_NOW))
@@ -148,6 +151,15 @@ def _cut_short(state: Executing, ctx: Context, cause: Cause) -> Step[Finishing]:
     session, ending = end_cut_short(session, cause)
     stamp = state.stamp.next(ctx.now_ms)
     return Step(Finishing(session=session, stamp=stamp, turn=state.turn, ending=ending), effects)
+
+
+def _resumed(state: Executing, ctx: Context) -> Step[Executing]:
+    """The process was restarted: what was in flight is made again or answered (rule RESUME-3)."""
+    restarted = restart_calls(state.ledger, state.session.operations, state.session.settings)
+    session = state.session.with_operations(restarted.operations)
+    stamp = state.stamp.next(ctx.now_ms)
+    executing = Executing(session=session, stamp=stamp, turn=state.turn, ledger=restarted.ledger)
+    return Step(executing, (SessionResumed(), *restarted.effects))
 
 
 def enter_executing(state: Executing) -> Step[Executing | Thinking | Finishing]:

@@ -7,7 +7,7 @@ from attrs import evolve
 from loopkernel.data.blocks import ToolCall
 from loopkernel.data.effects import Effect
 from loopkernel.data.endings import Ending
-from loopkernel.data.events import CallAppeared, Refused, ReplyFailed, ReplyGrew, ReplyRetracted
+from loopkernel.data.events import CallAppeared, Refused, ReplyFailed, ReplyGrew, ReplyRetracted, SessionResumed
 from loopkernel.data.ids import CallId
 from loopkernel.data.ledgers import Ledger
 from loopkernel.data.model_deltas import (
@@ -29,10 +29,10 @@ from loopkernel.data.outside_deltas import FromOutside, TimerFired
 from loopkernel.data.sessions import OpenReply, Session
 from loopkernel.data.states import Executing, Finishing, Streaming, Thinking
 from loopkernel.data.steps import Context, Step, stay
-from loopkernel.data.thread_deltas import Disposed, FromThread
+from loopkernel.data.thread_deltas import Disposed, FromThread, Resumed
 from loopkernel.data.tool_deltas import FromTool, ToolChecked, ToolDelta
 from loopkernel.data.user_deltas import CancelAll, CancelCall, FromUser, Say
-from loopkernel.data.words import ErrorClass, RefusalReason, TurnEndReason, UserAction
+from loopkernel.data.words import ErrorClass, RefusalReason, RequestReason, TurnEndReason, UserAction
 from loopkernel.regions.cancels import Cause, cut_reply, end_cut_short, reason_of
 from loopkernel.regions.completion import AfterReply, complete_reply
 from loopkernel.regions.errors import show_error
@@ -63,6 +63,8 @@ def on_streaming(state: Streaming, ctx: Context) -> Step[Streaming | Executing |
             session, reason = late_report(state.session, report)
             return stay(state, ctx, session, (Refused(UserAction.REPORT, reason),))
         case FromThread() as delta:
+            if isinstance(delta, Resumed):
+                return _resumed(state, ctx)
             if isinstance(delta, Disposed):
                 return _cut_short(state, ctx, delta)
             return Step(state, refusal(delta, RefusalReason.NOT_NOW))
@@ -183,3 +185,15 @@ def _failed(state: Streaming, ctx: Context, delta: ModelFailed) -> Step[Finishin
     ending = Ending(reason=TurnEndReason.REFUSAL if refused else TurnEndReason.ERROR)
     finishing = Finishing(session=session, stamp=state.stamp.next(ctx.now_ms), turn=state.turn, ending=ending)
     return Step(finishing, (*effects, *shown))
+
+
+def _resumed(state: Streaming, ctx: Context) -> Step[Thinking]:
+    """The process was restarted: the partial reply is dropped and asked again (rule RESUME-3)."""
+    session, reply = state.session, state.reply
+    operations = drop(state.ledger, session.operations).abandon_model(reply.operation, reply.usage)
+    session = evolve(session, operations=operations, usage=session.usage.plus(reply.usage))
+    effects: tuple[Effect, ...] = (SessionResumed(),)
+    if len(state.pieces):
+        effects = (*effects, ReplyRetracted(reply.operation))
+    turn = evolve(state.turn, reason=RequestReason.RESUME)
+    return Step(Thinking(session=session, stamp=state.stamp.next(ctx.now_ms), turn=turn), effects)

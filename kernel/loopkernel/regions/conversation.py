@@ -66,9 +66,9 @@ def add_reply(
         usage=reply.usage,
     )
     thread = session.thread
-    opaque = any(isinstance(block, OpaqueBlock) for block in content)
-    if opaque and reply.model not in thread.opaque_models:
-        thread = Thread(thread.messages, thread.generation, (*thread.opaque_models, reply.model))
+    for block in content:
+        if isinstance(block, OpaqueBlock) and block.model not in thread.opaque_models:
+            thread = Thread(thread.messages, thread.generation, (*thread.opaque_models, block.model))
     session, added = _append(session, thread, message)
     return session, (added,)
 

@@ -243,6 +243,29 @@ def _start(
     return ledger, operations, command
 
 
+def recheck(ledger: Ledger, operations: Operations, place: int, given: Json) -> Ledgered:
+    """The check of the entry is asked for once more; the one before it is abandoned."""
+    entry = ledger.entries[place]
+    if entry.check is not None:
+        operations = operations.abandon(OperationKind.CHECK, entry.check)
+    operations, number = operations.mint(OperationKind.CHECK)
+    check = CheckOperation(number)
+    ledger = ledger.put(place, evolve(entry, check=check, verdict=None))
+    call = entry.call
+    command = CheckCall(operation=check, call=call.id, tool=call.tool, input=given)
+    return Ledgered(evolve(ledger, checked=ledger.checked.append(place)), operations, (command,))
+
+
+def run_again(ledger: Ledger, operations: Operations, place: int, given: Json, settings: Settings) -> Ledgered:
+    """The run of the entry is lost, and is repeated in its slot; the one before it is abandoned."""
+    entry = ledger.entries[place]
+    if entry.operation is not None:
+        operations = operations.abandon(OperationKind.RUN, entry.operation)
+    running = ledger.running
+    ledger, operations, command = _start(ledger, operations, place, given, settings)
+    return Ledgered(evolve(ledger, running=running), operations, (command,))
+
+
 def answer(ledger: Ledger, place: int, result: ToolResult) -> tuple[Ledger, ToolEnded]:
     """The open entry gets its one result."""
     entry = ledger.entries[place]

@@ -21,8 +21,8 @@ from loopkernel.data.policy import Policy
 from loopkernel.data.states import Streaming
 from loopkernel.data.steps import is_refused
 from loopkernel.data.thread_deltas import Acquired, Created, Disposed
-from loopkernel.data.tool_deltas import ToolChecked, ToolFailed, ToolProgress, ToolSucceeded
-from loopkernel.data.tools import InvalidCall, UnknownTool
+from loopkernel.data.tool_deltas import ToolChecked, ToolFailed, ToolProgress, ToolStopped, ToolSucceeded
+from loopkernel.data.tools import InvalidCall, ToolOutput, UnknownTool
 from loopkernel.data.user_deltas import (
     CancelAll,
     CancelCall,
@@ -46,6 +46,8 @@ from loopkernel.transition import transition as kernel_transition
 
 TICK_MS = 10
 
+RunReport = ToolSucceeded | ToolFailed | ToolStopped | ToolProgress  # a run that stops fails, in a scenario
+
 
 def scenario_text(
     deltas: Sequence[Delta], finding: str, *, name: str = "explored", transition: Transition = kernel_transition
@@ -57,6 +59,9 @@ def scenario_text(
     except Exception:  # the finding itself: all but the last delta can be told
         steps = fold(records[:-1], transition=transition)
     return write_scenarios([_Teller(name=name).told(steps, deltas[len(steps) :], finding)])
+
+
+HANGS = world.Behaviour(outcome=world.ToolHangs())
 
 
 @define(kw_only=True)
@@ -105,7 +110,6 @@ class _Teller:
         for effect in step.effects:
             if isinstance(effect, StartTool):
                 self.runs[effect.operation] = (effect.call, effect.tool, at_ms)
-                self._behave(effect.operation, world.Behaviour(outcome=world.ToolHangs()))
             elif isinstance(effect, CheckCall):
                 self.checks[effect.operation] = effect.call
 
@@ -114,7 +118,7 @@ class _Teller:
             self._begin(delta, refused, at_ms)
         elif isinstance(delta, ModelText | ModelReasoning | ModelCall | ModelCompleted | ModelFailed):
             self._tell_model(delta, refused, at_ms)
-        elif isinstance(delta, ToolSucceeded | ToolFailed | ToolProgress):
+        elif isinstance(delta, RunReport):
             self._tell_run(delta, refused, at_ms)
         elif isinstance(delta, ToolChecked):
             self._tell_verdict(delta, refused, at_ms)
@@ -168,6 +172,7 @@ class _Teller:
     def _scripted(self, delta: ModelCall, position: int) -> world.ScriptedCall:
         name = f"c{delta.operation}{position}"
         self.names[CallId(delta.operation, position)] = name
+        self._behave(delta.tool, name, HANGS)
         raw = delta.input.text if isinstance(delta.input, RawInput) else None
         return world.ScriptedCall(
             id=delta.provider_id,
@@ -197,7 +202,7 @@ class _Teller:
         pattern = None
         if isinstance(delta, ModelCompleted) and delta.operation in self.entries:
             pattern = f"reply {delta.operation} *"
-        elif isinstance(delta, ToolSucceeded | ToolFailed) and delta.operation in self.runs:
+        elif isinstance(delta, RunReport) and delta.operation in self.runs:
             pattern = f"tool {self.names.get(self.runs[delta.operation][0], '*')} ended *"
         if pattern is None:
             self._leave_untold(delta, at_ms)
@@ -206,36 +211,36 @@ class _Teller:
 
     # --- the tools --------------------------------------------------------------------------------------
 
-    def _tell_run(self, delta: ToolSucceeded | ToolFailed | ToolProgress, refused: bool, at_ms: int) -> None:
+    def _tell_run(self, delta: RunReport, refused: bool, at_ms: int) -> None:
         if delta.operation not in self.runs:
             self._leave_untold(delta, at_ms)
             return
         call, tool, started_ms = self.runs[delta.operation]
         after_ms = at_ms - started_ms
-        behaviour = self.tools[tool].calls[self.names[call]]
+        script = self.tools.get(tool, world.ToolScript())
+        behaviour = script.calls.get(self.names[call], HANGS)
         if not isinstance(behaviour.outcome, world.ToolHangs):
             self._again(delta, at_ms)
         elif isinstance(delta, ToolProgress):
             progress = (*behaviour.progress, world.Progress(after_ms, delta.text))
-            self._behave(delta.operation, evolve(behaviour, progress=progress))
+            self._behave(tool, self.names[call], evolve(behaviour, progress=progress))
         else:
-            text = text_of(delta.output.content)
-            done = isinstance(delta, ToolSucceeded)
+            output = ToolOutput() if isinstance(delta, ToolStopped) else delta.output
+            text, done = text_of(output.content), isinstance(delta, ToolSucceeded)
             ended = evolve(
                 behaviour,
                 takes_ms=after_ms,
                 outcome=world.ToolReturns(text) if done else world.ToolFails(text),
-                final=delta.output.final,
-                stops_loop=delta.output.stops_loop,
+                final=output.final,
+                stops_loop=output.stops_loop,
                 ignores_abort=refused,  # the call is answered already, and here is its report
             )
-            self._behave(delta.operation, ended)
+            self._behave(tool, self.names[call], ended)
 
-    def _behave(self, operation: RunOperation, behaviour: world.Behaviour) -> None:
-        call, tool, _ = self.runs[operation]
-        script = self.tools[tool]
-        calls = {**script.calls, self.names.get(call, str(call)): behaviour}
-        self.tools[tool] = evolve(script, calls=calls)
+    def _behave(self, tool: str, call: str, behaviour: world.Behaviour) -> None:
+        script = self.tools.get(tool)
+        if script is not None:
+            self.tools[tool] = evolve(script, calls={**script.calls, call: behaviour})
 
     # --- the user ---------------------------------------------------------------------------------------
 

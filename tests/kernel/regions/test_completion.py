@@ -12,7 +12,6 @@ from loopkernel.data.model_deltas import ModelServerCall, ModelText
 from loopkernel.data.policy import Policy, Truncation
 from loopkernel.data.sessions import Turn
 from loopkernel.data.usage import Usage
-from loopkernel.data.user_deltas import CancelCall
 from loopkernel.data.words import CallStatus, CancelReason, ErrorClass, RequestReason, StopReason, TurnEndReason
 from loopkernel.planning.replies import MAX_PAUSES
 from loopkernel.regions.completion import AfterReply, complete_reply
@@ -23,7 +22,6 @@ from tests.kernel.building import (
     ONE,
     a,
     asked,
-    call_id,
     made_call,
     named,
     of_kind,
@@ -34,9 +32,7 @@ TALK = ModelText(ONE, "done")
 NATURAL = Ending(reason=TurnEndReason.MODEL_STOP, natural=True, gated=True)
 
 
-def completing(
-    *pieces: Delta, stop: StopReason, policy: Policy = ASKING_NOBODY, turn: Turn = FIRST
-) -> AfterReply:
+def completing(*pieces: Delta, stop: StopReason, policy: Policy = ASKING_NOBODY, turn: Turn = FIRST) -> AfterReply:
     """What the reply leads to that streamed these pieces and stopped so."""
     state = asked(policy, *pieces)
     return complete_reply(state.session, turn, state.reply, state.pieces, state.ledger, stop)

@@ -1,0 +1,160 @@
+"""Every state with every delta: a step, never an exception, and never a change of what came in."""
+
+from functools import cache
+from typing import TypeVar, get_args
+
+import pytest
+from attrs import evolve
+from hypothesis import HealthCheck, Phase, find, given, settings
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+from loopkernel.codec import effects_to_text, record_to_text, state_to_text
+from loopkernel.data.deltas import Delta
+from loopkernel.data.effects import Effect
+from loopkernel.data.events import Refused
+from loopkernel.data.model_deltas import ModelCompleted, ModelFailed, ModelUsage
+from loopkernel.data.states import Done, State
+from loopkernel.data.steps import Context, Step
+from loopkernel.data.words import RefusalReason
+from loopkernel.explain import accepted_inputs, explain, interaction_of
+from loopkernel.machine import Machine
+from loopkernel.planning.interaction import Interaction
+from loopkernel.replay import LogRecord
+from loopkernel.testing.strategies.deltas import deltas
+from loopkernel.testing.strategies.states import states
+from loopkernel.testing.strategies.values import times_ms
+from loopkernel.testing.strategies.walks import Run, aimed_deltas, next_deltas, runs
+from loopkernel.transition import transition
+
+T = TypeVar("T")
+SEARCH = settings(
+    max_examples=20_000,
+    database=None,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=list(HealthCheck),
+    phases=[Phase.generate, Phase.shrink],
+)
+BILLING = ModelUsage | ModelCompleted | ModelFailed
+
+
+def taken(state: State, delta: Delta, now_ms: int) -> Step[State]:
+    """The step, after seeing that it is one and that it left its arguments alone."""
+    context = Context(delta, now_ms)
+    before = (state_to_text(state), hash(state), record_to_text(LogRecord(delta, now_ms)))
+    step = transition(state, context)
+    assert isinstance(step, Step)
+    assert isinstance(step.next, State)
+    assert all(isinstance(effect, Effect) for effect in step.effects)
+    assert before == (state_to_text(state), hash(state), record_to_text(LogRecord(delta, now_ms)))
+    again = transition(state, context)
+    assert again == step
+    assert effects_to_text(again.effects) == effects_to_text(step.effects)
+    assert state_to_text(again.next) == state_to_text(step.next)
+    return step
+
+
+def judge(state: State, delta: Delta, now_ms: int) -> None:
+    """The delta is taken, and counted; or it is refused, and changes nothing but what was billed late."""
+    after, effects = taken(state, delta, now_ms)
+    refusals = [effect for effect in effects if isinstance(effect, Refused)]
+    if not refusals:
+        assert after.stamp.version == state.stamp.version + 1
+        assert after.stamp.now_ms == max(state.stamp.now_ms, now_ms)
+        return
+    assert effects == (refusals[0],)
+    if refusals[0].reason is RefusalReason.STALE and isinstance(delta, BILLING):
+        assert state.session is not None
+        assert after.session is not None
+        assert after.session.usage.most(state.session.usage) == after.session.usage
+        billed = evolve(state.session, usage=after.session.usage, operations=after.session.operations)
+        assert after == evolve(state, session=billed)
+        assert after.session.operations.minted == state.session.operations.minted
+    else:
+        assert after == state
+
+
+# --- every class of state with every class of delta -----------------------------------------------------
+
+
+@cache
+def plainest(strategy: SearchStrategy[T], kind: type) -> T:
+    """The simplest value of the class."""
+    return find(strategy, lambda value: isinstance(value, kind), settings=SEARCH)
+
+
+def name_of(kind: type) -> str:
+    return kind.__name__
+
+
+@pytest.mark.rule("DELTA-2")
+@pytest.mark.parametrize("phase", get_args(State), ids=name_of)
+def test_every_phase_takes_or_refuses_every_delta(phase: type) -> None:
+    state = plainest(states, phase)
+    for kind in get_args(Delta):
+        judge(state, plainest(deltas, kind), state.stamp.now_ms)
+
+
+# --- any state with any delta ---------------------------------------------------------------------------
+
+
+@pytest.mark.rule("DELTA-2")
+@given(states, deltas, times_ms)
+def test_states_built_by_hand_take_or_refuse_any_delta(state: State, delta: Delta, now_ms: int) -> None:
+    judge(state, delta, now_ms)
+
+
+@pytest.mark.rule("DELTA-2")
+@given(states, st.data(), times_ms)
+def test_states_built_by_hand_take_or_refuse_what_is_due(state: State, data: st.DataObject, now_ms: int) -> None:
+    judge(state, data.draw(aimed_deltas(state) | next_deltas(state)), now_ms)
+
+
+@pytest.mark.rule("DELTA-2")
+@given(runs(), deltas, times_ms)
+def test_states_that_a_run_reaches_take_or_refuse_any_delta(run: Run, delta: Delta, now_ms: int) -> None:
+    judge(run.state, delta, now_ms)
+
+
+@pytest.mark.rule("DELTA-2")
+@given(runs(), st.data(), times_ms)
+def test_states_that_a_run_reaches_take_or_refuse_what_is_due(run: Run, data: st.DataObject, now_ms: int) -> None:
+    judge(run.state, data.draw(aimed_deltas(run.state) | next_deltas(run.state)), now_ms)
+
+
+@pytest.mark.rule("STATE-7")
+@given(states.filter(lambda state: isinstance(state, Done)), deltas, times_ms)
+def test_what_is_done_stays_done(state: State, delta: Delta, now_ms: int) -> None:
+    after, effects = taken(state, delta, now_ms)
+    assert isinstance(after, Done)
+    assert isinstance(effects[0], Refused)
+
+
+# --- what is told about a step is total, too ------------------------------------------------------------
+
+
+@given(states | runs().map(lambda run: run.state), deltas)
+def test_every_step_can_be_explained(state: State, delta: Delta) -> None:
+    explanation = explain(state, Context(delta, 0))
+    assert tuple(cause.effect for cause in explanation.causes) == transition(state, Context(delta, 0)).effects
+
+
+@pytest.mark.rule("STATE-6")
+@given(states | runs().map(lambda run: run.state))
+def test_what_the_user_can_do_is_known_in_every_state(state: State) -> None:
+    assert interaction_of(state) in Interaction
+    for delta in accepted_inputs(state):
+        effects = transition(state, Context(delta, state.stamp.now_ms)).effects
+        assert not any(isinstance(effect, Refused) for effect in effects)
+
+
+@given(states, deltas, times_ms)
+def test_the_machine_takes_any_delta_in_any_state(state: State, delta: Delta, now_ms: int) -> None:
+    machine = Machine(state)
+    events = machine.deliver(delta, now_ms)
+    after, effects = transition(state, Context(delta, now_ms))
+    commands = machine.commands()
+    assert machine.state == after
+    assert [effect for effect in effects if effect in events] == list(events)
+    assert len(events) + len(commands) == len(effects)
+    assert machine.commands() == ()

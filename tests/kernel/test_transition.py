@@ -1,0 +1,213 @@
+"""The whole step: total, silent about nothing, pure; the shown error around it, and the entries that settle it."""
+
+from collections.abc import Iterator
+from typing import get_args
+
+import pytest
+from attrs import evolve
+from hypothesis import example, given
+from hypothesis import strategies as st
+from loopkernel.data.blocks import RawInput
+from loopkernel.data.deltas import Delta
+from loopkernel.data.effects import CallModel, CheckCall, StartTool
+from loopkernel.data.events import ErrorCleared, ErrorShown, MessageAdded, Refused
+from loopkernel.data.ids import OperationKind, RunOperation
+from loopkernel.data.ledgers import LedgerEntry
+from loopkernel.data.states import State, Streaming
+from loopkernel.data.steps import Context, is_refused
+from loopkernel.data.tool_deltas import ToolSucceeded
+from loopkernel.data.user_deltas import CancelAll, DismissError, EditMessage, RetryNow
+from loopkernel.data.vector import Vector
+from loopkernel.data.words import ErrorClass, RefusalReason, StopReason
+from loopkernel.replay import fold
+from loopkernel.testing.strategies.deltas import deltas
+from loopkernel.testing.strategies.states import states
+from loopkernel.testing.strategies.walks import Run, next_deltas, reachable_states, runs
+from loopkernel.transition import transition
+
+from tests.kernel.building import (
+    FREE,
+    a,
+    after,
+    all_effects,
+    asked,
+    at_rest,
+    completed,
+    deltas_about,
+    effects_of,
+    enqueue,
+    failed,
+    made_call,
+    named,
+    of_kind,
+    recorded_call,
+    say,
+    session_of,
+    steer,
+    step,
+    working,
+)
+
+times = st.integers(-5, 5)
+
+
+def classes_of(union: object) -> Iterator[str]:
+    """The names of the classes of a union, its unions included."""
+    members = get_args(union)
+    if not members and isinstance(union, type):
+        yield union.__name__
+    for member in members:
+        yield from classes_of(member)
+
+
+@pytest.mark.rule("DELTA-4")
+def test_the_grids_of_the_handlers_hold_every_delta() -> None:
+    assert sorted(type(delta).__name__ for delta in deltas_about(1)) == sorted(classes_of(Delta))
+
+
+# --- totality ---------------------------------------------------------------------------------------------
+
+_UNPARSED = recorded_call(call_input=RawInput("{"))
+_QUEUED = working(made_call(verdict=None))
+# Arguments that do not parse, and a verdict that lets them: no run leads there, and the types allow it.
+UNLIKELY = evolve(
+    _QUEUED, ledger=evolve(_QUEUED.ledger, entries=Vector.of([LedgerEntry(call=_UNPARSED, verdict=FREE)]))
+)
+
+
+@pytest.mark.rule("DELTA-2")
+@given(states, deltas, times)
+@example(UNLIKELY, steer("a"), 0)
+def test_every_state_has_a_result_for_every_delta(state: State, delta: Delta, now_ms: int) -> None:
+    following, effects = transition(state, Context(delta, now_ms))
+    assert isinstance(following, State)
+    assert following.stamp.now_ms >= state.stamp.now_ms
+    assert transition(state, Context(delta, now_ms)) == (following, effects)
+
+
+@pytest.mark.rule("DELTA-2")
+@pytest.mark.rule("DELTA-7")
+@given(reachable_states(), st.data())
+def test_a_delta_counts_or_is_refused_with_one_reason(state: State, data: st.DataObject) -> None:
+    delta = data.draw(deltas | next_deltas(state))
+    following, effects = transition(state, Context(delta, data.draw(times)))
+    if is_refused(effects):
+        assert len(effects) == 1
+        session = state.session
+        if session is not None and following != state:  # usage that was billed late
+            assert effects[0] == Refused(a(Refused, effects[0]).action, RefusalReason.STALE)
+            kept = session_of(following)
+            assert evolve(kept, usage=session.usage, operations=session.operations) == session
+        assert following.stamp == state.stamp
+    else:
+        assert following.stamp.version == state.stamp.version + 1
+        assert not of_kind(Refused, effects)
+
+
+@pytest.mark.rule("DELTA-3")
+@given(runs())
+def test_each_operation_has_a_number_of_its_own_from_one_on(run: Run) -> None:
+    effects = [effect for record in run.steps for effect in record.effects]
+    for kind in (CallModel, CheckCall, StartTool):
+        numbers = [effect.operation for effect in effects if isinstance(effect, kind)]
+        assert numbers == list(range(1, len(numbers) + 1))
+
+
+@pytest.mark.rule("DELTA-1")
+@pytest.mark.rule("DELTA-8")
+@given(runs())
+def test_the_log_alone_gives_the_run_again(run: Run) -> None:
+    assert fold(run.log) == run.steps
+
+
+@pytest.mark.rule("DELTA-1")
+def test_deltas_are_applied_in_the_order_in_which_they_come() -> None:
+    first, second = enqueue("a"), enqueue("b")
+    one, other = after(asked(), first, second), after(asked(), second, first)
+    assert [queued.content for queued in session_of(one).inbox.queue] == [first.content, second.content]
+    assert [queued.content for queued in session_of(other).inbox.queue] == [second.content, first.content]
+
+
+@pytest.mark.rule("DELTA-7")
+@pytest.mark.parametrize("now_ms", [-100, 0, 7])
+def test_the_version_grows_and_time_never_goes_back(now_ms: int) -> None:
+    state = at_rest()
+    stamp = step(state, say(), now_ms=now_ms).next.stamp
+    assert (stamp.version, stamp.now_ms) == (state.stamp.version + 1, max(state.stamp.now_ms, now_ms))
+
+
+# --- the shown error --------------------------------------------------------------------------------------
+
+FAILED = after(at_rest(), say(), failed(ErrorClass.SERVER))
+
+
+@pytest.mark.rule("DELTA-5")
+@pytest.mark.parametrize("delta", deltas_about(9), ids=lambda delta: type(delta).__name__)
+def test_an_accepted_delta_clears_the_shown_error_first_and_a_refused_one_leaves_it(delta: Delta) -> None:
+    following, effects = step(FAILED, delta)
+    if is_refused(effects):
+        assert following == FAILED
+        assert not of_kind(ErrorCleared, effects)
+    else:
+        assert effects[0] == ErrorCleared()
+        assert len(of_kind(ErrorCleared, effects)) == 1
+        assert session_of(following).error is None
+
+
+@pytest.mark.rule("DELTA-5")
+def test_a_shown_error_can_be_dismissed_once() -> None:
+    dismissed, effects = step(FAILED, DismissError())
+    assert effects == (ErrorCleared(),)
+    assert evolve(session_of(dismissed), error=session_of(FAILED).error) == session_of(FAILED)
+    assert is_refused(effects_of(dismissed, DismissError()))
+
+
+@pytest.mark.rule("DELTA-5")
+@pytest.mark.rule("RETRY-5")
+def test_an_error_after_another_is_shown_once_the_first_is_gone() -> None:
+    shown = all_effects(FAILED, RetryNow(), failed(ErrorClass.NETWORK, reply=2))
+    assert [type(effect).__name__ for effect in shown if isinstance(effect, ErrorCleared | ErrorShown)] == [
+        "ErrorCleared",
+        "ErrorShown",
+    ]
+
+
+# --- settling ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("TOOL-7")
+@pytest.mark.rule("INPUT-3")
+def test_a_step_passes_through_all_that_waits_for_nothing() -> None:
+    waiting = after(working(made_call()), steer("a"), enqueue("b"))
+    assert named(effects_of(waiting, ToolSucceeded(RunOperation(1)))) == [
+        *("ToolEnded", "MessageAdded"),
+        *("InputSettled", "MessageAdded", "Steered", "CallModel"),
+    ]
+
+
+# --- messages of many turns -------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("INFER-2")
+@pytest.mark.rule("STATE-8")
+@given(st.lists(st.sampled_from(("talk", "fail", "cancel")), max_size=6))
+def test_turns_follow_each_other_and_each_ends_once(kinds: list[str]) -> None:
+    state: State = at_rest()
+    for turn, kind in enumerate(kinds, 1):
+        state = after(state, say())
+        assert a(Streaming, state).turn.number == turn
+        reply = session_of(state).operations.minted[OperationKind.MODEL]
+        ends: dict[str, Delta] = {
+            "talk": completed(StopReason.MAX_TOKENS, reply=reply),
+            "fail": failed(reply=reply),
+            "cancel": CancelAll(),
+        }
+        state, effects = step(state, ends[kind])
+        assert [type(effect).__name__ for effect in effects].count("TurnEnded") == 1
+        assert not isinstance(state, Streaming)
+
+
+def test_an_edit_waits_for_its_rules() -> None:
+    edit = EditMessage(message=session_of(asked()).thread.messages[0].id, content=())
+    assert is_refused(effects_of(asked(), edit))
+    assert of_kind(MessageAdded, effects_of(asked(), edit)) == []
