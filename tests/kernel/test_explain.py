@@ -60,7 +60,7 @@ from loopkernel.testing.drive import Drive
 from loopkernel.testing.effective_policy import effective_policy
 from loopkernel.testing.scenario_data import Scenario
 from loopkernel.testing.scenario_document import read_scenario_file
-from loopkernel.testing.strategies.effects import effects as any_effects
+from loopkernel.testing.strategies.effects import effects_of_any_kind
 from loopkernel.testing.strategies.states import states
 from loopkernel.testing.strategies.walks import Run, reachable_states, runs
 from loopkernel.transition import transition
@@ -147,7 +147,7 @@ def test_every_word_of_an_effect_has_a_rule(effect: Effect) -> None:
     assert because
 
 
-@given(any_effects)
+@given(effects_of_any_kind)
 def test_every_kind_of_effect_has_a_rule(effect: Effect) -> None:
     assert rule_of(effect)[0] in RULES
 

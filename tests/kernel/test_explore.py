@@ -9,9 +9,9 @@ from functools import cache
 
 import pytest
 from attrs import evolve, frozen
-from loopkernel.data.choices import ApprovalMode, Schedule
+from loopkernel.data.choices import ApprovalMode, NoProfile, NoProfileApproval, Schedule
 from loopkernel.data.deltas import Delta
-from loopkernel.data.effects import AbortModel, AbortTool, CallModel
+from loopkernel.data.effects import AbortModel, AbortTool, CallModel, CheckCall, Command, StartTool
 from loopkernel.data.events import (
     Dequeued,
     Discarded,
@@ -19,6 +19,7 @@ from loopkernel.data.events import (
     LimitReached,
     Refused,
     ReplyRetracted,
+    SessionResumed,
     Steered,
     ToolEnded,
     TurnEnded,
@@ -29,10 +30,10 @@ from loopkernel.data.states import Cancelled, Executing, Initial, State, Streami
 from loopkernel.data.steps import Context, Step
 from loopkernel.data.thread_deltas import Acquired, Created
 from loopkernel.data.tool_deltas import ToolChecked, ToolFailed, ToolSucceeded
-from loopkernel.data.tools import EffectClass, InvalidCall, Tool, ToolProfile, UnknownTool, ValidCall
+from loopkernel.data.tools import AccessMode, Claim, EffectClass, InvalidCall, Tool, ToolProfile, UnknownTool, ValidCall
 from loopkernel.data.user_deltas import CancelAll, ChangeMode
 from loopkernel.data.vector import Vector
-from loopkernel.data.words import CallStatus, RefusalReason, StopReason, TurnEndReason
+from loopkernel.data.words import CallStatus, CancelReason, RefusalReason, StopReason, TurnEndReason
 from loopkernel.laws import Breach, check_pairs, check_step, check_trace
 from loopkernel.replay import LogRecord, StepRecord, Transition, fold
 from loopkernel.testing.explore import Exploration, Finding, Laws, View, explore, laws_of_an_edge, outline, without_time
@@ -45,6 +46,8 @@ from loopkernel.transition import transition
 TOOLS = (
     Tool(name="r", profile=ToolProfile(effect=EffectClass.READ_ONLY)),
     Tool(name="w", profile=ToolProfile(effect=EffectClass.IDEMPOTENT)),
+    Tool(name="n"),
+    Tool(name="d", profile=ToolProfile(effect=EffectClass.DANGEROUS)),
 )
 
 
@@ -80,6 +83,10 @@ def prints(event: type[Event]) -> Goal:
     return lambda record: any(isinstance(effect, event) for effect in record.effects)
 
 
+def commands(command: type[Command]) -> Goal:
+    return lambda record: any(isinstance(effect, command) for effect in record.effects)
+
+
 def refuses(reason: RefusalReason) -> Goal:
     return lambda record: any(isinstance(effect, Refused) and effect.reason is reason for effect in record.effects)
 
@@ -107,6 +114,12 @@ def one_waits_for_the_other(record: StepRecord) -> bool:
     return statuses == [CallStatus.IN_PROGRESS, CallStatus.QUEUED]
 
 
+def one_runs_beside_a_check(record: StepRecord) -> bool:
+    if not isinstance(record.after, Executing):
+        return False
+    return any(entry.check is not None for entry in record.after.ledger.entries) and record.after.ledger.running > 0
+
+
 def the_second_ends_first(record: StepRecord) -> bool:
     if not isinstance(record.after, Executing):
         return False
@@ -124,17 +137,24 @@ GOALS: dict[str, Goal] = {
     "a steer goes in": prints(Steered),
     "a queued input is taken": prints(Dequeued),
     "a queued input is discarded": prints(Discarded),
-    "a reply is aborted": lambda record: any(isinstance(effect, AbortModel) for effect in record.effects),
+    "a reply is aborted": commands(AbortModel),
     "a reply is retracted": prints(ReplyRetracted),
-    "a run is aborted": lambda record: any(isinstance(effect, AbortTool) for effect in record.effects),
+    "a run is aborted": commands(AbortTool),
     "two calls run at once": two_run_at_once,
     "a call waits for another": one_waits_for_the_other,
+    "a call runs beside a check": one_runs_beside_a_check,
     "the second call ends first": the_second_ends_first,
     "a call is done": answers(CallStatus.DONE, ran=True),
     "a call fails": answers(CallStatus.ERROR, ran=True),
     "a call is answered without a run": answers(CallStatus.ERROR, ran=False),
     "a running call is cancelled": answers(CallStatus.CANCELLED, ran=True),
     "a waiting call is cancelled": answers(CallStatus.CANCELLED, ran=False),
+    "a run is begun again": lambda record: any(isinstance(e, StartTool) and e.run > 1 for e in record.effects),
+    "a check is made again": lambda record: prints(SessionResumed)(record) and commands(CheckCall)(record),
+    "a reply is asked again": lambda record: prints(SessionResumed)(record) and commands(CallModel)(record),
+    "a call is cancelled for safety": lambda record: any(
+        isinstance(effect, ToolEnded) and effect.result.reason is CancelReason.SAFETY for effect in record.effects
+    ),
     **{f"refused as {reason.value}": refuses(reason) for reason in RefusalReason},
 }
 ALWAYS = (
@@ -198,7 +218,40 @@ MODES = Case(
     goals=("a call is done", "a call is answered without a run", "a call waits for another"),
     laws=laws_of_an_edge,
 )
-QUICK = (GRAPH, SERIAL, EXACT, MODES)
+CRASHES = Case(
+    name="crashes",
+    policy=Policy(schedule=Schedule.SERIAL, queue_limit=0),
+    scope=Scope(calls=2, rounds=1, waiting=0, lives=True, crashes=True, tools=("r", "d")),
+    goals=(
+        "a run is begun again",
+        "a check is made again",
+        "a reply is asked again",
+        "a call is cancelled for safety",
+        "the turn is disposed of",
+    ),
+    laws=laws_of_an_edge,
+)
+CONFLICTS = Case(
+    name="conflicts",
+    policy=Policy(schedule=Schedule.GRAPH, queue_limit=0),
+    scope=Scope(
+        calls=2,
+        rounds=1,
+        texts=False,
+        waiting=0,
+        verdicts=tuple(ValidCall(claims) for claims in (None, (), *((Claim("a", mode),) for mode in AccessMode))),
+    ),
+    goals=("a call waits for another", "two calls run at once", "the second call ends first"),
+)
+NO_PROFILE = Case(
+    name="no profile",
+    policy=Policy(
+        no_profile=NoProfile.NO_CONFLICT, no_profile_approval=NoProfileApproval.ALLOW, max_parallel=1, queue_limit=0
+    ),
+    scope=Scope(calls=2, rounds=1, texts=False, waiting=0, tools=("n", "r")),
+    goals=("a call waits for another", "a call runs beside a check", "the second call ends first"),
+)
+QUICK = (GRAPH, SERIAL, EXACT, MODES, CRASHES, CONFLICTS, NO_PROFILE)
 DEEP = (
     evolve(GRAPH, name="graph, all laws", laws=laws_of_an_edge),
     evolve(SERIAL, name="serial, all laws", laws=laws_of_an_edge),
@@ -216,6 +269,7 @@ DEEP = (
             calls=2,
             rounds=2,
             lives=True,
+            crashes=True,
             progress=True,
             verdicts=(ValidCall(), UnknownTool(), InvalidCall("a")),
             stops=(StopReason.END_TURN, StopReason.PAUSE, StopReason.MAX_TOKENS, StopReason.REFUSAL),

@@ -13,12 +13,12 @@ from loopkernel.data.effects import CallModel, CheckCall, StartTool
 from loopkernel.data.events import ErrorCleared, ErrorShown, MessageAdded, Refused
 from loopkernel.data.ids import OperationKind, RunOperation
 from loopkernel.data.ledgers import LedgerEntry
-from loopkernel.data.states import State, Streaming
+from loopkernel.data.states import Confirming, Dispatching, Executing, State, Streaming
 from loopkernel.data.steps import Context, is_refused
 from loopkernel.data.tool_deltas import ToolSucceeded
 from loopkernel.data.user_deltas import CancelAll, DismissError, EditMessage, RetryNow
 from loopkernel.data.vector import Vector
-from loopkernel.data.words import ErrorClass, RefusalReason, StopReason
+from loopkernel.data.words import CallStatus, ErrorClass, RefusalReason, StopReason
 from loopkernel.replay import fold
 from loopkernel.testing.strategies.deltas import deltas
 from loopkernel.testing.strategies.states import states
@@ -211,3 +211,17 @@ def test_an_edit_waits_for_its_rules() -> None:
     edit = EditMessage(message=session_of(asked()).thread.messages[0].id, content=())
     assert is_refused(effects_of(asked(), edit))
     assert of_kind(MessageAdded, effects_of(asked(), edit)) == []
+
+
+@pytest.mark.rule("STATE-5")
+@given(runs())
+def test_the_phase_follows_from_the_ledger(run: Run) -> None:
+    """Nobody is asked and there are no sub-agents yet: the loop executes as long as a call is not answered."""
+    for record in run.steps:
+        state = record.after
+        if isinstance(state, Executing):
+            entries = list(state.ledger.entries)
+            assert any(entry.is_open for entry in entries)
+            assert state.ledger.unanswered == sum(entry.is_open for entry in entries)
+            assert all(entry.status is not CallStatus.BLOCKED_ON_USER for entry in entries)
+        assert not isinstance(state, Confirming | Dispatching)

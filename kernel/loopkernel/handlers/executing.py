@@ -50,6 +50,7 @@ from loopkernel.regions.ledger import (
     start_ready,
     stop_call,
     take_verdict,
+    user_cancelled,
 )
 from loopkernel.regions.refusals import refusal
 from loopkernel.regions.reports import late_report
@@ -180,7 +181,7 @@ def enter_executing(state: Executing) -> Step[Executing | Thinking | Finishing]:
 
 def _ending(answers: tuple[ToolResult, ...]) -> Ending | None:
     """How the turn ends when all calls are answered; None if the model is asked again (rule TOOL-7)."""
-    if any(result.reason is CancelReason.USER_CANCELLED for result in answers):
+    if user_cancelled(answers):
         return Ending(reason=TurnEndReason.USER_ABORT)
     if any(result.stops_loop for result in answers) or all(result.final for result in answers):
         return Ending(reason=TurnEndReason.TOOL_FINAL, natural=True)

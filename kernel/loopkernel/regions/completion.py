@@ -23,7 +23,7 @@ from loopkernel.planning.budget import counts_as_reply
 from loopkernel.planning.replies import MAX_PAUSES, Outcome, assemble, has_text, outcome
 from loopkernel.regions.conversation import add_reply, add_results
 from loopkernel.regions.errors import show_error
-from loopkernel.regions.ledger import answer_all_faulty, cancel_open, results
+from loopkernel.regions.ledger import answer_all_faulty, cancel_open, results, user_cancelled
 
 
 @frozen(kw_only=True)
@@ -55,7 +55,10 @@ def complete_reply(
     if calls:
         session, skipped = _skip_calls(session, ledger)
         effects = (*effects, *skipped)
-    return _follow(AfterReply(session=session, turn=turn, effects=effects), follows, stop)
+    after = AfterReply(session=session, turn=turn, effects=effects)
+    if user_cancelled(results(ledger)):
+        return evolve(after, ending=Ending(reason=TurnEndReason.USER_ABORT))
+    return _follow(after, follows, stop)
 
 
 def _skip_calls(session: Session, ledger: Ledger) -> tuple[Session, tuple[Effect, ...]]:

@@ -29,7 +29,7 @@ from loopkernel.planning.wording import (
     unknown_tool_text,
 )
 
-_REFERENCE = '"$result"'  # how an input refers to the output of another call
+_REFERENCE = '{"$result":'  # how an input refers to the output of another call, in canonical text
 
 
 @frozen
@@ -114,8 +114,12 @@ def start_ready(ledger: Ledger, operations: Operations, settings: Settings) -> L
         if entry.status is not CallStatus.QUEUED:
             continue
         given = entry.call.input
-        if not isinstance(entry.verdict, ValidCall) or isinstance(given, RawInput) or not _slot_free(ledger, settings):
-            break  # what a call without a verdict touches is not known, so nothing behind it may start
+        if not _slot_free(ledger, settings):
+            break
+        if not isinstance(entry.verdict, ValidCall) or isinstance(given, RawInput):
+            if _claimant(entry, place, settings).claims is None:
+                break  # what this call touches is not known, so nothing behind it may start
+            continue
         if blocker(ledger, place, settings) is not None:
             continue
         why = _why_denied(entry.call, given, settings)
@@ -361,3 +365,8 @@ def drop(ledger: Ledger, operations: Operations) -> Operations:
 def results(ledger: Ledger) -> tuple[ToolResult, ...]:
     """The answers so far, in call order (rule TOOL-8)."""
     return tuple(entry.result for entry in ledger.entries if entry.result is not None)
+
+
+def user_cancelled(answers: tuple[ToolResult, ...]) -> bool:
+    """Whether the user cancelled one of the calls, which ends the turn (rule TOOL-7)."""
+    return any(result.reason is CancelReason.USER_CANCELLED for result in answers)

@@ -124,7 +124,7 @@ def _outline_of_calls(ledger: Ledger) -> object:
             entry.status,
             entry.check is not None,
             entry.verdict,
-            entry.runs,
+            min(entry.runs, 2),
             len(entry.progress) > 0,
             None if entry.result is None else (entry.result.reason, entry.result.final, entry.result.stops_loop),
         )

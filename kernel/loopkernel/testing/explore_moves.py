@@ -121,6 +121,7 @@ class Scope:
     texts: bool = True
     progress: bool = False
     lives: bool = False  # the thread is released and taken up again
+    crashes: bool = False  # the process is restarted
     also: tuple[UserDelta, ...] = ()
 
 
@@ -223,6 +224,8 @@ def wishes(state: State, scope: Scope) -> Iterator[Delta]:
         yield CancelCall(call)
     if scope.lives:
         yield Disposed()
+    if scope.crashes:
+        yield Resumed()
     yield from scope.also
 
 

@@ -17,6 +17,8 @@ from loopkernel.data.events import (
     CallAppeared,
     InputSettled,
     ReplyFailed,
+    ReplyRetracted,
+    SessionResumed,
     ToolEnded,
     TurnEnded,
 )
@@ -161,9 +163,12 @@ class Witness:
             self.open_calls.append(effect.call)
         elif isinstance(effect, ToolEnded):
             yield from self._answered(effect.result.call)
-        elif isinstance(effect, ReplyFailed):
+        elif isinstance(effect, ReplyFailed | ReplyRetracted):
             for call in [call for call in self.open_calls if call.reply == effect.reply]:
                 yield from self._answered(call)
+        elif isinstance(effect, SessionResumed):  # what was in flight is lost, and begun again under new ids
+            for name in [name for name, fate in self.operations.items() if fate is Fate.OPEN]:
+                self.operations[name] = Fate.CUT
         elif isinstance(effect, TurnEnded):
             self.turns_open -= 1
         elif isinstance(effect, InputSettled) and effect.fate in _GONE:

@@ -79,6 +79,7 @@ def test_strange_reports_are_refused_and_input_waits(on_busy: OnBusy) -> None:
         Say=said,
         Enqueue="Executing",
         Steer="Executing",
+        Resumed="Executing",
         CancelAll="Cancelled",
         Disposed="Initial",
     )

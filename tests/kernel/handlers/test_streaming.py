@@ -88,7 +88,8 @@ WAITS = {"Say": "Streaming", "Enqueue": "Streaming", "Steer": "Streaming"}
 @pytest.mark.parametrize("on_busy", OnBusy)
 def test_strange_reports_are_refused_and_input_waits(on_busy: OnBusy) -> None:
     said = {OnBusy.QUEUE: "Streaming", OnBusy.REJECT: "refused not-now", OnBusy.INTERRUPT: "Streaming"}[on_busy]
-    expected = expected_grid(settings="Streaming", **WAITS | {"Say": said}, CancelAll="Cancelled", Disposed="Initial")
+    taken = {**WAITS, "Say": said, "Resumed": "Streaming", "CancelAll": "Cancelled", "Disposed": "Initial"}
+    expected = expected_grid(settings="Streaming", **taken)
     assert grid(asked(Policy(on_busy=on_busy))) == expected
 
 

@@ -115,7 +115,6 @@ def asked_after(*start: ForeignMessage) -> list[OpaqueDropped]:
 
 @pytest.mark.rule("INFER-15")
 @pytest.mark.rule("RESUME-5")
-@pytest.mark.xfail(reason="the thread notes the model of an imported reply, and not those of its opaque blocks")
 @pytest.mark.parametrize(("model", "block", "dropped"), [("", "default", ()), ("default", "other", ("other",))])
 def test_an_opaque_block_belongs_to_the_model_that_it_names(model: str, block: str, dropped: tuple[str, ...]) -> None:
     told = asked_after(ForeignReply(content=(OpaqueBlock(block, NOTHING),), model=model))

@@ -160,6 +160,8 @@ def incoherences_of_calls(state: Streaming | Executing | Confirming | Dispatchin
         yield "the count of what runs"
     if any(entry.status is CallStatus.QUEUED for entry in entries[: ledger.next_queued]):
         yield "a call before the first that is queued is queued"
+    if any(entry.is_open for entry in entries[: ledger.first_open]):
+        yield "a call before the first that is open is open"
     if ledger.reply > operations.minted[OperationKind.MODEL]:
         yield "the reply was never asked for"
     for place, entry in enumerate(entries):
@@ -209,12 +211,15 @@ def test_broken_threads_are_threads_all_the_same(thread: Thread) -> None:
 # --- runs -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("phase", [Streaming, Executing, Idle, Cancelled, Done, Initial])
-def test_runs_reach_every_phase_that_is_built(phase: type) -> None:
-    def reaches(run: Run) -> bool:
-        return isinstance(run.state, phase) and len(run.steps) > 2
+def test_runs_reach_every_phase_that_is_built() -> None:
+    missing: set[type] = {Streaming, Executing, Idle, Cancelled, Done, Initial}
 
-    assert isinstance(find(runs(), reaches, settings=SEARCH).state, phase)
+    def reaches_the_last_that_was_missing(run: Run) -> bool:
+        if len(run.steps) > 2:
+            missing.discard(type(run.state))
+        return not missing
+
+    find(runs(), reaches_the_last_that_was_missing, settings=SEARCH)
 
 
 @given(runs())

@@ -52,6 +52,7 @@ from loopkernel.data.states import (
     Streaming,
     Thinking,
 )
+from loopkernel.data.steps import Step
 from loopkernel.data.threads import Thread
 from loopkernel.data.vector import GrowingSet, Vector
 from loopkernel.data.words import ErrorClass, RequestReason, TurnEndReason
@@ -65,6 +66,7 @@ from loopkernel.testing.strategies.deltas import session_ids, stop_reasons
 from loopkernel.testing.strategies.ledgers import asks, calls_of, ledgers, pieces_of
 from loopkernel.testing.strategies.policies import approval_rules, policies
 from loopkernel.testing.strategies.values import KEYS, counts, keys, models, receipt_ids, texts, usages
+from loopkernel.transition import settle
 
 end_reasons: SearchStrategy[TurnEndReason] = st.sampled_from(TurnEndReason)
 stamps: SearchStrategy[Stamp] = st.builds(Stamp, st.integers(2, 9), st.integers(-3, 3))
@@ -264,8 +266,11 @@ Working = Executing | Confirming | Dispatching
 
 
 @st.composite
-def working_states(draw: DrawFn) -> Working:
-    """A reply is in the thread, and not all of its calls are answered."""
+def working_states(draw: DrawFn) -> State:
+    """A reply is in the thread, and not all of its calls are answered; or where settling that leads at once.
+
+    A state that can be seen is a state that waits: what may start has started.
+    """
     thread = draw(threads(max_rounds=1))
     ledger = draw(ledgers(ModelOperation(2), least=1))
     message = AssistantMessage(
@@ -283,7 +288,8 @@ def working_states(draw: DrawFn) -> Working:
     waiting = asks(ledger) and not ledger.running
     others: tuple[type[Working], ...] = (Executing, Dispatching)
     phase: type[Working] = Confirming if waiting else draw(st.sampled_from(others))
-    return phase(session=session, stamp=draw(stamps), turn=draw(turns), ledger=ledger)
+    state: State = phase(session=session, stamp=draw(stamps), turn=draw(turns), ledger=ledger)
+    return settle(Step(state, ())).next
 
 
 states: SearchStrategy[State] = st.one_of(

@@ -99,7 +99,7 @@ def next_deltas(draw: DrawFn, state: State) -> Delta:
     if source in ("due", "call") and not plain:
         plain = tuple(wishes(state, WIDE))
     if source == "wanted":
-        plain = tuple(wishes(state, evolve(WIDE, lives=True)))
+        plain = tuple(wishes(state, evolve(WIDE, lives=True, crashes=True)))
     if source == "stray":
         plain = tuple(strays(state))
     if plain:
