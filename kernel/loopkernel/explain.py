@@ -136,14 +136,12 @@ def _held_back_by(ledger: Ledger, place: int, settings: Settings) -> str:
 def interaction_of(state: State) -> Interaction:
     """What the user can do now, in one word (rule STATE-6)."""
     match state:
-        case Initial():
-            return Interaction.BUSY
         case Streaming() | Thinking() | Cancelled() | Compacting():
             return _interaction(state, inferring=True)
-        case Idle() | Done():
+        case Idle() | Done() | Initial():
             return _interaction(state, resting=True)
         case Executing() | Dispatching():
-            return _interaction(state, running=True)
+            return _interaction(state, running=state.ledger.running > 0)
         case Confirming():
             return _interaction(state, asking=True)
         case HandingOff():

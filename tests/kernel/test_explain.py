@@ -11,17 +11,25 @@ from loopkernel.causes import rule_of
 from loopkernel.data.blocks import ToolResult
 from loopkernel.data.choices import ApprovalMode, NoProfile, Schedule
 from loopkernel.data.effects import Effect
+from loopkernel.data.endings import Ending
 from loopkernel.data.events import Refused, ToolEnded, TurnEnded
-from loopkernel.data.ids import CheckOperation, QueueNumber, RunOperation
+from loopkernel.data.ids import (
+    CheckOperation,
+    HandoffOperation,
+    HookOperation,
+    QueueNumber,
+    RunOperation,
+    SummaryOperation,
+    TimerOperation,
+)
 from loopkernel.data.ledgers import Ledger
 from loopkernel.data.policy import ApprovalRule, Policy
+from loopkernel.data.sessions import Turn
 from loopkernel.data.states import (
     Backoff,
-    Cancelled,
     Compacting,
     Confirming,
     Dispatching,
-    Done,
     Executing,
     Finishing,
     HandingOff,
@@ -53,7 +61,7 @@ from loopkernel.data.user_deltas import (
     StartHandoff,
     UserDelta,
 )
-from loopkernel.data.words import CallStatus, CancelReason, RefusalReason, TurnEndReason, UserAction
+from loopkernel.data.words import CallStatus, CancelReason, ErrorClass, RefusalReason, TurnEndReason, UserAction
 from loopkernel.explain import accepted_inputs, explain, interaction_of, waits_of
 from loopkernel.planning.interaction import Interaction
 from loopkernel.testing.drive import Drive
@@ -68,6 +76,7 @@ from loopkernel.transition import transition
 from tests.kernel.building import (
     ASKING_NOBODY,
     FREE,
+    ONE,
     TASK,
     a,
     after,
@@ -80,6 +89,7 @@ from tests.kernel.building import (
     made_call,
     reads,
     say,
+    session_of,
     steer,
     working,
     writes,
@@ -262,21 +272,47 @@ def test_the_label_is_that_of_the_first_line_that_applies(state: State, label: I
     assert interaction_of(state) is label
 
 
+def phases(state: State) -> tuple[State, ...]:
+    """Every phase that no run shows yet, over the session of a state."""
+    session, stamp, turn = session_of(state), state.stamp, Turn(number=1, opened_ms=0)
+    ledger, ending = Ledger(reply=ONE), Ending(reason=TurnEndReason.MODEL_STOP)
+    return (
+        HandingOff(session=session, stamp=stamp, operation=HandoffOperation(1), goal="g"),
+        Thinking(session=session, stamp=stamp, turn=turn, gate=HookOperation(1)),
+        Compacting(session=session, stamp=stamp, turn=turn, operation=SummaryOperation(1), until=0),
+        Confirming(session=session, stamp=stamp, turn=turn, ledger=ledger),
+        Dispatching(session=session, stamp=stamp, turn=turn, ledger=ledger),
+        Finishing(session=session, stamp=stamp, turn=turn, ending=ending, hook=HookOperation(1)),
+        Backoff(
+            session=session,
+            stamp=stamp,
+            turn=turn,
+            timer=TimerOperation(1),
+            deadline_ms=9,
+            attempt=1,
+            error=ErrorClass.SERVER,
+        ),
+    )
+
+
 @pytest.mark.rule("STATE-6")
-@given(states)
-def test_the_phases_that_come_first_in_the_table_need_no_other_look(state: State) -> None:
-    empty = state.session is not None and len(state.session.thread) == 0
-    if isinstance(state, HandingOff):
-        assert interaction_of(state) is Interaction.HANDOFF
-    elif isinstance(state, Streaming | Thinking | Compacting | Cancelled):
-        assert interaction_of(state) is Interaction.BUSY
-    elif isinstance(state, Idle | Done):
-        expected = Interaction.USER_MESSAGE_INITIAL if empty else Interaction.USER_MESSAGE_REPLY
-        assert interaction_of(state) is expected
-    elif isinstance(state, Finishing | Backoff):
-        assert interaction_of(state) is (Interaction.USER_MESSAGE_INITIAL if empty else Interaction.BUSY)
-    elif isinstance(state, Confirming):
-        assert interaction_of(state) is Interaction.USER_TOOL_APPROVAL
+def test_the_labels_of_the_phases_that_no_run_shows_yet() -> None:
+    assert [interaction_of(state) for state in phases(SPOKEN)] == [
+        Interaction.HANDOFF,
+        Interaction.BUSY,
+        Interaction.BUSY,
+        Interaction.USER_TOOL_APPROVAL,
+        Interaction.TOOL_RUNNING,
+        Interaction.BUSY,
+        Interaction.BUSY,
+    ]
+    empty = [Interaction.HANDOFF, Interaction.BUSY, Interaction.BUSY, *[Interaction.USER_MESSAGE_INITIAL] * 4]
+    assert [interaction_of(state) for state in phases(REST)] == empty
+
+
+@pytest.mark.rule("STATE-6")
+def test_nothing_waits_where_there_are_no_calls() -> None:
+    assert [waits_of(state) for state in (*phases(SPOKEN), REST, Initial())] == [()] * 9
 
 
 # --- what may be said -------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The kernel under Hypothesis' state machine: any run, judged step by step and as a whole; and broken kernels, caught."""
+"""The kernel under a Hypothesis state machine: any run, judged step by step and as a whole; broken kernels, caught."""
 
 import pytest
 from attrs import evolve
@@ -87,4 +87,4 @@ def test_a_broken_kernel_is_caught(broken: Transition) -> None:
         phases=[Phase.generate],
     )
     with pytest.raises(AssertionError):
-        run_state_machine_as_test(BrokenMachine, settings=thorough)  # type: ignore[no-untyped-call]
+        run_state_machine_as_test(BrokenMachine, settings=thorough)

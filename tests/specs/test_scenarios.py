@@ -10,7 +10,7 @@ from loopkernel.testing.planted import PLANTED
 from loopkernel.testing.planting import PlantedBug
 from loopkernel.testing.scenario_data import Scenario
 from loopkernel.testing.scenario_document import read_scenario_file
-from loopkernel.testing.scenario_rules import BUILT_RULES, first_unbuilt
+from loopkernel.testing.scenario_rules import first_unbuilt
 from loopkernel.transition import transition
 
 FOLDER = Path(__file__).resolve().parents[2] / "specs" / "scenarios"
@@ -61,10 +61,6 @@ def test_no_two_scenarios_have_one_id() -> None:
 def test_every_scenario_names_rules_and_only_built_ones() -> None:
     assert [scenario.id for scenario in SCENARIOS if not scenario.rules] == []
     assert [scenario.id for scenario in SCENARIOS if first_unbuilt(scenario.rules) is not None] == []
-
-
-def test_every_built_rule_is_held_by_a_scenario() -> None:
-    assert sorted(BUILT_RULES - {rule for scenario in SCENARIOS for rule in scenario.rules}) == []
 
 
 def fails(scenario: Scenario, bug: PlantedBug) -> bool:

@@ -1,7 +1,7 @@
 """Claude Code: a session that withholds errors while it recovers, and runs neighbouring reads together."""
 
 from loopkernel.data import choices
-from loopkernel.data.policy import Compaction, Policy, ResultLimit, Retry
+from loopkernel.data.policy import Compaction, OnRestart, Policy, ResultLimit, Retry
 from loopkernel.data.words import ErrorClass
 
 CLAUDE = Policy(
@@ -23,6 +23,7 @@ CLAUDE = Policy(
         ),
     ),
     compaction=Compaction(trigger_ratio=0.85, when=choices.CompactionMoment.TURN_START),
+    on_restart=OnRestart(read_only=choices.RestartSafe.CANCEL, idempotent=choices.RestartSafe.CANCEL),
     loop=None,
     empty_reply_nudges=0,
     result_limit=ResultLimit(chars=50_000, head=25_000, tail=25_000),

@@ -6,7 +6,7 @@ that nothing holds only because it never happens, and from which states the owed
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from attrs import Factory, define, evolve, field, frozen
 
@@ -27,6 +27,7 @@ from loopkernel.data.states import (
 )
 from loopkernel.data.steps import Context
 from loopkernel.laws import Breach, check_step, check_trace
+from loopkernel.laws.views import ledger_in
 from loopkernel.regions.user_input import NATURAL_ENDS
 from loopkernel.replay import StepRecord, Transition
 from loopkernel.testing.explore_moves import RESTS, Move, MoveKind
@@ -34,10 +35,10 @@ from loopkernel.transition import transition
 
 View = Callable[[State], object]  # hashable; states with one view count as one
 Laws = Callable[[StepRecord], Iterable[Breach]]
+TreeEdge = tuple[int, Delta | None]  # None: where the search began
 Goals = Mapping[str, Callable[[StepRecord], bool]]
 
-WithCalls = Streaming | Executing | Confirming | Dispatching
-InTurn = WithCalls | Thinking | Finishing | Compacting | Backoff
+InTurn = Streaming | Executing | Confirming | Dispatching | Thinking | Finishing | Compacting | Backoff
 
 NOW_MS = 0  # no rule of these runs asks for the time
 
@@ -55,8 +56,8 @@ class Exploration:
     """What was found. `complete`: no state was left out by the limit, and none by a breach.
 
     `unmet` are the goals that no step met; `stranded` is the shortest run to a state from which no sequence
-    of owed reports leads to rest. Both are judged on a complete graph alone. `rests` are the shortest runs to
-    the states at rest, for the laws that judge whole runs.
+    of owed reports leads to rest. Both are judged on a complete graph alone. `tree` has, for each state by its
+    number from 0, the state before it and the delta that first led from there: see `run_to`.
     """
 
     states: int
@@ -65,12 +66,25 @@ class Exploration:
     breach: Finding | None = None
     unmet: tuple[str, ...] = ()
     stranded: tuple[Delta, ...] | None = None
-    rests: tuple[tuple[Delta, ...], ...] = field(default=(), repr=False)
+    tree: Sequence[TreeEdge] = field(default=(), repr=False)
 
     @property
     def held(self) -> bool:
         """Whether all was explored, and nothing is wrong with it."""
         return self.complete and self.breach is None and not self.unmet and self.stranded is None
+
+    def run_to(self, number: int) -> tuple[Delta, ...]:
+        """The shortest run to a state, by its number."""
+        return _run_to(self.tree, number)
+
+
+def _run_to(tree: Sequence[TreeEdge], number: int) -> tuple[Delta, ...]:
+    deltas: list[Delta] = []
+    source, delta = tree[number]
+    while delta is not None:
+        deltas.append(delta)
+        source, delta = tree[source]
+    return tuple(reversed(deltas))
 
 
 def laws_of_an_edge(record: StepRecord) -> tuple[Breach, ...]:
@@ -96,7 +110,7 @@ def outline(state: State) -> object:
     session = state.session
     if session is None:
         return Initial
-    inbox = session.inbox
+    inbox, ledger = session.inbox, ledger_in(state)
     return (
         type(state),
         session.settings,
@@ -107,7 +121,7 @@ def outline(state: State) -> object:
         session.error is not None,
         isinstance(state, RESTS) and (session.last_end is None or session.last_end in NATURAL_ENDS),
         _outline_of_turn(state.turn) if isinstance(state, InTurn) else None,
-        _outline_of_calls(state.ledger) if isinstance(state, WithCalls) else None,
+        None if ledger is None else _outline_of_calls(ledger),
         _outline_of_pieces(state) if isinstance(state, Streaming) else None,
     )
 
@@ -144,7 +158,7 @@ class _Graph:
     """The states found so far, each with the edge that first led to it, and the owed reports backwards."""
 
     numbers: dict[object, int] = Factory(dict)
-    edges_to: list[tuple[int, Delta | None]] = Factory(list)
+    edges_to: list[TreeEdge] = Factory(list)
     owed_from: list[list[int]] = Factory(list)
     resting: list[int] = Factory(list)
 
@@ -157,12 +171,7 @@ class _Graph:
         return number
 
     def path_to(self, number: int) -> tuple[Delta, ...]:
-        deltas: list[Delta] = []
-        source, delta = self.edges_to[number]
-        while delta is not None:
-            deltas.append(delta)
-            source, delta = self.edges_to[source]
-        return tuple(reversed(deltas))
+        return _run_to(self.edges_to, number)
 
     def stranded(self) -> int | None:
         """The first state from which owed reports do not lead to rest."""
@@ -235,5 +244,5 @@ def _judge_whole(graph: _Graph, edges: int, complete: bool, unmet: tuple[str, ..
         complete=complete,
         unmet=unmet if complete else (),
         stranded=None if stranded is None else graph.path_to(stranded),
-        rests=tuple(graph.path_to(number) for number in graph.resting),
+        tree=graph.edges_to,
     )

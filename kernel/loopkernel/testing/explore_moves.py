@@ -81,6 +81,7 @@ from loopkernel.data.user_deltas import (
     UserDelta,
 )
 from loopkernel.data.words import CallStatus, ErrorClass, StopReason
+from loopkernel.laws.views import ledger_in
 
 A = (TextBlock("a"),)
 OUTPUT = ToolOutput(content=A)
@@ -231,9 +232,8 @@ def wishes(state: State, scope: Scope) -> Iterator[Delta]:
 
 def open_calls(state: State) -> tuple[CallId, ...]:
     """The calls that are not answered yet."""
-    if not isinstance(state, Streaming | Executing | Confirming | Dispatching):
-        return ()
-    return tuple(entry.call.id for entry in state.ledger.entries if entry.is_open)
+    ledger = ledger_in(state)
+    return () if ledger is None else tuple(entry.call.id for entry in ledger.entries if entry.is_open)
 
 
 # --- what comes ill-timed -------------------------------------------------------------------------------
@@ -277,7 +277,7 @@ def strays(state: State) -> Iterator[Delta]:
 
 def _late_reports(state: State, session: Session) -> Iterator[Delta]:
     """Reports on operations that are closed, and on the next one of each kind, which is not begun."""
-    ledger = state.ledger if isinstance(state, Streaming | Executing | Confirming | Dispatching) else None
+    ledger = ledger_in(state)
     entries = () if ledger is None else tuple(ledger.entries)
     model = state.reply.operation if isinstance(state, Streaming) else None
     checks = {entry.check for entry in entries}

@@ -11,10 +11,12 @@ from loopkernel.data.ledgers import Ledger
 from loopkernel.data.model_deltas import ModelUsage
 from loopkernel.data.sessions import Session, Stamp, Turn
 from loopkernel.data.states import Backoff, Compacting, Confirming, Dispatching, HandingOff, State
+from loopkernel.data.steps import Step
 from loopkernel.data.usage import Usage
 from loopkernel.data.user_deltas import CancelAll
 from loopkernel.data.words import ErrorClass
 from loopkernel.testing.strategies.deltas import deltas
+from loopkernel.transition import rank, settle
 
 from tests.kernel.building import after, asked, expected_grid, grid, session_of, step
 
@@ -58,3 +60,9 @@ def test_nothing_but_a_late_bill_changes_them(state: State, delta: Delta) -> Non
 def test_a_late_bill_is_counted(state: State) -> None:
     following, _ = step(state, ModelUsage(ModelOperation(1), Usage(input=2)))
     assert session_of(following).usage == Usage(input=2)
+
+
+@phases
+def test_a_phase_that_is_never_entered_is_left_by_nothing(state: State) -> None:
+    assert rank(state) == 0
+    assert settle(Step(state, ())) == (state, ())

@@ -12,6 +12,7 @@ from loopkernel.data.model_deltas import ModelServerCall, ModelText
 from loopkernel.data.policy import Policy, Truncation
 from loopkernel.data.sessions import Turn
 from loopkernel.data.usage import Usage
+from loopkernel.data.user_deltas import CancelCall
 from loopkernel.data.words import CallStatus, CancelReason, ErrorClass, RequestReason, StopReason, TurnEndReason
 from loopkernel.planning.replies import MAX_PAUSES
 from loopkernel.regions.completion import AfterReply, complete_reply
@@ -22,6 +23,7 @@ from tests.kernel.building import (
     ONE,
     a,
     asked,
+    call_id,
     made_call,
     named,
     of_kind,
@@ -107,6 +109,16 @@ def test_what_may_not_run_is_answered_when_the_reply_is_complete() -> None:
     assert named(after.effects) == ["ReplyEnded", "MessageAdded", "ToolEnded"]
     assert after.ledger is not None
     assert after.ledger.unanswered == 1
+
+
+@pytest.mark.rule("TOOL-7")
+@pytest.mark.rule("CANCEL-5")
+@pytest.mark.parametrize("stop", [StopReason.END_TURN, StopReason.STOP_SEQUENCE])
+def test_a_call_that_the_user_cancelled_decides_the_end_also_where_calls_do_not_run(stop: StopReason) -> None:
+    policy = Policy(run_calls=RunCalls.STOP_REASON)
+    after = completing(made_call(), made_call(), CancelCall(call_id(1)), stop=stop, policy=policy)
+    assert after.ending == Ending(reason=TurnEndReason.USER_ABORT)
+    assert [ended.result.reason for ended in of_kind(ToolEnded, after.effects)] == [CancelReason.SUPERSEDED]
 
 
 @pytest.mark.rule("STATE-9")

@@ -16,7 +16,7 @@ from loopkernel.data.ids import ModelOperation
 from loopkernel.data.messages import AssistantMessage, Message, ResultMessage, UserMessage
 from loopkernel.data.states import Initial
 from loopkernel.data.thread_deltas import Acquired, Created
-from loopkernel.data.words import CallStatus, StopReason
+from loopkernel.data.words import OPEN_STATUSES, CallStatus, StopReason
 from loopkernel.planning.repair import repair
 from loopkernel.regions.imports import import_thread
 
@@ -106,6 +106,12 @@ def test_a_status_that_was_read_from_text_says_so() -> None:
     assert isinstance(message, ResultMessage)
     assert [result.status_from_text for result in message.results] == [True, False]
     assert all(isinstance(result, ToolResult) for result in message.results)
+
+
+@pytest.mark.parametrize("status", OPEN_STATUSES, ids=lambda status: status.value)
+def test_a_recorded_result_has_ended(status: CallStatus) -> None:
+    with pytest.raises(ValueError, match="must have ended"):
+        foreign_result("c1", status=status)
 
 
 def asked_after(*start: ForeignMessage) -> list[OpaqueDropped]:

@@ -30,6 +30,7 @@ from loopkernel.regions.ledger import (
     offered,
     open_check,
     open_run,
+    recheck,
     results,
     take_verdict,
 )
@@ -38,6 +39,7 @@ from tests.kernel.building import (
     ASKING_NOBODY,
     BARE,
     FREE,
+    NOTHING,
     TOOLS,
     a,
     after,
@@ -283,6 +285,17 @@ def test_only_the_run_of_an_open_call_is_open() -> None:
     assert [open_run(ledger, RunOperation(number)) for number in range(4)] == [None, 0, 1, None]
     ended = a(Executing, after(working(made_call(), made_call()), ToolSucceeded(RunOperation(1)))).ledger
     assert [open_run(ended, RunOperation(number)) for number in range(4)] == [None, None, 1, None]
+
+
+@pytest.mark.rule("TOOL-18")
+def test_a_call_can_be_checked_once_more() -> None:
+    checked = add_call(EMPTY, NONE_MINTED, recorded_call(), FREE)
+    again = recheck(checked.ledger, checked.operations, 0, NOTHING)
+    twice = recheck(again.ledger, again.operations, 0, NOTHING)
+    assert [of_kind(CheckCall, step.effects)[0].operation for step in (again, twice)] == [1, 2]
+    assert [open_check(twice.ledger, CheckOperation(number)) for number in (1, 2)] == [None, 0]
+    assert [list(kind) for kind in twice.operations.abandoned[:3]] == [[], [1], []]
+    assert twice.ledger.entries[0].verdict is None
 
 
 @pytest.mark.rule("TOOL-15")

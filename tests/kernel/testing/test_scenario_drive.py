@@ -325,9 +325,9 @@ model: [{calls: [{id: c1, tool: slow}]}, {text: Done.}]
 user: [{at: 0, say: go}, {at: 40, crash: {down_ms: 500}}]
 """
     )
-    assert [(line.at_ms, line.text) for line in run.lines][-2] == (40, "crashed")
-    assert run.lines[-1].at_ms == 540
-    assert [(one.started_ms, one.ended_ms) for one in run.runs] == [(0, 40)]
+    lines = [(line.at_ms, line.text) for line in run.lines]
+    assert lines[lines.index((40, "crashed")) + 1] == (540, "resumed")
+    assert [(one.started_ms, one.ended_ms) for one in run.runs] == [(0, 40), (540, 640)]
 
 
 def test_a_kernel_that_raises_is_told_with_what_it_raised_on() -> None:

@@ -19,6 +19,7 @@ from loopkernel.data.blocks import AssistantBlock, TextBlock, UserBlock
 from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import Effect
 from loopkernel.data.ids import OperationKind
+from loopkernel.data.json_text import parse_json
 from loopkernel.data.messages import Message, ResultMessage
 from loopkernel.data.policy import Policy
 from loopkernel.data.states import (
@@ -98,9 +99,9 @@ def test_every_class_is_built(strategy: SearchStrategy[object], union: object) -
     find(strategy, is_the_last_that_was_missing, settings=SEARCH)
 
 
-@pytest.mark.parametrize("awkward", ["\ud800", "\u2028", "\x00", ""])
+@pytest.mark.parametrize("awkward", ["\ud800", "\u2028", "\x00", "\u202e"])
 def test_awkward_texts_come(awkward: str) -> None:
-    assert find(values.raw_texts, lambda text: awkward in text and len(text) <= 3, settings=SEARCH) is not None
+    assert awkward in find(values.raw_texts, lambda text: awkward in text, settings=SEARCH)
 
 
 @given(deltas, values.times_ms)
@@ -121,7 +122,9 @@ def test_every_policy_can_be_kept(policy: Policy) -> None:
 
 @given(effects_of_any_kind)
 def test_every_effect_can_be_written(effect: Effect) -> None:
-    assert effects_to_text((effect,)) == effects_to_text((effect,))
+    written = parse_json(effects_to_text((effect,)))
+    assert isinstance(written, list)
+    assert len(written) == 1
 
 
 # --- coherence ------------------------------------------------------------------------------------------
@@ -203,9 +206,12 @@ def test_coherent_threads_answer_every_call_right_after_its_reply(thread: Thread
             assert [result.call for result in after.results] == calls
 
 
-@given(broken_threads)
-def test_broken_threads_are_threads_all_the_same(thread: Thread) -> None:
-    assert list(thread) == list(thread.messages)
+def test_broken_threads_are_broken() -> None:
+    def answers_nothing(thread: Thread) -> bool:
+        first = next(iter(thread), None)
+        return isinstance(first, ResultMessage) and len(first.results) > 0
+
+    assert answers_nothing(find(broken_threads, answers_nothing, settings=SEARCH))
 
 
 # --- runs -----------------------------------------------------------------------------------------------

@@ -49,7 +49,6 @@ from loopkernel.testing.strategies.values import (
     raw_texts,
     receipt_ids,
     resource_keys,
-    texts,
     usages,
 )
 
@@ -71,7 +70,7 @@ call_inputs: SearchStrategy[Json] = st.one_of(
     json_texts,
 )
 raw_inputs: SearchStrategy[RawInput] = st.builds(RawInput, st.sampled_from(('{"pa', "NaN")) | raw_texts)
-dependencies: SearchStrategy[tuple[str, ...]] = st.just(()) | st.lists(provider_ids, max_size=2).map(tuple)
+dependencies: SearchStrategy[tuple[str, ...]] = st.just(()) | st.lists(provider_ids | raw_texts, max_size=2).map(tuple)
 tool_calls: SearchStrategy[ToolCall] = st.builds(
     ToolCall,
     id=call_ids,
@@ -108,8 +107,8 @@ tool_results: SearchStrategy[ToolResult] = st.builds(
 
 access_modes: SearchStrategy[AccessMode] = st.sampled_from(AccessMode)
 resource_rules: SearchStrategy[ResourceRule] = st.one_of(
-    st.builds(FieldResource, st.just("path") | texts, access_modes),
-    st.builds(FixedResource, resource_keys, access_modes),
+    st.builds(FieldResource, st.just("path") | raw_texts, access_modes),
+    st.builds(FixedResource, resource_keys | raw_texts, access_modes),
 )
 # Mostly of the kind that really runs: no person, no sub-agent.
 tool_profiles: SearchStrategy[ToolProfile] = st.builds(

@@ -106,14 +106,15 @@ from loopkernel.testing.strategies.values import (
     raw_texts,
     run_operations,
     summary_operations,
-    texts,
     timer_operations,
     usages,
 )
 
 # --- the model ------------------------------------------------------------------------------------------
 
-redactions: SearchStrategy[Redaction] = st.builds(Redaction, user_text=st.none() | texts, reply_text=st.none() | texts)
+redactions: SearchStrategy[Redaction] = st.builds(
+    Redaction, user_text=st.none() | raw_texts, reply_text=st.none() | raw_texts
+)
 stop_reasons: SearchStrategy[StopReason] = st.sampled_from(StopReason)
 model_deltas: SearchStrategy[ModelDelta] = st.one_of(
     st.builds(ModelText, model_operations, raw_texts),
@@ -213,14 +214,14 @@ user_deltas: SearchStrategy[UserDelta] = st.one_of(
 hook_answers: SearchStrategy[HookAnswer] = st.one_of(
     st.just(HookContinue()),
     st.builds(HookBlock, raw_texts),
-    st.builds(HookModify, input=st.none() | json_texts, result=st.none() | texts, message=st.none() | texts),
+    st.builds(HookModify, input=st.none() | json_texts, result=st.none() | raw_texts, message=st.none() | raw_texts),
     st.just(HookRetry()),
     st.builds(HookFault, raw_texts),
 )
 timer_deltas: SearchStrategy[TimerFired] = st.builds(TimerFired, timer_operations)
 outside_deltas: SearchStrategy[OutsideDelta] = st.one_of(
     st.builds(HookAnswered, hook_operations, hook_answers),
-    st.builds(CorrectionAnswered, correction_operations, st.none() | texts, usages),
+    st.builds(CorrectionAnswered, correction_operations, st.none() | raw_texts, usages),
     st.builds(SummaryReady, summary_operations, raw_texts, usages),
     st.builds(SummaryFailed, summary_operations, raw_texts, usages),
     st.builds(ChildProgress, run_operations, raw_texts),

@@ -7,6 +7,7 @@ from loopkernel.data import effects, events
 from loopkernel.data.effects import Command, Effect, Request
 from loopkernel.data.events import Event
 from loopkernel.data.ids import OperationKind
+from loopkernel.data.json_text import safe_text
 from loopkernel.data.words import (
     ErrorClass,
     HookPoint,
@@ -54,6 +55,9 @@ from loopkernel.testing.strategies.values import (
     usages,
 )
 
+# What the kernel itself says is safe already.
+tool_names: SearchStrategy[str] = names.map(safe_text)
+own_keys: SearchStrategy[str | None] = keys.map(lambda key: None if key is None else safe_text(key))
 errors: SearchStrategy[ErrorClass] = st.sampled_from(ErrorClass)
 requests: SearchStrategy[Request] = st.builds(
     Request,
@@ -64,19 +68,19 @@ requests: SearchStrategy[Request] = st.builds(
     tools=tool_sets,
     thread=threads(),
     max_output_tokens=st.none() | counts,
-    forced_tool=st.none() | names,
+    forced_tool=st.none() | tool_names,
 )
 
 commands: SearchStrategy[Command] = st.one_of(
     st.builds(effects.CallModel, model_operations, requests),
     st.builds(effects.AbortModel, model_operations),
-    st.builds(effects.CheckCall, operation=check_operations, call=call_ids, tool=names, input=call_inputs),
+    st.builds(effects.CheckCall, operation=check_operations, call=call_ids, tool=tool_names, input=call_inputs),
     st.builds(
         effects.StartTool,
         operation=run_operations,
         call=call_ids,
         run=counts,
-        tool=names,
+        tool=tool_names,
         input=call_inputs,
         key=texts,
     ),
@@ -93,7 +97,7 @@ commands: SearchStrategy[Command] = st.one_of(
         effects.AskHook,
         operation=hook_operations,
         point=st.sampled_from(HookPoint),
-        name=names,
+        name=tool_names,
         call=st.none() | call_ids,
         input=st.none() | json_texts | raw_inputs,
         stop_hook_active=st.booleans(),
@@ -104,7 +108,7 @@ commands: SearchStrategy[Command] = st.one_of(
         effects.StartChild,
         operation=run_operations,
         call=call_ids,
-        tool=names,
+        tool=tool_names,
         input=call_inputs,
         max_turns=st.none() | counts,
         max_output_tokens=st.none() | counts,
@@ -116,8 +120,8 @@ commands: SearchStrategy[Command] = st.one_of(
 
 _run_events: SearchStrategy[Event] = st.one_of(
     st.builds(events.RunStarted, session_ids),
-    st.builds(events.Refused, st.sampled_from(UserAction), st.sampled_from(RefusalReason), keys),
-    st.builds(events.InputSettled, receipt_ids, st.sampled_from(InputFate), keys),
+    st.builds(events.Refused, st.sampled_from(UserAction), st.sampled_from(RefusalReason), own_keys),
+    st.builds(events.InputSettled, receipt_ids, st.sampled_from(InputFate), own_keys),
     st.builds(events.MessageAdded, messages),
     st.builds(events.ThreadRewritten, st.lists(messages, max_size=2).map(tuple)),
     st.builds(events.Edited, message_ids),
@@ -130,7 +134,7 @@ _run_events: SearchStrategy[Event] = st.one_of(
 )
 _reply_events: SearchStrategy[Event] = st.one_of(
     st.builds(events.ReplyGrew, model_operations, texts, st.booleans()),
-    st.builds(events.CallAppeared, call_ids, provider_ids, names),
+    st.builds(events.CallAppeared, call_ids, provider_ids, tool_names),
     st.builds(events.ReplyEnded, model_operations, st.sampled_from(StopReason)),
     st.builds(events.ReplyFailed, model_operations, errors),
     st.builds(events.ReplyAborted, model_operations),
@@ -150,9 +154,9 @@ _call_events: SearchStrategy[Event] = st.one_of(
     st.builds(events.ResultsCleared, st.lists(call_ids, max_size=2).map(tuple)),
     st.builds(events.ChildStarted, call_ids),
     st.builds(events.ChildFinished, call_ids, st.sampled_from(TurnEndReason)),
-    st.builds(events.LoopNoted, names),
-    st.builds(events.ToolDisabled, names),
-    st.builds(events.LoopStopped, names),
+    st.builds(events.LoopNoted, tool_names),
+    st.builds(events.ToolDisabled, tool_names),
+    st.builds(events.LoopStopped, tool_names),
 )
 _side_events: SearchStrategy[Event] = st.one_of(
     st.builds(events.Queued, queue_numbers),

@@ -24,7 +24,7 @@ from loopkernel.data.policy import (
 )
 from loopkernel.data.tools import Decision
 from loopkernel.data.words import ErrorClass, HookPoint
-from loopkernel.testing.strategies.values import models, names, texts
+from loopkernel.testing.strategies.values import models, names, raw_texts
 
 _small = st.integers(0, 5)
 _positive = st.integers(1, 5)
@@ -33,7 +33,7 @@ _amounts = st.sampled_from((0.0, 0.5, 1.0, 3.75)) | st.floats(0, 100, allow_nan=
 _ratios = st.sampled_from((0.0, 0.5, 1.0)) | st.floats(0, 1, allow_nan=False)
 
 field_patterns: SearchStrategy[FieldPattern] = st.builds(
-    FieldPattern, st.just("path") | texts, st.sampled_from(("*", "a*", "a", "**")) | texts
+    FieldPattern, st.just("path") | raw_texts, st.sampled_from(("*", "a*", "a", "**")) | raw_texts
 )
 approval_rules: SearchStrategy[ApprovalRule] = st.builds(
     ApprovalRule,

@@ -66,8 +66,10 @@ texts: SearchStrategy[str] = st.one_of(
     st.sampled_from(tuple(text for text in AWKWARD_TEXTS if text.isprintable() and "\ud83d" not in text)),
     st.text(max_size=3),
 )
-names: SearchStrategy[str] = st.one_of(st.sampled_from(NAMES), st.sampled_from(("", "no such tool", "m\u00fcll")))
-keys: SearchStrategy[str | None] = st.none() | st.sampled_from(KEYS)
+names: SearchStrategy[str] = st.one_of(
+    st.sampled_from(NAMES), st.sampled_from(("", "no such tool", "m\u00fcll", "\udfff"))
+)
+keys: SearchStrategy[str | None] = st.one_of(st.none(), st.sampled_from(KEYS), raw_texts)
 resource_keys: SearchStrategy[str] = st.sampled_from(RESOURCES)
 models: SearchStrategy[str] = st.sampled_from(MODELS)
 provider_ids: SearchStrategy[str] = st.sampled_from(PROVIDER_IDS)

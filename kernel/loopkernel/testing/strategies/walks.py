@@ -14,14 +14,14 @@ from typing_extensions import override
 from loopkernel.data.deltas import Delta
 from loopkernel.data.ids import CheckOperation, RunOperation
 from loopkernel.data.json_text import Json
-from loopkernel.data.ledgers import Ledger
 from loopkernel.data.model_deltas import ModelCall
-from loopkernel.data.states import Confirming, Dispatching, Executing, Initial, State, Streaming
+from loopkernel.data.states import Initial, State, Streaming
 from loopkernel.data.steps import Context
 from loopkernel.data.thread_deltas import Acquired, Created
 from loopkernel.data.tool_deltas import ToolChecked
 from loopkernel.data.tools import AccessMode, EffectClass, FieldResource, Tool, ToolProfile
 from loopkernel.data.words import CallStatus
+from loopkernel.laws.views import ledger_in
 from loopkernel.replay import LogRecord, StepRecord
 from loopkernel.testing.explore_moves import Scope, reports, strays, wishes
 from loopkernel.testing.strategies.conversation import tool_sets
@@ -58,17 +58,12 @@ creations_that_run: SearchStrategy[Created] = st.builds(
 )
 
 
-def ledger_of(state: State) -> Ledger | None:
-    """The calls of the reply that is under way or being answered."""
-    return state.ledger if isinstance(state, Streaming | Executing | Confirming | Dispatching) else None
-
-
 @st.composite
 def aimed_deltas(draw: DrawFn, state: State) -> Delta:
     """Any report, about an operation that is open in the state; any delta where none is."""
     checks: list[CheckOperation] = []
     runs: list[RunOperation] = []
-    ledger = ledger_of(state)
+    ledger = ledger_in(state)
     for entry in () if ledger is None else ledger.entries:
         if entry.check is not None:
             checks.append(entry.check)
