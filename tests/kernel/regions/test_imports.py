@@ -108,7 +108,9 @@ def test_a_status_that_was_read_from_text_says_so() -> None:
     assert all(isinstance(result, ToolResult) for result in message.results)
 
 
-@pytest.mark.parametrize("status", OPEN_STATUSES, ids=lambda status: status.value)
+@pytest.mark.parametrize(
+    "status", sorted(OPEN_STATUSES, key=lambda status: status.value), ids=lambda status: status.value
+)
 def test_a_recorded_result_has_ended(status: CallStatus) -> None:
     with pytest.raises(ValueError, match="must have ended"):
         foreign_result("c1", status=status)

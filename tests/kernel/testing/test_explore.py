@@ -1,0 +1,135 @@
+"""The explorer itself: on kernels with planted faults, each is found by the shortest run that shows it."""
+
+import pytest
+from attrs import evolve
+from loopkernel.data.effects import CallModel
+from loopkernel.data.messages import ResultMessage
+from loopkernel.data.states import Initial, State, Streaming
+from loopkernel.data.steps import Context, Step
+from loopkernel.data.tool_deltas import ToolChecked, ToolFailed, ToolSucceeded
+from loopkernel.data.user_deltas import CancelAll
+from loopkernel.data.vector import Vector
+from loopkernel.data.words import RefusalReason
+from loopkernel.laws import Breach
+from loopkernel.replay import LogRecord, StepRecord, Transition, fold
+from loopkernel.testing.explore import Finding, explore, outline
+from loopkernel.testing.explore_moves import Scope
+from loopkernel.testing.explore_scenario import scenario_text
+from loopkernel.testing.judge import ScenarioOutcome, run_scenario
+from loopkernel.testing.scenario_document import read_scenarios
+from loopkernel.transition import transition
+
+from tests.kernel.explore_cases import EXACT, GRAPH, refuses
+
+
+def deaf_to_failures(state: State, ctx: Context) -> Step[State]:
+    """A kernel that drops the failure of a tool in silence."""
+    return Step(state, ()) if isinstance(ctx.delta, ToolFailed) else transition(state, ctx)
+
+
+def forgets_a_result(state: State, ctx: Context) -> Step[State]:
+    """A kernel that asks the model with one of two results missing."""
+    after, effects = transition(state, ctx)
+    return Step(after, tuple(_cut(effect) if isinstance(effect, CallModel) else effect for effect in effects))
+
+
+def _cut(call: CallModel) -> CallModel:
+    thread = call.request.thread
+    messages = list(thread)
+    last = messages[-1]
+    if isinstance(last, ResultMessage) and len(last.results) == 2:
+        messages[-1] = evolve(last, results=last.results[:1])
+    return CallModel(call.operation, evolve(call.request, thread=evolve(thread, messages=Vector.of(messages))))
+
+
+def falls_over_late_results(state: State, ctx: Context) -> Step[State]:
+    """A kernel that raises when the result of a cancelled run comes in."""
+    step = transition(state, ctx)
+    if isinstance(ctx.delta, ToolSucceeded) and refuses(RefusalReason.STALE)(StepRecord(state, ctx, *step)):
+        raise KeyError(ctx.delta.operation)
+    return step
+
+
+def never_hears_the_second_call(state: State, ctx: Context) -> Step[State]:
+    """A kernel that takes no verdict on a second call: it waits for ever."""
+    if isinstance(ctx.delta, ToolChecked) and ctx.delta.operation == 2:
+        return Step(state, (transition(Initial(), ctx).effects))
+    return transition(state, ctx)
+
+
+# Said, called, checked, completed, failed. Said, called twice, both unknown, completed. Said, called, checked,
+# completed, cancelled, reported.
+PLANTED: list[tuple[Transition, str, int]] = [
+    (deaf_to_failures, "TOTAL", 5),
+    (forgets_a_result, "PAIR", 6),
+    (falls_over_late_results, "TOTAL", 6),
+]
+
+
+def found_in(broken: Transition) -> Finding:
+    """What the exact exploration finds wrong with a kernel."""
+    found = explore(EXACT.start, EXACT.moves, view=EXACT.view, step=broken)
+    assert found.breach is not None
+    assert not found.complete
+    assert not found.held
+    return found.breach
+
+
+def name_of(value: object) -> str:
+    return str(getattr(value, "__name__", value))
+
+
+@pytest.mark.parametrize(("broken", "law", "length"), PLANTED, ids=name_of)
+def test_a_planted_fault_is_found_by_its_shortest_run(broken: Transition, law: str, length: int) -> None:
+    finding = found_in(broken)
+    assert finding.breach.law == law
+    assert len(finding.deltas) == length
+
+
+@pytest.mark.parametrize(("broken", "law"), [planted[:2] for planted in PLANTED], ids=name_of)
+def test_the_printed_scenario_shows_the_fault(broken: Transition, law: str) -> None:
+    finding = found_in(broken)
+    run = (*EXACT.beginning, *finding.deltas)
+    (scenario,) = read_scenarios(scenario_text(run, str(finding.breach), transition=broken), "found.yaml")
+    assert law in scenario.about
+    assert run_scenario(scenario, broken).outcome is ScenarioOutcome.FAIL
+    assert run_scenario(scenario).outcome is ScenarioOutcome.PASS
+
+
+def test_a_state_that_waits_for_ever_is_found() -> None:
+    case = evolve(GRAPH, scope=Scope(calls=2, rounds=1, texts=False, waiting=1))
+    found = explore(case.start, case.moves, laws=lambda _: (), view=outline, step=never_hears_the_second_call)
+    assert found.complete
+    assert found.stranded is not None
+    assert not found.held
+    assert len(found.stranded) == 4  # said, called twice, completed; a cancel by the user does not count
+
+
+def test_a_goal_that_nothing_meets_is_named() -> None:
+    case = evolve(GRAPH, scope=Scope(calls=1, rounds=1, texts=False, waiting=1))
+    found = explore(case.start, case.moves, view=outline, goals={"never": lambda _: False, "idle": lambda _: True})
+    assert found.unmet == ("never",)
+    assert not found.held
+
+
+def test_a_limit_leaves_the_graph_incomplete() -> None:
+    found = explore(GRAPH.start, GRAPH.moves, view=outline, limit=50)
+    assert found.states == 50
+    assert not found.complete
+    assert not found.held
+
+
+def test_the_shortest_run_begins_where_the_search_does() -> None:
+    """From the middle of a run on, only what is still to come is told."""
+
+    def no_cancel(record: StepRecord) -> tuple[Breach, ...]:
+        cancelled = isinstance(record.context.delta, CancelAll) and isinstance(record.before, Streaming)
+        return (Breach("X", 0, "cancelled"),) if cancelled else ()
+
+    found = explore(GRAPH.start, GRAPH.moves, laws=no_cancel, view=outline)
+    assert found.breach is not None
+    assert len(found.breach.deltas) == 2
+    said = fold([LogRecord(found.breach.deltas[0], 0)], GRAPH.start)[-1].after
+    again = explore(said, GRAPH.moves, laws=no_cancel, view=outline)
+    assert again.breach is not None
+    assert again.breach.deltas == (CancelAll(),)
