@@ -26,8 +26,6 @@ LENGTHS = (10, 100, 1_000, 100_000)
 RATIO_TARGET = 3.0  # a round of the kernel to a round of the floor
 GROWTH_TARGET = 1.15  # per delta, thread of 100,000 rounds to thread of 100
 
-Timed = Callable[[], float]
-
 
 def timed(work: Callable[[], object]) -> float:
     """CPU seconds of the work, with the garbage collector held off."""

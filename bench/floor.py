@@ -16,6 +16,7 @@ from loopkernel.data.sessions import Counters, OpenReply, Session, Stamp, Turn
 from loopkernel.data.states import Executing, Streaming
 from loopkernel.data.steps import Context, Step
 from loopkernel.data.threads import Thread
+from loopkernel.data.usage import Usage
 from loopkernel.data.vector import Vector
 from loopkernel.data.words import CallStatus, RequestReason, StopReason
 
@@ -172,6 +173,7 @@ def _ledger(
         unanswered=1,
         running=running,
         next_queued=next_queued,
+        calm_until=next_queued,  # the only call just reads: both marks pass it at once
         first_check=ledger.first_check,
         first_run=ledger.first_run,
         checked=ledger.checked,
@@ -183,14 +185,14 @@ def _session(
     session: Session,
     *,
     thread: Thread | None = None,
-    usage: object = None,
+    usage: Usage | None = None,
     counters: Counters | None = None,
     operations: Operations | None = None,
 ) -> Session:
     return Session(
         settings=session.settings,
         thread=session.thread if thread is None else thread,
-        usage=session.usage,
+        usage=session.usage if usage is None else usage,
         inbox=session.inbox,
         counters=session.counters if counters is None else counters,
         operations=session.operations if operations is None else operations,

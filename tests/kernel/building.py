@@ -63,7 +63,7 @@ from loopkernel.data.policy import ApprovalRule, Policy
 from loopkernel.data.sessions import Session
 from loopkernel.data.states import Executing, Idle, Initial, State, Streaming
 from loopkernel.data.steps import Context, Step
-from loopkernel.data.thread_deltas import Acquired, Created, Disposed, Forked, Resumed
+from loopkernel.data.thread_deltas import Acquired, Created, Disposed, Forked, FromThread, Resumed
 from loopkernel.data.tool_deltas import (
     ToolAsked,
     ToolChecked,
@@ -91,6 +91,7 @@ from loopkernel.data.user_deltas import (
     DismissError,
     EditMessage,
     Enqueue,
+    FromUser,
     Permit,
     Reject,
     RetryNow,
@@ -99,7 +100,8 @@ from loopkernel.data.user_deltas import (
     Steer,
     Swap,
 )
-from loopkernel.data.words import CallStatus, ErrorClass, StopReason, TurnEndReason
+from loopkernel.data.words import CallStatus, ErrorClass, StopReason, TurnEndReason, UserAction
+from loopkernel.regions.refusals import action_of
 from loopkernel.transition import transition
 
 S = TypeVar("S")
@@ -371,6 +373,8 @@ def outcome_of(state: State, delta: Delta) -> str:
     if effects and isinstance(effects[0], Refused):
         assert len(effects) == 1, f"{type(delta).__name__} is refused with other effects"
         assert following == state, f"{type(delta).__name__} is refused and changes the state"
+        named = action_of(delta) if isinstance(delta, FromUser | FromThread) else UserAction.REPORT
+        assert effects[0].action is named, f"{type(delta).__name__} is refused as another input"
         return f"refused {effects[0].reason.value}"
     assert following.stamp.version == state.stamp.version + 1, f"{type(delta).__name__} is accepted without a version"
     return type(following).__name__

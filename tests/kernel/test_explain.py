@@ -1,5 +1,6 @@
 """Why: each effect has a rule, each open call a reason to wait; and what may be said is exactly what is accepted."""
 
+import re
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
@@ -230,6 +231,21 @@ def test_whatever_the_state_an_open_call_waits_for_something(state: State) -> No
     assert list(waits) == [entry.call.id for entry in entries if entry.is_open]
     asking = [entry.call.id for entry in entries if entry.status is CallStatus.BLOCKED_ON_USER]
     assert all("your approval" in waits[call] for call in asking)
+
+
+@pytest.mark.rule("TOOL-3")
+@given(reachable_states())
+def test_what_is_told_to_be_in_the_way_is_in_the_way(state: State) -> None:
+    ledger = ledger_of(state)
+    if ledger is None or not isinstance(state, Executing):
+        return
+    open_calls = [str(entry.call.id) for entry in ledger.entries if entry.is_open]
+    for wait in waits_of(state):
+        (reason,) = wait.reasons
+        if reason.startswith("a free slot"):
+            assert ledger.running == state.session.settings.policy.max_parallel
+        for named in re.findall(r"call (\d+\.\d+)", reason):
+            assert open_calls.index(named) < open_calls.index(str(wait.call))
 
 
 # --- the label --------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from loopkernel.data.effects import AbortModel, AbortTool, CallModel, Command, Effect, StartTimer
-from loopkernel.data.events import ToolEnded, TurnEnded, WorkCancelled
+from loopkernel.data.events import ReplyRetracted, ToolEnded, TurnEnded, WorkCancelled
 from loopkernel.data.states import Cancelled, Done, Executing, State, Streaming
 from loopkernel.data.user_deltas import (
     CancelAll,
@@ -54,7 +54,9 @@ def cancel_stop(records: Sequence[StepRecord]) -> Iterator[Breach]:
         if one_cancelled:
             for wrong in _after_one(record):
                 yield Breach("CANCEL-STOP", step, wrong)
-            one_cancelled = not any(isinstance(effect, TurnEnded | CallModel) for effect in record.effects)
+            one_cancelled = not any(
+                isinstance(effect, TurnEnded | CallModel | ReplyRetracted) for effect in record.effects
+            )
 
 
 def _starts(effects: Sequence[Effect]) -> Iterator[str]:
@@ -123,9 +125,12 @@ def _unstopped_call(record: StepRecord, delta: CancelCall) -> Iterator[str]:
 
 
 def _after_one(record: StepRecord) -> Iterator[str]:
-    """Once the calls of the reply are answered, one that the user cancelled ends the turn (rule TOOL-7)."""
-    ends = [effect for effect in record.effects if isinstance(effect, TurnEnded | CallModel)]
-    if not ends:
+    """Once the calls of the reply are answered, one that the user cancelled ends the turn (rule TOOL-7).
+
+    A reply that is retracted takes its calls with it, the cancelled one too (rule RESUME-3).
+    """
+    ends = [effect for effect in record.effects if isinstance(effect, TurnEnded | CallModel | ReplyRetracted)]
+    if not ends or isinstance(ends[0], ReplyRetracted):
         return
     first = ends[0]
     if isinstance(first, CallModel):

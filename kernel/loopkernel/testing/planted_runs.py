@@ -166,7 +166,7 @@ def cancelled(player: Player) -> None:
 
 
 def one_cancelled(player: Player) -> None:
-    """One call of two is cancelled while it runs."""
+    """One call of two is cancelled while it runs; another while its reply streams, which a restart then drops."""
     player.begin()
     player.say("go")
     player.reply(read("a"), read("b"))
@@ -174,6 +174,9 @@ def one_cancelled(player: Player) -> None:
     player.deliver(CancelCall(CallId(ModelOperation(1), 1)))
     player.settle()
     player.say("next")
+    player.stream(read("a"))
+    player.deliver(CancelCall(CallId(ModelOperation(2), 1)))
+    player.deliver(Resumed())
     player.settle()
 
 

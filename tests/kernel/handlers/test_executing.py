@@ -304,7 +304,7 @@ def test_the_cancel_of_the_only_call_leads_to_rest_and_the_model_sees_it() -> No
         (call_id(1), RefusalReason.STALE),
         (call_id(0), RefusalReason.UNKNOWN),
         (call_id(3), RefusalReason.UNKNOWN),
-        (call_id(1, reply=2), RefusalReason.UNKNOWN),
+        (call_id(2, reply=2), RefusalReason.UNKNOWN),
     ],
 )
 def test_a_cancel_of_no_open_call_is_refused(call: object, reason: RefusalReason) -> None:

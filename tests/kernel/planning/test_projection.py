@@ -198,3 +198,9 @@ def test_a_reply_of_another_turn_is_not_marked_again() -> None:
         Vector.of([said("go"), reply(cut=True), said("on", 3), reply(TextBlock("fine"), number=4), said("more", 5)])
     )
     assert project(thread, "default")[-1] == ProjectedMessage(Role.USER, text("more"))
+
+
+@pytest.mark.rule("CANCEL-4")
+def test_a_stopped_reply_is_told_of_even_when_another_came_before_the_user_spoke() -> None:
+    thread = Thread(Vector.of([said("go"), reply(cut=True), reply(TextBlock("fine"), number=3), said("on", 4)]))
+    assert project(thread, "default")[-1] == ProjectedMessage(Role.USER, (TextBlock(STOPPED_REPLY), TextBlock("on")))

@@ -109,7 +109,7 @@ def test_a_status_that_was_read_from_text_says_so() -> None:
 
 
 @pytest.mark.parametrize(
-    "status", sorted(OPEN_STATUSES, key=lambda status: status.value), ids=lambda status: status.value
+    "status", [status for status in CallStatus if status in OPEN_STATUSES], ids=lambda status: status.value
 )
 def test_a_recorded_result_has_ended(status: CallStatus) -> None:
     with pytest.raises(ValueError, match="must have ended"):

@@ -164,6 +164,15 @@ def test_behind_a_call_that_is_not_checked_nothing_starts() -> None:
     assert blocker(a(Executing, state).ledger, 0, SETTINGS) is None
 
 
+@pytest.mark.rule("TOOL-1")
+@pytest.mark.rule("TOOL-18")
+@pytest.mark.parametrize(("no_profile", "starts"), [(NoProfile.NO_CONFLICT, [2]), (NoProfile.CONFLICT, [])])
+def test_what_an_unchecked_call_cannot_touch_may_start_before_it(no_profile: NoProfile, starts: list[int]) -> None:
+    policy = evolve(ASKING_NOBODY, no_profile=no_profile)
+    state = asked(policy, made_call("bare", verdict=None), made_call("bare"))
+    assert [start.call.position for start in of_kind(StartTool, effects_of(state, completed()))] == starts
+
+
 @pytest.mark.rule("TOOL-14")
 @pytest.mark.rule("TOOL-5")
 def test_a_run_is_started_with_the_input_and_a_key_of_its_own_call() -> None:

@@ -4,9 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from loopkernel.data.events import Refused
+from loopkernel.data.foreign import ForeignReply
 from loopkernel.data.ids import CallId, ModelOperation, RunOperation
-from loopkernel.data.states import Executing, State
-from loopkernel.data.thread_deltas import FromThread
+from loopkernel.data.states import Executing, Initial, State
+from loopkernel.data.thread_deltas import Created, FromThread
 from loopkernel.data.tool_deltas import ToolSucceeded
 from loopkernel.data.user_deltas import FromUser
 from loopkernel.data.words import RefusalReason, StopReason, UserAction
@@ -21,10 +22,12 @@ from tests.kernel.building import (
     deltas_about,
     enqueue,
     failed,
+    foreign_call,
     made_call,
     say,
     session_of,
     steer,
+    text,
     working,
 )
 
@@ -113,3 +116,12 @@ def test_a_word_on_a_call_is_named_by_where_the_call_stands(call: CallId, reason
 def test_a_call_of_a_retracted_reply_is_not_known_any_more() -> None:
     session = session_of(after(at_rest(), say(), made_call(), failed()))
     assert answer_refusal(session, None, call_id(1)) is RefusalReason.UNKNOWN
+
+
+@pytest.mark.rule("DELTA-2")
+@pytest.mark.rule("RESUME-5")
+def test_the_calls_of_an_imported_reply_are_known() -> None:
+    start = (ForeignReply(content=(foreign_call("c1"),)), ForeignReply(content=text("well")))
+    session = session_of(after(Initial(), Created(session_id="s", start=start)))
+    for number, reason in ((-1, RefusalReason.STALE), (0, RefusalReason.UNKNOWN), (-2, RefusalReason.UNKNOWN)):
+        assert answer_refusal(session, None, CallId(ModelOperation(number), 1)) is reason

@@ -116,6 +116,14 @@ def test_answered_calls_stay_answered_and_the_results_go_on() -> None:
 
 
 @pytest.mark.rule("RESUME-3")
+@pytest.mark.rule("TOOL-4")
+def test_a_call_that_was_answered_before_the_first_is_not_run_again() -> None:
+    calls = (made_call("read_only"), made_call("read_only"))
+    effects = effects_of(working(*calls, tools=TOOLS), ToolSucceeded(RunOperation(2)), Resumed())
+    assert [start.call for start in of_kind(StartTool, effects)] == [call_id(1)]
+
+
+@pytest.mark.rule("RESUME-3")
 @given(st.integers(0, 3))
 def test_every_restart_repeats_under_another_operation_and_the_same_key(times: int) -> None:
     state = after(working(made_call("read_only"), tools=TOOLS), *[Resumed()] * times)

@@ -7,7 +7,6 @@ from loopkernel.data import effects, events
 from loopkernel.data.effects import Command, Effect, Request
 from loopkernel.data.events import Event
 from loopkernel.data.ids import OperationKind
-from loopkernel.data.json_text import safe_text
 from loopkernel.data.words import (
     ErrorClass,
     HookPoint,
@@ -39,15 +38,15 @@ from loopkernel.testing.strategies.values import (
     hook_operations,
     id_numbers,
     json_texts,
-    keys,
     message_ids,
     model_operations,
     models,
-    names,
     provider_ids,
     queue_numbers,
     receipt_ids,
     run_operations,
+    safe_keys,
+    safe_names,
     summary_operations,
     texts,
     timer_operations,
@@ -55,9 +54,6 @@ from loopkernel.testing.strategies.values import (
     usages,
 )
 
-# What the kernel itself says is safe already.
-tool_names: SearchStrategy[str] = names.map(safe_text)
-own_keys: SearchStrategy[str | None] = keys.map(lambda key: None if key is None else safe_text(key))
 errors: SearchStrategy[ErrorClass] = st.sampled_from(ErrorClass)
 requests: SearchStrategy[Request] = st.builds(
     Request,
@@ -68,19 +64,19 @@ requests: SearchStrategy[Request] = st.builds(
     tools=tool_sets,
     thread=threads(),
     max_output_tokens=st.none() | counts,
-    forced_tool=st.none() | tool_names,
+    forced_tool=st.none() | safe_names,
 )
 
 commands: SearchStrategy[Command] = st.one_of(
     st.builds(effects.CallModel, model_operations, requests),
     st.builds(effects.AbortModel, model_operations),
-    st.builds(effects.CheckCall, operation=check_operations, call=call_ids, tool=tool_names, input=call_inputs),
+    st.builds(effects.CheckCall, operation=check_operations, call=call_ids, tool=safe_names, input=call_inputs),
     st.builds(
         effects.StartTool,
         operation=run_operations,
         call=call_ids,
         run=counts,
-        tool=tool_names,
+        tool=safe_names,
         input=call_inputs,
         key=texts,
     ),
@@ -97,7 +93,7 @@ commands: SearchStrategy[Command] = st.one_of(
         effects.AskHook,
         operation=hook_operations,
         point=st.sampled_from(HookPoint),
-        name=tool_names,
+        name=safe_names,
         call=st.none() | call_ids,
         input=st.none() | json_texts | raw_inputs,
         stop_hook_active=st.booleans(),
@@ -108,7 +104,7 @@ commands: SearchStrategy[Command] = st.one_of(
         effects.StartChild,
         operation=run_operations,
         call=call_ids,
-        tool=tool_names,
+        tool=safe_names,
         input=call_inputs,
         max_turns=st.none() | counts,
         max_output_tokens=st.none() | counts,
@@ -120,8 +116,8 @@ commands: SearchStrategy[Command] = st.one_of(
 
 _run_events: SearchStrategy[Event] = st.one_of(
     st.builds(events.RunStarted, session_ids),
-    st.builds(events.Refused, st.sampled_from(UserAction), st.sampled_from(RefusalReason), own_keys),
-    st.builds(events.InputSettled, receipt_ids, st.sampled_from(InputFate), own_keys),
+    st.builds(events.Refused, st.sampled_from(UserAction), st.sampled_from(RefusalReason), safe_keys),
+    st.builds(events.InputSettled, receipt_ids, st.sampled_from(InputFate), safe_keys),
     st.builds(events.MessageAdded, messages),
     st.builds(events.ThreadRewritten, st.lists(messages, max_size=2).map(tuple)),
     st.builds(events.Edited, message_ids),
@@ -134,7 +130,7 @@ _run_events: SearchStrategy[Event] = st.one_of(
 )
 _reply_events: SearchStrategy[Event] = st.one_of(
     st.builds(events.ReplyGrew, model_operations, texts, st.booleans()),
-    st.builds(events.CallAppeared, call_ids, provider_ids, tool_names),
+    st.builds(events.CallAppeared, call_ids, provider_ids, safe_names),
     st.builds(events.ReplyEnded, model_operations, st.sampled_from(StopReason)),
     st.builds(events.ReplyFailed, model_operations, errors),
     st.builds(events.ReplyAborted, model_operations),
@@ -154,9 +150,9 @@ _call_events: SearchStrategy[Event] = st.one_of(
     st.builds(events.ResultsCleared, st.lists(call_ids, max_size=2).map(tuple)),
     st.builds(events.ChildStarted, call_ids),
     st.builds(events.ChildFinished, call_ids, st.sampled_from(TurnEndReason)),
-    st.builds(events.LoopNoted, tool_names),
-    st.builds(events.ToolDisabled, tool_names),
-    st.builds(events.LoopStopped, tool_names),
+    st.builds(events.LoopNoted, safe_names),
+    st.builds(events.ToolDisabled, safe_names),
+    st.builds(events.LoopStopped, safe_names),
 )
 _side_events: SearchStrategy[Event] = st.one_of(
     st.builds(events.Queued, queue_numbers),

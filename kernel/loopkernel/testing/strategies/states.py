@@ -65,7 +65,7 @@ from loopkernel.testing.strategies.conversation import (
 from loopkernel.testing.strategies.deltas import session_ids, stop_reasons
 from loopkernel.testing.strategies.ledgers import asks, calls_of, ledgers, pieces_of
 from loopkernel.testing.strategies.policies import approval_rules, policies
-from loopkernel.testing.strategies.values import KEYS, counts, keys, models, receipt_ids, texts, usages
+from loopkernel.testing.strategies.values import KEYS, counts, models, receipt_ids, safe_keys, texts, usages
 from loopkernel.transition import settle
 
 end_reasons: SearchStrategy[TurnEndReason] = st.sampled_from(TurnEndReason)
@@ -219,7 +219,7 @@ handing_off_states: SearchStrategy[HandingOff] = st.builds(
     operation=st.just(HandoffOperation(1)),
     goal=texts,
 )
-next_inputs: SearchStrategy[NextInput] = st.builds(NextInput, receipt=receipt_ids, content=contents, key=keys)
+next_inputs: SearchStrategy[NextInput] = st.builds(NextInput, receipt=receipt_ids, content=contents, key=safe_keys)
 endings: SearchStrategy[Ending] = st.builds(
     Ending,
     reason=end_reasons,

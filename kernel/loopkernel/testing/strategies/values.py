@@ -17,7 +17,7 @@ from loopkernel.data.ids import (
     SummaryOperation,
     TimerOperation,
 )
-from loopkernel.data.json_text import Json, JsonValue
+from loopkernel.data.json_text import Json, JsonValue, safe_text
 from loopkernel.data.usage import Usage
 
 # What breaks careless code: nothing, blanks, lone surrogates and a pair of them, line separators, control
@@ -70,6 +70,9 @@ names: SearchStrategy[str] = st.one_of(
     st.sampled_from(NAMES), st.sampled_from(("", "no such tool", "m\u00fcll", "\udfff"))
 )
 keys: SearchStrategy[str | None] = st.one_of(st.none(), st.sampled_from(KEYS), raw_texts)
+# As the kernel itself holds them, in fields that take what is safe already.
+safe_names: SearchStrategy[str] = names.map(safe_text)
+safe_keys: SearchStrategy[str | None] = keys.map(lambda key: None if key is None else safe_text(key))
 resource_keys: SearchStrategy[str] = st.sampled_from(RESOURCES)
 models: SearchStrategy[str] = st.sampled_from(MODELS)
 provider_ids: SearchStrategy[str] = st.sampled_from(PROVIDER_IDS)
