@@ -5,7 +5,9 @@ from types import MappingProxyType
 
 from loopkernel.data import effects as commands
 from loopkernel.data import events
+from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import Effect
+from loopkernel.data.thread_deltas import Resumed
 from loopkernel.data.words import CallStatus, CancelReason, RefusalReason, TurnEndReason
 
 Rule = tuple[str, str]
@@ -36,7 +38,7 @@ _BY_KIND: Mapping[type[Effect], Rule] = MappingProxyType(
         events.ReplyAborted: ("INPUT-5", "a reply under way is cut by a cancel"),
         events.ReplyRetracted: ("INFER-11", "a reply that failed is void, and what was seen of it is taken back"),
         events.OpaqueDropped: ("INFER-15", "opaque blocks go to no other model than their own"),
-        events.ToolProgressed: ("TOOL-16", "a running tool says how far it is"),
+        events.ToolProgressed: ("DELTA-4", "a running tool says how far it is"),
         events.ApprovalAsked: ("ASK-2", "the call needs a person"),
         events.ApprovalRemembered: ("ASK-3", "the approval holds for later calls too"),
         events.QuestionAsked: ("TOOL-19", "a tool asks the user while it runs"),
@@ -69,6 +71,9 @@ _BY_KIND: Mapping[type[Effect], Rule] = MappingProxyType(
         events.SessionResumed: ("RESUME-3", "the session goes on"),
     }
 )
+
+# What a restart causes for a reason of its own.
+_REMADE = (commands.CheckCall, commands.StartTool, events.ReplyRetracted)
 
 _BY_REFUSAL: Mapping[RefusalReason, str] = MappingProxyType(
     {
@@ -122,8 +127,10 @@ _BY_END: Mapping[TurnEndReason, str] = MappingProxyType(
 )
 
 
-def rule_of(effect: Effect) -> Rule:
+def rule_of(effect: Effect, delta: Delta) -> Rule:
     """The id of the rule that asks for the effect, and the rule in a sentence."""
+    if isinstance(delta, Resumed) and isinstance(effect, _REMADE):
+        return "RESUME-3", "what was in flight when the process died is made again, or taken back"
     if isinstance(effect, events.TurnEnded):
         return _BY_END[effect.reason], f"the turn is over: {effect.reason.value}"
     if isinstance(effect, events.Refused):
@@ -137,8 +144,10 @@ def _rule_of_answer(ended: events.ToolEnded) -> Rule:
     result = ended.result
     if result.reason is not None:
         return _BY_CANCEL[result.reason], f"the call is answered as {result.status.value}: {result.reason.value}"
+    if result.status is CallStatus.LOST:
+        return "TOOL-16", "a recorded call whose result was never recorded is lost, and never runs"
+    if result.ran and result.status is CallStatus.DONE:
+        return "TOOL-8", "the run has ended, and its output is the call's answer"
     if result.ran:
-        return "TOOL-6", "whatever a run reports is its result"
-    if result.status is CallStatus.ERROR:
-        return "TOOL-5", "a call that may not run is answered with an error"
-    return "TOOL-4", f"the call is answered as {result.status.value}"
+        return "TOOL-6", "a run that failed is an observation for the model"
+    return "TOOL-5", "a call that may not run is answered with an error"

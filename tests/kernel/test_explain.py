@@ -41,7 +41,7 @@ from loopkernel.data.states import (
     Thinking,
 )
 from loopkernel.data.steps import Context, is_refused
-from loopkernel.data.thread_deltas import Disposed
+from loopkernel.data.thread_deltas import Acquired, Disposed
 from loopkernel.data.tool_deltas import ToolChecked, ToolSucceeded
 from loopkernel.data.tools import Decision
 from loopkernel.data.usage import NO_USAGE
@@ -153,14 +153,14 @@ EVERY_WORD: tuple[Effect, ...] = (
 
 @pytest.mark.parametrize("effect", EVERY_WORD, ids=lambda effect: type(effect).__name__)
 def test_every_word_of_an_effect_has_a_rule(effect: Effect) -> None:
-    rule, because = rule_of(effect)
+    rule, because = rule_of(effect, Acquired())
     assert rule in RULES
     assert because
 
 
 @given(effects_of_any_kind)
 def test_every_kind_of_effect_has_a_rule(effect: Effect) -> None:
-    assert rule_of(effect)[0] in RULES
+    assert rule_of(effect, Acquired())[0] in RULES
 
 
 @pytest.mark.parametrize(
@@ -169,13 +169,14 @@ def test_every_kind_of_effect_has_a_rule(effect: Effect) -> None:
         (TurnEnded(TurnEndReason.MAX_TURNS, NO_USAGE), "LIMIT-1"),
         (Refused(UserAction.SAY, RefusalReason.FULL), "DELTA-2"),
         (answered(CallStatus.CANCELLED, CancelReason.USER_CANCELLED, True), "CANCEL-5"),
-        (answered(CallStatus.DONE, None, True), "TOOL-6"),
+        (answered(CallStatus.DONE, None, True), "TOOL-8"),
+        (answered(CallStatus.ERROR, None, True), "TOOL-6"),
         (answered(CallStatus.ERROR, None, False), "TOOL-5"),
-        (answered(CallStatus.LOST, None, False), "TOOL-4"),
+        (answered(CallStatus.LOST, None, False), "TOOL-16"),
     ],
 )
 def test_the_rule_is_that_of_the_very_case(effect: Effect, rule: str) -> None:
-    assert rule_of(effect)[0] == rule
+    assert rule_of(effect, Acquired())[0] == rule
 
 
 # --- waits ------------------------------------------------------------------------------------------------

@@ -85,6 +85,10 @@ def test_every_state_has_a_result_for_every_delta(state: State, delta: Delta, no
     assert transition(state, Context(delta, now_ms)) == (following, effects)
 
 
+def test_arguments_that_do_not_parse_start_nothing_even_where_a_verdict_lets_them() -> None:
+    assert of_kind(StartTool, effects_of(UNLIKELY, steer("a"))) == []
+
+
 @pytest.mark.rule("DELTA-2")
 @pytest.mark.rule("DELTA-7")
 @given(reachable_states(), st.data())

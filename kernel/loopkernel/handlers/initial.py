@@ -38,7 +38,8 @@ def on_initial(state: Initial, ctx: Context) -> Step[Initial | Idle]:
             if state.session is None:
                 return Step(state, (Refused(UserAction.REPORT, RefusalReason.UNKNOWN),))
             session, reason = late_report(state.session, report)
-            return Step(Initial(session=session, stamp=state.stamp), (Refused(UserAction.REPORT, reason),))
+            kept = state if session is state.session else Initial(session=session, stamp=state.stamp)
+            return Step(kept, (Refused(UserAction.REPORT, reason),))
         case _:
             assert_never(ctx.delta)
 

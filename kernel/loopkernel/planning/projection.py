@@ -52,7 +52,8 @@ def project(thread: Thread, model: str) -> tuple[ProjectedMessage, ...]:
     """The messages that `model` is shown, oldest first.
 
     A later thread of the same generation projects to the same messages and more. That a reply was
-    stopped by a cancel is told in the user message after it (rule CANCEL-4).
+    stopped by a cancel is told in the user message after it, or in one of its own where none follows before
+    the model speaks (rule CANCEL-4).
     """
     projected: list[ProjectedMessage] = []
     stopped = False
@@ -65,12 +66,18 @@ def project(thread: Thread, model: str) -> tuple[ProjectedMessage, ...]:
                     stopped = False
                 _add(projected, Role.USER, content)
             case AssistantMessage():
+                said = _assistant_content(message.content, model)
+                if stopped and said:
+                    _add(projected, Role.USER, (TextBlock(STOPPED_REPLY),))
+                    stopped = False
                 stopped = stopped or message.state is ReplyState.CANCELLED
-                _add(projected, Role.ASSISTANT, _assistant_content(message.content, model))
+                _add(projected, Role.ASSISTANT, said)
             case ResultMessage():
                 _add(projected, Role.USER, tuple(_result(result) for result in message.results))
             case _:
                 assert_never(message)
+    if stopped:
+        _add(projected, Role.USER, (TextBlock(STOPPED_REPLY),))
     return tuple(projected)
 
 

@@ -2,6 +2,7 @@
 
 from typing import assert_never
 
+from loopkernel.data.errors import quoted
 from loopkernel.data.words import CancelReason
 
 NUDGE = "Your last reply was empty. Go on with the task, or say in a sentence what stops you."
@@ -41,24 +42,24 @@ def cancelled_text(reason: CancelReason) -> str:
 
 def unknown_tool_text(tool: str) -> str:
     """The model called what is not offered."""
-    return f"There is no tool named {tool!r}. Use one of the tools that are offered."
+    return f"There is no tool named {quoted(tool)}. Use one of the tools that are offered."
 
 
 def invalid_call_text(tool: str, why: str) -> str:
     """The model called a tool in a way that the tool does not allow."""
-    return f"The input of this call of {tool!r} is not valid: {why}. Correct it and call again."
+    return f"The input of this call of {quoted(tool)} is not valid: {why}. Correct it and call again."
 
 
 def denied_text(tool: str) -> str:
     """Policy forbids the call."""
-    return f"This call of {tool!r} is denied by policy. Do it another way, or tell the user."
+    return f"This call of {quoted(tool)} is denied by policy. Do it another way, or tell the user."
 
 
 def not_supported_text(tool: str, need: str) -> str:
     """The call would need a phase of the loop that is not built."""
-    return f"This call of {tool!r} was not run: {need} is not supported. Do it another way, or tell the user."
+    return f"This call of {quoted(tool)} was not run: {need} is not supported. Do it another way, or tell the user."
 
 
 def stopped_to_ask_text(tool: str, question: str) -> str:
     """A running tool asked a question that nobody can be shown."""
-    return f"{tool!r} was stopped: it asked {question!r}, and questions from tools are not supported."
+    return f"{quoted(tool)} was stopped: it asked {quoted(question)}, and questions from tools are not supported."

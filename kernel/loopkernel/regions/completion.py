@@ -1,6 +1,6 @@
 """A complete reply: into the thread with it, and on to its calls, the next request, or the end of the turn."""
 
-from typing import assert_never
+from typing import Literal, assert_never
 
 from attrs import evolve, frozen
 
@@ -25,6 +25,16 @@ from loopkernel.regions.conversation import add_reply, add_results
 from loopkernel.regions.errors import show_error
 from loopkernel.regions.ledger import answer_all_faulty, cancel_open, results, user_cancelled
 
+WithoutCalls = Literal[
+    Outcome.SKIP_CALLS,
+    Outcome.CONTINUE_PAUSED,
+    Outcome.NATURAL_END,
+    Outcome.EMPTY,
+    Outcome.TRUNCATED,
+    Outcome.REFUSED,
+    Outcome.BLOCKED,
+]
+
 
 @frozen(kw_only=True)
 class AfterReply:
@@ -48,7 +58,7 @@ def complete_reply(
     effects: tuple[Effect, ...] = (ReplyEnded(reply.operation, stop), *added)
     follows = outcome(policy.run_calls, stop, calls, has_text(pieces))
     counted = turn.replies + 1 if counts_as_reply(policy, calls) else turn.replies
-    turn = evolve(turn, replies=counted, pauses=turn.pauses + 1 if stop is StopReason.PAUSE else 0)
+    turn = evolve(turn, replies=counted, pauses=turn.pauses + 1 if follows is Outcome.CONTINUE_PAUSED else 0)
     if follows is Outcome.RUN_CALLS:
         ledger, answered = answer_all_faulty(ledger, session.settings)
         return AfterReply(session=session, turn=turn, effects=(*effects, *answered), ledger=ledger)
@@ -69,7 +79,7 @@ def _skip_calls(session: Session, ledger: Ledger) -> tuple[Session, tuple[Effect
     return session, (*skipped.effects, *added)
 
 
-def _follow(after: AfterReply, follows: Outcome, stop: StopReason) -> AfterReply:
+def _follow(after: AfterReply, follows: WithoutCalls, stop: StopReason) -> AfterReply:
     """What a reply leads to whose calls, if any, do not run."""
     match follows:
         case Outcome.NATURAL_END | Outcome.SKIP_CALLS:
@@ -88,8 +98,6 @@ def _follow(after: AfterReply, follows: Outcome, stop: StopReason) -> AfterReply
             filtered = stop is StopReason.CONTENT_FILTERED
             reason = TurnEndReason.CONTENT_FILTERED if filtered else TurnEndReason.GUARDRAIL
             return evolve(after, ending=Ending(reason=reason))
-        case Outcome.RUN_CALLS:
-            return after
         case _:
             assert_never(follows)
 

@@ -248,10 +248,8 @@ def _start(
 
 
 def recheck(ledger: Ledger, operations: Operations, place: int, given: Json) -> Ledgered:
-    """The check of the entry is asked for once more; the one before it is abandoned."""
+    """The check of the entry is asked for once more; the one before it is the caller's to abandon."""
     entry = ledger.entries[place]
-    if entry.check is not None:
-        operations = operations.abandon(OperationKind.CHECK, entry.check)
     operations, number = operations.mint(OperationKind.CHECK)
     check = CheckOperation(number)
     ledger = ledger.put(place, evolve(entry, check=check, verdict=None))
@@ -261,10 +259,7 @@ def recheck(ledger: Ledger, operations: Operations, place: int, given: Json) -> 
 
 
 def run_again(ledger: Ledger, operations: Operations, place: int, given: Json, settings: Settings) -> Ledgered:
-    """The run of the entry is lost, and is repeated in its slot; the one before it is abandoned."""
-    entry = ledger.entries[place]
-    if entry.operation is not None:
-        operations = operations.abandon(OperationKind.RUN, entry.operation)
+    """The run of the entry is lost, and is repeated in its slot; it is the caller's to abandon the lost one."""
     running = ledger.running
     ledger, operations, command = _start(ledger, operations, place, given, settings)
     return Ledgered(evolve(ledger, running=running), operations, (command,))

@@ -26,15 +26,16 @@ def restart_calls(ledger: Ledger, operations: Operations, settings: Settings) ->
         entry = ledger.entries[place]
         given = entry.call.input
         if entry.check is not None and not isinstance(given, RawInput):
+            operations = operations.abandon(OperationKind.CHECK, entry.check)
             restarted = recheck(ledger, operations, place, given)
         elif entry.status is CallStatus.IN_PROGRESS and entry.operation is not None and not isinstance(given, RawInput):
+            operations = operations.abandon(OperationKind.RUN, entry.operation)
             status = _status_after_crash(entry, settings)
             if status is None:
                 restarted = run_again(ledger, operations, place, given, settings)
             else:
-                abandoned = operations.abandon(OperationKind.RUN, entry.operation)
                 ledger, ended = answer(ledger, place, _unsafe(entry, status))
-                restarted = Ledgered(ledger, abandoned, (ended,))
+                restarted = Ledgered(ledger, operations, (ended,))
         else:
             continue
         ledger, operations = restarted.ledger, restarted.operations

@@ -1,4 +1,4 @@
-"""The beginning of turns and of requests, and the billing of replies."""
+"""The beginning of turns and of requests."""
 
 from attrs import evolve
 

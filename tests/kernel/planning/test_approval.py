@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from loopkernel.data.choices import ApprovalMode, NoProfileApproval
 from loopkernel.data.json_text import Json, JsonValue
@@ -89,6 +89,8 @@ patterns = st.text("ab*\n", max_size=6)
 
 @pytest.mark.rule("ASK-1")
 @given(patterns, words)
+@example("*a*", "a")
+@example("*a*a", "a")
 def test_a_pattern_matches_as_a_regular_expression_of_the_whole_would(pattern: str, text: str) -> None:
     expression = ".*".join(map(re.escape, pattern.split("*")))
     assert glob_matches(pattern, text) == (re.fullmatch(expression, text, re.DOTALL) is not None)

@@ -84,6 +84,8 @@ def test_a_later_request_begins_with_the_earlier_one(thread: Thread, model: str,
     messages = list(thread)
     count = data.draw(st.integers(0, len(messages)))
     earlier = project(Thread(Vector.of(messages[:count])), model)
+    if earlier and earlier[-1] == ProjectedMessage(Role.USER, text(STOPPED_REPLY)):
+        earlier = earlier[:-1]  # what the user says next is joined to it
     assert project(thread, model)[: len(earlier)] == earlier
 
 
@@ -203,4 +205,14 @@ def test_a_reply_of_another_turn_is_not_marked_again() -> None:
 @pytest.mark.rule("CANCEL-4")
 def test_a_stopped_reply_is_told_of_even_when_another_came_before_the_user_spoke() -> None:
     thread = Thread(Vector.of([said("go"), reply(cut=True), reply(TextBlock("fine"), number=3), said("on", 4)]))
-    assert project(thread, "default")[-1] == ProjectedMessage(Role.USER, (TextBlock(STOPPED_REPLY), TextBlock("on")))
+    assert project(thread, "default")[1:] == (
+        ProjectedMessage(Role.USER, text(STOPPED_REPLY)),
+        ProjectedMessage(Role.ASSISTANT, text("fine")),
+        ProjectedMessage(Role.USER, text("on")),
+    )
+
+
+@pytest.mark.rule("CANCEL-4")
+def test_a_request_after_a_stopped_reply_ends_with_what_happened_to_it() -> None:
+    thread = Thread(Vector.of([said("go"), reply(TextBlock("half"), cut=True)]))
+    assert project(thread, "default")[-1] == ProjectedMessage(Role.USER, text(STOPPED_REPLY))

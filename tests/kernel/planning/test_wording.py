@@ -22,6 +22,11 @@ def test_an_error_names_the_tool_and_what_is_wrong() -> None:
         wording.not_supported_text("raed", "no path"),
         wording.stopped_to_ask_text("raed", "no path"),
     )
-    assert all("'raed'" in text for text in told)
+    assert all('"raed"' in text for text in told)
     assert all("no path" in text for text in (told[1], told[3], told[4]))
     assert len(set(told)) == len(told)
+
+
+@pytest.mark.rule("RESUME-1")
+def test_a_text_is_the_same_under_every_python() -> None:
+    assert wording.unknown_tool_text("\U00031350").startswith('There is no tool named "\\ud884\\udf50"')

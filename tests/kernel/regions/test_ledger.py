@@ -18,7 +18,7 @@ from loopkernel.data.policy import Policy
 from loopkernel.data.states import Executing, State
 from loopkernel.data.tool_deltas import ToolSucceeded
 from loopkernel.data.tools import Decision, EffectClass, InvalidCall, Tool, ToolProfile, UnknownTool, Verdict
-from loopkernel.data.user_deltas import CancelCall
+from loopkernel.data.user_deltas import CancelCall, ChangePolicy, ChangeTools
 from loopkernel.data.words import CallStatus, CancelReason
 from loopkernel.planning.scheduling import Claimant, conflict
 from loopkernel.regions.ledger import (
@@ -173,6 +173,18 @@ def test_what_an_unchecked_call_cannot_touch_may_start_before_it(no_profile: NoP
     assert [start.call.position for start in of_kind(StartTool, effects_of(state, completed()))] == starts
 
 
+@pytest.mark.rule("TOOL-1")
+@pytest.mark.rule("DELTA-8")
+def test_a_change_of_policy_or_tools_changes_what_conflicts() -> None:
+    policy = evolve(ASKING_NOBODY, no_profile=NoProfile.NO_CONFLICT, max_parallel=1)
+    state = working(made_call("bare"), made_call("read", reads("a")), policy=policy)
+    more_slots = evolve(policy, max_parallel=None)
+    assert len(of_kind(StartTool, effects_of(state, ChangePolicy(more_slots)))) == 1
+    assert of_kind(StartTool, effects_of(state, ChangePolicy(ASKING_NOBODY))) == []
+    alone = ChangeTools((BARE, Tool(name="read", profile=ToolProfile(serial=True))))
+    assert of_kind(StartTool, effects_of(state, alone, ChangePolicy(more_slots))) == []
+
+
 @pytest.mark.rule("TOOL-14")
 @pytest.mark.rule("TOOL-5")
 def test_a_run_is_started_with_the_input_and_a_key_of_its_own_call() -> None:
@@ -208,8 +220,8 @@ def answer_to(call: ModelCall, policy: Policy = ASKING_NOBODY) -> ToolEnded | St
 @pytest.mark.parametrize(
     ("call", "told"),
     [
-        (made_call(verdict=UnknownTool()), "no tool named 'read'"),
-        (made_call("missing"), "no tool named 'missing'"),
+        (made_call(verdict=UnknownTool()), 'no tool named "read"'),
+        (made_call("missing"), 'no tool named "missing"'),
         (made_call(verdict=InvalidCall("no path")), "no path"),
         (made_call(call_input=RawInput("{")), "not valid JSON"),
         (made_call(verdict=None, call_input=RawInput("{")), "not valid JSON"),
@@ -303,7 +315,6 @@ def test_a_call_can_be_checked_once_more() -> None:
     twice = recheck(again.ledger, again.operations, 0, NOTHING)
     assert [of_kind(CheckCall, step.effects)[0].operation for step in (again, twice)] == [1, 2]
     assert [open_check(twice.ledger, CheckOperation(number)) for number in (1, 2)] == [None, 0]
-    assert [list(kind) for kind in twice.operations.abandoned[:3]] == [[], [1], []]
     assert twice.ledger.entries[0].verdict is None
 
 
