@@ -138,7 +138,9 @@ def interaction_of(state: State) -> Interaction:
     match state:
         case Streaming() | Thinking() | Cancelled() | Compacting():
             return _interaction(state, inferring=True)
-        case Idle() | Done() | Initial():
+        case Done():
+            return _interaction(state, inferring=state.cancel is not None, resting=True)
+        case Idle() | Initial():
             return _interaction(state, resting=True)
         case Executing() | Dispatching():
             return _interaction(state, running=state.ledger.running > 0)

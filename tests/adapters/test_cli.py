@@ -95,7 +95,7 @@ def test_a_call_that_leaves_the_workspace_is_answered_and_the_loop_goes_on(
     output = capsys.readouterr().out
     assert "the secret" not in output
     assert output.count("error: The input of this call") == 3
-    assert "There is no tool named 'delete_file'" in output
+    assert 'There is no tool named "delete_file"' in output
 
 
 def test_only_ends_that_somebody_chose_are_natural() -> None:

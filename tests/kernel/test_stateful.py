@@ -6,10 +6,11 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 from loopkernel.data.effects import AbortModel
 from loopkernel.data.events import InputSettled, Refused
-from loopkernel.data.model_deltas import ModelUsage
+from loopkernel.data.model_deltas import ModelFailed
 from loopkernel.data.sessions import Inbox
 from loopkernel.data.states import Cancelled, State
 from loopkernel.data.steps import Context, Step
+from loopkernel.data.usage import NO_USAGE
 from loopkernel.data.user_deltas import CancelAll
 from loopkernel.data.words import RefusalReason, UserAction
 from loopkernel.explain import explain
@@ -50,10 +51,10 @@ def forgets_keys(state: State, ctx: Context) -> Step[State]:
     return Step(after, effects)
 
 
-def bills_the_last_report_only(state: State, ctx: Context) -> Step[State]:
-    """A kernel that drops usage which is reported before the reply is complete."""
-    if isinstance(ctx.delta, ModelUsage):
-        ctx = Context(evolve(ctx.delta, usage=type(ctx.delta.usage)()), ctx.now_ms)
+def bills_no_failure(state: State, ctx: Context) -> Step[State]:
+    """A kernel that forgets what a failed reply has used."""
+    if isinstance(ctx.delta, ModelFailed):
+        ctx = Context(evolve(ctx.delta, usage=NO_USAGE), ctx.now_ms)
     return transition(state, ctx)
 
 
@@ -67,7 +68,7 @@ BROKEN: list[Transition] = [
     loses_the_queue,
     calls_everything_late_a_duplicate,
     forgets_keys,
-    bills_the_last_report_only,
+    bills_no_failure,
     leaves_the_model_open,
 ]
 

@@ -77,9 +77,9 @@ class Ledger:
     """All calls of the reply `reply`, at places from 0. Counts and marks spare a scan at every report.
 
     `unanswered` entries are open, `running` of them have started. Of those before the mark `next_queued` none
-    still has to start, before `first_open` none is open, and before `calm_until` each is closed or only reads.
-    `checked[n]` and `started[n]` are the places that the nth check and run since `first_check` and
-    `first_run` belong to.
+    still has to start, before `first_open` none is open, before `calm_until` each is closed or only reads, and
+    before `allowed_until` none that waits would be denied. `checked[n]` and `started[n]` are the places that the
+    nth check and run since `first_check` and `first_run` belong to.
     """
 
     reply: ModelOperation
@@ -89,6 +89,7 @@ class Ledger:
     next_queued: int = 0
     first_open: int = 0
     calm_until: int = 0
+    allowed_until: int = 0
     first_check: int = 0
     first_run: int = 0
     checked: Vector[int] = Vector()
@@ -112,6 +113,7 @@ class Ledger:
             next_queued=self.next_queued,
             first_open=self.first_open,
             calm_until=self.calm_until,
+            allowed_until=self.allowed_until,
             first_check=self.first_check,
             first_run=self.first_run,
             checked=self.checked,

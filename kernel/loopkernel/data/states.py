@@ -160,11 +160,12 @@ class Cancelled:
 @final
 @frozen(kw_only=True)
 class Done:
-    """The run is over (rule STATE-7)."""
+    """The run is over (rule STATE-7). `cancel` is there when everything was cut short."""
 
     session: Session
     stamp: Stamp
     reason: TurnEndReason
+    cancel: CancelReason | None = None
 
 
 State = (

@@ -77,7 +77,7 @@ def _after_end(state: Finishing) -> Step[Idle | Thinking | Cancelled | Done | In
         return Step(Initial(session=session, stamp=stamp), ())
     if session.settings.policy.lifetime is Lifetime.TASK:
         session, effects = hand_back(session)
-        return Step(Done(session=session, stamp=stamp, reason=ending.reason), effects)
+        return Step(Done(session=session, stamp=stamp, reason=ending.reason, cancel=ending.cancel), effects)
     if ending.natural and session.inbox.queue:
         session, turn, effects = open_queued_turn(session, stamp.now_ms)
         return Step(Thinking(session=session, stamp=stamp, turn=turn), effects)

@@ -106,30 +106,39 @@ def answer_all_faulty(ledger: Ledger, settings: Settings) -> tuple[Ledger, tuple
 
 
 def start_ready(ledger: Ledger, operations: Operations, settings: Settings) -> Ledgered:
-    """Every call that the schedule and the free slots let start is decided on, and started or denied (TOOL-5)."""
+    """Every call that the schedule lets start is decided on, and denied, or started if a slot is free (TOOL-5)."""
     effects: list[Effect] = []
     ledger = _marked(ledger, settings)
-    for place in range(ledger.next_queued, ledger.entries.size):
+    place, allowed = ledger.next_queued, max(ledger.allowed_until, ledger.next_queued)
+    while place < ledger.entries.size:
+        free = _slot_free(ledger, settings)
+        if not free and place < allowed:
+            place = allowed  # these wait for a slot, and nothing else
+            continue
         entry = ledger.entries[place]
-        if entry.status is not CallStatus.QUEUED:
-            continue
         given = entry.call.input
-        if not _slot_free(ledger, settings):
-            break
-        if not isinstance(entry.verdict, ValidCall) or isinstance(given, RawInput):
-            if _claimant(entry, place, settings).claims is None:
-                break  # what this call touches is not known, so nothing behind it may start
-            continue
-        if blocker(ledger, place, settings) is not None:
-            continue
-        why = _why_denied(entry.call, given, settings)
-        if why is not None:
-            ledger, ended = answer(ledger, place, _error(entry, why))
-            effects.append(ended)
-        else:
-            ledger, operations, started = _start(ledger, operations, place, given, settings)
-            effects.append(started)
-    return Ledgered(_marked(ledger, settings), operations, tuple(effects))
+        if entry.status is CallStatus.QUEUED:
+            if not isinstance(entry.verdict, ValidCall) or isinstance(given, RawInput):
+                if _claimant(entry, place, settings).claims is None:
+                    break  # what this call touches is not known, so nothing behind it may start
+                place += 1
+                continue
+            if blocker(ledger, place, settings) is not None:
+                place += 1
+                continue
+            why = _why_denied(entry.call, given, settings)
+            if why is not None:
+                ledger, ended = answer(ledger, place, _error(entry, why))
+                effects.append(ended)
+            elif free:
+                ledger, operations, started = _start(ledger, operations, place, given, settings)
+                effects.append(started)
+        allowed = place + 1 if allowed == place else allowed
+        place += 1
+    ledger = _marked(ledger, settings)
+    if allowed != ledger.allowed_until:
+        ledger = evolve(ledger, allowed_until=allowed)
+    return Ledgered(ledger, operations, tuple(effects))
 
 
 def _slot_free(ledger: Ledger, settings: Settings) -> bool:
@@ -153,8 +162,8 @@ def blocker(ledger: Ledger, place: int, settings: Settings) -> int | None:
 
 
 def forget_schedule(ledger: Ledger) -> Ledger:
-    """Tools or policy have changed: which calls only read is found anew."""
-    return evolve(ledger, calm_until=0)
+    """Tools or policy have changed: which calls only read, and which are allowed, is found anew."""
+    return evolve(ledger, calm_until=0, allowed_until=0)
 
 
 def _marked(ledger: Ledger, settings: Settings) -> Ledger:

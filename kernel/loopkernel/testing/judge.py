@@ -63,7 +63,7 @@ def run_scenario(scenario: Scenario, transition: Transition = the_transition) ->
     if not found:
         return Judgement(outcome=ScenarioOutcome.PASS, trace=run.lines)
     hung = isinstance(run.last_state, Streaming | Executing)
-    used = None if broken else first_unbuilt(rules_used(scenario, policy, hung=hung))
+    used = None if broken else next(rules_used(scenario, policy, hung=hung), None)
     if used is not None:
         return Judgement(
             outcome=ScenarioOutcome.NOT_BUILT, difference=f"needs {used}", differences=found, trace=run.lines

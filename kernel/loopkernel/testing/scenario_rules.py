@@ -10,8 +10,8 @@ from loopkernel.data.choices import (
     EarlyStart,
     NoProfileApproval,
     OnError,
-    OnReject,
     OnToolFailure,
+    RestartDangerous,
     Schedule,
     WriteConflict,
 )
@@ -57,7 +57,7 @@ def first_unbuilt(rules: Iterable[str]) -> str | None:
 
 
 def rules_used(scenario: Scenario, policy: Policy, *, hung: bool) -> Iterator[str]:
-    """The rules behind what the scenario uses, beyond plain turns; some of them may be built.
+    """The rules behind what the scenario uses and the kernel does not do yet, of rules built in part too.
 
     `hung`: the run was still waiting for the model or for a tool at its end, where a timeout might have acted.
     """
@@ -68,8 +68,16 @@ def rules_used(scenario: Scenario, policy: Policy, *, hung: bool) -> Iterator[st
         yield from _rules_of_entry(entry, policy, hung)
     for tool in scenario.tools.values():
         yield from _rules_of_tool(tool, policy, hung)
+    if any(entry.ending == ModelCompletes(StopReason.REFUSAL) for entry in entries) and any(
+        isinstance(timed.action, actions.RetryNow) for timed in scenario.user
+    ):
+        yield "INFER-10"
     yield from _rules_of_calls(scenario, entries, policy)
     yield from _rules_of_policy(policy)
+    if policy.on_restart.dangerous is RestartDangerous.ASK and any(
+        isinstance(timed.action, actions.Crash) for timed in scenario.user
+    ):
+        yield "RESUME-3"
     yield from _rules_of_options(scenario)
     for used, rule in (
         (scenario.hooks, "HOOK-1"),
@@ -77,7 +85,6 @@ def rules_used(scenario: Scenario, policy: Policy, *, hung: bool) -> Iterator[st
         (scenario.corrections, "HOOK-3"),
         (scenario.handoffs, "HANDOFF-1"),
         (scenario.children, "CHILD-1"),
-        (scenario.start, "RESUME-5"),
     ):
         if used:
             yield rule
@@ -91,10 +98,8 @@ _RULE_OF_ACTION: dict[type[actions.UserAction], str] = {
     actions.Swap: "ASK-3",
     actions.Answer: "TOOL-19",
     actions.AfterCrash: "RESUME-3",
-    actions.RetryNow: "RETRY-4",
     actions.CompactNow: "COMPACT-1",
     actions.StartHandoff: "HANDOFF-1",
-    actions.Crash: "RESUME-3",
     actions.Fork: "RESUME-6",
 }
 
@@ -124,8 +129,6 @@ def _rules_of_entry(entry: ModelEntry, policy: Policy, hung: bool) -> Iterator[s
             yield "INFER-7"
         case ModelCompletes():
             pass
-    if policy.early_start is EarlyStart.GATED and any(isinstance(piece, CallPiece) for piece in entry.pieces):
-        yield "TOOL-9"
 
 
 def _rules_of_tool(tool: ToolScript, policy: Policy, hung: bool) -> Iterator[str]:
@@ -136,7 +139,7 @@ def _rules_of_tool(tool: ToolScript, policy: Policy, hung: bool) -> Iterator[str
         if tool.profile.child:
             yield "CHILD-1"
         if tool.profile.timeout_ms is not None:
-            yield "TOOL-10"
+            limit = tool.profile.timeout_ms
     for behaviour in (tool.behaviour, *tool.runs, *tool.calls.values()):
         endless = hung and isinstance(behaviour.outcome, ToolHangs)
         for used, rule in (
@@ -157,6 +160,18 @@ def _rules_of_calls(scenario: Scenario, entries: Iterable[ModelEntry], policy: P
             yield "CALL-1"
         if len(entry.calls) > 1 and policy.schedule not in (Schedule.SERIAL, Schedule.GRAPH):
             yield "TOOL-3"
+        if len(entry.calls) > 1 and policy.write_conflict is WriteConflict.LAST_WRITE:
+            yield "CALL-6"
+    bare = any(tool.profile is None for tool in scenario.tools.values())
+    if bare and policy.no_profile_approval is NoProfileApproval.ASK:
+        yield "ASK-1"
+    early = any(tool.profile is not None and tool.profile.early for tool in scenario.tools.values())
+    streamed = any(isinstance(piece, CallPiece) for entry in entries for piece in entry.pieces)
+    if early and streamed and policy.early_start is EarlyStart.GATED:
+        yield "TOOL-9"
+    correction = policy.course_correction
+    if correction is not None and len(made) >= correction.after_calls:
+        yield "HOOK-3"
     if policy.loop is not None and any(made.count(tool) >= (policy.loop.note or 3) for tool in set(made)):
         yield "LIMIT-3"
 
@@ -172,14 +187,10 @@ def _rules_of_policy(policy: Policy) -> Iterator[str]:
         (policy.max_tool_calls is not None, "LIMIT-2"),
         (policy.max_wall_ms is not None, "LIMIT-2"),
         (policy.max_cost_usd is not None, "LIMIT-2"),
-        (policy.write_conflict is WriteConflict.LAST_WRITE, "CALL-6"),
-        (policy.on_reject is not OnReject.CONTINUE, "ASK-7"),
         (policy.on_tool_failure is OnToolFailure.CANCEL_SIBLINGS, "TOOL-6"),
-        (policy.no_profile_approval is NoProfileApproval.ASK, "ASK-1"),
         (any(rule.decision is Decision.ASK for rule in policy.approval_rules), "ASK-1"),
         (policy.output_tool is not None, "CALL-5"),
         (policy.hooks, "HOOK-1"),
-        (policy.course_correction is not None, "HOOK-3"),
         (policy.fallback_models, "RETRY-6"),
     ):
         if used:
@@ -187,16 +198,9 @@ def _rules_of_policy(policy: Policy) -> Iterator[str]:
 
 
 _RULE_OF_OPTION = {
-    "loop": "LIMIT-3",
     "compaction": "COMPACT-1",
     "clear_results": "TOOL-11",
     "result_limit": "TOOL-11",
-    "on_truncation": "INFER-7",
-    "retry": "RETRY-1",
-    "silence_ms": "INFER-11",
-    "tool_timeout_ms": "TOOL-10",
-    "child": "CHILD-1",
-    "on_restart": "RESUME-3",
 }
 
 

@@ -46,7 +46,7 @@ def run_paths(paths: Iterable[str]) -> Iterator[Verdict]:
         for file in files:
             for verdict in _run_file(file):
                 first = places.setdefault(verdict.scenario or "", verdict.file)
-                if verdict.scenario is not None and first != verdict.file:
+                if verdict.scenario is not None and Path(first).resolve() != Path(verdict.file).resolve():
                     told = f"the id {verdict.scenario} is taken by a scenario of {first}; ids are unique"
                     verdict = evolve(verdict, outcome=ScenarioOutcome.FAIL, difference=told)
                 yield verdict
@@ -135,11 +135,19 @@ def run_command(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="one JSON object a line, and nothing else")
     parser.add_argument("--verbose", action="store_true", help="with a failure, all differences and the trace")
     options = parser.parse_args(arguments)
+    try:
+        return _run_and_print(options.paths, as_json=options.json, verbose=options.verbose)
+    except BrokenPipeError:
+        sys.stdout = None  # whoever read the lines has gone; nothing is left to flush to
+        return 1
+
+
+def _run_and_print(paths: Sequence[str], *, as_json: bool, verbose: bool) -> int:
     outcomes: Counter[ScenarioOutcome] = Counter()
-    for verdict in run_paths(options.paths):
+    for verdict in run_paths(paths):
         outcomes[verdict.outcome] += 1
-        print(_as_json(verdict) if options.json else _as_text(verdict, options.verbose), flush=True)
-    if not options.json:
+        print(_as_json(verdict) if as_json else _as_text(verdict, verbose), flush=True)
+    if not as_json:
         print(_summary(outcomes))
     return 1 if outcomes[ScenarioOutcome.FAIL] else 0
 

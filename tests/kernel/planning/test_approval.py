@@ -91,6 +91,7 @@ patterns = st.text("ab*\n", max_size=6)
 @given(patterns, words)
 @example("*a*", "a")
 @example("*a*a", "a")
+@example("a*a", "a")
 def test_a_pattern_matches_as_a_regular_expression_of_the_whole_would(pattern: str, text: str) -> None:
     expression = ".*".join(map(re.escape, pattern.split("*")))
     assert glob_matches(pattern, text) == (re.fullmatch(expression, text, re.DOTALL) is not None)

@@ -224,10 +224,6 @@ def test_what_happens_instead_of_an_answer(entry: str, lines: list[str]) -> None
             "model: [{text: a, model_name: other}]\nuser: [{at: 0, say: go}]",
             "request 1 was to be asked of model other, and was asked of default",
         ),
-        (
-            "user: [{when: ask c1, nth: 2, approve: c1}]",
-            "never settled: action 1 of `user` still waits for line 2 that matches `ask c1`",
-        ),
         ("user: [{at: 86400001, say: go}]", "never settled: the run went on beyond 24 h of virtual time"),
         ("user: [{at: 0, again: reply 1 *}]", "no report stands behind a line that matches `reply 1 *`"),
         (
@@ -339,3 +335,19 @@ def test_a_kernel_that_raises_is_told_with_what_it_raised_on() -> None:
     (scenario,) = read_scenarios("scenario: a\nuser: [{at: 5, say: go}]", "some.yaml")
     run = Drive(scenario, Policy(), broken).run()
     assert run.raised == run.trouble == "transition raised KeyError ('lost') on Say in Idle at 5 ms"
+
+
+def test_an_action_whose_line_never_comes_lapses() -> None:
+    run = drive("model: [{text: Done.}]\nuser: [{at: 0, say: go}, {when: ask c1, approve: c1}]")
+    assert run.trouble is None
+    assert [line.text for line in run.lines][-1] == "turn ended model_stop"
+
+
+def test_a_check_whose_call_is_closed_is_reported_by_nobody() -> None:
+    run = drive(
+        "tools: {read: {effect: read_only}}\n"
+        "model: [{text: no, calls: [{id: c1, tool: read}], stop: refusal}]\n"
+        "user: [{at: 0, say: go}]"
+    )
+    assert "tool c1 ended cancelled" in [line.text for line in run.lines]
+    assert not [line.text for line in run.lines if line.text.startswith("refused")]

@@ -51,7 +51,6 @@ USED = [
     ("policy: {hooks: {stop: gated}}", "HOOK-1"),
     ("policy: {schedule: all}\nmodel: [{calls: [{id: c1, tool: a}, {id: c2, tool: a}]}]", "TOOL-3"),
     ("policy: {max_total_tokens: 5}", "LIMIT-2"),
-    ("policy: {loop: {stop: 2}}", "LIMIT-3"),
     ("policy: {output_tool: answer}", "CALL-5"),
     ("tools: {read: {approval: ask}}", "ASK-1"),
     ("tools: {read: {asks: {question: which}}}", "TOOL-19"),

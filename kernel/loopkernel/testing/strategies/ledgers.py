@@ -36,11 +36,17 @@ _QUEUED, _RUNNING, _ASKING, _ANSWERED = (
 
 
 @st.composite
-def ledgers(draw: DrawFn, reply: ModelOperation, least: int = 0) -> Ledger:
-    """The ledger of up to three calls, each anywhere on its way; one is open if there are at least `least`."""
+def ledgers(draw: DrawFn, reply: ModelOperation, least: int = 0, asking: bool = False) -> Ledger:
+    """The ledger of up to three calls, each anywhere on its way; one is open if there are at least `least`.
+
+    If `asking`, a call waits for a person, and none runs.
+    """
     first_check, first_run = draw(st.integers(1, 2)), draw(st.integers(1, 2))
-    statuses = draw(st.lists(st.sampled_from((_QUEUED, _RUNNING, _ASKING, _ANSWERED)), min_size=least, max_size=3))
-    if least and all(status is _ANSWERED for status in statuses):
+    anywhere = (_QUEUED, _ASKING, _ANSWERED) if asking else (_QUEUED, _RUNNING, _ASKING, _ANSWERED)
+    statuses = draw(st.lists(st.sampled_from(anywhere), min_size=least, max_size=3))
+    if asking:
+        statuses.insert(draw(st.integers(0, len(statuses))), _ASKING)
+    elif least and all(status is _ANSWERED for status in statuses):
         statuses[0] = _RUNNING
     entries: list[LedgerEntry] = []
     checked: list[int] = []
@@ -81,11 +87,6 @@ def _checked(draw: DrawFn, entry: LedgerEntry, status: CallStatus, run: RunOpera
         return entry
     result = result_of(entry.call, draw(tool_results))
     return evolve(entry, status=result.status, result=result)
-
-
-def asks(ledger: Ledger) -> bool:
-    """Whether a call waits for a person."""
-    return any(entry.status is _ASKING for entry in ledger.entries)
 
 
 def calls_of(ledger: Ledger) -> tuple[ToolCall, ...]:

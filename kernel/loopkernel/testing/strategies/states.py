@@ -63,7 +63,7 @@ from loopkernel.testing.strategies.conversation import (
     tool_sets,
 )
 from loopkernel.testing.strategies.deltas import session_ids, stop_reasons
-from loopkernel.testing.strategies.ledgers import asks, calls_of, ledgers, pieces_of
+from loopkernel.testing.strategies.ledgers import calls_of, ledgers, pieces_of
 from loopkernel.testing.strategies.policies import approval_rules, policies
 from loopkernel.testing.strategies.values import KEYS, counts, models, receipt_ids, safe_keys, texts, usages
 from loopkernel.transition import settle
@@ -271,8 +271,11 @@ def working_states(draw: DrawFn) -> State:
 
     A state that can be seen is a state that waits: what may start has started.
     """
+    # The phase follows from the ledger (rule STATE-5); which calls are sub-agents is not told apart here.
+    phases: tuple[type[Working], ...] = (Executing, Confirming, Dispatching)
+    phase = draw(st.sampled_from(phases))
     thread = draw(threads(max_rounds=1))
-    ledger = draw(ledgers(ModelOperation(2), least=1))
+    ledger = draw(ledgers(ModelOperation(2), least=1, asking=phase is Confirming))
     message = AssistantMessage(
         id=MessageId(len(thread) + 1),
         reply=ledger.reply,
@@ -284,10 +287,6 @@ def working_states(draw: DrawFn) -> State:
     names = named_by(ledger)
     names[OperationKind.MODEL] = Named(ledger.reply, frozenset())
     session = draw(sessions(thread.append(message), names))
-    # The phase follows from the ledger (rule STATE-5); which calls are sub-agents is not told apart here.
-    waiting = asks(ledger) and not ledger.running
-    others: tuple[type[Working], ...] = (Executing, Dispatching)
-    phase: type[Working] = Confirming if waiting else draw(st.sampled_from(others))
     state: State = phase(session=session, stamp=draw(stamps), turn=draw(turns), ledger=ledger)
     return settle(Step(state, ())).next
 
