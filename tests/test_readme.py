@@ -26,6 +26,13 @@ def test_the_loop_is_at_most_fifteen_lines_and_prints_what_the_readme_shows() ->
     assert lines(run.stdout) == lines(printed)
 
 
+def test_the_driver_of_the_embedding_page_runs_as_it_stands() -> None:
+    page = (ROOT / "specs" / "embedding.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
+    run = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, check=True)
+    assert run.stdout.endswith("ReplyEnded MessageAdded TurnEnded -> Idle\n")
+
+
 def test_every_link_leads_to_a_file_of_the_tree() -> None:
     links = re.findall(r"\]\(([^)#]+)\)", README)
     assert links

@@ -43,7 +43,8 @@ class Machine:
             show(event)
         for command in machine.commands():
             carry_out(command)  # its reports come back through deliver()
-        sleep_until(machine.next_deadline())
+
+    specs/embedding.md has a whole driver, and says what each command expects back.
     """
 
     __slots__ = ("_commands", "_state")

@@ -56,7 +56,7 @@ def run_scenario(scenario: Scenario, transition: Transition = the_transition) ->
     except CodecError as error:
         return _failed((f"the scenario has a value that is no JSON: {'; '.join(map(str, error.faults))}",), ())
     broken = tuple(map(_on_one_line, broken_laws(run, transition)))
-    found = (*broken, *map(_on_one_line, unmet_expectations(scenario, run)))
+    found = _most_telling_first((*broken, *map(_on_one_line, unmet_expectations(scenario, run))))
     named = first_unbuilt(scenario.rules)
     if named is not None:
         return Judgement(outcome=ScenarioOutcome.NOT_BUILT, difference=f"needs {named}", trace=run.lines)
@@ -69,6 +69,11 @@ def run_scenario(scenario: Scenario, transition: Transition = the_transition) ->
             outcome=ScenarioOutcome.NOT_BUILT, difference=f"needs {used}", differences=found, trace=run.lines
         )
     return _failed(found, run.lines)
+
+
+def _most_telling_first(found: tuple[str, ...]) -> tuple[str, ...]:
+    """Each once, WHY last: it holds a kernel to this one's explanations, so that any other breach breaks it too."""
+    return tuple(sorted(dict.fromkeys(found), key=lambda line: line.startswith("law WHY")))
 
 
 def _failed(found: tuple[str, ...], trace: tuple[TraceLine, ...]) -> Judgement:

@@ -140,6 +140,13 @@ def run_command(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         sys.stdout = None  # whoever read the lines has gone; nothing is left to flush to
         return 1
+    except OSError as error:
+        sys.stdout = None
+        print(f"the verdicts cannot be written: {error.strerror}; send them elsewhere", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted; the scenarios after the last line were not run", file=sys.stderr)
+        return 130
 
 
 def _run_and_print(paths: Sequence[str], *, as_json: bool, verbose: bool) -> int:
