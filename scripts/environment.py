@@ -19,6 +19,7 @@ import sysconfig
 import time
 import venv
 from pathlib import Path
+from typing import TextIO
 
 if sys.version_info < (3, 11):  # noqa: UP036 - this line is what tells it to whoever has an older one
     sys.exit(
@@ -43,11 +44,24 @@ def main() -> None:
     parser.add_argument("--with-model", action="store_true", help="install the embedded model too")
     arguments = parser.parse_args()
     directory = ROOT / arguments.directory
-    with open(directory.with_name(directory.name + ".lock"), "w") as lock:
+    with opened_lock(directory) as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # two commands started at once: the second waits for the first
         ensure_project(directory)
         if arguments.with_model:
             ensure_model(directory)
+
+
+def opened_lock(directory: Path) -> TextIO:
+    """Open the file beside the environment whose lock keeps two commands apart."""
+    path = directory.with_name(directory.name + ".lock")
+    try:
+        return path.open("w")
+    except OSError as error:
+        sys.exit(
+            f"{path} cannot be written: {error.strerror}\n"
+            "If the folder cannot be written, free it or its disk; then run the same command again. "
+            "Or let the environment lie elsewhere: make VENV=/path/to/environment ..."
+        )
 
 
 def ensure_project(directory: Path) -> None:

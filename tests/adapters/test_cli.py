@@ -117,16 +117,17 @@ def test_only_ends_that_somebody_chose_are_natural() -> None:
         (["run", "x", "--provider", "scripted:latin.json"], "not UTF-8"),
         (["run", "x", "--provider", "scripted:script.json", "--log", "absent/log"], "the log absent/log"),
         (["run", "x", "--provider", "scripted:script.json", "--log", "workspace"], "the log"),
-        (["run", "x", "--provider", "scripted:script.json", "--log", "script.json"], "is not a line of a log"),
+        (["run", "x", "--provider", "scripted:script.json", "--log", "script.json"], "is not a log of loopkernel"),
         (["run", "x", "--max-turns", "0"], "no whole number"),
         (["run", "x", "--max-turns", "many"], "no whole number"),
         (["run"], "TASK"),
         (["sing"], "invalid choice"),
-        ([], "COMMAND"),
+        ([], "run|demo|replay"),
+        (["--bogus"], "run|demo|replay"),
         (["replay", "absent"], "the log absent cannot be read"),
         (["replay", "workspace"], "not a regular file"),
         (["replay", "/dev/zero"], "not a regular file"),
-        (["replay", "script.json"], "line 1 (byte 0)"),
+        (["replay", "script.json"], "line 1 is no record"),
         (["replay", "empty"], "nothing to replay"),
     ],
 )
@@ -152,6 +153,30 @@ def test_without_a_model_it_says_what_to_run(
         assert main(arguments) == ExitStatus.UNUSABLE
         assert "make run" in capsys.readouterr().err
     assert not (folder / ".loopkernel").exists()
+
+
+def test_every_help_tells_the_exit_statuses_and_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in ([], ["run"], ["demo"], ["replay"]):
+        assert main([*arguments, "--help"]) == 0
+        assert "exit status: 0 " in " ".join(capsys.readouterr().out.split())
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("loopkernel ")
+
+
+def test_no_model_is_loaded_for_a_log_that_cannot_be_used(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    loaded: list[object] = []
+    monkeypatch.setattr(run_command, "find_model", lambda: folder)
+    monkeypatch.setattr(local.LocalProvider, "load", loaded.append)
+    assert main(["run", "x", "--workspace", "workspace", "--log", "absent/log.jsonl"]) == ExitStatus.UNUSABLE
+    assert "the log absent/log.jsonl" in capsys.readouterr().err
+    assert loaded == []
+
+
+def test_a_huge_task_is_shown_cut(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(task="word " * 20_000) == ExitStatus.NATURAL_END
+    assert max(map(len, capsys.readouterr().out.splitlines())) < 400
 
 
 def test_a_log_that_is_used_is_left_alone(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

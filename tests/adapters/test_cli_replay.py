@@ -42,10 +42,40 @@ def test_a_torn_tail_is_told_and_the_log_left_as_it_is(folder: Path, capsys: pyt
     whole = (folder / "log.jsonl").read_bytes()
     (folder / "log.jsonl").write_bytes(whole[:-9])
     capsys.readouterr()
-    assert main(["replay", "log.jsonl"]) == ExitStatus.NATURAL_END
+    assert main(["replay", "log.jsonl"]) == ExitStatus.OTHER_END
     (tail,) = labelled(capsys.readouterr().out, "torn tail")
     assert f"line {len(whole.splitlines())} " in tail
     assert (folder / "log.jsonl").read_bytes() == whole[:-9]
+
+
+@pytest.mark.parametrize("size", [1, 20])
+def test_a_log_without_a_complete_record_is_no_success(
+    folder: Path, capsys: pytest.CaptureFixture[str], size: int
+) -> None:
+    run()
+    cut = (folder / "log.jsonl").read_bytes()[:size]
+    (folder / "log.jsonl").write_bytes(cut)
+    capsys.readouterr()
+    assert main(["replay", "log.jsonl"]) == ExitStatus.UNUSABLE
+    output, errors = capsys.readouterr()
+    assert output == ""
+    assert "log.jsonl holds no complete record" in errors
+    assert (folder / "log.jsonl").read_bytes() == cut
+
+
+def test_a_file_that_is_no_log_is_called_so_and_nobody_is_told_to_cut_it(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "README.md").write_text("# Notes\n\nBuy milk.\n")
+    for arguments in (
+        ["replay", "README.md"],
+        ["run", "x", "--provider", "scripted:script.json", "--log", "README.md"],
+    ):
+        assert main(arguments) == ExitStatus.UNUSABLE
+        errors = capsys.readouterr().err
+        assert "README.md is not a log of loopkernel (line 1 is no record)" in errors
+        assert "Nothing was changed" in errors
+        assert "cut it" not in errors
 
 
 @settings(max_examples=20)
@@ -64,10 +94,10 @@ def test_whatever_is_wrong_with_a_log_it_is_told_in_words(
         patched.setattr(sys, "stderr", errors)
         status = main(["replay", str(log)])
     if place == len(content) - 1:  # without its newline the last line is a torn tail
-        assert status == ExitStatus.NATURAL_END
+        assert status == ExitStatus.OTHER_END
     else:
         assert status == ExitStatus.UNUSABLE
-        assert "byte" in errors.getvalue()
+        assert any(words in errors.getvalue() for words in ("(byte ", "line 1 is no record"))
         assert "Nothing was changed" in errors.getvalue()
 
 

@@ -139,6 +139,7 @@ def test_an_error_of_the_engine_is_classified(problem: JsonValue, error: ErrorCl
     failed = streamed(FakeEngine({"error": problem}))[-1]
     assert isinstance(failed, ModelFailed)
     assert failed.error is error
+    assert ("shorten the task" in failed.message) is (error is ErrorClass.PROMPT_TOO_LONG)
     words = problem["message"] if isinstance(problem, dict) else problem
     assert str(words) in failed.message
 

@@ -3,6 +3,7 @@
 import tempfile
 from pathlib import Path
 
+from loopkernel_adapters.cli.invocation import command
 from loopkernel_adapters.cli.outcomes import ExitStatus, Unusable
 from loopkernel_adapters.cli.run import Task, run
 from loopkernel_adapters.cli.screen import Screen
@@ -41,6 +42,6 @@ def demo(screen: Screen) -> ExitStatus:
     screen.line()
     screen.line(ABOUT_THE_MODEL)
     screen.line()
-    screen.line(f"See it again: loopkernel replay {log}")
-    screen.line(f'Try your own: loopkernel run "{TASK}" --workspace {workspace}')
+    screen.line(f"See it again: {command('replay', log)}")
+    screen.line(f"Try your own: {command('run', TASK, '--workspace', workspace)}")
     return status

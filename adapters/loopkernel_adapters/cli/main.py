@@ -3,6 +3,7 @@
 import argparse
 import sys
 from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from loopkernel.data.errors import LawBroken
@@ -13,8 +14,13 @@ from loopkernel_adapters.cli.replay import replay
 from loopkernel_adapters.cli.run import DEFAULT_MAX_TURNS, LOCAL, LOG_FOLDER, SCRIPTED, Task, run
 from loopkernel_adapters.cli.screen import Screen, printable, terminal
 
-EXIT_STATUSES = """\
-exit status: 0 the model ended the turn by itself, 1 the turn ended otherwise, 2 wrong usage or something is missing"""
+USAGE = "2 wrong usage or something is missing"
+RUN_STATUSES = f"exit status: 0 the model ended the turn by itself, 1 the turn ended otherwise, {USAGE}"
+REPLAY_STATUSES = (
+    "exit status: 0 the log is whole and every law held, 1 the log ends in a torn tail or a law is broken, "
+    "2 wrong usage, or there is no log, no complete record, or a damaged one"
+)
+COMMANDS = "run|demo|replay"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -65,10 +71,11 @@ def _complain(message: str) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="loopkernel", description="Run an agent, with everything in a log.", epilog=EXIT_STATUSES
+        prog="loopkernel", description="Run an agent, with everything in a log.", epilog=RUN_STATUSES
     )
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    running = commands.add_parser("run", help="run a task in a folder, and show what happens", epilog=EXIT_STATUSES)
+    parser.add_argument("--version", action="version", version=f"loopkernel {_version()}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar=COMMANDS)
+    running = commands.add_parser("run", help="run a task in a folder, and show what happens", epilog=RUN_STATUSES)
     running.add_argument("task", metavar="TASK", help="what to do, in your words")
     running.add_argument(
         "--workspace", metavar="DIR", type=Path, default=Path(), help="the folder whose files may be read (here)"
@@ -89,10 +96,21 @@ def _parser() -> argparse.ArgumentParser:
         default=DEFAULT_MAX_TURNS,
         help=f"how many replies at most ({DEFAULT_MAX_TURNS})",
     )
-    commands.add_parser("demo", help="let the embedded model read a file in a workspace made for it")
-    replaying = commands.add_parser("replay", help="fold a log again: its events, its last state, the laws")
+    commands.add_parser(
+        "demo", help="let the embedded model read a file in a workspace made for it", epilog=RUN_STATUSES
+    )
+    replaying = commands.add_parser(
+        "replay", help="fold a log again: its events, its last state, the laws", epilog=REPLAY_STATUSES
+    )
     replaying.add_argument("log", metavar="LOG", type=Path, help="the log of a run")
     return parser
+
+
+def _version() -> str:
+    try:
+        return version("loopkernel")
+    except PackageNotFoundError:  # run from the sources alone
+        return "of an unknown version, since it is not installed"
 
 
 def _count(text: str) -> int:

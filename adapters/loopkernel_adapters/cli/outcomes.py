@@ -7,7 +7,7 @@ class ExitStatus(enum.IntEnum):
     """What the shell is told."""
 
     NATURAL_END = 0  # the model ended the turn by itself; a replayed log is whole and every law held
-    OTHER_END = 1  # the turn ended otherwise, or what should agree does not
+    OTHER_END = 1  # the turn ended otherwise, a replayed log ends in a torn tail, or what should agree does not
     UNUSABLE = 2  # wrong usage, or something that is needed is missing
 
 

@@ -15,8 +15,9 @@ from loopkernel_adapters.driver.asyncio_driver import is_event
 def replay(log: Path, screen: Screen) -> ExitStatus:
     """Show the run that the log tells. Raises Unusable when it cannot be read or cannot be trusted."""
     found = opened_log(log)
-    if not found.records and found.torn_tail is None:
-        raise Unusable(f"the log {log} is empty, so there is nothing to replay; name the log of a run")
+    if not found.records:
+        what = "is empty" if found.torn_tail is None else "holds no complete record"
+        raise Unusable(f"the log {log} {what}, so there is nothing to replay; name the log of a run")
     steps = fold(found.records)
     trace = Trace(screen)
     for step in steps:
@@ -32,14 +33,14 @@ def replay(log: Path, screen: Screen) -> ExitStatus:
             "followed from it; it is left out here, and cut off when the log is opened to go on",
         )
     tell_outcome(steps, screen)
-    if steps:
-        state = steps[-1].after
-        session = state.session
-        messages = len(session.thread) if session is not None else 0
-        screen.labelled(
-            "state",
-            f"{phase_of(state)} at version {state.stamp.version}, {counted(messages, 'message')}; "
-            f"a person would see: {interaction_of(state).value}",
-        )
+    state = steps[-1].after
+    session = state.session
+    messages = len(session.thread) if session is not None else 0
+    screen.labelled(
+        "state",
+        f"{phase_of(state)} at version {state.stamp.version}, {counted(messages, 'message')}; "
+        f"a person would see: {interaction_of(state).value}",
+    )
     screen.labelled("replayed", counted(len(steps), "delta"))
-    return ExitStatus.NATURAL_END if tell_laws(steps, screen) else ExitStatus.OTHER_END
+    held = tell_laws(steps, screen)
+    return ExitStatus.NATURAL_END if held and found.torn_tail is None else ExitStatus.OTHER_END

@@ -6,7 +6,7 @@ import signal
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 
 from attrs import frozen
@@ -18,6 +18,7 @@ from loopkernel.data.states import State
 from loopkernel.data.thread_deltas import Created
 from loopkernel.data.user_deltas import CancelAll, Say
 
+from loopkernel_adapters.cli.invocation import command
 from loopkernel_adapters.cli.outcomes import ExitStatus, Unusable
 from loopkernel_adapters.cli.screen import Screen
 from loopkernel_adapters.cli.scripts import read_script
@@ -27,8 +28,8 @@ from loopkernel_adapters.cli.verification import Witnessed, WitnessStore
 from loopkernel_adapters.driver.asyncio_driver import Driver
 from loopkernel_adapters.driver.clocks import WallClock
 from loopkernel_adapters.ports import Provider, Store, StoreError, ToolError, Tools
-from loopkernel_adapters.providers.local import MODEL_NAME, LocalProvider, ModelMissing
-from loopkernel_adapters.stores.jsonl import JsonlStore
+from loopkernel_adapters.providers.local import MODEL_NAME, LocalProvider, ModelMissing, find_model
+from loopkernel_adapters.stores.jsonl import JsonlStore, NotALog
 from loopkernel_adapters.tools.files import FileTools, Workspace
 from loopkernel_adapters.tools.registry import Registry
 
@@ -58,10 +59,11 @@ def run(task: Task, screen: Screen) -> ExitStatus:
         raise Unusable('the task is empty; say what to do, for example "Read notes.txt and say what it says"')
     with ExitStack() as resources:
         tools = resources.enter_context(file_tools(task.workspace))
-        provider = resources.enter_context(opened_provider(task.provider))
+        loading = opened_provider(task.provider)
         path = new_log_path() if task.log is None else task.log
         store = WitnessStore(opened_store(path))
         resources.callback(store.close)
+        provider = resources.enter_context(loading)  # last, since it takes longest
         model = MODEL_NAME if task.provider == LOCAL else SCRIPTED.rstrip(":")
         policy = Policy(lifetime=Lifetime.TASK, model=model, max_turns=task.max_turns)
         session = Session(provider=provider, tools=tools, store=store, policy=policy, screen=screen)
@@ -89,14 +91,21 @@ def file_tools(folder: Path) -> Iterator[Tools]:
         yield tools
 
 
-@contextmanager
-def opened_provider(name: str) -> Iterator[Provider]:
-    """The model that `--provider` names. Raises Unusable."""
+def opened_provider(name: str) -> AbstractContextManager[Provider]:
+    """The model that `--provider` names: sought now, loaded when the context is entered. Both raise Unusable."""
     if name.startswith(SCRIPTED):
-        yield read_script(Path(name.removeprefix(SCRIPTED)))
-        return
+        return nullcontext(read_script(Path(name.removeprefix(SCRIPTED))))
     if name != LOCAL:
         raise Unusable(f"there is no provider {name}; choose {LOCAL} or {SCRIPTED}FILE")
+    try:
+        find_model()
+    except ModelMissing as error:
+        raise Unusable(f"there is no model: {error}") from error
+    return _loaded_model()
+
+
+@contextmanager
+def _loaded_model() -> Iterator[Provider]:
     try:
         provider = LocalProvider.load()
     except ModelMissing as error:
@@ -123,6 +132,11 @@ def opened_store(path: Path) -> Store:
     """A new log at the path. Raises Unusable."""
     try:
         store = JsonlStore(path)
+    except NotALog as error:
+        raise Unusable(
+            f"{path} is not a log of loopkernel (line 1 is no record), so no run is written to it. "
+            "Nothing was changed. Name a new file with --log"
+        ) from error
     except StoreError as error:
         raise Unusable(f"the log cannot be used: {error}") from error
     except OSError as error:
@@ -132,7 +146,8 @@ def opened_store(path: Path) -> Store:
     if store.load():
         store.close()
         raise Unusable(
-            f"the log {path} already holds a run; show it with `loopkernel replay {path}`, or give this run another log"
+            f"the log {path} already holds a run; show it with `{command('replay', path)}`, "
+            "or give this run another log"
         )
     return store
 

@@ -15,7 +15,7 @@ from loopkernel_adapters.cli.outcomes import ExitStatus, Unusable
 from loopkernel_adapters.cli.screen import Screen
 from loopkernel_adapters.cli.verification import Witnessed, effects_of, first_difference, judge
 from loopkernel_adapters.ports import StoreCorrupt
-from loopkernel_adapters.stores.jsonl import LogFile, read_log
+from loopkernel_adapters.stores.jsonl import LogFile, NotALog, read_log
 
 # The ends that the model chose, or that the calls were meant to bring about; every other one cut the work short.
 NATURAL_ENDS = frozenset(
@@ -53,6 +53,8 @@ def opened_log(path: Path) -> LogFile:
         if path.exists() and not path.is_file():  # reading a pipe or a device might never end
             raise Unusable(f"{path} is not a regular file, so it cannot be a log; name the file of a run")
         return read_log(path)
+    except NotALog as error:
+        raise Unusable(str(error)) from error
     except StoreCorrupt as error:
         raise Unusable(f"the log is damaged: {error}") from error
     except OSError as error:

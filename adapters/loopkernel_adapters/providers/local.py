@@ -111,34 +111,61 @@ def load_engine(settings: EngineSettings) -> Engine:
     parameters.n_threads_http = 1
     try:
         engine: Engine = xllamacpp.Server(parameters)
+        _demand_reply(engine)
     except (RuntimeError, ValueError) as error:
         raise ModelMissing(f"the model at {path} cannot be loaded ({error}). {WHAT_TO_RUN}") from error
     return engine
+
+
+def _demand_reply(engine: Engine) -> None:
+    """Have one token written, so that the engine's loop has certainly begun before anybody can free the engine.
+
+    Freeing tells the loop to end and waits for it. A loop that begins after it was told starts all the same and
+    never ends, and the process hangs where no signal reaches it. A reply is the only proof that it has begun.
+    """
+    body: JsonObject = {"messages": [{"role": "user", "content": "."}], "max_tokens": 1, "cache_prompt": False}
+    engine.handle_chat_completions(body, lambda _: False)
 
 
 class LocalProvider(Provider):
     """The embedded model behind the provider port. One reply at a time; `close` ends its thread and frees it."""
 
     def __init__(
-        self, engine: Engine, rules: ReplyRules = DEFAULT_RULES, settings: EngineSettings = DEFAULT_SETTINGS
+        self, engine: Engine | None, rules: ReplyRules = DEFAULT_RULES, settings: EngineSettings = DEFAULT_SETTINGS
     ) -> None:
-        self._engine: Engine | None = engine
+        self._engine = engine
         self._rules = rules
         self._settings = settings
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="local-model")
         self._stops: set[threading.Event] = set()
+        self._closed = False
 
     @classmethod
     def load(cls, rules: ReplyRules = DEFAULT_RULES, settings: EngineSettings = DEFAULT_SETTINGS) -> Self:
         """The provider with the installed model. Raises ModelMissing, which says what to run."""
-        return cls(load_engine(settings), rules, settings)
+        provider = cls(None, rules, settings)
+        try:
+            provider._thread.submit(provider._load).result()
+        except BaseException:
+            provider.close()
+            raise
+        return provider
+
+    def _load(self) -> None:
+        """In the provider's own thread, as `_free` is: no Ctrl-C comes between the two halves of either."""
+        self._engine = load_engine(self._settings)
+
+    def _free(self) -> None:
+        self._engine = None
 
     def close(self) -> None:
         """Stop what is being written, end the thread, free the model. Closing twice is harmless."""
         for stop in tuple(self._stops):
             stop.set()
-        self._thread.shutdown(wait=True, cancel_futures=True)
-        self._engine = None
+        if not self._closed:
+            self._closed = True
+            self._thread.submit(self._free)  # after what the thread does now, which the stops have ended
+        self._thread.shutdown(wait=True)
 
     @override
     async def stream(self, request: Request, operation: ModelOperation) -> AsyncIterator[ModelDelta]:

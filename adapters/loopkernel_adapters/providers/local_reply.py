@@ -97,7 +97,8 @@ def classify(problem: JsonValue) -> tuple[ErrorClass, str]:
     fields = problem if isinstance(problem, dict) else {}
     message = f"the engine says: {fields.get('message', problem)}"
     if fields.get("type") == "exceed_context_size_error":
-        return ErrorClass.PROMPT_TOO_LONG, message
+        message = message.removesuffix(", try increasing it")  # it is no setting of the user
+        return ErrorClass.PROMPT_TOO_LONG, f"{message}; shorten the task, or what it makes the model read"
     if fields.get("code") == 400:
         return ErrorClass.BAD_REQUEST, message
     return ErrorClass.SERVER, message

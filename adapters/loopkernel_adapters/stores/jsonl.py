@@ -29,6 +29,17 @@ OWNER_ONLY = 0o600
 _LINE = re.compile(rb'\{"n":([1-9][0-9]{0,18}),"crc":"([0-9a-f]{8})","r":(\{[\x20-\x7f]*\})\}')
 
 
+class NotALog(StoreCorrupt):
+    """The file does not even begin as a log does: most likely it is some other file. Nothing was changed."""
+
+    @override
+    def __str__(self) -> str:
+        return (
+            f"{self.source} is not a log of loopkernel (line 1 is no record). Nothing was changed. "
+            "Name the file of a run."
+        )
+
+
 @frozen(kw_only=True)
 class TornTail:
     """An append that was never finished: the line that it would have been, where it begins, its size in bytes."""
@@ -81,7 +92,7 @@ def _checksum(number: int, text: bytes) -> int:
 def _parse_line(line: bytes, source: str, number: int, position: int) -> LogRecord:
     found = _LINE.fullmatch(line)
     if found is None:
-        raise StoreCorrupt(source, number, position, "this is not a line of a log")
+        raise _no_line(source, number, position)
     if int(found[1]) != number:
         problem = f"this is record {int(found[1])}, and record {number} belongs here"
         raise StoreCorrupt(source, number, position, problem)
@@ -98,8 +109,14 @@ def _demand_torn(tail: bytes, source: str, torn: TornTail) -> None:
     """Refuse to cut off what no append of ours has begun: most likely it is not a log at all."""
     head = b'{"n":%d,"crc":"' % torn.line
     written = tail.rstrip(b"\0")  # a file system may have made the file longer before it wrote the bytes
-    if written[: len(head)] != head[: len(written)]:
-        raise StoreCorrupt(source, torn.line, torn.position, "this is not a line of a log")
+    # Without a record, and without a byte of ours, nothing says that the file is a log: cutting would empty it.
+    foreign = not written and torn.position == 0
+    if foreign or written[: len(head)] != head[: len(written)]:
+        raise _no_line(source, torn.line, torn.position)
+
+
+def _no_line(source: str, number: int, position: int) -> StoreCorrupt:
+    return (NotALog if number == 1 else StoreCorrupt)(source, number, position, "this is not a line of a log")
 
 
 class JsonlStore(Store):

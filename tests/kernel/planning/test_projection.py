@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
+from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 from loopkernel.data.blocks import (
@@ -159,6 +160,16 @@ def test_a_reply_that_was_stopped_before_it_said_anything_is_told_of_too() -> No
         ProjectedMessage(Role.USER, (result,)),
         ProjectedMessage(Role.USER, text(STOPPED_REPLY)),
     )
+
+
+@pytest.mark.rule("INFER-2")
+def test_blank_text_is_left_out_of_a_result_and_the_result_stays() -> None:
+    call = recorded_call()
+    blank = (TextBlock(" "), TextBlock("out"), TextBlock(""))
+    result = ToolResult(call=call.id, provider_id="p", tool="a tool", status=CallStatus.DONE, content=blank)
+    thread = Thread(Vector.of([said("go"), reply(call), ResultMessage(id=MessageId(3), reply=ONE, results=(result,))]))
+    (shown,) = project(thread, "default")[-1].content
+    assert shown == evolve(result, tool="a_tool", content=text("out"))
 
 
 @pytest.mark.rule("INFER-15")

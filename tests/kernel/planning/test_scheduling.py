@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from loopkernel.data.choices import Schedule
 from loopkernel.data.tools import AccessMode, Claim
-from loopkernel.planning.scheduling import Claimant, conflict, waits_for
+from loopkernel.planning.scheduling import Claimant, conflict, only_reads, waits_for
 
 segments = st.lists(st.sampled_from(("a", "b", "ab")), max_size=3)
 keys = st.builds(lambda absolute, parts: _key(absolute, parts), st.booleans(), segments)
@@ -82,6 +82,14 @@ def test_a_serial_call_and_one_of_unknown_resources_conflict_with_all() -> None:
     assert not conflict(free, free)
     assert conflict(free, Claimant(1, None))
     assert conflict(free, Claimant(1, (), serial=True))
+
+
+@pytest.mark.rule("TOOL-2")
+@given(claimants, claimants)
+def test_calls_that_only_read_are_known_and_never_conflict(one: Claimant, other: Claimant) -> None:
+    writes = one.claims is not None and any(claim.mode is AccessMode.WRITE for claim in one.claims)
+    assert only_reads(one) == (not one.serial and one.claims is not None and not writes)
+    assert not (only_reads(one) and only_reads(other) and conflict(one, other))
 
 
 @pytest.mark.rule("TOOL-3")

@@ -2,7 +2,7 @@
 
 import pytest
 from attrs import evolve, frozen
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from loopkernel.data.blocks import RawInput, text_of
 from loopkernel.data.choices import ApprovalMode, NoProfile, NoProfileApproval, Schedule
@@ -80,8 +80,8 @@ class Plan:
 plans = st.builds(
     Plan,
     st.lists(verdicts, min_size=1, max_size=5).map(tuple),
-    st.sampled_from(Schedule),
-    st.none() | st.integers(1, 3),
+    st.sampled_from((Schedule.GRAPH, Schedule.GRAPH, *Schedule)),
+    st.sampled_from((None, None, 1, 2, 3)),
     st.lists(st.integers(0, 9), min_size=5, max_size=5).map(tuple),
 )
 
@@ -106,6 +106,8 @@ def model_of_starts(plan: Plan, running: set[int], answered: set[int]) -> set[in
 @pytest.mark.rule("TOOL-2")
 @pytest.mark.rule("TOOL-7")
 @given(plans)
+@example(Plan((writes("a"), writes("a"), reads("a"), writes("b")), Schedule.GRAPH, None, (0,) * 5))
+@example(Plan((reads("a"), reads("a"), writes("a"), reads("a")), Schedule.GRAPH, None, (0,) * 5))
 def test_a_call_starts_as_soon_as_nothing_holds_it_back_and_never_before(plan: Plan) -> None:
     policy = Policy(schedule=plan.schedule, max_parallel=plan.slots)
     state: State = working(*(made_call(verdict=verdict) for verdict in plan.verdicts), policy=policy)
