@@ -40,7 +40,7 @@ from tests.kernel.building import (
     text,
 )
 
-TURN = Turn(number=1, opened_ms=0)
+TURN = Turn(number=1, opened_ms=0, reason=RequestReason.NEXT_TURN)
 NATURAL = Ending(reason=TurnEndReason.MODEL_STOP, natural=True, gated=True)
 FAILED = Ending(reason=TurnEndReason.ERROR)
 TOOL_FINAL = Ending(reason=TurnEndReason.TOOL_FINAL, natural=True)
