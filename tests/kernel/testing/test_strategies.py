@@ -244,13 +244,5 @@ def test_a_policy_shrinks_to_the_default_but_for_what_matters() -> None:
     assert minimal(policies(), lambda policy: policy.max_turns == 3) == Policy(max_turns=3)
 
 
-def test_a_run_shrinks_to_the_deltas_that_it_takes() -> None:
-    def a_call_runs(run: Run) -> bool:
-        return isinstance(run.state, Executing) and run.state.ledger.running > 0
-
-    # Created, acquired, said, called, checked, completed; the last two in either order.
-    assert len(minimal(runs(), a_call_runs).steps) <= 7
-
-
 def test_a_text_shrinks_to_a_letter() -> None:
     assert minimal(user_blocks, lambda block: isinstance(block, TextBlock) and block.text != "") == TextBlock("a")
