@@ -16,7 +16,7 @@ from loopkernel.data.states import Executing, State, Streaming
 from loopkernel.data.steps import Context
 from loopkernel.transition import transition
 
-from bench import floor
+from bench import floor, scheduling
 from bench.workload import contexts, streaming_after
 
 SAMPLES = 9
@@ -154,6 +154,7 @@ def main() -> int:
     for name, small in figures[100].items():
         growth = figures[100_000][name] / small
         print(f"{name:<12} {growth:>7.2f}  {'met' if growth <= GROWTH_TARGET else 'MISSED'}")
+    scheduling.measure()
     return 0
 
 

@@ -5,9 +5,9 @@ interpreter; what the kernel costs beyond it is the price of the logic.
 """
 
 from loopkernel.data.blocks import TextBlock, ToolCall, ToolResult
-from loopkernel.data.effects import CallModel, CheckCall, Request, StartTool
+from loopkernel.data.effects import CallModel, CancelTimer, CheckCall, Request, StartTimer, StartTool
 from loopkernel.data.events import CallAppeared, MessageAdded, ReplyEnded, ReplyGrew, ToolEnded
-from loopkernel.data.ids import CallId, CheckOperation, MessageId, ModelOperation, RunOperation
+from loopkernel.data.ids import CallId, CheckOperation, MessageId, ModelOperation, RunOperation, TimerOperation
 from loopkernel.data.ledgers import Ledger, LedgerEntry
 from loopkernel.data.messages import AssistantMessage, ReplyState, ResultMessage
 from loopkernel.data.model_deltas import ModelCall, ModelText
@@ -16,9 +16,10 @@ from loopkernel.data.sessions import Counters, OpenReply, Session, Stamp, Turn
 from loopkernel.data.states import Executing, Streaming
 from loopkernel.data.steps import Context, Step
 from loopkernel.data.threads import Thread
+from loopkernel.data.timers import Timer
 from loopkernel.data.usage import Usage
 from loopkernel.data.vector import Vector
-from loopkernel.data.words import CallStatus, RequestReason, StopReason
+from loopkernel.data.words import CallStatus, RequestReason, StopReason, TimerPurpose
 
 from bench.workload import INPUT, OUTPUT, READ, VERDICT
 
@@ -49,8 +50,10 @@ def call(state: Streaming, ctx: Context, delta: ModelCall, number: int) -> Step[
         reply=delta.operation,
         entries=state.ledger.entries.append(LedgerEntry(call=made, check=check)),
         unanswered=1,
+        checking=1,
         first_check=number,
         first_run=number,
+        first_timer=number,
         checked=state.ledger.checked.append(0),
     )
     grown = Streaming(
@@ -95,21 +98,25 @@ def checked(state: Executing, ctx: Context, number: int) -> Step[Executing]:
     """The verdict on the call, which starts."""
     entry, ledger = state.ledger.entries[0], state.ledger
     judged = LedgerEntry(call=entry.call, verdict=VERDICT)
-    ledger = _ledger(ledger, ledger.entries.replace(0, judged), running=0, next_queued=0, started=ledger.started)
+    ledger = _ledger(ledger, ledger.entries.replace(0, judged), running=0, unanswered=1, places=ledger.started)
     stamp = Stamp(state.stamp.version + 1, ctx.now_ms)
     state = Executing(session=state.session, stamp=stamp, turn=state.turn, ledger=ledger)
     run = RunOperation(number)
+    timer = Timer(TimerOperation(number), TimerPurpose.TOOL_TIMEOUT, ctx.now_ms + 120_000)
     minted = state.session.operations.minted
-    operations = Operations((*minted[:2], number, *minted[3:]), state.session.operations.abandoned, Vector())
-    running = LedgerEntry(call=entry.call, status=CallStatus.IN_PROGRESS, verdict=VERDICT, operation=run, runs=1)
-    ledger = _ledger(ledger, ledger.entries.replace(0, running), running=1, next_queued=1, started=Vector.of((0,)))
+    operations = Operations((*minted[:2], number, number, *minted[4:]), state.session.operations.abandoned, Vector())
+    running = LedgerEntry(
+        call=entry.call, status=CallStatus.IN_PROGRESS, verdict=VERDICT, operation=run, runs=1, timer=timer
+    )
+    ledger = _ledger(ledger, ledger.entries.replace(0, running), running=1, unanswered=1, places=Vector.of((0,)))
     command = StartTool(
         operation=run, call=entry.call.id, run=1, tool="read_file", input=INPUT, key=f"bench/1/{entry.call.id}"
     )
+    timed = StartTimer(operation=timer.operation, purpose=timer.purpose, deadline_ms=timer.deadline_ms)
     started = Executing(
         session=_session(state.session, operations=operations), stamp=stamp, turn=state.turn, ledger=ledger
     )
-    return Step(started, (command,))
+    return Step(started, (command, timed))
 
 
 def succeeded(state: Executing, ctx: Context, number: int) -> Step[Streaming]:
@@ -131,7 +138,7 @@ def succeeded(state: Executing, ctx: Context, number: int) -> Step[Streaming]:
         runs=1,
         result=result,
     )
-    ledger = _ledger(ledger, ledger.entries.replace(0, closed), running=0, next_queued=1, started=ledger.started)
+    ledger = _ledger(ledger, ledger.entries.replace(0, closed), running=0, unanswered=0, places=ledger.started)
     stamp = Stamp(state.stamp.version + 1, ctx.now_ms)
     state = Executing(session=session, stamp=stamp, turn=state.turn, ledger=ledger)
     message = ResultMessage(id=MessageId(session.counters.messages + 1), reply=ledger.reply, results=(result,))
@@ -155,9 +162,10 @@ def succeeded(state: Executing, ctx: Context, number: int) -> Step[Streaming]:
         turn=turn,
         reply=OpenReply(operation, "default"),
         pieces=Vector(),
-        ledger=Ledger(reply=operation, first_check=number + 1, first_run=number + 1),
+        ledger=Ledger(reply=operation, first_check=number + 1, first_run=number + 1, first_timer=number + 1),
     )
-    return Step(streaming, (ToolEnded(result), MessageAdded(message), CallModel(operation, request)))
+    closing = CancelTimer(TimerOperation(number))
+    return Step(streaming, (closing, ToolEnded(result), MessageAdded(message), CallModel(operation, request)))
 
 
 def _counters(counters: Counters) -> Counters:
@@ -165,19 +173,20 @@ def _counters(counters: Counters) -> Counters:
 
 
 def _ledger(
-    ledger: Ledger, entries: Vector[LedgerEntry], *, running: int, next_queued: int, started: Vector[int]
+    ledger: Ledger, entries: Vector[LedgerEntry], *, running: int, unanswered: int, places: Vector[int]
 ) -> Ledger:
+    """The ledger after a step of its only call; its run and its timer have the same place."""
     return Ledger(
         reply=ledger.reply,
         entries=entries,
-        unanswered=1,
+        unanswered=unanswered,
         running=running,
-        next_queued=next_queued,
-        calm_until=next_queued,  # the only call just reads: both marks pass it at once
         first_check=ledger.first_check,
         first_run=ledger.first_run,
+        first_timer=ledger.first_timer,
         checked=ledger.checked,
-        started=started,
+        started=places,
+        timed=places,
     )
 
 
@@ -196,6 +205,9 @@ def _session(
         inbox=session.inbox,
         counters=session.counters if counters is None else counters,
         operations=session.operations if operations is None else operations,
+        held=session.held,
+        bodies=session.bodies,
+        bodies_from=session.bodies_from,
         error=None,
         last_model="default",
         last_end=None,
