@@ -6,12 +6,13 @@ adapter raises into such a delta. Only a store may stop the driver: what cannot 
 `specs/ports.md` states the same as numbered duties.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Protocol
 
 from loopkernel.data.effects import CheckCall, Request, StartTool
 from loopkernel.data.events import Event
 from loopkernel.data.ids import ModelOperation
+from loopkernel.data.json_text import Json
 from loopkernel.data.model_deltas import ModelDelta
 from loopkernel.data.tools import Tool, ToolOutput, Verdict
 from loopkernel.replay import LogRecord
@@ -36,7 +37,27 @@ class Provider(Protocol):
         ...
 
 
-ProgressReport = Callable[[str], Awaitable[None]]
+class RunContext(Protocol):
+    """What a run can say and ask while it is under way. Belongs to the event loop: await it there, not in a thread."""
+
+    async def report_progress(self, text: str) -> None:
+        """Say how far the run is. Returns when the text is recorded, so a tool cannot run ahead of the log."""
+        ...
+
+    async def ask(self, question: str) -> Json | None:
+        """Put a question to the user, and wait for the answer; None means that nobody will answer it.
+
+        That is so when the user declines, and at once when the run has been aborted, has ended, or goes on in the
+        background. One question is open at a time: a second one waits for the answer to the first.
+        """
+        ...
+
+    async def go_on_in_background(self, handle: str) -> None:
+        """Have the call answered now with the text `handle`, and go on; what `run` returns later is the run's end.
+
+        Raises RuntimeError the second time.
+        """
+        ...
 
 
 class Tools(Protocol):
@@ -54,16 +75,15 @@ class Tools(Protocol):
         """
         ...
 
-    async def run(self, command: StartTool, report_progress: ProgressReport) -> ToolOutput:
+    async def run(self, command: StartTool, context: RunContext) -> ToolOutput:
         """Run the tool once and return what the model shall see.
 
         Raises ToolError when the tool fails; its text is shown to the model as it is. Any other exception
-        is a failure too, shown with its type. `await report_progress(text)` says how far the run is; it
-        returns when the text is recorded, so a tool cannot run ahead of the log.
+        is a failure too, shown with its type. `context` is for what the tool has to say or to ask before that.
 
-        An abort cancels the run (asyncio.CancelledError). A tool that has to clean up does so and lets the
-        cancellation pass on: that the run has ended is what "stopped" means. Blocking work belongs into a
-        thread or a process that the tool owns and ends.
+        An abort cancels the run (asyncio.CancelledError), also while it waits for an answer. A tool that has to clean
+        up does so and lets the cancellation pass on: that the run has ended is what "stopped" means. Blocking work
+        belongs into a thread or a process that the tool owns and ends.
         """
         ...
 

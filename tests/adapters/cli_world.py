@@ -9,7 +9,7 @@ from loopkernel_adapters.cli.main import main
 
 READ_NOTES = {"tool": "read_file", "input": {"path": "notes.txt"}}
 SCRIPT: list[object] = [{"text": "Let me look.", "calls": [READ_NOTES]}, {"text": "It says: buy milk."}]
-COMMAND = [sys.executable, "-m", "loopkernel_adapters.cli.main"]
+COMMAND = [sys.executable, "-m", "loopkernel_adapters"]
 
 
 def prepare(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

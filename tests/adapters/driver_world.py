@@ -14,18 +14,19 @@ from loopkernel.data.model_deltas import ModelDelta
 from loopkernel.data.policy import Policy
 from loopkernel.data.states import State
 from loopkernel.data.thread_deltas import Created
-from loopkernel.data.tools import EffectClass, Tool, ToolOutput, ToolProfile, UnknownTool, ValidCall, Verdict
+from loopkernel.data.tools import Decision, EffectClass, Tool, ToolOutput, ToolProfile, UnknownTool, ValidCall, Verdict
 from loopkernel.data.user_deltas import Say
 from loopkernel.data.words import TurnEndReason
 from loopkernel.replay import LogRecord
 from loopkernel_adapters.driver.asyncio_driver import Driver
 from loopkernel_adapters.driver.clocks import ManualClock
-from loopkernel_adapters.ports import Observer, ProgressReport, Provider, Store, Tools
+from loopkernel_adapters.ports import Observer, Provider, RunContext, Store, Tools
 from loopkernel_adapters.providers.scripted import Reply, ScriptedProvider
+from loopkernel_adapters.secrets import NO_SECRETS, Secrets
 from loopkernel_adapters.stores.memory import MemoryStore
 from typing_extensions import override
 
-Run = Callable[[StartTool, ProgressReport], Awaitable[ToolOutput]]
+Run = Callable[[StartTool, RunContext], Awaitable[ToolOutput]]
 NO_INPUT = Json.of({})
 
 
@@ -33,31 +34,39 @@ def said(text: str) -> ToolOutput:
     return ToolOutput(content=(TextBlock(text),))
 
 
-async def echo(command: StartTool, report_progress: ProgressReport) -> ToolOutput:
+async def echo(command: StartTool, context: RunContext) -> ToolOutput:
     """A tool that answers at once with its input."""
     return said(command.input.text)
 
 
-class FunctionTools(Tools):
-    """Each tool is a function; all of them only read. `started` holds the runs, in order."""
+READS = ToolProfile(effect=EffectClass.READ_ONLY)
+ASKS = ToolProfile(effect=EffectClass.DANGEROUS, approval=Decision.ASK)
 
-    def __init__(self, **runs: Run) -> None:
+
+class FunctionTools(Tools):
+    """Each tool is a function. They share a profile, and by default only read, but for those in `profiles`.
+
+    `started` holds the runs, in order.
+    """
+
+    def __init__(self, profile: ToolProfile = READS, **runs: Run) -> None:
+        self.profile = profile
+        self.profiles: dict[str, ToolProfile] = {}
         self.runs = runs
         self.started: list[StartTool] = []
 
     @override
     def offered(self) -> tuple[Tool, ...]:
-        profile = ToolProfile(effect=EffectClass.READ_ONLY)
-        return tuple(Tool(name=name, profile=profile) for name in self.runs)
+        return tuple(Tool(name=name, profile=self.profiles.get(name, self.profile)) for name in self.runs)
 
     @override
     def check(self, command: CheckCall) -> Verdict:
         return ValidCall() if command.tool in self.runs else UnknownTool()
 
     @override
-    async def run(self, command: StartTool, report_progress: ProgressReport) -> ToolOutput:
+    async def run(self, command: StartTool, context: RunContext) -> ToolOutput:
         self.started.append(command)
-        return await self.runs[command.tool](command, report_progress)
+        return await self.runs[command.tool](command, context)
 
 
 class FunctionProvider(Provider):
@@ -108,6 +117,7 @@ class World:
         store: Store | None = None,
         clock: ManualClock | None = None,
         policy: Policy | None = None,
+        secrets: Secrets = NO_SECRETS,
     ) -> None:
         self.scripted = ScriptedProvider(replies)
         self.provider = provider or self.scripted
@@ -116,6 +126,7 @@ class World:
         self.store = store or self.noted
         self.clock = clock or ManualClock(1_000)
         self.policy = policy or Policy()
+        self.secrets = secrets
         self.events: list[Event] = []
         self._arrived = asyncio.Event()
 
@@ -127,6 +138,7 @@ class World:
             tools=self.tools,
             clock=self.clock,
             observers=(*observers, self._see),
+            secrets=self.secrets,
         )
 
     def _see(self, event: Event) -> None:

@@ -94,7 +94,8 @@ def test_a_call_that_leaves_the_workspace_is_answered_and_the_loop_goes_on(
     assert run() == ExitStatus.NATURAL_END
     output = capsys.readouterr().out
     assert "the secret" not in output
-    assert output.count("error: The input of this call") == 3
+    assert output.count("error: The input of this call") == 2
+    assert 'error: "link" is, or lies in, a link' in output
     assert 'There is no tool named "delete_file"' in output
 
 
@@ -120,6 +121,7 @@ def test_only_ends_that_somebody_chose_are_natural() -> None:
         (["run", "x", "--provider", "scripted:script.json", "--log", "script.json"], "is not a log of loopkernel"),
         (["run", "x", "--max-turns", "0"], "no whole number"),
         (["run", "x", "--max-turns", "many"], "no whole number"),
+        (["run", "x", "--approve", "maybe"], "invalid choice"),
         (["run"], "TASK"),
         (["sing"], "invalid choice"),
         ([], "run|demo|replay"),

@@ -38,4 +38,4 @@ def test_started_otherwise_it_names_the_program_beside_the_interpreter_or_the_mo
     monkeypatch.setattr(sys, "executable", str(program.with_name("python")))
     assert command("demo") == "env/bin/loopkernel demo"
     program.unlink()
-    assert shlex.split(command("demo")) == [sys.executable, "-m", "loopkernel_adapters.cli.main", "demo"]
+    assert shlex.split(command("demo")) == [sys.executable, "-m", "loopkernel_adapters", "demo"]

@@ -15,16 +15,16 @@ from loopkernel.data.tool_deltas import ToolProgress
 from loopkernel.data.tools import InvalidCall, ToolOutput, Verdict
 from loopkernel.data.user_deltas import ChangeInstructions, Enqueue
 from loopkernel.data.words import CallStatus, TurnEndReason
-from loopkernel_adapters.ports import ProgressReport
+from loopkernel_adapters.ports import RunContext
 from loopkernel_adapters.providers.scripted import ANY, call_reply, text_reply
 from typing_extensions import override
 
 from tests.adapters.driver_world import NO_INPUT, FunctionTools, World, echo, one_turn, said, say
 
 
-async def talks(command: StartTool, report_progress: ProgressReport) -> ToolOutput:
+async def talks(command: StartTool, context: RunContext) -> ToolOutput:
     for step in ("half", "nearly"):
-        await report_progress(step)
+        await context.report_progress(step)
     return said("all of it")
 
 
@@ -37,7 +37,7 @@ def test_results_come_back_in_any_order() -> None:
     async def run() -> None:
         first_may_end = asyncio.Event()
 
-        async def waits(command: StartTool, report_progress: ProgressReport) -> ToolOutput:
+        async def waits(command: StartTool, context: RunContext) -> ToolOutput:
             if command.call.position == 1:
                 await first_may_end.wait()
             else:
@@ -55,7 +55,7 @@ def test_a_run_with_one_effect_at_a_time_needs_one_task() -> None:
     async def run() -> None:
         tasks: set[asyncio.Task[object] | None] = set()
 
-        async def notes_task(command: StartTool, report_progress: ProgressReport) -> ToolOutput:
+        async def notes_task(command: StartTool, context: RunContext) -> ToolOutput:
             tasks.add(asyncio.current_task())
             return said("ok")
 
@@ -82,9 +82,9 @@ def test_others_get_their_turn_even_if_nothing_ever_waits() -> None:
                 await asyncio.sleep(0)
             assert 1 <= len(world.scripted.requests) < 20
 
-        async def chatters(command: StartTool, report_progress: ProgressReport) -> ToolOutput:
+        async def chatters(command: StartTool, context: RunContext) -> ToolOutput:
             for _ in range(1_000):
-                await report_progress("still here")
+                await context.report_progress("still here")
             return said("ok")
 
         world = World([call_reply(("chatters", NO_INPUT))], tools=FunctionTools(chatters=chatters))
@@ -115,7 +115,7 @@ def test_progress_is_recorded_before_the_tool_goes_on() -> None:
 
 def test_a_tool_may_speak_to_its_own_session() -> None:
     async def run() -> None:
-        async def enqueues(command: StartTool, report_progress: ProgressReport) -> ToolOutput:
+        async def enqueues(command: StartTool, context: RunContext) -> ToolOutput:
             await driver.send(Enqueue(content=say("and then").content))
             return said("ok")
 

@@ -23,7 +23,7 @@ from loopkernel.data.tools import ToolOutput
 from loopkernel.data.user_deltas import CancelAll, CancelCall
 from loopkernel.data.words import TurnEndReason
 from loopkernel.replay import replay
-from loopkernel_adapters.ports import ProgressReport
+from loopkernel_adapters.ports import RunContext
 from loopkernel_adapters.providers.scripted import call_reply, text_reply
 from loopkernel_adapters.stores.jsonl import JsonlStore, read_log
 
@@ -47,7 +47,7 @@ class Waiting:
         self.cancelled = 0
         self._swallows = swallows  # how many cancellations it survives
 
-    async def __call__(self, command: StartTool, report_progress: ProgressReport) -> ToolOutput:
+    async def __call__(self, command: StartTool, context: RunContext) -> ToolOutput:
         self.begun.set()
         while True:
             try:
@@ -132,7 +132,7 @@ def test_a_tool_that_ignores_its_abort_holds_nothing_up_and_its_report_is_late()
     async def run() -> None:
         begun, may_end = asyncio.Event(), asyncio.Event()
 
-        async def stubborn(command: StartTool, report_progress: ProgressReport) -> ToolOutput:
+        async def stubborn(command: StartTool, context: RunContext) -> ToolOutput:
             begun.set()
             while not may_end.is_set():
                 try:
@@ -187,7 +187,7 @@ def test_one_call_is_cancelled_and_the_other_goes_on() -> None:
         waiting = Waiting()
         may_end = asyncio.Event()
 
-        async def waits(command: StartTool, report_progress: ProgressReport) -> ToolOutput:
+        async def waits(command: StartTool, context: RunContext) -> ToolOutput:
             await may_end.wait()
             return said("ok")
 
@@ -209,7 +209,7 @@ def test_rest_waits_for_reports_that_are_not_applied_yet() -> None:
     async def run() -> None:
         stubborn, may_end = Waiting(swallows=1), asyncio.Event()
 
-        async def waits(command: StartTool, report_progress: ProgressReport) -> ToolOutput:
+        async def waits(command: StartTool, context: RunContext) -> ToolOutput:
             await may_end.wait()
             return said("ok")
 
@@ -242,9 +242,9 @@ def test_close_leaves_nothing_whenever_it_comes(tmp_path_factory: pytest.TempPat
     path = tmp_path_factory.mktemp("log") / "log.jsonl"
 
     async def run() -> None:
-        async def slow(command: StartTool, report_progress: ProgressReport) -> ToolOutput:
+        async def slow(command: StartTool, context: RunContext) -> ToolOutput:
             for _ in range(3):
-                await report_progress("a bit")
+                await context.report_progress("a bit")
             return said("ok")
 
         calls = call_reply(*[("slow", NO_INPUT)] * 3)
@@ -336,7 +336,7 @@ def test_a_tool_may_close_its_own_driver() -> None:
     async def run() -> None:
         closed = asyncio.Event()
 
-        async def closes(command: StartTool, report_progress: ProgressReport) -> ToolOutput:
+        async def closes(command: StartTool, context: RunContext) -> ToolOutput:
             try:
                 await driver.close()
             finally:

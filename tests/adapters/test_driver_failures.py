@@ -18,7 +18,7 @@ from loopkernel.data.tools import ToolOutput, Verdict
 from loopkernel.data.words import ErrorClass, StopReason, TurnEndReason
 from loopkernel.replay import replay
 from loopkernel_adapters.driver import asyncio_driver
-from loopkernel_adapters.ports import ProgressReport, StoreFailed, ToolError
+from loopkernel_adapters.ports import RunContext, StoreFailed, ToolError
 from loopkernel_adapters.providers.scripted import ANY, Reply, call_reply, text_reply
 from typing_extensions import override
 
@@ -64,7 +64,7 @@ class Unspeakable(Exception):
 )
 def test_what_a_tool_raises_is_an_answer_and_its_sibling_is_safe(raised: BaseException, text: str) -> None:
     async def run() -> None:
-        async def breaks(command: StartTool, report_progress: ProgressReport) -> ToolOutput:
+        async def breaks(command: StartTool, context: RunContext) -> ToolOutput:
             raise raised
 
         tools = FunctionTools(breaks=breaks, echo=echo)
@@ -78,7 +78,7 @@ def test_what_a_tool_raises_is_an_answer_and_its_sibling_is_safe(raised: BaseExc
 
 def test_a_tool_that_returns_something_else_has_failed() -> None:
     async def run() -> None:
-        async def odd(command: StartTool, report_progress: ProgressReport) -> ToolOutput:
+        async def odd(command: StartTool, context: RunContext) -> ToolOutput:
             nothing: Any = None  # Any: what an untyped tool does
             return nothing  # type: ignore[no-any-return]  # the mistake under test
 
@@ -366,10 +366,10 @@ def test_a_fault_of_our_own_stops_the_driver_and_says_so(monkeypatch: pytest.Mon
 @given(number=st.integers(1, 20))
 def test_late_progress_of_a_tool_is_refused_and_harmless(number: int) -> None:
     async def run() -> None:
-        kept: list[ProgressReport] = []
+        kept: list[RunContext] = []
 
-        async def leaks(command: StartTool, report_progress: ProgressReport) -> ToolOutput:
-            kept.append(report_progress)
+        async def leaks(command: StartTool, context: RunContext) -> ToolOutput:
+            kept.append(context)
             return said("ok")
 
         world = World([call_reply(("leaks", NO_INPUT)), text_reply("b")], tools=FunctionTools(leaks=leaks))
@@ -378,11 +378,11 @@ def test_late_progress_of_a_tool_is_refused_and_harmless(number: int) -> None:
             await driver.rest()
             before = driver.state.session
             for _ in range(number):
-                await kept[0]("still here")
+                await kept[0].report_progress("still here")
             assert len(world.seen(Refused)) == number
             assert driver.state.session == before
         recorded = len(world.noted.load())
-        await kept[0]("even now")  # nothing takes it any more
+        await kept[0].report_progress("even now")  # nothing takes it any more
         assert len(world.noted.load()) == recorded
 
     asyncio.run(run())

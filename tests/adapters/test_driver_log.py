@@ -16,8 +16,9 @@ from loopkernel.data.thread_deltas import Acquired, Created, Resumed
 from loopkernel.data.tools import ToolOutput, Verdict
 from loopkernel.data.words import TurnEndReason
 from loopkernel.replay import fold, replay
-from loopkernel_adapters.driver.asyncio_driver import RECORDS_PER_GROUP, is_event
-from loopkernel_adapters.ports import ProgressReport, ToolError
+from loopkernel_adapters.driver.asyncio_driver import is_event
+from loopkernel_adapters.driver.durability import RECORDS_PER_GROUP
+from loopkernel_adapters.ports import RunContext, ToolError
 from loopkernel_adapters.providers.scripted import ANY, Reply, ScriptedProvider, call_reply, text_reply
 from typing_extensions import override
 
@@ -35,13 +36,13 @@ def replies_of(turn: tuple[list[str], list[list[str]]]) -> list[Reply]:
     return [*(call_reply(*((tool, NO_INPUT) for tool in calls)) for calls in rounds), answer]
 
 
-async def fails(command: StartTool, report_progress: ProgressReport) -> ToolOutput:
+async def fails(command: StartTool, context: RunContext) -> ToolOutput:
     raise ToolError("no such page")
 
 
-async def talks(command: StartTool, report_progress: ProgressReport) -> ToolOutput:
+async def talks(command: StartTool, context: RunContext) -> ToolOutput:
     for step in ("half", "nearly"):
-        await report_progress(step)
+        await context.report_progress(step)
     return said("all of it")
 
 
@@ -76,9 +77,9 @@ class WitnessedTools(FunctionTools):
         return super().check(command)
 
     @override
-    async def run(self, command: StartTool, report_progress: ProgressReport) -> ToolOutput:
+    async def run(self, command: StartTool, context: RunContext) -> ToolOutput:
         self._witness(command)
-        return await super().run(command, report_progress)
+        return await super().run(command, context)
 
 
 def commands_in(store: NotedStore) -> list[Command]:
@@ -218,7 +219,7 @@ def test_reports_that_come_together_are_recorded_together(calls: int) -> None:
         gate = asyncio.Event()
         waiting = 0
 
-        async def waits(command: StartTool, report_progress: ProgressReport) -> ToolOutput:
+        async def waits(command: StartTool, context: RunContext) -> ToolOutput:
             nonlocal waiting
             waiting += 1
             await gate.wait()

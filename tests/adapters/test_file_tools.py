@@ -1,4 +1,4 @@
-"""The file tools: nothing outside the workspace is ever read, nothing hangs, and a file has one key."""
+"""The file tools as they read: nothing outside the workspace ever, nothing hangs, and a file has one key."""
 
 import asyncio
 import os
@@ -15,7 +15,7 @@ from loopkernel.data.blocks import text_of
 from loopkernel.data.effects import CheckCall, StartTool
 from loopkernel.data.ids import CallId, CheckOperation, ModelOperation, RunOperation
 from loopkernel.data.json_text import Json, JsonValue
-from loopkernel.data.tools import AccessMode, Claim, EffectClass, InvalidCall, ValidCall, Verdict
+from loopkernel.data.tools import AccessMode, Claim, Decision, EffectClass, InvalidCall, ValidCall, Verdict
 from loopkernel_adapters.ports import ToolError
 from loopkernel_adapters.tools.files import (
     LONGEST_NAME,
@@ -27,6 +27,8 @@ from loopkernel_adapters.tools.files import (
     canonical_path,
 )
 from loopkernel_adapters.tools.registry import Registry
+
+from tests.adapters.silent_context import SILENT
 
 SECRET = "the secret outside"
 CALL = CallId(ModelOperation(1), 1)
@@ -128,21 +130,22 @@ def test_a_path_that_leads_out_hides_or_cannot_be_is_refused(workspace: Workspac
 
 @pytest.mark.rule("TOOL-18")
 @pytest.mark.parametrize("path", ["notes.txt", "./notes.txt", ".//notes.txt", "notes.txt/", "././notes.txt"])
-def test_each_spelling_of_a_file_claims_one_key(workspace: Workspace, folder: Path, path: str) -> None:
-    for number in range(MOST_OFFERED):
-        (folder / f"{number}.txt").touch()  # too many to be listed in the schema, which would refuse the spelling
+def test_each_spelling_of_a_file_claims_one_key(workspace: Workspace, path: str) -> None:
     registry = Registry(FileTools(workspace).all())
     assert check(registry, "read_file", {"path": path}) == ValidCall((Claim("notes.txt", AccessMode.READ),))
+    written = check(registry, "write_file", {"path": path, "text": ""})
+    assert written == ValidCall((Claim("notes.txt", AccessMode.WRITE),))
     assert check(registry, "list_files", {}) == ValidCall((Claim(".", AccessMode.READ),))
 
 
 @pytest.mark.rule("TOOL-18")
-def test_a_smuggled_path_is_an_invalid_call(workspace: Workspace, folder: Path) -> None:
-    for number in range(MOST_OFFERED):
-        (folder / f"{number}.txt").touch()
-    verdict = check(Registry(FileTools(workspace).all()), "read_file", {"path": "inner/../notes.txt"})
-    assert isinstance(verdict, InvalidCall)
-    assert "`..`" in verdict.why
+def test_a_smuggled_path_is_an_invalid_call(workspace: Workspace) -> None:
+    registry = Registry(FileTools(workspace).all())
+    smuggled: JsonValue = "inner/../notes.txt"
+    for tool, given_input in (("read_file", {"path": smuggled}), ("write_file", {"path": smuggled, "text": ""})):
+        verdict = check(registry, tool, {**given_input})
+        assert isinstance(verdict, InvalidCall)
+        assert "`..`" in verdict.why
 
 
 # --- links, and what is no file ---
@@ -326,11 +329,11 @@ def schema_of_path(workspace: Workspace, place: int) -> JsonValue:
     return properties["path"]
 
 
-def test_a_small_workspace_is_listed_in_the_schemas(workspace: Workspace, folder: Path) -> None:
+def test_what_a_small_workspace_holds_is_given_as_examples(workspace: Workspace, folder: Path) -> None:
     (folder / "link.txt").symlink_to(folder / "notes.txt")
     os.close(os.open(os.fsencode(folder) + b"/bad\xff", os.O_CREAT | os.O_WRONLY))
-    assert schema_of_path(workspace, 0) == {"type": "string", "enum": ["inner/deep.txt", "notes.txt"]}
-    assert schema_of_path(workspace, 1) == {"type": "string", "enum": [".", "inner"], "default": "."}
+    assert schema_of_path(workspace, 0) == {"type": "string", "examples": ["inner/deep.txt", "notes.txt"]}
+    assert schema_of_path(workspace, 1) == {"type": "string", "examples": [".", "inner"], "default": "."}
 
 
 def test_a_large_or_empty_workspace_is_not(workspace: Workspace, folder: Path, tmp_path: Path) -> None:
@@ -343,21 +346,24 @@ def test_a_large_or_empty_workspace_is_not(workspace: Workspace, folder: Path, t
 
 
 @pytest.mark.rule("TOOL-1")
-def test_the_tools_only_read_and_answer_what_the_workspace_holds(workspace: Workspace) -> None:
+def test_reading_needs_nobody_and_writing_asks(workspace: Workspace) -> None:
     registry = Registry(FileTools(workspace).all())
-    assert [tool.name for tool in registry.offered()] == ["read_file", "list_files"]
-    assert {tool.profile.effect for tool in registry.offered() if tool.profile} == {EffectClass.READ_ONLY}
+    profiles = {tool.name: tool.profile for tool in registry.offered() if tool.profile is not None}
+    assert {name: (profile.effect, profile.approval) for name, profile in profiles.items()} == {
+        "read_file": (EffectClass.READ_ONLY, Decision.ALLOW),
+        "list_files": (EffectClass.READ_ONLY, Decision.ALLOW),
+        "write_file": (EffectClass.IDEMPOTENT, Decision.ASK),
+    }
 
     async def ran(tool: str, given_input: JsonValue) -> str:
         command = StartTool(operation=RunOperation(1), call=CALL, run=1, tool=tool, input=Json.of(given_input), key="k")
 
-        async def no_progress(text: str) -> None:
-            raise AssertionError("these tools tell no progress")
-
-        return text_of((await registry.run(command, no_progress)).content)
+        return text_of((await registry.run(command, SILENT)).content)
 
     assert asyncio.run(ran("read_file", {"path": "notes.txt"})) == "buy milk\n"
     assert asyncio.run(ran("list_files", {})) == "inner/\nnotes.txt"
+    assert asyncio.run(ran("write_file", {"path": "new.txt", "text": "a"})) == 'Wrote "new.txt", now 1 bytes.'
+    assert asyncio.run(ran("read_file", {"path": "new.txt"})) == "a"
     with pytest.raises(ToolError, match="there is no"):
         asyncio.run(ran("read_file", {"path": "absent.txt"}))
 

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from loopkernel.data.blocks import MediaBlock, RawInput, TextBlock, ToolCall
 from loopkernel.data.effects import Request
 from loopkernel.data.ids import CallId, MessageId
-from loopkernel.data.json_text import JsonValue
+from loopkernel.data.json_text import Json, JsonValue
 from loopkernel.data.messages import Message, UserMessage
+from loopkernel.data.tools import Tool
 from loopkernel_adapters.providers.local_request import ReplyRules, chat_messages, reply_schema
 
 from tests.adapters.local_world import OPERATION, READ_CALL, call, fits, reply, request, results, user
@@ -38,6 +39,18 @@ def test_a_reply_is_a_call_of_an_offered_tool_or_an_answer_and_nothing_else() ->
     ]
     for other in others:
         assert not fits(schema, other)
+
+
+def test_where_a_tool_gives_examples_only_these_are_legal() -> None:
+    schema: dict[str, JsonValue] = {
+        "type": "object",
+        "properties": {"path": {"type": "string", "examples": ["notes.txt"]}, "text": {"type": "string"}},
+        "required": ["path"],
+        "additionalProperties": False,
+    }
+    legal = reply_schema(request(user("read it"), tools=(Tool(name="read_file", input_schema=Json.of(schema)),)))
+    assert fits(legal, {"tool": "read_file", "input": {"path": "notes.txt", "text": "anything"}})
+    assert not fits(legal, {"tool": "read_file", "input": {"path": "other.txt"}})
 
 
 @given(st.text())

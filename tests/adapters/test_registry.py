@@ -27,9 +27,11 @@ from loopkernel.data.tools import (
     Verdict,
 )
 from loopkernel.testing.input_schema import faults_of
-from loopkernel_adapters.ports import ToolError
+from loopkernel_adapters.ports import RunContext, ToolError
 from loopkernel_adapters.tools.input_schema import demand_schema, input_faults, with_defaults
 from loopkernel_adapters.tools.registry import MOST_FAULTS, Function, FunctionTool, Registry
+
+from tests.adapters.silent_context import SILENT
 
 JsonObject = dict[str, JsonValue]
 
@@ -87,10 +89,6 @@ def started(tool: str, given_input: JsonValue) -> StartTool:
     return StartTool(operation=RunOperation(1), call=CALL, run=1, tool=tool, input=Json.of(given_input), key="k")
 
 
-async def no_progress(text: str) -> None:
-    raise AssertionError("these tools tell no progress")
-
-
 def text_tool(
     function: Function,
     *resources: ResourceRule,
@@ -102,7 +100,7 @@ def text_tool(
     return FunctionTool(tool=tool, function=function, resource_key=resource_key)
 
 
-def echo(given_input: JsonObject) -> str:
+def echo(given_input: JsonObject, context: RunContext) -> str:
     return Json.of(given_input).text
 
 
@@ -258,41 +256,41 @@ def test_the_tools_are_offered_in_their_order() -> None:
 
 def test_a_function_gets_its_input_with_defaults_and_its_text_is_the_output() -> None:
     schema: JsonObject = {"properties": {"path": {"default": "."}}}
-    output = asyncio.run(Registry([text_tool(echo, schema=schema)]).run(started("tool", {"a": 1}), no_progress))
+    output = asyncio.run(Registry([text_tool(echo, schema=schema)]).run(started("tool", {"a": 1}), SILENT))
     assert Json.parse(text_of(output.content)).value() == {"path": ".", "a": 1}
 
 
 def test_an_output_is_passed_on_as_it_is() -> None:
     wanted = ToolOutput(content=(TextBlock("x"),), final=True)
 
-    async def later(given_input: JsonObject) -> ToolOutput:
+    async def later(given_input: JsonObject, context: RunContext) -> ToolOutput:
         return wanted
 
-    for function in (later, lambda given_input: wanted):
-        assert asyncio.run(Registry([text_tool(function)]).run(started("tool", {}), no_progress)) == wanted
+    for function in (later, lambda given_input, context: wanted):
+        assert asyncio.run(Registry([text_tool(function)]).run(started("tool", {}), SILENT)) == wanted
 
 
 def test_what_a_function_raises_comes_through() -> None:
-    def fail(given_input: JsonObject) -> str:
+    def fail(given_input: JsonObject, context: RunContext) -> str:
         raise ToolError("no such thing")
 
     with pytest.raises(ToolError, match="no such thing"):
-        asyncio.run(Registry([text_tool(fail)]).run(started("tool", {}), no_progress))
+        asyncio.run(Registry([text_tool(fail)]).run(started("tool", {}), SILENT))
     with pytest.raises(ToolError, match="there is no tool other"):
-        asyncio.run(Registry([text_tool(fail)]).run(started("other", {}), no_progress))
+        asyncio.run(Registry([text_tool(fail)]).run(started("other", {}), SILENT))
 
 
 def test_a_blocking_function_does_not_stop_the_loop_and_an_abort_waits_for_its_end() -> None:
     begun, may_end, ended = threading.Event(), threading.Event(), threading.Event()
 
-    def blocks(given_input: JsonObject) -> str:
+    def blocks(given_input: JsonObject, context: RunContext) -> str:
         begun.set()
         assert may_end.wait(60)
         ended.set()
         raise ToolError("this comes too late for anyone")
 
     async def aborted() -> None:
-        run = asyncio.create_task(Registry([text_tool(blocks)]).run(started("tool", {}), no_progress))
+        run = asyncio.create_task(Registry([text_tool(blocks)]).run(started("tool", {}), SILENT))
         await asyncio.to_thread(begun.wait, 60)  # the loop is free, or this would never return
         run.cancel()
         await asyncio.sleep(0)
@@ -308,7 +306,7 @@ def test_a_blocking_function_does_not_stop_the_loop_and_an_abort_waits_for_its_e
 def test_an_async_function_is_cancelled_at_once() -> None:
     cancelled = False
 
-    async def waits(given_input: JsonObject) -> str:
+    async def waits(given_input: JsonObject, context: RunContext) -> str:
         nonlocal cancelled
         try:
             await asyncio.Event().wait()
@@ -318,7 +316,7 @@ def test_an_async_function_is_cancelled_at_once() -> None:
         raise AssertionError("nobody sets this event")
 
     async def aborted() -> None:
-        run = asyncio.create_task(Registry([text_tool(waits)]).run(started("tool", {}), no_progress))
+        run = asyncio.create_task(Registry([text_tool(waits)]).run(started("tool", {}), SILENT))
         await asyncio.sleep(0)
         run.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from loopkernel_adapters.cli.invocation import command
 from loopkernel_adapters.cli.outcomes import ExitStatus, Unusable
-from loopkernel_adapters.cli.run import Task, run
+from loopkernel_adapters.cli.run import Approvals, Task, run
 from loopkernel_adapters.cli.screen import Screen
 
 TASK = "Read notes.txt and say what it says."
@@ -38,7 +38,8 @@ def demo(screen: Screen) -> ExitStatus:
     screen.labelled("task", TASK)
     screen.line()
     log = folder / "log.jsonl"
-    status = run(Task(text=TASK, workspace=workspace, log=log), screen)
+    # The workspace is the demonstration's own: whatever the model does to it, nobody has to be asked.
+    status = run(Task(text=TASK, workspace=workspace, log=log, approvals=Approvals.ALWAYS), screen)
     screen.line()
     screen.line(ABOUT_THE_MODEL)
     screen.line()

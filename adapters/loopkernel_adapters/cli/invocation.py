@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 PROGRAM = "loopkernel"
-MODULE = "loopkernel_adapters.cli.main"
+MODULE = "loopkernel_adapters"
 
 
 def command(*arguments: str | Path) -> str:

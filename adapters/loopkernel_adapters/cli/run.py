@@ -1,6 +1,7 @@
 """`loopkernel run TASK`: one task, shown as it happens, and then held against its own log."""
 
 import asyncio
+import enum
 import os
 import signal
 import time
@@ -11,16 +12,18 @@ from pathlib import Path
 
 from attrs import frozen
 from loopkernel.data.blocks import TextBlock
-from loopkernel.data.choices import Lifetime
+from loopkernel.data.choices import ApprovalMode, Lifetime
 from loopkernel.data.events import Event
 from loopkernel.data.policy import Policy
-from loopkernel.data.states import State
+from loopkernel.data.states import Confirming, State
 from loopkernel.data.thread_deltas import Created
 from loopkernel.data.user_deltas import CancelAll, Say
 
+from loopkernel_adapters.cli.dialogue import Dialogue
 from loopkernel_adapters.cli.invocation import command
+from loopkernel_adapters.cli.line_input import LineInput, standard_input
 from loopkernel_adapters.cli.outcomes import ExitStatus, Unusable
-from loopkernel_adapters.cli.screen import Screen
+from loopkernel_adapters.cli.screen import Screen, for_questions
 from loopkernel_adapters.cli.scripts import read_script
 from loopkernel_adapters.cli.summary import summarise
 from loopkernel_adapters.cli.trace import Trace
@@ -38,6 +41,21 @@ SCRIPTED = "scripted:"
 DEFAULT_MAX_TURNS = 10
 LOG_FOLDER = Path(".loopkernel")  # hidden, so that no tool reads a log
 
+
+class Approvals(enum.Enum):
+    """Who lets a call run whose tool asks."""
+
+    ASK = "ask"
+    ALWAYS = "always"
+    NEVER = "never"
+
+
+MODES = {
+    Approvals.ASK: ApprovalMode.DEFAULT,
+    Approvals.ALWAYS: ApprovalMode.BYPASS,
+    Approvals.NEVER: ApprovalMode.HEADLESS,
+}
+
 # What the embedded model can take in one request, at one byte a token, with room for the rest of the prompt.
 READ_BYTES = 3_000
 
@@ -51,6 +69,7 @@ class Task:
     log: Path | None = None
     provider: str = LOCAL
     max_turns: int = DEFAULT_MAX_TURNS
+    approvals: Approvals = Approvals.ASK
 
 
 def run(task: Task, screen: Screen) -> ExitStatus:
@@ -65,8 +84,10 @@ def run(task: Task, screen: Screen) -> ExitStatus:
         resources.callback(store.close)
         provider = resources.enter_context(loading)  # last, since it takes longest
         model = MODEL_NAME if task.provider == LOCAL else SCRIPTED.rstrip(":")
-        policy = Policy(lifetime=Lifetime.TASK, model=model, max_turns=task.max_turns)
-        session = Session(provider=provider, tools=tools, store=store, policy=policy, screen=screen)
+        mode = MODES[task.approvals]
+        policy = Policy(lifetime=Lifetime.TASK, model=model, max_turns=task.max_turns, approval_mode=mode)
+        answers = LineInput(None) if task.approvals is Approvals.NEVER else standard_input()
+        session = Session(provider=provider, tools=tools, store=store, policy=policy, screen=screen, answers=answers)
         try:
             witnessed = asyncio.run(session.run(task.text))
         except StoreError as error:
@@ -154,30 +175,39 @@ def opened_store(path: Path) -> Store:
 
 @frozen(kw_only=True)
 class Session:
-    """One run under way: what it needs, and where it is shown."""
+    """One run under way: what it needs, where it is shown, and whence a person answers."""
 
     provider: Provider
     tools: Tools
     store: WitnessStore
     policy: Policy
     screen: Screen
+    answers: LineInput
 
     async def run(self, text: str) -> Witnessed:
-        """Say the text, wait for rest, and tell what was witnessed. Raises StoreError when the log fails."""
+        """Say the text, put to the person what waits for one, and tell what was witnessed.
+
+        Raises StoreError when the log fails.
+        """
         seen: list[Event] = []
+        shown = for_questions(self.screen) if self.answers.is_terminal else self.screen
+        dialogue = Dialogue(self.answers, shown, self.store.records)
         driver = Driver.open(
             store=self.store,
             created=Created(session_id=uuid.uuid4().hex, policy=self.policy, tools=self.tools.offered()),
             provider=self.provider,
             tools=self.tools,
             clock=WallClock(),
-            observers=(Trace(self.screen).show, seen.append),
+            observers=(Trace(self.screen).show, seen.append, dialogue.see),
         )
         async with driver:
             with interruptible(driver, self.screen):
                 try:
                     await driver.send(Say(content=(TextBlock(text),)))
                     await driver.rest()
+                    while isinstance(driver.state, Confirming):
+                        await dialogue.attend(driver)
+                        await driver.rest()
                 except asyncio.CancelledError:
                     self.screen.labelled("interrupt", "quitting; what was under way is not recorded as ended")
         state: State = driver.state

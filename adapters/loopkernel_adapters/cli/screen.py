@@ -10,7 +10,7 @@ LABEL_WIDTH = 11
 LONGEST_LINE = 300  # characters of a text that is shown in one line
 
 # Control characters could move the cursor, rename the window or hide text; so could marks of writing direction.
-_HARMFUL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_HARMFUL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 def printable(text: str) -> str:
@@ -18,10 +18,10 @@ def printable(text: str) -> str:
     return _HARMFUL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
-def in_one_line(text: str) -> str:
-    """The text in one line, cut when it is long."""
+def in_one_line(text: str, longest: int = LONGEST_LINE, advice: str = "") -> str:
+    """The text in one line; when it is long, cut, with its length and the advice behind it."""
     line = " / ".join(text.strip().splitlines())
-    return line if len(line) <= LONGEST_LINE else f"{line[:LONGEST_LINE]}... ({len(text)} characters)"
+    return line if len(line) <= longest else f"{line[:longest]}... ({len(text)} characters{advice})"
 
 
 class Screen:
@@ -53,6 +53,20 @@ class Screen:
             self._streaming = label
         self._write(printable(piece))
 
+    def ask(self, label: str, text: str) -> None:
+        """One line that a person goes on with; `answered` ends it."""
+        self.end_stream()
+        self.stream(label, f"{text} ")
+
+    def answered(self, answer: str | None, *, echoed: bool) -> None:
+        """The line that was answered, None without an answer; `echoed`: the terminal has shown it with its end."""
+        if answer is not None and echoed:
+            self._streaming = None
+            return
+        if answer is not None:
+            self._write(printable(in_one_line(answer)))
+        self.end_stream()
+
     def end_stream(self) -> None:
         """End the line of text that streams, if there is one."""
         if self._streaming is not None:
@@ -76,6 +90,15 @@ def _close_for_good(stream: TextIO) -> None:
         os.dup2(nowhere, stream.fileno())
     finally:
         os.close(nowhere)
+
+
+def for_questions(screen: Screen) -> Screen:
+    """Where a person sees a question who reads no standard output, since it goes to a file or a pipe: else the screen.
+
+    Ask for it when a person answers at a terminal.
+    """
+    unseen = sys.stdout is None or not sys.stdout.isatty()
+    return Screen(sys.stderr) if unseen and sys.stderr is not None and sys.stderr.isatty() else screen
 
 
 def terminal() -> Screen:

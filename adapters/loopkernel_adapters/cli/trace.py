@@ -30,9 +30,8 @@ PlainEvent: TypeAlias = (
     | events.ReplyAborted
     | events.ReplyRetracted
     | events.OpaqueDropped
-    | events.ApprovalAsked
     | events.ApprovalRemembered
-    | events.QuestionAsked
+    | events.EditRefused
     | events.LeaseBroken
     | events.Queued
     | events.Dequeued
@@ -95,6 +94,10 @@ def labelled(event: Event) -> tuple[str, str]:
             return f"result {result.call}", f"{result.status.value}{why}: {_content(result.content)}"
         case events.ToolProgressed():
             return f"tool {event.call}", in_one_line(event.text)
+        case events.ApprovalAsked():
+            return f"ask {event.call}", "waits for approval"
+        case events.QuestionAsked():
+            return f"question {event.call}", in_one_line(event.question)
         case events.ReplyEnded():
             return "reply", f"{event.reply}: ended, {event.stop.value}"
         case events.InputSettled():

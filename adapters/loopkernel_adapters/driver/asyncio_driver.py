@@ -1,9 +1,9 @@
 """The driver on asyncio: one queue, one delta at a time, the log first, every task owned.
 
-It decides nothing about the conversation. Per delta: (1) the transition, in memory; (2) the record, durable
-before anything follows from it; (3) the commands; (4) the events, to the observers. Deltas that wait together
-are recorded together, with one sync, and no command of any of them starts before it. Increments that cause no
-command, and reports from which nothing follows yet, are recorded in groups: a loss of power may cost the last
+It decides nothing about the conversation. Per delta, once the secrets are out of it: (1) the transition, in memory;
+(2) the record, durable before anything follows from it; (3) the commands; (4) the events, to the observers. Deltas that
+wait together are recorded together, with one sync, and no command of any of them starts before it. Increments that
+cause no command, and reports from which nothing follows yet, are recorded in groups: a loss of power may cost the last
 few of them, never anything that followed.
 
 The log is written in the thread of the loop. A sync takes about 2 ms, there and back to a thread 0.1 ms, so a
@@ -38,27 +38,29 @@ from loopkernel.data.effects import (
     Summarise,
 )
 from loopkernel.data.events import Event
-from loopkernel.data.ids import OperationKind, TimerOperation
-from loopkernel.data.model_deltas import FromModel, ModelInput, ModelReasoning, ModelText
+from loopkernel.data.ids import OperationKind, RunOperation, TimerOperation
 from loopkernel.data.outside_deltas import TimerFired
-from loopkernel.data.states import Cancelled, Done, Idle, Initial, State
+from loopkernel.data.states import Cancelled, Confirming, Done, Idle, Initial, State
 from loopkernel.data.steps import Context
 from loopkernel.data.thread_deltas import Acquired, Created, Resumed, ThreadDelta
-from loopkernel.data.tool_deltas import FromTool, ToolProgress, ToolStopped
+from loopkernel.data.tool_deltas import ToolStopped
 from loopkernel.data.user_deltas import UserDelta
 from loopkernel.replay import LogRecord, replay
 from loopkernel.transition import transition
 from typing_extensions import TypeIs
 
 from loopkernel_adapters.driver.absent_ports import answer_without_port
-from loopkernel_adapters.driver.failures import model_failure, tool_failure
+from loopkernel_adapters.driver.durability import RECORDS_PER_GROUP, must_last
+from loopkernel_adapters.driver.failures import complain, model_failure, tool_failure
+from loopkernel_adapters.driver.runs import ToolRun
+from loopkernel_adapters.driver.secret_filter import SecretFilter
 from loopkernel_adapters.driver.supervision import Job, Supervisor
-from loopkernel_adapters.driver.work import check_call, complain, read_reply, run_tool
+from loopkernel_adapters.driver.work import check_call, read_reply
 from loopkernel_adapters.ports import Clock, Observer, Provider, Store, StoreFailed, Tools
+from loopkernel_adapters.secrets import NO_SECRETS, Secrets
 
 EVENTS = frozenset(get_args(Event))
-INCREMENTS = frozenset({ModelText, ModelReasoning, ModelInput, ToolProgress})
-RECORDS_PER_GROUP = 64  # so many increments are handed to the store at the latest
+AT_REST = (Idle, Cancelled, Done, Initial, Confirming)  # in these, the loop waits for the user or for a person
 STOP_SECONDS = 5.0  # how long close() waits for jobs that do not heed their abort
 
 
@@ -77,6 +79,7 @@ class Driver:
         store: Store,
         clock: Clock,
         observers: Sequence[Observer] = (),
+        secrets: Secrets = NO_SECRETS,
         opening: Sequence[Delta] = (),
     ) -> None:
         """A driver that goes on from `state`, with `opening` as the first deltas; see `open`."""
@@ -86,9 +89,12 @@ class Driver:
         self._store = store
         self._clock = clock
         self._observers = tuple(observers)
+        self._secrets = secrets
+        self._filter = SecretFilter(secrets)
         self._queue: deque[Delta] = deque(opening)
         self._unstored: list[LogRecord] = []
         self._supervisor = Supervisor(self._report)
+        self._runs: dict[RunOperation, ToolRun] = {}  # those that have begun
         self._timers: dict[TimerOperation, Callable[[], None]] = {}
         self._waiters: list[asyncio.Future[None]] = []
         self._failure: Exception | None = None
@@ -106,10 +112,12 @@ class Driver:
         tools: Tools,
         clock: Clock,
         observers: Sequence[Observer] = (),
+        secrets: Secrets = NO_SECRETS,
     ) -> Self:
         """A driver for the log in the store: an empty one begins with `created`, any other goes on where it stopped.
 
-        Raises what the store's `load` raises; the store is then closed.
+        No value of `secrets` gets into a delta; the tools get them. Raises what the store's `load` raises; the store
+        is then closed.
         """
         try:
             records = store.load()
@@ -125,12 +133,17 @@ class Driver:
             store=store,
             clock=clock,
             observers=observers,
+            secrets=secrets,
             opening=opening,
         )
 
     @property
     def state(self) -> State:
-        """The state after the last delta that was applied."""
+        """The state after the last delta that was applied. `Confirming`: it is a person's turn.
+
+        Then each entry of `state.ledger.entries` whose status is `blocked-on-user` waits for `Approve`, `Reject`,
+        `Correct` or `Swap` of its call, or, where it has a `question`, for `AnswerQuestion`.
+        """
         return self._state
 
     async def __aenter__(self) -> Self:
@@ -159,7 +172,9 @@ class Driver:
     async def rest(self) -> None:
         """Wait until nothing goes on by itself: the loop waits for the user, or nothing is under way.
 
-        A tool that does not heed its abort is not waited for. Raises as `send` does.
+        That is also so when calls wait for a person and nothing else is under way: `state` is then `Confirming`, and
+        goes on with the answer. Not waited for are a run in the background of a turn that has ended, and a tool that
+        does not heed its abort. Raises as `send` does.
         """
         while True:
             self._demand_running()
@@ -183,7 +198,7 @@ class Driver:
             self._forget_timers()
             self._wake_waiters()
             for name in await self._supervisor.close(stop_seconds):
-                complain(f"{name} does not stop: its task is left behind", TimeoutError(name))
+                complain(f"{name} does not stop: its task is left behind", TimeoutError(name), self._secrets)
             if self._failure is None:
                 self._record((), durable=True)
         finally:
@@ -238,16 +253,16 @@ class Driver:
         events: list[Event] = []
         durable = False
         while self._queue:
-            delta = self._queue.popleft()
-            now_ms = self._clock.now_ms()
-            state, effects = transition(state, Context(delta, now_ms))
-            records.append(LogRecord(delta, now_ms))
-            durable = durable or _must_last(delta, effects)
-            for effect in effects:
-                if is_event(effect):
-                    events.append(effect)
-                else:
-                    commands.append(effect)
+            for delta in self._filter.incoming(self._queue.popleft()):
+                now_ms = self._clock.now_ms()
+                state, effects = transition(state, Context(delta, now_ms))
+                records.append(LogRecord(delta, now_ms))
+                durable = durable or must_last(delta, effects, isinstance(state, AT_REST))
+                for effect in effects:
+                    if is_event(effect):
+                        events.append(effect)
+                    else:
+                        commands.append(effect)
         self._record(records, durable or bool(commands))
         self._state = state
         for command in commands:
@@ -274,7 +289,7 @@ class Driver:
             try:
                 observer(event)
             except Exception as error:
-                complain(f"an observer failed at {type(event).__name__}; it stays subscribed", error)
+                complain(f"an observer failed at {type(event).__name__}; it stays subscribed", error, self._secrets)
 
     # --- what goes out ---
 
@@ -298,15 +313,18 @@ class Driver:
                 self._timers.pop(command.operation, _nothing)()
             case AskHook() | CheckCorrection() | Summarise() | StartChild() | HandOff():
                 self._queue.append(answer_without_port(command))
-            case AnswerTool() | AbortOther():
-                pass  # no tool can ask, and what has no port was answered at once: nothing of theirs is under way
+            case AnswerTool():
+                if command.operation in self._runs:
+                    self._runs[command.operation].answer(command.value)
+            case AbortOther():
+                pass  # what has no port was answered at once: nothing of it is under way
             case _:
                 assert_never(command)
 
     def _model_job(self, command: CallModel) -> Job:
         return Job(
             key=(OperationKind.MODEL, command.operation),
-            work=partial(read_reply, self._provider, command, self._accept),
+            work=partial(read_reply, self._provider, command, self._accept, self._secrets),
             failure=partial(model_failure, command),
             stopped=None,
         )
@@ -314,10 +332,18 @@ class Driver:
     def _tool_job(self, command: StartTool) -> Job:
         return Job(
             key=(OperationKind.RUN, command.operation),
-            work=partial(run_tool, self._tools, command, self._accept),
+            work=partial(self._run_tool, command),
             failure=partial(tool_failure, command),
             stopped=ToolStopped(command.operation),
         )
+
+    async def _run_tool(self, command: StartTool, job: Job) -> Delta:
+        run = ToolRun(command, self._accept, job, self._secrets)
+        self._runs[command.operation] = run
+        try:
+            return await run.serve(self._tools)
+        finally:
+            del self._runs[command.operation]
 
     # --- coming to an end ---
 
@@ -334,7 +360,7 @@ class Driver:
         """Whether nothing will happen unless something new comes in."""
         if self._queue:
             return False
-        if isinstance(self._state, Idle | Cancelled | Done | Initial):
+        if isinstance(self._state, AT_REST):
             return True
         return not self._supervisor.busy and not self._timers
 
@@ -357,17 +383,6 @@ class Driver:
         while self._timers:
             _, forget = self._timers.popitem()
             forget()
-
-
-def _must_last(delta: Delta, effects: tuple[Effect, ...]) -> bool:
-    """Whether the record is made durable at once, even if no command follows from it.
-
-    Not so an increment, nor a report from which nothing follows yet: nobody has been told anything that the
-    loss of it would take back.
-    """
-    if type(delta) in INCREMENTS:
-        return False
-    return bool(effects) or not isinstance(delta, FromModel | FromTool)
 
 
 def is_event(effect: Effect) -> TypeIs[Event]:

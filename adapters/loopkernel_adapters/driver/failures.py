@@ -1,7 +1,10 @@
-"""What an adapter raises, as a delta: one function for models, one for tools, one for checks.
+"""What an adapter raises, as a delta: one function for models, one for tools, one for checks. And what stops nothing.
 
 The adapters classify what they know; this is the net under them, so that nothing an adapter raises can end a run.
 """
+
+import asyncio
+import traceback
 
 from loopkernel.data.blocks import TextBlock
 from loopkernel.data.effects import CallModel, CheckCall, StartTool
@@ -11,6 +14,7 @@ from loopkernel.data.tools import InvalidCall, ToolOutput
 from loopkernel.data.words import ErrorClass
 
 from loopkernel_adapters.ports import ToolError
+from loopkernel_adapters.secrets import Secrets
 
 LONGEST_MESSAGE = 2_000  # characters of an exception's own words; what is longer is cut
 
@@ -53,3 +57,11 @@ def spoken(error: BaseException) -> str:
         return str(error)
     except Exception:
         return "(its message cannot be read)"
+
+
+def complain(what: str, error: BaseException, secrets: Secrets) -> None:
+    """Tell the event loop's exception handler about a fault that stops nothing, without the values of secrets."""
+    shown = "".join(traceback.format_exception(error))
+    if secrets.hide(shown) != shown:  # in its words, or in those of what caused it
+        error = RuntimeError(secrets.hide(words_of(error)))
+    asyncio.get_running_loop().call_exception_handler({"message": what, "exception": error})

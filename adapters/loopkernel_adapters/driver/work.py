@@ -1,27 +1,30 @@
-"""What the jobs of the driver do: read the reply of a model, run a tool, judge a call."""
+"""What the driver does for a command: read the reply of a model, judge a call; a run of a tool is in `runs.py`."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import get_args
 
 from loopkernel.data.deltas import Delta
-from loopkernel.data.effects import CallModel, CheckCall, StartTool
+from loopkernel.data.effects import CallModel, CheckCall
 from loopkernel.data.model_deltas import ModelCompleted, ModelDelta, ModelFailed
-from loopkernel.data.tool_deltas import ToolChecked, ToolProgress, ToolSucceeded
-from loopkernel.data.tools import InvalidCall, ToolOutput, UnknownTool, ValidCall
+from loopkernel.data.tool_deltas import ToolChecked
+from loopkernel.data.tools import InvalidCall, UnknownTool, ValidCall
 from loopkernel.data.words import ErrorClass
 
-from loopkernel_adapters.driver.failures import check_failure
+from loopkernel_adapters.driver.failures import check_failure, complain
+from loopkernel_adapters.driver.runs import Accept
 from loopkernel_adapters.driver.supervision import Job
 from loopkernel_adapters.ports import Provider, Tools
+from loopkernel_adapters.secrets import Secrets
 
-Accept = Callable[[Delta], None]
 MODEL_DELTAS = frozenset(get_args(ModelDelta))
 DELTAS_PER_SLICE = 64  # after so many deltas of a stream that never waits, others get their turn
 CUT_STREAM = "the reply ended without saying that it is complete; ask again"
 
 
-async def read_reply(provider: Provider, command: CallModel, accept: Accept, job: Job) -> Delta | None:
+async def read_reply(
+    provider: Provider, command: CallModel, accept: Accept, secrets: Secrets, job: Job
+) -> Delta | None:
     """Apply the deltas of a reply as they come, and return the last; None when the job was aborted meanwhile."""
     operation = command.operation
     stream = provider.stream(command.request, operation)
@@ -39,31 +42,18 @@ async def read_reply(provider: Provider, command: CallModel, accept: Accept, job
             if read % DELTAS_PER_SLICE == 0:
                 await asyncio.sleep(0)
     finally:
-        await _close(stream)
+        await _close(stream, secrets)
     return ModelFailed(operation=operation, error=ErrorClass.NETWORK, message=CUT_STREAM)
 
 
-async def _close(stream: AsyncIterator[ModelDelta]) -> None:
+async def _close(stream: AsyncIterator[ModelDelta], secrets: Secrets) -> None:
     """Let an abandoned generator clean up now. Its troubles come too late to matter to the reply."""
     if not isinstance(stream, AsyncGenerator):
         return
     try:
         await stream.aclose()
     except Exception as error:
-        complain("the provider could not close the stream of a reply", error)
-
-
-async def run_tool(tools: Tools, command: StartTool, accept: Accept, _: Job) -> Delta:
-    """Run the tool and return its success; what it raises is left to the caller."""
-
-    async def report_progress(text: str) -> None:
-        accept(ToolProgress(command.operation, text))
-        await asyncio.sleep(0)
-
-    output = await tools.run(command, report_progress)
-    if not isinstance(output, ToolOutput):
-        raise TypeError(f"it returned a {type(output).__name__}, not a ToolOutput")
-    return ToolSucceeded(command.operation, output)
+        complain("the provider could not close the stream of a reply", error, secrets)
 
 
 def check_call(tools: Tools, command: CheckCall) -> ToolChecked:
@@ -75,8 +65,3 @@ def check_call(tools: Tools, command: CheckCall) -> ToolChecked:
     except Exception as error:
         return check_failure(command, error)
     return ToolChecked(command.operation, verdict)
-
-
-def complain(what: str, error: BaseException) -> None:
-    """Tell the event loop's exception handler about a fault that stops nothing."""
-    asyncio.get_running_loop().call_exception_handler({"message": what, "exception": error})

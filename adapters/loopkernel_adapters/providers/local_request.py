@@ -35,7 +35,8 @@ class ReplyRules:
 
     Offered a tool after a result, it calls the same one again, for ever: after `calls_per_turn` calls only an
     answer is legal. Left to end its answer, it repeats itself: an answer is one sentence of at most
-    `longest_answer` characters, with no full stop, quote or line break within.
+    `longest_answer` characters, with no full stop, quote or line break within. Left to name a file, it invents one:
+    where a tool gives examples for a field, only these are legal.
     """
 
     calls_per_turn: int = 1
@@ -84,7 +85,18 @@ def _object_form(properties: JsonObject) -> JsonObject:
 
 
 def _call_form(tool: Tool) -> JsonObject:
-    return _object_form({"tool": {"const": tool.name}, "input": tool.input_schema.value()})
+    return _object_form({"tool": {"const": tool.name}, "input": _held_to_examples(tool.input_schema.value())})
+
+
+def _held_to_examples(schema: JsonValue) -> JsonValue:
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    if not isinstance(schema, dict) or not isinstance(properties, dict):
+        return schema
+    return {**schema, "properties": {name: _only_examples(field) for name, field in properties.items()}}
+
+
+def _only_examples(field: JsonValue) -> JsonValue:
+    return {**field, "enum": field["examples"]} if isinstance(field, dict) and "examples" in field else field
 
 
 def chat_messages(request: Request, rules: ReplyRules = DEFAULT_RULES) -> list[JsonValue]:

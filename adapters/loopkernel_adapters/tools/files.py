@@ -1,14 +1,16 @@
-"""Reading and listing the files of one folder, the workspace, and nothing outside it.
+"""Reading, listing and writing the files of one folder, the workspace, and nothing outside it.
 
 A path is never resolved and then opened, which leaves time to exchange a folder for a link: it is opened one
 component after the other, each relative to the folder just opened, and no link is followed. `..` is refused, even
 where it would stay within, so that a resource has one key. Names that begin with a dot are hidden from the model:
-not listed, not offered, not read. A hard link is a file of the workspace like any other.
+not listed, not offered, not read, not written. A hard link is a file of the workspace like any other; written, it
+becomes a file of its own.
 """
 
 import codecs
 import json
 import os
+import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,9 +21,9 @@ from typing import Self
 
 from attrs import frozen
 from loopkernel.data.json_text import Json, JsonValue, safe_text
-from loopkernel.data.tools import AccessMode, EffectClass, FieldResource, Tool, ToolProfile
+from loopkernel.data.tools import AccessMode, Decision, EffectClass, FieldResource, Tool, ToolProfile
 
-from loopkernel_adapters.ports import ToolError
+from loopkernel_adapters.ports import RunContext, ToolError
 from loopkernel_adapters.tools.input_schema import JsonObject
 from loopkernel_adapters.tools.registry import FunctionTool
 
@@ -32,11 +34,14 @@ DEEPEST = 32  # folders within each other
 DEFAULT_READ_BYTES = 65_536
 MOST_ENTRIES = 500  # of a folder that are listed
 MOST_SORTED = 20_000  # of a folder that are looked at
-MOST_OFFERED = 40  # files that a schema lists; a larger workspace is not listed in it
+MOST_OFFERED = 40  # files that a schema gives as examples; a larger workspace gives none
+MOST_WRITTEN = 1_000_000  # bytes of a file
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Non-blocking, so that a pipe in the place of a file does not hang; no terminal becomes ours.
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW_MODE = 0o666  # less what the process masks
 
 
 class PathRefused(ValueError):
@@ -110,6 +115,34 @@ class Workspace:
             lines.append(f"(and {len(entries) - MOST_ENTRIES} more{' at least' * (len(entries) == MOST_SORTED)})")
         return "\n".join(lines) or "(empty)"
 
+    def write(self, path: str, text: str) -> str:
+        """Make the text the whole content of a file, new or not, in a folder that exists; what was done, in words.
+
+        The file is written beside its place and then put there, so that nobody finds half of it, also after a crash,
+        and nothing that has another name changes. Raises ToolError.
+        """
+        content = safe_text(text).encode()
+        if len(content) > MOST_WRITTEN:
+            raise ToolError(f"{len(content)} bytes are too many for one file; write at most {MOST_WRITTEN}")
+        path = _demand_path(path)
+        parent, _, name = path.rpartition("/")
+        with self._opened_folder(parent or ".") as folder, _told(path, "written"):
+            mode = _mode_of(folder, name, path)
+            beside = f".{secrets.token_hex(8)}.writing"
+            descriptor = os.open(beside, _NEW, _NEW_MODE, dir_fd=folder)
+            try:
+                with os.fdopen(descriptor, "wb") as file:
+                    if mode is not None:
+                        os.fchmod(file.fileno(), mode)
+                    file.write(content)
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.rename(beside, name, src_dir_fd=folder, dst_dir_fd=folder)
+            except BaseException:
+                os.unlink(beside, dir_fd=folder)
+                raise
+        return f"{'Wrote' if mode is None else 'Replaced'} {_shown(path)}, now {len(content)} bytes."
+
     def contents(self, most: int) -> tuple[list[str], list[str]] | None:
         """The paths of all files and of all folders, sorted; None when they are more than `most` together.
 
@@ -178,7 +211,7 @@ def _demand_path(path: str) -> str:
 
 
 @contextmanager
-def _told(path: str) -> Iterator[None]:
+def _told(path: str, act: str = "opened") -> Iterator[None]:
     """What the system says about a path, as a ToolError."""
     try:
         yield
@@ -186,7 +219,7 @@ def _told(path: str) -> Iterator[None]:
         raise ToolError(f"there is no {_shown(path)}; list the files to see what is there") from None
     except (OSError, ValueError) as error:  # ValueError: a name that cannot be encoded
         words = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise ToolError(f"{_shown(path)} cannot be opened: {words}") from error
+        raise ToolError(f"{_shown(path)} cannot be {act}: {words}") from error
 
 
 _KINDS = {stat.S_IFREG: "a file", stat.S_IFDIR: "a folder", stat.S_IFLNK: "a link, and links are not followed"}
@@ -197,6 +230,16 @@ def _demand_kind(found: os.stat_result, wanted: int, path: str) -> None:
     if kind != wanted:
         what = _KINDS.get(kind, "neither a file nor a folder")
         raise ToolError(f"{_shown(path)} is, or lies in, {what}; {_KINDS[wanted]} is needed here")
+
+
+def _mode_of(folder: int, name: str, path: str) -> int | None:
+    """The permissions of the file that is to be replaced; None when there is none."""
+    try:
+        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    _demand_kind(found, stat.S_IFREG, path)
+    return stat.S_IMODE(found.st_mode)
 
 
 def _read_at_most(descriptor: int, most_bytes: int) -> bytes:
@@ -246,7 +289,10 @@ def _shown(path: str) -> str:
 
 @frozen
 class FileTools:
-    """`read_file` and `list_files` for a workspace. Their schemas list what is there, when it is little."""
+    """`read_file`, `list_files` and `write_file` for a workspace; the last asks a person before each run.
+
+    The schemas give what is there as examples, when it is little.
+    """
 
     workspace: Workspace
     most_bytes: int = DEFAULT_READ_BYTES
@@ -255,35 +301,70 @@ class FileTools:
         """The tools, with the files that are there now. Raises ToolError when the workspace cannot be listed."""
         contents = self.workspace.contents(MOST_OFFERED)
         files, folders = contents if contents is not None else ([], [])
-        read = _tool("read_file", "Read a text file of the workspace.", _path_field(files), required=True)
-        listed: JsonObject = {**_path_field(folders), "default": "."}
         return (
-            FunctionTool(tool=read, function=self._read_file, resource_key=canonical_path),
             FunctionTool(
-                tool=_tool("list_files", "List the files of the workspace.", listed, required=False),
+                tool=_tool(
+                    "read_file",
+                    "Read a text file of the workspace.",
+                    {"path": _path_field(files)},
+                    required=["path"],
+                    profile=_READS,
+                ),
+                function=self._read_file,
+                resource_key=canonical_path,
+            ),
+            FunctionTool(
+                tool=_tool(
+                    "list_files",
+                    "List the files of the workspace.",
+                    {"path": {**_path_field(folders), "default": "."}},
+                    required=[],
+                    profile=_READS,
+                ),
                 function=self._list_files,
+                resource_key=canonical_path,
+            ),
+            FunctionTool(
+                tool=_tool(
+                    "write_file",
+                    "Write a text file of the workspace, in place of what it held.",
+                    {"path": {"type": "string"}, "text": {"type": "string"}},
+                    required=["path", "text"],
+                    profile=_WRITES,
+                ),
+                function=self._write_file,
                 resource_key=canonical_path,
             ),
         )
 
-    def _read_file(self, given: JsonObject) -> str:
+    def _read_file(self, given: JsonObject, _: RunContext) -> str:
         return self.workspace.read(str(given["path"]), self.most_bytes)
 
-    def _list_files(self, given: JsonObject) -> str:
+    def _list_files(self, given: JsonObject, _: RunContext) -> str:
         return self.workspace.names(str(given["path"]))
+
+    def _write_file(self, given: JsonObject, _: RunContext) -> str:
+        return self.workspace.write(str(given["path"]), str(given["text"]))
+
+
+_READS = ToolProfile(effect=EffectClass.READ_ONLY, resources=(FieldResource("path", AccessMode.READ),))
+_WRITES = ToolProfile(
+    effect=EffectClass.IDEMPOTENT,
+    resources=(FieldResource("path", AccessMode.WRITE),),
+    approval=Decision.ASK,
+)
 
 
 def _path_field(known: list[str]) -> JsonObject:
-    options: list[JsonValue] = [*known]
-    return {"type": "string", **({"enum": options} if options else {})}
+    examples: list[JsonValue] = [*known]
+    return {"type": "string", **({"examples": examples} if examples else {})}
 
 
-def _tool(name: str, description: str, path: JsonObject, required: bool) -> Tool:
+def _tool(name: str, description: str, fields: JsonObject, *, required: list[JsonValue], profile: ToolProfile) -> Tool:
     schema: JsonObject = {
         "type": "object",
-        "properties": {"path": path},
-        "required": ["path"] if required else [],
+        "properties": fields,
+        "required": required,
         "additionalProperties": False,
     }
-    profile = ToolProfile(effect=EffectClass.READ_ONLY, resources=(FieldResource("path", AccessMode.READ),))
     return Tool(name=name, description=description, input_schema=Json.of(schema), profile=profile)

@@ -23,11 +23,11 @@ from loopkernel.data.tools import (
 )
 from typing_extensions import override
 
-from loopkernel_adapters.ports import ProgressReport, ToolError, Tools
+from loopkernel_adapters.ports import RunContext, ToolError, Tools
 from loopkernel_adapters.tools.input_schema import JsonObject, demand_schema, input_faults, with_defaults
 
 Returned = ToolOutput | str  # a text stands for an output of just this text
-Function = Callable[[JsonObject], Returned | Awaitable[Returned]]
+Function = Callable[[JsonObject, RunContext], Returned | Awaitable[Returned]]
 
 MOST_FAULTS = 5  # of an input that are told to the model
 
@@ -40,10 +40,10 @@ def _as_given(name: str) -> str:
 class FunctionTool:
     """A Python function as a tool.
 
-    The function gets an input that fits the tool's schema, with its defaults filled in. It returns text or a
-    ToolOutput, or raises ToolError. An `async def` runs in the event loop; any other runs in a thread, and an abort
-    then waits for its end. `resource_key` gives the one canonical key of what a resource field names, or raises
-    ValueError, whose text is told to the model.
+    The function gets an input that fits the tool's schema, with its defaults filled in, and the context of the run. It
+    returns text or a ToolOutput, or raises ToolError. An `async def` runs in the event loop; any other runs in a
+    thread, where it cannot await the context, and an abort then waits for its end. `resource_key` gives the one
+    canonical key of what a resource field names, or raises ValueError, whose text is told to the model.
     """
 
     tool: Tool
@@ -88,11 +88,11 @@ class Registry(Tools):
             return InvalidCall(str(error))
 
     @override
-    async def run(self, command: StartTool, report_progress: ProgressReport) -> ToolOutput:
+    async def run(self, command: StartTool, context: RunContext) -> ToolOutput:
         entry = self._tools.get(command.tool)
         if entry is None:  # the offered tools are part of a log, which may go on with fewer of them
             raise ToolError(f"there is no tool {command.tool} here; use another one")
-        returned = await _call(entry.function, self._complete(command.tool, command.input))
+        returned = await _call(entry.function, self._complete(command.tool, command.input), context)
         return ToolOutput(content=(TextBlock(returned),)) if isinstance(returned, str) else returned
 
     def _complete(self, tool: str, given: Json) -> JsonObject:
@@ -132,12 +132,12 @@ def _keys(rule: ResourceRule, entry: FunctionTool, given: JsonObject) -> list[st
             return [entry.resource_key(name) for name in texts] if len(texts) == len(names) else None
 
 
-async def _call(function: Function, given: JsonObject) -> Returned:
+async def _call(function: Function, given: JsonObject, context: RunContext) -> Returned:
     """The outcome of the function; one that is not async has a thread of its own until it returns."""
     if inspect.iscoroutinefunction(function):
-        outcome: Returned = await function(given)
+        outcome: Returned = await function(given, context)
         return outcome
-    running = asyncio.ensure_future(asyncio.to_thread(function, given))
+    running = asyncio.ensure_future(asyncio.to_thread(function, given, context))
     try:
         returned = await asyncio.shield(running)
     except asyncio.CancelledError:

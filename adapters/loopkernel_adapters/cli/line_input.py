@@ -1,0 +1,79 @@
+"""The lines that a person types, or that a pipe or a file brings: read when they are asked for, and no sooner.
+
+The event loop watches the descriptor: nothing blocks, no thread waits, and whoever waits for a line can be cancelled.
+"""
+
+import asyncio
+import os
+import sys
+import termios
+
+LONGEST_LINE = 1_000_000  # bytes; a longer line ends the input
+_PIECE = 65_536  # bytes
+
+
+class LineInput:
+    """Lines from a descriptor, or from nowhere (None). The descriptor stays open, and blocking as it was."""
+
+    def __init__(self, descriptor: int | None, encoding: str = "utf-8") -> None:
+        self._descriptor = descriptor
+        self._encoding = encoding
+        self._unread = b""
+        self._ended = descriptor is None
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether a terminal shows what is typed."""
+        return self._descriptor is not None and os.isatty(self._descriptor)
+
+    def forget_typing(self) -> None:
+        """Forget what was typed before it was asked for. What a pipe or a file holds is kept."""
+        if self._descriptor is not None and self.is_terminal:
+            termios.tcflush(self._descriptor, termios.TCIFLUSH)
+
+    async def line(self) -> str | None:
+        """The next line, without its end; None when the input has ended, now or before."""
+        while b"\n" not in self._unread and not self._ended:
+            await self._read_more()
+        if not self._unread:
+            return None
+        line, _, self._unread = self._unread.partition(b"\n")
+        return line.decode(self._encoding, "replace")
+
+    async def _read_more(self) -> None:
+        descriptor = self._descriptor
+        if descriptor is None:
+            return
+        await _readable(descriptor)
+        try:
+            piece = os.read(descriptor, _PIECE)
+        except BlockingIOError:  # somebody else has read it
+            return
+        except OSError:  # the terminal is gone
+            piece = b""
+        self._unread += piece
+        if not piece:
+            self._ended = True
+        elif len(self._unread) > LONGEST_LINE and b"\n" not in self._unread:
+            self._ended, self._unread = True, b""
+
+
+async def _readable(descriptor: int) -> None:
+    loop = asyncio.get_running_loop()
+    readable = asyncio.Event()
+    try:
+        loop.add_reader(descriptor, readable.set)
+    except PermissionError:  # a file, or no device that can be waited for: reading it never blocks
+        return
+    try:
+        await readable.wait()
+    finally:
+        loop.remove_reader(descriptor)
+
+
+def standard_input() -> LineInput:
+    """The lines of the standard input; none where there is none."""
+    try:
+        return LineInput(sys.stdin.fileno(), sys.stdin.encoding)
+    except (AttributeError, OSError, ValueError):  # closed, or replaced by something that is no file
+        return LineInput(None)

@@ -1,0 +1,200 @@
+"""Secrets that are registered with the agent: each has a name, and a handle `{{secret:NAME}}` in the value's place.
+
+The driver replaces every value by its handle before anything becomes a delta, and resolves handles only in what goes
+into a tool's run (rule TOOL-12). So the model, the log and every event know the handles, and the tools get the values.
+
+A value is found as it is and as JSON escapes it; a value that was encoded otherwise (base64, percent signs) is not. It
+is replaced wherever it stands, so it has to be long enough to stand nowhere by chance.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, TypeVar, cast
+
+import attrs
+from loopkernel.data.json_text import Json, JsonValue, safe_text
+from typing_extensions import override
+
+SHORTEST_VALUE = 4  # characters
+LONGEST_NAME = 64
+_NAME = re.compile(r"[A-Za-z0-9_.-]+")
+_HANDLE = re.compile(r"\{\{secret:([A-Za-z0-9_.-]+)\}\}")
+
+Datum = TypeVar("Datum")
+
+
+class Secrets:
+    """Values by their names. Neither its `repr` nor anything that it raises shows a value.
+
+    Raises ValueError, with the name, for a value that could not be told apart from other text.
+    """
+
+    def __init__(self, values: Mapping[str, str]) -> None:
+        self._values = dict(values)
+        self._handles: dict[str, str] = {}
+        for name, value in self._values.items():
+            _demand_name(name)
+            _demand_value(name, value)
+            for form in _forms(value):
+                self._handles.setdefault(form, handle(name))
+        self._demand_apart()
+        self._longest = max(map(len, self._handles), default=0)
+        self._first = {form[0] for form in self._handles}
+        longest_first = sorted(self._handles, key=len, reverse=True)
+        self._found = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
+
+    @override
+    def __repr__(self) -> str:
+        return f"Secrets({', '.join(self.names)})"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names, in the order given."""
+        return tuple(self._values)
+
+    def hide(self, text: str) -> str:
+        """The text with each value replaced by its handle: the leftmost first, of several the longest."""
+        if self._found is None:
+            return text
+        return self._found.sub(lambda found: self._handles[found[0]], text)
+
+    def settled(self, text: str) -> int:
+        """How much of a text that goes on can be hidden by itself; behind it a value may have begun.
+
+        `hide` of the text up to there, and of the rest once it has gone on, give what `hide` of all of it would.
+        """
+        if self._found is None:
+            return len(text)
+        tail = range(max(0, len(text) - self._longest + 1), len(text))
+        begun = [place for place in tail if self._begins(text, place)]
+        end = 0
+        for found in self._found.finditer(text):
+            if any(end <= place <= found.start() for place in begun):
+                break
+            end = found.end()
+        return next((place for place in begun if place >= end), len(text))
+
+    def _begins(self, text: str, place: int) -> bool:
+        """Whether the text from this place on could be the beginning of a longer value."""
+        if text[place] not in self._first:
+            return False
+        rest = text[place:]
+        return any(len(form) > len(rest) and form.startswith(rest) for form in self._handles)
+
+    def hide_json(self, value: Json) -> Json:
+        """The JSON with each value replaced, in texts, keys and numbers; a number becomes a text then."""
+        if self._found is None or self._found.search(value.text) is None:
+            return value
+        return Json.of(self._hidden_json(value.value()))
+
+    def _hidden_json(self, value: JsonValue) -> JsonValue:
+        match value:
+            case str():
+                return self.hide(value)
+            case list():
+                return [self._hidden_json(item) for item in value]
+            case dict():
+                return {self.hide(key): self._hidden_json(item) for key, item in value.items()}
+            case bool() | None:
+                return value
+            case _:
+                text = Json.of(value).text
+                hidden = self.hide(text)
+                return value if hidden == text else hidden
+
+    def hide_in(self, datum: Datum) -> Datum:
+        """The frozen datum with each value replaced, however deep it lies; the same object if there is none."""
+        if self._found is None:
+            return datum
+        return cast(Datum, self._hidden(datum))  # each arm of _hidden gives the type that it is given
+
+    def _hidden(self, datum: object) -> object:
+        match datum:
+            case str():
+                return self.hide(datum)
+            case Json():
+                return self.hide_json(datum)
+            case tuple():
+                parts = [self._hidden(part) for part in datum]
+                return datum if all(map(_is, parts, datum)) else tuple(parts)
+            case _:
+                return self._hidden_fields(datum) if attrs.has(type(datum)) else datum
+
+    def _hidden_fields(self, datum: Any) -> object:  # Any: a frozen class of the kernel, whichever it is
+        changes: dict[str, object] = {}
+        for field in attrs.fields(type(datum)):
+            old = getattr(datum, field.name)
+            new = self._hidden(old)
+            if new is not old:
+                changes[field.name] = new
+        return attrs.evolve(datum, **changes) if changes else datum
+
+    def reveal(self, value: Json) -> Json:
+        """The JSON with each handle of a registered name replaced by its value, in texts and keys."""
+        if "{{secret:" not in value.text:
+            return value
+        return Json.of(self._revealed(value.value()))
+
+    def _revealed(self, value: JsonValue) -> JsonValue:
+        match value:
+            case str():
+                return _HANDLE.sub(lambda found: self._values.get(found[1], found[0]), value)
+            case list():
+                return [self._revealed(item) for item in value]
+            case dict():
+                revealed_keys = ((self._revealed(key), item) for key, item in value.items())
+                return {str(key): self._revealed(item) for key, item in revealed_keys}
+            case _:
+                return value
+
+    def _demand_apart(self) -> None:
+        """No value may overlap any handle: a replaced text would hold one again, or seem to."""
+        for form, own in self._handles.items():
+            for name in self._values:
+                if _overlap(form, handle(name)):
+                    raise ValueError(f"the value of {own} cannot be told apart from the handle {handle(name)}")
+
+
+def handle(name: str) -> str:
+    """What stands in the place of the value of this name."""
+    return f"{{{{secret:{name}}}}}"
+
+
+def _demand_name(name: str) -> None:
+    if not _NAME.fullmatch(name) or len(name) > LONGEST_NAME:
+        raise ValueError(
+            f"{name!r} cannot be the name of a secret: use at most {LONGEST_NAME} letters, digits, '_', '.' and '-'"
+        )
+
+
+def _demand_value(name: str, value: str) -> None:
+    if len(value) < SHORTEST_VALUE:
+        raise ValueError(f"the value of {name} has fewer than {SHORTEST_VALUE} characters: any text may hold it")
+    if value != value.strip():
+        raise ValueError(f"the value of {name} has white space around it; strip it, or it is not found without")
+    if value != safe_text(value):
+        raise ValueError(f"the value of {name} holds a lone surrogate, which no text here does")
+
+
+def _forms(value: str) -> set[str]:
+    """The ways in which a text may hold the value: as it is, and as JSON writes it."""
+    written = {value, *(json.dumps(value, ensure_ascii=ascii_only)[1:-1] for ascii_only in (True, False))}
+    return written | {form.replace("/", "\\/") for form in written}
+
+
+def _overlap(value: str, replacement: str) -> bool:
+    """Whether a text that holds the replacement may hold the value across or within it."""
+    sizes = range(1, len(replacement))
+    return (
+        value in replacement
+        or replacement in value
+        or any(value.startswith(replacement[-size:]) or value.endswith(replacement[:size]) for size in sizes)
+    )
+
+
+def _is(one: object, other: object) -> bool:
+    return one is other
+
+
+NO_SECRETS = Secrets({})

@@ -1,0 +1,88 @@
+"""The command line at a terminal, with a person who types."""
+
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+PATIENCE_SECONDS = 60  # after which a program that says nothing is taken to be stuck
+
+# The program makes the terminal its own, so that Ctrl-C reaches it, and is then the command line.
+PROGRAM = """
+import fcntl, runpy, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+runpy.run_module("loopkernel_adapters", run_name="__main__", alter_sys=True)
+"""
+
+INTERRUPT, END_OF_INPUT = b"\x03", b"\x04"
+
+
+class Person:
+    """Sits at the terminal of a process: reads what it shows, and types."""
+
+    def __init__(self, descriptor: int, process: subprocess.Popen[bytes]) -> None:
+        self.shown = ""
+        self.process = process
+        self._descriptor = descriptor
+        self._read = 0
+
+    def type(self, keys: bytes) -> None:
+        """Type these keys."""
+        os.write(self._descriptor, keys)
+
+    def wait_for(self, text: str) -> None:
+        """Read on until the text has been shown, behind what was waited for before."""
+        while text not in self.shown[self._read :]:
+            assert self._read_more(), f"it ended without showing {text!r}: {self.shown}"
+        self._read = self.shown.index(text, self._read) + len(text)
+
+    def wait_for_end(self) -> int:
+        """Read all that is still shown; the exit status."""
+        while self._read_more():
+            pass
+        return self.process.wait()
+
+    def hang_up(self) -> None:
+        """Take the terminal away."""
+        os.close(self._descriptor)
+
+    def _read_more(self) -> bool:
+        ready, _, _ = select.select([self._descriptor], [], [], PATIENCE_SECONDS)
+        assert ready, f"it is stuck after showing: {self.shown}"
+        try:
+            piece = os.read(self._descriptor, 65_536)
+        except OSError:  # how a terminal ends
+            piece = b""
+        self.shown += piece.decode("utf-8", "replace")
+        return bool(piece)
+
+    def lines(self) -> list[str]:
+        """What is shown, by lines."""
+        return re.split(r"\r?\n", self.shown)
+
+
+@contextmanager
+def at_a_terminal(*arguments: str, typed_ahead: bytes = b"", stdout: int | None = None) -> Iterator[Person]:
+    """The command line with these arguments at a terminal of its own; stdout may lead elsewhere."""
+    person, program = pty.openpty()
+    os.write(person, typed_ahead)
+    output = program if stdout is None else stdout
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, *arguments],
+        stdin=program,
+        stdout=output,
+        stderr=program,
+        start_new_session=True,
+    )
+    os.close(program)
+    try:
+        yield Person(person, process)
+    finally:
+        process.kill()
+        process.wait()
+        with suppress(OSError):  # unless it was hung up
+            os.close(person)

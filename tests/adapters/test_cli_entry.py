@@ -1,0 +1,55 @@
+"""How a command begins: as a module too, in words when it is interrupted at once, or when something is missing."""
+
+import subprocess
+import sys
+
+import pytest
+from loopkernel_adapters.cli.main import INTERRUPTED
+from loopkernel_adapters.cli.outcomes import ExitStatus
+
+# Ctrl-C, pressed while the module of that name is being imported.
+INTERRUPTED_IMPORT = """
+import runpy, signal, sys
+
+class Interrupter:
+    def find_spec(self, name, path=None, target=None):
+        if name == {name!r}:
+            signal.raise_signal(signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupter())
+sys.argv = ["loopkernel", "--version"]
+runpy.run_module("loopkernel_adapters", run_name="__main__")
+"""
+
+WITHOUT_YAML = """
+import runpy, sys
+sys.modules["yaml"] = None  # as if it were not installed
+sys.argv = ["scenarios", "specs/scenarios"]
+runpy.run_module("loopkernel.testing.scenarios", run_name="__main__")
+"""
+
+
+def ran(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True)
+
+
+def test_the_package_is_the_command_line_too() -> None:
+    ended = ran("-m", "loopkernel_adapters", "--version")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.startswith("loopkernel ")
+
+
+@pytest.mark.parametrize(
+    "name", ["loopkernel_adapters.cli.commands", "attrs", "loopkernel.transition", "loopkernel_adapters.tools.files"]
+)
+def test_ctrl_c_while_it_begins_is_told_in_words(name: str) -> None:
+    ended = ran("-c", INTERRUPTED_IMPORT.format(name=name))
+    assert (ended.returncode, ended.stdout, ended.stderr) == (INTERRUPTED, "", "loopkernel: interrupted\n")
+    assert INTERRUPTED == ExitStatus.OTHER_END
+
+
+def test_the_scenarios_say_what_they_need() -> None:
+    ended = ran("-c", WITHOUT_YAML)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "install loopkernel[testing]" in ended.stderr
+    assert "Traceback" not in ended.stderr

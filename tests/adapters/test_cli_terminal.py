@@ -1,0 +1,145 @@
+"""The prompt as a process has it: at a terminal, behind a pipe, and under Ctrl-C."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from loopkernel_adapters.cli.main import main
+
+from tests.adapters.cli_world import COMMAND, labelled, prepare, write_script
+from tests.adapters.pseudo_terminal import END_OF_INPUT, INTERRUPT, at_a_terminal
+
+PROMPT = "edit [JSON]? "
+ARGUMENTS = ["run", "go", "--workspace", "workspace", "--provider", "scripted:script.json", "--log", "log.jsonl"]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with a workspace, and a script that writes two files."""
+    prepare(tmp_path, monkeypatch)
+    calls = [{"tool": "write_file", "input": {"path": name, "text": "x"}} for name in ("one.txt", "two.txt")]
+    write_script(tmp_path, [{"calls": calls}, {"text": "Done."}])
+    return tmp_path
+
+
+def written(folder: Path) -> set[str]:
+    return {path.name for path in (folder / "workspace").iterdir()} - {"notes.txt"}
+
+
+def demand_whole_log() -> None:
+    """The log tells the whole run, and every law held."""
+    assert main(["replay", "log.jsonl"]) == 0
+
+
+# --- at a terminal ---
+
+
+def test_a_person_at_a_terminal_is_asked_for_each_call(folder: Path) -> None:
+    with at_a_terminal(*ARGUMENTS) as person:
+        person.wait_for(PROMPT)
+        assert written(folder) == set()
+        person.type(b"yes\n")
+        person.wait_for(PROMPT)
+        assert written(folder) == {"one.txt"}
+        person.type(b"no, thank you\n")
+        assert person.wait_for_end() == 0
+        lines = person.lines()
+    assert written(folder) == {"one.txt"}
+    answered = next(place for place, line in enumerate(lines) if line.endswith(f"{PROMPT}yes"))
+    assert lines[answered + 1].startswith("result 1.1")  # the terminal has ended the line, and nothing did it again
+    demand_whole_log()
+
+
+def test_what_was_typed_before_the_question_does_not_answer_it(folder: Path) -> None:
+    with at_a_terminal(*ARGUMENTS, typed_ahead=b"yes\nyes\n") as person:
+        for _ in range(2):
+            person.wait_for(PROMPT)
+            person.type(b"no\n")
+        person.wait_for_end()
+    assert written(folder) == set()
+
+
+@pytest.mark.rule("CANCEL-2")
+def test_ctrl_c_at_the_prompt_cancels_the_turn(folder: Path) -> None:
+    with at_a_terminal(*ARGUMENTS) as person:
+        person.wait_for(PROMPT)
+        person.type(INTERRUPT)
+        assert person.wait_for_end() == 1
+        shown, lines = person.shown, person.lines()
+    assert "Traceback" not in shown
+    assert any(line.startswith("interrupt   cancelling") for line in lines)
+    assert labelled("\n".join(lines), "outcome") == ["user_abort, after 1 request and 0 tool runs"]
+    assert written(folder) == set()
+    demand_whole_log()
+
+
+def test_the_end_of_the_input_rejects_what_is_asked(folder: Path) -> None:
+    with at_a_terminal(*ARGUMENTS) as person:
+        person.wait_for(PROMPT)
+        person.type(END_OF_INPUT)
+        person.wait_for_end()
+        shown = person.shown
+    assert shown.count("rejected: there is no input, so nobody can be asked") == 2
+    assert "Traceback" not in shown
+    assert written(folder) == set()
+
+
+def test_a_terminal_that_goes_away_ends_the_run(folder: Path) -> None:
+    with at_a_terminal(*ARGUMENTS) as person:
+        person.wait_for(PROMPT)
+        person.hang_up()
+        person.process.wait()
+    assert written(folder) == set()
+
+
+def test_whoever_sends_the_output_elsewhere_still_sees_the_question(folder: Path) -> None:
+    with (folder / "output.txt").open("w") as output, at_a_terminal(*ARGUMENTS, stdout=output.fileno()) as person:
+        for _ in range(2):
+            person.wait_for(PROMPT)
+            person.type(b"yes\n")
+        person.wait_for_end()
+        assert any(line.startswith("tool        write_file") for line in person.lines())
+    assert written(folder) == {"one.txt", "two.txt"}
+    assert PROMPT not in (folder / "output.txt").read_text()
+
+
+# --- behind a pipe ---
+
+
+def test_a_pipe_answers_too(folder: Path) -> None:
+    ended = subprocess.run([*COMMAND, *ARGUMENTS], input="yes\nno\n", capture_output=True, text=True)
+    assert ended.stderr == ""
+    assert [line.rpartition("? ")[2] for line in labelled(ended.stdout, "answer")] == ["yes", "no"]
+    assert written(folder) == {"one.txt"}
+    demand_whole_log()
+
+
+@pytest.mark.parametrize("given", ["nothing", "closed"])
+def test_without_an_input_every_call_is_rejected_and_the_run_ends(folder: Path, given: str) -> None:
+    command = [*COMMAND, *ARGUMENTS]
+    if given == "closed":
+        command = ["sh", "-c", 'exec "$@" <&-', "sh", *command]
+    ended = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    assert ended.stderr == ""
+    assert "there is no input" in ended.stdout
+    assert labelled(ended.stdout, "outcome") == ["model_stop, after 2 requests and 0 tool runs"]
+    assert written(folder) == set()
+    demand_whole_log()
+
+
+def test_a_pipe_that_answers_late_is_waited_for(folder: Path) -> None:
+    with subprocess.Popen([*COMMAND, *ARGUMENTS], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        shown = b""
+        for answer in (b"ye", b"s\n"):  # in two pieces
+            while PROMPT.encode() not in shown:
+                piece = os.read(process.stdout.fileno(), 65_536)
+                assert piece, f"it ended without asking: {shown.decode()}"
+                shown += piece
+            process.stdin.write(answer)
+            process.stdin.flush()
+        process.stdin.close()
+        process.stdout.read()
+    assert written(folder) == {"one.txt"}
