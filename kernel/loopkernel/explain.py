@@ -1,4 +1,4 @@
-"""Why: the rule behind each effect of a step, what each open call waits for, and what the user may do now."""
+"""Why: the rule behind each effect of a step, with what each open call waits for; and what the user may do now."""
 
 from collections.abc import Iterator
 from typing import assert_never
@@ -6,14 +6,12 @@ from typing import assert_never
 from attrs import frozen
 
 from loopkernel.causes import rule_of
-from loopkernel.data.blocks import TextBlock
+from loopkernel.data.blocks import RawInput, TextBlock
 from loopkernel.data.choices import ApprovalMode
 from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import Effect
-from loopkernel.data.ids import CallId
-from loopkernel.data.ledgers import Ledger
+from loopkernel.data.ledgers import LedgerEntry
 from loopkernel.data.policy import ApprovalRule
-from loopkernel.data.sessions import Settings
 from loopkernel.data.states import (
     Backoff,
     Cancelled,
@@ -33,6 +31,8 @@ from loopkernel.data.states import (
 from loopkernel.data.steps import Context, is_refused
 from loopkernel.data.tools import Decision
 from loopkernel.data.user_deltas import (
+    AnswerAfterCrash,
+    AnswerQuestion,
     Approve,
     CancelAll,
     CancelCall,
@@ -41,6 +41,8 @@ from loopkernel.data.user_deltas import (
     ChangePolicy,
     ChangeTools,
     CompactNow,
+    Correct,
+    CrashAnswerKind,
     Discard,
     DismissError,
     Enqueue,
@@ -50,12 +52,12 @@ from loopkernel.data.user_deltas import (
     Say,
     StartHandoff,
     Steer,
+    Swap,
     UserDelta,
 )
-from loopkernel.data.words import CallStatus
 from loopkernel.planning.interaction import Interaction, interaction
-from loopkernel.regions.ledger import blocker
 from loopkernel.transition import transition
+from loopkernel.waits import Wait, waits_of
 
 
 @frozen
@@ -66,14 +68,6 @@ class Cause:
     delta: Delta
     rule: str
     because: str
-
-
-@frozen
-class Wait:
-    """An open call, and everything it waits for, as sentences for a screen."""
-
-    call: CallId
-    reasons: tuple[str, ...]
 
 
 @frozen
@@ -91,48 +85,6 @@ def explain(state: State, ctx: Context) -> Explanation:
     return Explanation(causes, waits_of(step.next))
 
 
-def waits_of(state: State) -> tuple[Wait, ...]:
-    """What each open call waits for."""
-    match state:
-        case Streaming():
-            return tuple(_waits(state.ledger, state.session.settings, "the end of the reply"))
-        case Executing() | Confirming() | Dispatching():
-            return tuple(_waits(state.ledger, state.session.settings, None))
-        case Initial() | Idle() | Thinking() | Finishing() | Compacting() | Backoff() | HandingOff():
-            return ()
-        case Cancelled() | Done():
-            return ()
-        case _:
-            assert_never(state)
-
-
-def _waits(ledger: Ledger, settings: Settings, also: str | None) -> Iterator[Wait]:
-    for place, entry in enumerate(ledger.entries):
-        if not entry.is_open:
-            continue
-        reasons = [] if also is None else [also]
-        if entry.status is CallStatus.IN_PROGRESS:
-            reasons.append("its own result")
-        elif entry.status is CallStatus.BLOCKED_ON_USER:
-            reasons.append("your approval")
-        elif entry.check is not None:
-            reasons.append("the check of its input")
-        elif also is None:
-            reasons.append(_held_back_by(ledger, place, settings))
-        yield Wait(entry.call.id, tuple(reasons))
-
-
-def _held_back_by(ledger: Ledger, place: int, settings: Settings) -> str:
-    """Why a checked call has not started: the first earlier call in its way, or the slots."""
-    earlier = blocker(ledger, place, settings)
-    if earlier is None:
-        return f"a free slot: all {settings.policy.max_parallel} are taken"
-    entry = ledger.entries[earlier]
-    if entry.check is not None:
-        return f"the check of call {entry.call.id}, since what that call touches is not known yet"
-    return f"call {entry.call.id}, which comes first under the schedule {settings.policy.schedule.value}"
-
-
 def interaction_of(state: State) -> Interaction:
     """What the user can do now, in one word (rule STATE-6)."""
     match state:
@@ -142,10 +94,8 @@ def interaction_of(state: State) -> Interaction:
             return _interaction(state, inferring=state.cancel is not None, resting=True)
         case Idle() | Initial():
             return _interaction(state, resting=True)
-        case Executing() | Dispatching():
-            return _interaction(state, running=state.ledger.running > 0)
-        case Confirming():
-            return _interaction(state, asking=True)
+        case Executing() | Confirming() | Dispatching():
+            return _interaction(state, asking=state.ledger.waiting > 0, running=state.ledger.running > 0)
         case HandingOff():
             return _interaction(state, handing_off=True)
         case Finishing() | Backoff():
@@ -189,5 +139,22 @@ def _candidates(state: State) -> Iterator[UserDelta]:
     yield from (Discard(waiting.number) for waiting in session.inbox.queue)
     yield from (ChangeMode(ApprovalMode.DEFAULT), Permit(ApprovalRule(decision=Decision.ALLOW)))
     yield from (ChangePolicy(settings.policy), ChangeTools(settings.tools), ChangeInstructions(settings.instructions))
-    for wait in waits_of(state):
-        yield from (CancelCall(wait.call), Approve(call=wait.call), Reject(call=wait.call))
+    yield from (CancelCall(run.call) for run in session.held if run.background)
+    for entry in _open_calls(state):
+        call, given = entry.call.id, entry.given
+        yield from (CancelCall(call), Approve(call=call), Reject(call=call), AnswerQuestion(call=call, value=None))
+        yield from (AnswerAfterCrash(call=call, kind=kind) for kind in CrashAnswerKind)
+        if not isinstance(given, RawInput):
+            yield from (Correct(call=call, input=given), Swap(call=call, tool=entry.tool, input=given))
+
+
+def _open_calls(state: State) -> tuple[LedgerEntry, ...]:
+    match state:
+        case Streaming() | Executing() | Confirming() | Dispatching():
+            return tuple(entry for entry in state.ledger.entries if entry.is_open)
+        case Initial() | Idle() | Thinking() | Finishing() | Compacting() | Backoff() | HandingOff():
+            return ()
+        case Cancelled() | Done():
+            return ()
+        case _:
+            assert_never(state)

@@ -4,6 +4,7 @@ It holds the state and the commands that wait to be fetched; every decision is `
 thread-safe nor durable: a driver stores the delta first, then delivers it (rule RESUME-2).
 """
 
+from collections.abc import Iterator
 from typing import assert_never, final
 
 from loopkernel.data.deltas import Delta
@@ -76,25 +77,20 @@ class Machine:
         return fetched
 
     def next_deadline(self) -> int | None:
-        """When the next timer that the state holds is due, in milliseconds; None when none is pending."""
-        state = self._state
-        match state:
-            case Backoff():
-                return state.deadline_ms
-            case (
-                Streaming()
-                | Executing()
-                | Idle()
-                | Thinking()
-                | Finishing()
-                | Confirming()
-                | Dispatching()
-                | Compacting()
-                | HandingOff()
-                | Cancelled()
-                | Done()
-                | Initial()
-            ):
-                return None
-            case _:
-                assert_never(state)
+        """When the first of the timers that the state holds is due, in milliseconds; None when none is pending."""
+        return min(_deadlines(self._state), default=None)
+
+
+def _deadlines(state: State) -> Iterator[int]:
+    """When each pending timer is due: of the calls of the reply, of runs that are to stop, and of a retry."""
+    match state:
+        case Backoff():
+            yield state.deadline_ms
+        case Streaming() | Executing() | Confirming() | Dispatching():
+            yield from (entry.timer.deadline_ms for entry in state.ledger.entries if entry.timer is not None)
+        case Idle() | Thinking() | Finishing() | Compacting() | HandingOff() | Cancelled() | Done() | Initial():
+            pass
+        case _:
+            assert_never(state)
+    held = () if state.session is None else state.session.held
+    yield from (run.grace.deadline_ms for run in held if run.grace is not None)

@@ -19,6 +19,7 @@ HANDLERS: Mapping[str, Handler] = MappingProxyType(
         "Thinking": thinking.on_thinking,
         "Streaming": streaming.on_streaming,
         "Executing": executing.on_executing,
+        "Confirming": executing.on_confirming,
         "Finishing": finishing.on_finishing,
         "Cancelled": cancelled.on_cancelled,
         "Done": done.on_done,

@@ -23,10 +23,11 @@ from loopkernel.data.states import (
     Thinking,
 )
 from loopkernel.data.steps import Context, Step, is_refused
+from loopkernel.data.tool_deltas import ToolStopped
 from loopkernel.data.user_deltas import DismissError
 from loopkernel.handlers.cancelled import on_cancelled
 from loopkernel.handlers.done import on_done
-from loopkernel.handlers.executing import enter_executing, on_executing
+from loopkernel.handlers.executing import enter_executing, on_confirming, on_executing
 from loopkernel.handlers.finishing import enter_finishing, on_finishing
 from loopkernel.handlers.idle import on_idle
 from loopkernel.handlers.initial import on_initial
@@ -39,10 +40,11 @@ def transition(state: State, ctx: Context) -> Step[State]:
     """One delta applied: the next state, which waits for something, and all that must happen outside.
 
     Never raises, whatever the state and the delta. What does not apply changes nothing and says so in a
-    `Refused` event; an accepted delta first clears the shown error (rules DELTA-2 and DELTA-5).
+    `Refused` event; an accepted delta first clears the shown error (rules DELTA-2 and DELTA-5). That an aborted run
+    has stopped is no reason to: it is what the failure itself has caused.
     """
     session = state.session
-    if session is None or session.error is None or isinstance(ctx.delta, DismissError):
+    if session is None or session.error is None or isinstance(ctx.delta, DismissError | ToolStopped):
         return settle(handle(state, ctx))
     return _with_error_cleared(state, session, ctx)
 
@@ -51,7 +53,7 @@ def _with_error_cleared(state: State, session: Session, ctx: Context) -> Step[St
     cleared: State = evolve(state, session=evolve(session, error=None))
     step = handle(cleared, ctx)
     if is_refused(step.effects):
-        return handle(state, ctx)
+        return settle(handle(state, ctx))
     step = settle(step)
     return Step(step.next, (ErrorCleared(), *step.effects))
 
@@ -75,7 +77,9 @@ def handle(state: State, ctx: Context) -> Step[State]:
             return on_done(state, ctx)
         case Initial():
             return on_initial(state, ctx)
-        case Confirming() | Dispatching() | Compacting() | Backoff() | HandingOff():
+        case Confirming():
+            return on_confirming(state, ctx)
+        case Dispatching() | Compacting() | Backoff() | HandingOff():
             return on_unbuilt(state, ctx)
         case _:
             assert_never(state)

@@ -5,11 +5,12 @@ No part of them is drawn: another process, under another hash seed, gets the sam
 
 from collections.abc import Iterator
 
+from attrs import evolve
 from loopkernel.data.blocks import RawInput, TextBlock
-from loopkernel.data.choices import ApprovalMode, Lifetime, OnBusy
+from loopkernel.data.choices import ApprovalMode, Lifetime, NoProfileApproval, OnBusy, OnReject, Schedule
 from loopkernel.data.deltas import Delta
 from loopkernel.data.endings import Ending
-from loopkernel.data.ids import CallId, CheckOperation, HookOperation, ModelOperation, RunOperation
+from loopkernel.data.ids import CallId, CheckOperation, HookOperation, ModelOperation, RunOperation, TimerOperation
 from loopkernel.data.json_text import Json
 from loopkernel.data.model_deltas import (
     ModelCall,
@@ -23,7 +24,7 @@ from loopkernel.data.model_deltas import (
     ModelText,
     ModelUsage,
 )
-from loopkernel.data.outside_deltas import HookAnswered, HookContinue
+from loopkernel.data.outside_deltas import HookAnswered, HookContinue, TimerFired
 from loopkernel.data.policy import Policy
 from loopkernel.data.sessions import Session, Settings, Stamp, Turn
 from loopkernel.data.states import Finishing, Initial, State, Thinking
@@ -50,15 +51,18 @@ from loopkernel.data.tools import (
 )
 from loopkernel.data.usage import Usage
 from loopkernel.data.user_deltas import (
+    AnswerQuestion,
     Approve,
     CancelAll,
     CancelCall,
     ChangeInstructions,
     ChangeMode,
     CompactNow,
+    Correct,
     Discard,
     DismissError,
     Enqueue,
+    RememberTool,
     RetryNow,
     Say,
     Steer,
@@ -84,9 +88,12 @@ WRITES = ValidCall((Claim("notes", AccessMode.WRITE),))
 Log = tuple[Delta, ...]
 
 
-def created(policy: Policy) -> Log:
-    """A session with three tools, acquired."""
-    return (Created(session_id="s1", policy=policy, tools=TOOLS, instructions="Be brief."), Acquired())
+def created(policy: Policy, *, early: bool = False) -> Log:
+    """A session with three tools, acquired. Those with a profile may start `early`."""
+    tools = tuple(
+        tool if tool.profile is None else evolve(tool, profile=evolve(tool.profile, early=early)) for tool in TOOLS
+    )
+    return (Created(session_id="s1", policy=policy, tools=tools, instructions="Be brief."), Acquired())
 
 
 def call(reply: int, tool: str = "read", path: str = "notes/a.txt", verdict: ValidCall | None = None) -> ModelCall:
@@ -217,11 +224,71 @@ TASK: Log = (
     completed(1),
     Disposed(),
 )
+EDITS: Log = (
+    *created(Policy(approval_timeout_ms=90, on_reject=OnReject.SKIP_REST)),
+    Say(content=HELLO),
+    call(1, "shell", verdict=READS),
+    call(1, "shell", verdict=WRITES),
+    call(1, verdict=READS),
+    completed(1, StopReason.TOOL_USE),
+    ToolSucceeded(RunOperation(1)),
+    RetryNow(),
+    Correct(call=CallId(ModelOperation(1), 1), input=Json.of({"path": "b"})),
+    Disposed(),
+    Resumed(),
+    ToolChecked(CheckOperation(2), WRITES),
+    ToolAsked(RunOperation(1), "Which one?"),
+    AnswerQuestion(call=CallId(ModelOperation(1), 1), value=Json.of(2)),
+    Resumed(),
+    TimerFired(TimerOperation(3)),
+    completed(2),
+    completed(3),
+    Say(content=HELLO),
+    call(4, "shell", verdict=READS),
+    call(4, "shell", verdict=READS),
+    completed(4, StopReason.TOOL_USE),
+    Approve(call=CallId(ModelOperation(4), 1), remember=RememberTool()),
+    ToolAsked(RunOperation(2), "Which one?"),
+    CancelAll(),
+    ToolStopped(RunOperation(2)),
+)
+EARLY: Log = (
+    *created(Policy(no_profile_approval=NoProfileApproval.ALLOW, schedule=Schedule.BATCHES), early=True),
+    Say(content=HELLO),
+    call(1, "write", verdict=WRITES),
+    ModelCall(
+        ModelOperation(1), provider_id="later", tool="read", input=Json.of({"path": {"$result": "cnotes/a.txt"}})
+    ),
+    ToolSucceeded(RunOperation(1), ToolOutput(content=HELLO, background=True)),
+    ModelFailed(ModelOperation(1), error=ErrorClass.SERVER),
+    RetryNow(),
+    call(2, "read", verdict=READS),
+    completed(2, StopReason.TOOL_USE),
+    ToolSucceeded(RunOperation(1), ToolOutput(content=HELLO)),
+    ToolSucceeded(RunOperation(2)),
+    call(3, "read", verdict=READS),
+    TimerFired(TimerOperation(3)),
+    ModelFailed(ModelOperation(3), error=ErrorClass.SERVER),
+    TimerFired(TimerOperation(4)),
+)
+RELEASED: Log = (
+    *created(Policy()),
+    Say(content=HELLO),
+    call(1, "shell", verdict=READS),
+    completed(1, StopReason.TOOL_USE),
+    Disposed(),
+    Resumed(),
+    Resumed(),
+    CancelAll(),
+)
 RUNS: dict[str, Log] = {
+    "released while a person is asked": RELEASED,
     "rounds": ROUNDS,
     "cancels": CANCELS,
     "failures": FAILURES,
     "lives": LIVES,
+    "edits": EDITS,
+    "early": EARLY,
     "task": TASK,
     "not created": (Acquired(), Say(content=HELLO), completed(1), Disposed()),
 }

@@ -8,11 +8,11 @@ from typing import TypeVar
 
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
-from loopkernel.data.blocks import RawInput, ReasoningBlock, TextBlock, ToolCall
+from loopkernel.data.blocks import RawInput, ReasoningBlock, TextBlock, ToolCall, ToolResult
 from loopkernel.data.choices import ApprovalMode, Lifetime, NoProfileApproval
 from loopkernel.data.deltas import Delta
-from loopkernel.data.effects import Effect
-from loopkernel.data.events import Refused
+from loopkernel.data.effects import Effect, StartTool
+from loopkernel.data.events import Refused, ToolEnded
 from loopkernel.data.foreign import (
     ForeignCall,
     ForeignMessage,
@@ -35,6 +35,8 @@ from loopkernel.data.ids import (
     TimerOperation,
 )
 from loopkernel.data.json_text import Json
+from loopkernel.data.ledgers import Ledger, LedgerEntry
+from loopkernel.data.messages import ResultMessage
 from loopkernel.data.model_deltas import (
     ModelCall,
     ModelCompleted,
@@ -61,9 +63,10 @@ from loopkernel.data.outside_deltas import (
 )
 from loopkernel.data.policy import ApprovalRule, Policy
 from loopkernel.data.sessions import Session
-from loopkernel.data.states import Executing, Idle, Initial, State, Streaming
+from loopkernel.data.states import Confirming, Executing, Idle, Initial, State, Streaming
 from loopkernel.data.steps import Context, Step
 from loopkernel.data.thread_deltas import Acquired, Created, Disposed, Forked, FromThread, Resumed
+from loopkernel.data.timers import Timer
 from loopkernel.data.tool_deltas import (
     ToolAsked,
     ToolChecked,
@@ -72,7 +75,17 @@ from loopkernel.data.tool_deltas import (
     ToolStopped,
     ToolSucceeded,
 )
-from loopkernel.data.tools import AccessMode, Claim, Decision, EffectClass, Tool, ToolProfile, ValidCall, Verdict
+from loopkernel.data.tools import (
+    AccessMode,
+    Claim,
+    Decision,
+    EffectClass,
+    Tool,
+    ToolOutput,
+    ToolProfile,
+    ValidCall,
+    Verdict,
+)
 from loopkernel.data.usage import NO_USAGE, Usage
 from loopkernel.data.user_deltas import (
     AnswerAfterCrash,
@@ -100,7 +113,15 @@ from loopkernel.data.user_deltas import (
     Steer,
     Swap,
 )
-from loopkernel.data.words import CallStatus, ErrorClass, StopReason, TurnEndReason, UserAction
+from loopkernel.data.words import (
+    CallStatus,
+    CancelReason,
+    ErrorClass,
+    RefusalReason,
+    StopReason,
+    TurnEndReason,
+    UserAction,
+)
 from loopkernel.regions.refusals import action_of
 from loopkernel.transition import transition
 
@@ -110,7 +131,15 @@ E = TypeVar("E", bound=Effect)
 READ = Tool(name="read", profile=ToolProfile(effect=EffectClass.READ_ONLY))
 WRITE = Tool(name="write", profile=ToolProfile(effect=EffectClass.IDEMPOTENT))
 BARE = Tool(name="bare")
+DANGER = Tool(name="danger", profile=ToolProfile(effect=EffectClass.DANGEROUS))
+ASKS = Tool(name="asks", profile=ToolProfile(effect=EffectClass.IDEMPOTENT, approval=Decision.ASK))
+DENIED = Tool(name="denied", profile=ToolProfile(approval=Decision.DENY))
+SERIAL = Tool(name="serial", profile=ToolProfile(effect=EffectClass.READ_ONLY, serial=True))
+CHILD = Tool(name="child", profile=ToolProfile(child=True))
+EARLY_READ = Tool(name="early_read", profile=ToolProfile(effect=EffectClass.READ_ONLY, early=True))
+EARLY_WRITE = Tool(name="early_write", profile=ToolProfile(effect=EffectClass.IDEMPOTENT, early=True))
 TOOLS = (READ, WRITE, BARE)
+ALL_TOOLS = (*TOOLS, DANGER, ASKS, DENIED, SERIAL, CHILD, EARLY_READ, EARLY_WRITE)
 ASKING_NOBODY = Policy(no_profile_approval=NoProfileApproval.ALLOW)
 TASK = Policy(lifetime=Lifetime.TASK)
 NOTHING = Json.of({})
@@ -154,6 +183,49 @@ def reads(*keys: str) -> ValidCall:
 def writes(*keys: str) -> ValidCall:
     """The verdict on a call that writes these resources."""
     return ValidCall(tuple(Claim(key, AccessMode.WRITE) for key in keys))
+
+
+def run(number: int) -> RunOperation:
+    """The nth run of the lineage."""
+    return RunOperation(number)
+
+
+def check(number: int) -> CheckOperation:
+    """The nth check of the lineage."""
+    return CheckOperation(number)
+
+
+def timer(number: int) -> TimerOperation:
+    """The nth timer of the lineage."""
+    return TimerOperation(number)
+
+
+def checked(number: int, verdict: Verdict = FREE) -> ToolChecked:
+    """The nth check answers."""
+    return ToolChecked(CheckOperation(number), verdict)
+
+
+def succeeded(
+    number: int, words: str = "out", *, final: bool = False, stops_loop: bool = False, background: bool = False
+) -> ToolSucceeded:
+    """The nth run returns."""
+    output = ToolOutput(content=text(words), final=final, stops_loop=stops_loop, background=background)
+    return ToolSucceeded(RunOperation(number), output)
+
+
+def broken(number: int, words: str = "out") -> ToolFailed:
+    """The nth run fails."""
+    return ToolFailed(RunOperation(number), ToolOutput(content=text(words)))
+
+
+def stopped(number: int) -> ToolStopped:
+    """The nth run has stopped."""
+    return ToolStopped(RunOperation(number))
+
+
+def fired(number: int) -> TimerFired:
+    """The nth timer is due."""
+    return TimerFired(TimerOperation(number))
 
 
 def made_call(
@@ -285,6 +357,53 @@ def working(*calls: ModelCall, policy: Policy = ASKING_NOBODY, tools: tuple[Tool
     return a(Executing, after(asked(policy, tools=tools), *calls, completed(StopReason.TOOL_USE)))
 
 
+def asking(*calls: ModelCall, policy: Policy = ASKING_NOBODY, tools: tuple[Tool, ...] = ALL_TOOLS) -> Confirming:
+    """The model has made these calls, and everything that is under way waits for a person."""
+    return a(Confirming, after(asked(policy, tools=tools), *calls, completed(StopReason.TOOL_USE)))
+
+
+def ledger_of(state: State) -> Ledger:
+    """The calls of the last reply, which must not be in the thread yet."""
+    assert isinstance(state, Streaming | Executing | Confirming | Initial)
+    assert state.ledger is not None
+    return state.ledger
+
+
+def entries_of(state: State) -> tuple[LedgerEntry, ...]:
+    """The calls of the last reply, in their order."""
+    return tuple(ledger_of(state).entries)
+
+
+def statuses(state: State) -> list[CallStatus]:
+    """Where each call of the last reply stands."""
+    return [entry.status for entry in entries_of(state)]
+
+
+def results_of(state: State) -> tuple[ToolResult, ...]:
+    """The answers to the last reply whose calls went into the thread."""
+    messages = [message for message in session_of(state).thread if isinstance(message, ResultMessage)]
+    return messages[-1].results
+
+
+def starts(effects: tuple[Effect, ...]) -> list[CallId]:
+    """The calls whose runs the effects start, in order."""
+    return [effect.call for effect in effects if isinstance(effect, StartTool)]
+
+
+def ends(effects: tuple[Effect, ...]) -> list[tuple[int, CallStatus, CancelReason | None]]:
+    """The positions of the calls that the effects answer, with how and why, in order."""
+    results = [effect.result for effect in effects if isinstance(effect, ToolEnded)]
+    return [(result.call.position, result.status, result.reason) for result in results]
+
+
+def pending_timers(state: State) -> list[Timer]:
+    """Every timer that is pending, for a call or for the stop of a run, in the order of their minting."""
+    timers: list[Timer | None] = [held.grace for held in session_of(state).held]
+    if isinstance(state, Streaming | Executing | Confirming | Initial) and state.ledger is not None:
+        timers += [entry.timer for entry in state.ledger.entries]
+    return sorted((found for found in timers if found is not None), key=lambda found: found.operation)
+
+
 # --- the grid -------------------------------------------------------------------------------------------
 
 
@@ -371,13 +490,22 @@ def outcome_of(state: State, delta: Delta) -> str:
     """The phase that the delta leads to; or `refused` and the reason, if it changed nothing and said so."""
     following, effects = step(state, delta)
     if effects and isinstance(effects[0], Refused):
-        assert len(effects) == 1, f"{type(delta).__name__} is refused with other effects"
-        assert following == state, f"{type(delta).__name__} is refused and changes the state"
+        if _frees(state, following):
+            assert effects[0].reason is RefusalReason.STALE
+            assert following.stamp.version == state.stamp.version, f"{type(delta).__name__} is refused and counts"
+        else:
+            assert len(effects) == 1, f"{type(delta).__name__} is refused with other effects"
+            assert following == state, f"{type(delta).__name__} is refused and changes the state"
         named = action_of(delta) if isinstance(delta, FromUser | FromThread) else UserAction.REPORT
         assert effects[0].action is named, f"{type(delta).__name__} is refused as another input"
         return f"refused {effects[0].reason.value}"
     assert following.stamp.version == state.stamp.version + 1, f"{type(delta).__name__} is accepted without a version"
     return type(following).__name__
+
+
+def _frees(state: State, following: State) -> bool:
+    """Whether a run no longer holds its resources, which a refused report may show too (rule TOOL-17)."""
+    return state.session is not None and len(session_of(following).held) < len(state.session.held)
 
 
 def grid(state: State, number: int = 9) -> dict[str, str]:

@@ -1,40 +1,77 @@
 """The scopes that the explorer goes through, and the goals that each of them must meet."""
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from itertools import product
 
 from attrs import evolve, frozen
-from loopkernel.data.choices import ApprovalMode, Lifetime, NoProfile, NoProfileApproval, OnBusy, Schedule
-from loopkernel.data.deltas import Delta
-from loopkernel.data.effects import AbortModel, AbortTool, CallModel, CheckCall, Command, StartTool
-from loopkernel.data.events import (
-    Dequeued,
-    Discarded,
-    Event,
-    LimitReached,
-    Refused,
-    ReplyRetracted,
-    SessionResumed,
-    Steered,
-    ToolEnded,
-    TurnEnded,
+from loopkernel.data.choices import (
+    ApprovalMode,
+    Lifetime,
+    NoProfile,
+    NoProfileApproval,
+    OnBusy,
+    OnReject,
+    OnToolFailure,
+    OutputCalls,
+    RestartDangerous,
+    Schedule,
 )
-from loopkernel.data.policy import Policy
-from loopkernel.data.states import Cancelled, Done, Executing, State
+from loopkernel.data.deltas import Delta
+from loopkernel.data.json_text import Json
+from loopkernel.data.policy import FieldPattern, OnRestart, Policy
+from loopkernel.data.states import State
 from loopkernel.data.thread_deltas import Acquired, Created
-from loopkernel.data.tools import AccessMode, Claim, EffectClass, InvalidCall, Tool, ToolProfile, UnknownTool, ValidCall
-from loopkernel.data.user_deltas import ChangeMode
-from loopkernel.data.words import CallStatus, CancelReason, RefusalReason, StopReason, TurnEndReason
+from loopkernel.data.tools import (
+    AccessMode,
+    Claim,
+    Decision,
+    EffectClass,
+    FixedResource,
+    InvalidCall,
+    Tool,
+    ToolProfile,
+    UnknownTool,
+    ValidCall,
+)
+from loopkernel.data.user_deltas import (
+    Approve,
+    ChangeMode,
+    Correct,
+    Reject,
+    RememberCall,
+    RememberPattern,
+    RememberTool,
+    Swap,
+)
+from loopkernel.data.words import StopReason
 from loopkernel.laws import check_step
-from loopkernel.replay import LogRecord, StepRecord, fold
-from loopkernel.testing.explore import Laws, View, laws_of_an_edge, outline, without_time
-from loopkernel.testing.explore_moves import Move, Scope, moves
+from loopkernel.replay import LogRecord, fold
+from loopkernel.testing.explore import Laws, laws_of_an_edge
+from loopkernel.testing.explore_moves import moves
+from loopkernel.testing.explore_scope import ANY_CALL, Answer, Move, OfferedCall, RunEnd, Scope
+from loopkernel.testing.explore_views import View, outline, without_time
 
+READS_A = (FixedResource("a", AccessMode.READ),)
+WRITES_A = (FixedResource("a", AccessMode.WRITE),)
+READ_ONLY, IDEMPOTENT, DANGEROUS = EffectClass.READ_ONLY, EffectClass.IDEMPOTENT, EffectClass.DANGEROUS
+# Their names: r, w, d for the class; a for what they touch; q for those that a person is asked about, e for early.
 TOOLS = (
-    Tool(name="r", profile=ToolProfile(effect=EffectClass.READ_ONLY)),
-    Tool(name="w", profile=ToolProfile(effect=EffectClass.IDEMPOTENT)),
+    Tool(name="r", profile=ToolProfile(effect=READ_ONLY)),
+    Tool(name="w", profile=ToolProfile(effect=IDEMPOTENT)),
     Tool(name="n"),
-    Tool(name="d", profile=ToolProfile(effect=EffectClass.DANGEROUS)),
+    Tool(name="d", profile=ToolProfile(effect=DANGEROUS)),
+    Tool(name="ra", profile=ToolProfile(effect=READ_ONLY, resources=READS_A)),
+    Tool(name="wa", profile=ToolProfile(effect=IDEMPOTENT, resources=WRITES_A)),
+    Tool(name="da", profile=ToolProfile(effect=DANGEROUS, resources=WRITES_A)),
+    Tool(name="qr", profile=ToolProfile(effect=READ_ONLY, approval=Decision.ASK)),
+    Tool(name="qra", profile=ToolProfile(effect=READ_ONLY, approval=Decision.ASK, resources=READS_A)),
+    Tool(name="qwa", profile=ToolProfile(effect=IDEMPOTENT, approval=Decision.ASK, resources=WRITES_A)),
+    Tool(name="qd", profile=ToolProfile(effect=DANGEROUS, approval=Decision.ASK)),
+    Tool(name="era", profile=ToolProfile(effect=READ_ONLY, early=True, resources=READS_A)),
+    Tool(name="ewa", profile=ToolProfile(effect=IDEMPOTENT, early=True, resources=WRITES_A)),
+    Tool(name="never", profile=ToolProfile(approval=Decision.DENY)),
+    Tool(name="out", profile=ToolProfile(effect=READ_ONLY)),
 )
 
 
@@ -61,91 +98,6 @@ class Case:
         return moves(state, self.scope)
 
 
-# --- goals ----------------------------------------------------------------------------------------------
-
-Goal = Callable[[StepRecord], bool]
-
-
-def prints(event: type[Event]) -> Goal:
-    return lambda record: any(isinstance(effect, event) for effect in record.effects)
-
-
-def commands(command: type[Command]) -> Goal:
-    return lambda record: any(isinstance(effect, command) for effect in record.effects)
-
-
-def refuses(reason: RefusalReason) -> Goal:
-    return lambda record: any(isinstance(effect, Refused) and effect.reason is reason for effect in record.effects)
-
-
-def ends(reason: TurnEndReason) -> Goal:
-    return lambda record: any(isinstance(effect, TurnEnded) and effect.reason is reason for effect in record.effects)
-
-
-def answers(status: CallStatus, ran: bool) -> Goal:
-    def met(record: StepRecord) -> bool:
-        results = (effect.result for effect in record.effects if isinstance(effect, ToolEnded))
-        return any(result.status is status and result.ran is ran for result in results)
-
-    return met
-
-
-def two_run_at_once(record: StepRecord) -> bool:
-    return isinstance(record.after, Executing) and record.after.ledger.running == 2
-
-
-def one_waits_for_the_other(record: StepRecord) -> bool:
-    if not isinstance(record.after, Executing):
-        return False
-    statuses = [entry.status for entry in record.after.ledger.entries if entry.check is None]
-    return statuses == [CallStatus.IN_PROGRESS, CallStatus.QUEUED]
-
-
-def one_runs_beside_a_check(record: StepRecord) -> bool:
-    if not isinstance(record.after, Executing):
-        return False
-    return any(entry.check is not None for entry in record.after.ledger.entries) and record.after.ledger.running > 0
-
-
-def the_second_ends_first(record: StepRecord) -> bool:
-    if not isinstance(record.after, Executing):
-        return False
-    return [entry.is_open for entry in record.after.ledger.entries] == [True, False]
-
-
-GOALS: dict[str, Goal] = {
-    "the turn ends naturally": ends(TurnEndReason.MODEL_STOP),
-    "the turn ends at its limit": lambda record: ends(TurnEndReason.MAX_TURNS)(record) and prints(LimitReached)(record),
-    "the turn is aborted": ends(TurnEndReason.USER_ABORT),
-    "the turn ends by an error": ends(TurnEndReason.ERROR),
-    "the model stays silent": ends(TurnEndReason.STUCK),
-    "the turn is interrupted": ends(TurnEndReason.INTERRUPTED),
-    "the run is over": lambda record: isinstance(record.after, Done) and prints(TurnEnded)(record),
-    "the turn is disposed of": ends(TurnEndReason.DISPOSED),
-    "a cancel leads to rest": lambda record: isinstance(record.after, Cancelled) and prints(TurnEnded)(record),
-    "a steer goes in": prints(Steered),
-    "a queued input is taken": prints(Dequeued),
-    "a queued input is discarded": prints(Discarded),
-    "a reply is aborted": commands(AbortModel),
-    "a reply is retracted": prints(ReplyRetracted),
-    "a run is aborted": commands(AbortTool),
-    "two calls run at once": two_run_at_once,
-    "a call waits for another": one_waits_for_the_other,
-    "a call runs beside a check": one_runs_beside_a_check,
-    "the second call ends first": the_second_ends_first,
-    "a call is done": answers(CallStatus.DONE, ran=True),
-    "a call fails": answers(CallStatus.ERROR, ran=True),
-    "a call is answered without a run": answers(CallStatus.ERROR, ran=False),
-    "a running call is cancelled": answers(CallStatus.CANCELLED, ran=True),
-    "a waiting call is cancelled": answers(CallStatus.CANCELLED, ran=False),
-    "a run is begun again": lambda record: any(isinstance(e, StartTool) and e.run > 1 for e in record.effects),
-    "a check is made again": lambda record: prints(SessionResumed)(record) and commands(CheckCall)(record),
-    "a reply is asked again": lambda record: prints(SessionResumed)(record) and commands(CallModel)(record),
-    "a call is cancelled for safety": lambda record: any(
-        isinstance(effect, ToolEnded) and effect.result.reason is CancelReason.SAFETY for effect in record.effects
-    ),
-    **{f"refused as {reason.value}": refuses(reason) for reason in RefusalReason},
-}
 ALWAYS = (
     "the turn is aborted",
     "the turn ends by an error",
@@ -171,7 +123,7 @@ ALWAYS = (
 GRAPH = Case(
     name="graph",
     policy=Policy(schedule=Schedule.GRAPH, queue_limit=1),
-    scope=Scope(calls=2, rounds=2),
+    scope=Scope(calls=2, rounds=1),
     goals=(
         *(goal for goal in ALWAYS if goal != "a call waits for another"),
         "the turn ends naturally",
@@ -205,7 +157,6 @@ MODES = Case(
         also=(ChangeMode(ApprovalMode.PLAN), ChangeMode(ApprovalMode.DEFAULT)),
     ),
     goals=("a call is done", "a call is answered without a run", "a call waits for another", "the turn is interrupted"),
-    laws=laws_of_an_edge,
 )
 CRASHES = Case(
     name="crashes",
@@ -244,11 +195,262 @@ NO_PROFILE = Case(
     scope=Scope(calls=2, rounds=1, texts=False, tools=("n", "r")),
     goals=("the run is over", "a call waits for another", "a call runs beside a check", "the second call ends first"),
 )
-QUICK = (GRAPH, SERIAL, EXACT, MODES, CRASHES, CONFLICTS, NO_PROFILE)
+
+# --- the scopes with approvals, dependencies and runs that outlast their calls --------------------------------
+# The calls come with their verdicts; what they touch is what the profiles of their tools say.
+
+ONE_TURN = Scope(rounds=1, turns=1, waiting=0, texts=False, verdicts=(), held=1)
+ENDS = (RunEnd.RETURNS, RunEnd.FAILS)
+
+
+def three_calls(
+    schedule: Schedule, max_parallel: int | None, offers: tuple[tuple[OfferedCall, ...], ...], name: str
+) -> Case:
+    """Three calls with conflicts, dependencies and approvals, one cancel, in every order of completion."""
+    goals = [
+        "a call starts by an approval",
+        "a call is rejected",
+        "a call cannot be reached",
+        "references are resolved",
+        "a running call is cancelled",
+        "a waiting call is cancelled",
+        "a call waits for a run that has not stopped",
+        "a cancel leads to rest",
+        *(["two calls wait for a person"] if schedule not in (Schedule.SERIAL, Schedule.READ_RUNS) else []),
+        *(
+            ["two calls run at once", "a call runs while another waits for a person"]
+            if schedule is not Schedule.SERIAL
+            else []
+        ),
+        *(["a call waits for a slot"] if schedule is not Schedule.SERIAL and max_parallel == 2 else []),
+    ]
+    if schedule is Schedule.ALL:
+        goals.remove("a call waits for a run that has not stopped")
+    return Case(
+        name=f"{name}, {schedule.value}",
+        policy=Policy(schedule=schedule, max_parallel=max_parallel, queue_limit=0, on_busy=OnBusy.REJECT),
+        scope=evolve(ONE_TURN, offers=offers, ends=ENDS, cancels=1, strays=False),
+        goals=tuple(goals),
+    )
+
+
+FEW = (
+    (OfferedCall(tool="wa"), OfferedCall(tool="qwa"), OfferedCall(tool="r")),
+    (OfferedCall(tool="ra"), OfferedCall(tool="qwa"), OfferedCall(tool="qr", after=(0,)), OfferedCall(tool="r")),
+    (
+        OfferedCall(tool="wa"),
+        OfferedCall(tool="qwa", after=(1,)),
+        OfferedCall(tool="ra", uses=0),
+        OfferedCall(tool="r", after=(0, 1)),
+        OfferedCall(tool="qr"),
+    ),
+)
+DEPENDENCIES = (
+    (OfferedCall(tool=""),),
+    (OfferedCall(tool=""), OfferedCall(tool="", after=(0,)), OfferedCall(tool="", uses=0)),
+    (
+        OfferedCall(tool=""),
+        OfferedCall(tool="", after=(0,)),
+        OfferedCall(tool="", after=(1,)),
+        OfferedCall(tool="", after=(0, 1)),
+        OfferedCall(tool="", uses=1),
+    ),
+)
+ALL_TOOLS = ("r", "ra", "wa", "qr", "qra", "qwa")
+MANY = tuple(tuple(evolve(call, tool=tool) for tool, call in product(ALL_TOOLS, calls)) for calls in DEPENDENCIES)
+SCHEDULES = tuple(three_calls(schedule, 2, FEW, "three calls") for schedule in Schedule)
+
+EVERY_ANSWER: tuple[Answer, ...] = (
+    Approve(call=ANY_CALL),
+    Approve(call=ANY_CALL, remember=RememberCall()),
+    Approve(call=ANY_CALL, remember=RememberTool()),
+    Approve(call=ANY_CALL, remember=RememberPattern((FieldPattern("path", "a*"),))),
+    Reject(call=ANY_CALL),
+    Correct(call=ANY_CALL, input=Json.of({"path": "b"})),
+    Swap(call=ANY_CALL, tool="wa", input=Json.of({"path": "b"})),
+    Swap(call=ANY_CALL, tool="never", input=Json.of({"path": "b"})),
+)
+ANSWERS = Case(
+    name="answers",
+    policy=Policy(on_reject=OnReject.SKIP_REST, approval_timeout_ms=1_000, queue_limit=0),
+    scope=evolve(
+        ONE_TURN,
+        offers=((OfferedCall(tool="qwa"),), (OfferedCall(tool="qwa"), OfferedCall(tool="qd", after=(0,)))),
+        ends=(RunEnd.RETURNS,),
+        answers=EVERY_ANSWER,
+        times=True,
+    ),
+    goals=(
+        "an approval is remembered",
+        "the rest is skipped",
+        "an edit is being checked",
+        "an edit is refused",
+        "a call starts edited",
+        "time runs out for an approval",
+        "refused as duplicate",
+        "refused as invalid",
+        "refused as not-now",
+    ),
+)
+REMEMBERED = Case(
+    name="remembered",
+    policy=Policy(on_reject=OnReject.HALT, queue_limit=0),
+    scope=evolve(
+        ONE_TURN,
+        offers=((OfferedCall(tool="qd"),), (OfferedCall(tool="qd"), OfferedCall(tool="qr"))),
+        answers=(Approve(call=ANY_CALL), Approve(call=ANY_CALL, remember=RememberTool()), Reject(call=ANY_CALL)),
+        also=tuple(
+            map(ChangeMode, (ApprovalMode.DEFAULT, ApprovalMode.BYPASS, ApprovalMode.HEADLESS, ApprovalMode.PLAN))
+        ),
+    ),
+    goals=(
+        "two calls wait for a person",
+        "an approval lets another call run",
+        "the turn ends by a rejection",
+        "refused as stale",
+        "a call is answered without a run",
+    ),
+)
+QUESTIONS = Case(
+    name="questions",
+    policy=Policy(
+        on_tool_failure=OnToolFailure.CANCEL_SIBLINGS,
+        on_restart=OnRestart(dangerous=RestartDangerous.ASK),
+        queue_limit=0,
+        on_busy=OnBusy.REJECT,
+    ),
+    scope=evolve(
+        ONE_TURN,
+        offers=((OfferedCall(tool="da"),), (OfferedCall(tool="wa"), OfferedCall(tool="r"))),
+        questions=True,
+        times=True,
+        crashes=True,
+    ),
+    goals=(
+        "a tool asks",
+        "a question is answered",
+        "a question is declined",
+        "time runs out for a run",
+        "an aborted run does not stop in time",
+        "a call waits for a run that has not stopped",
+        "a call starts since an aborted run has stopped",
+        "a call starts since an aborted run has reported late",
+        "a failing call cancels its siblings",
+        "a call waits for a word after a crash",
+        "a person has a run begun again",
+        "a run is begun again",
+    ),
+)
+EARLY = Case(
+    name="early starts",
+    policy=Policy(queue_limit=0, on_busy=OnBusy.REJECT),
+    scope=evolve(
+        ONE_TURN,
+        offers=(
+            (OfferedCall(tool="era"), OfferedCall(tool="ewa")),
+            (OfferedCall(tool="ewa"), OfferedCall(tool="r", uses=0), OfferedCall(tool="era", after=(0,))),
+        ),
+        ends=ENDS,
+        crashes=True,
+    ),
+    goals=(
+        "a call starts early",
+        "a failed reply is kept",
+        "an early run is closed with its reply",
+        "a reply is asked again",
+        "references are resolved",
+        "a call cannot be reached",
+        "the turn ends by an error",
+    ),
+)
+BACKGROUND = Case(
+    name="background",
+    policy=Policy(queue_limit=0, on_busy=OnBusy.REJECT),
+    scope=evolve(
+        ONE_TURN,
+        turns=None,
+        offers=((OfferedCall(tool="wa"),), (OfferedCall(tool="ra"),)),
+        ends=(RunEnd.RETURNS, RunEnd.GOES_ON),
+        lives=True,
+        crashes=True,
+        held=2,
+    ),
+    goals=(
+        "a run goes on in the background",
+        "a run ends in the background",
+        "a run in the background is cancelled",
+        "a call waits for a run that has not stopped",
+        "the turn is disposed of",
+        "a run is begun again",
+    ),
+)
+RELEASED = Case(
+    name="released",
+    policy=Policy(queue_limit=0, on_busy=OnBusy.REJECT, approval_timeout_ms=1_000),
+    scope=evolve(
+        ONE_TURN,
+        offers=((OfferedCall(tool="qwa"),), (OfferedCall(tool="r"), OfferedCall(tool="qd"))),
+        ends=(RunEnd.RETURNS,),
+        answers=(Approve(call=ANY_CALL), Reject(call=ANY_CALL), Correct(call=ANY_CALL, input=Json.of({}))),
+        lives=True,
+        crashes=True,
+        strays=False,
+    ),
+    goals=(
+        "a thread is released with a call that waits",
+        "a released call is shown again",
+        "a call starts by an approval",
+        "a call starts edited",
+        "the turn is disposed of",
+    ),
+)
+
+
+def with_output(output_calls: OutputCalls) -> Case:
+    """A call that gives the output, beside others, and what it refers to."""
+    return Case(
+        name=f"output, others {output_calls.value}",
+        policy=Policy(
+            output_tool="out", output_calls=output_calls, output_required=True, queue_limit=0, on_busy=OnBusy.REJECT
+        ),
+        scope=evolve(
+            ONE_TURN,
+            offers=(
+                (OfferedCall(tool="wa"), OfferedCall(tool="qd")),
+                (OfferedCall(tool="out"), OfferedCall(tool="out", uses=0)),
+                (OfferedCall(tool="ra"),),
+            ),
+            ends=ENDS,
+            cancels=1,
+            strays=False,
+        ),
+        goals=("the turn ends by its output", "the output is demanded", "the turn ends by an error"),
+    )
+
+
+OUTPUTS = tuple(map(with_output, OutputCalls))
+
+QUICK = (
+    *(GRAPH, SERIAL, EXACT, MODES, CRASHES, CONFLICTS, NO_PROFILE),
+    *SCHEDULES,
+    *(ANSWERS, REMEMBERED, QUESTIONS, EARLY, BACKGROUND, RELEASED, *OUTPUTS),
+)
+# By outline each of these goes through all that the quick ones leave out: any dependencies, any tools, two rounds.
 DEEP = (
-    evolve(GRAPH, name="graph, all laws", laws=laws_of_an_edge),
-    evolve(SERIAL, name="serial, all laws", laws=laws_of_an_edge),
+    *(
+        three_calls(schedule, slots, MANY, f"any three calls, {slots} slots")
+        for schedule in Schedule
+        for slots in (2, 3)
+    ),
+    *(evolve(case, name=f"{case.name}, all laws", laws=laws_of_an_edge) for case in QUICK if case.laws is check_step),
+    evolve(GRAPH, name="graph, two rounds", scope=evolve(GRAPH.scope, rounds=2)),
     evolve(EXACT, name="exact, two rounds", scope=evolve(EXACT.scope, rounds=2)),
+    evolve(GRAPH, name="graph, runs that do not stop", scope=evolve(GRAPH.scope, held=1)),
+    *(
+        evolve(case, name=f"{case.name}, {schedule.value}", policy=evolve(case.policy, schedule=schedule))
+        for case in (ANSWERS, QUESTIONS, EARLY, BACKGROUND, *OUTPUTS)
+        for schedule in (Schedule.SERIAL, Schedule.BATCHES)
+    ),
     Case(
         name="three calls",
         policy=Policy(schedule=Schedule.GRAPH, queue_limit=1, max_parallel=2),
@@ -272,4 +474,4 @@ DEEP = (
 )
 IS_DEEP = os.environ.get("HYPOTHESIS_PROFILE") == "deep"
 CASES = (*QUICK, *DEEP) if IS_DEEP else QUICK
-MOST_RUNS = 300 if IS_DEEP else 15  # of each case, from its first state to its last
+MOST_RUNS = 300 if IS_DEEP else 8  # of each case, from its first state to its last

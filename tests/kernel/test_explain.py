@@ -1,21 +1,18 @@
 """Why: each effect has a rule, each open call a reason to wait; and what may be said is exactly what is accepted."""
 
-import re
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 
 import pytest
-from attrs import evolve
 from hypothesis import given
 from loopkernel.causes import rule_of
-from loopkernel.data.blocks import ToolResult
-from loopkernel.data.choices import ApprovalMode, NoProfile, Schedule
+from loopkernel.data.blocks import RawInput, ToolResult
+from loopkernel.data.choices import ApprovalMode
 from loopkernel.data.effects import Effect
 from loopkernel.data.endings import Ending
 from loopkernel.data.events import Refused, ToolEnded, TurnEnded
 from loopkernel.data.ids import (
-    CheckOperation,
     HandoffOperation,
     HookOperation,
     QueueNumber,
@@ -23,8 +20,9 @@ from loopkernel.data.ids import (
     SummaryOperation,
     TimerOperation,
 )
+from loopkernel.data.json_text import Json
 from loopkernel.data.ledgers import Ledger
-from loopkernel.data.policy import ApprovalRule, Policy
+from loopkernel.data.policy import ApprovalRule
 from loopkernel.data.sessions import Turn
 from loopkernel.data.states import (
     Backoff,
@@ -42,10 +40,12 @@ from loopkernel.data.states import (
 )
 from loopkernel.data.steps import Context, is_refused
 from loopkernel.data.thread_deltas import Acquired, Disposed
-from loopkernel.data.tool_deltas import ToolChecked, ToolSucceeded
+from loopkernel.data.tool_deltas import ToolAsked, ToolSucceeded
 from loopkernel.data.tools import Decision
 from loopkernel.data.usage import NO_USAGE
 from loopkernel.data.user_deltas import (
+    AnswerAfterCrash,
+    AnswerQuestion,
     Approve,
     CancelAll,
     CancelCall,
@@ -54,47 +54,52 @@ from loopkernel.data.user_deltas import (
     ChangePolicy,
     ChangeTools,
     CompactNow,
+    Correct,
+    CrashAnswerKind,
     Discard,
     DismissError,
     Permit,
     Reject,
     RetryNow,
     StartHandoff,
+    Swap,
     UserDelta,
 )
 from loopkernel.data.words import CallStatus, CancelReason, ErrorClass, RefusalReason, TurnEndReason, UserAction
-from loopkernel.explain import accepted_inputs, explain, interaction_of, waits_of
+from loopkernel.explain import accepted_inputs, explain, interaction_of
 from loopkernel.planning.interaction import Interaction
 from loopkernel.testing.drive import Drive
 from loopkernel.testing.effective_policy import effective_policy
 from loopkernel.testing.scenario_data import Scenario
 from loopkernel.testing.scenario_document import read_scenario_file
 from loopkernel.testing.strategies.effects import effects_of_any_kind
-from loopkernel.testing.strategies.states import states
-from loopkernel.testing.strategies.walks import Run, reachable_states, runs
+from loopkernel.testing.strategies.walks import Run, runs
 from loopkernel.transition import transition
+from loopkernel.waits import waits_of
 
 from tests.kernel.building import (
+    ALL_TOOLS,
     ASKING_NOBODY,
-    FREE,
     ONE,
     TASK,
     a,
     after,
     asked,
+    asking,
     at_rest,
     call_id,
     completed,
     enqueue,
     failed,
     made_call,
-    reads,
+    run,
     say,
     session_of,
     steer,
+    succeeded,
     working,
-    writes,
 )
+from tests.kernel.plays import Play, plays
 from tests.specs.rule_documents import rules
 
 RULES = rules()
@@ -125,6 +130,12 @@ def test_every_effect_of_any_run_has_a_rule_and_every_open_call_a_reason(run: Ru
         assert_told(record.before, record.context)
 
 
+@given(plays())
+def test_every_effect_of_any_play_has_a_rule(play: Play) -> None:
+    for moment in play.moments:
+        assert_told(moment.before, moment.context)
+
+
 def assert_told(before: State, context: Context) -> None:
     """The explanation tells of the step: its effects in order, each with a rule of the specification; its waits."""
     told = explain(before, context)
@@ -134,10 +145,7 @@ def assert_told(before: State, context: Context) -> None:
         assert cause.delta == context.delta
         assert cause.rule in RULES
         assert cause.because
-    ledger = ledger_of(following)
-    entries = () if ledger is None else tuple(ledger.entries)
-    assert [wait.call for wait in told.waits] == [entry.call.id for entry in entries if entry.is_open]
-    assert all(wait.reasons and all(wait.reasons) for wait in told.waits)
+    assert told.waits == waits_of(following)  # which tests/kernel/test_waits.py judges
 
 
 def answered(status: CallStatus, reason: CancelReason | None, ran: bool) -> ToolEnded:
@@ -179,76 +187,6 @@ def test_the_rule_is_that_of_the_very_case(effect: Effect, rule: str) -> None:
     assert rule_of(effect, Acquired())[0] == rule
 
 
-# --- waits ------------------------------------------------------------------------------------------------
-
-
-def reasons(state: State) -> list[tuple[str, ...]]:
-    return [wait.reasons for wait in waits_of(state)]
-
-
-@pytest.mark.rule("TOOL-2")
-@pytest.mark.rule("TOOL-3")
-def test_a_call_that_is_held_back_names_the_call_that_comes_first() -> None:
-    state = working(made_call("write", writes("a")), made_call("read", reads("a")))
-    assert reasons(state) == [("its own result",), ("call 1.1, which comes first under the schedule graph",)]
-    serial = working(made_call(), made_call(), made_call(), policy=Policy(schedule=Schedule.SERIAL))
-    assert reasons(serial)[2] == ("call 1.1, which comes first under the schedule serial",)
-
-
-@pytest.mark.rule("TOOL-3")
-def test_a_call_without_a_slot_says_so() -> None:
-    state = working(made_call(), made_call(), policy=Policy(max_parallel=1))
-    assert reasons(state)[1] == ("a free slot: all 1 are taken",)
-
-
-@pytest.mark.rule("TOOL-18")
-def test_a_call_that_is_checked_and_one_behind_it_wait_for_the_check() -> None:
-    state = working(made_call(verdict=None), made_call())
-    assert reasons(state) == [
-        ("the check of its input",),
-        ("the check of call 1.1, since what that call touches is not known yet",),
-    ]
-
-
-@pytest.mark.rule("TOOL-1")
-def test_a_call_behind_an_unchecked_one_that_conflicts_with_nothing_starts() -> None:
-    policy = evolve(ASKING_NOBODY, no_profile=NoProfile.NO_CONFLICT)
-    calls = (made_call("bare", verdict=None), made_call("bare", verdict=None))
-    state = after(working(*calls, policy=policy), ToolChecked(CheckOperation(2), FREE))
-    assert reasons(state) == [("the check of its input",), ("its own result",)]
-
-
-@pytest.mark.rule("TOOL-15")
-def test_while_the_reply_streams_every_call_waits_for_its_end() -> None:
-    state = after(asked(), made_call(), made_call(verdict=None))
-    assert reasons(state) == [("the end of the reply",), ("the end of the reply", "the check of its input")]
-
-
-@given(states)
-def test_whatever_the_state_an_open_call_waits_for_something(state: State) -> None:
-    ledger = ledger_of(state)
-    entries = () if ledger is None else tuple(ledger.entries)
-    waits = {wait.call: wait.reasons for wait in waits_of(state)}
-    assert list(waits) == [entry.call.id for entry in entries if entry.is_open]
-    asking = [entry.call.id for entry in entries if entry.status is CallStatus.BLOCKED_ON_USER]
-    assert all("your approval" in waits[call] for call in asking)
-
-
-@pytest.mark.rule("TOOL-3")
-@given(reachable_states())
-def test_what_is_told_to_be_in_the_way_is_in_the_way(state: State) -> None:
-    ledger = ledger_of(state)
-    if ledger is None or not isinstance(state, Executing):
-        return
-    open_calls = [str(entry.call.id) for entry in ledger.entries if entry.is_open]
-    for wait in waits_of(state):
-        (reason,) = wait.reasons
-        if reason.startswith("a free slot"):
-            assert ledger.running == state.session.settings.policy.max_parallel
-        for named in re.findall(r"call (\d+\.\d+)", reason):
-            assert open_calls.index(named) < open_calls.index(str(wait.call))
-
-
 # --- the label --------------------------------------------------------------------------------------------
 
 REST = at_rest()
@@ -287,6 +225,22 @@ def test_the_label_is_that_of_the_first_line_that_applies(state: State, label: I
     assert interaction_of(state) is label
 
 
+@pytest.mark.rule("STATE-6")
+@pytest.mark.rule("STATE-5")
+@pytest.mark.parametrize(
+    ("state", "label"),
+    [
+        (asking(made_call("asks")), Interaction.USER_TOOL_APPROVAL),
+        (working(made_call("asks"), made_call(), tools=ALL_TOOLS), Interaction.USER_TOOL_APPROVAL),
+        (after(working(made_call()), ToolAsked(run(1), "which?")), Interaction.USER_TOOL_APPROVAL),
+        (asked(ASKING_NOBODY, made_call("early_read"), tools=ALL_TOOLS), Interaction.BUSY),  # inference runs
+        (after(working(made_call()), succeeded(1, background=True), CancelAll()), Interaction.BUSY),
+    ],
+)
+def test_a_call_that_waits_for_a_person_gives_the_label_whatever_else_runs(state: State, label: Interaction) -> None:
+    assert interaction_of(state) is label
+
+
 def phases(state: State) -> tuple[State, ...]:
     """Every phase that no run shows yet, over the session of a state."""
     session, stamp, turn = session_of(state), state.stamp, Turn(number=1, opened_ms=0)
@@ -295,7 +249,6 @@ def phases(state: State) -> tuple[State, ...]:
         HandingOff(session=session, stamp=stamp, operation=HandoffOperation(1), goal="g"),
         Thinking(session=session, stamp=stamp, turn=turn, gate=HookOperation(1)),
         Compacting(session=session, stamp=stamp, turn=turn, operation=SummaryOperation(1), until=0),
-        Confirming(session=session, stamp=stamp, turn=turn, ledger=ledger),
         Dispatching(session=session, stamp=stamp, turn=turn, ledger=ledger),
         Finishing(session=session, stamp=stamp, turn=turn, ending=ending, hook=HookOperation(1)),
         Backoff(
@@ -316,47 +269,56 @@ def test_the_labels_of_the_phases_that_no_run_shows_yet() -> None:
         Interaction.HANDOFF,
         Interaction.BUSY,
         Interaction.BUSY,
-        Interaction.USER_TOOL_APPROVAL,
         Interaction.BUSY,  # sub-agents only, and none runs
         Interaction.BUSY,
         Interaction.BUSY,
     ]
-    empty = [Interaction.HANDOFF, Interaction.BUSY, Interaction.BUSY, *[Interaction.USER_MESSAGE_INITIAL] * 4]
+    empty = [Interaction.HANDOFF, Interaction.BUSY, Interaction.BUSY, *[Interaction.USER_MESSAGE_INITIAL] * 3]
     assert [interaction_of(state) for state in phases(REST)] == empty
 
 
 @pytest.mark.rule("STATE-6")
 def test_nothing_waits_where_there_are_no_calls() -> None:
-    assert [waits_of(state) for state in (*phases(SPOKEN), REST, Initial())] == [()] * 9
+    assert [waits_of(state) for state in (*phases(SPOKEN), REST, Initial())] == [()] * 8
 
 
 # --- what may be said -------------------------------------------------------------------------------------
 
 
-def candidates(state: State) -> list[UserDelta]:
-    """One of each input that a screen could offer."""
-    session, ledger = state.session, ledger_of(state)
-    offered: list[UserDelta] = [say("..."), enqueue("..."), steer("...")]
-    offered += [CancelAll(), RetryNow(), DismissError(), CompactNow(), StartHandoff("..."), Discard()]
+def candidates(state: State) -> set[UserDelta]:
+    """One of each input that a screen could offer; of each answer, one for each open call."""
+    session = state.session
+    offered: set[UserDelta] = {say("..."), enqueue("..."), steer("...")}
+    offered |= {CancelAll(), RetryNow(), DismissError(), CompactNow(), StartHandoff("..."), Discard()}
     if session is None:
         return offered
     settings = session.settings
-    offered += [Discard(QueueNumber(waiting.number)) for waiting in session.inbox.queue]
-    offered += [ChangeMode(ApprovalMode.DEFAULT), Permit(ApprovalRule(decision=Decision.ALLOW))]
-    offered += [ChangePolicy(settings.policy), ChangeTools(settings.tools)]
-    offered.append(ChangeInstructions(settings.instructions))
-    calls = () if ledger is None else (entry.call.id for entry in ledger.entries if entry.is_open)
-    for call in calls:
-        offered += [CancelCall(call), Approve(call=call), Reject(call=call)]
+    offered |= {Discard(QueueNumber(waiting.number)) for waiting in session.inbox.queue}
+    offered |= {ChangeMode(ApprovalMode.DEFAULT), Permit(ApprovalRule(decision=Decision.ALLOW))}
+    offered |= {ChangePolicy(settings.policy), ChangeTools(settings.tools)}
+    offered.add(ChangeInstructions(settings.instructions))
+    offered |= {CancelCall(held.call) for held in session.held if held.background}
+    ledger = ledger_of(state)
+    for entry in () if ledger is None else ledger.entries:
+        call, given_input = entry.call.id, entry.given
+        if not entry.is_open:
+            continue
+        offered |= {CancelCall(call), Approve(call=call), Reject(call=call), AnswerQuestion(call=call, value=None)}
+        offered |= {AnswerAfterCrash(call=call, kind=kind) for kind in CrashAnswerKind}
+        if isinstance(given_input, Json):
+            offered |= {Correct(call=call, input=given_input), Swap(call=call, tool=entry.tool, input=given_input)}
     return offered
 
 
 @pytest.mark.rule("STATE-6")
-@given(reachable_states())
-def test_what_may_be_said_is_exactly_what_would_not_be_refused(state: State) -> None:
-    context = [Context(delta, state.stamp.now_ms) for delta in candidates(state)]
-    accepted = [ctx.delta for ctx in context if not is_refused(transition(state, ctx).effects)]
-    assert list(accepted_inputs(state)) == accepted
+@given(plays())
+def test_what_may_be_said_is_exactly_what_would_not_be_refused(play: Play) -> None:
+    state = play.moments[-1].step.next
+    contexts = [Context(delta, state.stamp.now_ms) for delta in candidates(state)]
+    accepted = {ctx.delta for ctx in contexts if not is_refused(transition(state, ctx).effects)}
+    found = accepted_inputs(state)
+    assert set(found) == accepted
+    assert len(found) == len(accepted)
 
 
 @pytest.mark.rule("STATE-6")
@@ -370,6 +332,22 @@ def test_what_may_be_said_is_exactly_what_would_not_be_refused(state: State) -> 
         (after(asked(), enqueue("a")), {"Say", "Enqueue", "Steer", "CancelAll", "Discard"}),
         (
             after(working(made_call(), made_call()), ToolSucceeded(RunOperation(1))),
+            {"Say", "Enqueue", "Steer", "CancelAll", "CancelCall"},
+        ),
+        (
+            asking(made_call("asks")),
+            {"Say", "Enqueue", "Steer", "CancelAll", "CancelCall", "Approve", "Reject", "Correct", "Swap"},
+        ),
+        (
+            after(working(made_call()), ToolAsked(RunOperation(1), "which?")),
+            {"Say", "Enqueue", "Steer", "CancelAll", "CancelCall", "Reject", "AnswerQuestion"},
+        ),
+        (
+            a(Idle, after(working(made_call()), succeeded(1, background=True), completed(reply=2), completed(reply=3))),
+            {"Say", "Enqueue", "Steer", "RetryNow", "CancelCall"},
+        ),
+        (
+            asked(ASKING_NOBODY, made_call(call_input=RawInput("{"))),  # there is no input to be corrected
             {"Say", "Enqueue", "Steer", "CancelAll", "CancelCall"},
         ),
         (after(asked(TASK), completed(), completed(reply=2)), set()),

@@ -22,8 +22,8 @@ from loopkernel.laws import (
     request_laws,
 )
 from loopkernel.laws.judging import PAIR_CHECKS, TRACE_CHECKS
+from loopkernel.laws.keys_in_use import KeysInUse
 from loopkernel.laws.log_laws import ALLOWANCE, FIRST_ALLOWANCE, size_of
-from loopkernel.laws.schedule_laws import KeysInUse
 from loopkernel.laws.views import extends
 from loopkernel.planning.projection import ProjectedMessage, project
 from loopkernel.planning.scheduling import Claimant, conflict
@@ -209,8 +209,8 @@ def test_the_index_of_keys_and_the_scheduler_agree_on_what_conflicts(
     held = KeysInUse()
     for position, claimed in enumerate(earlier, 1):
         held.add(CallId(ModelOperation(1), position), claimed)
-    one = Claimant(0, claims)
+    one = Claimant(claims)
     found = held.conflicting(claims)
-    pairs = [position for position, other in enumerate(earlier, 1) if conflict(one, Claimant(position, other))]
+    pairs = [position for position, other in enumerate(earlier, 1) if conflict(one, Claimant(other))]
     assert (found is not None) == bool(pairs)
     assert found is None or found.position in pairs

@@ -1,5 +1,7 @@
 """The machine is `transition` with a memory: same states, same effects, nothing of its own."""
 
+import pytest
+from attrs import evolve
 from hypothesis import given
 from loopkernel.data.effects import CallModel, Command, Effect
 from loopkernel.data.events import Event, RunStarted
@@ -7,12 +9,25 @@ from loopkernel.data.ids import TimerOperation
 from loopkernel.data.sessions import Session, Settings, Stamp, Turn
 from loopkernel.data.states import Backoff, Initial, State
 from loopkernel.data.thread_deltas import Acquired, Created
-from loopkernel.data.words import ErrorClass
+from loopkernel.data.timers import Timer
+from loopkernel.data.user_deltas import CancelCall
+from loopkernel.data.words import ErrorClass, TimerPurpose
 from loopkernel.machine import Machine
 from loopkernel.replay import LogRecord, fold
 
-from tests.kernel.building import say
+from tests.kernel.building import (
+    after,
+    call_id,
+    made_call,
+    pending_timers,
+    say,
+    session_of,
+    succeeded,
+    timer,
+    working,
+)
 from tests.kernel.played import PLAYED, logs
+from tests.kernel.plays import Play, plays
 
 
 def test_a_new_machine_is_at_the_start_and_wants_nothing() -> None:
@@ -55,9 +70,29 @@ def test_commands_wait_until_they_are_fetched_and_are_handed_out_once() -> None:
     assert machine.commands() == ()
 
 
-def test_the_next_deadline_is_that_of_the_pending_timer() -> None:
-    machine = Machine(waiting_for_a_retry(deadline_ms=7_000))
-    assert machine.next_deadline() == 7_000
+@given(plays())
+def test_the_next_deadline_is_that_of_the_first_pending_timer(play: Play) -> None:
+    for moment in play.moments:
+        state = moment.step.next
+        timers = [] if state.session is None else pending_timers(state)
+        assert Machine(state).next_deadline() == min((timer.deadline_ms for timer in timers), default=None)
+
+
+def test_a_retry_and_a_run_that_is_to_stop_may_be_pending_at_once() -> None:
+    leased = session_of(after(working(made_call()), CancelCall(call_id(1)))).held
+    waiting = waiting_for_a_retry(deadline_ms=7_000)
+    for grace_ms, first in ((9_000, 7_000), (5_000, 5_000)):
+        held = tuple(evolve(run, grace=Timer(timer(1), TimerPurpose.GRACE, grace_ms)) for run in leased)
+        both = evolve(waiting, session=evolve(session_of(waiting), held=held))
+        assert Machine(both).next_deadline() == first
+    assert Machine(waiting).next_deadline() == 7_000
+
+
+@pytest.mark.rule("TOOL-20")
+def test_a_run_in_the_background_has_no_deadline() -> None:
+    state = after(working(made_call()), succeeded(1, background=True))
+    assert session_of(state).held != ()
+    assert Machine(state).next_deadline() is None
 
 
 def waiting_for_a_retry(deadline_ms: int) -> State:

@@ -12,14 +12,18 @@ from loopkernel.codec import effects_to_text, record_to_text, state_to_text
 from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import Effect
 from loopkernel.data.events import Refused
+from loopkernel.data.held_runs import HeldRun
 from loopkernel.data.model_deltas import ModelCompleted, ModelFailed, ModelUsage
+from loopkernel.data.sessions import Stamp
 from loopkernel.data.states import Done, State
 from loopkernel.data.steps import Context, Step
+from loopkernel.data.tool_deltas import ToolFailed, ToolSucceeded
 from loopkernel.data.words import RefusalReason
 from loopkernel.explain import accepted_inputs, explain, interaction_of
+from loopkernel.laws import check_step
 from loopkernel.machine import Machine
 from loopkernel.planning.interaction import Interaction
-from loopkernel.replay import LogRecord
+from loopkernel.replay import LogRecord, StepRecord
 from loopkernel.testing.strategies.deltas import deltas
 from loopkernel.testing.strategies.states import done_states, states
 from loopkernel.testing.strategies.values import times_ms
@@ -54,16 +58,26 @@ def taken(state: State, delta: Delta, now_ms: int) -> Step[State]:
     return step
 
 
-def judge(state: State, delta: Delta, now_ms: int) -> None:
-    """The delta is taken, and counted; or it is refused, and changes nothing but what was billed late."""
+def judge(state: State, delta: Delta, now_ms: int, *laws_left_out: str) -> None:
+    """The step laws hold, and the delta is taken, and counted; or it is refused, and changes no more than it may."""
     after, effects = taken(state, delta, now_ms)
+    breaches = check_step(StepRecord(state, Context(delta, now_ms), after, effects))
+    assert [str(breach) for breach in breaches if breach.law not in laws_left_out] == []
     refusals = [effect for effect in effects if isinstance(effect, Refused)]
     if not refusals:
-        assert after.stamp.version == state.stamp.version + 1
-        assert after.stamp.now_ms == max(state.stamp.now_ms, now_ms)
+        assert after.stamp == state.stamp.next(now_ms)
+        return
+    assert effects[0] is refusals[0]
+    assert refusals == [effects[0]]
+    stale = refusals[0].reason is RefusalReason.STALE
+    lease = lease_of(state, delta) if stale else None
+    if lease is not None:
+        assert after.session is not None
+        assert lease not in after.session.held
+        assert after.stamp == Stamp(state.stamp.version, max(state.stamp.now_ms, now_ms))
         return
     assert effects == (refusals[0],)
-    if refusals[0].reason is RefusalReason.STALE and isinstance(delta, BILLING):
+    if stale and isinstance(delta, BILLING):
         assert state.session is not None
         assert after.session is not None
         assert after.session.usage.most(state.session.usage) == after.session.usage
@@ -73,6 +87,16 @@ def judge(state: State, delta: Delta, now_ms: int) -> None:
     else:
         assert after == state
 
+
+def lease_of(state: State, delta: Delta) -> HeldRun | None:
+    """The aborted run that has stopped, since it reports its end (rule TOOL-17)."""
+    if state.session is None or not isinstance(delta, ToolSucceeded | ToolFailed):
+        return None
+    return next((run for run in state.session.held if run.operation == delta.operation and not run.background), None)
+
+
+# A wait for an approval, in a state built by hand, is what no rule or mode of its policy has asked for.
+MADE_UP = ("PARALLEL",)
 
 # --- every class of state with every class of delta -----------------------------------------------------
 
@@ -99,7 +123,7 @@ def name_of(kind: type) -> str:
 def test_every_phase_takes_or_refuses_every_delta(phase: type) -> None:
     state = one_of_each(states, State)[phase]
     for delta in one_of_each(deltas, Delta).values():
-        judge(state, delta, state.stamp.now_ms)
+        judge(state, delta, state.stamp.now_ms, *MADE_UP)
 
 
 # --- any state with any delta ---------------------------------------------------------------------------
@@ -108,13 +132,13 @@ def test_every_phase_takes_or_refuses_every_delta(phase: type) -> None:
 @pytest.mark.rule("DELTA-2")
 @given(states, deltas, times_ms)
 def test_states_built_by_hand_take_or_refuse_any_delta(state: State, delta: Delta, now_ms: int) -> None:
-    judge(state, delta, now_ms)
+    judge(state, delta, now_ms, *MADE_UP)
 
 
 @pytest.mark.rule("DELTA-2")
 @given(states, st.data(), times_ms)
 def test_states_built_by_hand_take_or_refuse_what_is_due(state: State, data: st.DataObject, now_ms: int) -> None:
-    judge(state, data.draw(aimed_deltas(state) | next_deltas(state)), now_ms)
+    judge(state, data.draw(aimed_deltas(state) | next_deltas(state)), now_ms, *MADE_UP)
 
 
 @pytest.mark.rule("DELTA-2")

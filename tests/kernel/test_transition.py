@@ -14,11 +14,11 @@ from loopkernel.data.events import ErrorCleared, ErrorShown, MessageAdded, Refus
 from loopkernel.data.ids import OperationKind, RunOperation
 from loopkernel.data.ledgers import LedgerEntry
 from loopkernel.data.states import Confirming, Dispatching, Executing, State, Streaming
-from loopkernel.data.steps import Context, is_refused
-from loopkernel.data.tool_deltas import ToolSucceeded
+from loopkernel.data.steps import Context, Step, is_refused
+from loopkernel.data.tool_deltas import ToolStopped, ToolSucceeded
 from loopkernel.data.user_deltas import CancelAll, DismissError, EditMessage, RetryNow
 from loopkernel.data.vector import Vector
-from loopkernel.data.words import CallStatus, ErrorClass, RefusalReason, StopReason
+from loopkernel.data.words import CallStatus, ErrorClass, RefusalReason, StopReason, UserAction
 from loopkernel.replay import fold
 from loopkernel.testing.strategies.deltas import deltas
 from loopkernel.testing.strategies.states import states
@@ -26,6 +26,8 @@ from loopkernel.testing.strategies.walks import Run, next_deltas, reachable_stat
 from loopkernel.transition import transition
 
 from tests.kernel.building import (
+    ALL_TOOLS,
+    ASKING_NOBODY,
     FREE,
     a,
     after,
@@ -47,6 +49,7 @@ from tests.kernel.building import (
     step,
     working,
 )
+from tests.kernel.plays import Play, plays
 
 times = st.integers(-5, 5)
 
@@ -94,18 +97,41 @@ def test_arguments_that_do_not_parse_start_nothing_even_where_a_verdict_lets_the
 @given(reachable_states(), st.data())
 def test_a_delta_counts_or_is_refused_with_one_reason(state: State, data: st.DataObject) -> None:
     delta = data.draw(deltas | next_deltas(state))
-    following, effects = transition(state, Context(delta, data.draw(times)))
-    if is_refused(effects):
-        assert len(effects) == 1
-        session = state.session
-        if session is not None and following != state:  # usage that was billed late
-            assert effects[0] == Refused(a(Refused, effects[0]).action, RefusalReason.STALE)
-            kept = session_of(following)
-            assert evolve(kept, usage=session.usage, operations=session.operations) == session
-        assert following.stamp == state.stamp
-    else:
-        assert following.stamp.version == state.stamp.version + 1
+    context = Context(delta, data.draw(times))
+    assert_counted_or_refused(state, context, transition(state, context))
+
+
+@pytest.mark.rule("DELTA-2")
+@pytest.mark.rule("DELTA-7")
+@pytest.mark.rule("TOOL-17")
+@given(plays())
+def test_so_it_is_in_plays_with_calls(play: Play) -> None:
+    for moment in play.moments:
+        assert_counted_or_refused(moment.before, moment.context, moment.step)
+
+
+def assert_counted_or_refused(state: State, context: Context, step: Step[State]) -> None:
+    """An accepted delta is counted. A refused one changes only what is billed late, or shown to be free by it."""
+    following, effects = step
+    if not is_refused(effects):
+        assert following.stamp == state.stamp.next(context.now_ms)
         assert not of_kind(Refused, effects)
+        return
+    refused = a(Refused, effects[0])
+    assert len(of_kind(Refused, effects)) == 1
+    before = state.session
+    if before is None or following == state:
+        assert (following, len(effects)) == (state, 1)
+        return
+    assert refused == Refused(UserAction.REPORT, RefusalReason.STALE)
+    kept = session_of(following)
+    if kept.held == before.held:
+        assert (len(effects), following.stamp) == (1, state.stamp)
+        assert evolve(kept, usage=before.usage, operations=before.operations) == before
+    else:
+        assert len(kept.held) == len(before.held) - 1
+        assert following.stamp in (state.stamp, state.stamp.at(context.now_ms))
+        assert (kept.thread, kept.inbox, kept.usage) == (before.thread, before.inbox, before.usage)
 
 
 @pytest.mark.rule("DELTA-3")
@@ -184,7 +210,7 @@ def test_an_error_after_another_is_shown_once_the_first_is_gone() -> None:
 def test_a_step_passes_through_all_that_waits_for_nothing() -> None:
     waiting = after(working(made_call()), steer("a"), enqueue("b"))
     assert named(effects_of(waiting, ToolSucceeded(RunOperation(1)))) == [
-        *("ToolEnded", "MessageAdded"),
+        *("CancelTimer", "ToolEnded", "MessageAdded"),
         *("InputSettled", "MessageAdded", "Steered", "CallModel"),
     ]
 
@@ -220,12 +246,23 @@ def test_an_edit_waits_for_its_rules() -> None:
 @pytest.mark.rule("STATE-5")
 @given(runs())
 def test_the_phase_follows_from_the_ledger(run: Run) -> None:
-    """Nobody is asked and there are no sub-agents yet: the loop executes as long as a call is not answered."""
+    """There are no sub-agents yet: the loop executes, or confirms, as long as a call is not answered."""
     for record in run.steps:
         state = record.after
-        if isinstance(state, Executing):
+        if isinstance(state, Executing | Confirming):
             entries = list(state.ledger.entries)
             assert any(entry.is_open for entry in entries)
-            assert state.ledger.unanswered == sum(entry.is_open for entry in entries)
-            assert all(entry.status is not CallStatus.BLOCKED_ON_USER for entry in entries)
-        assert not isinstance(state, Confirming | Dispatching)
+            running = any(entry.status is CallStatus.IN_PROGRESS for entry in entries)
+            asking = any(entry.status is CallStatus.BLOCKED_ON_USER for entry in entries)
+            assert isinstance(state, Confirming) is (asking and not running)
+        assert not isinstance(state, Dispatching)
+
+
+@pytest.mark.rule("TOOL-17")
+@pytest.mark.rule("DELTA-5")
+def test_that_a_run_has_stopped_does_not_clear_the_error_that_its_failure_has_shown() -> None:
+    shown = after(asked(ASKING_NOBODY, made_call("early_read"), tools=ALL_TOOLS), failed())
+    following, effects = step(shown, ToolStopped(RunOperation(1)))
+    assert of_kind(ErrorCleared, effects) == []
+    assert session_of(following).error == session_of(shown).error
+    assert session_of(shown).error is not None

@@ -20,6 +20,7 @@ BEYOND_SCENARIOS = {
     "STATE-1": "what classes the states are",
     "DELTA-7": "the version of a state, which no trace line prints",
     "INFER-15": "opaque blocks, which no scripted model gives",
+    "TOOL-12": "secrets in events, of which a trace shows no content",
 }
 
 _CLAUSE = re.compile(r"^([0-9]+)\. ", re.MULTILINE)

@@ -17,8 +17,8 @@ from loopkernel.data.records import LogRecord
 from loopkernel.data.states import State
 from loopkernel.data.threads import Thread
 
-STATE_VERSION = 1
-POLICY_VERSION = 1
+STATE_VERSION = 2
+POLICY_VERSION = 2
 
 
 @cache

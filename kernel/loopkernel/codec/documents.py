@@ -4,13 +4,11 @@
 a value, another default too, is a new version, and an upgrade leads there from the one before.
 """
 
-from collections.abc import Callable
 from typing import TypeVar
-
-from attrs import frozen
 
 from loopkernel.codec.shapes import in_json_words
 from loopkernel.codec.structure import Codec
+from loopkernel.codec.upgrades import UPGRADES, Upgrade
 from loopkernel.data.errors import CodecError, Fault, json_path, quoted
 from loopkernel.data.json_text import MAX_DOCUMENT_DEPTH, JsonValue, checked, exact_text, parse_json
 
@@ -19,22 +17,6 @@ T = TypeVar("T")
 KIND = "loopkernel"
 VERSION = "version"
 VALUE = "value"
-
-
-@frozen
-class Upgrade:
-    """How the value of a `kind` gets from version `before` to the next.
-
-    `apply` is pure. It may change the value that it is given, which nobody else holds, and may fail, with any
-    LookupError, TypeError, ValueError or AttributeError, on what no document of that version holds.
-    """
-
-    kind: str
-    before: int
-    apply: Callable[[JsonValue], JsonValue]
-
-
-UPGRADES: tuple[Upgrade, ...] = ()
 
 
 def dumps(value: T, kind: str, version: int, codec: Codec[T]) -> str:

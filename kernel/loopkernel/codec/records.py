@@ -14,6 +14,7 @@ from loopkernel.data.errors import CodecError, Fault, PolicyError
 from loopkernel.data.json_text import JsonValue, canonical_text
 
 TAG = "type"  # the key by which the members of a union are told apart
+ABSENT = "absent"  # marks a field whose absence means another value than the default: that of the first release
 
 # Any, here and below: classes and fields are known only at run time.
 
@@ -31,7 +32,12 @@ class Field:
         return self.attribute.alias or self.attribute.name
 
     def default(self) -> Any:
-        """The value that the constructor fills in; NOTHING if it needs one, or makes one from other fields."""
+        """The value that is left out: what the constructor fills in, unless the field says otherwise.
+
+        NOTHING if the constructor needs one, or makes one from other fields.
+        """
+        if ABSENT in self.attribute.metadata:
+            return self.attribute.metadata[ABSENT]
         default: Any = self.attribute.default
         if isinstance(default, Factory):  # type: ignore[arg-type]  # a class, declared as a function for inference
             return NOTHING if default.takes_self else default.factory()
@@ -98,11 +104,12 @@ def _reader(cls: type, tag: str | None, fields: tuple[Field, ...]) -> Callable[[
     readers = {field.key: (field.shape.as_is, field.shape.read) for field in fields}
     required = {field.key: None for field in fields if field.required}.keys()  # a set, in order
     known = ", ".join(readers) or "none"
+    absent = {field.key: field.default() for field in fields if ABSENT in field.attribute.metadata}
 
     def read(value: JsonValue) -> Any:
         if type(value) is not dict:
             raise Misfit.instead(f"an object ({cls.__name__})", value)
-        arguments = {}
+        arguments = dict(absent)
         misfit: Misfit | None = None
         for key, item in value.items():
             found = readers.get(key)

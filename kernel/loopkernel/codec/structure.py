@@ -33,6 +33,7 @@ _SIMPLE = (
 )
 _SEQUENCES = ((Vector, Vector.of), (GrowingSet, GrowingSet.of))
 _UNIONS = (Union, get_origin(int | str))
+DERIVED = "derived"  # marks a field that follows from the others: it is not written down
 
 
 @frozen
@@ -164,7 +165,7 @@ class _Compiler:
         fields = tuple(
             Field(attribute=attribute, shape=self.shape(_with_bound(hints[attribute.name], bound)))
             for attribute in attrs.fields(cls)
-            if attribute.init
+            if attribute.init and not attribute.metadata.get(DERIVED)
         )
         if tag is not None and any(field.key == TAG for field in fields):
             raise TypeError(f"{cls.__name__} has a field {TAG!r}, the key that a union needs for its tag: rename it")

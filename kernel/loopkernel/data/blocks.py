@@ -88,8 +88,9 @@ AssistantBlock = TextBlock | ReasoningBlock | OpaqueBlock | ToolCall | ServerCal
 class ToolResult:
     """The one answer to a call. `reason` says why a call that did not run, or was cut short, is closed.
 
-    `status` is terminal. `final` and `stops_loop` are the tool's own words (rule TOOL-13);
-    `status_from_text` says that the status was read from text, not from a field (rule TOOL-16).
+    `status` is terminal. `final` and `stops_loop` are the tool's own words (rule TOOL-13); `status_from_text` says that
+    the status was read from text, not from a field (rule TOOL-16). `decided`: a person answered the approval, or a
+    question, of the call.
     """
 
     call: CallId
@@ -102,6 +103,7 @@ class ToolResult:
     final: bool = False
     stops_loop: bool = False
     status_from_text: bool = False
+    decided: bool = False
 
 
 def text_of(content: tuple[UserBlock, ...]) -> str:

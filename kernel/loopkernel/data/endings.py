@@ -6,7 +6,8 @@ from attrs import frozen
 
 from loopkernel.data.blocks import UserBlock
 from loopkernel.data.ids import ReceiptId
-from loopkernel.data.words import CancelReason, TurnEndReason
+from loopkernel.data.ledgers import Ledger
+from loopkernel.data.words import CancelReason, ErrorClass, TurnEndReason
 
 
 @final
@@ -25,7 +26,8 @@ class Ending:
     """The reason, and what may follow.
 
     After a `natural` end the queue goes on; a `gated` one passes the gates of rule INFER-6 first; `cancel`
-    is there when everything was cut short; `then` starts a turn whatever else holds.
+    is there when everything was cut short; `then` starts a turn whatever else holds. `error` is shown at the end, with
+    its `message`; `waiting` are the calls that still wait for a person, of a thread that is released.
     """
 
     reason: TurnEndReason
@@ -33,3 +35,6 @@ class Ending:
     gated: bool = False
     cancel: CancelReason | None = None
     then: NextInput | None = None
+    error: ErrorClass | None = None
+    message: str = ""
+    waiting: Ledger | None = None

@@ -25,6 +25,7 @@ from loopkernel.data.work_events import CompactionEnded as CompactionEnded
 from loopkernel.data.work_events import CompactionStarted as CompactionStarted
 from loopkernel.data.work_events import CorrectionChecked as CorrectionChecked
 from loopkernel.data.work_events import CorrectionInjected as CorrectionInjected
+from loopkernel.data.work_events import EditRefused as EditRefused
 from loopkernel.data.work_events import HandoffEnded as HandoffEnded
 from loopkernel.data.work_events import HandoffStarted as HandoffStarted
 from loopkernel.data.work_events import LeaseBroken as LeaseBroken
@@ -272,6 +273,7 @@ Event = (
     | OpaqueDropped
     | ApprovalAsked
     | ApprovalRemembered
+    | EditRefused
     | QuestionAsked
     | LeaseBroken
     | Queued

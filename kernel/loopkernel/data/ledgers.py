@@ -2,13 +2,81 @@
 
 from typing import final
 
-from attrs import frozen
+from attrs import evolve, field, frozen
 
-from loopkernel.data.blocks import ToolCall, ToolResult
-from loopkernel.data.ids import CheckOperation, ModelOperation, RunOperation
+from loopkernel.data.blocks import RawInput, ToolCall, ToolResult, UserBlock
+from loopkernel.data.ids import CheckOperation, ModelOperation, RunOperation, TimerOperation
+from loopkernel.data.json_text import Json
+from loopkernel.data.plans import Plan
+from loopkernel.data.text_map import TextMap
+from loopkernel.data.timers import Timer
 from loopkernel.data.tools import Verdict
 from loopkernel.data.vector import Vector
-from loopkernel.data.words import OPEN_STATUSES, CallStatus
+from loopkernel.data.words import OPEN_STATUSES, CallStatus, UserAction
+
+
+@final
+@frozen(kw_only=True)
+class Links:
+    """The calls that a call depends on, by their places, and its input once the references in it are resolved."""
+
+    sources: tuple[int, ...] = ()
+    refers: bool = False
+    resolved: Json | None = None
+
+
+@final
+@frozen(kw_only=True)
+class Edit:
+    """Another tool, or another input, that a person has put in the place of the model's. `action` tells which."""
+
+    action: UserAction
+    tool: str
+    input: Json
+
+
+@final
+@frozen
+class ApprovalWait:
+    """A person is to approve the call. `edit` is an edit that is being checked."""
+
+    edit: Edit | None = None
+
+
+@final
+@frozen
+class QuestionWait:
+    """A running tool asks; `left_ms` is what is left of its time, which does not run meanwhile (rule TOOL-19)."""
+
+    question: str
+    left_ms: int | None = None
+
+
+@final
+@frozen
+class CrashWait:
+    """A restart has found a dangerous run in flight: a person says what becomes of it (rule RESUME-3)."""
+
+
+Wait = ApprovalWait | QuestionWait | CrashWait
+
+
+@final
+@frozen(kw_only=True)
+class Person:
+    """What a person has to do with a call.
+
+    `asked`: it was shown; `answered`: it was answered; `approved`: exactly this tool and input may run.
+    """
+
+    wait: Wait | None = None
+    asked: bool = False
+    answered: bool = False
+    approved: bool = False
+    edit: Edit | None = None
+
+
+NOBODY = Person()
 
 
 @final
@@ -16,25 +84,63 @@ from loopkernel.data.words import OPEN_STATUSES, CallStatus
 class LedgerEntry:
     """A call and all that became of it.
 
-    `check` is the open check, `verdict` its outcome; `operation` is the latest run. `result` is there
-    exactly when the status is terminal.
+    `check` is the open check, `verdict` the outcome of the last; `operation` is the latest run, `timer` what bounds it,
+    or the wait for a person. `result` is there exactly when the status is terminal; `output` is what the tool returned,
+    where the result says it otherwise. `batch` is the first place of the call's batch, where there are batches.
     """
 
     call: ToolCall
     status: CallStatus = CallStatus.QUEUED
     check: CheckOperation | None = None
     verdict: Verdict | None = None
+    links: Links | None = None
+    person: Person = NOBODY
     operation: RunOperation | None = None
     runs: int = 0
+    timer: Timer | None = None
     progress: Vector[str] = Vector()
     result: ToolResult | None = None
+    output: tuple[UserBlock, ...] | None = None
+    batch: int | None = None
 
     @property
     def is_open(self) -> bool:
         """Whether the call still has to be answered."""
         return self.status in OPEN_STATUSES
 
-    # The changes of a call's life are built by the constructor: several times as fast as `evolve`.
+    @property
+    def is_running(self) -> bool:
+        """Whether a run of the call goes on, also while it waits for an answer to its question."""
+        return self.status is CallStatus.IN_PROGRESS or self.question is not None
+
+    @property
+    def tool(self) -> str:
+        """The tool that runs for the call."""
+        edit = self.person.edit
+        return self.call.tool if edit is None else edit.tool
+
+    @property
+    def given(self) -> Json | RawInput:
+        """The input that the tool gets: as a person edited it, else with its references resolved, else the model's."""
+        if self.person.edit is not None:
+            return self.person.edit.input
+        if self.links is not None and self.links.resolved is not None:
+            return self.links.resolved
+        return self.call.input
+
+    @property
+    def refers(self) -> bool:
+        """Whether its input still refers to the output of other calls."""
+        links = self.links
+        return links is not None and links.refers and links.resolved is None and self.person.edit is None
+
+    @property
+    def question(self) -> str | None:
+        """What its running tool asks; None if it does not ask."""
+        wait = self.person.wait
+        return wait.question if isinstance(wait, QuestionWait) else None
+
+    # The changes of every call's life are built by the constructor: several times as fast as `evolve`.
 
     def judged(self, verdict: Verdict) -> "LedgerEntry":
         """The call after its check."""
@@ -42,82 +148,95 @@ class LedgerEntry:
             call=self.call,
             status=self.status,
             verdict=verdict,
+            links=self.links,
+            person=self.person,
             operation=self.operation,
             runs=self.runs,
+            timer=self.timer,
             progress=self.progress,
+            batch=self.batch,
         )
 
-    def started(self, operation: RunOperation) -> "LedgerEntry":
+    def started(self, operation: RunOperation, timer: Timer | None) -> "LedgerEntry":
         """The call when one more run of it has started."""
         return LedgerEntry(
             call=self.call,
             status=CallStatus.IN_PROGRESS,
             verdict=self.verdict,
+            links=self.links,
+            person=self.person,
             operation=operation,
             runs=self.runs + 1,
+            timer=timer,
             progress=self.progress,
+            batch=self.batch,
         )
 
-    def ended(self, result: ToolResult) -> "LedgerEntry":
+    def ended(self, result: ToolResult, output: tuple[UserBlock, ...] | None = None) -> "LedgerEntry":
         """The call with its answer."""
         return LedgerEntry(
             call=self.call,
             status=result.status,
             verdict=self.verdict,
+            links=self.links,
+            person=self.person if self.person.wait is None else evolve(self.person, wait=None),
             operation=self.operation,
             runs=self.runs,
             progress=self.progress,
             result=result,
+            output=output,
+            batch=self.batch,
         )
 
 
 @final
 @frozen(kw_only=True)
 class Ledger:
-    """All calls of the reply `reply`, at places from 0. Counts and marks spare a scan at every report.
+    """All calls of the reply `reply`, at places from 0. Counts spare a scan at every report.
 
-    `unanswered` entries are open, `running` of them have started. Of those before the mark `next_queued` none
-    still has to start, before `first_open` none is open, before `calm_until` each is closed or only reads, and
-    before `allowed_until` none that waits would be denied. `checked[n]` and `started[n]` are the places that the
-    nth check and run since `first_check` and `first_run` belong to.
+    `unanswered` entries are open: `running` of them run, `waiting` wait for a person, `asking` of these because their
+    tool asked; `checking` checks are open. `checked[n]`, `started[n]` and `timed[n]` are the places that the nth check,
+    run and timer since `first_check`, `first_run` and `first_timer` belong to; -1 is none. `linked`: some call depends
+    on another. Two parts follow from the rest and are never written down: `plan` is there once more than one call is to
+    be scheduled, `ids` (the latest place of each provider's id) once a call depends on another.
     """
 
     reply: ModelOperation
     entries: Vector[LedgerEntry] = Vector()
     unanswered: int = 0
     running: int = 0
-    next_queued: int = 0
-    first_open: int = 0
-    calm_until: int = 0
-    allowed_until: int = 0
+    waiting: int = 0
+    asking: int = 0
+    checking: int = 0
+    linked: bool = False
     first_check: int = 0
     first_run: int = 0
+    first_timer: int = 0
     checked: Vector[int] = Vector()
     started: Vector[int] = Vector()
+    timed: Vector[int] = Vector()
+    plan: Plan | None = field(default=None, eq=False, repr=False, metadata={"derived": True})
+    ids: TextMap[int] | None = field(default=None, eq=False, repr=False, metadata={"derived": True})
 
-    def put(
-        self,
-        place: int,
-        entry: LedgerEntry,
-        *,
-        unanswered: int | None = None,
-        running: int | None = None,
-        started: Vector[int] | None = None,
-    ) -> "Ledger":
-        """This ledger with another entry at `place`, and other counts where they are given."""
+    def put(self, place: int, entry: LedgerEntry) -> "Ledger":
+        """This ledger with another entry at `place`."""
         return Ledger(
             reply=self.reply,
             entries=self.entries.replace(place, entry),
-            unanswered=self.unanswered if unanswered is None else unanswered,
-            running=self.running if running is None else running,
-            next_queued=self.next_queued,
-            first_open=self.first_open,
-            calm_until=self.calm_until,
-            allowed_until=self.allowed_until,
+            unanswered=self.unanswered,
+            running=self.running,
+            waiting=self.waiting,
+            asking=self.asking,
+            checking=self.checking,
+            linked=self.linked,
             first_check=self.first_check,
             first_run=self.first_run,
+            first_timer=self.first_timer,
             checked=self.checked,
-            started=self.started if started is None else started,
+            started=self.started,
+            timed=self.timed,
+            plan=self.plan,
+            ids=self.ids,
         )
 
     def place_of_check(self, operation: CheckOperation) -> int | None:
@@ -128,6 +247,10 @@ class Ledger:
         """The place of the entry that this run belongs to."""
         return self._place(self.started, operation - self.first_run)
 
+    def place_of_timer(self, operation: TimerOperation) -> int | None:
+        """The place of the entry that this timer belongs to."""
+        return self._place(self.timed, operation - self.first_timer)
+
     @staticmethod
     def _place(places: Vector[int], index: int) -> int | None:
-        return places[index] if 0 <= index < len(places) else None
+        return places[index] if 0 <= index < len(places) and places[index] >= 0 else None

@@ -177,11 +177,15 @@ class ClearResults:
 @final
 @frozen(kw_only=True)
 class ResultLimit:
-    """A result of more than `chars` keeps `head` and `tail` characters (rule TOOL-11)."""
+    """A result of more than `chars` keeps `head` and `tail` characters (rule TOOL-11).
+
+    A medium with more than `media_chars` characters of data becomes a placeholder.
+    """
 
     chars: int = 20_000
     head: int = 2_000
     tail: int = 2_000
+    media_chars: int = 5_000_000
 
     def __attrs_post_init__(self) -> None:
         faults = _faults(
@@ -189,6 +193,7 @@ class ResultLimit:
                 ("result_limit.chars", self.chars, 0),
                 ("result_limit.head", self.head, 0),
                 ("result_limit.tail", self.tail, 0),
+                ("result_limit.media_chars", self.media_chars, 0),
             ]
         )
         if self.head + self.tail > self.chars:

@@ -5,9 +5,11 @@ from typing import final
 from attrs import frozen
 
 from loopkernel.data.blocks import UserBlock
-from loopkernel.data.ids import MessageId, ModelOperation, QueueNumber, ReceiptId
+from loopkernel.data.held_runs import HeldRun
+from loopkernel.data.ids import CallId, MessageId, ModelOperation, QueueNumber, ReceiptId
 from loopkernel.data.operations import Operations
-from loopkernel.data.policy import ApprovalRule, Policy
+from loopkernel.data.policy import Policy
+from loopkernel.data.remembered import Remembered
 from loopkernel.data.threads import Thread
 from loopkernel.data.tools import Tool
 from loopkernel.data.usage import NO_USAGE, Usage
@@ -26,7 +28,7 @@ class Settings:
     tools: tuple[Tool, ...] = ()
     instructions: str = ""
     rules_version: int = 1
-    remembered: tuple[ApprovalRule, ...] = ()
+    remembered: tuple[Remembered, ...] = ()
 
 
 @final
@@ -49,12 +51,22 @@ class WaitingSteer:
 
 
 @final
+@frozen
+class BackgroundEnd:
+    """How a background run ended, which waits for the next request (rule TOOL-20)."""
+
+    call: CallId
+    content: tuple[UserBlock, ...]
+
+
+@final
 @frozen(kw_only=True)
 class Inbox:
     """Accepted input that is not in the thread yet, oldest first; and every key a caller has used."""
 
     queue: tuple[QueuedInput, ...] = ()
     steers: tuple[WaitingSteer, ...] = ()
+    background: tuple[BackgroundEnd, ...] = ()
     keys: GrowingSet[str] = GrowingSet()
 
 
@@ -82,7 +94,11 @@ class ShownError:
 @final
 @frozen(kw_only=True)
 class Session:
-    """The record that all phases share. `last_model` was asked last; `last_end` ended the last turn."""
+    """The record that all phases share. `last_model` was asked last; `last_end` ended the last turn.
+
+    `held` are the runs whose calls are answered, and which have not stopped. Results that have a body stand from
+    message `bodies_from` of the thread on; there are `bodies` of them.
+    """
 
     settings: Settings
     thread: Thread = Thread()
@@ -90,6 +106,9 @@ class Session:
     inbox: Inbox = Inbox()
     counters: Counters = Counters()
     operations: Operations = Operations()
+    held: tuple[HeldRun, ...] = ()
+    bodies: int = 0
+    bodies_from: int = 0
     error: ShownError | None = None
     last_model: str | None = None
     last_end: TurnEndReason | None = None
@@ -105,13 +124,16 @@ class Session:
             inbox=self.inbox,
             counters=self.counters,
             operations=operations,
+            held=self.held,
+            bodies=self.bodies,
+            bodies_from=self.bodies_from,
             error=self.error,
             last_model=self.last_model,
             last_end=self.last_end,
         )
 
-    def with_message(self, thread: Thread, message: MessageId) -> "Session":
-        """This session with a thread to which the message of that id was added."""
+    def with_message(self, thread: Thread, message: MessageId, results: int = 0) -> "Session":
+        """This session with a thread to which the message of that id was added, with so many results in it."""
         counted = self.counters
         counters = Counters(
             messages=message,
@@ -127,6 +149,9 @@ class Session:
             inbox=self.inbox,
             counters=counters,
             operations=self.operations,
+            held=self.held,
+            bodies=self.bodies + results,
+            bodies_from=self.bodies_from,
             error=self.error,
             last_model=self.last_model,
             last_end=self.last_end,
@@ -145,13 +170,18 @@ class Stamp:
         """The stamp after one more accepted delta; time never goes back."""
         return Stamp(self.version + 1, max(self.now_ms, now_ms))
 
+    def at(self, now_ms: int) -> "Stamp":
+        """The stamp after a delta that was refused, and yet freed something: the time goes on, nothing is counted."""
+        return Stamp(self.version, max(self.now_ms, now_ms))
+
 
 @final
 @frozen(kw_only=True)
 class Turn:
     """The turn in progress. `reason` is that of the request being prepared or under way (rule INFER-12).
 
-    `replies` counts towards `max_turns`; `nudges` and `pauses` count those in a row.
+    `replies` counts towards `max_turns`; `nudges` and `pauses` count those in a row. `demanded`: the required output
+    has been asked for (rule CALL-5).
     """
 
     number: int
@@ -160,6 +190,7 @@ class Turn:
     replies: int = 0
     nudges: int = 0
     pauses: int = 0
+    demanded: bool = False
 
 
 @final

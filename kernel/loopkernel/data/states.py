@@ -25,10 +25,14 @@ from loopkernel.data.words import CancelReason, ErrorClass, TurnEndReason
 @final
 @frozen(kw_only=True)
 class Initial:
-    """Not created yet (no session), created but not acquired, or released (rule STATE-3)."""
+    """Not created yet (no session), created but not acquired, or released (rule STATE-3).
+
+    `ledger` holds the calls that waited for a person when the thread was released (rule CANCEL-2).
+    """
 
     session: Session | None = None
     stamp: Stamp = Stamp()
+    ledger: Ledger | None = None
 
 
 @final
@@ -67,12 +71,13 @@ class Streaming:
 @final
 @frozen(kw_only=True)
 class Executing:
-    """Calls of the last reply are not all answered."""
+    """Calls of the last reply are not all answered. `ending` is how the turn then ends, if that is settled already."""
 
     session: Session
     stamp: Stamp
     turn: Turn
     ledger: Ledger
+    ending: Ending | None = None
 
 
 @final
@@ -84,6 +89,7 @@ class Confirming:
     stamp: Stamp
     turn: Turn
     ledger: Ledger
+    ending: Ending | None = None
 
 
 @final

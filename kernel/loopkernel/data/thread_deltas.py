@@ -9,7 +9,7 @@ from loopkernel.data.json_text import safe_text
 from loopkernel.data.policy import Policy
 from loopkernel.data.tools import Tool
 
-RULES_VERSION = 1  # of the rules that this kernel folds logs by (rule RESUME-1)
+RULES_VERSION = 2  # of the rules that this kernel folds logs by (rule RESUME-1)
 
 
 @frozen
@@ -29,7 +29,7 @@ class Created(FromThread):
     policy: Policy = Policy()
     tools: tuple[Tool, ...] = ()
     instructions: str = field(default="", converter=safe_text)
-    rules_version: int = RULES_VERSION
+    rules_version: int = field(default=RULES_VERSION, metadata={"absent": 1})  # a log that does not say: the first
     start: tuple[ForeignMessage, ...] = ()
 
 

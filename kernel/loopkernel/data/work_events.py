@@ -7,7 +7,7 @@ from attrs import frozen
 from loopkernel.data.blocks import ToolResult
 from loopkernel.data.ids import CallId, RunOperation
 from loopkernel.data.user_deltas import Remembrance
-from loopkernel.data.words import TurnEndReason
+from loopkernel.data.words import RefusalReason, TurnEndReason, UserAction
 
 
 @final
@@ -43,6 +43,16 @@ class ApprovalRemembered:
 
     call: CallId
     remembrance: Remembrance
+
+
+@final
+@frozen
+class EditRefused:
+    """An edit of a waiting call was checked and is not taken: the call keeps waiting (rule ASK-3)."""
+
+    call: CallId
+    action: UserAction
+    reason: RefusalReason
 
 
 @final

@@ -2,7 +2,7 @@
 
 from typing import assert_never
 
-from loopkernel.data.events import Refused, SessionResumed
+from loopkernel.data.events import SessionResumed
 from loopkernel.data.model_deltas import FromModel
 from loopkernel.data.outside_deltas import FromOutside, TimerFired
 from loopkernel.data.states import Cancelled, Initial, Thinking
@@ -10,9 +10,11 @@ from loopkernel.data.steps import Context, Step, stay
 from loopkernel.data.thread_deltas import Disposed, FromThread, Resumed
 from loopkernel.data.tool_deltas import FromTool
 from loopkernel.data.user_deltas import FromUser
-from loopkernel.data.words import RefusalReason, UserAction
+from loopkernel.data.words import CancelReason, RefusalReason
+from loopkernel.regions.held_runs import abort_all_in_background
 from loopkernel.regions.refusals import refusal
 from loopkernel.regions.reports import late_report
+from loopkernel.regions.restart import restart_held_runs
 from loopkernel.regions.user_input import input_at_rest
 
 
@@ -25,13 +27,16 @@ def on_cancelled(state: Cancelled, ctx: Context) -> Step[Cancelled | Thinking | 
                 return stay(state, ctx, session, effects)
             return Step(Thinking(session=session, stamp=state.stamp.next(ctx.now_ms), turn=turn), effects)
         case FromModel() | FromTool() | TimerFired() | FromOutside() as report:
-            session, reason = late_report(state.session, report)
-            return stay(state, ctx, session, (Refused(UserAction.REPORT, reason),))
+            late = late_report(state.session, report)
+            return stay(state, ctx, late.session, late.effects)
         case FromThread() as delta:
             if isinstance(delta, Resumed):
-                return stay(state, ctx, state.session, (SessionResumed(),))
+                session, restarted = restart_held_runs(state.session)
+                return stay(state, ctx, session, (SessionResumed(), *restarted))
             if isinstance(delta, Disposed):
-                return Step(Initial(session=state.session, stamp=state.stamp.next(ctx.now_ms)), ())
+                stamp = state.stamp.next(ctx.now_ms)
+                session, stopped = abort_all_in_background(state.session, CancelReason.DISPOSED, stamp.now_ms)
+                return Step(Initial(session=session, stamp=stamp), stopped)
             return Step(state, refusal(delta, RefusalReason.NOT_NOW))
         case _:
             assert_never(ctx.delta)

@@ -2,7 +2,6 @@
 
 from typing import assert_never
 
-from loopkernel.data.events import Refused
 from loopkernel.data.model_deltas import FromModel
 from loopkernel.data.outside_deltas import FromOutside, TimerFired
 from loopkernel.data.states import Done
@@ -10,7 +9,7 @@ from loopkernel.data.steps import Context, Step, stay
 from loopkernel.data.thread_deltas import FromThread
 from loopkernel.data.tool_deltas import FromTool
 from loopkernel.data.user_deltas import FromUser
-from loopkernel.data.words import RefusalReason, UserAction
+from loopkernel.data.words import RefusalReason
 from loopkernel.regions.refusals import refusal
 from loopkernel.regions.reports import late_report
 
@@ -21,7 +20,7 @@ def on_done(state: Done, ctx: Context) -> Step[Done]:
         case FromUser() | FromThread() as delta:
             return Step(state, refusal(delta, RefusalReason.NOT_NOW))
         case FromModel() | FromTool() | TimerFired() | FromOutside() as report:
-            session, reason = late_report(state.session, report)
-            return stay(state, ctx, session, (Refused(UserAction.REPORT, reason),))
+            late = late_report(state.session, report)
+            return stay(state, ctx, late.session, late.effects)
         case _:
             assert_never(ctx.delta)

@@ -6,7 +6,7 @@ from attrs import evolve
 
 from loopkernel.data.choices import Lifetime
 from loopkernel.data.effects import Effect
-from loopkernel.data.events import Refused, TurnEnded, WorkCancelled
+from loopkernel.data.events import TurnEnded
 from loopkernel.data.model_deltas import FromModel
 from loopkernel.data.outside_deltas import FromOutside, TimerFired
 from loopkernel.data.states import Cancelled, Done, Finishing, Idle, Initial, Thinking
@@ -14,9 +14,10 @@ from loopkernel.data.steps import Context, Step, stay
 from loopkernel.data.thread_deltas import Disposed, FromThread
 from loopkernel.data.tool_deltas import FromTool
 from loopkernel.data.user_deltas import CancelAll, FromUser, Say
-from loopkernel.data.words import CancelReason, RefusalReason, RequestReason, UserAction
+from loopkernel.data.words import CancelReason, RefusalReason, RequestReason
 from loopkernel.planning.budget import turn_limit_reached
-from loopkernel.regions.cancels import Cause, end_cut_short, reason_of
+from loopkernel.regions.cancels import Cause, cut_gates, end_cut_short, reason_of
+from loopkernel.regions.held_runs import drop_held
 from loopkernel.regions.inbox import hand_back, requeue_steers
 from loopkernel.regions.refusals import refusal
 from loopkernel.regions.reports import late_report
@@ -30,11 +31,12 @@ def on_finishing(state: Finishing, ctx: Context) -> Step[Finishing]:
         case FromUser() as delta:
             if isinstance(delta, CancelAll) or (isinstance(delta, Say) and interrupts(state.session, delta)):
                 return _cut_short(state, ctx, delta)
-            session, effects = input_while_busy(state.session, None, delta)
+            now_ms = max(state.stamp.now_ms, ctx.now_ms)
+            session, effects = input_while_busy(state.session, None, delta, now_ms)
             return stay(state, ctx, session, effects)
         case FromModel() | FromTool() | TimerFired() | FromOutside() as report:
-            session, reason = late_report(state.session, report)
-            return stay(state, ctx, session, (Refused(UserAction.REPORT, reason),))
+            late = late_report(state.session, report)
+            return stay(state, ctx, late.session, late.effects)
         case FromThread() as delta:
             if isinstance(delta, Disposed):
                 return _cut_short(state, ctx, delta)
@@ -44,11 +46,10 @@ def on_finishing(state: Finishing, ctx: Context) -> Step[Finishing]:
 
 
 def _cut_short(state: Finishing, ctx: Context, cause: Cause) -> Step[Finishing]:
-    session, ending = end_cut_short(state.session, cause)
     stamp = state.stamp.next(ctx.now_ms)
-    return Step(
-        Finishing(session=session, stamp=stamp, turn=state.turn, ending=ending), (WorkCancelled(reason_of(cause)),)
-    )
+    session, effects = cut_gates(state.session, reason_of(cause), stamp.now_ms)
+    session, ending = end_cut_short(session, cause)
+    return Step(Finishing(session=session, stamp=stamp, turn=state.turn, ending=ending), effects)
 
 
 def enter_finishing(state: Finishing) -> Step[Finishing | Idle | Thinking | Cancelled | Done | Initial]:
@@ -74,10 +75,12 @@ def _after_end(state: Finishing) -> Step[Idle | Thinking | Cancelled | Done | In
         session, turn, effects = open_turn_with(session, stamp.now_ms, then.content, then.receipt, key=then.key)
         return Step(Thinking(session=session, stamp=stamp, turn=turn), effects)
     if ending.cancel is CancelReason.DISPOSED:
-        return Step(Initial(session=session, stamp=stamp), ())
+        return Step(Initial(session=session, stamp=stamp, ledger=ending.waiting), ())
     if session.settings.policy.lifetime is Lifetime.TASK:
         session, effects = hand_back(session)
-        return Step(Done(session=session, stamp=stamp, reason=ending.reason, cancel=ending.cancel), effects)
+        session, dropped = drop_held(session)
+        done = Done(session=session, stamp=stamp, reason=ending.reason, cancel=ending.cancel)
+        return Step(done, (*effects, *dropped))
     if ending.natural and session.inbox.queue:
         session, turn, effects = open_queued_turn(session, stamp.now_ms)
         return Step(Thinking(session=session, stamp=stamp, turn=turn), effects)

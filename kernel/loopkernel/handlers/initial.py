@@ -2,13 +2,16 @@
 
 from typing import assert_never
 
+from attrs import evolve
+
 from loopkernel.data.effects import Effect
-from loopkernel.data.events import Refused, RunStarted, SessionResumed
+from loopkernel.data.events import ApprovalAsked, Refused, RunStarted, SessionResumed
+from loopkernel.data.ledgers import Ledger
 from loopkernel.data.model_deltas import FromModel
 from loopkernel.data.outside_deltas import FromOutside, TimerFired
-from loopkernel.data.sessions import Session, Settings
-from loopkernel.data.states import Idle, Initial
-from loopkernel.data.steps import Context, Step
+from loopkernel.data.sessions import Session, Settings, Stamp
+from loopkernel.data.states import Executing, Idle, Initial
+from loopkernel.data.steps import Context, Step, is_refused
 from loopkernel.data.thread_deltas import (
     RULES_VERSION,
     Acquired,
@@ -21,13 +24,16 @@ from loopkernel.data.thread_deltas import (
 )
 from loopkernel.data.tool_deltas import FromTool
 from loopkernel.data.user_deltas import FromUser
-from loopkernel.data.words import RefusalReason, UserAction
+from loopkernel.data.words import RefusalReason, RequestReason, UserAction
 from loopkernel.regions.imports import import_thread
 from loopkernel.regions.refusals import refusal
 from loopkernel.regions.reports import late_report
+from loopkernel.regions.restart import restart_held_runs, wait_again
+from loopkernel.regions.schedule import forget_plan
+from loopkernel.regions.turns import open_turn
 
 
-def on_initial(state: Initial, ctx: Context) -> Step[Initial | Idle]:
+def on_initial(state: Initial, ctx: Context) -> Step[Initial | Idle | Executing]:
     """Creation, acquisition, `resumed` and disposal; anything else is refused."""
     match ctx.delta:
         case FromThread() as delta:
@@ -37,14 +43,18 @@ def on_initial(state: Initial, ctx: Context) -> Step[Initial | Idle]:
         case FromModel() | FromTool() | TimerFired() | FromOutside() as report:
             if state.session is None:
                 return Step(state, (Refused(UserAction.REPORT, RefusalReason.UNKNOWN),))
-            session, reason = late_report(state.session, report)
-            kept = state if session is state.session else Initial(session=session, stamp=state.stamp)
-            return Step(kept, (Refused(UserAction.REPORT, reason),))
+            late = late_report(state.session, report, state.ledger)
+            if is_refused(late.effects):
+                return Step(
+                    state if late.session is state.session else evolve(state, session=late.session), late.effects
+                )
+            stamp = state.stamp.next(ctx.now_ms)
+            return Step(Initial(session=late.session, stamp=stamp, ledger=late.ledger), late.effects)
         case _:
             assert_never(ctx.delta)
 
 
-def _on_life(state: Initial, ctx: Context, delta: ThreadDelta) -> Step[Initial | Idle]:
+def _on_life(state: Initial, ctx: Context, delta: ThreadDelta) -> Step[Initial | Idle | Executing]:
     stamp = state.stamp.next(ctx.now_ms)
     session = state.session
     match delta:
@@ -59,13 +69,29 @@ def _on_life(state: Initial, ctx: Context, delta: ThreadDelta) -> Step[Initial |
             if session is None:
                 return Step(state, refusal(delta, RefusalReason.NOT_NOW))
             resumed: tuple[Effect, ...] = (SessionResumed(),) if isinstance(delta, Resumed) else ()
-            return Step(Idle(session=session, stamp=stamp), resumed)
+            session, restarted = restart_held_runs(session)
+            if state.ledger is not None:
+                return _go_on_waiting(session, state.ledger, stamp, (*resumed, *restarted))
+            return Step(Idle(session=session, stamp=stamp), (*resumed, *restarted))
         case Disposed():
-            return Step(Initial(session=session, stamp=stamp), ())
+            return Step(Initial(session=session, stamp=stamp, ledger=state.ledger), ())
         case Forked():
             return Step(state, refusal(delta, RefusalReason.NOT_NOW))
         case _:
             assert_never(delta)
+
+
+def _go_on_waiting(session: Session, ledger: Ledger, stamp: Stamp, effects: tuple[Effect, ...]) -> Step[Executing]:
+    """Calls waited for a person when the thread was released: they are shown again, in a new turn (CANCEL-2)."""
+    shown: list[Effect] = [*effects]
+    ledger = forget_plan(ledger)
+    for place, entry in enumerate(ledger.entries):
+        if entry.is_open:
+            waiting = wait_again(ledger, session, place, stamp.now_ms)
+            ledger, session = waiting.ledger, waiting.session
+            shown.extend((ApprovalAsked(entry.call.id), *waiting.effects))
+    session, turn = open_turn(session, stamp.now_ms, RequestReason.RESUME)
+    return Step(Executing(session=session, stamp=stamp, turn=turn, ledger=ledger), tuple(shown))
 
 
 def _settings(created: Created) -> Settings:

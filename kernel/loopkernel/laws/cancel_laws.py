@@ -5,7 +5,11 @@ from types import MappingProxyType
 
 from loopkernel.data.effects import AbortModel, AbortTool, CallModel, Command, Effect, StartTimer
 from loopkernel.data.events import ReplyRetracted, ToolEnded, TurnEnded, WorkCancelled
-from loopkernel.data.states import Cancelled, Done, Executing, State, Streaming
+from loopkernel.data.held_runs import HeldRun
+from loopkernel.data.ids import CallId
+from loopkernel.data.ledgers import LedgerEntry
+from loopkernel.data.states import Cancelled, Confirming, Done, Executing, Initial, State, Streaming
+from loopkernel.data.thread_deltas import Acquired, Disposed, Resumed
 from loopkernel.data.user_deltas import (
     CancelAll,
     CancelCall,
@@ -19,7 +23,7 @@ from loopkernel.data.user_deltas import (
 )
 from loopkernel.data.words import CallStatus, CancelReason, TurnEndReason
 from loopkernel.laws.reports import Breach
-from loopkernel.laws.views import ledger_in, refuses, started_operation
+from loopkernel.laws.views import calls_kept, entry_of_call, held_in, ledger_in, refuses, started_operation
 from loopkernel.replay import StepRecord
 
 NewInput = Say | EditMessage | Enqueue | Steer | RetryNow | CompactNow | StartHandoff
@@ -39,24 +43,34 @@ def cancel_stop(records: Sequence[StepRecord]) -> Iterator[Breach]:
     stopped = bool(records) and isinstance(records[0].before, Cancelled)
     one_cancelled = False  # a call of the turn in progress was cancelled by the user (rule CANCEL-5)
     for step, record in enumerate(records):
-        new_input = isinstance(record.context.delta, NewInput) and not refuses(record)
+        new_input = _is_new_input(record)
         stopped = stopped and not new_input
         if stopped:
             for started in _starts(record.effects):
                 yield Breach("CANCEL-STOP", step, f"{started} starts after a cancel, without new input")
-        for wrong in _cancel(record, new_input):
+        for wrong in (*_cancel(record, new_input), *_background_left(record)):
             yield Breach("CANCEL-STOP", step, wrong)
         stopped = stopped or (any(isinstance(effect, WorkCancelled) for effect in record.effects) and not new_input)
         if isinstance(record.context.delta, CancelCall) and not refuses(record):
-            one_cancelled = True
+            one_cancelled = one_cancelled or _is_open(record.before, record.context.delta.call)
             for wrong in _unstopped_call(record, record.context.delta):
                 yield Breach("CANCEL-STOP", step, wrong)
         if one_cancelled:
             for wrong in _after_one(record):
                 yield Breach("CANCEL-STOP", step, wrong)
-            one_cancelled = not any(
-                isinstance(effect, TurnEnded | CallModel | ReplyRetracted) for effect in record.effects
-            )
+            ended = any(isinstance(effect, TurnEnded | CallModel | ReplyRetracted) for effect in record.effects)
+            one_cancelled = not ended or (isinstance(record.after, Initial) and record.after.ledger is not None)
+
+
+def _is_new_input(record: StepRecord) -> bool:
+    """Whether the user wants something new, or a released thread is taken up again (rule CANCEL-2)."""
+    taken_up = isinstance(record.before, Initial) and isinstance(record.context.delta, Acquired | Resumed)
+    return (taken_up or isinstance(record.context.delta, NewInput)) and not refuses(record)
+
+
+def _is_open(state: State, call: CallId) -> bool:
+    entry = entry_of_call(ledger_in(state), call)
+    return entry is not None and entry.is_open
 
 
 def _starts(effects: Sequence[Effect]) -> Iterator[str]:
@@ -77,7 +91,7 @@ def _cancel(record: StepRecord, new_input: bool) -> Iterator[str]:
     place = places[0]
     if len(places) > 1:
         yield f"one cancel is told {len(places)} times"
-    yield from _left_open(record.before, effects[:place])
+    yield from _left_open(record, effects[:place])
     ends = [effect.reason for effect in effects[place:] if isinstance(effect, TurnEnded)]
     cancelled = effects[place]
     if isinstance(cancelled, WorkCancelled) and ends[:1] != [_ENDS.get(cancelled.reason)]:
@@ -90,28 +104,67 @@ def _cancel(record: StepRecord, new_input: bool) -> Iterator[str]:
             yield f"after the cancel the state is {type(record.after).__name__}"
 
 
-def _left_open(state: State, effects: Sequence[Effect]) -> Iterator[str]:
+def _left_open(record: StepRecord, effects: Sequence[Effect]) -> Iterator[str]:
     """What was open and is not stopped and answered by these effects."""
+    state = record.before
     if isinstance(state, Streaming) and AbortModel(state.reply.operation) not in effects:
         yield f"model call {state.reply.operation} is not aborted"
     aborted = {effect.operation for effect in effects if isinstance(effect, AbortTool)}
     ended = {effect.result.call: effect.result for effect in effects if isinstance(effect, ToolEnded)}
+    kept = _kept_waiting(record)
     ledger = ledger_in(state)
     for entry in () if ledger is None else ledger.entries:
-        if entry.status is CallStatus.IN_PROGRESS and entry.operation not in aborted:
-            yield f"the run of call {entry.call.id} is not aborted"
-        if entry.is_open:
-            result = ended.get(entry.call.id)
+        call = entry.call.id
+        if entry.is_running and entry.operation not in aborted:
+            yield f"the run of call {call} is not aborted"
+        if entry.is_open and call in kept:
+            now = kept[call]
+            if now is None or (now.status, now.person) != (entry.status, entry.person):
+                yield f"call {call} waits for a person, and is not left as it is"
+        elif entry.is_open:
+            result = ended.get(call)
             if result is None or result.status is not CallStatus.CANCELLED:
-                yield f"call {entry.call.id} is not answered as cancelled"
+                yield f"call {call} is not answered as cancelled"
+
+
+def _kept_waiting(record: StepRecord) -> dict[CallId, LedgerEntry | None]:
+    """The calls that stay open when the thread is released, as they then are: who waits for a person (CANCEL-2)."""
+    ledger = ledger_in(record.before)
+    if not isinstance(record.context.delta, Disposed) or ledger is None or isinstance(record.before, Streaming):
+        return {}
+    waiting = [entry for entry in ledger.entries if entry.status is CallStatus.BLOCKED_ON_USER and not entry.is_running]
+    after = calls_kept(record.after)
+    now = {} if after is None else {entry.call.id: entry for entry in after.entries}
+    return {entry.call.id: now.get(entry.call.id) for entry in waiting}
+
+
+def _background_left(record: StepRecord) -> Iterator[str]:
+    """TOOL-20: a cancel of everything, and disposal, stop the runs in the background too, and wait for them to stop."""
+    released = isinstance(record.context.delta, Disposed) and not refuses(record)
+    if not released and not any(isinstance(effect, WorkCancelled) for effect in record.effects):
+        return
+    stopping = {run.operation for run in held_in(record.after) if not run.background}
+    for run in held_in(record.before):
+        if run.background and not isinstance(record.after, Done):
+            yield from _goes_on(record, run)
+            if run.operation not in stopping:
+                yield f"the background run of call {run.call} is not waited for"
+
+
+def _goes_on(record: StepRecord, run: HeldRun) -> Iterator[str]:
+    if not any(isinstance(effect, AbortTool) and effect.operation == run.operation for effect in record.effects):
+        yield f"the background run of call {run.call} is not aborted"
 
 
 def _unstopped_call(record: StepRecord, delta: CancelCall) -> Iterator[str]:
-    """The one call that is cancelled is aborted where it runs, and answered (rule CANCEL-5)."""
+    """The one call that is cancelled is aborted where it runs, and answered if it is not (rule CANCEL-5)."""
+    for run in held_in(record.before):
+        if run.background and run.call == delta.call:
+            yield from _goes_on(record, run)
     ledger = ledger_in(record.before)
     for entry in () if ledger is None else ledger.entries:
-        if entry.call.id == delta.call:
-            if entry.status is CallStatus.IN_PROGRESS and not any(
+        if entry.call.id == delta.call and entry.is_open:
+            if entry.is_running and not any(
                 isinstance(effect, AbortTool) and effect.operation == entry.operation for effect in record.effects
             ):
                 yield f"the run of call {delta.call} is not aborted"
@@ -135,7 +188,7 @@ def _after_one(record: StepRecord) -> Iterator[str]:
     first = ends[0]
     if isinstance(first, CallModel):
         yield f"request {first.operation} follows, though the user cancelled a call of the reply before it"
-    elif isinstance(record.before, Executing) and first.reason not in (
+    elif isinstance(record.before, Executing | Confirming | Streaming) and first.reason not in (
         TurnEndReason.USER_ABORT,
         TurnEndReason.DISPOSED,
         TurnEndReason.BUDGET_EXCEEDED,

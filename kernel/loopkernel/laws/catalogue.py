@@ -18,37 +18,37 @@ STEP_LAWS = (
     Law(
         id="TOTAL",
         kind=LawKind.STEP,
-        statement="A step never raises; its delta takes effect and is counted, or it is refused and changes nothing.",
-        rules=("DELTA-1", "DELTA-2", "DELTA-7", "STATE-3", "STATE-7"),
+        statement="A step never raises; its delta takes effect and counts, or is refused and changes nothing.",
+        rules=("DELTA-1", "DELTA-2", "DELTA-7", "STATE-3", "STATE-7", "TOOL-17"),
     ),
     Law(
         id="NO-CONFLICT",
         kind=LawKind.STEP,
-        statement="No call starts beside one that it conflicts with, or before an earlier one of those.",
-        rules=("TOOL-1", "TOOL-2", "TOOL-3"),
+        statement="No call starts before one that it stands behind; what has not stopped keeps what it uses.",
+        rules=("TOOL-1", "TOOL-2", "TOOL-3", "TOOL-17", "TOOL-20", "CALL-1", "CALL-6"),
     ),
     Law(
         id="PARALLEL",
         kind=LawKind.STEP,
-        statement="A call that has not started waits for its check, an earlier call in its way, or a free slot.",
-        rules=("TOOL-3", "TOOL-5"),
+        statement="No call waits but for a check, a call in its way, a person or a slot; each run has a slot.",
+        rules=("TOOL-3", "TOOL-5", "TOOL-9", "ASK-5", "CALL-2", "CALL-3", "CALL-5"),
     ),
     Law(
         id="FINAL-ARGS",
         kind=LawKind.STEP,
-        statement="A run gets the whole input that the model gave, found valid, of a reply that is complete.",
-        rules=("TOOL-5", "TOOL-18", "TOOL-15"),
+        statement="A run gets its whole input, found valid: the model's, references resolved, or a person's.",
+        rules=("TOOL-5", "TOOL-9", "TOOL-18", "TOOL-15", "ASK-3", "CALL-1"),
     ),
     Law(
         id="TIMER-DATA",
         kind=LawKind.STEP,
-        statement="A pending delay is a deadline in state, one for each purpose; any other timer does nothing.",
-        rules=("DELTA-3", "RETRY-4", "CANCEL-2"),
+        statement="A pending delay is a deadline in state, for one thing and closed after it; others do nothing.",
+        rules=("DELTA-3", "RETRY-4", "CANCEL-2", "TOOL-10", "ASK-6"),
     ),
     Law(
         id="WHY",
         kind=LawKind.STEP,
-        statement="Each effect can be told with its delta and a rule, and each call that waits with what it waits for.",
+        statement="Each effect is told with its delta and a rule, each wait with what it truly is for.",
         rules=("TOOL-3", "DELTA-1"),
     ),
 )
@@ -57,8 +57,8 @@ TRACE_LAWS = (
     Law(
         id="ONE-END",
         kind=LawKind.TRACE,
-        statement="A call of a reply that stays is answered once, before its turn ends, and for good.",
-        rules=("TOOL-4", "TOOL-7", "CANCEL-3"),
+        statement="A call of a reply that stays is answered once and for good; a run in the background ends once.",
+        rules=("TOOL-4", "TOOL-7", "TOOL-9", "TOOL-20", "CANCEL-2", "CANCEL-3"),
     ),
     Law(
         id="CONSERVE",
@@ -70,31 +70,31 @@ TRACE_LAWS = (
         id="CANCEL-STOP",
         kind=LawKind.TRACE,
         statement="A cancel closes all that is open and ends the turn; nothing starts until new input.",
-        rules=("CANCEL-1", "CANCEL-2", "CANCEL-5", "STATE-4", "TOOL-7"),
+        rules=("CANCEL-1", "CANCEL-2", "CANCEL-5", "STATE-4", "TOOL-7", "TOOL-20"),
     ),
     Law(
         id="ASKED",
         kind=LawKind.TRACE,
-        statement="A call starts only if it is allowed; one to ask a person about never does, until that is built.",
-        rules=("TOOL-5",),
+        statement="What starts is allowed, or a person approved exactly that; what was rejected never starts.",
+        rules=("TOOL-5", "ASK-1", "ASK-2", "ASK-3", "ASK-4", "ASK-6", "ASK-7"),
     ),
     Law(
         id="AT-MOST-ONCE",
         kind=LawKind.TRACE,
-        statement="A dangerous call starts once; no run number, operation id or key is given out twice.",
-        rules=("TOOL-1", "TOOL-14", "DELTA-3"),
+        statement="A call runs again after a restart alone, a dangerous one by a person; keys are its own.",
+        rules=("TOOL-1", "TOOL-14", "DELTA-3", "RESUME-3"),
     ),
     Law(
         id="WRITE-AHEAD",
         kind=LawKind.TRACE,
         statement="Each prefix of the log gives a valid state, which can be written and knows of every command.",
-        rules=("RESUME-1", "RESUME-2", "DELTA-3", "STATE-1"),
+        rules=("RESUME-1", "RESUME-2", "DELTA-3", "STATE-1", "STATE-5"),
     ),
     Law(
         id="SIBLING",
         kind=LawKind.TRACE,
-        statement="When a run fails, the other calls of the reply keep their results, their runs and their waits.",
-        rules=("TOOL-4", "TOOL-8"),
+        statement="A run that fails leaves other calls, and what was said of them, alone, or cancels them all.",
+        rules=("TOOL-4", "TOOL-6", "TOOL-8", "CALL-3"),
     ),
     Law(
         id="RETRY-LAW",
@@ -112,13 +112,13 @@ TRACE_LAWS = (
         id="PROGRESS",
         kind=LawKind.TRACE,
         statement="Recoveries in a row are bounded, what is not at rest waits for something, each turn ends once.",
-        rules=("STATE-8", "INFER-4", "INFER-6", "INFER-13", "STATE-2"),
+        rules=("STATE-8", "INFER-4", "INFER-6", "INFER-13", "STATE-2", "CALL-5"),
     ),
     Law(
         id="PREFIX",
         kind=LawKind.TRACE,
         statement="A request holds the session's thread, and extends the one before unless a rewrite was told.",
-        rules=("INFER-2", "INFER-15"),
+        rules=("INFER-2", "INFER-15", "TOOL-11"),
     ),
 )
 
@@ -132,8 +132,8 @@ PAIR_LAWS = (
     Law(
         id="ADDRESS",
         kind=LawKind.PAIR,
-        statement="Which call gets which answer does not depend on the order in which reports arrive.",
-        rules=("DELTA-3", "TOOL-8", "TOOL-14"),
+        statement="Which call gets which answer, of a tool or a person, does not depend on their order.",
+        rules=("DELTA-3", "TOOL-8", "TOOL-14", "ASK-2", "TOOL-19"),
     ),
     Law(
         id="FORK-EQ",
@@ -144,8 +144,8 @@ PAIR_LAWS = (
     Law(
         id="MIRROR",
         kind=LawKind.PAIR,
-        statement="Who folds the events holds the thread and the shown error that the kernel holds.",
-        rules=("INFER-2", "DELTA-5"),
+        statement="Who folds the events holds the kernel's thread, but for secrets, and its shown error.",
+        rules=("INFER-2", "DELTA-5", "TOOL-11", "TOOL-12"),
     ),
     Law(
         id="CUT-SAFE",

@@ -10,18 +10,24 @@ from types import MappingProxyType
 
 from loopkernel.data.threads import Thread
 from loopkernel.explain import explain
-from loopkernel.laws.call_laws import asked, at_most_once, one_end, sibling
+from loopkernel.laws.address_law import address
+from loopkernel.laws.asking_laws import asked, at_most_once
 from loopkernel.laws.cancel_laws import cancel_stop
 from loopkernel.laws.catalogue import LAWS
+from loopkernel.laws.ending_laws import one_end
 from loopkernel.laws.import_laws import repair_fix
 from loopkernel.laws.input_laws import conserve
 from loopkernel.laws.log_laws import prefix, write_ahead
-from loopkernel.laws.pair_laws import address, fork_eq, mirror, pure
+from loopkernel.laws.mirror_law import mirror
+from loopkernel.laws.pair_laws import fork_eq, pure
 from loopkernel.laws.reports import Breach, Findings, Judged, Report, Tally
 from loopkernel.laws.request_laws import order, pair, requests_of, shown
 from loopkernel.laws.schedule_laws import no_conflict, parallel
-from loopkernel.laws.step_laws import final_args, timer_data, total, why
+from loopkernel.laws.sibling_law import sibling
+from loopkernel.laws.start_laws import final_args
+from loopkernel.laws.step_laws import timer_data, total
 from loopkernel.laws.turn_laws import budget, progress, retry_law
+from loopkernel.laws.waiting_laws import why
 from loopkernel.replay import StepRecord
 from loopkernel.transition import transition
 

@@ -19,11 +19,12 @@ from loopkernel.data.events import (
     ThreadRewritten,
 )
 from loopkernel.data.ids import OperationKind
-from loopkernel.data.states import State, Streaming
+from loopkernel.data.ledgers import QuestionWait
+from loopkernel.data.states import Confirming, Executing, State, Streaming
 from loopkernel.data.threads import Thread
 from loopkernel.data.words import CallStatus
 from loopkernel.laws.reports import Breach
-from loopkernel.laws.views import extends, ledger_in, refuses, started_operation
+from loopkernel.laws.views import calls_kept, extends, held_in, refuses, started_operation
 from loopkernel.replay import StepRecord
 
 # Writing and reading a state costs its size. So that judging a long run stays linear, each step earns the right
@@ -55,10 +56,10 @@ def size_of(state: State) -> int:
     """About how much there is to write: messages, waiting input, pieces and calls of the open reply."""
     size = SMALLEST
     if state.session is not None:
-        size += len(state.session.thread) + len(state.session.inbox.queue)
+        size += len(state.session.thread) + len(state.session.inbox.queue) + len(state.session.held)
     if isinstance(state, Streaming):
         size += len(state.pieces)
-    ledger = ledger_in(state)
+    ledger = calls_kept(state)
     return size if ledger is None else size + len(ledger.entries)
 
 
@@ -74,11 +75,15 @@ def lost_in_writing(state: State) -> Iterator[str]:
 
 
 def _time_and_ids(record: StepRecord) -> Iterator[str]:
-    """Time never goes back; what is started was minted in this very step, from the counters (rule DELTA-3)."""
+    """Time never goes back; what is started was minted in this very step, from the counters (rule DELTA-3).
+
+    A report that is stale, and frees what its run used, may start calls: time goes on for them.
+    """
     before, after = record.before.stamp, record.after.stamp
     counted = after.version > before.version and not refuses(record)
     now_ms = max(before.now_ms, record.context.now_ms) if counted else before.now_ms
-    if after.now_ms != now_ms:
+    freed = refuses(record) and held_in(record.before) != held_in(record.after)
+    if after.now_ms != now_ms and not (freed and after.now_ms == max(before.now_ms, record.context.now_ms)):
         yield f"the state says {after.now_ms} ms, and the latest time seen is {now_ms} ms"
     if record.after.session is None:
         return
@@ -100,21 +105,37 @@ def _time_and_ids(record: StepRecord) -> Iterator[str]:
 
 
 def _ledger_faults(record: StepRecord) -> Iterator[str]:
-    """A ledger agrees with itself: its counts, its order, and a result exactly for what is answered."""
-    ledger = ledger_in(record.after)
-    if ledger is None or ledger is ledger_in(record.before):
+    """A ledger agrees with itself, and the phase with it: counts, order, and a result exactly for what is answered."""
+    ledger = calls_kept(record.after)
+    if ledger is None or ledger is calls_kept(record.before):
         return
-    unanswered = running = 0
+    counts = dict.fromkeys(("unanswered", "running", "waiting", "asking", "in their check"), 0)
     for place, entry in enumerate(ledger.entries):
-        unanswered += entry.is_open
-        running += entry.status is CallStatus.IN_PROGRESS
+        counts["unanswered"] += entry.is_open
+        counts["running"] += entry.status is CallStatus.IN_PROGRESS
+        counts["waiting"] += entry.status is CallStatus.BLOCKED_ON_USER
+        counts["asking"] += isinstance(entry.person.wait, QuestionWait)
+        counts["in their check"] += entry.check is not None
         if (entry.call.id.reply, entry.call.id.position) != (ledger.reply, place + 1):
             yield f"the ledger of reply {ledger.reply} holds call {entry.call.id} at place {place + 1}"
         if entry.is_open is not (entry.result is None):
             yield f"call {entry.call.id} is {entry.status.value} and has {'a' if entry.result else 'no'} result"
-    if (unanswered, running) != (ledger.unanswered, ledger.running):
-        counts = f"{ledger.unanswered} unanswered and {ledger.running} running"
-        yield f"the ledger counts {counts} calls, and holds {unanswered} and {running}"
+        if (entry.status is CallStatus.BLOCKED_ON_USER) is (entry.person.wait is None):
+            yield f"call {entry.call.id} is {entry.status.value}, and the ledger has another wait for it"
+    told = {
+        "unanswered": ledger.unanswered,
+        "running": ledger.running,
+        "waiting": ledger.waiting,
+        "asking": ledger.asking,
+        "in their check": ledger.checking,
+    }
+    for name, count in told.items():
+        if count != counts[name]:
+            yield f"the ledger counts {count} calls as {name}, and holds {counts[name]}"
+    if isinstance(record.after, Executing | Confirming):
+        confirming = counts["waiting"] > 0 and not counts["running"]
+        if confirming is not isinstance(record.after, Confirming):
+            yield f"the state is {type(record.after).__name__}, which its ledger is not (rule STATE-5)"
 
 
 # --- PREFIX -------------------------------------------------------------------------------------------

@@ -1,166 +1,233 @@
 """Step laws about the schedule: NO-CONFLICT and PARALLEL.
 
-What conflicts is told by an index of the keys in use, and not by comparing calls in pairs: a second opinion
-beside the scheduler, which costs the number of keys. Each step that starts a call, or leaves one waiting,
-looks once at the calls of its reply.
+Each step that starts a call, or leaves one waiting, looks once at the calls of its reply (see `standing`). What ran
+before it and does not run after it must have stopped, or hold its resources (rule TOOL-17).
 """
 
 from collections.abc import Iterator
-from typing import assert_never, final
+from typing import assert_never
 
-from loopkernel.data.choices import NoProfile, Schedule, WriteConflict
+from loopkernel.data.choices import OnToolFailure, Schedule
 from loopkernel.data.effects import StartTool
-from loopkernel.data.ids import CallId
-from loopkernel.data.ledgers import Ledger, LedgerEntry
-from loopkernel.data.policy import Policy
-from loopkernel.data.states import Confirming, Dispatching, Executing, State
-from loopkernel.data.tools import AccessMode, Claim, InvalidCall, UnknownTool, ValidCall
+from loopkernel.data.events import ToolEnded
+from loopkernel.data.ids import CallId, RunOperation
+from loopkernel.data.ledgers import ApprovalWait, Ledger, LedgerEntry
+from loopkernel.data.outside_deltas import TimerFired
+from loopkernel.data.states import Confirming, Dispatching, Done, Executing, State, Streaming
+from loopkernel.data.thread_deltas import Acquired, Resumed
+from loopkernel.data.tool_deltas import ToolFailed, ToolStopped, ToolSucceeded
+from loopkernel.data.tools import Decision, InvalidCall, UnknownTool, ValidCall
 from loopkernel.data.words import CallStatus
+from loopkernel.laws.call_input import sources_of
+from loopkernel.laws.keys_in_use import Claims, claims_of
 from loopkernel.laws.reports import Findings
-from loopkernel.laws.views import ledger_in, named, tool_named
+from loopkernel.laws.standing import Standing, batches_of, decision_on, may_stream_early
+from loopkernel.laws.views import held_in, ledger_in, named
 from loopkernel.replay import StepRecord
 
-
-@final
-class KeysInUse:
-    """The resources that some calls use, and which call uses each; None stands for no call."""
-
-    def __init__(self, *, writers_overlap: bool = False) -> None:
-        self._writers_overlap = writers_overlap
-        self._any: CallId | None = None  # a call that uses anything
-        self._alone: CallId | None = None  # a call that conflicts with every other
-        self._at: dict[tuple[str, AccessMode], CallId] = {}
-        self._below: dict[tuple[str, AccessMode], CallId] = {}  # at the key or within it
-
-    def add(self, call: CallId, claims: tuple[Claim, ...] | None) -> None:
-        """The call uses these; None: conflicts with everything."""
-        self._any = self._any or call
-        if claims is None:
-            self._alone = self._alone or call
-            return
-        for claim in claims:
-            self._at.setdefault((claim.key, claim.mode), call)
-            for key in (claim.key, *holders(claim.key)):
-                self._below.setdefault((key, claim.mode), call)
-
-    def conflicting(self, claims: tuple[Claim, ...] | None) -> CallId | None:
-        """A call that a call with these claims must not overlap (rule TOOL-2)."""
-        if claims is None:
-            return self._any
-        if self._alone is not None:
-            return self._alone
-        for claim in claims:
-            for mode in self._modes_against(claim.mode):
-                users = [self._below.get((claim.key, mode))]
-                users.extend(self._at.get((key, mode)) for key in holders(claim.key))
-                for user in users:
-                    if user is not None:
-                        return user
-        return None
-
-    def _modes_against(self, mode: AccessMode) -> tuple[AccessMode, ...]:
-        if mode is AccessMode.READ:
-            return (AccessMode.WRITE,)
-        return (AccessMode.READ,) if self._writers_overlap else (AccessMode.READ, AccessMode.WRITE)
-
-
-def holders(key: str) -> Iterator[str]:
-    """The keys that contain the key: its folders, `/` of an absolute one, `.` of any other."""
-    for place, character in enumerate(key):
-        if character == "/":
-            yield key[:place]
-            if place + 1 < len(key):
-                yield key[: place + 1]
-    if not key.startswith("/") and key != ".":
-        yield "."
-
-
-def claims_of(entry: LedgerEntry, state: State, policy: Policy) -> tuple[Claim, ...] | None:
-    """What the call uses; None where it conflicts with everything, not known included (rules TOOL-1, TOOL-2)."""
-    tool = tool_named(state, entry.call.tool)
-    if tool is not None and tool.profile is None:
-        return () if policy.no_profile is NoProfile.NO_CONFLICT else None
-    if tool is not None and tool.profile is not None and tool.profile.serial:
-        return None
-    return entry.verdict.claims if isinstance(entry.verdict, ValidCall) else None
+# --- NO-CONFLICT ----------------------------------------------------------------------------------------
 
 
 def no_conflict(record: StepRecord) -> Findings:
-    """Each call that starts conflicts with none that runs, and passes by none that it must stand behind."""
+    """Each call that starts has nobody in its way, and what has not stopped keeps what it uses."""
     started = {effect.call for effect in record.effects if isinstance(effect, StartTool)}
     state, ledger = record.after, ledger_in(record.after)
+    found = [*_let_go(record), *_batched_wrongly(record, too_early=True)]
     if not started or ledger is None or state.session is None:
-        return None
-    policy = state.session.settings.policy
-    earlier = KeysInUse(writers_overlap=policy.write_conflict is WriteConflict.LAST_WRITE)
-    found: list[str] = []
-    for entry in ledger.entries:
-        if not entry.is_open:
+        return found or None
+    standing = Standing(ledger, state.session, streaming=isinstance(state, Streaming))
+    for place, entry in enumerate(ledger.entries):
+        call, before = entry.call.id, standing.in_the_way.get(place)
+        if before is None or not entry.is_running:
             continue
-        claims = None if policy.schedule is Schedule.SERIAL else claims_of(entry, state, policy)
-        if policy.schedule is not Schedule.ALL and entry.status is CallStatus.IN_PROGRESS:
-            found.extend(_conflicts(entry, claims, earlier, started, ledger))
-        earlier.add(entry.call.id, claims)
+        if call in started:
+            found.append(f"{named(entry.call)} starts, but {before.how}")
+        elif before.call in started and _overlap(ledger, before.call):
+            found.append(f"{named(entry.call)} runs, but {before.how}")
     return found
 
 
-def _conflicts(
-    entry: LedgerEntry,
-    claims: tuple[Claim, ...] | None,
-    earlier: KeysInUse,
-    started: set[CallId],
-    ledger: Ledger,
-) -> Iterator[str]:
-    """The earlier open call that a running call must not overlap, where one of the two has started now."""
-    blocking = earlier.conflicting(claims)
-    if blocking is None or not (entry.call.id in started or blocking in started):
+def _overlap(ledger: Ledger, other: CallId) -> bool:
+    return other.reply == ledger.reply and ledger.entries[other.position - 1].is_running
+
+
+def _let_go(record: StepRecord) -> Iterator[str]:
+    """Runs whose resources are free though nothing shows that they have stopped."""
+    if isinstance(record.after, Done) or isinstance(record.context.delta, Acquired | Resumed):
+        return  # the run is over, or its process is gone, and all that ran in it
+    if ledger_in(record.before) is ledger_in(record.after) and held_in(record.before) is held_in(record.after):
         return
-    before = ledger.entries[blocking.position - 1]
-    what = "is running" if before.status is CallStatus.IN_PROGRESS else "has not started yet"
-    yield f"{named(entry.call)} runs, but it conflicts with {named(before.call)}, which {what}"
+    going = dict(_using(record.before))
+    if not going:
+        return
+    stopped = _stopped_by(record)
+    after = dict(_using(record.after))
+    held = {run.operation for run in held_in(record.after)}
+    answered = _answered_by_run(record)
+    for operation, (call, claims) in going.items():
+        if operation in stopped or call in answered:
+            continue
+        if operation not in after:
+            yield f"call {call} is answered and holds nothing, though its run has not stopped"
+        elif operation in held and after[operation] != (call, claims):
+            yield f"the run of call {call} goes on, and holds something else than it used"
+
+
+def _using(state: State) -> Iterator[tuple[RunOperation, tuple[CallId, Claims]]]:
+    """The runs that go on, open or held, and what they use."""
+    ledger, session = ledger_in(state), state.session
+    if session is None:
+        return
+    for entry in () if ledger is None else ledger.entries:
+        if entry.is_running and entry.operation is not None:
+            yield entry.operation, (entry.call.id, claims_of(entry, session.settings))
+    for run in session.held:
+        yield run.operation, (run.call, run.claims)
+
+
+def _stopped_by(record: StepRecord) -> frozenset[RunOperation]:
+    """The runs that the delta shows to have stopped, or whose grace time is over."""
+    delta = record.context.delta
+    if isinstance(delta, ToolStopped):
+        return frozenset({delta.operation})
+    if isinstance(delta, ToolSucceeded | ToolFailed):
+        return frozenset() if _goes_to_background(record, delta) else frozenset({delta.operation})
+    if isinstance(delta, TimerFired):
+        late = (run for run in held_in(record.before) if run.grace is not None)
+        return frozenset(run.operation for run in late if run.grace and run.grace.operation == delta.operation)
+    return frozenset()
+
+
+def _answered_by_run(record: StepRecord) -> frozenset[CallId]:
+    """The calls that are told to have ended by themselves; whether the report was about them, ADDRESS says."""
+    delta = record.context.delta
+    if not isinstance(delta, ToolSucceeded | ToolFailed | ToolStopped) or _stopped_by(record) == frozenset():
+        return frozenset()
+    results = (effect.result for effect in record.effects if isinstance(effect, ToolEnded))
+    return frozenset(result.call for result in results if result.ran and result.reason is None)
+
+
+def _goes_to_background(record: StepRecord, delta: ToolSucceeded | ToolFailed) -> bool:
+    """Whether the report says that the run goes on in the background (rule TOOL-20)."""
+    if not isinstance(delta, ToolSucceeded) or not delta.output.background:
+        return False
+    return all(run.operation != delta.operation or run.background for run in held_in(record.before))
+
+
+def _batched_wrongly(record: StepRecord, *, too_early: bool) -> Iterator[str]:
+    """Calls that were put into the batch before the one they belong to, or (not `too_early`) behind it."""
+    before, after, session = ledger_in(record.before), ledger_in(record.after), record.after.session
+    if after is None or after is before or session is None or session.settings.policy.schedule is not Schedule.BATCHES:
+        return
+    fixed = before if before is not None and before.reply == after.reply else Ledger(reply=after.reply)
+    last: int | None = None  # the batch of the call before, as it is; and as it should be
+    last_drawn: int | None = None
+    for entry, drawn in zip(after.entries, batches_of(after, session, fixed), strict=True):
+        if entry.batch is None or drawn is None:
+            continue
+        if last is not None:
+            joined, joins = entry.batch == last, drawn == last_drawn
+            if joined and not joins and too_early:
+                yield f"{named(entry.call)} is put into a batch with calls that it conflicts with"
+            if joins and not joined and not too_early:
+                yield f"{named(entry.call)} is put into another batch than the calls before it, and need not be"
+        last, last_drawn = entry.batch, drawn
+
+
+# --- PARALLEL -------------------------------------------------------------------------------------------
 
 
 def parallel(record: StepRecord) -> Findings:
-    """Each call that waits for its start has a reason: a check, the schedule, or no free slot."""
+    """Each call that waits has a reason; and no more run than there are slots."""
     state = record.after
-    if not isinstance(state, Executing | Confirming | Dispatching):
-        return None
-    if state.ledger.unanswered == 0 or not any(entry.status is CallStatus.QUEUED for entry in state.ledger.entries):
-        return None
-    policy = state.session.settings.policy
-    running = sum(entry.status is CallStatus.IN_PROGRESS for entry in state.ledger.entries)
-    slots_taken = policy.max_parallel is not None and running >= policy.max_parallel
-    earlier = KeysInUse()
-    found: list[str] = []
-    for entry in state.ledger.entries:
-        if not entry.is_open:
-            continue
-        claims = claims_of(entry, state, policy)
-        if entry.status is CallStatus.QUEUED:
-            found.extend(_idle_wait(entry, claims, earlier, slots_taken, policy.schedule))
-        earlier.add(entry.call.id, claims)
-    return found
+    found = [*_held_for_nothing(record), *_batched_wrongly(record, too_early=False)]
+    if not isinstance(state, Streaming | Executing | Confirming | Dispatching) or not state.ledger.unanswered:
+        return found or None
+    if record.before.session is state.session and ledger_in(record.before) is state.ledger:
+        return found or None  # nothing has changed for the calls
+    standing = Standing(state.ledger, state.session, streaming=isinstance(state, Streaming))
+    found.extend(_too_many(record, standing))
+    judged = False
+    for place, entry in enumerate(state.ledger.entries):
+        if entry.status in (CallStatus.QUEUED, CallStatus.BLOCKED_ON_USER):
+            judged = True
+            found.extend(f"{named(entry.call)} {wrong}" for wrong in idle_wait(standing, place, state))
+    return found if judged or found else None
 
 
-def _idle_wait(
-    entry: LedgerEntry,
-    claims: tuple[Claim, ...] | None,
-    earlier: KeysInUse,
-    slots_taken: bool,
-    schedule: Schedule,
-) -> Iterator[str]:
-    """What is wrong with this wait, if anything. Only `serial` and `graph` are built (rule TOOL-3)."""
-    if entry.check is not None:
+def _held_for_nothing(record: StepRecord) -> Iterator[str]:
+    """Runs that have stopped, and hold their resources all the same."""
+    delta = record.context.delta
+    if record.after.stamp.version == record.before.stamp.version:
+        return  # it was not taken: whether rightly, TOTAL says
+    for run in held_in(record.after):
+        if run.operation in _stopped_by(record) and not isinstance(delta, TimerFired):
+            yield f"the run of call {run.call} has stopped, and still holds its resources"
+        elif isinstance(delta, Acquired | Resumed) and run in held_in(record.before):
+            yield f"the process that ran call {run.call} is gone, and the run still holds its resources"
+
+
+def _too_many(record: StepRecord, standing: Standing) -> Iterator[str]:
+    """A start takes a free slot (rule TOOL-3)."""
+    limit = standing.session.settings.policy.max_parallel
+    started = any(isinstance(effect, StartTool) for effect in record.effects)
+    if started and limit is not None and standing.slots_taken > limit:
+        yield f"{standing.slots_taken} calls run, and there are {limit} slots"
+
+
+def idle_wait(standing: Standing, place: int, state: State) -> Iterator[str]:
+    """What is wrong with the wait of the call at `place`, which is not running, if anything is."""
+    entry, streaming = standing.ledger.entries[place], isinstance(state, Streaming)
+    if entry.check is not None or entry.is_running:
+        return
+    if entry.status is CallStatus.BLOCKED_ON_USER:
+        yield from _idle_approval(standing, entry)
         return
     match entry.verdict:
         case None:
-            yield f"{named(entry.call)} waits for a check that nobody was asked for"
+            yield "waits for a check that nobody was asked for"
         case UnknownTool() | InvalidCall():
-            yield f"{named(entry.call)} may not run, but it waits instead of being answered"
+            if not streaming:
+                yield "may not run, but it waits instead of being answered"
         case ValidCall():
-            # In the schedules that are held to the order of `serial`, anything open and earlier is a reason.
-            held = earlier.conflicting(claims if schedule is Schedule.GRAPH else None)
-            if held is None and not slots_taken:
-                yield f"{named(entry.call)} waits for nothing: a slot is free, and no earlier call is in its way"
+            if not streaming or (may_stream_early(entry, standing.settings) and not sibling_failed(standing)):
+                yield from _idle_start(standing, place, streaming=streaming)
         case _:
             assert_never(entry.verdict)
+
+
+def sibling_failed(standing: Standing) -> bool:
+    """Whether a run has failed for which, by policy, all that is still to come of the reply is cancelled (TOOL-6)."""
+    if standing.settings.policy.on_tool_failure is not OnToolFailure.CANCEL_SIBLINGS:
+        return False
+    return any(entry.status is CallStatus.ERROR and entry.runs > 0 for entry in standing.ledger.entries)
+
+
+def _idle_approval(standing: Standing, entry: LedgerEntry) -> Iterator[str]:
+    """ASK-5: who waits for an approval still needs it."""
+    if isinstance(entry.person.wait, ApprovalWait) and entry.person.wait.edit is None:
+        decision = decision_on(entry, standing.settings)
+        if decision is not Decision.ASK:
+            yield f"waits for an approval, but the decision on it is: {decision.value}"
+
+
+def _idle_start(standing: Standing, place: int, *, streaming: bool) -> Iterator[str]:
+    """A call that is valid and has not started: it waits for another call, for the reply, or for a slot."""
+    ledger = standing.ledger
+    needed = [source.place for source in sources_of(ledger, place) if source.place is not None]
+    if any(_has_failed(ledger.entries[source]) for source in needed):
+        yield "can never run, since a call that it depends on did not succeed, but it waits instead of being answered"
+    elif standing.gives_output(ledger.entries[place]):
+        if not (streaming or place in standing.in_the_way or standing.waits_for_others()):
+            yield "gives the output, and waits for nothing"
+    elif place not in standing.in_the_way:
+        decision = decision_on(ledger.entries[place], standing.settings)
+        if decision is Decision.ALLOW:
+            if standing.slot_free:
+                yield "waits for nothing: a slot is free, and no other call is in its way"
+        elif not streaming:
+            yield f"waits for nothing: no other call is in its way, and the decision on it is: {decision.value}"
+
+
+def _has_failed(entry: LedgerEntry) -> bool:
+    return not entry.is_open and entry.status is not CallStatus.DONE

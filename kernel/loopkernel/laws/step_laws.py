@@ -1,26 +1,24 @@
-"""Step laws about a transition as such: TOTAL, FINAL-ARGS, TIMER-DATA and WHY."""
+"""Step laws about a transition as such: TOTAL and TIMER-DATA."""
 
-import re
 from collections.abc import Iterator
 
 from attrs import evolve
 
-from loopkernel.data.blocks import RawInput
-from loopkernel.data.effects import CancelTimer, Effect, StartTimer, StartTool
-from loopkernel.data.events import Refused
-from loopkernel.data.ids import TimerOperation
-from loopkernel.data.json_text import Json, JsonValue
+from loopkernel.data.effects import CancelTimer, Effect, StartTimer
+from loopkernel.data.events import ErrorCleared, Refused
+from loopkernel.data.held_runs import HeldRun
 from loopkernel.data.outside_deltas import TimerFired
-from loopkernel.data.states import Backoff, State, Streaming
-from loopkernel.data.tool_deltas import ToolChecked
-from loopkernel.data.tools import ValidCall
-from loopkernel.data.words import CallStatus, RefusalReason
+from loopkernel.data.states import Backoff, Done, State
+from loopkernel.data.steps import Context
+from loopkernel.data.thread_deltas import Acquired, Resumed
+from loopkernel.data.timers import Timer
+from loopkernel.data.tool_deltas import ToolFailed, ToolStopped, ToolSucceeded
+from loopkernel.data.words import RefusalReason, TimerPurpose, UserAction
 from loopkernel.laws.reports import Findings, Judged
-from loopkernel.laws.views import entry_of_call, ledger_in, named, refuses, taken_again
+from loopkernel.laws.views import calls_kept, held_in, refuses, taken_again
 from loopkernel.replay import StepRecord
 
-_REFERENCE = '"$result"'
-_RULE_ID = re.compile(r"[A-Z]+-[0-9]+")
+# --- TOTAL ----------------------------------------------------------------------------------------------
 
 
 def total(record: StepRecord, judged: Judged) -> Findings:
@@ -28,15 +26,16 @@ def total(record: StepRecord, judged: Judged) -> Findings:
     try:
         again: object = judged.transition(record.before, record.context)
     except Exception as error:  # whatever it is: raising is the breach
-        return [f"{_met(record)} raises {type(error).__name__}: {error}"]
+        return [f"{met(record)} raises {type(error).__name__}: {error}"]
     if not (isinstance(again, tuple) and len(again) == 2 and isinstance(again[0], State)):
-        return [f"{_met(record)} gives no state"]
+        return [f"{met(record)} gives no state"]
     if not (isinstance(again[1], tuple) and all(isinstance(effect, Effect) for effect in again[1])):
-        return [f"{_met(record)} gives something that is no effect"]
-    return list(_refused_in_full(record) if refuses(record) else _accepted(record))
+        return [f"{met(record)} gives something that is no effect"]
+    return list(_refused_in_full(record, judged) if refuses(record) else _accepted(record))
 
 
-def _met(record: StepRecord) -> str:
+def met(record: StepRecord) -> str:
+    """The delta and the state that it met, for people."""
     return f"{type(record.context.delta).__name__} in {type(record.before).__name__}"
 
 
@@ -44,15 +43,21 @@ def _accepted(record: StepRecord) -> Iterator[str]:
     """DELTA-7: an accepted delta is counted, so one that is not counted was dropped in silence."""
     grown = record.after.stamp.version - record.before.stamp.version
     if grown == 0:
-        yield f"{_met(record)} is neither counted as accepted nor refused with a reason"
+        yield f"{met(record)} is neither counted as accepted nor refused with a reason"
     elif grown != 1:
-        yield f"{_met(record)} moves the version by {grown}, not by 1"
+        yield f"{met(record)} moves the version by {grown}, not by 1"
 
 
-def _refused_in_full(record: StepRecord) -> Iterator[str]:
-    """DELTA-2: what is refused changes nothing, but that the usage of a stale report is counted."""
+def _refused_in_full(record: StepRecord, judged: Judged) -> Iterator[str]:
+    """DELTA-2: what is refused changes nothing, but for two parts of a report that is stale."""
+    run = _shown_to_have_stopped(record)
+    if run is not None:
+        yield from _frees_and_no_more(record, run, judged)
+        return
     after, before = record.after, record.before
-    if after is before:
+    if len(record.effects) > 1:
+        yield f"{met(record)} is refused, and yet it has effects"
+    if after is before or after == before:
         return
     stale = any(isinstance(effect, Refused) and effect.reason is RefusalReason.STALE for effect in record.effects)
     if stale and type(after) is type(before) and after.session is not None and before.session is not None:
@@ -61,118 +66,97 @@ def _refused_in_full(record: StepRecord) -> Iterator[str]:
         counts = after.session.operations.minted == before.session.operations.minted
         if counts and unbilled == before:
             return
-    elif after == before:
-        return
-    yield f"{_met(record)} is refused, and yet it changes the state"
+    yield f"{met(record)} is refused, and yet it changes the state"
 
 
-def final_args(record: StepRecord) -> Findings:
-    """What starts is a complete call of a complete reply, found valid, with the input that the model gave."""
-    starts = [effect for effect in record.effects if isinstance(effect, StartTool)]
-    checked = isinstance(record.context.delta, ToolChecked) and not refuses(record)
-    if not starts and not checked:
+def _shown_to_have_stopped(record: StepRecord) -> HeldRun | None:
+    """The aborted run that has now reported its end, after its call was answered (rule TOOL-17)."""
+    delta = record.context.delta
+    if not isinstance(delta, ToolSucceeded | ToolFailed):
         return None
-    found = list(_verdict_kept(record))
-    for start in starts:
-        found.extend(f"call {start.call} starts, {wrong}" for wrong in _not_final(start, record.after))
-    return found
+    held = (run for run in held_in(record.before) if run.operation == delta.operation and not run.background)
+    return next(held, None)
 
 
-def _verdict_kept(record: StepRecord) -> Iterator[str]:
-    """The ledger keeps the verdict that came, for the call that it was asked about."""
-    delta, before = record.context.delta, ledger_in(record.before)
-    if not isinstance(delta, ToolChecked) or before is None:
+def _frees_and_no_more(record: StepRecord, run: HeldRun, judged: Judged) -> Iterator[str]:
+    """A stale report frees the resources of its run. It does what `ToolStopped` does, but is not counted."""
+    before, after = record.before, record.after
+    if record.effects[0] != Refused(UserAction.REPORT, RefusalReason.STALE):
+        yield f"{met(record)} is late, and refused otherwise than as stale"
+    left = tuple(held for held in held_in(before) if held is not run)
+    if held_in(after) != left and not isinstance(after, Done):
+        yield f"the late report of call {run.call} does not free the resources of its run, and of no other"
+    if run.grace is not None and CancelTimer(run.grace.operation) not in record.effects:
+        yield f"the late report of call {run.call} leaves the grace time of its run pending"
+    same = taken_again(before, Context(ToolStopped(run.operation), record.context.now_ms), judged.transition)
+    if same is None:
         return
-    for entry in before.entries:
-        if entry.check == delta.operation:
-            now = entry_of_call(ledger_in(record.after), entry.call.id)
-            if now is not None and (now.check, now.verdict) != (None, delta.verdict):
-                yield f"the verdict on {named(entry.call)} is not the one that came"
+    told = tuple(effect for effect in same.effects if not isinstance(effect, ErrorCleared))
+    expected: State = evolve(same.next, stamp=after.stamp)
+    if expected.session is not None and before.session is not None and told != same.effects:
+        expected = evolve(expected, session=evolve(expected.session, error=before.session.error))
+    if (after, record.effects[1:]) != (expected, told):
+        yield f"{met(record)} is refused, and yet it does more than to free the resources of its run"
+    if after.stamp not in (before.stamp, before.stamp.at(record.context.now_ms)):
+        yield f"{met(record)} is refused, and yet it is counted"
 
 
-def _not_final(start: StartTool, state: State) -> Iterator[str]:
-    entry = entry_of_call(ledger_in(state), start.call)
-    if entry is None:
-        yield "but the ledger has no such call"
-        return
-    if isinstance(state, Streaming):
-        yield "but its reply still streams"
-    if isinstance(entry.call.input, RawInput):
-        yield "but its arguments do not parse"
-    elif (entry.call.tool, entry.call.input) != (start.tool, start.input):
-        yield f"but with other arguments than {named(entry.call)} has"
-    if refers(start.input):
-        yield "but its input still refers to the output of another call"
-    if not isinstance(entry.verdict, ValidCall):
-        found = "not checked" if entry.verdict is None else f"checked as {type(entry.verdict).__name__}"
-        yield f"but it is {found}"
-
-
-def refers(call_input: Json) -> bool:
-    """Whether the input holds a reference that nothing has resolved: an object whose only key is `$result`."""
-    if _REFERENCE not in call_input.text:
-        return False
-    waiting: list[JsonValue] = [call_input.value()]
-    while waiting:
-        value = waiting.pop()
-        if isinstance(value, dict):
-            if set(value) == {"$result"}:
-                return True
-            waiting.extend(value.values())
-        elif isinstance(value, list):
-            waiting.extend(value)
-    return False
+# --- TIMER-DATA -----------------------------------------------------------------------------------------
 
 
 def timer_data(record: StepRecord) -> Findings:
-    """A delay that is pending stands in state with its deadline, one per purpose; any other timer is stale."""
+    """A delay that is pending stands in state with its deadline, one for each thing it bounds; others do nothing."""
     delta, found = record.context.delta, list[str]()
     timers = [effect for effect in record.effects if isinstance(effect, StartTimer | CancelTimer)]
-    if not isinstance(delta, TimerFired) and not timers and pending_timer(record.after) is None:
+    pending, before = pending_timers(record.after), pending_timers(record.before)
+    if not isinstance(delta, TimerFired) and not timers and not pending and not before:
         return None
     if isinstance(delta, TimerFired) and not refuses(record):
-        due = pending_timer(record.before)
-        if due is None or due[0] != delta.operation:
+        if all(timer.operation != delta.operation for timer in before):
             found.append(f"timer {delta.operation} is not pending, and yet it does something")
-    pending = pending_timer(record.after)
-    started = [effect for effect in timers if isinstance(effect, StartTimer)]
-    for timer in started:
-        if pending != (timer.operation, timer.deadline_ms):
+        if any(timer.operation == delta.operation for timer in pending):
+            found.append(f"timer {delta.operation} has fired, and is still pending")
+    for timer in timers:
+        if isinstance(timer, StartTimer) and (
+            Timer(timer.operation, timer.purpose, timer.deadline_ms) not in pending
+            and CancelTimer(timer.operation) not in timers
+        ):
             found.append(
                 f"timer {timer.operation} ({timer.purpose.value}) is started, but the state has no such deadline"
             )
-    purposes = [timer.purpose for timer in started]
-    if len(set(purposes)) != len(purposes):
-        found.append("two timers are started for one purpose")
+        if isinstance(timer, CancelTimer) and any(timer.operation == other.operation for other in pending):
+            found.append(f"timer {timer.operation} is closed, but the state still waits for it")
+    if len({timer.operation for timer in pending}) != len(pending):
+        found.append("one timer bounds two things")
+    found.extend(_left_running(record, before, pending, timers))
     return found
 
 
-def pending_timer(state: State) -> tuple[TimerOperation, int] | None:
-    """The timer that the state waits for, and its deadline. Only a retry has one yet."""
-    return (state.timer, state.deadline_ms) if isinstance(state, Backoff) else None
+def _left_running(
+    record: StepRecord,
+    before: tuple[Timer, ...],
+    pending: tuple[Timer, ...],
+    timers: list[StartTimer | CancelTimer],
+) -> Iterator[str]:
+    """A delay that is no longer waited for is closed, unless its end is this step, or a restart has outlived it."""
+    delta = record.context.delta
+    if isinstance(delta, Acquired | Resumed):
+        return
+    ended = {timer.operation for timer in timers if isinstance(timer, CancelTimer)}
+    if isinstance(delta, TimerFired):
+        ended.add(delta.operation)
+    for timer in before:
+        if timer not in pending and timer.operation not in ended:
+            yield f"timer {timer.operation} ({timer.purpose.value}) is no longer waited for, and is not closed"
 
 
-def why(record: StepRecord, judged: Judged) -> Findings:
-    """`explain` names delta and rule of every effect, in order, and what every waiting call waits for."""
-    try:
-        told = judged.explain(record.before, record.context)
-    except Exception as error:  # whatever it is: an explanation that raises explains nothing
-        if taken_again(record.before, record.context, judged.transition) is None:
-            return None  # there is no such step to explain, which TOTAL says
-        return [f"explain raises {type(error).__name__} for {_met(record)}: {error}"]
-    found: list[str] = []
-    if tuple(cause.effect for cause in told.causes) != record.effects:
-        names = ", ".join(type(cause.effect).__name__ for cause in told.causes)
-        found.append(f"the effects of {_met(record)} are not those explained: {names or 'none'}")
-    for cause in told.causes:
-        if cause.delta != record.context.delta:
-            found.append(f"{type(cause.effect).__name__} is put down to another delta")
-        if not (_RULE_ID.fullmatch(cause.rule) and cause.because.strip()):
-            found.append(f"{type(cause.effect).__name__} is explained by no rule")
-    reasons = {wait.call: wait.reasons for wait in told.waits}
-    ledger = ledger_in(record.after)
-    for entry in () if ledger is None else ledger.entries:
-        waits = entry.status in (CallStatus.QUEUED, CallStatus.BLOCKED_ON_USER)
-        if waits and not any(reason.strip() for reason in reasons.get(entry.call.id, ())):
-            found.append(f"{named(entry.call)} waits, and nothing says for what")
-    return found
+def pending_timers(state: State) -> tuple[Timer, ...]:
+    """The delays that the state waits for: of a retry, of its calls, and of runs that have still to stop."""
+    found: list[Timer] = []
+    if isinstance(state, Backoff):
+        found.append(Timer(state.timer, TimerPurpose.RETRY, state.deadline_ms))
+    ledger = calls_kept(state)
+    if ledger is not None:
+        found.extend(entry.timer for entry in ledger.entries if entry.timer is not None)
+    found.extend(run.grace for run in held_in(state) if run.grace is not None)
+    return tuple(found)

@@ -24,7 +24,7 @@ from loopkernel.data.ids import ModelOperation
 from loopkernel.data.messages import UserMessage
 from loopkernel.data.model_deltas import ModelCompleted, ModelFailed, ModelUsage
 from loopkernel.data.policy import Policy
-from loopkernel.data.states import Backoff, Executing, Finishing, State, Streaming, Thinking
+from loopkernel.data.states import Backoff, Confirming, Executing, Finishing, Initial, State, Streaming, Thinking
 from loopkernel.data.usage import NO_USAGE, Usage
 from loopkernel.data.words import CallStatus, LimitName, RefusalReason, RequestReason, StopReason, TurnEndReason
 from loopkernel.laws.reports import Breach
@@ -47,6 +47,12 @@ class TurnTold:
         self.calls = isinstance(start, Streaming) and len(start.ledger.entries) > 0
         self.text = False
         self.spoken = False  # the user's words went in after the last reply
+
+    def resume(self, record: StepRecord) -> None:
+        """A released thread, of which calls wait for a person, goes on in a new turn (rule CANCEL-2)."""
+        before = record.before
+        if isinstance(before, Initial) and before.ledger is not None and turn_of(record.after) is not None:
+            self.open = True
 
     def take(self, effect: Effect, policy: Policy) -> None:
         """The turn after this effect."""
@@ -87,6 +93,7 @@ def budget(records: Sequence[StepRecord]) -> Iterator[Breach]:
         if record.after.session is None:
             continue
         policy = record.after.session.settings.policy
+        told.resume(record)
         for effect in record.effects:
             for wrong in _over(effect, told, policy):
                 yield Breach("BUDGET", step, wrong)
@@ -102,7 +109,7 @@ def _over(effect: Effect, told: TurnTold, policy: Policy) -> Iterator[str]:
     elif effect_of_limit(effect):
         if limit is None or told.replies < limit:
             yield f"max_turns is said to be reached after {told.replies} replies, and is {limit}"
-        if told.stopped_by_itself:
+        if told.stopped_by_itself and not policy.output_required:  # else another request would demand the output
             yield "the model stopped by itself, and the turn ends as max_turns"
 
 
@@ -160,6 +167,7 @@ def progress(records: Sequence[StepRecord]) -> Iterator[Breach]:
     started = records[0].before.session is not None
     for step, record in enumerate(records):
         session = record.after.session
+        told.resume(record)
         for effect in record.effects:
             for wrong in (
                 *_turn_ends(effect, told, started, record.after),
@@ -189,15 +197,25 @@ def _turn_ends(effect: Effect, told: TurnTold, started: bool, after: State) -> I
 
 @final
 class Recoveries:
-    """How often in a row the same recovery was tried: empty replies nudged, paused ones continued."""
+    """How often in a row the same recovery was tried: empty replies nudged, paused ones continued.
+
+    A required output that is missing is asked for once in a turn (rule CALL-5).
+    """
 
     def __init__(self) -> None:
         self._reason: RequestReason | None = None
         self._times = 0
+        self._demanded = False
 
     def take(self, effect: Effect, told: TurnTold, after: State) -> Iterator[str]:
         """What is wrong with this request, if it is one: too many in a row, or none was called for."""
+        self._demanded = self._demanded and not isinstance(effect, TurnEnded)
         if not isinstance(effect, CallModel) or after.session is None:
+            return
+        if effect.request.forced_tool is not None:
+            if self._demanded:
+                yield f"request {effect.operation} demands the output a second time"
+            self._demanded = True
             return
         reason, number = effect.request.reason, effect.operation
         self._times = self._times + 1 if reason is self._reason else 1
@@ -219,8 +237,8 @@ def _rests(state: State, told: TurnTold) -> Iterator[str]:
     elif turn_of(state) is not None and not told.open:
         yield f"the state is {type(state).__name__}, and its turn has ended"
     stuck = False
-    if isinstance(state, Executing):
-        stuck = not any(
+    if isinstance(state, Executing | Confirming):
+        stuck = not state.session.held and not any(
             entry.check is not None or entry.status in (CallStatus.IN_PROGRESS, CallStatus.BLOCKED_ON_USER)
             for entry in state.ledger.entries
         )

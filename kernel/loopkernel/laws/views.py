@@ -21,9 +21,10 @@ from loopkernel.data.effects import (
     Summarise,
 )
 from loopkernel.data.events import Refused
+from loopkernel.data.held_runs import HeldRun
 from loopkernel.data.ids import CallId, OperationKind, RunOperation
 from loopkernel.data.ledgers import Ledger, LedgerEntry
-from loopkernel.data.sessions import Turn
+from loopkernel.data.sessions import Settings, Turn
 from loopkernel.data.states import (
     Backoff,
     Cancelled,
@@ -41,7 +42,7 @@ from loopkernel.data.states import (
     Thinking,
 )
 from loopkernel.data.steps import Context, Step
-from loopkernel.data.tools import Tool
+from loopkernel.data.tools import EffectClass, Tool
 from loopkernel.data.vector import MASK, WIDTH_BITS, Node, Vector
 from loopkernel.replay import StepRecord, Transition
 
@@ -59,6 +60,16 @@ def ledger_in(state: State) -> Ledger | None:
             return None
         case _:
             assert_never(state)
+
+
+def calls_kept(state: State) -> Ledger | None:
+    """The ledger in the state, also that of a thread which is released while calls wait for a person."""
+    return state.ledger if isinstance(state, Initial) else ledger_in(state)
+
+
+def held_in(state: State) -> tuple[HeldRun, ...]:
+    """The runs that outlast the answer to their call."""
+    return () if state.session is None else state.session.held
 
 
 def turn_of(state: State) -> Turn | None:
@@ -99,12 +110,15 @@ def call_of_run(state: State, operation: RunOperation) -> LedgerEntry | None:
     return next((entry for entry in ledger.entries if entry.operation == operation), None)
 
 
-def tool_named(state: State, name: str) -> Tool | None:
+def tool_named(settings: Settings, name: str) -> Tool | None:
     """The tool as it is offered; None where no such tool is."""
-    session = state.session
-    if session is None:
-        return None
-    return next((tool for tool in session.settings.tools if tool.name == name), None)
+    return next((tool for tool in settings.tools if tool.name == name), None)
+
+
+def effect_of(settings: Settings, name: str) -> EffectClass:
+    """What running the tool may do; without a profile it counts as dangerous (rule TOOL-1)."""
+    tool = tool_named(settings, name)
+    return EffectClass.DANGEROUS if tool is None or tool.profile is None else tool.profile.effect
 
 
 def named(call: ToolCall) -> str:

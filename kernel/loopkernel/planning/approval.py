@@ -1,16 +1,23 @@
 """Whether a call may run (rule ASK-1), from rules, profile and mode alone."""
 
+import json
 from collections.abc import Iterable
 from typing import assert_never
 
 from loopkernel.data.choices import ApprovalMode, NoProfileApproval
 from loopkernel.data.json_text import Json
 from loopkernel.data.policy import ApprovalRule, FieldPattern, Policy
+from loopkernel.data.remembered import Remembered, RememberedCall, RememberedPattern, RememberedTool
 from loopkernel.data.tools import Decision, EffectClass, Tool, ToolProfile
 
 
-def decide(policy: Policy, remembered: Iterable[ApprovalRule], tool: Tool, call_input: Json) -> Decision:
-    """Allow, ask or deny a call of an offered tool; the first that applies, then the mode."""
+def decide(
+    policy: Policy, remembered: Iterable[Remembered], tool: Tool, call_input: Json, *, approved: bool = False
+) -> Decision:
+    """Allow, ask or deny a call of an offered tool; the first that applies, then the mode.
+
+    `approved`: a person has approved exactly this call, so that nobody is asked, in any mode (rule ASK-4).
+    """
     profile = tool.profile
     matching = [rule.decision for rule in policy.approval_rules if applies(rule, tool.name, call_input)]
     if Decision.DENY in matching or (profile is not None and profile.approval is Decision.DENY):
@@ -18,9 +25,12 @@ def decide(policy: Policy, remembered: Iterable[ApprovalRule], tool: Tool, call_
     read_only = profile is not None and profile.effect is EffectClass.READ_ONLY
     if policy.approval_mode is ApprovalMode.PLAN and not read_only:
         return Decision.DENY
-    if any(applies(rule, tool.name, call_input) for rule in remembered):
+    if any(covers(approval, tool.name, call_input) for approval in remembered):
         return Decision.ALLOW
-    return _by_mode(policy.approval_mode, _before_mode(policy, matching, profile), profile)
+    decision = _before_mode(policy, matching, profile)
+    if approved and decision is Decision.ASK:
+        return Decision.ALLOW
+    return _by_mode(policy.approval_mode, decision, profile)
 
 
 def _before_mode(policy: Policy, matching: list[Decision], profile: ToolProfile | None) -> Decision:
@@ -49,6 +59,28 @@ def _by_mode(mode: ApprovalMode, decision: Decision, profile: ToolProfile | None
             return Decision.DENY
         case _:
             assert_never(mode)
+
+
+def covers(approval: Remembered, tool: str, call_input: Json) -> bool:
+    """Whether a remembered approval is about this call (rule ASK-3)."""
+    match approval:
+        case RememberedCall():
+            return approval.tool == tool and same_input(approval.input, call_input)
+        case RememberedTool():
+            return approval.tool == tool
+        case RememberedPattern():
+            return approval.tool == tool and all(_field_matches(part, call_input) for part in approval.fields)
+        case _:
+            assert_never(approval)
+
+
+def same_input(one: Json, other: Json) -> bool:
+    """Whether two inputs say the same; the order of their keys does not count."""
+    return one == other or _sorted_text(one) == _sorted_text(other)
+
+
+def _sorted_text(value: Json) -> str:
+    return json.dumps(value.value(), sort_keys=True)
 
 
 def applies(rule: ApprovalRule, tool: str, call_input: Json) -> bool:

@@ -3,12 +3,14 @@
 from typing import assert_never
 
 from loopkernel.data.errors import quoted
-from loopkernel.data.words import CancelReason
+from loopkernel.data.words import CallStatus, CancelReason
 
 NUDGE = "Your last reply was empty. Go on with the task, or say in a sentence what stops you."
 STOPPED_REPLY = "(The reply before this message was stopped before it was complete.)"
 LOST = "The result of this call was never recorded. Whether the call had an effect is not known."
 NO_RESULT = "The tool stopped without a result."
+REJECTED_BY_TIME = "Nobody approved this call in time, so it was not run. Do not repeat it unasked."
+OUTPUT_TAKEN = "The output was taken."
 UNPARSED = "its arguments are not valid JSON"
 UNSAFE_NAME = "invalid_tool_name"
 
@@ -35,7 +37,7 @@ def cancelled_text(reason: CancelReason) -> str:
         case CancelReason.LIMIT:
             return "Not run: a limit of this session was reached."
         case CancelReason.SUPERSEDED:
-            return "Not run: the reply ended in a way that starts no calls."
+            return "Cancelled: the reply ended in a way that leaves this call out."
         case _:
             assert_never(reason)
 
@@ -56,10 +58,39 @@ def denied_text(tool: str) -> str:
 
 
 def not_supported_text(tool: str, need: str) -> str:
-    """The call would need a phase of the loop that is not built."""
+    """The call would need a part of the loop that is not built."""
     return f"This call of {quoted(tool)} was not run: {need} is not supported. Do it another way, or tell the user."
 
 
-def stopped_to_ask_text(tool: str, question: str) -> str:
-    """A running tool asked a question that nobody can be shown."""
-    return f"{quoted(tool)} was stopped: it asked {quoted(question)}, and questions from tools are not supported."
+def unreachable_text(source: str, status: CallStatus) -> str:
+    """A call that this one depends on did not succeed."""
+    advice = " Mend that call first, then call this again." if status is CallStatus.ERROR else ""
+    return f"Not run: it depends on call {quoted(source)}, which ended as {status.value}.{advice}"
+
+
+def rejected_text(why: str) -> str:
+    """A person did not let the call run."""
+    told = f" They said: {why}" if why.strip() else ""
+    return f"The user rejected this call, and it was not run.{told}"
+
+
+def edited_text(tool: str, given: str, swapped: bool) -> str:
+    """A person has changed the call before it ran."""
+    if swapped:
+        return f"(The user replaced this call. What ran instead is {quoted(tool)} with the input {given})"
+    return f"(The user changed the input of this call before it ran. It ran with {given})"
+
+
+def background_text(tool: str) -> str:
+    """The handle of a run that goes on in the background, where the tool gives none itself."""
+    return f"{quoted(tool)} goes on in the background. Its outcome will be told when it has ended."
+
+
+def background_end_text(tool: str, call: str, how: str) -> str:
+    """A run in the background has ended."""
+    return f"(The background run of {quoted(tool)}, started by call {call}, {how}.)"
+
+
+def demand_text(tool: str) -> str:
+    """The model has ended without the output that it must give."""
+    return f"You have not given the required output yet. Give it now, by a call of {quoted(tool)}."

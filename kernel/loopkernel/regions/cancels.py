@@ -16,8 +16,10 @@ from loopkernel.data.vector import Vector
 from loopkernel.data.words import CancelReason, TurnEndReason
 from loopkernel.planning.replies import assemble
 from loopkernel.regions.conversation import add_reply, add_results
+from loopkernel.regions.held_runs import abort_all_in_background
 from loopkernel.regions.inbox import take_receipt
-from loopkernel.regions.ledger import cancel_open, results
+from loopkernel.regions.ledger import results
+from loopkernel.regions.stops import cancel_open, put_down, waits_for_person
 
 Cause = CancelAll | Disposed | Say
 
@@ -35,14 +37,17 @@ def reason_of(cause: Cause) -> CancelReason:
             assert_never(cause)
 
 
-def end_cut_short(session: Session, cause: Cause) -> tuple[Session, Ending]:
-    """The ending of a turn that is cut short; an interrupting message is accepted here."""
+def end_cut_short(session: Session, cause: Cause, waiting: Ledger | None = None) -> tuple[Session, Ending]:
+    """The ending of a turn that is cut short; an interrupting message is accepted here.
+
+    `waiting` are the calls of a released thread that still wait for a person.
+    """
     cancel = reason_of(cause)
     match cause:
         case CancelAll():
             return session, Ending(reason=TurnEndReason.USER_ABORT, cancel=cancel)
         case Disposed():
-            return session, Ending(reason=TurnEndReason.DISPOSED, cancel=cancel)
+            return session, Ending(reason=TurnEndReason.DISPOSED, cancel=cancel, waiting=waiting)
         case Say():
             session, receipt = take_receipt(session, cause.key)
             then = NextInput(receipt=receipt, content=cause.content, key=cause.key)
@@ -51,23 +56,53 @@ def end_cut_short(session: Session, cause: Cause) -> tuple[Session, Ending]:
             assert_never(cause)
 
 
-def cut_calls(session: Session, ledger: Ledger, reason: CancelReason) -> tuple[Session, tuple[Effect, ...]]:
-    """Every open call is answered, and the answers go into the thread; one event says that all was cancelled."""
-    cut = cancel_open(ledger, session.operations, reason)
-    session, added = add_results(session.with_operations(cut.operations), ledger.reply, results(cut.ledger))
-    return session, (*cut.effects, *added, WorkCancelled(reason))
+def cut_gates(session: Session, reason: CancelReason, now_ms: int) -> tuple[Session, tuple[Effect, ...]]:
+    """No reply and no call is open: what runs in the background is stopped, and one event says so."""
+    session, aborted = abort_all_in_background(session, reason, now_ms)
+    return session, (*aborted, WorkCancelled(reason))
+
+
+def cut_calls(
+    session: Session, ledger: Ledger, reason: CancelReason, now_ms: int
+) -> tuple[Session, Ledger | None, tuple[Effect, ...]]:
+    """Every open call is answered, and the answers go into the thread; one event says that all was cancelled.
+
+    When the thread is released, calls that wait for a person stay open, and their ledger comes back (rule CANCEL-2).
+    """
+    session, aborted = abort_all_in_background(session, reason, now_ms)
+    released = reason is CancelReason.DISPOSED and any(waits_for_person(entry) for entry in ledger.entries)
+    cut = cancel_open(ledger, session, reason, now_ms, but_waiting=released)
+    session = cut.session
+    if released:
+        kept, session, closed = put_down(cut.ledger, session)
+        return session, kept, (*aborted, *cut.effects, *closed, WorkCancelled(reason))
+    session, added = add_results(session, ledger.reply, results(cut.ledger))
+    return session, None, (*aborted, *cut.effects, *added, WorkCancelled(reason))
 
 
 def cut_reply(
-    session: Session, reply: OpenReply, pieces: Vector[Piece], ledger: Ledger, reason: CancelReason
+    session: Session,
+    reply: OpenReply,
+    pieces: Vector[Piece],
+    ledger: Ledger,
+    reason: CancelReason,
+    now_ms: int,
 ) -> tuple[Session, tuple[Effect, ...]]:
     """The reply under way stays in the thread with its text and its complete calls, which are answered (INPUT-5)."""
     operations = session.operations.abandon_model(reply.operation, reply.usage)
     session = evolve(session, operations=operations, usage=session.usage.plus(reply.usage))
-    content = assemble(pieces, (entry.call for entry in ledger.entries), reply.model)
-    session, kept = add_reply(session, reply, content, None)
-    aborted: tuple[Effect, ...] = (AbortModel(reply.operation), ReplyAborted(reply.operation), *kept)
+    session, kept = keep_cut_reply(session, reply, pieces, ledger)
+    stopped: tuple[Effect, ...] = (AbortModel(reply.operation), ReplyAborted(reply.operation), *kept)
     if not len(ledger.entries):
-        return session, (*aborted, WorkCancelled(reason))
-    session, answered = cut_calls(session, ledger, reason)
-    return session, (*aborted, *answered)
+        session, cut = cut_gates(session, reason, now_ms)
+    else:
+        session, _, cut = cut_calls(session, ledger, reason, now_ms)
+    return session, (*stopped, *cut)
+
+
+def keep_cut_reply(
+    session: Session, reply: OpenReply, pieces: Vector[Piece], ledger: Ledger
+) -> tuple[Session, tuple[Effect, ...]]:
+    """What has streamed of a reply goes into the thread, marked as cut: its text, and its complete calls."""
+    content = assemble(pieces, (entry.call for entry in ledger.entries), reply.model)
+    return add_reply(session, reply, content, None)

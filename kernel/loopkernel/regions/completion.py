@@ -23,7 +23,9 @@ from loopkernel.planning.budget import counts_as_reply
 from loopkernel.planning.replies import MAX_PAUSES, Outcome, assemble, has_text, outcome
 from loopkernel.regions.conversation import add_reply, add_results
 from loopkernel.regions.errors import show_error
-from loopkernel.regions.ledger import answer_all_faulty, cancel_open, results, user_cancelled
+from loopkernel.regions.ledger import answer_all_faulty, results
+from loopkernel.regions.schedule import failed_run, forget_plan
+from loopkernel.regions.stops import cancel_open, cancel_others, user_cancelled
 
 WithoutCalls = Literal[
     Outcome.SKIP_CALLS,
@@ -48,7 +50,13 @@ class AfterReply:
 
 
 def complete_reply(
-    session: Session, turn: Turn, reply: OpenReply, pieces: Vector[Piece], ledger: Ledger, stop: StopReason
+    session: Session,
+    turn: Turn,
+    reply: OpenReply,
+    pieces: Vector[Piece],
+    ledger: Ledger,
+    stop: StopReason,
+    now_ms: int,
 ) -> AfterReply:
     """The reply is billed and appended; what follows depends on how it stopped (rules INFER-4, 5 and 13)."""
     policy = session.settings.policy
@@ -60,10 +68,14 @@ def complete_reply(
     counted = turn.replies + 1 if counts_as_reply(policy, calls) else turn.replies
     turn = evolve(turn, replies=counted, pauses=turn.pauses + 1 if follows is Outcome.CONTINUE_PAUSED else 0)
     if follows is Outcome.RUN_CALLS:
-        ledger, answered = answer_all_faulty(ledger, session.settings)
-        return AfterReply(session=session, turn=turn, effects=(*effects, *answered), ledger=ledger)
+        answered = answer_all_faulty(forget_plan(ledger), session)
+        effects = (*effects, *answered.effects)
+        if failed_run(answered.ledger, session.settings):
+            answered = cancel_others(answered.ledger, answered.session, CancelReason.SIBLING, now_ms, running=True)
+            effects = (*effects, *answered.effects)
+        return AfterReply(session=answered.session, turn=turn, effects=effects, ledger=answered.ledger)
     if calls:
-        session, skipped = _skip_calls(session, ledger)
+        session, skipped = _skip_calls(session, ledger, now_ms)
         effects = (*effects, *skipped)
     after = AfterReply(session=session, turn=turn, effects=effects)
     if user_cancelled(results(ledger)):
@@ -71,11 +83,10 @@ def complete_reply(
     return _follow(after, follows, stop)
 
 
-def _skip_calls(session: Session, ledger: Ledger) -> tuple[Session, tuple[Effect, ...]]:
+def _skip_calls(session: Session, ledger: Ledger, now_ms: int) -> tuple[Session, tuple[Effect, ...]]:
     """The calls of the reply do not run: they are answered so (rule INFER-5)."""
-    skipped = cancel_open(ledger, session.operations, CancelReason.SUPERSEDED)
-    session = session.with_operations(skipped.operations)
-    session, added = add_results(session, ledger.reply, results(skipped.ledger))
+    skipped = cancel_open(ledger, session, CancelReason.SUPERSEDED, now_ms)
+    session, added = add_results(skipped.session, ledger.reply, results(skipped.ledger))
     return session, (*skipped.effects, *added)
 
 
@@ -103,7 +114,11 @@ def _follow(after: AfterReply, follows: WithoutCalls, stop: StopReason) -> After
 
 
 def _natural(after: AfterReply, stop: StopReason) -> AfterReply:
-    """The model has finished (rule INFER-6)."""
+    """The model has finished (rule INFER-6), unless it owes an output: that is asked for once (rule CALL-5)."""
+    if after.session.settings.policy.output_required:
+        if after.turn.demanded:
+            return _ended_with_error(after, ErrorClass.INVALID_OUTPUT, TurnEndReason.ERROR)
+        return evolve(after, turn=evolve(after.turn, demanded=True, reason=RequestReason.NUDGE))
     stopped = stop is StopReason.STOP_SEQUENCE
     reason = TurnEndReason.STOP_SEQUENCE if stopped else TurnEndReason.MODEL_STOP
     return evolve(after, ending=Ending(reason=reason, natural=True, gated=True))
@@ -112,7 +127,7 @@ def _natural(after: AfterReply, stop: StopReason) -> AfterReply:
 def _after_empty(after: AfterReply, stop: StopReason) -> AfterReply:
     """A reply with neither text nor calls is nudged, so many times a turn (rule INFER-13)."""
     policy, turn = after.session.settings.policy, after.turn
-    if policy.empty_reply_nudges == 0:
+    if policy.empty_reply_nudges == 0 or policy.output_required:
         return _natural(after, stop)
     if turn.nudges >= policy.empty_reply_nudges:
         return evolve(after, ending=Ending(reason=TurnEndReason.STUCK))

@@ -15,10 +15,14 @@ from loopkernel.data.messages import (
 from loopkernel.data.sessions import OpenReply, Session
 from loopkernel.data.threads import Thread
 from loopkernel.data.words import InputFate, StopReason
+from loopkernel.planning.redaction import redacted_message
 
 
 def _append(session: Session, thread: Thread, message: Message) -> tuple[Session, MessageAdded]:
-    return session.with_message(thread.append(message), message.id), MessageAdded(message)
+    """The message goes to the end of the thread; what is shown of it holds no secret (rule TOOL-12)."""
+    results = len(message.results) if isinstance(message, ResultMessage) else 0
+    grown = session.with_message(thread.append(message), message.id, results)
+    return grown, MessageAdded(redacted_message(message))
 
 
 def _next_id(session: Session) -> MessageId:
@@ -47,7 +51,14 @@ def add_foreign_input(session: Session, content: tuple[UserBlock, ...]) -> tuple
 
 def add_note(session: Session, text: str, origin: UserOrigin) -> tuple[Session, tuple[Effect, ...]]:
     """What the kernel says in the user's place goes into the thread."""
-    message = UserMessage(id=_next_id(session), content=(TextBlock(text),), origin=origin)
+    return add_blocks(session, (TextBlock(text),), origin)
+
+
+def add_blocks(
+    session: Session, content: tuple[UserBlock, ...], origin: UserOrigin
+) -> tuple[Session, tuple[Effect, ...]]:
+    """What the kernel hands over in the user's place goes into the thread."""
+    message = UserMessage(id=_next_id(session), content=content, origin=origin)
     session, added = _append(session, session.thread, message)
     return session, (added,)
 

@@ -1,61 +1,126 @@
-"""The calls of a reply as a region: added, checked, started, answered (sections TOOL and CANCEL).
+"""The calls of a reply as a region: added, checked, answered, and what their answers mean for the calls behind them.
 
 A call is answered exactly once; what comes after finds it closed and is refused by the caller.
 """
 
+from collections.abc import Iterable
 from typing import assert_never
 
-from attrs import evolve, frozen
+from attrs import evolve
 
-from loopkernel.data.blocks import RawInput, TextBlock, ToolCall, ToolResult
-from loopkernel.data.choices import NoProfile, Schedule
-from loopkernel.data.effects import AbortTool, CheckCall, Effect, StartTool
+from loopkernel.data.blocks import RawInput, TextBlock, ToolCall, ToolResult, UserBlock, text_of
+from loopkernel.data.effects import CheckCall, Effect
+from loopkernel.data.errors import quoted
 from loopkernel.data.events import ToolEnded
-from loopkernel.data.ids import CallId, CheckOperation, OperationKind, RunOperation
+from loopkernel.data.ids import CheckOperation, OperationKind, RunOperation
 from loopkernel.data.json_text import Json
-from loopkernel.data.ledgers import Ledger, LedgerEntry
-from loopkernel.data.operations import Operations
-from loopkernel.data.sessions import Settings
-from loopkernel.data.tools import Decision, InvalidCall, Tool, ToolOutput, UnknownTool, ValidCall, Verdict
-from loopkernel.data.words import CallStatus, CancelReason
-from loopkernel.planning.approval import decide
-from loopkernel.planning.scheduling import Claimant, only_reads, waits_for
+from loopkernel.data.ledgers import Ledger, LedgerEntry, Links
+from loopkernel.data.sessions import Session, Settings
+from loopkernel.data.text_map import TextMap
+from loopkernel.data.tools import InvalidCall, Tool, UnknownTool, ValidCall, Verdict
+from loopkernel.data.vector import Vector
+from loopkernel.data.words import CallStatus, CancelReason, UserAction
+from loopkernel.planning.redaction import redacted
+from loopkernel.planning.references import has_references, references, resolved, sources
+from loopkernel.planning.scheduling import add, end, know, look_again, pass_over, places_of
 from loopkernel.planning.wording import (
     UNPARSED,
     cancelled_text,
-    denied_text,
+    edited_text,
     invalid_call_text,
     not_supported_text,
     unknown_tool_text,
+    unreachable_text,
 )
+from loopkernel.regions.claims import claimant_of, never_runs, offered, only_reads
+from loopkernel.regions.held_runs import Ledgered
+from loopkernel.regions.timers import close_timer
 
-_REFERENCE = '{"$result":'  # how an input refers to the output of another call, in canonical text
-
-
-@frozen
-class Ledgered:
-    """A ledger and the operation counters after a change, and what the change causes."""
-
-    ledger: Ledger
-    operations: Operations
-    effects: tuple[Effect, ...] = ()
+# --- calls come in --------------------------------------------------------------------------------------
 
 
-def add_call(ledger: Ledger, operations: Operations, call: ToolCall, verdict: Verdict | None) -> Ledgered:
+def add_call(ledger: Ledger, session: Session, call: ToolCall, verdict: Verdict | None) -> Ledgered:
     """The reply holds one more complete call; it is checked unless the verdict came with it (rule TOOL-18)."""
     place = ledger.entries.size
-    unanswered = ledger.unanswered + 1
-    if isinstance(call.input, RawInput):
+    ledger, links, faults = _linked(ledger, call)
+    given = call.input
+    if isinstance(given, RawInput):
         verdict = InvalidCall(UNPARSED)
-    elif verdict is None:
-        operations, number = operations.mint(OperationKind.CHECK)
-        check = CheckOperation(number)
-        entries = ledger.entries.append(LedgerEntry(call=call, check=check))
-        grown = evolve(ledger, entries=entries, unanswered=unanswered, checked=ledger.checked.append(place))
-        command = CheckCall(operation=check, call=call.id, tool=call.tool, input=call.input)
-        return Ledgered(grown, operations, (command,))
-    entries = ledger.entries.append(LedgerEntry(call=call, verdict=verdict))
-    return Ledgered(evolve(ledger, entries=entries, unanswered=unanswered), operations)
+    elif faults:
+        verdict = InvalidCall(f"call {quoted(call.provider_id)} cannot be placed among the others: {'; '.join(faults)}")
+    elif links is not None and links.refers and _all_done(ledger, links):
+        given = resolved(given, outputs_of(ledger, links.sources))
+        links, verdict = evolve(links, resolved=given), None  # what it uses is asked about with its final input
+    failed = None if links is None else _failed_source(ledger, links)
+    check: CheckOperation | None = None
+    effects: tuple[Effect, ...] = ()
+    checked = ledger.checked
+    if failed is None and verdict is None and not isinstance(given, RawInput):
+        operations, number = session.operations.mint(OperationKind.CHECK)
+        session, check = session.with_operations(operations), CheckOperation(number)
+        effects = (CheckCall(operation=check, call=call.id, tool=call.tool, input=given),)
+        checked = noted(checked, number - ledger.first_check, place)
+    entry = LedgerEntry(call=call, check=check, verdict=verdict, links=links)
+    plan = ledger.plan
+    if plan is not None:
+        needs = () if links is None else links.sources
+        settings = session.settings
+        plan = add(
+            plan,
+            claimant_of(entry, settings),
+            reads=only_reads(entry, settings),
+            passive=never_runs(entry, settings),
+            sources=needs,
+        )
+    grown = Ledger(
+        reply=ledger.reply,
+        entries=ledger.entries.append(entry),
+        unanswered=ledger.unanswered + 1,
+        running=ledger.running,
+        waiting=ledger.waiting,
+        asking=ledger.asking,
+        checking=ledger.checking + (check is not None),
+        linked=ledger.linked or links is not None,
+        first_check=ledger.first_check,
+        first_run=ledger.first_run,
+        first_timer=ledger.first_timer,
+        checked=checked,
+        started=ledger.started,
+        timed=ledger.timed,
+        plan=plan,
+        ids=None if ledger.ids is None else ledger.ids.put(call.provider_id, place),
+    )
+    if failed is None:
+        return Ledgered(grown, session, effects)
+    return close(grown, session, place, _unreachable(grown, place, failed))
+
+
+def noted(places: Vector[int], index: int, place: int) -> Vector[int]:
+    """The places by number, with one more at `index`; numbers that belong to no call are passed over."""
+    while len(places) < index:
+        places = places.append(-1)
+    return places.append(place)
+
+
+def _linked(ledger: Ledger, call: ToolCall) -> tuple[Ledger, Links | None, tuple[str, ...]]:
+    """What the call depends on, and what is wrong with that (rule CALL-1)."""
+    refers_to = isinstance(call.input, Json) and has_references(call.input)
+    if not call.after and not refers_to:
+        return ledger, None, ()
+    given = call.input if isinstance(call.input, Json) else Json.of(None)
+    ids = ledger.ids
+    if ids is None:
+        ids = TextMap()
+        for place, entry in enumerate(ledger.entries):
+            ids = ids.put(entry.call.provider_id, place)
+        ledger = evolve(ledger, ids=ids)
+    wanted = {name: ids.get(name) for name in (*call.after, *references(given))}
+    earlier = {name: place for name, place in wanted.items() if place is not None}
+    found = sources(earlier, call.provider_id, call.after, given)
+    return ledger, Links(sources=found.places, refers=refers_to), found.faults
+
+
+# --- reports find their calls -----------------------------------------------------------------------------
 
 
 def open_check(ledger: Ledger, operation: CheckOperation) -> int | None:
@@ -70,136 +135,77 @@ def open_run(ledger: Ledger, operation: RunOperation) -> int | None:
     if place is None:
         return None
     entry = ledger.entries[place]
-    return place if entry.operation == operation and entry.is_open else None
+    return place if entry.operation == operation and entry.is_running else None
 
 
-def take_verdict(ledger: Ledger, place: int, verdict: Verdict) -> Ledger:
+# --- checks -----------------------------------------------------------------------------------------------
+
+
+def take_verdict(ledger: Ledger, session: Session, place: int, verdict: Verdict) -> Ledgered:
     """The check of the entry has answered."""
-    return ledger.put(place, ledger.entries[place].judged(verdict))
+    before = claimant_of(ledger.entries[place], session.settings)
+    entry = ledger.entries[place].judged(verdict)
+    plan = ledger.plan
+    claimant = claimant_of(entry, session.settings)
+    if plan is not None and claimant is not None:
+        if claimant == before:
+            plan = look_again(plan, 1 << place)
+        else:  # other claims than those that the plan knows are planned anew
+            plan = know(plan, place, claimant) if before is None or before.claims is None else None
+        if plan is not None and never_runs(entry, session.settings):
+            plan = pass_over(plan, place)
+    ledger = evolve(ledger.put(place, entry), plan=plan, checking=ledger.checking - 1)
+    return Ledgered(ledger, session)
 
 
-def add_progress(ledger: Ledger, place: int, text: str) -> Ledger:
-    """A running tool says how far it is."""
+def ask_check(ledger: Ledger, session: Session, place: int, tool: str, given: Json) -> Ledgered:
+    """The adapter is asked about the call, with another tool or input than before."""
     entry = ledger.entries[place]
-    return ledger.put(place, evolve(entry, progress=entry.progress.append(text)))
+    operations, number = session.operations.mint(OperationKind.CHECK)
+    check = CheckOperation(number)
+    ledger = evolve(
+        ledger.put(place, evolve(entry, check=check)),
+        checking=ledger.checking + 1,
+        checked=noted(ledger.checked, number - ledger.first_check, place),
+    )
+    command = CheckCall(operation=check, call=entry.call.id, tool=tool, input=given)
+    return Ledgered(ledger, session.with_operations(operations), (command,))
 
 
-def answer_faulty(ledger: Ledger, place: int, settings: Settings) -> tuple[Ledger, tuple[Effect, ...]]:
+def drop_check(ledger: Ledger, session: Session, place: int) -> tuple[Ledger, Session]:
+    """The open check of the entry, if any, is of no more interest."""
+    entry = ledger.entries[place]
+    if entry.check is None:
+        return ledger, session
+    session = session.with_operations(session.operations.abandon(OperationKind.CHECK, entry.check))
+    return evolve(ledger.put(place, evolve(entry, check=None)), checking=ledger.checking - 1), session
+
+
+def answer_faulty(ledger: Ledger, session: Session, place: int) -> Ledgered:
     """A checked call that may not run is answered with an error (rule TOOL-5); any other is left as it is."""
     entry = ledger.entries[place]
     if entry.status is not CallStatus.QUEUED or entry.verdict is None:
-        return ledger, ()
-    why = _why_faulty(entry, settings)
+        return Ledgered(ledger, session)
+    why = _why_faulty(entry, session.settings)
     if why is None:
-        return ledger, ()
-    ledger, ended = answer(ledger, place, _error(entry, why))
-    return ledger, (ended,)
+        return Ledgered(ledger, session)
+    return close(ledger, session, place, error_result(entry, why))
 
 
-def answer_all_faulty(ledger: Ledger, settings: Settings) -> tuple[Ledger, tuple[Effect, ...]]:
+def answer_all_faulty(ledger: Ledger, session: Session) -> Ledgered:
     """The reply is complete: every checked call that may not run is answered."""
     effects: list[Effect] = []
     for place in range(ledger.entries.size):
-        ledger, ended = answer_faulty(ledger, place, settings)
-        effects.extend(ended)
-    return ledger, tuple(effects)
-
-
-def start_ready(ledger: Ledger, operations: Operations, settings: Settings) -> Ledgered:
-    """Every call that the schedule lets start is decided on, and denied, or started if a slot is free (TOOL-5)."""
-    effects: list[Effect] = []
-    ledger = _marked(ledger, settings)
-    place, allowed = ledger.next_queued, max(ledger.allowed_until, ledger.next_queued)
-    while place < ledger.entries.size:
-        free = _slot_free(ledger, settings)
-        if not free and place < allowed:
-            place = allowed  # these wait for a slot, and nothing else
-            continue
-        entry = ledger.entries[place]
-        given = entry.call.input
-        if entry.status is CallStatus.QUEUED:
-            if not isinstance(entry.verdict, ValidCall) or isinstance(given, RawInput):
-                if _claimant(entry, place, settings).claims is None:
-                    break  # what this call touches is not known, so nothing behind it may start
-                place += 1
-                continue
-            if blocker(ledger, place, settings) is not None:
-                place += 1
-                continue
-            why = _why_denied(entry.call, given, settings)
-            if why is not None:
-                ledger, ended = answer(ledger, place, _error(entry, why))
-                effects.append(ended)
-            elif free:
-                ledger, operations, started = _start(ledger, operations, place, given, settings)
-                effects.append(started)
-        allowed = place + 1 if allowed == place else allowed
-        place += 1
-    ledger = _marked(ledger, settings)
-    if allowed != ledger.allowed_until:
-        ledger = evolve(ledger, allowed_until=allowed)
-    return Ledgered(ledger, operations, tuple(effects))
-
-
-def _slot_free(ledger: Ledger, settings: Settings) -> bool:
-    limit = settings.policy.max_parallel
-    return limit is None or ledger.running < limit
-
-
-def blocker(ledger: Ledger, place: int, settings: Settings) -> int | None:
-    """The place of the first earlier open call that the call at `place` waits for; None if it waits for none."""
-    schedule = settings.policy.schedule
-    candidate = _claimant(ledger.entries[place], place, settings)
-    if schedule is Schedule.GRAPH and place <= ledger.calm_until and only_reads(candidate):
-        return None
-    earlier = (
-        _claimant(ledger.entries[index], index, settings)
-        for index in range(ledger.first_open, place)
-        if ledger.entries[index].is_open
-    )
-    holding = waits_for(schedule, candidate, earlier)
-    return None if holding is None else holding.position
-
-
-def forget_schedule(ledger: Ledger) -> Ledger:
-    """Tools or policy have changed: which calls only read, and which are allowed, is found anew."""
-    return evolve(ledger, calm_until=0, allowed_until=0)
-
-
-def _marked(ledger: Ledger, settings: Settings) -> Ledger:
-    """The marks moved past all that they may pass by now; each call is passed once by each mark."""
-    entries, size = ledger.entries, ledger.entries.size
-    queued, first, calm = ledger.next_queued, ledger.first_open, ledger.calm_until
-    while queued < size and entries[queued].status is not CallStatus.QUEUED:
-        queued += 1
-    while first < size and not entries[first].is_open:
-        first += 1
-    while calm < size and (not entries[calm].is_open or only_reads(_claimant(entries[calm], calm, settings))):
-        calm += 1
-    if (queued, first, calm) == (ledger.next_queued, ledger.first_open, ledger.calm_until):
-        return ledger
-    return evolve(ledger, next_queued=queued, first_open=first, calm_until=calm)
-
-
-def _claimant(entry: LedgerEntry, place: int, settings: Settings) -> Claimant:
-    """The entry as the schedule sees it; not checked yet means that its resources are not known."""
-    tool = offered(settings, entry.call.tool)
-    if tool is not None and tool.profile is None:
-        free = settings.policy.no_profile is NoProfile.NO_CONFLICT
-        return Claimant(place, () if free else None)
-    claims = entry.verdict.claims if isinstance(entry.verdict, ValidCall) else None
-    return Claimant(place, claims, tool is not None and tool.profile is not None and tool.profile.serial)
-
-
-def offered(settings: Settings, name: str) -> Tool | None:
-    """The offered tool of that name."""
-    return next((tool for tool in settings.tools if tool.name == name), None)
+        done = answer_faulty(ledger, session, place)
+        ledger, session = done.ledger, done.session
+        effects.extend(done.effects)
+    return Ledgered(ledger, session, tuple(effects))
 
 
 def _why_faulty(entry: LedgerEntry, settings: Settings) -> str | None:
     """Why a checked call is answered with an error whatever policy says; None if it is sound."""
-    call, name = entry.call, entry.call.tool
-    tool = offered(settings, name)
+    name = entry.tool
+    tool: Tool | None = offered(settings, name)
     match entry.verdict:
         case InvalidCall(why):
             return invalid_call_text(name, why)
@@ -210,167 +216,174 @@ def _why_faulty(entry: LedgerEntry, settings: Settings) -> str | None:
                 return unknown_tool_text(name)
         case _:
             assert_never(entry.verdict)
-    if isinstance(call.input, RawInput):
-        return invalid_call_text(name, UNPARSED)
-    if call.after or _REFERENCE in call.input.text:
-        return not_supported_text(name, "a call that depends on another call")
     if tool.profile is not None and tool.profile.child:
         return not_supported_text(name, "a sub-agent")
     return None
 
 
-def _why_denied(call: ToolCall, given: Json, settings: Settings) -> str | None:
-    """Why a sound call may not start now, by the decision of rule ASK-1; None if it may."""
-    tool = offered(settings, call.tool)
-    if tool is None:
-        return unknown_tool_text(call.tool)
-    match decide(settings.policy, settings.remembered, tool, given):
-        case Decision.ALLOW:
-            return None
-        case Decision.ASK:
-            return not_supported_text(call.tool, "asking a person for approval")
-        case Decision.DENY:
-            return denied_text(call.tool)
-        case other:
-            assert_never(other)
+# --- answers ----------------------------------------------------------------------------------------------
 
 
-def _start(
-    ledger: Ledger, operations: Operations, place: int, given: Json, settings: Settings
-) -> tuple[Ledger, Operations, StartTool]:
-    entry = ledger.entries[place]
-    operations, number = operations.mint(OperationKind.RUN)
-    operation = RunOperation(number)
-    entry = entry.started(operation)
-    started = ledger.started.append(place)
-    ledger = ledger.put(place, entry, running=ledger.running + 1, started=started)
-    call = entry.call
-    command = StartTool(
-        operation=operation,
-        call=call.id,
-        run=entry.runs,
-        tool=call.tool,
-        input=given,
-        key=f"{settings.session_id}/{settings.lineage}/{call.id}",
-    )
-    return ledger, operations, command
-
-
-def recheck(ledger: Ledger, operations: Operations, place: int, given: Json) -> Ledgered:
-    """The check of the entry is asked for once more; the one before it is the caller's to abandon."""
-    entry = ledger.entries[place]
-    operations, number = operations.mint(OperationKind.CHECK)
-    check = CheckOperation(number)
-    ledger = ledger.put(place, evolve(entry, check=check, verdict=None))
-    call = entry.call
-    command = CheckCall(operation=check, call=call.id, tool=call.tool, input=given)
-    return Ledgered(evolve(ledger, checked=ledger.checked.append(place)), operations, (command,))
-
-
-def run_again(ledger: Ledger, operations: Operations, place: int, given: Json, settings: Settings) -> Ledgered:
-    """The run of the entry is lost, and is repeated in its slot; it is the caller's to abandon the lost one."""
-    running = ledger.running
-    ledger, operations, command = _start(ledger, operations, place, given, settings)
-    return Ledgered(evolve(ledger, running=running), operations, (command,))
-
-
-def answer(ledger: Ledger, place: int, result: ToolResult) -> tuple[Ledger, ToolEnded]:
-    """The open entry gets its one result."""
-    entry = ledger.entries[place]
-    running = ledger.running - 1 if entry.status is CallStatus.IN_PROGRESS else ledger.running
-    ledger = ledger.put(place, entry.ended(result), running=running, unanswered=ledger.unanswered - 1)
-    return ledger, ToolEnded(result)
-
-
-def _error(entry: LedgerEntry, why: str) -> ToolResult:
+def answer_of(
+    entry: LedgerEntry,
+    status: CallStatus,
+    content: tuple[UserBlock, ...],
+    reason: CancelReason | None = None,
+) -> ToolResult:
+    """The answer to a call that does not come from its tool; of a run that was edited, with a note of that."""
+    content = (*note_on_edit(entry), *content) if entry.runs else content
     return ToolResult(
         call=entry.call.id,
         provider_id=entry.call.provider_id,
         tool=entry.call.tool,
-        status=CallStatus.ERROR,
-        content=(TextBlock(why),),
-    )
-
-
-def finish_run(ledger: Ledger, place: int, output: ToolOutput, status: CallStatus) -> tuple[Ledger, ToolEnded]:
-    """The open run of the entry reported its end."""
-    call = ledger.entries[place].call
-    result = ToolResult(
-        call=call.id,
-        provider_id=call.provider_id,
-        tool=call.tool,
         status=status,
-        content=output.content,
-        ran=True,
-        final=output.final,
-        stops_loop=output.stops_loop,
-    )
-    return answer(ledger, place, result)
-
-
-def stop_call(ledger: Ledger, operations: Operations, place: int, result: ToolResult, reason: CancelReason) -> Ledgered:
-    """The open entry is answered with `result`; its run is aborted for `reason`, its check abandoned."""
-    entry = ledger.entries[place]
-    effects: list[Effect] = []
-    if entry.check is not None:
-        operations = operations.abandon(OperationKind.CHECK, entry.check)
-    if entry.status is CallStatus.IN_PROGRESS and entry.operation is not None:
-        operations = operations.abandon(OperationKind.RUN, entry.operation)
-        effects.append(AbortTool(entry.operation, reason))
-    ledger, ended = answer(ledger, place, result)
-    return Ledgered(ledger, operations, (*effects, ended))
-
-
-def _cancelled(entry: LedgerEntry, reason: CancelReason) -> ToolResult:
-    """The answer to a call that is cancelled."""
-    return ToolResult(
-        call=entry.call.id,
-        provider_id=entry.call.provider_id,
-        tool=entry.call.tool,
-        status=CallStatus.CANCELLED,
-        content=(TextBlock(cancelled_text(reason)),),
+        content=content,
         reason=reason,
         ran=entry.runs > 0,
+        decided=entry.person.answered,
     )
 
 
-def cancel_call(ledger: Ledger, operations: Operations, call: CallId) -> Ledgered | None:
-    """One open call is answered as cancelled by the user (rule CANCEL-5); None if it is not open here."""
-    place = call.position - 1
-    if call.reply != ledger.reply or not 0 <= place < ledger.entries.size or not ledger.entries[place].is_open:
-        return None
-    reason = CancelReason.USER_CANCELLED
-    stopped = stop_call(ledger, operations, place, _cancelled(ledger.entries[place], reason), reason)
-    return Ledgered(stopped.ledger, stopped.operations, stopped.effects)
+def note_on_edit(entry: LedgerEntry) -> tuple[UserBlock, ...]:
+    """What a person has changed of the call, told before its output (rule ASK-3)."""
+    edit = entry.person.edit
+    if edit is None:
+        return ()
+    shown = redacted(edit.input).text  # the note is shown on screens too
+    return (TextBlock(edited_text(edit.tool, shown, edit.action is UserAction.SWAP)),)
 
 
-def cancel_open(ledger: Ledger, operations: Operations, reason: CancelReason) -> Ledgered:
-    """Every open call is answered as cancelled; first all aborts, then all answers (rule CANCEL-2)."""
-    aborts: list[Effect] = []
-    answers: list[Effect] = []
-    for place, entry in enumerate(ledger.entries):
-        if entry.is_open:
-            stopped = stop_call(ledger, operations, place, _cancelled(entry, reason), reason)
-            ledger, operations = stopped.ledger, stopped.operations
-            *abort, ended = stopped.effects
-            aborts.extend(abort)
-            answers.append(ended)
-    return Ledgered(ledger, operations, (*aborts, *answers))
+def error_result(entry: LedgerEntry, why: str, reason: CancelReason | None = None) -> ToolResult:
+    """The call is answered with an error, which says why."""
+    return answer_of(entry, CallStatus.ERROR, (TextBlock(why),), reason)
 
 
-def drop(ledger: Ledger, operations: Operations) -> Operations:
-    """The reply is retracted with its calls, none of which has started: their checks are abandoned."""
-    for entry in ledger.entries:
-        if entry.check is not None:
-            operations = operations.abandon(OperationKind.CHECK, entry.check)
-    return operations
+def cancelled_result(entry: LedgerEntry, reason: CancelReason) -> ToolResult:
+    """The call is answered as cancelled."""
+    return answer_of(entry, CallStatus.CANCELLED, (TextBlock(cancelled_text(reason)),), reason)
+
+
+def close(
+    ledger: Ledger,
+    session: Session,
+    place: int,
+    result: ToolResult,
+    *,
+    stopped: bool = True,
+    output: tuple[UserBlock, ...] | None = None,
+) -> Ledgered:
+    """The open entry gets its one result; the calls that depend on it go on, or are answered too (rule CALL-3).
+
+    A run that has not `stopped` keeps its resources. `output` is what the tool returned, where the result differs.
+    """
+    ledger, session, effects = shut(ledger, session, place, result, stopped=stopped, output=output)
+    if not ledger.linked:
+        return Ledgered(ledger, session, effects)
+    told: list[Effect] = [*effects]
+    ended = [place]
+    while ended:
+        for follower in _dependents(ledger, ended.pop(0)):
+            entry = ledger.entries[follower]
+            if not entry.is_open or entry.links is None:
+                continue
+            failed = _failed_source(ledger, entry.links)
+            if failed is not None:
+                ledger, session = drop_check(ledger, session, follower)
+                ledger, session, more = shut(ledger, session, follower, _unreachable(ledger, follower, failed))
+                ended.append(follower)
+            else:
+                going_on = _resolve(ledger, session, follower)
+                ledger, session, more = going_on.ledger, going_on.session, going_on.effects
+            told.extend(more)
+    return Ledgered(ledger, session, tuple(told))
+
+
+def shut(
+    ledger: Ledger,
+    session: Session,
+    place: int,
+    result: ToolResult,
+    *,
+    stopped: bool = True,
+    output: tuple[UserBlock, ...] | None = None,
+) -> tuple[Ledger, Session, tuple[Effect, ...]]:
+    """The open entry gets its result, and no other call is looked at."""
+    entry = ledger.entries[place]
+    waits = entry.status is CallStatus.BLOCKED_ON_USER
+    ledger = Ledger(
+        reply=ledger.reply,
+        entries=ledger.entries.replace(place, entry.ended(result, output)),
+        unanswered=ledger.unanswered - 1,
+        running=ledger.running - (entry.status is CallStatus.IN_PROGRESS),
+        waiting=ledger.waiting - waits,
+        asking=ledger.asking - (waits and entry.question is not None),
+        checking=ledger.checking,
+        linked=ledger.linked,
+        first_check=ledger.first_check,
+        first_run=ledger.first_run,
+        first_timer=ledger.first_timer,
+        checked=ledger.checked,
+        started=ledger.started,
+        timed=ledger.timed,
+        plan=None if ledger.plan is None else end(ledger.plan, place, stopped=stopped),
+        ids=ledger.ids,
+    )
+    return ledger, session, (*close_timer(entry.timer), ToolEnded(result))
+
+
+def _dependents(ledger: Ledger, place: int) -> Iterable[int]:
+    if ledger.plan is not None:
+        return places_of(ledger.plan.dependents[place])
+    return (
+        later
+        for later in range(place + 1, ledger.entries.size)
+        if (links := ledger.entries[later].links) is not None and place in links.sources
+    )
+
+
+def _failed_source(ledger: Ledger, links: Links) -> LedgerEntry | None:
+    """The first call that these links need, and that has ended otherwise than done."""
+    needed = (ledger.entries[source] for source in links.sources)
+    return next((entry for entry in needed if not entry.is_open and entry.status is not CallStatus.DONE), None)
+
+
+def _all_done(ledger: Ledger, links: Links) -> bool:
+    return all(ledger.entries[source].status is CallStatus.DONE for source in links.sources)
+
+
+def _unreachable(ledger: Ledger, place: int, source: LedgerEntry) -> ToolResult:
+    return error_result(ledger.entries[place], unreachable_text(source.call.provider_id, source.status))
+
+
+def _resolve(ledger: Ledger, session: Session, place: int) -> Ledgered:
+    """A source of the call is done: when all are, its references are resolved, and its input is checked again."""
+    entry = ledger.entries[place]
+    links, given = entry.links, entry.call.input
+    if links is None or not entry.refers or not isinstance(given, Json):
+        return Ledgered(ledger, session)
+    if not _all_done(ledger, links):
+        return Ledgered(ledger, session)
+    ready = resolved(given, outputs_of(ledger, links.sources))
+    ledger, session = drop_check(ledger, session, place)
+    entry = ledger.entries[place]
+    if isinstance(entry.verdict, UnknownTool | InvalidCall):
+        return Ledgered(ledger, session)  # it will not run, whatever it refers to
+    ledger = ledger.put(place, evolve(entry, links=evolve(links, resolved=ready)))
+    return ask_check(ledger, session, place, entry.tool, ready)
+
+
+def outputs_of(ledger: Ledger, places: Iterable[int]) -> dict[str, str]:
+    """What the calls at these places returned, as text, by the provider's ids: in full, without any note."""
+    outputs: dict[str, str] = {}
+    for place in places:
+        entry = ledger.entries[place]
+        content = entry.output
+        if content is None:
+            content = () if entry.result is None else entry.result.content
+        outputs[entry.call.provider_id] = text_of(content)
+    return outputs
 
 
 def results(ledger: Ledger) -> tuple[ToolResult, ...]:
     """The answers so far, in call order (rule TOOL-8)."""
     return tuple(entry.result for entry in ledger.entries if entry.result is not None)
-
-
-def user_cancelled(answers: tuple[ToolResult, ...]) -> bool:
-    """Whether the user cancelled one of the calls, which ends the turn (rule TOOL-7)."""
-    return any(result.reason is CancelReason.USER_CANCELLED for result in answers)

@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 from typing import assert_never
 
+from loopkernel.data.blocks import ToolResult
 from loopkernel.data.events import Refused
 from loopkernel.data.ids import CallId
-from loopkernel.data.ledgers import Ledger
-from loopkernel.data.messages import AssistantMessage
+from loopkernel.data.ledgers import Ledger, LedgerEntry
+from loopkernel.data.messages import AssistantMessage, Message, ResultMessage
 from loopkernel.data.sessions import Session
 from loopkernel.data.thread_deltas import Acquired, Created, Disposed, Forked, FromThread, Resumed, ThreadDelta
 from loopkernel.data.user_deltas import (
@@ -131,23 +132,50 @@ def refusal(delta: UserDelta | ThreadDelta, reason: RefusalReason) -> tuple[Refu
 
 
 def answer_refusal(session: Session, ledger: Ledger | None, call: CallId) -> RefusalReason:
-    """Why an answer to a call, or a cancel of it, does not apply (rule ASK-2); an open call is not shown yet."""
-    if ledger is not None and call.reply == ledger.reply:
-        if not 1 <= call.position <= ledger.entries.size:
-            return RefusalReason.UNKNOWN
-        return RefusalReason.NOT_NOW if ledger.entries[call.position - 1].is_open else RefusalReason.STALE
-    for message in _replies_backwards(session):
-        if message.reply == call.reply:
-            known = any(made.id == call for made in message.calls)
-            return RefusalReason.STALE if known else RefusalReason.UNKNOWN
-        if message.reply < call.reply:
+    """Why an answer to a call does not apply (rule ASK-2).
+
+    An answered question is not answered twice, also after the call ended; a call that was never shown cannot be
+    answered yet.
+    """
+    entry = _entry(ledger, call)
+    if entry is not None:
+        if entry.person.answered:
+            return RefusalReason.DUPLICATE
+        return RefusalReason.NOT_NOW if entry.is_open and not entry.person.asked else RefusalReason.STALE
+    result = _result(session, call)
+    if result is None:
+        return RefusalReason.UNKNOWN
+    return RefusalReason.DUPLICATE if result.decided else RefusalReason.STALE
+
+
+def cancel_refusal(session: Session, ledger: Ledger | None, call: CallId) -> RefusalReason:
+    """Why a cancel of a call does not apply: there is no such call, or it has ended, by its own report or otherwise."""
+    entry = _entry(ledger, call)
+    result = _result(session, call) if entry is None else entry.result
+    if result is None:
+        return RefusalReason.UNKNOWN
+    by_its_own_report = result.ran and result.reason is None
+    return RefusalReason.DUPLICATE if by_its_own_report else RefusalReason.STALE
+
+
+def _entry(ledger: Ledger | None, call: CallId) -> LedgerEntry | None:
+    """The call in the ledger; None if it is not there."""
+    if ledger is None or call.reply != ledger.reply or not 1 <= call.position <= ledger.entries.size:
+        return None
+    return ledger.entries[call.position - 1]
+
+
+def _result(session: Session, call: CallId) -> ToolResult | None:
+    """The answer to the call in the thread; None if it is not there."""
+    for message in _backwards(session):
+        if isinstance(message, ResultMessage) and message.reply == call.reply:
+            return next((result for result in message.results if result.call == call), None)
+        if isinstance(message, AssistantMessage | ResultMessage) and message.reply < call.reply:
             break
-    return RefusalReason.UNKNOWN
+    return None
 
 
-def _replies_backwards(session: Session) -> Iterator[AssistantMessage]:
+def _backwards(session: Session) -> Iterator[Message]:
     messages = session.thread.messages
     for index in range(len(messages) - 1, -1, -1):
-        message = messages[index]
-        if isinstance(message, AssistantMessage):
-            yield message
+        yield messages[index]

@@ -2,15 +2,20 @@
 
 from typing import assert_never
 
-from attrs import evolve
+from attrs import evolve, frozen
 
+from loopkernel.data.effects import AnswerTool, Effect
+from loopkernel.data.events import Refused
+from loopkernel.data.held_runs import HeldRun
 from loopkernel.data.ids import OperationKind
+from loopkernel.data.ledgers import Ledger
 from loopkernel.data.model_deltas import FromModel, ModelCompleted, ModelDelta, ModelFailed, ModelUsage
 from loopkernel.data.operations import AbandonedModelCall, Operations
 from loopkernel.data.outside_deltas import (
     ChildEnded,
     ChildProgress,
     CorrectionAnswered,
+    FromOutside,
     HandoffDone,
     HandoffFailed,
     HookAnswered,
@@ -21,6 +26,7 @@ from loopkernel.data.outside_deltas import (
 )
 from loopkernel.data.sessions import Session
 from loopkernel.data.tool_deltas import (
+    FromTool,
     ToolAsked,
     ToolChecked,
     ToolDelta,
@@ -29,24 +35,118 @@ from loopkernel.data.tool_deltas import (
     ToolStopped,
     ToolSucceeded,
 )
+from loopkernel.data.tools import ToolOutput
 from loopkernel.data.usage import NO_USAGE, Usage
-from loopkernel.data.words import RefusalReason
+from loopkernel.data.words import RefusalReason, UserAction
+from loopkernel.regions.held_runs import (
+    background_ended,
+    background_progressed,
+    freed,
+    grace_is_over,
+    has_stopped,
+    held_run,
+    leased_until,
+)
 
 Report = ModelDelta | ToolDelta | TimerFired | OutsideDelta
 
 
-def late_report(session: Session, report: Report) -> tuple[Session, RefusalReason]:
-    """Why the report is refused; the session changes only by usage that an abandoned model call still billed."""
+@frozen
+class Reported:
+    """The session, and the ledger where there is one, after a report on nothing that the phase waits for.
+
+    Refused where `effects` say so; a refused one changes nothing but usage that was billed late, and resources that it
+    shows to be free.
+    """
+
+    session: Session
+    ledger: Ledger | None
+    effects: tuple[Effect, ...]
+
+
+def late_report(session: Session, report: Report, ledger: Ledger | None = None) -> Reported:
+    """A report that the phase itself does not wait for: on a held run, or on what is closed (rule DELTA-2)."""
+    if session.held:
+        found = _on_held_run(session, report, ledger)
+        if found is not None:
+            return found
     if isinstance(report, FromModel):
-        return _late_model_report(session, report)
-    kind, number = _named_by(report)
-    return session, _judge(session.operations, kind, number)
+        session, reason = _late_model_report(session, report)
+    else:
+        reason = _judge(session.operations, *_named_by(report))
+    return Reported(session, ledger, (Refused(UserAction.REPORT, reason),))
+
+
+def _on_held_run(session: Session, report: Report, ledger: Ledger | None) -> Reported | None:
+    """What a report on a held run, or on its grace time, does (rules TOOL-17 and TOOL-20)."""
+    match report:
+        case TimerFired():
+            run = leased_until(session, report.operation)
+            if run is None:
+                return None
+            session, effects = grace_is_over(session, run)
+            return Reported(session, freed(ledger, run), effects)
+        case FromTool():
+            if isinstance(report, ToolChecked):
+                return None
+            run = held_run(session, report.operation)
+            if run is None:
+                return None
+            return (
+                _on_background(session, run, report, ledger)
+                if run.background
+                else _on_aborted(session, run, report, ledger)
+            )
+        case FromModel() | FromOutside():
+            return None
+        case _:
+            assert_never(report)
+
+
+RunReport = ToolSucceeded | ToolFailed | ToolProgress | ToolAsked | ToolStopped
+
+
+def _on_aborted(session: Session, run: HeldRun, report: RunReport, ledger: Ledger | None) -> Reported:
+    """An aborted run says that it has stopped, or reports all the same: it is then stale, but shows the same."""
+    stale = (Refused(UserAction.REPORT, RefusalReason.STALE),)
+    match report:
+        case ToolStopped():
+            session, effects = has_stopped(session, run)
+            return Reported(session, freed(ledger, run), effects)
+        case ToolSucceeded() | ToolFailed():
+            session, effects = has_stopped(session, run)
+            return Reported(session, freed(ledger, run), (*stale, *effects))
+        case ToolProgress() | ToolAsked():
+            return Reported(session, ledger, stale)
+        case _:
+            assert_never(report)
+
+
+def _on_background(session: Session, run: HeldRun, report: RunReport, ledger: Ledger | None) -> Reported:
+    """A run in the background goes on, or has ended: its end waits for the next request."""
+    match report:
+        case ToolSucceeded() | ToolFailed():
+            if report.output.background:
+                return Reported(session, ledger, (Refused(UserAction.REPORT, RefusalReason.DUPLICATE),))
+            session = background_ended(session, run, report.output, isinstance(report, ToolFailed))
+            return Reported(session, freed(ledger, run), ())
+        case ToolStopped():
+            return Reported(background_ended(session, run, ToolOutput(), failed=True), freed(ledger, run), ())
+        case ToolProgress():
+            return Reported(session, ledger, background_progressed(run, report.text))
+        case ToolAsked():
+            return Reported(session, ledger, (AnswerTool(operation=run.operation, value=None),))
+        case _:
+            assert_never(report)
 
 
 def _judge(operations: Operations, kind: OperationKind, number: int) -> RefusalReason:
+    """Why a report on an operation that is not open is refused. No timer fires twice: a late one was closed."""
     if not 1 <= number <= operations.minted[kind]:
         return RefusalReason.UNKNOWN
-    return RefusalReason.STALE if number in operations.abandoned[kind] else RefusalReason.DUPLICATE
+    if kind is OperationKind.TIMER or number in operations.abandoned[kind]:
+        return RefusalReason.STALE
+    return RefusalReason.DUPLICATE
 
 
 def _late_model_report(session: Session, report: ModelDelta) -> tuple[Session, RefusalReason]:

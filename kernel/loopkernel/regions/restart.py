@@ -6,46 +6,92 @@ started once more, under the same idempotency key.
 
 from typing import assert_never
 
-from loopkernel.data.blocks import RawInput, TextBlock, ToolResult
+from attrs import evolve
+
+from loopkernel.data.blocks import RawInput, TextBlock
 from loopkernel.data.choices import RestartDangerous, RestartSafe
-from loopkernel.data.effects import Effect
-from loopkernel.data.ids import OperationKind
-from loopkernel.data.ledgers import Ledger, LedgerEntry
-from loopkernel.data.operations import Operations
-from loopkernel.data.sessions import Settings
-from loopkernel.data.tools import EffectClass
+from loopkernel.data.effects import Effect, StartTool
+from loopkernel.data.held_runs import HeldRun
+from loopkernel.data.ids import OperationKind, RunOperation
+from loopkernel.data.ledgers import ApprovalWait, CrashWait, Ledger
+from loopkernel.data.sessions import Session, Settings
+from loopkernel.data.tools import Decision, EffectClass
 from loopkernel.data.words import CallStatus, CancelReason
+from loopkernel.planning.approval import decide
 from loopkernel.planning.wording import cancelled_text
-from loopkernel.regions.ledger import Ledgered, answer, offered, recheck, run_again
+from loopkernel.regions.claims import offered
+from loopkernel.regions.held_runs import Ledgered, lost_in_background
+from loopkernel.regions.ledger import answer_of, ask_check, close, drop_check
+from loopkernel.regions.schedule import ask, forget_plan, time_approval
 
 
-def restart_calls(ledger: Ledger, operations: Operations, settings: Settings) -> Ledgered:
-    """Open checks are made again; open runs are repeated or answered, by the class of their tool."""
+def restart_calls(ledger: Ledger, session: Session, now_ms: int) -> Ledgered:
+    """Open checks are made again; open runs are repeated or answered, by their class; who is asked is waited for."""
     effects: list[Effect] = []
-    for place in range(ledger.first_open, ledger.entries.size):
-        entry = ledger.entries[place]
-        given = entry.call.input
-        if entry.check is not None and not isinstance(given, RawInput):
-            operations = operations.abandon(OperationKind.CHECK, entry.check)
-            restarted = recheck(ledger, operations, place, given)
-        elif entry.status is CallStatus.IN_PROGRESS and entry.operation is not None and not isinstance(given, RawInput):
-            operations = operations.abandon(OperationKind.RUN, entry.operation)
-            status = _status_after_crash(entry, settings)
-            if status is None:
-                restarted = run_again(ledger, operations, place, given, settings)
-            else:
-                ledger, ended = answer(ledger, place, _unsafe(entry, status))
-                restarted = Ledgered(ledger, operations, (ended,))
-        else:
-            continue
-        ledger, operations = restarted.ledger, restarted.operations
-        effects.extend(restarted.effects)
-    return Ledgered(ledger, operations, tuple(effects))
+    session, held = restart_held_runs(session)
+    effects.extend(held)
+    ledger = forget_plan(ledger)
+    for place in range(ledger.entries.size):
+        if ledger.entries[place].is_open:
+            restarted = _restarted(ledger, session, place, now_ms)
+            ledger, session = restarted.ledger, restarted.session
+            effects.extend(restarted.effects)
+    return Ledgered(ledger, session, tuple(effects))
 
 
-def _status_after_crash(entry: LedgerEntry, settings: Settings) -> CallStatus | None:
-    """How the call of a run in flight is answered; None if the run is repeated. No profile counts as dangerous."""
-    tool, policy = offered(settings, entry.call.tool), settings.policy.on_restart
+def _restarted(ledger: Ledger, session: Session, place: int, now_ms: int) -> Ledgered:
+    """One open call after a restart."""
+    entry = ledger.entries[place]
+    given = entry.given
+    if isinstance(entry.person.wait, ApprovalWait):
+        return wait_again(ledger, session, place, now_ms)
+    if entry.check is not None and not isinstance(given, RawInput):
+        ledger, session = drop_check(ledger, session, place)
+        return ask_check(ledger, session, place, entry.tool, given)
+    if entry.is_running:
+        return _run_restarted(ledger, session, place, now_ms)
+    return Ledgered(ledger, session)
+
+
+def wait_again(ledger: Ledger, session: Session, place: int, now_ms: int) -> Ledgered:
+    """The call still waits for a person: the time for that starts anew, and an edit is checked again."""
+    timed = time_approval(ledger, session, place, now_ms)
+    wait = timed.ledger.entries[place].person.wait
+    if not isinstance(wait, ApprovalWait) or wait.edit is None:
+        return timed
+    ledger, session = drop_check(timed.ledger, timed.session, place)
+    asked = ask_check(ledger, session, place, wait.edit.tool, wait.edit.input)
+    return Ledgered(asked.ledger, asked.session, (*timed.effects, *asked.effects))
+
+
+def _run_restarted(ledger: Ledger, session: Session, place: int, now_ms: int) -> Ledgered:
+    """A run was in flight: it takes its place in the schedule again, or is answered, or put to a person."""
+    entry = ledger.entries[place]
+    if entry.operation is not None:
+        session = session.with_operations(session.operations.abandon(OperationKind.RUN, entry.operation))
+    asking = entry.question is not None
+    idle = evolve(entry, status=CallStatus.QUEUED, timer=None, person=evolve(entry.person, wait=None))
+    ledger = evolve(
+        ledger.put(place, idle),
+        running=ledger.running - (not asking),
+        waiting=ledger.waiting - asking,
+        asking=ledger.asking - asking,
+    )
+    status = after_crash(entry.tool, session.settings)
+    if status is None:
+        return Ledgered(ledger, session)
+    if status is CallStatus.BLOCKED_ON_USER:
+        return ask(ledger, session, place, CrashWait(), now_ms)
+    reason = CancelReason.SAFETY
+    return close(ledger, session, place, answer_of(idle, status, (TextBlock(cancelled_text(reason)),), reason))
+
+
+def after_crash(name: str, settings: Settings) -> CallStatus | None:
+    """How the call of a run in flight is answered, or that a person is asked; None if the run is repeated.
+
+    No profile counts as dangerous.
+    """
+    tool, policy = offered(settings, name), settings.policy.on_restart
     effect = EffectClass.DANGEROUS if tool is None or tool.profile is None else tool.profile.effect
     match effect:
         case EffectClass.READ_ONLY:
@@ -53,7 +99,7 @@ def _status_after_crash(entry: LedgerEntry, settings: Settings) -> CallStatus | 
         case EffectClass.IDEMPOTENT:
             return _when_repeatable(policy.idempotent)
         case EffectClass.DANGEROUS:
-            return CallStatus.UNKNOWN if policy.dangerous is RestartDangerous.UNKNOWN else CallStatus.CANCELLED
+            return _when_dangerous(policy.dangerous)
         case _:
             assert_never(effect)
 
@@ -70,14 +116,49 @@ def _when_repeatable(choice: RestartSafe) -> CallStatus | None:
             assert_never(choice)
 
 
-def _unsafe(entry: LedgerEntry, status: CallStatus) -> ToolResult:
-    call, reason = entry.call, CancelReason.SAFETY
-    return ToolResult(
-        call=call.id,
-        provider_id=call.provider_id,
-        tool=call.tool,
-        status=status,
-        content=(TextBlock(cancelled_text(reason)),),
-        reason=reason,
-        ran=True,
-    )
+def _when_dangerous(choice: RestartDangerous) -> CallStatus:
+    match choice:
+        case RestartDangerous.CANCEL:
+            return CallStatus.CANCELLED
+        case RestartDangerous.UNKNOWN:
+            return CallStatus.UNKNOWN
+        case RestartDangerous.ASK:
+            return CallStatus.BLOCKED_ON_USER
+        case _:
+            assert_never(choice)
+
+
+def restart_held_runs(session: Session) -> tuple[Session, tuple[Effect, ...]]:
+    """Aborted runs died with the process; those in the background are repeated or given up, by their class."""
+    effects: list[Effect] = []
+    held: list[HeldRun] = []
+    waiting, session = session.held, evolve(session, held=()) if session.held else session
+    for run in waiting:
+        if not run.background:
+            continue
+        operations = session.operations.abandon(OperationKind.RUN, run.operation)
+        if after_crash(run.tool, session.settings) is not None or _is_denied(run, session.settings):
+            session = lost_in_background(session.with_operations(operations), run, CancelReason.SAFETY)
+            continue
+        operations, number = operations.mint(OperationKind.RUN)
+        session = session.with_operations(operations)
+        again = evolve(run, operation=RunOperation(number), runs=run.runs + 1)
+        held.append(again)
+        settings = session.settings
+        effects.append(
+            StartTool(
+                operation=again.operation,
+                call=run.call,
+                run=again.runs,
+                tool=run.tool,
+                input=run.input,
+                key=f"{settings.session_id}/{settings.lineage}/{run.call}",
+            )
+        )
+    return (evolve(session, held=tuple(held)), tuple(effects)) if waiting else (session, ())
+
+
+def _is_denied(run: HeldRun, settings: Settings) -> bool:
+    """Whether a rule that came later forbids the run to start again."""
+    tool = offered(settings, run.tool)
+    return tool is None or decide(settings.policy, settings.remembered, tool, run.input) is Decision.DENY

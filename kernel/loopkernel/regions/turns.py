@@ -35,6 +35,11 @@ def open_turn_with(
     return session, turn, added
 
 
+def demands_output(turn: Turn) -> bool:
+    """Whether the request is made to get the output that is still missing (rule CALL-5)."""
+    return turn.demanded and turn.reason is RequestReason.NUDGE
+
+
 def begin_request(session: Session, turn: Turn) -> tuple[Session, OpenReply, Ledger, tuple[Effect, ...]]:
     """The model is asked: the operation, the open reply, an empty ledger for its calls (rule INFER-1)."""
     settings = session.settings
@@ -49,6 +54,7 @@ def begin_request(session: Session, turn: Turn) -> tuple[Session, OpenReply, Led
         tools=settings.tools,
         thread=session.thread,
         max_output_tokens=settings.policy.max_output_tokens,
+        forced_tool=settings.policy.output_tool if demands_output(turn) else None,
     )
     effects: tuple[Effect, ...] = (CallModel(operation, request),)
     if session.last_model != model:
@@ -59,6 +65,7 @@ def begin_request(session: Session, turn: Turn) -> tuple[Session, OpenReply, Led
         reply=operation,
         first_check=operations.minted[OperationKind.CHECK] + 1,
         first_run=operations.minted[OperationKind.RUN] + 1,
+        first_timer=operations.minted[OperationKind.TIMER] + 1,
     )
     session = evolve(session, operations=operations, last_model=model)
     return session, OpenReply(operation, model), ledger, effects

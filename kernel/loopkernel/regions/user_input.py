@@ -28,7 +28,8 @@ from loopkernel.data.user_deltas import (
     Steer,
     UserDelta,
 )
-from loopkernel.data.words import RefusalReason, RequestReason, TurnEndReason
+from loopkernel.data.words import CancelReason, RefusalReason, RequestReason, TurnEndReason
+from loopkernel.regions.held_runs import abort_in_background, background_run
 from loopkernel.regions.inbox import (
     discard,
     is_full,
@@ -38,27 +39,12 @@ from loopkernel.regions.inbox import (
     take_oldest,
     take_receipt,
 )
-from loopkernel.regions.refusals import answer_refusal, refusal
+from loopkernel.regions.refusals import answer_refusal, cancel_refusal, refusal
 from loopkernel.regions.settings import change_settings
 from loopkernel.regions.turns import open_turn, open_turn_with
 
 NATURAL_ENDS = frozenset(
     {TurnEndReason.MODEL_STOP, TurnEndReason.STOP_SEQUENCE, TurnEndReason.OUTPUT, TurnEndReason.TOOL_FINAL}
-)
-# What is left while busy when the phase has taken the cancels that apply.
-BusyInput = (
-    Say
-    | Enqueue
-    | Steer
-    | Discard
-    | EditMessage
-    | CancelCall
-    | CallAnswer
-    | SettingsChange
-    | RetryNow
-    | DismissError
-    | CompactNow
-    | StartHandoff
 )
 Taken = tuple[Session, tuple[Effect, ...]]
 Opened = tuple[Session, Turn | None, tuple[Effect, ...]]
@@ -84,7 +70,7 @@ def input_at_rest(session: Session, now_ms: int, delta: UserDelta) -> Opened:
         case CancelAll():
             return session, None, refusal(delta, RefusalReason.NOT_NOW)
         case CancelCall() | AnswersCall() | ChangesSettings() | Discard() | DismissError():
-            session, effects = _input_in_any_phase(session, None, delta)
+            session, effects = _input_in_any_phase(session, None, delta, now_ms)
             return session, None, effects
         case EditMessage() | CompactNow() | StartHandoff():
             return session, None, refusal(delta, RefusalReason.NOT_NOW)
@@ -109,8 +95,8 @@ def open_queued_turn(session: Session, now_ms: int) -> tuple[Session, Turn, tupl
     return session, turn, (Dequeued(oldest.number), *added)
 
 
-def input_while_busy(session: Session, ledger: Ledger | None, delta: BusyInput) -> Taken:
-    """User input while a turn is open, but for the cancels and interruptions that apply."""
+def input_while_busy(session: Session, ledger: Ledger | None, delta: UserDelta, now_ms: int) -> Taken:
+    """User input while a turn is open, but for the cancels, interruptions and answers that apply."""
     match delta:
         case Say() | Enqueue() | Steer():
             if seen_before(session, delta):
@@ -123,8 +109,8 @@ def input_while_busy(session: Session, ledger: Ledger | None, delta: BusyInput) 
                 return session, refusal(delta, RefusalReason.FULL)
             return queue_input(session, delta.content, delta.key)
         case CancelCall() | AnswersCall() | ChangesSettings() | Discard() | DismissError():
-            return _input_in_any_phase(session, ledger, delta)
-        case RetryNow() | EditMessage() | CompactNow() | StartHandoff():
+            return _input_in_any_phase(session, ledger, delta, now_ms)
+        case RetryNow() | EditMessage() | CompactNow() | StartHandoff() | CancelAll():
             return session, refusal(delta, RefusalReason.NOT_NOW)
         case _:
             assert_never(delta)
@@ -134,8 +120,9 @@ def _input_in_any_phase(
     session: Session,
     ledger: Ledger | None,
     delta: CallAnswer | CancelCall | SettingsChange | Discard | DismissError,
+    now_ms: int,
 ) -> Taken:
-    """What is the same at rest and while busy. No call waits for a person yet, so no answer applies."""
+    """What is the same at rest and while busy, where no call of the reply is meant."""
     match delta:
         case ChangesSettings():
             return change_settings(session, delta), ()
@@ -145,7 +132,12 @@ def _input_in_any_phase(
             if session.error is None:
                 return session, refusal(delta, RefusalReason.NOT_NOW)
             return evolve(session, error=None), (ErrorCleared(),)
-        case AnswersCall() | CancelCall():
+        case CancelCall():
+            run = background_run(session, delta.call)
+            if run is not None:
+                return abort_in_background(session, run, CancelReason.USER_CANCELLED, now_ms)
+            return session, refusal(delta, cancel_refusal(session, ledger, delta.call))
+        case AnswersCall():
             return session, refusal(delta, answer_refusal(session, ledger, delta.call))
         case _:
             assert_never(delta)

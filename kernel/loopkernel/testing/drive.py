@@ -6,6 +6,8 @@ recording = Drive(scenario, policy, transition).run()
 from collections.abc import Sequence
 from typing import assert_never
 
+from typing_extensions import TypeIs
+
 from loopkernel.data import effects as commands
 from loopkernel.data import user_deltas
 from loopkernel.data.deltas import Delta
@@ -17,7 +19,7 @@ from loopkernel.data.policy import Policy
 from loopkernel.data.states import Initial, State
 from loopkernel.data.steps import Context
 from loopkernel.data.thread_deltas import Acquired, Created, Forked, Resumed
-from loopkernel.data.tool_deltas import FromTool, ToolFailed, ToolSucceeded
+from loopkernel.data.tool_deltas import FromTool, ToolFailed, ToolStopped, ToolSucceeded
 from loopkernel.laws.views import ledger_in
 from loopkernel.replay import StepRecord, Transition
 from loopkernel.testing import scenario_actions as actions
@@ -115,7 +117,7 @@ class Drive:
         if isinstance(due.happening, TimedAction):
             self._act(due.happening)
             return True
-        if due.operation is not None and isinstance(due.happening, EndReport):
+        if due.operation is not None and _is_end(due.happening):
             self._ends[due.operation] = due.happening
             self._end_run(due.operation)
         self._deliver(due.happening)
@@ -243,11 +245,16 @@ class Drive:
         )
 
     def _abort_tool(self, operation: Operation) -> None:
-        """A run that heeds its abort stops at once and reports nothing more."""
-        if operation not in self._stubborn:
-            self._agenda.drop(operation)
-            self._held.pop(operation, None)
-            self._end_run(operation)
+        """A run that heeds its abort stops at once, which is told where it matters, and reports nothing more."""
+        if operation in self._stubborn:
+            return
+        self._agenda.drop(operation)
+        self._held.pop(operation, None)
+        self._end_run(operation)
+        session = self._state.session
+        if session is not None and any(run.operation == operation.number for run in session.held):
+            stopped = ToolStopped(RunOperation(operation.number))
+            self._agenda.start(operation, self._now_ms, (DelayedDelta(0, stopped),))
 
     def _end_run(self, operation: Operation) -> None:
         run = self._runs.get(RunOperation(operation.number))
@@ -306,3 +313,8 @@ class Drive:
         for run in self._runs.values():
             if run.ended_ms is None:
                 run.ended_ms = self._now_ms
+
+
+def _is_end(delta: Delta) -> TypeIs[EndReport]:
+    """Whether this is the last report of an operation; that a run goes on in the background is not."""
+    return isinstance(delta, EndReport) and not (isinstance(delta, ToolSucceeded) and delta.output.background)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations
 
-from loopkernel.data.states import State
+from loopkernel.data.states import Initial, State
 from loopkernel.data.usage import NO_USAGE
 from loopkernel.explain import interaction_of
 from loopkernel.laws.views import ledger_in
@@ -192,7 +192,7 @@ def _equal(where: str, what: str, wanted: int, found: int) -> Iterator[str]:
 
 
 def _open(where: str, wanted: Iterable[str], state: State, names: CallNames) -> Iterator[str]:
-    ledger = ledger_in(state)
+    ledger = state.ledger if isinstance(state, Initial) else ledger_in(state)
     entries = () if ledger is None else ledger.entries
     found = sorted(names.name_of(entry.call.id) for entry in entries if entry.is_open)
     if found != sorted(wanted):

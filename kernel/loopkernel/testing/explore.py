@@ -2,43 +2,27 @@
 
 What it finds is the shortest: a breach comes with the least number of deltas that leads to it (under a view that
 merges states, the least to the first of each kind). On a finished graph it also tells which goals no step met, so
-that nothing holds only because it never happens, and from which states the owed reports do not lead to rest.
+that nothing holds only because it never happens, and from which states neither owed reports nor the answers that
+waiting calls ask of a person lead to rest.
 """
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from attrs import Factory, define, evolve, field, frozen
+from attrs import Factory, define, field, frozen
 
 from loopkernel.data.deltas import Delta
-from loopkernel.data.ledgers import Ledger
-from loopkernel.data.sessions import Stamp, Turn
-from loopkernel.data.states import (
-    Backoff,
-    Compacting,
-    Confirming,
-    Dispatching,
-    Executing,
-    Finishing,
-    Initial,
-    State,
-    Streaming,
-    Thinking,
-)
+from loopkernel.data.states import State
 from loopkernel.data.steps import Context
 from loopkernel.laws import Breach, check_step, check_trace
-from loopkernel.laws.views import ledger_in
-from loopkernel.regions.user_input import NATURAL_ENDS
 from loopkernel.replay import StepRecord, Transition
-from loopkernel.testing.explore_moves import RESTS, Move, MoveKind
+from loopkernel.testing.explore_scope import OWED, RESTS, Move
+from loopkernel.testing.explore_views import View, without_time
 from loopkernel.transition import transition
 
-View = Callable[[State], object]  # hashable; states with one view count as one
 Laws = Callable[[StepRecord], Iterable[Breach]]
 TreeEdge = tuple[int, Delta | None]  # None: where the search began
 Goals = Mapping[str, Callable[[StepRecord], bool]]
-
-InTurn = Streaming | Executing | Confirming | Dispatching | Thinking | Finishing | Compacting | Backoff
 
 NOW_MS = 0  # no rule of these runs asks for the time
 
@@ -55,9 +39,9 @@ class Finding:
 class Exploration:
     """What was found. `complete`: no state was left out by the limit, and none by a breach.
 
-    `unmet` are the goals that no step met; `stranded` is the shortest run to a state from which no sequence
-    of owed reports leads to rest. Both are judged on a complete graph alone. `tree` has, for each state by its
-    number from 0, the state before it and the delta that first led from there: see `run_to`.
+    `unmet` are the goals that no step met; `stranded` is the shortest run to a state from which no sequence of owed
+    reports and of a person's answers leads to rest. Both are judged on a complete graph alone. `tree` has, for each
+    state by its number from 0, the state before it and the delta that first led from there: see `run_to`.
     """
 
     states: int
@@ -92,70 +76,12 @@ def laws_of_an_edge(record: StepRecord) -> tuple[Breach, ...]:
     return check_trace((record,)).breaches
 
 
-# --- views ----------------------------------------------------------------------------------------------
-
-
-def without_time(state: State) -> object:
-    """The state, whenever and however often it is reached: its version and time do not count."""
-    return evolve(state, stamp=Stamp())
-
-
-def outline(state: State) -> object:
-    """What later steps depend on, and nothing else: runs of any length meet in finitely many outlines.
-
-    Ids are left out, since the kernel only ever compares them; so is what is closed (messages, operations,
-    receipts), which is only ever named in refusals. The laws are judged on whole states all the same, at every
-    edge. That an outline hides nothing else is itself a test: states of one outline lead to the same outlines.
-    """
-    session = state.session
-    if session is None:
-        return Initial
-    inbox, ledger = session.inbox, ledger_in(state)
-    return (
-        type(state),
-        session.settings,
-        len(session.thread) > 0,
-        len(inbox.queue),
-        len(inbox.steers),
-        len(inbox.keys) > 0,
-        session.error is not None,
-        isinstance(state, RESTS) and (session.last_end is None or session.last_end in NATURAL_ENDS),
-        _outline_of_turn(state.turn) if isinstance(state, InTurn) else None,
-        None if ledger is None else _outline_of_calls(ledger),
-        _outline_of_pieces(state) if isinstance(state, Streaming) else None,
-    )
-
-
-def _outline_of_turn(turn: Turn | None) -> object:
-    return None if turn is None else (turn.reason, turn.replies, turn.nudges, turn.pauses)
-
-
-def _outline_of_calls(ledger: Ledger) -> object:
-    return tuple(
-        (
-            entry.call.tool,
-            entry.call.input,
-            entry.status,
-            entry.check is not None,
-            entry.verdict,
-            min(entry.runs, 2),
-            len(entry.progress) > 0,
-            None if entry.result is None else (entry.result.reason, entry.result.final, entry.result.stops_loop),
-        )
-        for entry in ledger.entries
-    )
-
-
-def _outline_of_pieces(state: Streaming) -> object:
-    return tuple(type(piece) for piece in state.pieces)
-
-
 # --- the search -----------------------------------------------------------------------------------------
 
 
 @define
 class _Graph:
-    """The states found so far, each with the edge that first led to it, and the owed reports backwards."""
+    """The states found so far, each with the edge that first led to it, and what is owed, backwards."""
 
     numbers: dict[object, int] = Factory(dict)
     edges_to: list[TreeEdge] = Factory(list)
@@ -174,7 +100,7 @@ class _Graph:
         return _run_to(self.edges_to, number)
 
     def stranded(self) -> int | None:
-        """The first state from which owed reports do not lead to rest."""
+        """The first state from which what is owed does not lead to rest."""
         reached = set(self.resting)
         waiting = deque(self.resting)
         while waiting:
@@ -219,7 +145,7 @@ def explore(
                     continue
                 target = graph.add(key, record.after, source, move.delta)
                 waiting.append((target, record.after))
-            if move.kind is MoveKind.REPORT:
+            if move.kind in OWED:
                 graph.owed_from[target].append(source)
     return _judge_whole(graph, edges, complete, tuple(unmet))
 

@@ -1,52 +1,49 @@
 """A run of the explorer as a scenario: the same model, tools and user, told in the scenario format.
 
-Each delta gets an instant of its own, `TICK_MS` apart; only checks, which the format has none of, answer at once. A
-call found unknown names a tool that is not listed, one found invalid has arguments that do not parse. What the format
-cannot say (reports on what was never begun, wishes that it has no word for) is told in `about`: nothing is dropped in
-silence.
+Each delta gets an instant of its own, `TICK_MS` apart; only checks, which the format has none of, answer at once, and
+a delay that has passed gets the instant at which it does. A call found unknown names a tool that is not listed, one
+found invalid has arguments that do not parse. What the format cannot say (reports on what was never begun, wishes that
+it has no word for) is told in `about`: nothing is dropped in silence.
 """
 
-import enum
 from collections.abc import Iterable, Sequence
 
-import attrs
-from attrs import Factory, define, evolve
+from attrs import Factory, define, evolve, field
 
-from loopkernel.data.blocks import RawInput, UserBlock, text_of
+from loopkernel.data.blocks import RawInput, text_of
 from loopkernel.data.deltas import Delta
-from loopkernel.data.effects import CheckCall, StartTool
-from loopkernel.data.ids import CallId, CheckOperation, ModelOperation, RunOperation
+from loopkernel.data.effects import AbortTool, CancelTimer, CheckCall, Effect, StartTimer, StartTool
+from loopkernel.data.ids import CallId, CheckOperation, ModelOperation, RunOperation, TimerOperation
+from loopkernel.data.json_text import Json
 from loopkernel.data.model_deltas import ModelCall, ModelCompleted, ModelFailed, ModelReasoning, ModelText
+from loopkernel.data.outside_deltas import TimerFired
 from loopkernel.data.policy import Policy
 from loopkernel.data.states import Streaming
 from loopkernel.data.steps import is_refused
-from loopkernel.data.thread_deltas import Acquired, Created, Disposed
-from loopkernel.data.tool_deltas import ToolChecked, ToolFailed, ToolProgress, ToolStopped, ToolSucceeded
-from loopkernel.data.tools import InvalidCall, ToolOutput, UnknownTool
-from loopkernel.data.user_deltas import (
-    CancelAll,
-    CancelCall,
-    ChangeMode,
-    CompactNow,
-    Discard,
-    DismissError,
-    Enqueue,
-    Permit,
-    RetryNow,
-    Say,
-    StartHandoff,
-    Steer,
+from loopkernel.data.thread_deltas import Acquired, Created
+from loopkernel.data.tool_deltas import (
+    ToolAsked,
+    ToolChecked,
+    ToolFailed,
+    ToolProgress,
+    ToolStopped,
+    ToolSucceeded,
 )
+from loopkernel.data.tools import InvalidCall, ToolOutput, UnknownTool
+from loopkernel.data.user_deltas import AnswerQuestion, Correct, Reject, Swap
 from loopkernel.replay import LogRecord, StepRecord, Transition, fold
 from loopkernel.testing import scenario_actions as actions
 from loopkernel.testing import scenario_world as world
-from loopkernel.testing.scenario_data import PolicyChoice, Scenario
+from loopkernel.testing.explore_actions import action_for, choice_for
+from loopkernel.testing.scenario_data import Scenario
 from loopkernel.testing.scenario_writer import write_scenarios
+from loopkernel.testing.verdicts import adapter_verdict
 from loopkernel.transition import transition as kernel_transition
 
 TICK_MS = 10
 
-RunReport = ToolSucceeded | ToolFailed | ToolStopped | ToolProgress  # a run that stops fails, in a scenario
+RunReport = ToolSucceeded | ToolFailed | ToolStopped | ToolProgress | ToolAsked
+HANGS = world.Behaviour(outcome=world.ToolHangs())
 
 
 def scenario_text(
@@ -61,7 +58,22 @@ def scenario_text(
     return write_scenarios([_Teller(name=name).told(steps, deltas[len(steps) :], finding)])
 
 
-HANGS = world.Behaviour(outcome=world.ToolHangs())
+@define
+class _Run:
+    """A run as far as it is told."""
+
+    call: CallId
+    started_ms: int
+    behaviour: world.Behaviour = HANGS
+    answered_ms: int | None = None  # when its question was
+    aborted_at: int | None = None  # the step that did
+
+    def delay_ms(self, at_ms: int) -> int:
+        """How long the run takes to the instant, without the time that its question waited for an answer."""
+        asks = self.behaviour.asks
+        if asks is None or self.answered_ms is None:
+            return at_ms - self.started_ms
+        return asks.at_ms + at_ms - self.answered_ms
 
 
 @define(kw_only=True)
@@ -73,61 +85,93 @@ class _Teller:
     tools: dict[str, world.ToolScript] = Factory(dict)
     entries: dict[ModelOperation, world.ModelEntry] = Factory(dict)
     asked_ms: dict[ModelOperation, int] = Factory(dict)
-    runs: dict[RunOperation, tuple[CallId, str, int]] = Factory(dict)
+    runs: dict[RunOperation, _Run] = Factory(dict)
+    ran: dict[str, list[RunOperation]] = Factory(dict)  # the runs of each tool, in the order of their starts
     checks: dict[CheckOperation, CallId] = Factory(dict)
     names: dict[CallId, str] = Factory(dict)
+    edits: dict[CallId, int] = Factory(dict)  # where in `wanted` the edit stands that is being checked
+    timers: dict[TimerOperation, int] = Factory(dict)  # when each of those pending fires, in the scenario
     wanted: list[actions.TimedAction] = Factory(list)
     untold: list[str] = Factory(list)
+    acquired: bool = field(default=False)
 
     def told(self, steps: Sequence[StepRecord], last: Iterable[Delta], finding: str) -> Scenario:
         at_ms = 0
-        for step in steps:
-            if not isinstance(step.context.delta, Created | Acquired | ToolChecked):
-                at_ms += TICK_MS
-            self._tell(step.context.delta, is_refused(step.effects), at_ms)
-            self._learn(step, at_ms)
+        for number, step in enumerate(steps):
+            refused = is_refused(step.effects)
+            at_ms = self._instant(step.context.delta, refused, at_ms)
+            self._tell(step.context.delta, refused, at_ms, number)
+            self._learn(step, at_ms, number)
         for delta in last:
-            self._tell(delta, True, at_ms + TICK_MS)
+            self._tell(delta, True, at_ms + TICK_MS, len(steps))
         about = finding
         if self.untold:
             about += " | What the format cannot say: " + "; ".join(self.untold)
         return Scenario(
             id=self.name,
             about=about,
-            policy=_choice(self.policy),
-            tools=self.tools,
+            policy=choice_for(self.policy),
+            tools={name: self._with_runs(name, self.tools[name]) for name in self.tools if name in self._named()},
             model=tuple(self.entries.values()),
             model_rest=world.ModelEntry(ending=world.ModelHangs()),
             user=tuple(self.wanted),
         )
 
-    def _learn(self, step: StepRecord, at_ms: int) -> None:
-        """What the step began: requests wait for an answer, runs for an end."""
+    def _instant(self, delta: Delta, refused: bool, last_ms: int) -> int:
+        """When the delta comes: a tick after the one before it, or when the delay that has passed does."""
+        if isinstance(delta, Created | Acquired | ToolChecked) or self._goes_aside_at_once(delta, last_ms):
+            return last_ms
+        at_ms = last_ms + TICK_MS
+        if isinstance(delta, TimerFired) and not refused and delta.operation in self.timers:
+            at_ms = max(at_ms, self.timers.pop(delta.operation))
+        for timer, due_ms in [*self.timers.items()]:
+            if due_ms <= at_ms:
+                self.untold.append(f"{due_ms} ms: timer {timer} does not fire")
+                del self.timers[timer]
+        return at_ms
+
+    def _goes_aside_at_once(self, delta: Delta, last_ms: int) -> bool:
+        """Whether a run that has just started says that it goes on in the background."""
+        if not isinstance(delta, ToolSucceeded) or not delta.output.background:
+            return False
+        run = self.runs.get(delta.operation)
+        return run is not None and run.started_ms == last_ms
+
+    def _learn(self, step: StepRecord, at_ms: int, number: int) -> None:
+        """What the step began: requests wait for an answer, runs for an end, delays pass."""
         after = step.after
         if isinstance(after, Streaming) and after.reply.operation not in self.entries:
             self.entries[after.reply.operation] = world.ModelEntry(ending=world.ModelHangs())
             self.asked_ms[after.reply.operation] = at_ms
         for effect in step.effects:
-            if isinstance(effect, StartTool):
-                self.runs[effect.operation] = (effect.call, effect.tool, at_ms)
-            elif isinstance(effect, CheckCall):
-                self.checks[effect.operation] = effect.call
+            self._learn_effect(effect, at_ms, number)
 
-    def _tell(self, delta: Delta, refused: bool, at_ms: int) -> None:
+    def _learn_effect(self, effect: Effect, at_ms: int, number: int) -> None:
+        if isinstance(effect, StartTool):
+            self.runs[effect.operation] = _Run(effect.call, at_ms)
+            self.ran.setdefault(effect.tool, []).append(effect.operation)
+        elif isinstance(effect, AbortTool):
+            self.runs[effect.operation].aborted_at = number
+        elif isinstance(effect, CheckCall):
+            self.checks[effect.operation] = effect.call
+        elif isinstance(effect, StartTimer):
+            self.timers[effect.operation] = at_ms + effect.deadline_ms  # the run's own clock stands still
+        elif isinstance(effect, CancelTimer):
+            self.timers.pop(effect.operation, None)
+
+    def _tell(self, delta: Delta, refused: bool, at_ms: int, number: int) -> None:
         if isinstance(delta, Created):
             self._begin(delta, refused, at_ms)
         elif isinstance(delta, ModelText | ModelReasoning | ModelCall | ModelCompleted | ModelFailed):
             self._tell_model(delta, refused, at_ms)
         elif isinstance(delta, RunReport):
-            self._tell_run(delta, refused, at_ms)
+            self._tell_run(delta, refused, at_ms, number)
         elif isinstance(delta, ToolChecked):
             self._tell_verdict(delta, refused, at_ms)
-        elif not isinstance(delta, Acquired):
-            action = self._action(delta)
-            if action is None:
-                self._leave_untold(delta, at_ms)
-            else:
-                self._act(action, at_ms)
+        elif isinstance(delta, Acquired) and not self.acquired:
+            self.acquired = True  # every scenario begins so
+        elif refused or not isinstance(delta, TimerFired):
+            self._tell_wish(delta, refused, at_ms)
 
     def _begin(self, delta: Created, refused: bool, at_ms: int) -> None:
         if refused:
@@ -172,7 +216,6 @@ class _Teller:
     def _scripted(self, delta: ModelCall, position: int) -> world.ScriptedCall:
         name = f"c{delta.operation}{position}"
         self.names[CallId(delta.operation, position)] = name
-        self._behave(delta.tool, name, HANGS)
         raw = delta.input.text if isinstance(delta.input, RawInput) else None
         return world.ScriptedCall(
             id=delta.provider_id,
@@ -187,15 +230,32 @@ class _Teller:
         call = self.checks.get(delta.operation)
         if refused or call is None:
             self._leave_untold(delta, at_ms)
-            return
+        elif call in self.edits:
+            self._tell_verdict_on_edit(delta, self.edits.pop(call), at_ms)
+        else:
+            self._tell_verdict_on_call(delta, call, at_ms)
+
+    def _tell_verdict_on_call(self, delta: ToolChecked, call: CallId, at_ms: int) -> None:
         entry = self.entries[call.reply]
         scripted = entry.calls[call.position - 1]
         if isinstance(delta.verdict, UnknownTool):
             scripted = evolve(scripted, tool=f"unlisted-{scripted.tool}")
         elif isinstance(delta.verdict, InvalidCall):
             scripted = evolve(scripted, raw="{")
+        elif adapter_verdict(self.tools, scripted.tool, Json.of(scripted.input)) != delta.verdict:
+            self._leave_untold(delta, at_ms)
         calls = (*entry.calls[: call.position - 1], scripted, *entry.calls[call.position :])
         self.entries[call.reply] = evolve(entry, calls=calls)
+
+    def _tell_verdict_on_edit(self, delta: ToolChecked, place: int, at_ms: int) -> None:
+        """An edit that is found invalid swaps the call for a tool that is not listed; no correction can be so."""
+        timed = self.wanted[place]
+        if isinstance(delta.verdict, InvalidCall | UnknownTool):
+            if isinstance(timed.action, actions.Swap):
+                unlisted = evolve(timed.action, tool=f"unlisted-{timed.action.tool}")
+                self.wanted[place] = evolve(timed, action=unlisted)
+            else:
+                self._leave_untold(delta, at_ms)
 
     def _again(self, delta: Delta, at_ms: int) -> None:
         """A report that came a second time can be told; one about what was never begun cannot."""
@@ -203,7 +263,7 @@ class _Teller:
         if isinstance(delta, ModelCompleted) and delta.operation in self.entries:
             pattern = f"reply {delta.operation} *"
         elif isinstance(delta, RunReport) and delta.operation in self.runs:
-            pattern = f"tool {self.names.get(self.runs[delta.operation][0], '*')} ended *"
+            pattern = f"tool {self._name(self.runs[delta.operation].call)} ended *"
         if pattern is None:
             self._leave_untold(delta, at_ms)
         else:
@@ -211,82 +271,77 @@ class _Teller:
 
     # --- the tools --------------------------------------------------------------------------------------
 
-    def _tell_run(self, delta: RunReport, refused: bool, at_ms: int) -> None:
-        if delta.operation not in self.runs:
+    def _tell_run(self, delta: RunReport, refused: bool, at_ms: int, number: int) -> None:
+        run = self.runs.get(delta.operation)
+        if run is None:
             self._leave_untold(delta, at_ms)
             return
-        call, tool, started_ms = self.runs[delta.operation]
-        after_ms = at_ms - started_ms
-        script = self.tools.get(tool, world.ToolScript())
-        behaviour = script.calls.get(self.names[call], HANGS)
+        behaviour, delay_ms = run.behaviour, run.delay_ms(at_ms)
+        if isinstance(delta, ToolStopped) and run.aborted_at == number - 1:
+            return  # it heeds its abort, as every run does that is not said to ignore it
         if not isinstance(behaviour.outcome, world.ToolHangs):
             self._again(delta, at_ms)
         elif isinstance(delta, ToolProgress):
-            progress = (*behaviour.progress, world.Progress(after_ms, delta.text))
-            self._behave(tool, self.names[call], evolve(behaviour, progress=progress))
+            progress = (*behaviour.progress, world.Progress(delay_ms, delta.text))
+            run.behaviour = evolve(behaviour, progress=progress)
+        elif isinstance(delta, ToolAsked):
+            if refused or behaviour.asks is not None:
+                self._leave_untold(delta, at_ms)
+            else:
+                run.behaviour = evolve(behaviour, asks=world.ToolQuestion(delay_ms, delta.question))
+        elif isinstance(delta, ToolSucceeded) and delta.output.background and not refused:
+            run.behaviour = evolve(behaviour, background=True)
+            if delay_ms:
+                self.untold.append(f"{at_ms} ms: that run {delta.operation} goes on in the background, and not before")
         else:
-            output = ToolOutput() if isinstance(delta, ToolStopped) else delta.output
-            text, done = text_of(output.content), isinstance(delta, ToolSucceeded)
-            ended = evolve(
-                behaviour,
-                takes_ms=after_ms,
-                outcome=world.ToolReturns(text) if done else world.ToolFails(text),
-                final=output.final,
-                stops_loop=output.stops_loop,
-                ignores_abort=refused,  # the call is answered already, and here is its report
-            )
-            self._behave(tool, self.names[call], ended)
+            self._tell_end(run, delta, delay_ms)
 
-    def _behave(self, tool: str, call: str, behaviour: world.Behaviour) -> None:
-        script = self.tools.get(tool)
-        if script is not None:
-            self.tools[tool] = evolve(script, calls={**script.calls, call: behaviour})
+    def _tell_end(self, run: _Run, delta: ToolSucceeded | ToolFailed | ToolStopped, delay_ms: int) -> None:
+        """The run ends; one that stops by itself fails, in a scenario."""
+        output = ToolOutput() if isinstance(delta, ToolStopped) else delta.output
+        text, done = text_of(output.content), isinstance(delta, ToolSucceeded)
+        run.behaviour = evolve(
+            run.behaviour,
+            takes_ms=delay_ms,
+            outcome=world.ToolReturns(text) if done else world.ToolFails(text),
+            final=output.final,
+            stops_loop=output.stops_loop,
+            ignores_abort=run.aborted_at is not None,  # and its report comes all the same
+        )
+
+    def _named(self) -> set[str]:
+        """The tools that are called, or swapped for."""
+        called = {call.tool for entry in self.entries.values() for call in entry.calls}
+        swapped = {timed.action.tool for timed in self.wanted if isinstance(timed.action, actions.Swap)}
+        return {*called, *swapped, *self.ran}
+
+    def _with_runs(self, tool: str, script: world.ToolScript) -> world.ToolScript:
+        """The tool, whose runs hang but for what they have reported: by call, or by run where a call ran twice."""
+        started = [self.runs[operation] for operation in self.ran.get(tool, ())]
+        if not started:
+            return script
+        names = [self._name(run.call) for run in started]
+        behaviours = tuple(run.behaviour for run in started)
+        if len(set(names)) == len(names):
+            return evolve(script, behaviour=HANGS, calls=dict(zip(names, behaviours, strict=True)))
+        return evolve(script, behaviour=HANGS, runs=behaviours)
 
     # --- the user ---------------------------------------------------------------------------------------
 
-    def _action(self, delta: Delta) -> actions.UserAction | None:
-        """The action of that name; None where the format has none."""
-        if isinstance(delta, Say):
-            return actions.Say(_said(delta.content))
-        if isinstance(delta, Enqueue):
-            return actions.Enqueue(_said(delta.content))
-        if isinstance(delta, Steer):
-            return actions.Steer(_said(delta.content))
-        if isinstance(delta, Discard):
-            return actions.Discard(delta.queued)
-        if isinstance(delta, CancelCall):
-            return actions.Cancel(self.names.get(delta.call, str(delta.call)))
-        if isinstance(delta, ChangeMode):
-            return actions.ChangeMode(delta.mode)
-        if isinstance(delta, Permit):
-            return actions.Permit(delta.rule)
-        if isinstance(delta, StartHandoff):
-            return actions.StartHandoff(delta.goal)
-        return _WORDS.get(type(delta))
+    def _tell_wish(self, delta: Delta, refused: bool, at_ms: int) -> None:
+        action = action_for(delta, self._name)
+        if action is None:
+            self._leave_untold(delta, at_ms)
+            return
+        self._act(action, at_ms)
+        if refused:
+            return
+        if isinstance(delta, Correct | Swap):
+            self.edits[delta.call] = len(self.wanted) - 1
+        elif isinstance(delta, AnswerQuestion | Reject):
+            for run in self.runs.values():
+                if run.call == delta.call and run.behaviour.asks is not None:
+                    run.answered_ms = at_ms
 
-
-# What is said by a word alone.
-_WORDS: dict[type, actions.UserAction] = {
-    CancelAll: actions.Cancel(None),
-    RetryNow: actions.RetryNow(),
-    DismissError: actions.DismissError(),
-    CompactNow: actions.CompactNow(),
-    Disposed: actions.Dispose(),
-}
-
-
-def _said(content: tuple[UserBlock, ...]) -> str:
-    return text_of(content) or "..."
-
-
-def _choice(policy: Policy) -> PolicyChoice:
-    """The options in which the policy differs from the default, where one word or number says it."""
-    options: dict[str, world.JsonValue] = {}
-    for field in attrs.fields(Policy):
-        value = getattr(policy, field.name)
-        if value == getattr(Policy(), field.name):
-            continue
-        word = value.value if isinstance(value, enum.Enum) else value
-        if word is None or isinstance(word, str | int | float | bool):
-            options[field.name] = word
-    return PolicyChoice(preset="default", options=options)
+    def _name(self, call: CallId) -> str:
+        return self.names.get(call, str(call))

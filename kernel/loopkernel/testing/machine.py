@@ -15,45 +15,67 @@ from loopkernel.codec import record_from_text, record_to_text, state_from_text, 
 from loopkernel.data.blocks import UserBlock
 from loopkernel.data.deltas import Delta
 from loopkernel.data.events import Refused
-from loopkernel.data.ids import CheckOperation, ModelOperation, OperationKind, QueueNumber, RunOperation
+from loopkernel.data.ids import (
+    CallId,
+    CheckOperation,
+    ModelOperation,
+    OperationKind,
+    QueueNumber,
+    RunOperation,
+    TimerOperation,
+)
 from loopkernel.data.json_text import Json
 from loopkernel.data.model_deltas import ModelCall, ModelCompleted, ModelDelta, ModelFailed
-from loopkernel.data.states import Initial, State
+from loopkernel.data.outside_deltas import TimerFired
+from loopkernel.data.states import Done, Initial, State
 from loopkernel.data.steps import Context
-from loopkernel.data.thread_deltas import Acquired, Created, Resumed, ThreadDelta
-from loopkernel.data.tool_deltas import ToolChecked, ToolFailed, ToolSucceeded
+from loopkernel.data.thread_deltas import Acquired, Created, Disposed, Resumed, ThreadDelta
+from loopkernel.data.tool_deltas import ToolChecked, ToolFailed, ToolStopped, ToolSucceeded
 from loopkernel.data.tools import Claim, Tool, ToolOutput, ValidCall, Verdict
 from loopkernel.data.usage import Usage
 from loopkernel.data.user_deltas import (
+    AnswerAfterCrash,
+    AnswerQuestion,
+    Approve,
+    CallAnswer,
     CancelAll,
     CancelCall,
+    Correct,
+    CrashAnswerKind,
     Discard,
     Enqueue,
+    Reject,
+    Remembrance,
     RetryNow,
     Say,
     Steer,
+    Swap,
     UserDelta,
 )
 from loopkernel.data.words import ErrorClass, StopReason
 from loopkernel.laws import KERNEL, Judged, check_pairs, check_step, check_trace
 from loopkernel.replay import LogRecord, StepRecord, replay
-from loopkernel.testing.strategies.conversation import claims, contents, tool_outputs, verdicts
+from loopkernel.testing.strategies.conversation import call_inputs, claims, contents, tool_outputs, verdicts
 from loopkernel.testing.strategies.deltas import (
     RunDelta,
+    answer_deltas,
     deltas,
     model_deltas,
+    remembrances,
     run_deltas,
     settings_deltas,
     thread_deltas,
     user_deltas,
 )
-from loopkernel.testing.strategies.values import KEYS, queue_numbers, resource_keys, times_ms, usages
+from loopkernel.testing.strategies.values import KEYS, json_texts, queue_numbers, resource_keys, times_ms, usages
 from loopkernel.testing.strategies.walks import OFFERED, creations_that_run
 from loopkernel.testing.witness import Witness
+from loopkernel.testing.witness_calls import Waiting
 
 _keys = st.none() | st.sampled_from((*KEYS, "k3", "k4"))
 _ended_stops = st.sampled_from((StopReason.END_TURN, StopReason.TOOL_USE)) | st.sampled_from(StopReason)
-_calls = st.tuples(st.sampled_from(OFFERED), claims)
+_calls = st.tuples(st.sampled_from(OFFERED), claims, st.booleans(), st.booleans())
+WITHOUT_RUN = (Waiting.APPROVAL, Waiting.EDIT, Waiting.WORD)  # what a call may wait for in a released thread
 
 
 class KernelMachine(RuleBasedStateMachine):
@@ -83,7 +105,8 @@ class KernelMachine(RuleBasedStateMachine):
         assert refusal in foreseen, f"{delta} in {type(before).__name__} gives {refusal}, not one of {foreseen}"
         breaches = check_step(record, len(self.steps), judged=self.judged)
         assert not breaches, "; ".join(map(str, breaches))
-        wrong = [*self.witness.take(delta, refusal, effects), *self.witness.contradictions(after)]
+        wrong = [*self.witness.take(delta, refusal, effects, isinstance(after, Done))]
+        wrong += self.witness.contradictions(after)
         assert not wrong, f"after {delta} in {type(before).__name__}: " + "; ".join(wrong)
         self.state = after
         self.steps.append(record)
@@ -114,6 +137,19 @@ class KernelMachine(RuleBasedStateMachine):
     @rule(delta=st.sampled_from((Acquired(), Resumed())))
     def take_up(self, delta: Acquired | Resumed) -> None:
         """A released thread is taken up again."""
+        self.deliver(delta)
+
+    @precondition(lambda self: self.is_open(OperationKind.RUN) or self.is_open(OperationKind.CHECK))
+    @rule()
+    def restart(self) -> None:
+        """The process dies with calls in flight, and is restarted."""
+        self.deliver(Resumed())
+
+    @precondition(lambda self: bool(self.witness.seen.waiting(*WITHOUT_RUN)))
+    @rule(delta=st.sampled_from((Acquired(), Resumed())))
+    def release_and_take_up(self, delta: Acquired | Resumed) -> None:
+        """The thread is released while calls wait for a person, and taken up again."""
+        self.deliver(Disposed())
         self.deliver(delta)
 
     @rule(now_ms=times_ms)
@@ -154,6 +190,59 @@ class KernelMachine(RuleBasedStateMachine):
         """One call is to stop."""
         self.deliver(CancelCall(data.draw(st.sampled_from(self.witness.open_calls))))
 
+    @precondition(lambda self: bool(self.witness.seen.calls))
+    @rule(data=st.data())
+    def cancel_any_call(self, data: st.DataObject) -> None:
+        """One call is to stop, whatever became of it."""
+        self.deliver(CancelCall(data.draw(st.sampled_from(list(self.witness.seen.calls)), label="call")))
+
+    # --- a person, about a call ---------------------------------------------------------------------------
+
+    def asked(self, data: st.DataObject, *kinds: Waiting) -> CallId:
+        """A call that waits so for a person."""
+        return data.draw(st.sampled_from(self.witness.seen.waiting(*kinds)), label="call")
+
+    @precondition(lambda self: bool(self.witness.seen.waiting(Waiting.APPROVAL)))
+    @rule(data=st.data(), remember=st.none() | remembrances)
+    def approve(self, data: st.DataObject, remember: Remembrance | None) -> None:
+        """A call may run, and perhaps others like it."""
+        self.deliver(Approve(call=self.asked(data, Waiting.APPROVAL), remember=remember))
+
+    @precondition(lambda self: bool(self.witness.seen.waiting(Waiting.APPROVAL, Waiting.ANSWER)))
+    @rule(data=st.data())
+    def reject(self, data: st.DataObject) -> None:
+        """A call may not run, or its question is declined."""
+        self.deliver(Reject(call=self.asked(data, Waiting.APPROVAL, Waiting.ANSWER)))
+
+    @precondition(lambda self: bool(self.witness.seen.waiting(Waiting.APPROVAL)))
+    @rule(data=st.data(), tool=st.none() | st.sampled_from(OFFERED), given=call_inputs, verdict=st.none() | verdicts)
+    def edit(self, data: st.DataObject, tool: Tool | None, given: Json, verdict: Verdict | None) -> None:
+        """Another input, or another tool, in the place of the model's; the check may answer at once."""
+        call = self.asked(data, Waiting.APPROVAL)
+        self.deliver(Correct(call=call, input=given) if tool is None else Swap(call=call, tool=tool.name, input=given))
+        check = self.witness.seen.calls[call].check
+        if verdict is not None and check is not None:
+            self.deliver(ToolChecked(check, verdict))
+
+    @precondition(lambda self: bool(self.witness.seen.waiting(Waiting.ANSWER)))
+    @rule(data=st.data(), value=st.none() | json_texts)
+    def answer_question(self, data: st.DataObject, value: Json | None) -> None:
+        """The answer to what a tool has asked."""
+        self.deliver(AnswerQuestion(call=self.asked(data, Waiting.ANSWER), value=value))
+
+    @precondition(lambda self: bool(self.witness.seen.waiting(Waiting.WORD)))
+    @rule(data=st.data(), kind=st.sampled_from(CrashAnswerKind))
+    def answer_after_crash(self, data: st.DataObject, kind: CrashAnswerKind) -> None:
+        """What became of a run that a restart has found in flight."""
+        self.deliver(AnswerAfterCrash(call=self.asked(data, Waiting.WORD), kind=kind, text="a"))
+
+    @precondition(lambda self: bool(self.witness.seen.calls))
+    @rule(data=st.data(), answer=answer_deltas)
+    def answer_any_call(self, data: st.DataObject, answer: CallAnswer) -> None:
+        """A person's word on any call, whether it waits for one or not."""
+        call = data.draw(st.sampled_from(list(self.witness.seen.calls)), label="call")
+        self.deliver(evolve(answer, call=call))
+
     @rule(delta=settings_deltas | st.just(RetryNow()))
     def change(self, delta: UserDelta) -> None:
         """Other settings; or the same question again."""
@@ -163,13 +252,19 @@ class KernelMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.is_open(OperationKind.MODEL))
     @rule(data=st.data(), calls=st.lists(_calls, min_size=1, max_size=3))
-    def reply_with_calls(self, data: st.DataObject, calls: list[tuple[Tool, Claim]]) -> None:
-        """A whole reply: valid calls of offered tools, so that runs start."""
+    def reply_with_calls(self, data: st.DataObject, calls: list[tuple[Tool, Claim, bool, bool]]) -> None:
+        """A whole reply: valid calls of offered tools, so that runs start; some depend on the one before them."""
         operation = ModelOperation(self.number(OperationKind.MODEL, data))
-        for tool, claim in calls:
-            arguments = Json.of({"path": claim.key})
-            verdict = ValidCall((claim,))
-            self.deliver(ModelCall(operation, provider_id="c1", tool=tool.name, input=arguments, verdict=verdict))
+        for place, (tool, claim, follows, uses) in enumerate(calls):
+            before = f"c{place}"
+            given = Json.of({"path": {"$result": before} if uses and place else claim.key})
+            verdict = None if uses and place else ValidCall((claim,))
+            after = (before,) if follows and place else ()
+            self.deliver(
+                ModelCall(
+                    operation, provider_id=f"c{place + 1}", tool=tool.name, input=given, after=after, verdict=verdict
+                )
+            )
         self.deliver(ModelCompleted(operation, StopReason.TOOL_USE))
 
     @precondition(lambda self: self.is_open(OperationKind.MODEL))
@@ -219,6 +314,30 @@ class KernelMachine(RuleBasedStateMachine):
     def report_on_run(self, data: st.DataObject, delta: RunDelta) -> None:
         """Anything that a tool can report: progress, a question, that it has stopped."""
         self.deliver(evolve(delta, operation=RunOperation(self.number(OperationKind.RUN, data))))
+
+    @precondition(lambda self: self.is_open(OperationKind.RUN))
+    @rule(data=st.data(), output=tool_outputs)
+    def put_aside(self, data: st.DataObject, output: ToolOutput) -> None:
+        """A run goes on in the background."""
+        operation = RunOperation(self.number(OperationKind.RUN, data))
+        self.deliver(ToolSucceeded(operation, evolve(output, background=True)))
+
+    @precondition(lambda self: bool(self.witness.aborted))
+    @rule(data=st.data(), delta=st.just(None) | run_deltas)
+    def stop_aborted(self, data: st.DataObject, delta: RunDelta | None) -> None:
+        """An aborted run has stopped, or reports all the same."""
+        operation = RunOperation(data.draw(st.sampled_from(sorted(self.witness.aborted)), label="run"))
+        self.deliver(ToolStopped(operation) if delta is None else evolve(delta, operation=operation))
+
+    # --- time ---------------------------------------------------------------------------------------------
+
+    @precondition(lambda self: self.is_open(OperationKind.TIMER))
+    @rule(data=st.data(), late_ms=st.integers(0, 2))
+    def run_out_of_time(self, data: st.DataObject, late_ms: int) -> None:
+        """A deadline has passed: of a run, of a person, or of the time to stop in."""
+        number = self.number(OperationKind.TIMER, data)
+        self.now_ms = max(self.now_ms, self.witness.deadlines[number] + late_ms)
+        self.deliver(TimerFired(TimerOperation(number)))
 
     # --- ill-timed ----------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from attrs import evolve
 
 from loopkernel.data.blocks import TextBlock
-from loopkernel.data.choices import ApprovalMode, NoProfile
+from loopkernel.data.choices import NoProfile
 from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import AbortModel, AbortTool, CallModel, CheckCall, Effect, StartTool
 from loopkernel.data.events import (
@@ -32,17 +32,19 @@ from loopkernel.data.json_text import Json
 from loopkernel.data.messages import Message, ResultMessage, UserMessage
 from loopkernel.data.model_deltas import ModelCompleted, ModelFailed, ModelText
 from loopkernel.data.outside_deltas import TimerFired
+from loopkernel.data.policy import ApprovalRule
 from loopkernel.data.records import StepRecord
 from loopkernel.data.states import Executing, Initial, State, Streaming
 from loopkernel.data.steps import Context, Step, is_refused
 from loopkernel.data.thread_deltas import Created
 from loopkernel.data.tool_deltas import FromTool, ToolChecked, ToolFailed, ToolSucceeded
-from loopkernel.data.tools import InvalidCall, ValidCall
+from loopkernel.data.tools import Decision, InvalidCall, ValidCall
 from loopkernel.data.user_deltas import CancelAll
 from loopkernel.data.words import CallStatus, CancelReason, TurnEndReason
-from loopkernel.explain import Explanation, Wait
+from loopkernel.explain import Explanation
 from loopkernel.explain import explain as explain_kernel
 from loopkernel.replay import Transition
+from loopkernel.testing.planted_calls import PLANTED_CALLS
 from loopkernel.testing.planting import (
     Explain,
     PlantedBug,
@@ -55,7 +57,9 @@ from loopkernel.testing.planting import (
     with_inbox,
     with_request_thread,
 )
+from loopkernel.waits import Wait
 
+ALLOW_ASKS = ApprovalRule(decision=Decision.ALLOW, tool="asks")
 Change = Callable[[StepRecord], Iterator[Effect]]
 
 
@@ -156,8 +160,12 @@ def _time_goes_back(record: StepRecord) -> State:
 
 
 def _other_input(record: StepRecord) -> Iterator[Effect]:
+    """Whatever is read, it is the root."""
     for effect in record.effects:
-        yield evolve(effect, input=Json.of({"path": "/"})) if isinstance(effect, StartTool) else effect
+        if isinstance(effect, StartTool) and effect.tool == "read":
+            yield evolve(effect, input=Json.of({"path": "/"}))
+        else:
+            yield effect
 
 
 def _invalid_passes(_: State, delta: Delta) -> Delta:
@@ -342,7 +350,7 @@ PLANTED = (
     PlantedBug(
         name="nobody-asked",
         law="ASKED",
-        plant=under_policy(lambda policy: evolve(policy, approval_mode=ApprovalMode.BYPASS)),
+        plant=under_policy(lambda policy: evolve(policy, approval_rules=(*policy.approval_rules, ALLOW_ASKS))),
     ),
     PlantedBug(name="started-twice", law="AT-MOST-ONCE", plant=changing_effects(twice(StartTool))),
     PlantedBug(name="one-key-for-all", law="AT-MOST-ONCE", plant=changing_effects(_one_key)),
@@ -379,4 +387,5 @@ PLANTED = (
     PlantedBug(name="repair-without-end", law="REPAIR-FIX", plant=changing_effects(_always_repairs)),
     PlantedBug(name="repair-untold", law="REPAIR-FIX", plant=changing_effects(without(ThreadRepaired))),
     PlantedBug(name="error-untold", law="MIRROR", plant=changing_effects(without(ErrorShown))),
+    *PLANTED_CALLS,
 )

@@ -40,6 +40,7 @@ from loopkernel.data.user_deltas import (
     Steer,
 )
 from loopkernel.data.words import CallStatus, ErrorClass, StopReason
+from loopkernel.testing.planted_call_runs import CALL_SCRIPTS
 from loopkernel.testing.player import (
     ALONE_CALL,
     BARE_CALL,
@@ -301,7 +302,8 @@ def imported(player: Player) -> None:
 
 
 SCRIPTS: Mapping[str, Script] = MappingProxyType(
-    {
+    dict(CALL_SCRIPTS)
+    | {
         script.__name__: script
         for script in (
             talk,

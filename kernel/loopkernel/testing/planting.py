@@ -16,17 +16,19 @@ from attrs import evolve, frozen
 from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import CallModel, Effect
 from loopkernel.data.events import MessageAdded
+from loopkernel.data.ledgers import Ledger, LedgerEntry
 from loopkernel.data.messages import Message
 from loopkernel.data.policy import Policy
 from loopkernel.data.records import StepRecord
-from loopkernel.data.sessions import Inbox
-from loopkernel.data.states import Executing, State, Streaming
+from loopkernel.data.sessions import Inbox, Settings
+from loopkernel.data.states import Confirming, Executing, State, Streaming
 from loopkernel.data.steps import Context, Step
 from loopkernel.data.threads import Thread
-from loopkernel.explain import Cause, Explanation, Wait
+from loopkernel.explain import Cause, Explanation
 from loopkernel.laws import Judged, check_pairs, check_trace
 from loopkernel.replay import Transition
 from loopkernel.testing.player import Script, play
+from loopkernel.waits import waits_of
 
 Plant: TypeAlias = Callable[[Transition], Transition]
 Explain: TypeAlias = Callable[[State, Context], Explanation]
@@ -38,9 +40,7 @@ def explaining(transition: Transition) -> Explain:
     def explain(state: State, ctx: Context) -> Explanation:
         after, effects = transition(state, ctx)
         causes = tuple(Cause(effect, ctx.delta, "DELTA-1", "the transition says so") for effect in effects)
-        entries = after.ledger.entries if isinstance(after, Streaming | Executing) else ()
-        waits = tuple(Wait(entry.call.id, ("its turn",)) for entry in entries if entry.is_open)
-        return Explanation(causes, waits)
+        return Explanation(causes, waits_of(with_calls(after, lambda ledger: evolve(ledger, plan=None))))
 
     return explain
 
@@ -150,28 +150,53 @@ def with_thread(state: State, thread: Thread) -> State:
 
 def under_policy(change: Callable[[Policy], Policy]) -> Plant:
     """The real policy stands in the state, and another one decides."""
+    return under_settings(lambda settings, _, __: evolve(settings, policy=change(settings.policy)))
+
+
+def under_settings(change: Callable[[Settings, State, Delta], Settings]) -> Plant:
+    """The real settings stand in the state, and others decide, which may depend on the state and on what comes in."""
 
     def plant(transition: Transition) -> Transition:
         def broken(state: State, ctx: Context) -> Step[State]:
             if state.session is None:
                 return transition(state, ctx)
-            real = state.session.settings.policy
-            after, effects = transition(with_policy(state, change(real)), ctx)
-            kept = after.session is None or after.session.settings.policy != change(real)
-            return Step(after if kept else with_policy(after, real), effects)
+            real = state.session.settings
+            other = change(real, state, ctx.delta)
+            after, effects = transition(with_settings(state, other), ctx)
+            kept = after.session is None or after.session.settings != other
+            return Step(after if kept else with_settings(after, real), effects)
 
         return broken
 
     return plant
 
 
-def with_policy(state: State, policy: Policy) -> State:
-    """The state, with another policy in its settings."""
+def with_settings(state: State, settings: Settings) -> State:
+    """The state, with other settings."""
     if state.session is None:
         return state
-    settings = evolve(state.session.settings, policy=policy)
     changed: State = evolve(state, session=evolve(state.session, settings=settings))
     return changed
+
+
+def with_calls(state: State, change: Callable[[Ledger], Ledger]) -> State:
+    """The state, with its calls changed, if it has any."""
+    if not isinstance(state, Streaming | Executing | Confirming):
+        return state
+    changed: State = evolve(state, ledger=change(state.ledger))
+    return changed
+
+
+def with_entries(state: State, change: Callable[[LedgerEntry], LedgerEntry]) -> State:
+    """The state, with each of its calls changed."""
+
+    def apply(ledger: Ledger) -> Ledger:
+        for place, entry in enumerate(ledger.entries):
+            changed = change(entry)
+            ledger = ledger if changed is entry else ledger.put(place, changed)
+        return ledger
+
+    return with_calls(state, apply)
 
 
 def with_inbox(state: State, inbox: Inbox) -> State:

@@ -7,16 +7,29 @@ a bound. Also here: a few tools, and the verdicts of an adapter that knows them.
 from collections.abc import Callable
 from typing import final
 
+from attrs import frozen
+
 from loopkernel.data.blocks import RawInput, TextBlock
 from loopkernel.data.choices import NoProfileApproval
 from loopkernel.data.deltas import Delta
-from loopkernel.data.effects import AbortModel, AbortTool, CallModel, CheckCall, StartTool
+from loopkernel.data.effects import (
+    AbortModel,
+    AbortTool,
+    CallModel,
+    CancelTimer,
+    CheckCall,
+    Effect,
+    StartTimer,
+    StartTool,
+)
+from loopkernel.data.events import ApprovalAsked, QuestionAsked, ToolEnded
 from loopkernel.data.foreign import ForeignMessage
 from loopkernel.data.ids import (
     CallId,
     CheckOperation,
     ModelOperation,
     RunOperation,
+    TimerOperation,
 )
 from loopkernel.data.json_text import Json
 from loopkernel.data.model_deltas import (
@@ -25,12 +38,13 @@ from loopkernel.data.model_deltas import (
     ModelFailed,
     ModelText,
 )
+from loopkernel.data.outside_deltas import TimerFired
 from loopkernel.data.policy import Policy
 from loopkernel.data.records import StepRecord
 from loopkernel.data.states import Initial, State
 from loopkernel.data.steps import Context
-from loopkernel.data.thread_deltas import Acquired, Created
-from loopkernel.data.tool_deltas import ToolChecked, ToolFailed, ToolSucceeded
+from loopkernel.data.thread_deltas import Acquired, Created, Resumed
+from loopkernel.data.tool_deltas import ToolAsked, ToolChecked, ToolFailed, ToolStopped, ToolSucceeded
 from loopkernel.data.tools import (
     AccessMode,
     Claim,
@@ -46,51 +60,73 @@ from loopkernel.data.tools import (
     Verdict,
 )
 from loopkernel.data.usage import Usage
-from loopkernel.data.user_deltas import (
-    Say,
-)
-from loopkernel.data.words import ErrorClass, StopReason
+from loopkernel.data.user_deltas import AnswerAfterCrash, AnswerQuestion, Approve, CrashAnswerKind, Say
+from loopkernel.data.words import ErrorClass, StopReason, TimerPurpose
 from loopkernel.replay import Transition
 
 MOST_ROUNDS = 20  # after which `settle` gives up: the laws say what is wrong
 
-READ = Tool(
-    name="read",
-    profile=ToolProfile(effect=EffectClass.READ_ONLY, resources=(FieldResource("path", AccessMode.READ),)),
-)
-WRITE = Tool(
-    name="write",
-    profile=ToolProfile(effect=EffectClass.IDEMPOTENT, resources=(FieldResource("path", AccessMode.WRITE),)),
-)
-ASKS = Tool(name="shell", profile=ToolProfile(approval=Decision.ASK))
+READS_PATH = (FieldResource("path", AccessMode.READ),)
+WRITES_PATH = (FieldResource("path", AccessMode.WRITE),)
+
+READ = Tool(name="read", profile=ToolProfile(effect=EffectClass.READ_ONLY, resources=READS_PATH))
+WRITE = Tool(name="write", profile=ToolProfile(effect=EffectClass.IDEMPOTENT, resources=WRITES_PATH))
+GLANCE = Tool(name="glance", profile=ToolProfile(effect=EffectClass.READ_ONLY, resources=READS_PATH, early=True))
+NOTE = Tool(name="note", profile=ToolProfile(effect=EffectClass.IDEMPOTENT, resources=WRITES_PATH, early=True))
+EAGER = Tool(name="eager", profile=ToolProfile(resources=WRITES_PATH, early=True))
+SHELL = Tool(name="shell", profile=ToolProfile(approval=Decision.ASK, resources=WRITES_PATH))
+ASKS = Tool(name="asks", profile=ToolProfile(approval=Decision.ASK))
 DENIED = Tool(name="erase", profile=ToolProfile(approval=Decision.DENY))
 ALONE = Tool(name="alone", profile=ToolProfile(effect=EffectClass.READ_ONLY, serial=True))
 BARE = Tool(name="bare")
-TOOLS = (READ, WRITE, ALONE, ASKS, DENIED, BARE)
+TOOLS = (READ, WRITE, GLANCE, NOTE, EAGER, SHELL, ASKS, DENIED, ALONE, BARE)
 POLICY = Policy(no_profile_approval=NoProfileApproval.ALLOW)
 USAGE = Usage(input=10, output=2)
 
-Call = tuple[str, Json | RawInput]  # a tool, and its input
+
+@final
+@frozen
+class Call:
+    """A call to make: a tool, its input, and the ids of the calls that it declares to depend on."""
+
+    tool: str
+    input: Json | RawInput
+    after: tuple[str, ...] = ()
 
 
-def read(path: str) -> Call:
+def path_of(path: str) -> Json:
+    """The input that names the path."""
+    return Json.of({"path": path})
+
+
+def read(path: str, after: tuple[str, ...] = ()) -> Call:
     """A call of the tool that reads."""
-    return "read", Json.of({"path": path})
+    return Call("read", path_of(path), after)
 
 
-def write(path: str) -> Call:
+def write(path: str, after: tuple[str, ...] = ()) -> Call:
     """A call of the tool that writes."""
-    return "write", Json.of({"path": path})
+    return Call("write", path_of(path), after)
+
+
+def shell(path: str) -> Call:
+    """A call, dangerous and about a path, that a person is asked about."""
+    return Call("shell", path_of(path))
+
+
+def write_to_result(of: str) -> Call:
+    """A call of the tool that writes, to the path that another call tells."""
+    return Call("write", Json.of({"path": {"$result": of}}))
 
 
 NOTHING = Json.of({})
-BARE_CALL: Call = ("bare", NOTHING)
-ALONE_CALL: Call = ("alone", NOTHING)
-TO_ASK: Call = ("shell", NOTHING)
-TO_DENY: Call = ("erase", NOTHING)
-INVALID: Call = ("read", NOTHING)
-UNPARSED: Call = ("read", RawInput('{"pa'))
-UNKNOWN: Call = ("nothing", NOTHING)
+BARE_CALL = Call("bare", NOTHING)
+ALONE_CALL = Call("alone", NOTHING)
+TO_ASK = Call("asks", NOTHING)
+TO_DENY = Call("erase", NOTHING)
+INVALID = Call("read", NOTHING)
+UNPARSED = Call("read", RawInput('{"pa'))
+UNKNOWN = Call("nothing", NOTHING)
 
 
 @final
@@ -105,6 +141,9 @@ class Player:
         self.model: ModelOperation | None = None
         self.checks: dict[CheckOperation, CheckCall] = {}
         self.runs: dict[RunOperation, CallId] = {}
+        self.aborted: list[RunOperation] = []
+        self.asked: dict[CallId, bool] = {}  # whether it is a question of a running tool
+        self.timers: dict[TimerOperation, TimerPurpose] = {}
 
     def deliver(self, delta: Delta, *, earlier_ms: int = 0) -> None:
         """One delta. Where the kernel raises, nothing has happened: that is what law TOTAL is told by."""
@@ -117,16 +156,28 @@ class Player:
         self.steps.append(StepRecord(self.state, context, after, effects))
         self.state = after
         for effect in effects:
-            if isinstance(effect, CallModel):
-                self.model = effect.operation
-            elif isinstance(effect, AbortModel):
-                self.model = None
-            elif isinstance(effect, CheckCall):
-                self.checks[effect.operation] = effect
-            elif isinstance(effect, StartTool):
-                self.runs[effect.operation] = effect.call
-            elif isinstance(effect, AbortTool):
-                self.runs.pop(effect.operation, None)
+            self._keep(effect)
+
+    def _keep(self, effect: Effect) -> None:
+        if isinstance(effect, CallModel):
+            self.model = effect.operation
+        elif isinstance(effect, AbortModel):
+            self.model = None
+        elif isinstance(effect, CheckCall):
+            self.checks[effect.operation] = effect
+        elif isinstance(effect, StartTool):
+            self.runs[effect.operation] = effect.call
+        elif isinstance(effect, AbortTool):
+            self.runs.pop(effect.operation, None)
+            self.aborted.append(effect.operation)
+        elif isinstance(effect, ApprovalAsked | QuestionAsked):
+            self.asked[effect.call] = isinstance(effect, QuestionAsked)
+        elif isinstance(effect, ToolEnded):
+            self.asked.pop(effect.result.call, None)
+        elif isinstance(effect, StartTimer):
+            self.timers[effect.operation] = effect.purpose
+        elif isinstance(effect, CancelTimer):
+            self.timers.pop(effect.operation, None)
 
     def begin(
         self, policy: Policy = POLICY, tools: tuple[Tool, ...] = TOOLS, start: tuple[ForeignMessage, ...] = ()
@@ -145,9 +196,11 @@ class Player:
             return
         if text:
             self.deliver(ModelText(self.model, text))
-        for place, (tool, arguments) in enumerate(calls, 1):
+        for place, call in enumerate(calls, 1):
             if self.model is not None:
-                self.deliver(ModelCall(self.model, provider_id=f"p{place}", tool=tool, input=arguments))
+                named = f"p{place}"
+                made = ModelCall(self.model, provider_id=named, tool=call.tool, input=call.input, after=call.after)
+                self.deliver(made)
 
     def complete(self, stop: StopReason = StopReason.END_TURN) -> None:
         """The open model call ends."""
@@ -173,23 +226,65 @@ class Player:
             operation = next(iter(self.checks))
             self.deliver(ToolChecked(operation, verdict_on(self.checks.pop(operation))))
 
-    def end(self, place: int = 0, *, fails: bool = False) -> None:
-        """The open run at this place reports its end; its output names its call."""
+    def end(self, place: int = 0, *, fails: bool = False, text: str | None = None, background: bool = False) -> None:
+        """The open run at this place reports its end; its output names its call, unless it is another `text`.
+
+        With `background` it goes on behind the answer.
+        """
         if place >= len(self.runs):
             return
         operation = list(self.runs)[place]
-        output = ToolOutput(content=(TextBlock(f"output of {self.runs.pop(operation)}"),))
+        call = self.runs[operation] if background else self.runs.pop(operation)
+        output = ToolOutput(content=(TextBlock(text or f"output of {call}"),), background=background)
         self.deliver(ToolFailed(operation, output) if fails else ToolSucceeded(operation, output))
 
+    def stop(self, *, reports: bool = False) -> None:
+        """The run that was aborted first has stopped, or reports its end all the same."""
+        if self.aborted:
+            operation = self.aborted.pop(0)
+            self.deliver(ToolSucceeded(operation) if reports else ToolStopped(operation))
+
+    def ask(self, question: str, place: int = 0) -> None:
+        """The open run at this place asks the user something."""
+        if place < len(self.runs):
+            self.deliver(ToolAsked(list(self.runs)[place], question))
+
+    def expire(self, purpose: TimerPurpose) -> None:
+        """The time of the first timer of this purpose is over."""
+        timer = next((timer for timer, known in self.timers.items() if known is purpose), None)
+        if timer is not None:
+            del self.timers[timer]
+            self.deliver(TimerFired(timer))
+
+    def crash(self) -> None:
+        """The process dies, and all that ran in it; another one takes the session up."""
+        self.model = None
+        self.checks, self.runs, self.aborted, self.timers = {}, {}, [], {}
+        self.deliver(Resumed())
+
     def settle(self) -> None:
-        """All that is open ends: checks, runs, then the model with a word, until nothing is."""
+        """All that is open ends: checks, waits for a person, runs, then the model with a word, until nothing is."""
         for _ in range(MOST_ROUNDS):
             self.check()
+            for call, question in tuple(self.asked.items()):
+                self.asked.pop(call, None)
+                self._answer(call, question=question)
             while self.runs:
                 self.end()
-            if self.model is None:
+            while self.aborted:
+                self.stop()
+            if self.model is None and not (self.checks or self.asked or self.runs):
                 return
-            self.reply(text="done")
+            if self.model is not None:
+                self.reply(text="done")
+
+    def _answer(self, call: CallId, *, question: bool) -> None:
+        """Who is asked says yes."""
+        if question:
+            self.deliver(AnswerQuestion(call=call, value=NOTHING))
+            return
+        self.deliver(Approve(call=call))
+        self.deliver(AnswerAfterCrash(call=call, kind=CrashAnswerKind.CANCEL))
 
 
 def verdict_on(check: CheckCall) -> Verdict:
@@ -202,6 +297,8 @@ def verdict_on(check: CheckCall) -> Verdict:
     for rule in tool.profile.resources if tool.profile is not None else ():
         if isinstance(rule, FieldResource):
             path = given.get(rule.field) if isinstance(given, dict) else None
+            if isinstance(path, dict):
+                return ValidCall(None)  # a reference: what it names is not known yet
             if not isinstance(path, str):
                 return InvalidCall(f"{rule.field} is missing")
             claims.append(Claim(path, rule.mode))

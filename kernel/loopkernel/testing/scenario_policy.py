@@ -146,7 +146,7 @@ OPTIONS: Options = {
     "clear_results": or_none(
         _nested({"above": _WHOLE, "keep": _WHOLE, "when": _choice(choices.ClearMoment)}),
     ),
-    "result_limit": or_none(_nested(dict.fromkeys(("chars", "head", "tail"), _WHOLE))),
+    "result_limit": or_none(_nested(dict.fromkeys(("chars", "head", "tail", "media_chars"), _WHOLE))),
     "approval_mode": _choice(choices.ApprovalMode),
     "approval_rules": _list_of(_nested(RULE, "decision")),
     "output_tool": or_none(text),

@@ -1,6 +1,6 @@
 """The command: `python -m loopkernel.testing.scenarios PATH...` runs scenario files and says what became of each.
 
-Exit status: 0 unless a scenario fails or a file cannot be read, then 1; 2 for wrong usage.
+Exit status: 0 unless a scenario fails or a file cannot be read, then 1; 2 for wrong usage, or without PyYAML.
 """
 
 import argparse
@@ -13,10 +13,16 @@ from typing import final
 
 from attrs import evolve, frozen
 
-from loopkernel.testing.judge import ScenarioOutcome, run_scenario
-from loopkernel.testing.recording import TraceLine
-from loopkernel.testing.scenario_document import read_scenario_file
-from loopkernel.testing.scenario_nodes import ScenarioError, ScenarioFault
+try:
+    from loopkernel.testing.judge import ScenarioOutcome, run_scenario
+    from loopkernel.testing.recording import TraceLine
+    from loopkernel.testing.scenario_document import read_scenario_file
+    from loopkernel.testing.scenario_nodes import ScenarioError, ScenarioFault
+except ModuleNotFoundError as error:
+    if error.name != "yaml" or __name__ != "__main__":
+        raise
+    print("scenarios are YAML, and PyYAML is not installed: install loopkernel[testing], which has it", file=sys.stderr)
+    sys.exit(2)
 
 SUFFIXES = (".yaml", ".yml")
 

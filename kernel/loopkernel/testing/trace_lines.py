@@ -67,6 +67,8 @@ def _line_of_event(event: Event, names: CallNames) -> str | None:
             return f"ask {names.name_of(event.call)}"
         case events.QuestionAsked():
             return f"question {names.name_of(event.call)}"
+        case events.EditRefused():
+            return f"refused {event.action.value} {event.reason.value}"
         case events.LeaseBroken():
             return f"lease broken {names.name_of(event.call)}"
         case events.ChildStarted():

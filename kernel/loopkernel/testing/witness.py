@@ -1,88 +1,100 @@
 """A second opinion on a run: what is open, cut short, billed and sent, known from deltas and effects alone.
 
-It predicts how reports and messages are taken, and what the state must then hold. Kept far simpler than the kernel,
-so that the two are not wrong in the same way.
+It predicts how deltas are taken, and what the state must then hold. Kept far simpler than the kernel, so that the two
+are not wrong in the same way.
 """
 
-import enum
 from collections.abc import Iterator
 
-from attrs import Factory, define, field
+from attrs import Factory, define
 
 from loopkernel.data.blocks import UserBlock
 from loopkernel.data.choices import OnBusy
 from loopkernel.data.deltas import Delta
-from loopkernel.data.effects import AbortModel, AbortTool, CallModel, CheckCall, Effect, StartTool
+from loopkernel.data.effects import (
+    AbortModel,
+    AbortTool,
+    CallModel,
+    CancelTimer,
+    CheckCall,
+    Effect,
+    StartTimer,
+    StartTool,
+)
 from loopkernel.data.events import (
+    ApprovalAsked,
     CallAppeared,
+    EditRefused,
     InputSettled,
-    ReplyFailed,
+    LeaseBroken,
+    QuestionAsked,
     ReplyRetracted,
     SessionResumed,
     ToolEnded,
     TurnEnded,
 )
-from loopkernel.data.ids import CallId, CheckOperation, OperationKind, ReceiptId
+from loopkernel.data.ids import CallId, OperationKind, ReceiptId
 from loopkernel.data.messages import UserMessage
-from loopkernel.data.model_deltas import ModelCompleted, ModelDelta, ModelFailed, ModelUsage
+from loopkernel.data.model_deltas import ModelCall, ModelCompleted, ModelDelta, ModelFailed, ModelUsage
 from loopkernel.data.outside_deltas import (
     ChildEnded,
     ChildProgress,
-    CorrectionAnswered,
-    HookAnswered,
     OutsideDelta,
-    SummaryFailed,
-    SummaryReady,
     TimerFired,
 )
 from loopkernel.data.policy import Policy
 from loopkernel.data.sessions import QueuedInput, Session, WaitingSteer
 from loopkernel.data.states import Cancelled, Done, Idle, Initial, State
-from loopkernel.data.thread_deltas import Created
+from loopkernel.data.thread_deltas import Acquired, Disposed, Resumed, ThreadDelta
 from loopkernel.data.tool_deltas import ToolChecked, ToolDelta, ToolFailed, ToolStopped, ToolSucceeded
 from loopkernel.data.usage import NO_USAGE, Usage
-from loopkernel.data.user_deltas import CancelAll, CancelCall, ChangePolicy, Enqueue, Say, Steer
-from loopkernel.data.words import InputFate, RefusalReason
-
-
-class Fate(enum.Enum):
-    """Where an operation stands."""
-
-    OPEN = "open"
-    REPORTED = "reported"  # closed by its own report
-    CUT = "cut"  # closed otherwise
-
-
-# How a delta may be taken: refused for one of these reasons, or (None) accepted.
-Outcomes = frozenset[RefusalReason | None]
-ACCEPTED: Outcomes = frozenset({None})
-REFUSED: Outcomes = frozenset(RefusalReason)
-UNFORESEEN: Outcomes = ACCEPTED | REFUSED
+from loopkernel.data.user_deltas import (
+    AnswersCall,
+    Approve,
+    CancelAll,
+    CancelCall,
+    ChangesSettings,
+    Enqueue,
+    Say,
+    Steer,
+)
+from loopkernel.data.words import InputFate, RefusalReason, TimerPurpose
+from loopkernel.laws.views import ledger_in
+from loopkernel.testing.witness_calls import SeenCalls, Waiting
+from loopkernel.testing.witness_outcomes import ACCEPTED, REFUSED, UNFORESEEN, Fate, Outcomes, goes_aside, kind_of, only
 
 _GONE = frozenset({InputFate.DISCARDED, InputFate.HANDED_BACK, InputFate.SUPERSEDED})
-# The reports that close what they are about.
-Closing = ModelCompleted | ModelFailed | ToolChecked | ToolSucceeded | ToolFailed | ToolStopped
+# The reports that close what they are about; a run that goes on in the background is not closed.
+Closing = ModelCompleted | ModelFailed | ToolChecked | ToolSucceeded | ToolFailed | ToolStopped | TimerFired
 _RELEASED = (Initial, Done)
 _AT_REST = (Idle, Cancelled)
-
-
-def _only(reason: RefusalReason) -> Outcomes:
-    return frozenset({reason})
+_ABOUT_CALLS = CheckCall | StartTool | ApprovalAsked | QuestionAsked | EditRefused | ToolEnded
 
 
 @define
 class Witness:
-    """What has happened so far."""
+    """What has happened so far. Runs that outlast the answers to their calls are `held`, with the calls."""
 
+    seen: SeenCalls = Factory(SeenCalls)
     operations: dict[tuple[OperationKind, int], Fate] = Factory(dict)
-    checks: dict[CallId, CheckOperation] = Factory(dict)
-    open_calls: list[CallId] = Factory(list)
+    deadlines: dict[int, int] = Factory(dict)  # of the timers that were started
+    aborted: dict[int, CallId] = Factory(dict)
+    aside: dict[int, CallId] = Factory(dict)
     billed: dict[int, Usage] = Factory(dict)
     sent: list[tuple[UserBlock, ...]] = Factory(list)
     keys: set[str] = Factory(set)
     gone: set[ReceiptId] = Factory(set)
     turns_open: int = 0
-    policy: Policy = field(factory=Policy)
+
+    @property
+    def policy(self) -> Policy:
+        """The policy that holds now."""
+        return self.seen.approvals.policy
+
+    @property
+    def open_calls(self) -> list[CallId]:
+        """The calls that are not answered yet."""
+        return [call.call for call in self.seen.open()]
 
     # --- predictions ------------------------------------------------------------------------------------
 
@@ -90,89 +102,187 @@ class Witness:
         """How the state may take the delta."""
         if isinstance(delta, ModelDelta | ToolDelta | OutsideDelta | TimerFired):
             return self._outcomes_of_report(delta)
-        if isinstance(delta, Say | Enqueue | Steer):
-            return self._outcomes_of_message(state, delta)
-        if isinstance(delta, CancelAll):
-            return ACCEPTED if self.turns_open else _only(RefusalReason.NOT_NOW)
-        if isinstance(delta, CancelCall):
-            return ACCEPTED if delta.call in self.open_calls else REFUSED
-        return UNFORESEEN
+        if isinstance(delta, ThreadDelta):
+            return self._outcomes_of_life(state, delta)
+        if isinstance(state, _RELEASED):
+            return only(RefusalReason.NOT_NOW)
+        return self._outcomes_of_wish(state, delta)
 
     def _outcomes_of_report(self, delta: ModelDelta | ToolDelta | OutsideDelta | TimerFired) -> Outcomes:
-        fate = self.operations.get((_kind_of(delta), delta.operation))
+        kind, number = kind_of(delta), delta.operation
+        if kind is OperationKind.RUN and number in self.aborted:
+            return ACCEPTED if isinstance(delta, ToolStopped) else only(RefusalReason.STALE)
+        if kind is OperationKind.RUN and number in self.aside and goes_aside(delta):
+            return only(RefusalReason.DUPLICATE)
+        fate = self.operations.get((kind, number))
         if fate is None:
-            return _only(RefusalReason.UNKNOWN)
-        if fate is Fate.REPORTED:
-            return _only(RefusalReason.DUPLICATE)
-        if fate is Fate.CUT:
-            return _only(RefusalReason.STALE)
+            return only(RefusalReason.UNKNOWN)
+        if fate is Fate.REPORTED and kind is not OperationKind.TIMER:
+            return only(RefusalReason.DUPLICATE)
+        if fate is not Fate.OPEN:
+            return only(RefusalReason.STALE)
         # Open; but no run is a sub-agent yet.
         return REFUSED if isinstance(delta, ChildProgress | ChildEnded) else ACCEPTED
 
+    def _outcomes_of_life(self, state: State, delta: ThreadDelta) -> Outcomes:
+        """Of what happens to the session itself."""
+        released = isinstance(state, Initial)
+        if isinstance(delta, Disposed):
+            return only(RefusalReason.NOT_NOW) if isinstance(state, Done) else ACCEPTED
+        if isinstance(delta, Acquired | Resumed):
+            takes = released and state.session is not None
+            if isinstance(delta, Resumed):
+                takes = takes or not isinstance(state, _RELEASED)
+            return ACCEPTED if takes else only(RefusalReason.NOT_NOW)
+        return UNFORESEEN if released and state.session is None else only(RefusalReason.NOT_NOW)
+
+    def _outcomes_of_wish(self, state: State, delta: Delta) -> Outcomes:
+        if isinstance(delta, Say | Enqueue | Steer):
+            return self._outcomes_of_message(state, delta)
+        if isinstance(delta, CancelAll):
+            return ACCEPTED if self.turns_open else only(RefusalReason.NOT_NOW)
+        if isinstance(delta, CancelCall):
+            return self.seen.outcomes_of_cancel(delta.call, delta.call in self.aside.values())
+        if isinstance(delta, AnswersCall):
+            return self.seen.outcomes_of_answer(delta)
+        return ACCEPTED if isinstance(delta, ChangesSettings) else UNFORESEEN
+
     def _outcomes_of_message(self, state: State, delta: Say | Enqueue | Steer) -> Outcomes:
-        if isinstance(state, _RELEASED):
-            return _only(RefusalReason.NOT_NOW)
         if delta.key is not None and delta.key in self.keys:
-            return _only(RefusalReason.DUPLICATE)
+            return only(RefusalReason.DUPLICATE)
         if isinstance(state, _AT_REST) or isinstance(delta, Steer):
             return ACCEPTED
         if isinstance(delta, Say) and self.policy.on_busy is OnBusy.REJECT:
-            return _only(RefusalReason.NOT_NOW)
+            return only(RefusalReason.NOT_NOW)
         if isinstance(delta, Say) and self.policy.on_busy is OnBusy.INTERRUPT:
             return ACCEPTED
+        if state.session is None:
+            return REFUSED
         full = len(state.session.inbox.queue) >= self.policy.queue_limit
-        return _only(RefusalReason.FULL) if full else ACCEPTED
+        return only(RefusalReason.FULL) if full else ACCEPTED
 
     # --- what happens -----------------------------------------------------------------------------------
 
-    def take(self, delta: Delta, refusal: RefusalReason | None, effects: tuple[Effect, ...]) -> Iterator[str]:
-        """Learns from a step; gives what is wrong with it."""
+    def take(
+        self, delta: Delta, refusal: RefusalReason | None, effects: tuple[Effect, ...], over: bool
+    ) -> Iterator[str]:
+        """Learns from a step, `over` if the run ended with it; gives what is wrong with it."""
         billable = refusal is None or refusal is RefusalReason.STALE
         if billable and isinstance(delta, ModelUsage | ModelCompleted | ModelFailed):
             before = self.billed.get(delta.operation, NO_USAGE)
             self.billed[delta.operation] = before.most(delta.usage)
-        if refusal is not None:
-            return
-        self._accept(delta)
+        if refusal is None:
+            yield from self._accept(delta, effects)
+        elif refusal is RefusalReason.STALE and isinstance(delta, ToolSucceeded | ToolFailed):
+            self.aborted.pop(delta.operation, None)  # it has stopped, whatever it reports
+        died: set[CallId] = set()
         for effect in effects:
-            yield from self._learn(effect)
+            if isinstance(effect, SessionResumed):
+                died = self._restart()
+            elif isinstance(effect, _ABOUT_CALLS):
+                yield from self._learn_of_call(effect, died, effects)
+            else:
+                yield from self._learn(effect)
+        if over:
+            self.aborted.clear()
+        still = self.open_operations(OperationKind.RUN)
+        self.aside = {run: call for run, call in self.aside.items() if run in still}
 
-    def _accept(self, delta: Delta) -> None:
-        if isinstance(delta, Closing):
-            self.operations[_kind_of(delta), delta.operation] = Fate.REPORTED
+    def _accept(self, delta: Delta, effects: tuple[Effect, ...]) -> Iterator[str]:
+        self.seen.approvals.change(delta)
+        refused = [effect for effect in effects if isinstance(effect, EditRefused)]
+        if isinstance(delta, ToolSucceeded) and delta.output.background and delta.operation not in self.aside:
+            self.aside[delta.operation] = next(c.call for c in self.seen.open() if c.run == delta.operation)
+        elif isinstance(delta, Closing):
+            yield from self._close(delta)
+        if isinstance(delta, ToolChecked):
+            expected = self.seen.judged(delta.operation, delta.verdict)
+            if refused != ([] if expected is None else [expected]):
+                yield f"the edit is refused as {refused}, and not as {expected}"
+        elif isinstance(delta, ModelCall):
+            self.seen.seen(delta)
         elif isinstance(delta, Say | Enqueue | Steer):
             self.sent.append(delta.content)
             if delta.key is not None:
                 self.keys.add(delta.key)
-        elif isinstance(delta, Created | ChangePolicy):
-            self.policy = delta.policy
+        elif isinstance(delta, AnswersCall):
+            self.seen.answer(delta)
+        elif isinstance(delta, Disposed):
+            self._cut_all(OperationKind.CHECK)
+        elif isinstance(delta, Acquired):
+            self._cut_all(OperationKind.TIMER)
+            self.aborted.clear()
+        if isinstance(delta, Acquired | Resumed) and self.open_calls:
+            self.turns_open = 1  # the calls of a released thread are shown again, in a new turn
+        if isinstance(delta, ChangesSettings) or (isinstance(delta, Approve) and delta.remember is not None):
+            yield from self._reconsider(effects)
+
+    def _close(self, delta: Closing) -> Iterator[str]:
+        kind, number = kind_of(delta), delta.operation
+        if number in self.aborted and kind is OperationKind.RUN:
+            del self.aborted[number]  # it has stopped; it was cut short, and stays so
+            return
+        if self.operations.get((kind, number)) is not Fate.OPEN:
+            yield f"{kind.name} operation {number} reports its end, and is not open"
+        self.operations[kind, number] = Fate.REPORTED
+        if kind is OperationKind.RUN:
+            self.aside.pop(number, None)
+
+    def _reconsider(self, effects: tuple[Effect, ...]) -> Iterator[str]:
+        ended = {effect.result.call for effect in effects if isinstance(effect, ToolEnded)}
+        yield from (
+            f"call {call} is denied now, and still waits" for call in self.seen.reconsider() if call not in ended
+        )
+
+    def _learn_of_call(self, effect: _ABOUT_CALLS, died: set[CallId], effects: tuple[Effect, ...]) -> Iterator[str]:
+        if isinstance(effect, CheckCall):
+            yield from self._cut_check(effect.call)
+            yield from self._open(OperationKind.CHECK, effect.operation)
+        elif isinstance(effect, ToolEnded):
+            yield from self._cut_check(effect.result.call)
+        elif isinstance(effect, StartTool):
+            yield from self._open(OperationKind.RUN, effect.operation)
+            again = next((run for run, call in self.aside.items() if call == effect.call), None)
+            if again is not None:  # it went on in the background, and is begun again after a restart
+                self.aside[effect.operation] = self.aside.pop(again)
+                return
+        yield from self.seen.learn(effect, died)
+        if isinstance(effect, EditRefused):
+            yield from self._reconsider(effects)
 
     def _learn(self, effect: Effect) -> Iterator[str]:
         if isinstance(effect, CallModel):
             yield from self._open(OperationKind.MODEL, effect.operation)
-        elif isinstance(effect, CheckCall):
-            self.checks[effect.call] = effect.operation
-            yield from self._open(OperationKind.CHECK, effect.operation)
-        elif isinstance(effect, StartTool):
-            yield from self._open(OperationKind.RUN, effect.operation)
+        elif isinstance(effect, StartTimer):
+            self.deadlines[effect.operation] = effect.deadline_ms
+            yield from self._open(OperationKind.TIMER, effect.operation)
+            if effect.purpose is TimerPurpose.GRACE and not self.aborted:
+                yield f"timer {effect.operation} gives time to stop, and no run was aborted"
+        elif isinstance(effect, CancelTimer):
+            yield from self._cut(OperationKind.TIMER, effect.operation)
         elif isinstance(effect, AbortModel):
             yield from self._cut(OperationKind.MODEL, effect.operation)
         elif isinstance(effect, AbortTool):
-            yield from self._cut(OperationKind.RUN, effect.operation)
+            yield from self._abort(effect.operation)
+        elif isinstance(effect, LeaseBroken):
+            self.aborted = {run: call for run, call in self.aborted.items() if call != effect.call}
         elif isinstance(effect, CallAppeared):
-            self.open_calls.append(effect.call)
-        elif isinstance(effect, ToolEnded):
-            yield from self._answered(effect.result.call)
-        elif isinstance(effect, ReplyFailed | ReplyRetracted):
+            if effect.call not in self.seen.calls:
+                yield f"call {effect.call} appears, and no such call came"
+        elif isinstance(effect, ReplyRetracted):
             for call in [call for call in self.open_calls if call.reply == effect.reply]:
-                yield from self._answered(call)
-        elif isinstance(effect, SessionResumed):  # what was in flight is lost, and begun again under new ids
-            for name in [name for name, fate in self.operations.items() if fate is Fate.OPEN]:
-                self.operations[name] = Fate.CUT
+                yield from self._cut_check(call)
+            self.seen.forget_reply(effect.reply)
         elif isinstance(effect, TurnEnded):
             self.turns_open -= 1
         elif isinstance(effect, InputSettled) and effect.fate in _GONE:
             self.gone.add(effect.receipt)
+
+    def _restart(self) -> set[CallId]:
+        """What was in flight is lost, and begun again under new ids; so are the runs in the background, or not."""
+        self.operations.update((name, Fate.CUT) for name, fate in self.operations.items() if fate is Fate.OPEN)
+        self.aborted.clear()
+        return self.seen.restart()
 
     def _open(self, kind: OperationKind, number: int) -> Iterator[str]:
         newest = max((n for other, n in self.operations if other is kind), default=0)
@@ -184,17 +294,26 @@ class Witness:
 
     def _cut(self, kind: OperationKind, number: int) -> Iterator[str]:
         if self.operations.get((kind, number)) is not Fate.OPEN:
-            yield f"{kind.name} operation {number} is aborted, and is not open"
+            yield f"{kind.name} operation {number} is closed, and is not open"
         self.operations[kind, number] = Fate.CUT
 
-    def _answered(self, call: CallId) -> Iterator[str]:
-        if call not in self.open_calls:
-            yield f"call {call} is answered, and is not open"
-            return
-        self.open_calls.remove(call)
-        check = self.checks.get(call)
-        if check is not None and self.operations[OperationKind.CHECK, check] is Fate.OPEN:
-            self.operations[OperationKind.CHECK, check] = Fate.CUT
+    def _abort(self, number: int) -> Iterator[str]:
+        """The run is told to stop: it is held until it has."""
+        call = self.aside.pop(number, None) or next((c.call for c in self.seen.open() if c.run == number), None)
+        yield from self._cut(OperationKind.RUN, number)
+        if call is not None:
+            self.aborted[number] = call
+
+    def _cut_check(self, call: CallId) -> Iterator[str]:
+        """The open check of the call, if any, is of no more interest."""
+        seen = self.seen.calls.get(call)
+        if seen is not None and seen.check is not None:
+            yield from self._cut(OperationKind.CHECK, seen.check)
+            seen.check = None
+
+    def _cut_all(self, kind: OperationKind) -> None:
+        for number in self.open_operations(kind):
+            self.operations[kind, number] = Fate.CUT
 
     # --- what the state must hold -----------------------------------------------------------------------
 
@@ -208,11 +327,20 @@ class Witness:
         if session is None:
             return
         if isinstance(state, (*_RELEASED, *_AT_REST)):
-            left = [name for name, fate in self.operations.items() if fate is Fate.OPEN]
-            if left or self.open_calls or self.turns_open:
-                yield f"at rest, but open are {left}, calls {self.open_calls}, {self.turns_open} turns"
+            yield from self._contradictions_at_rest(state)
         elif self.turns_open != 1:
             yield f"{type(state).__name__}, but {self.turns_open} turns are open"
+        ledger = state.ledger if isinstance(state, Initial) else ledger_in(state)
+        yield from self.seen.contradictions(ledger)
+        held = {run.operation: run.call for run in session.held if not run.background}
+        aside = {run.operation: run.call for run in session.held if run.background}
+        if (held, aside) != (self.aborted, self.aside):
+            yield f"held are the runs {held}, aside {aside}, and not {self.aborted} and {self.aside}"
+        timers = [entry.timer for entry in ledger.entries if entry.is_open] if ledger is not None else []
+        timers += [run.grace for run in session.held]
+        pending = sorted(timer.operation for timer in timers if timer is not None)
+        if pending != sorted(self.open_operations(OperationKind.TIMER)):
+            yield f"pending are the timers {pending}, and not {self.open_operations(OperationKind.TIMER)}"
         closed = [
             used for number, used in self.billed.items() if number not in self.open_operations(OperationKind.MODEL)
         ]
@@ -222,6 +350,15 @@ class Witness:
         if session.usage != total:
             yield f"the usage is {session.usage}, and what was reported comes to {total}"
         yield from self._contradictions_of_inbox(session)
+
+    def _contradictions_at_rest(self, state: State) -> Iterator[str]:
+        """Nothing is open but runs that outlast their calls, and the calls of a released thread that wait."""
+        asked = self.seen.waiting(Waiting.APPROVAL, Waiting.EDIT, Waiting.WORD) if isinstance(state, Initial) else []
+        kinds = [kind for kind, _ in self.operations if kind is not OperationKind.TIMER]
+        left = {(kind, n) for kind in kinds for n in self.open_operations(kind)}
+        left -= {(OperationKind.RUN, number) for number in self.aside}
+        if left or self.turns_open or set(self.open_calls) != set(asked):
+            yield f"at rest, but open are {left}, calls {self.open_calls}, {self.turns_open} turns"
 
     def _contradictions_of_inbox(self, session: Session) -> Iterator[str]:
         """Every accepted message is in one place, as it was sent, and the thread keeps it."""
@@ -238,20 +375,3 @@ class Witness:
         expected = {n: content for n, content in enumerate(self.sent, 1) if ReceiptId(n) not in self.gone}
         if found != expected:
             yield f"sent and kept are the receipts {sorted(expected)}, and {sorted(found)} are found"
-
-
-def _kind_of(delta: ModelDelta | ToolDelta | OutsideDelta | TimerFired) -> OperationKind:
-    """The kind of operation that a report is about."""
-    if isinstance(delta, ModelDelta):
-        return OperationKind.MODEL
-    if isinstance(delta, ToolChecked):
-        return OperationKind.CHECK
-    if isinstance(delta, ToolDelta | ChildProgress | ChildEnded):
-        return OperationKind.RUN
-    if isinstance(delta, TimerFired):
-        return OperationKind.TIMER
-    if isinstance(delta, HookAnswered):
-        return OperationKind.HOOK
-    if isinstance(delta, CorrectionAnswered):
-        return OperationKind.CORRECTION
-    return OperationKind.SUMMARY if isinstance(delta, SummaryReady | SummaryFailed) else OperationKind.HANDOFF

@@ -119,6 +119,8 @@ class World:
             DelayedDelta(progress.at_ms, ToolProgress(command.operation, progress.text))
             for progress in behaviour.progress
         ]
+        if behaviour.background:
+            reports.insert(0, DelayedDelta(0, ToolSucceeded(command.operation, ToolOutput(background=True))))
         end = _end_of_run(command, behaviour)
         if end is not None:
             reports.append(DelayedDelta(behaviour.takes_ms, end))
@@ -186,7 +188,6 @@ def _end_of_run(command: StartTool, behaviour: script.Behaviour) -> Delta | None
                 content=(TextBlock(text),),
                 final=behaviour.final,
                 stops_loop=behaviour.stops_loop,
-                background=behaviour.background,
             )
             return ToolSucceeded(command.operation, output)
         case script.ToolFails(text):

@@ -6,7 +6,7 @@ from typing import Any, Generic, Literal, NewType, TypeVar
 import pytest
 from attrs import Factory, evolve, field, frozen, validators
 from hypothesis import strategies as st
-from loopkernel.codec.structure import Codec
+from loopkernel.codec.structure import DERIVED, Codec
 from loopkernel.data.errors import CodecError, Fault, PolicyError
 from loopkernel.data.json_text import (
     Json,
@@ -137,6 +137,9 @@ class Everything:
     _private: int = 0
     made: tuple[int, ...] = Factory(tuple)
     derived: int = field(init=False, default=7)
+    index: int | None = field(
+        default=None, eq=False, repr=False, metadata={DERIVED: True}
+    )  # what follows from the rest
     copied: int = Factory(lambda self: self.number, takes_self=True)
 
 
@@ -202,6 +205,7 @@ def everything() -> st.SearchStrategy[Everything]:
         tree=TREES,
         private=NUMBERS,
         made=st.lists(NUMBERS, max_size=1).map(tuple),
+        index=NUMBERS | st.none(),
         copied=NUMBERS,
     )
 

@@ -6,8 +6,10 @@ import pytest
 from attrs import frozen
 from hypothesis import given
 from hypothesis import strategies as st
-from loopkernel.codec.documents import UPGRADES, Upgrade, dumps, loads
+from loopkernel.codec import POLICY_VERSION, STATE_VERSION
+from loopkernel.codec.documents import dumps, loads
 from loopkernel.codec.structure import Codec
+from loopkernel.codec.upgrades import UPGRADES, Upgrade
 from loopkernel.data.errors import CodecError
 from loopkernel.data.json_text import JsonValue, canonical_text, safe_text
 
@@ -130,8 +132,10 @@ def _join(value: Any) -> JsonValue:  # Any: a document of any shape
 FAKES = (Upgrade("other", 1, lambda _: None), Upgrade("note", 2, _join), Upgrade("note", 1, _rename))
 
 
-def test_there_is_nothing_to_upgrade_yet() -> None:
-    assert UPGRADES == ()
+def test_every_version_of_a_kind_leads_to_the_next() -> None:
+    versions = {"state": STATE_VERSION, "policy": POLICY_VERSION}
+    wanted = [(kind, before) for kind, newest in versions.items() for before in range(1, newest)]
+    assert [(upgrade.kind, upgrade.before) for upgrade in UPGRADES] == wanted
 
 
 @pytest.mark.parametrize(

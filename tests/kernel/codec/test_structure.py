@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from loopkernel.codec.structure import Codec
 from loopkernel.codec.unions import tag_of
+from loopkernel.data.errors import CodecError
 from loopkernel.data.json_text import (
     Json,
     JsonValue,
@@ -64,6 +65,15 @@ def test_what_equals_its_default_is_left_out() -> None:
         "one": None,
         "copied": 1,  # its default is made from another field
     }
+
+
+def test_what_follows_from_the_rest_is_not_written_and_not_read() -> None:
+    written = EVERYTHING.encode(everything_but(index=5))
+    assert written == EVERYTHING.encode(everything_but())
+    assert EVERYTHING.decode(written).index is None
+    assert isinstance(written, dict)
+    with pytest.raises(CodecError, match="index"):
+        EVERYTHING.decode({**written, "index": 5})
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """`Cancelled`: at rest after everything was cancelled; the next input starts the loop again."""
 
 import pytest
+from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import CallModel
 from loopkernel.data.events import Refused, SessionResumed
 from loopkernel.data.ids import OperationKind
@@ -18,12 +19,16 @@ from tests.kernel.building import (
     asked,
     enqueue,
     expected_grid,
+    fired,
     grid,
     made_call,
     of_kind,
     say,
     session_of,
+    starts,
     step,
+    stopped,
+    succeeded,
     working,
 )
 
@@ -42,13 +47,25 @@ def test_after_a_cancel_input_starts_again_and_a_second_cancel_is_refused(state:
 
 
 @pytest.mark.rule("CANCEL-3")
+@pytest.mark.rule("TOOL-17")
 @pytest.mark.rule("DELTA-2")
-def test_what_reports_after_it_was_cut_is_stale() -> None:
-    runs = ("ToolProgress", "ToolSucceeded", "ToolFailed", "ToolAsked", "ToolStopped", "ChildProgress", "ChildEnded")
+def test_what_reports_after_it_was_cut_is_stale_and_that_it_has_stopped_is_accepted() -> None:
+    runs = ("ToolProgress", "ToolSucceeded", "ToolFailed", "ToolAsked", "ChildProgress", "ChildEnded", "TimerFired")
     found = grid(CUT_CALLS, 1)
     assert {name: found[name] for name in runs} == dict.fromkeys(runs, "refused stale")
+    assert found["ToolStopped"] == "Cancelled"
     assert found["ModelCompleted"] == "refused duplicate"
     assert grid(CUT, 1)["ModelCompleted"] == "refused stale"
+    assert grid(after(CUT_CALLS, stopped(1)), 1)["ToolStopped"] == "refused stale"
+
+
+@pytest.mark.rule("TOOL-17")
+@pytest.mark.parametrize("report", [stopped(1), succeeded(1), fired(3)], ids=["stopped", "late result", "no time left"])
+def test_each_aborted_run_is_held_until_it_has_stopped(report: Delta) -> None:
+    assert [held.operation for held in CUT_CALLS.session.held] == [1, 2]
+    following, effects = step(CUT_CALLS, report)
+    assert [held.operation for held in session_of(a(Cancelled, following)).held] == [2]
+    assert starts(effects) == []
 
 
 @pytest.mark.rule("STATE-4")
@@ -83,3 +100,20 @@ def test_a_late_bill_is_counted_and_still_refused() -> None:
 def test_a_resumed_session_stays_cancelled() -> None:
     following, effects = step(CUT, Resumed())
     assert (a(Cancelled, following).session, effects) == (CUT.session, (SessionResumed(),))
+
+
+@pytest.mark.rule("RESUME-3")
+@pytest.mark.rule("TOOL-17")
+def test_a_restart_forgets_what_had_still_to_stop() -> None:
+    following, effects = step(CUT_CALLS, Resumed())
+    assert (session_of(a(Cancelled, following)).held, effects) == ((), (SessionResumed(),))
+
+
+@pytest.mark.rule("TOOL-20")
+@pytest.mark.rule("CANCEL-2")
+def test_after_a_release_nothing_runs_in_the_background() -> None:
+    """Nothing does after a cancel; a run that was in the background is aborted by then."""
+    behind = after(working(made_call()), succeeded(1, background=True))
+    cut = a(Cancelled, after(behind, CancelAll()))
+    assert all(held.grace is not None for held in cut.session.held)
+    assert after(cut, Disposed()).session == cut.session

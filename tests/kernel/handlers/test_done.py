@@ -1,7 +1,9 @@
 """`Done`: over, for good. Nothing changes it but usage that is billed late."""
 
 import pytest
+from attrs import evolve
 from hypothesis import given
+from loopkernel.data.choices import NoProfileApproval
 from loopkernel.data.deltas import Delta
 from loopkernel.data.events import InputSettled, Refused
 from loopkernel.data.ids import ReceiptId
@@ -23,11 +25,17 @@ from tests.kernel.building import (
     enqueue,
     expected_grid,
     failed,
+    fired,
     grid,
+    made_call,
+    named,
     of_kind,
     session_of,
     steer,
     step,
+    stopped,
+    succeeded,
+    working,
 )
 
 NATURAL = a(Done, after(asked(TASK), completed(StopReason.STOP_SEQUENCE, usage=Usage(input=3)), completed(reply=2)))
@@ -94,3 +102,18 @@ def test_what_still_waited_is_handed_back() -> None:
     ]
     inbox = session_of(after(asked(TASK, enqueue("a"), steer("b")), failed())).inbox
     assert (inbox.queue, inbox.steers) == ((), ())
+
+
+@pytest.mark.rule("STATE-7")
+@pytest.mark.rule("TOOL-17")
+@pytest.mark.rule("TOOL-20")
+def test_what_still_ran_changes_nothing_any_more() -> None:
+    policy = evolve(TASK, no_profile_approval=NoProfileApproval.ALLOW)
+    cut = a(Done, after(working(made_call(), policy=policy), CancelAll()))
+    behind = after(working(made_call(), policy=policy), succeeded(1, background=True))
+    over = a(Done, after(behind, completed(reply=2), completed(reply=3)))
+    for state in (cut, over):
+        assert {found.partition(" ")[0] for found in grid(state, 1).values()} == {"refused"}
+        for report in (stopped(1), succeeded(1), fired(1)):
+            following, effects = step(state, report)
+            assert (following, named(effects)) == (state, ["Refused"])

@@ -13,7 +13,7 @@ from loopkernel.data.sessions import Session, Stamp, Turn
 from loopkernel.data.states import Cancelled, Done, Finishing, Idle, Initial, State, Streaming, Thinking
 from loopkernel.data.thread_deltas import Disposed
 from loopkernel.data.usage import Usage
-from loopkernel.data.user_deltas import CancelAll
+from loopkernel.data.user_deltas import CancelAll, CancelCall
 from loopkernel.data.words import CancelReason, RequestReason, TurnEndReason
 from loopkernel.handlers.finishing import enter_finishing
 
@@ -24,20 +24,25 @@ from tests.kernel.building import (
     a,
     after,
     asked,
+    asking,
     at_rest,
+    call_id,
     completed,
     effects_of,
     enqueue,
     expected_grid,
     failed,
     grid,
+    made_call,
     named,
     of_kind,
     say,
     session_of,
     steer,
     step,
+    succeeded,
     text,
+    working,
 )
 
 TURN = Turn(number=1, opened_ms=0, reason=RequestReason.NEXT_TURN)
@@ -211,3 +216,42 @@ def test_a_task_ends_although_something_is_queued() -> None:
 @pytest.mark.rule("STATE-8")
 def test_a_session_rests_after_each_turn() -> None:
     assert isinstance(after(asked(), failed(), say(), failed(reply=2)), Idle)
+
+
+# --- runs that outlast the turn -------------------------------------------------------------------------
+
+BEHIND = session_of(after(working(made_call()), succeeded(1, background=True)))
+LEASED = session_of(after(working(made_call(), made_call()), CancelCall(call_id(1))))
+
+
+@pytest.mark.rule("TOOL-20")
+@pytest.mark.rule("TOOL-17")
+@pytest.mark.rule("STATE-7")
+@pytest.mark.parametrize("session", [BEHIND, LEASED], ids=["background", "aborted"])
+def test_a_task_that_is_over_keeps_no_run_and_a_session_does(session: Session) -> None:
+    rest, silent = enter_finishing(ending(session, TOOL_FINAL))
+    assert (session_of(rest).held, named(silent)) == (session.held, ["TurnEnded"])
+    task = evolve(session, settings=evolve(session.settings, policy=TASK))
+    done, effects = enter_finishing(ending(task, TOOL_FINAL))
+    assert session_of(a(Done, done)).held == ()
+    assert named(effects) == ["TurnEnded", "AbortTool" if session is BEHIND else "CancelTimer"]
+
+
+@pytest.mark.rule("CANCEL-2")
+def test_a_released_thread_keeps_the_calls_that_wait_for_a_person() -> None:
+    ledger = asking(made_call("asks")).ledger
+    released, _ = enter_finishing(ending(waiting(), evolve(RELEASED, waiting=ledger)))
+    assert a(Initial, released).ledger is ledger
+    gone, _ = enter_finishing(ending(waiting(), RELEASED))
+    assert a(Initial, gone).ledger is None
+
+
+@pytest.mark.rule("TOOL-20")
+@pytest.mark.rule("CANCEL-2")
+def test_a_cancel_at_a_gate_stops_what_runs_in_the_background() -> None:
+    state = evolve(gated(), session=BEHIND)
+    following, effects = step(state, CancelAll())
+    assert named(effects)[:3] == ["AbortTool", "StartTimer", "WorkCancelled"]
+    assert not any(held.background for held in session_of(following).held)
+    by_one = step(state, CancelCall(call_id(1)))
+    assert (type(by_one.next), named(by_one.effects)) == (Finishing, ["AbortTool", "StartTimer"])

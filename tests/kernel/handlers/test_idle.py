@@ -2,7 +2,7 @@
 
 import pytest
 from loopkernel.data.choices import OnBusy
-from loopkernel.data.effects import CallModel
+from loopkernel.data.effects import AbortTool, CallModel, StartTimer
 from loopkernel.data.events import (
     Dequeued,
     Discarded,
@@ -18,7 +18,7 @@ from loopkernel.data.policy import Policy
 from loopkernel.data.states import Idle, Initial, Streaming
 from loopkernel.data.thread_deltas import Disposed, Resumed
 from loopkernel.data.user_deltas import CancelAll, CancelCall, Discard, Enqueue, RetryNow, Say, Steer
-from loopkernel.data.words import InputFate, RefusalReason, RequestReason, UserAction
+from loopkernel.data.words import CancelReason, InputFate, RefusalReason, RequestReason, TimerPurpose, UserAction
 
 from tests.kernel.building import (
     ASKING_NOBODY,
@@ -35,11 +35,14 @@ from tests.kernel.building import (
     made_call,
     named,
     of_kind,
+    run,
     say,
     session_of,
     steer,
     step,
+    succeeded,
     text,
+    timer,
     working,
 )
 
@@ -161,3 +164,41 @@ def test_a_resumed_session_stays_at_rest() -> None:
 @pytest.mark.rule("DELTA-7")
 def test_time_never_goes_back() -> None:
     assert step(at_rest(ASKING_NOBODY), Resumed(), now_ms=-5).next.stamp.now_ms == REST.stamp.now_ms
+
+
+# --- runs in the background -----------------------------------------------------------------------------
+
+BEHIND = a(Idle, after(working(made_call()), succeeded(1, background=True), completed(reply=2), completed(reply=3)))
+
+
+@pytest.mark.rule("TOOL-20")
+def test_a_run_in_the_background_goes_on_at_rest_and_may_be_cancelled() -> None:
+    found = grid(BEHIND, 1)
+    taken = ("ToolProgress", "ToolSucceeded", "ToolFailed", "ToolAsked", "ToolStopped", "CancelCall", "Resumed")
+    assert {name: found[name] for name in taken} == dict.fromkeys(taken, "Idle")
+    assert named(effects_of(BEHIND, CancelCall(call_id(1)))) == ["AbortTool", "StartTimer"]
+    assert effects_of(BEHIND, CancelAll()) == (Refused(UserAction.CANCEL, RefusalReason.NOT_NOW),)
+
+
+@pytest.mark.rule("TOOL-20")
+@pytest.mark.rule("CANCEL-2")
+def test_a_release_at_rest_stops_what_runs_in_the_background() -> None:
+    following, effects = step(BEHIND, Disposed(), now_ms=1_000)
+    assert effects == (
+        AbortTool(run(1), CancelReason.DISPOSED),
+        StartTimer(operation=timer(2), purpose=TimerPurpose.GRACE, deadline_ms=6_000),
+    )
+    assert isinstance(following, Initial)
+
+
+@pytest.mark.rule("RESUME-3")
+@pytest.mark.rule("TOOL-20")
+def test_a_restart_at_rest_repeats_what_ran_in_the_background() -> None:
+    assert named(effects_of(BEHIND, Resumed())) == ["SessionResumed", "StartTool"]
+
+
+@pytest.mark.rule("CANCEL-5")
+@pytest.mark.rule("DELTA-2")
+def test_a_cancel_of_a_call_that_ended_by_itself_is_a_duplicate() -> None:
+    rest = after(working(made_call()), succeeded(1), completed(reply=2), completed(reply=3))
+    assert effects_of(rest, CancelCall(call_id(1))) == (Refused(UserAction.CANCEL, RefusalReason.DUPLICATE),)

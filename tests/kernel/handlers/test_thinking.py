@@ -2,12 +2,12 @@
 
 import pytest
 from attrs import evolve
-from loopkernel.data.choices import OnBusy
+from loopkernel.data.choices import ClearMoment, OnBusy
 from loopkernel.data.effects import CallModel
 from loopkernel.data.events import LimitReached, MessageAdded, Refused, Steered, TurnEnded, WorkCancelled
 from loopkernel.data.ids import HookOperation, OperationKind
 from loopkernel.data.messages import UserMessage, UserOrigin
-from loopkernel.data.policy import Policy
+from loopkernel.data.policy import ClearResults, Policy
 from loopkernel.data.sessions import Session, Stamp, Turn
 from loopkernel.data.states import Cancelled, Finishing, Initial, Streaming, Thinking
 from loopkernel.data.steps import Context
@@ -23,22 +23,26 @@ from loopkernel.data.words import (
     UserAction,
 )
 from loopkernel.handlers.thinking import enter_thinking, on_thinking
-from loopkernel.planning.wording import NUDGE
+from loopkernel.planning.wording import NUDGE, demand_text
 
 from tests.kernel.building import (
+    ASKING_NOBODY,
     a,
     after,
     at_rest,
     effects_of,
     expected_grid,
     grid,
+    made_call,
     named,
     of_kind,
     say,
     session_of,
     steer,
     step,
+    succeeded,
     text,
+    working,
 )
 
 TURN = Turn(number=1, opened_ms=0)
@@ -179,3 +183,56 @@ def test_the_handler_itself_leaves_the_request_to_the_entry() -> None:
     following, effects = on_thinking(state, Context(steer("a"), 9))
     assert isinstance(following, Thinking)
     assert named(effects) == ["InputSettled"]
+
+
+# --- what goes into a request ---------------------------------------------------------------------------
+
+OWED = Policy(output_tool="finish", output_required=True)
+
+
+@pytest.mark.rule("CALL-5")
+@pytest.mark.rule("INFER-13")
+@pytest.mark.parametrize(
+    ("turn", "told", "forced"),
+    [
+        (evolve(TURN, reason=RequestReason.NUDGE, demanded=True), demand_text("finish"), "finish"),
+        (evolve(TURN, reason=RequestReason.NUDGE), NUDGE, None),
+        (evolve(TURN, reason=RequestReason.NEXT_TURN, demanded=True), None, None),
+    ],
+    ids=["demanded", "nudged", "after the demand"],
+)
+def test_an_output_that_is_owed_is_demanded_and_its_tool_forced(
+    turn: Turn, told: str | None, forced: str | None
+) -> None:
+    _, effects = enter_thinking(entering(at_rest(OWED).session, turn))
+    (call,) = of_kind(CallModel, effects)
+    assert (call.request.reason, call.request.forced_tool) == (turn.reason, forced)
+    messages = [a(UserMessage, added.message).content for added in of_kind(MessageAdded, effects)]
+    assert messages == ([] if told is None else [text(told)])
+
+
+@pytest.mark.rule("TOOL-20")
+@pytest.mark.rule("TOOL-11")
+@pytest.mark.rule("INFER-1")
+def test_what_ended_in_the_background_goes_in_first_and_old_results_are_cleared_last() -> None:
+    behind = after(working(made_call()), succeeded(1, background=True), succeeded(1, "made"), steer("left"))
+    clearing = ClearResults(above=0, keep=0, when=ClearMoment.EACH_REQUEST)
+    settings = evolve(session_of(behind).settings, policy=evolve(ASKING_NOBODY, clear_results=clearing))
+    session = evolve(session_of(behind), settings=settings)
+    _, effects = enter_thinking(entering(session, evolve(TURN, reason=RequestReason.NUDGE)))
+    assert named(effects) == [
+        *("MessageAdded", "MessageAdded"),
+        *("InputSettled", "MessageAdded", "Steered"),
+        *("ResultsCleared", "CallModel"),
+    ]
+    origins = [a(UserMessage, added.message).origin for added in of_kind(MessageAdded, effects)]
+    assert origins == [UserOrigin.BACKGROUND_RESULT, UserOrigin.NUDGE, UserOrigin.STEERED]
+
+
+@pytest.mark.rule("TOOL-20")
+@pytest.mark.rule("CANCEL-2")
+def test_a_cancel_at_a_gate_stops_what_runs_in_the_background() -> None:
+    behind = session_of(after(working(made_call()), succeeded(1, background=True)))
+    following, effects = step(evolve(gated(), session=behind), CancelAll())
+    assert named(effects)[:3] == ["AbortTool", "StartTimer", "WorkCancelled"]
+    assert not any(held.background for held in session_of(following).held)

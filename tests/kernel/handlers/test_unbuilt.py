@@ -10,7 +10,7 @@ from loopkernel.data.ids import HandoffOperation, ModelOperation, SummaryOperati
 from loopkernel.data.ledgers import Ledger
 from loopkernel.data.model_deltas import ModelUsage
 from loopkernel.data.sessions import Session, Stamp, Turn
-from loopkernel.data.states import Backoff, Compacting, Confirming, Dispatching, HandingOff, State
+from loopkernel.data.states import Backoff, Compacting, Dispatching, HandingOff, State
 from loopkernel.data.steps import Step
 from loopkernel.data.usage import Usage
 from loopkernel.data.user_deltas import CancelAll
@@ -18,12 +18,21 @@ from loopkernel.data.words import ErrorClass
 from loopkernel.testing.strategies.deltas import deltas
 from loopkernel.transition import rank, settle
 
-from tests.kernel.building import after, asked, expected_grid, grid, session_of, step
+from tests.kernel.building import (
+    after,
+    asked,
+    expected_grid,
+    grid,
+    made_call,
+    session_of,
+    step,
+    stopped,
+    working,
+)
 
 STAMP, TURN, LEDGER = Stamp(4, 4), Turn(number=1, opened_ms=0), Ledger(reply=ModelOperation(1))
 SESSION: Session = evolve(session_of(after(asked(), CancelAll())), error=None)
 STATES: tuple[State, ...] = (
-    Confirming(session=SESSION, stamp=STAMP, turn=TURN, ledger=LEDGER),
     Dispatching(session=SESSION, stamp=STAMP, turn=TURN, ledger=LEDGER),
     Compacting(session=SESSION, stamp=STAMP, turn=None, operation=SummaryOperation(1), until=0),
     Backoff(
@@ -66,3 +75,14 @@ def test_a_late_bill_is_counted(state: State) -> None:
 def test_a_phase_that_is_never_entered_is_left_by_nothing(state: State) -> None:
     assert rank(state) == 0
     assert settle(Step(state, ())) == (state, ())
+
+
+@phases
+@pytest.mark.rule("TOOL-17")
+def test_that_an_aborted_run_has_stopped_is_taken_in_any_phase(state: State) -> None:
+    session = session_of(after(working(made_call()), CancelAll()))
+    holding: State = evolve(state, session=session)
+    following, effects = step(holding, stopped(1))
+    assert session_of(following).held == ()
+    assert [type(effect).__name__ for effect in effects] == ["CancelTimer"]
+    assert type(following) is type(state)

@@ -20,7 +20,7 @@ from loopkernel.data.ids import (
     RunOperation,
 )
 from loopkernel.data.json_text import Json
-from loopkernel.data.ledgers import LedgerEntry
+from loopkernel.data.ledgers import ApprovalWait, LedgerEntry, Person
 from loopkernel.data.messages import Message, ResultMessage
 from loopkernel.data.model_deltas import ModelCall, ModelCompleted
 from loopkernel.data.states import Executing, Initial, State
@@ -162,7 +162,7 @@ STARTS = (
     ),
     Case(
         "AT-MOST-ONCE",
-        "dangerous call 1.1 (bare) starts again",
+        "call 1.1 (bare) starts again, and neither a restart nor a person asks for it",
         lambda: changed(
             "conflicts", ToolChecked, lambda step: more(evolve(_start_of(step), run=2, operation=RunOperation(8)))(step)
         ),
@@ -243,13 +243,16 @@ def _end_of_a_sibling() -> ToolEnded:
     return ToolEnded(evolve(ended, call=third, status=CallStatus.CANCELLED, reason=CancelReason.SIBLING))
 
 
+WAITS = Person(wait=ApprovalWait(), asked=True)
+
+
 def _blocked_then_not() -> Steps:
     steps = PLAYED["failing"]
     place = at(steps, ToolFailed)
     before = steps[place].before
     assert isinstance(before, Executing)
     entries = before.ledger.entries
-    blocked = entries.replace(2, evolve(entries[2], status=CallStatus.BLOCKED_ON_USER))
+    blocked = entries.replace(2, evolve(entries[2], status=CallStatus.BLOCKED_ON_USER, person=WAITS))
     waiting = evolve(before, ledger=evolve(before.ledger, entries=blocked))
     return (*steps[:place], evolve(steps[place], before=waiting))
 

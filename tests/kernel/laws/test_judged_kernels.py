@@ -33,7 +33,7 @@ from loopkernel.data.ids import (
 )
 from loopkernel.data.json_text import Json, JsonValue
 from loopkernel.data.policy import Policy
-from loopkernel.data.states import Compacting, Initial, State
+from loopkernel.data.states import Compacting, State
 from loopkernel.data.steps import Context, Step
 from loopkernel.data.thread_deltas import Created
 from loopkernel.data.threads import Thread
@@ -42,11 +42,13 @@ from loopkernel.data.user_deltas import Say
 from loopkernel.data.words import CallStatus, CancelReason, HookPoint, TimerPurpose
 from loopkernel.explain import Explanation, explain
 from loopkernel.laws import KERNEL, Judged, check_pairs, check_step, check_trace
-from loopkernel.laws.call_laws import sibling
-from loopkernel.laws.pair_laws import address, fork_eq
+from loopkernel.laws.address_law import address
+from loopkernel.laws.call_input import refers
+from loopkernel.laws.pair_laws import fork_eq
 from loopkernel.laws.request_laws import Shown, pair
 from loopkernel.laws.schedule_laws import no_conflict
-from loopkernel.laws.step_laws import final_args, refers
+from loopkernel.laws.sibling_law import sibling
+from loopkernel.laws.start_laws import final_args
 from loopkernel.laws.views import call_of_run, entry_of_call, started_operation, tool_named, turn_of
 from loopkernel.planning.projection import ProjectedMessage, Role
 from loopkernel.replay import StepRecord
@@ -316,4 +318,5 @@ def test_a_turn_goes_on_through_what_is_not_built_yet() -> None:
 def test_what_is_not_there_is_not_found() -> None:
     assert entry_of_call(None, CALL) is None
     assert call_of_run(SAID.before, RunOperation(1)) is None
-    assert tool_named(Initial(), "read") is None
+    assert SAID.before.session is not None
+    assert tool_named(SAID.before.session.settings, "nothing") is None

@@ -43,6 +43,7 @@ from tests.kernel.laws.tampering import (
     Case,
     Steps,
     after,
+    at,
     changed,
     findings,
     less,
@@ -102,7 +103,7 @@ LOGS = (
     ),
     Case(
         "WRITE-AHEAD",
-        "the ledger counts 3 unanswered and 5 running calls, and holds 3 and 1",
+        "the ledger counts 5 calls as running, and holds 1",
         lambda: changed("reads", ToolChecked, with_ledger(lambda ledger: evolve(ledger, running=5))),
     ),
     Case(
@@ -225,8 +226,13 @@ TURNS = (
     ),
     Case(
         "TIMER-DATA",
-        "two timers are started for one purpose",
-        lambda: changed("reads", Say, more(TIMER, TIMER)),
+        "timer 1 is closed, but the state still waits for it",
+        lambda: changed("reads", Say, lambda step: more(CancelTimer(TimerOperation(1)))(after(_backoff)(step))),
+    ),
+    Case(
+        "TIMER-DATA",
+        "timer 1 (retry) is no longer waited for, and is not closed",
+        lambda: _fired(TimerOperation(2)),
     ),
     Case(
         "TIMER-DATA",
@@ -246,7 +252,8 @@ def _fired(timer: TimerOperation) -> Steps:
     """A timer fires while a retry waits for timer 1, and is not refused."""
     waiting = changed("reads", Say, after(_backoff))
     state = waiting[-1].after
-    return (*waiting, StepRecord(state, Context(TimerFired(timer), 7_000), state, (CancelTimer(timer),)))
+    asked = PLAYED["reads"][at(PLAYED["reads"], Say)].after
+    return (*waiting, StepRecord(state, Context(TimerFired(timer), 7_000), asked, (CancelTimer(timer),)))
 
 
 CASES = (*LOGS, *TURNS)

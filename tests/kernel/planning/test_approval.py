@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from random import Random
 
 import pytest
 from hypothesis import example, given
@@ -9,8 +10,9 @@ from hypothesis import strategies as st
 from loopkernel.data.choices import ApprovalMode, NoProfileApproval
 from loopkernel.data.json_text import Json, JsonValue
 from loopkernel.data.policy import ApprovalRule, FieldPattern, Policy
+from loopkernel.data.remembered import Remembered, RememberedCall, RememberedPattern, RememberedTool
 from loopkernel.data.tools import Decision, EffectClass, Tool, ToolProfile
-from loopkernel.planning.approval import applies, decide, glob_matches
+from loopkernel.planning.approval import applies, covers, decide, glob_matches, same_input
 
 from tests.kernel.building import NOTHING
 
@@ -56,7 +58,7 @@ def test_the_first_line_that_applies_decides_and_then_the_mode(
     bare: NoProfileApproval,
 ) -> None:
     policy = Policy(approval_mode=mode, approval_rules=tuple(approval_rules), no_profile_approval=bare)
-    memory = [ApprovalRule(decision=ALLOW, tool="read" if remembered else "other")]
+    memory = [RememberedTool("read" if remembered else "other")]
     matching = [rule.decision for rule in approval_rules if rule.tool == "*"]
     expected = next(by_the_table(mode, matching, remembered, profile, bare))
     if expected is ASK and mode is ApprovalMode.ACCEPT_EDITS:
@@ -79,6 +81,66 @@ def test_what_each_mode_makes_of_an_ask(mode: ApprovalMode, effect: EffectClass)
         ApprovalMode.HEADLESS: DENY,
     }
     assert decide(Policy(approval_mode=mode), (), tool, NOTHING) is expected[mode]
+
+
+@pytest.mark.rule("ASK-4")
+@pytest.mark.rule("ASK-1")
+@given(st.sampled_from(ApprovalMode), rules, profiles, st.sampled_from(NoProfileApproval))
+def test_what_a_person_has_approved_is_not_asked_about_in_any_mode_and_may_be_denied_by_rule(
+    mode: ApprovalMode, approval_rules: list[ApprovalRule], profile: ToolProfile | None, bare: NoProfileApproval
+) -> None:
+    policy = Policy(approval_mode=mode, approval_rules=tuple(approval_rules), no_profile_approval=bare)
+    matching = [rule.decision for rule in approval_rules if rule.tool == "*"]
+    expected = next(by_the_table(mode, matching, False, profile, bare))
+    found = decide(policy, (), Tool(name="read", profile=profile), NOTHING, approved=True)
+    assert found is (DENY if expected is DENY else ALLOW)
+
+
+# --- remembered approvals -------------------------------------------------------------------------------
+
+PATH_A = Json.of({"path": "a", "mode": "w"})
+inputs = st.dictionaries(st.sampled_from("abc"), st.integers(0, 1) | st.booleans() | st.lists(st.just("x")), max_size=3)
+
+
+@pytest.mark.rule("ASK-3")
+@given(inputs, st.randoms(use_true_random=False))
+def test_the_order_of_keys_makes_no_other_input(value: dict[str, JsonValue], random: Random) -> None:
+    keys = list(value)
+    random.shuffle(keys)
+    assert same_input(Json.of(value), Json.of({key: value[key] for key in keys}))
+    assert same_input(Json.of([{"in": value}]), Json.of([{"in": {key: value[key] for key in keys}}]))
+
+
+@pytest.mark.rule("ASK-3")
+@pytest.mark.rule("ASK-4")
+@given(inputs, inputs)
+def test_any_other_difference_makes_another_input(one: dict[str, JsonValue], other: dict[str, JsonValue]) -> None:
+    typed = [sorted((key, repr(part)) for key, part in value.items()) for value in (one, other)]
+    assert same_input(Json.of(one), Json.of(other)) == (typed[0] == typed[1])
+
+
+@pytest.mark.rule("ASK-3")
+@pytest.mark.parametrize(
+    ("approval", "covered"),
+    [
+        (RememberedCall("write", Json.of({"mode": "w", "path": "a"})), True),
+        (RememberedCall("write", Json.of({"path": "a"})), False),
+        (RememberedCall("writ*", PATH_A), False),
+        (RememberedTool("write"), True),
+        (RememberedTool("*"), False),
+        (RememberedPattern("write", (FieldPattern("path", "*"), FieldPattern("mode", "w"))), True),
+        (RememberedPattern("write", (FieldPattern("path", "*"), FieldPattern("mode", "r"))), False),
+        (RememberedPattern("write", (FieldPattern("name", "*"),)), False),
+        (RememberedPattern("write", ()), True),
+        (RememberedPattern("*", ()), False),
+    ],
+    ids=repr,
+)
+def test_what_is_remembered_holds_for_exactly_what_it_names(approval: Remembered, covered: bool) -> None:
+    assert covers(approval, "write", PATH_A) is covered
+    assert not covers(approval, "read", PATH_A)
+    tool = Tool(name="write", profile=ToolProfile(approval=ASK))
+    assert decide(Policy(), (approval,), tool, PATH_A) is (ALLOW if covered else ASK)
 
 
 # --- patterns -------------------------------------------------------------------------------------------

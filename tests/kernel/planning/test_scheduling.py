@@ -1,19 +1,51 @@
-"""Which calls may overlap, and which earlier call holds one back; judged against a model over path segments."""
+"""Which calls may overlap, and which may start: the plan, and its index, judged by comparing all pairs of calls."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import assert_never
 
 import pytest
-from hypothesis import given
+from attrs import define, evolve
+from hypothesis import example, given
 from hypothesis import strategies as st
+from hypothesis.strategies import DataObject
 from loopkernel.data.choices import Schedule
+from loopkernel.data.plans import Plan
 from loopkernel.data.tools import AccessMode, Claim
-from loopkernel.planning.scheduling import Claimant, conflict, only_reads, waits_for
+from loopkernel.planning.scheduling import (
+    Claimant,
+    add,
+    batches,
+    blockers,
+    clash_of,
+    conflict,
+    conflicting_calls,
+    containers,
+    draw,
+    end,
+    first_of,
+    know,
+    look,
+    look_again,
+    next_candidate,
+    park,
+    pass_over,
+    places_of,
+    read_runs,
+    start,
+    start_all,
+    stop,
+    unpark,
+    wait,
+)
 
+READ, WRITE = AccessMode.READ, AccessMode.WRITE
 segments = st.lists(st.sampled_from(("a", "b", "ab")), max_size=3)
 keys = st.builds(lambda absolute, parts: _key(absolute, parts), st.booleans(), segments)
 claims = st.builds(Claim, keys, st.sampled_from(AccessMode))
 claimants = st.builds(
     Claimant,
-    st.integers(0, 9),
-    st.none() | st.lists(claims, max_size=2).map(tuple),
+    st.lists(claims, max_size=2).map(tuple) | st.lists(claims, max_size=2).map(tuple) | st.none(),
     st.sampled_from((False, False, False, True)),
 )
 
@@ -23,6 +55,9 @@ def _key(absolute: bool, parts: list[str]) -> str:
     return ("/" if absolute else "") + "/".join(parts) or "."
 
 
+# --- two calls --------------------------------------------------------------------------------------------
+
+
 def path(key: str) -> tuple[str, ...]:
     """The key as its root and the segments below it."""
     root = "/" if key.startswith("/") else "."
@@ -30,27 +65,32 @@ def path(key: str) -> tuple[str, ...]:
 
 
 def contains(outer: str, inner: str) -> bool:
+    """Whether `inner` is `outer` or lies in it."""
     return path(inner)[: len(path(outer))] == path(outer)
 
 
-def overlapping(one: Claim, other: Claim) -> bool:
-    return contains(one.key, other.key) or contains(other.key, one.key)
+def clashing(one: Claim, other: Claim, last_write: bool = False) -> bool:
+    """Whether two claims are of one resource, with a writer; or, with `last_write`, with one writer and one reader."""
+    writers = [claim for claim in (one, other) if claim.mode is WRITE]
+    same = contains(one.key, other.key) or contains(other.key, one.key)
+    return same and (len(writers) == 1 or (len(writers) == 2 and not last_write))
 
 
-def model_of_conflict(one: Claimant, other: Claimant) -> bool:
+def conflicting(one: Claimant, other: Claimant, last_write: bool = False) -> bool:
+    """Whether two calls must not overlap."""
     if one.serial or other.serial or one.claims is None or other.claims is None:
         return True
-    return any(
-        overlapping(mine, theirs) and AccessMode.WRITE in (mine.mode, theirs.mode)
-        for mine in one.claims
-        for theirs in other.claims
-    )
+    return any(clashing(mine, theirs, last_write) for mine in one.claims for theirs in other.claims)
 
 
 @pytest.mark.rule("TOOL-2")
-@given(claimants, claimants)
-def test_calls_conflict_when_they_share_a_resource_that_one_of_them_writes(one: Claimant, other: Claimant) -> None:
-    assert conflict(one, other) == conflict(other, one) == model_of_conflict(one, other)
+@pytest.mark.rule("CALL-6")
+@given(claimants, claimants, st.booleans())
+def test_calls_conflict_when_they_share_a_resource_that_one_of_them_writes(
+    one: Claimant, other: Claimant, last_write: bool
+) -> None:
+    expected = conflicting(one, other, last_write)
+    assert conflict(one, other, last_write=last_write) == conflict(other, one, last_write=last_write) == expected
 
 
 @pytest.mark.rule("TOOL-2")
@@ -71,35 +111,438 @@ def test_calls_conflict_when_they_share_a_resource_that_one_of_them_writes(one: 
 def test_a_folder_contains_what_lies_in_it(
     one: str, other: str, clash: bool, modes: tuple[AccessMode, AccessMode]
 ) -> None:
-    mine, theirs = Claimant(0, (Claim(one, modes[0]),)), Claimant(1, (Claim(other, modes[1]),))
-    assert conflict(mine, theirs) == (clash and AccessMode.WRITE in modes)
+    mine, theirs = Claimant((Claim(one, modes[0]),)), Claimant((Claim(other, modes[1]),))
+    assert conflict(mine, theirs) == (clash and WRITE in modes)
+    assert conflict(mine, theirs, last_write=True) == (clash and set(modes) == {READ, WRITE})
 
 
 @pytest.mark.rule("TOOL-2")
 @pytest.mark.rule("TOOL-1")
 def test_a_serial_call_and_one_of_unknown_resources_conflict_with_all() -> None:
-    free = Claimant(0, ())
+    free = Claimant(())
     assert not conflict(free, free)
-    assert conflict(free, Claimant(1, None))
-    assert conflict(free, Claimant(1, (), serial=True))
+    assert conflict(free, Claimant(None))
+    assert conflict(free, Claimant((), serial=True), last_write=True)
+    assert [call.alone for call in (free, Claimant(None), Claimant((), serial=True))] == [False, True, True]
+
+
+@pytest.mark.rule("TOOL-2")
+@given(keys, keys)
+def test_what_contains_a_key_is_every_folder_it_lies_in(outer: str, inner: str) -> None:
+    assert (outer in containers(inner)) == (outer != inner and contains(outer, inner))
+
+
+@given(st.text("/a.", max_size=6))
+def test_no_key_is_too_strange_to_be_compared(key: str) -> None:
+    """A tool may name a resource by any text. Equal texts are one resource."""
+    assert key not in containers(key)
+    assert conflict(Claimant((Claim(key, READ),)), Claimant((Claim(key, WRITE),)))
 
 
 @pytest.mark.rule("TOOL-2")
 @given(claimants, claimants)
-def test_calls_that_only_read_are_known_and_never_conflict(one: Claimant, other: Claimant) -> None:
-    writes = one.claims is not None and any(claim.mode is AccessMode.WRITE for claim in one.claims)
-    assert only_reads(one) == (not one.serial and one.claims is not None and not writes)
-    assert not (only_reads(one) and only_reads(other) and conflict(one, other))
+def test_the_clash_is_the_first_claim_that_is_in_the_way(one: Claimant, other: Claimant) -> None:
+    theirs = other.claims or ()
+    found = [mine for mine in one.claims or () if any(clashing(mine, its) for its in theirs)]
+    assert clash_of(one, other) == (found[0] if found else None)
+
+
+# --- masks ------------------------------------------------------------------------------------------------
+
+
+@given(st.frozensets(st.integers(0, 200)))
+def test_a_mask_is_a_set_of_places(places: frozenset[int]) -> None:
+    mask = sum(1 << place for place in places)
+    assert list(places_of(mask)) == sorted(places)
+    assert first_of(mask) == min(places, default=None)
+
+
+# --- the index --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("TOOL-2")
+@pytest.mark.rule("CALL-6")
+@given(st.lists(st.none() | claimants, max_size=7), st.booleans())
+def test_the_index_finds_the_conflicts_that_a_comparison_of_all_pairs_finds(
+    calls: list[Claimant | None], last_write: bool
+) -> None:
+    plan = Plan(schedule=Schedule.GRAPH, last_write=last_write)
+    for call in calls:
+        plan = add(plan, call)
+    for place, call in enumerate(calls):
+        if call is not None:
+            known = [(other, theirs) for other, theirs in enumerate(calls) if theirs is not None and other != place]
+            expected = [other for other, theirs in known if conflicting(call, theirs, last_write)]
+            assert list(places_of(conflicting_calls(plan, place))) == expected
+
+
+@pytest.mark.rule("TOOL-18")
+@given(st.lists(claimants, max_size=5), st.data())
+def test_it_makes_no_difference_when_it_becomes_known_what_a_call_uses(calls: list[Claimant], data: DataObject) -> None:
+    """Nor whether it was first said to use anything, as a call does whose references are open."""
+    at_once = later = Plan(schedule=Schedule.GRAPH)
+    for call in calls:
+        at_once, later = add(at_once, call), add(later, data.draw(st.sampled_from((None, Claimant(None)))))
+    for place in data.draw(st.permutations(range(len(calls)))):
+        later = know(later, place, calls[place])
+    for place in range(len(calls)):
+        assert conflicting_calls(later, place) == conflicting_calls(at_once, place)
+        assert blockers(later, place) == blockers(at_once, place)
+
+
+# --- batches and runs of reads ----------------------------------------------------------------------------
+
+
+def greedy(calls: Sequence[Claimant]) -> list[list[int]]:
+    """The batches: a call joins the last one, unless it conflicts with a member of it."""
+    found: list[list[int]] = []
+    for place, call in enumerate(calls):
+        members = found[-1] if found else []
+        if not members or any(conflicting(calls[other], call) for other in members):
+            found.append([place])
+        else:
+            members.append(place)
+    return found
 
 
 @pytest.mark.rule("TOOL-3")
-@pytest.mark.rule("TOOL-18")
-@given(st.sampled_from(Schedule), claimants, st.lists(claimants, max_size=4))
-def test_a_call_waits_for_the_first_that_is_in_its_way(
-    schedule: Schedule, candidate: Claimant, earlier: list[Claimant]
+@given(st.lists(claimants, max_size=8))
+@example([Claimant((Claim("a", READ),)), Claimant((Claim("a", WRITE),)), Claimant((Claim("b", WRITE),))])
+def test_batches_are_greedy_and_keep_the_order(calls: list[Claimant]) -> None:
+    assert [list(batch) for batch in batches(calls)] == greedy(calls)
+
+
+@pytest.mark.rule("TOOL-3")
+@given(st.lists(claimants, max_size=8), st.data())
+def test_a_batch_keeps_its_members_when_they_have_ended(calls: list[Claimant], data: DataObject) -> None:
+    plan = Plan(schedule=Schedule.BATCHES)
+    starts: list[int] = []
+    for place, call in enumerate(calls):
+        plan = draw(add(plan, call), place)
+        starts.append(plan.batch)
+        if data.draw(st.booleans()):
+            plan = end(plan, place)
+    assert starts == [batch[0] for batch in greedy(calls) for _ in batch]
+
+
+@pytest.mark.rule("TOOL-3")
+@given(st.lists(st.booleans(), max_size=8))
+def test_neighbours_that_only_read_run_together_and_every_other_call_alone(reads: list[bool]) -> None:
+    runs = read_runs(reads)
+    assert [place for run in runs for place in run] == list(range(len(reads)))
+    for run in runs:
+        assert len(run) == 1 or all(reads[place] for place in run)
+    for run, following in pairwise(runs):
+        assert not (reads[run[-1]] and reads[following[0]])
+
+
+# --- a plan that is driven, judged by a comparison of all pairs ------------------------------------------
+
+
+@define
+class Call:
+    """A call as the model of the plan sees it, and where it stands."""
+
+    claimant: Claimant
+    reads: bool
+    sources: frozenset[int]
+    batch: int
+    asks: bool
+    elsewhere: bool
+    known: bool = True
+    passive: bool = False
+    restarting: bool = False
+    open: bool = True
+    running: bool = False
+    held: bool = False
+    waiting: bool = False
+    approved: bool = False
+
+
+Start = tuple[str, int]
+
+
+class Model:
+    """The calls of a reply. Each question is answered by looking at all of them."""
+
+    def __init__(self, schedule: Schedule, last_write: bool, slots: int | None) -> None:
+        self.schedule, self.last_write, self.slots = schedule, last_write, slots
+        self.calls: list[Call] = []
+        self.busy_elsewhere = True
+
+    def in_the_way(self, place: int) -> set[int]:
+        """The calls that must end or stop before this one may start."""
+        mine, calls = self.calls[place], self.calls
+        found = {source for source in mine.sources if calls[source].open}
+        earlier = {other for other in range(place) if calls[other].open and not calls[other].passive}
+        match self.schedule:
+            case Schedule.ALL:
+                return found
+            case Schedule.GRAPH:
+                pass
+            case Schedule.SERIAL:
+                found |= earlier
+            case Schedule.READ_RUNS:
+                together = {other for other in earlier if mine.reads and calls[other].running and calls[other].reads}
+                found |= earlier - together
+            case Schedule.BATCHES:
+                found |= {other for other in earlier if calls[other].batch < mine.batch}
+            case _:
+                assert_never(self.schedule)
+        using = {other for other, call in enumerate(calls) if call.running or call.held}
+        if not mine.restarting:  # what had started before a restart goes before what never did
+            using |= earlier | {other for other, call in enumerate(calls) if call.restarting}
+        return found | {other for other in using - {place} if self._conflict(mine, calls[other])}
+
+    def _conflict(self, one: Call, other: Call) -> bool:
+        unknown = not one.known or not other.known
+        return unknown or conflicting(one.claimant, other.claimant, self.last_write)
+
+    def settle(self) -> list[Start]:
+        """Every call that may start is asked about, or started if a slot is free, always the first of them."""
+        done: list[Start] = []
+        while True:
+            place = next((place for place in range(len(self.calls)) if self._acts(place)), None)
+            if place is None:
+                return done
+            call = self.calls[place]
+            if call.asks and not call.approved:
+                call.waiting = True
+                done.append(("asked", place))
+            else:
+                call.running, call.restarting = True, False
+                done.append(("started", place))
+
+    def _acts(self, place: int) -> bool:
+        call = self.calls[place]
+        if not call.open or call.running or call.waiting or call.passive or not call.known or self.in_the_way(place):
+            return False
+        if call.elsewhere and self.busy_elsewhere:
+            return False
+        free = self.slots is None or sum(call.running for call in self.calls) < self.slots
+        return (call.asks and not call.approved) or free
+
+
+def settle(plan: Plan, model: Model) -> tuple[Plan, list[Start]]:
+    """What the plan lets happen: as the kernel asks it, candidate by candidate."""
+    done: list[Start] = []
+    running = {place for place, call in enumerate(model.calls) if call.running}
+    while True:
+        free = model.slots is None or len(running) < model.slots
+        place = next_candidate(plan, slot_free=free)
+        if place is None:
+            return plan, done
+        call = model.calls[place]
+        if not call.known or call.passive:
+            plan = wait(plan, place)
+            continue
+        may_start = bool(plan.allowed >> place & 1)
+        if not may_start:
+            plan, may_start = look(plan, place)
+        if not may_start:
+            continue
+        if call.elsewhere and model.busy_elsewhere:
+            plan = park(plan, place)
+        elif call.asks and not call.approved:
+            plan = wait(plan, place)
+            done.append(("asked", place))
+        elif free:
+            plan = start(plan, place)
+            running.add(place)
+            done.append(("started", place))
+
+
+def ways(model: Model) -> list[Start]:
+    """What can happen next to the calls that are there."""
+    found: list[Start] = [("stopped elsewhere", 0)] if model.busy_elsewhere else []
+    for place, call in enumerate(model.calls):
+        if call.open:
+            found += [("end", place)] if call.known else [("end", place), ("know", place), ("pass over", place)]
+            found += [("end unstopped", place)] if call.running else []
+            found += [("approve", place)] if call.waiting else []
+        if call.held:
+            found.append(("stop", place))
+    return found
+
+
+def happen(plan: Plan, model: Model, what: str, place: int) -> Plan:
+    """The plan after it, with the model brought up to date."""
+    if what == "stopped elsewhere":
+        model.busy_elsewhere = False
+        return unpark(plan)
+    call = model.calls[place]
+    match what:
+        case "know":
+            call.known = True
+            return know(plan, place, call.claimant)
+        case "pass over":
+            call.known = call.passive = True
+            call.claimant = Claimant(())
+            return pass_over(know(plan, place, call.claimant), place)
+        case "approve":
+            call.waiting, call.approved = False, True
+            return look_again(plan, 1 << place)
+        case "stop":
+            call.held = False
+            return stop(plan, place)
+        case _:
+            call.open = call.running = call.waiting = call.restarting = False
+            call.held = what == "end unstopped"
+            return end(plan, place, stopped=not call.held)
+
+
+def added(plan: Plan, model: Model, call: Call) -> Plan:
+    """The plan with one more call, which the model has too."""
+    model.calls.append(call)
+    batch = call.batch if model.schedule is Schedule.BATCHES else None
+    claimant = call.claimant if call.known else None
+    plan = add(plan, claimant, reads=call.reads, passive=call.passive, sources=call.sources, batch=batch)
+    return evolve(plan, restarting=plan.restarting | int(call.restarting) << (len(model.calls) - 1))
+
+
+def rarely(draw: st.DrawFn) -> bool:
+    return draw(st.integers(0, 5)) == 5
+
+
+@st.composite
+def specs(draw: st.DrawFn, schedule: Schedule, restarted: bool) -> list[Call]:
+    """The calls of a reply, with their batches where the schedule has them."""
+    calls: list[Call] = []
+    for place in range(draw(st.integers(1, 7))):
+        earlier = st.sets(st.integers(0, place - 1), max_size=2) if place else st.just(set[int]())
+        known = schedule is Schedule.BATCHES or not rarely(draw)
+        passive = known and rarely(draw)
+        calls.append(
+            Call(
+                claimant=Claimant(()) if passive else draw(claimants),
+                reads=draw(st.booleans()),
+                sources=frozenset(draw(st.just(set[int]()) | earlier)),
+                batch=0,
+                asks=rarely(draw),
+                elsewhere=rarely(draw),
+                known=known,
+                passive=passive,
+                restarting=restarted and known and not passive and draw(st.booleans()),
+            )
+        )
+    for batch in greedy([call.claimant for call in calls]):
+        for place in batch:
+            calls[place].batch = batch[0]
+    return calls
+
+
+@pytest.mark.rule("TOOL-3")
+@pytest.mark.rule("TOOL-2")
+@pytest.mark.rule("TOOL-17")
+@pytest.mark.rule("CALL-6")
+@given(st.sampled_from(Schedule), st.booleans(), st.sampled_from((None, 1, 2, 3)), st.booleans(), st.data())
+def test_a_plan_lets_the_same_calls_start_in_the_same_order_as_a_comparison_of_all(
+    schedule: Schedule, last_write: bool, slots: int | None, restarted: bool, data: DataObject
 ) -> None:
-    if schedule is Schedule.GRAPH:
-        in_its_way = [call for call in earlier if model_of_conflict(call, candidate)]
-    else:
-        in_its_way = earlier
-    assert waits_for(schedule, candidate, iter(earlier)) == (in_its_way[0] if in_its_way else None)
+    coming = data.draw(specs(schedule, restarted))
+    model = Model(schedule, last_write, slots)
+    plan = Plan(schedule=schedule, last_write=last_write)
+    while restarted and coming:  # a restart plans all calls at once
+        plan = added(plan, model, coming.pop(0))
+    for _ in range(40):
+        plan, done = settle(plan, model)
+        assert done == model.settle()
+        for other, call in enumerate(model.calls):
+            if call.open and call.known and not call.running:
+                assert set(places_of(blockers(plan, other))) == model.in_the_way(other)
+        possible = ways(model) + ([("add", 0)] * 3 if coming else [])
+        if not possible:
+            break
+        what, place = data.draw(st.sampled_from(possible))
+        plan = added(plan, model, coming.pop(0)) if what == "add" else happen(plan, model, what, place)
+
+
+@pytest.mark.rule("TOOL-3")
+@given(st.sampled_from(Schedule), st.sampled_from((None, 1, 2)), st.data())
+def test_every_call_starts_at_last_if_all_that_start_end(
+    schedule: Schedule, slots: int | None, data: DataObject
+) -> None:
+    """No call is forgotten: whoever waits is woken by the end of what it waits for."""
+    model = Model(schedule, False, slots)
+    plan = Plan(schedule=schedule)
+    for call in data.draw(specs(schedule, restarted=False)):
+        call.known, call.passive, call.asks, call.elsewhere = True, False, False, False
+        plan = added(plan, model, call)
+    while any(call.open for call in model.calls):
+        running = [place for place, call in enumerate(model.calls) if call.running]
+        plan, places = start_all(plan, None if slots is None else slots - len(running))
+        assert [("started", place) for place in places] == model.settle()
+        running = [place for place, call in enumerate(model.calls) if call.running]
+        plan = happen(plan, model, "end", data.draw(st.sampled_from(running)))
+
+
+# --- cases ------------------------------------------------------------------------------------------------
+
+
+def plan_of(schedule: Schedule, *calls: Claimant, reads: bool = False) -> Plan:
+    """A plan of these calls."""
+    plan = Plan(schedule=schedule)
+    for call in calls:
+        plan = add(plan, call, reads=reads)
+    return plan
+
+
+WRITES_A, READS_A, FREE = Claimant((Claim("a", WRITE),)), Claimant((Claim("a", READ),)), Claimant(())
+
+
+@pytest.mark.rule("TOOL-3")
+def test_a_run_that_goes_on_holds_back_calls_before_it_too() -> None:
+    """It matters after a correction: the call at place 0 stands where another, which conflicted with nothing, stood."""
+    plan = start(plan_of(Schedule.GRAPH, READS_A, WRITES_A), 1)
+    assert list(places_of(blockers(plan, 0))) == [1]
+    assert blockers(end(plan, 1), 0) == 0
+    assert list(places_of(blockers(end(plan, 1, stopped=False), 0))) == [1]
+
+
+@pytest.mark.rule("TOOL-3")
+@pytest.mark.parametrize(
+    ("schedule", "waits_for"),
+    [
+        (Schedule.ALL, []),
+        (Schedule.GRAPH, [0]),
+        (Schedule.BATCHES, [0]),
+        (Schedule.READ_RUNS, [0, 1]),
+        (Schedule.SERIAL, [0, 1]),
+    ],
+)
+def test_what_a_write_waits_for_behind_a_write_of_the_same_and_a_call_that_touches_nothing(
+    schedule: Schedule, waits_for: list[int]
+) -> None:
+    assert list(places_of(blockers(plan_of(schedule, WRITES_A, FREE, WRITES_A), 2))) == waits_for
+
+
+@pytest.mark.rule("TOOL-3")
+def test_a_read_runs_beside_a_running_read_and_not_beside_one_that_waits() -> None:
+    plan = plan_of(Schedule.READ_RUNS, FREE, FREE, reads=True)
+    assert list(places_of(blockers(plan, 1))) == [0]
+    assert blockers(start(plan, 0), 1) == 0
+    assert list(places_of(blockers(evolve(start(plan, 0), reads=0b10), 1))) == [0]
+    assert list(places_of(blockers(evolve(start(plan, 0), reads=0b01), 1))) == [0]
+
+
+@pytest.mark.rule("CALL-5")
+@pytest.mark.parametrize("schedule", Schedule)
+def test_a_call_that_never_runs_holds_nothing_back_but_its_dependents(schedule: Schedule) -> None:
+    plan = add(Plan(schedule=schedule), None)
+    plan = add(add(plan, WRITES_A), FREE, sources=(0,))
+    passed = pass_over(know(plan, 0, FREE), 0)
+    assert blockers(passed, 1) == 0
+    assert 0 in places_of(blockers(passed, 2))
+
+
+@pytest.mark.rule("RESUME-3")
+def test_what_had_started_before_a_restart_goes_before_what_never_did() -> None:
+    plan = evolve(plan_of(Schedule.GRAPH, WRITES_A, WRITES_A), restarting=0b10)
+    assert list(places_of(blockers(plan, 0))) == [1]
+    assert blockers(plan, 1) == 0
+    assert start_all(plan)[1] == (1,)
+
+
+def test_unparking_wakes_nobody_where_nobody_is_parked() -> None:
+    plan = plan_of(Schedule.GRAPH, FREE)
+    assert unpark(plan) is plan

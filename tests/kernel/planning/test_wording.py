@@ -1,7 +1,7 @@
 """What the kernel says to the model: another text for each reason, and the particulars in it."""
 
 import pytest
-from loopkernel.data.words import CancelReason
+from loopkernel.data.words import CallStatus, CancelReason
 from loopkernel.planning import wording
 
 
@@ -20,11 +20,44 @@ def test_an_error_names_the_tool_and_what_is_wrong() -> None:
         wording.invalid_call_text("raed", "no path"),
         wording.denied_text("raed"),
         wording.not_supported_text("raed", "no path"),
-        wording.stopped_to_ask_text("raed", "no path"),
+        wording.background_text("raed"),
+        wording.background_end_text("raed", "1.1", "has ended"),
+        wording.demand_text("raed"),
+        wording.edited_text("raed", "{}", True),
     )
     assert all('"raed"' in text for text in told)
-    assert all("no path" in text for text in (told[1], told[3], told[4]))
+    assert all("no path" in text for text in (told[1], told[3]))
     assert len(set(told)) == len(told)
+
+
+@pytest.mark.rule("ASK-3")
+def test_a_note_on_an_edit_says_what_ran_and_whether_the_tool_is_another() -> None:
+    corrected, swapped = (wording.edited_text("write", '{"path":"b"}', swap) for swap in (False, True))
+    assert all('{"path":"b"}' in text for text in (corrected, swapped))
+    assert '"write"' in swapped
+    assert '"write"' not in corrected
+
+
+@pytest.mark.rule("ASK-3")
+def test_a_rejection_passes_on_what_the_person_said_if_they_said_anything() -> None:
+    assert "not that one" in wording.rejected_text("not that one")
+    assert wording.rejected_text(" \n") == wording.rejected_text("")
+    assert len({wording.rejected_text(""), wording.rejected_text("no"), wording.REJECTED_BY_TIME}) == 3
+
+
+@pytest.mark.rule("TOOL-20")
+def test_the_end_of_a_background_run_says_which_call_began_it_and_how_it_ended() -> None:
+    told = wording.background_end_text("build", "2.1", "has failed")
+    assert all(part in told for part in ('"build"', "2.1", "has failed"))
+
+
+@pytest.mark.rule("CALL-3")
+def test_an_unreachable_call_is_told_which_call_did_not_succeed() -> None:
+    for status in (CallStatus.ERROR, CallStatus.REJECTED_BY_USER):
+        told = wording.unreachable_text("c1", status)
+        assert 'call "c1"' in told
+        assert status.value in told
+        assert ("Mend" in told) == (status is CallStatus.ERROR)
 
 
 @pytest.mark.rule("RESUME-1")

@@ -3,14 +3,16 @@
 import pytest
 from attrs import evolve
 from loopkernel.data.blocks import RawInput
-from loopkernel.data.choices import RunCalls, TruncationEnd, TurnLimitCounts
+from loopkernel.data.choices import OnToolFailure, RunCalls, TruncationEnd, TurnLimitCounts
 from loopkernel.data.deltas import Delta
+from loopkernel.data.effects import AbortTool
 from loopkernel.data.endings import Ending
 from loopkernel.data.events import ErrorShown, MessageAdded, ReplyEnded, ToolEnded
-from loopkernel.data.messages import AssistantMessage
+from loopkernel.data.messages import AssistantMessage, ResultMessage
 from loopkernel.data.model_deltas import ModelServerCall, ModelText
 from loopkernel.data.policy import Policy, Truncation
 from loopkernel.data.sessions import Turn
+from loopkernel.data.states import Streaming
 from loopkernel.data.usage import Usage
 from loopkernel.data.user_deltas import CancelCall
 from loopkernel.data.words import CallStatus, CancelReason, ErrorClass, RequestReason, StopReason, TurnEndReason
@@ -18,16 +20,21 @@ from loopkernel.planning.replies import MAX_PAUSES
 from loopkernel.regions.completion import AfterReply, complete_reply
 
 from tests.kernel.building import (
+    ALL_TOOLS,
     ASKING_NOBODY,
     NOTHING,
     ONE,
     a,
     asked,
+    broken,
     call_id,
+    ends,
     made_call,
     named,
     of_kind,
+    succeeded,
 )
+from tests.kernel.building import after as advanced
 
 FIRST = Turn(number=1, opened_ms=0)
 TALK = ModelText(ONE, "done")
@@ -37,7 +44,7 @@ NATURAL = Ending(reason=TurnEndReason.MODEL_STOP, natural=True, gated=True)
 def completing(*pieces: Delta, stop: StopReason, policy: Policy = ASKING_NOBODY, turn: Turn = FIRST) -> AfterReply:
     """What the reply leads to that streamed these pieces and stopped so."""
     state = asked(policy, *pieces)
-    return complete_reply(state.session, turn, state.reply, state.pieces, state.ledger, stop)
+    return complete_reply(state.session, turn, state.reply, state.pieces, state.ledger, stop, 0)
 
 
 # --- ends -------------------------------------------------------------------------------------------------
@@ -197,7 +204,81 @@ def test_a_completed_reply_counts_towards_the_limit(counts: TurnLimitCounts, cal
 def test_the_reply_is_billed_and_appended_before_anything_else() -> None:
     state = asked(ASKING_NOBODY, TALK)
     reply = evolve(state.reply, usage=Usage(output=3))
-    after = complete_reply(state.session, FIRST, reply, state.pieces, state.ledger, StopReason.END_TURN)
+    after = complete_reply(state.session, FIRST, reply, state.pieces, state.ledger, StopReason.END_TURN, 0)
     assert after.effects[0] == ReplyEnded(ONE, StopReason.END_TURN)
     (added,) = of_kind(MessageAdded, after.effects)
     assert a(AssistantMessage, added.message).usage == after.session.usage == Usage(output=3)
+
+
+# --- an output that is owed -------------------------------------------------------------------------------
+
+OWED = evolve(ASKING_NOBODY, output_tool="finish", output_required=True)
+
+
+@pytest.mark.rule("CALL-5")
+@pytest.mark.rule("INFER-13")
+@pytest.mark.parametrize("piece", [TALK, ModelText(ONE, " ")], ids=["words", "empty"])
+@pytest.mark.parametrize("stop", [StopReason.END_TURN, StopReason.STOP_SEQUENCE])
+def test_a_natural_end_without_the_output_is_asked_for_it_once(piece: Delta, stop: StopReason) -> None:
+    after = completing(piece, stop=stop, policy=OWED)
+    assert (after.ending, after.ledger) == (None, None)
+    assert (after.turn.demanded, after.turn.reason, after.turn.nudges) == (True, RequestReason.NUDGE, 0)
+    again = completing(piece, stop=stop, policy=OWED, turn=evolve(FIRST, demanded=True))
+    assert again.ending == Ending(reason=TurnEndReason.ERROR)
+    assert of_kind(ErrorShown, again.effects) == [ErrorShown(ErrorClass.INVALID_OUTPUT, "")]
+
+
+@pytest.mark.rule("CALL-5")
+def test_calls_that_do_not_run_are_no_output() -> None:
+    after = completing(
+        made_call("finish"), stop=StopReason.END_TURN, policy=evolve(OWED, run_calls=RunCalls.STOP_REASON)
+    )
+    assert after.turn.demanded
+
+
+@pytest.mark.rule("CALL-5")
+@pytest.mark.parametrize("stop", [StopReason.REFUSAL, StopReason.CONTENT_FILTERED])
+def test_another_end_is_not_asked_for_the_output(stop: StopReason) -> None:
+    assert completing(TALK, stop=stop, policy=OWED).ending == ENDS[stop]
+
+
+# --- calls that started early -------------------------------------------------------------------------------
+
+EARLY = asked(ASKING_NOBODY, made_call("early_read"), made_call("early_read"), made_call(), tools=ALL_TOOLS)
+
+
+@pytest.mark.rule("INFER-5")
+@pytest.mark.rule("TOOL-9")
+def test_early_runs_of_a_reply_whose_calls_do_not_run_are_aborted() -> None:
+    state = a(Streaming, advanced(EARLY, succeeded(2, "kept")))
+    after = complete_reply(state.session, FIRST, state.reply, state.pieces, state.ledger, StopReason.REFUSAL, 100)
+    (abort,) = of_kind(AbortTool, after.effects)
+    assert (abort.operation, abort.reason) == (1, CancelReason.SUPERSEDED)
+    assert [held.grace is not None and held.grace.deadline_ms for held in after.session.held] == [5_100]
+    results = a(ResultMessage, after.session.thread.messages[2]).results
+    assert [result.status for result in results] == [CallStatus.CANCELLED, CallStatus.DONE, CallStatus.CANCELLED]
+
+
+@pytest.mark.rule("TOOL-9")
+@pytest.mark.rule("TOOL-3")
+def test_when_the_reply_is_complete_every_call_is_looked_at_anew() -> None:
+    assert EARLY.ledger.plan is not None
+    after = complete_reply(EARLY.session, FIRST, EARLY.reply, EARLY.pieces, EARLY.ledger, StopReason.TOOL_USE, 0)
+    assert after.ledger is not None
+    assert after.ledger.plan is None
+
+
+@pytest.mark.rule("TOOL-6")
+@pytest.mark.parametrize("choice", OnToolFailure)
+def test_the_siblings_of_an_early_run_that_failed_are_cancelled_also_those_that_came_later(
+    choice: OnToolFailure,
+) -> None:
+    policy = evolve(ASKING_NOBODY, on_tool_failure=choice)
+    calls = (made_call("early_read"), broken(1), made_call("early_read"), made_call())
+    state = asked(policy, *calls, tools=ALL_TOOLS)
+    cancels = choice is OnToolFailure.CANCEL_SIBLINGS
+    assert [entry.runs for entry in state.ledger.entries] == [1, 0 if cancels else 1, 0]
+    after = complete_reply(state.session, FIRST, state.reply, state.pieces, state.ledger, StopReason.TOOL_USE, 0)
+    assert after.ledger is not None
+    expected = [(position, CallStatus.CANCELLED, CancelReason.SIBLING) for position in (2, 3)]
+    assert ends(after.effects) == (expected if cancels else [])

@@ -54,7 +54,7 @@ def test_the_fate_of_what_is_said_while_busy(
     session = busy(on_busy, limit=0 if full else 1)
     if used:
         session = evolve(session, inbox=evolve(session.inbox, keys=session.inbox.keys.add("k")))
-    following, effects = input_while_busy(session, None, delta)
+    following, effects = input_while_busy(session, None, delta, 0)
     action = {Say: UserAction.SAY, Enqueue: UserAction.ENQUEUE, Steer: UserAction.STEER}[type(delta)]
     reason: RefusalReason | None = None
     if used:
@@ -81,7 +81,7 @@ def test_only_a_message_interrupts_and_only_once_under_its_key() -> None:
     assert not interrupts(session, enqueue("a"))
     assert not interrupts(session, CancelAll())
     assert not interrupts(busy(OnBusy.QUEUE), say("a"))
-    keyed, _ = input_while_busy(session, None, steer("b", "k"))
+    keyed, _ = input_while_busy(session, None, steer("b", "k"), 0)
     assert not interrupts(keyed, say("a", "k"))
 
 
@@ -95,7 +95,7 @@ def test_what_does_not_apply_is_refused_both_at_rest_and_while_busy(
     delta: RetryNow | EditMessage | CompactNow | StartHandoff | DismissError,
 ) -> None:
     session = busy()
-    following, effects = input_while_busy(session, Ledger(reply=ONE), delta)
+    following, effects = input_while_busy(session, Ledger(reply=ONE), delta, 0)
     assert following == session
     assert [effect.reason for effect in effects if isinstance(effect, Refused)] == [RefusalReason.NOT_NOW]
     rest = at_rest().session

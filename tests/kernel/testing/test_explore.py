@@ -12,14 +12,16 @@ from loopkernel.data.vector import Vector
 from loopkernel.data.words import RefusalReason
 from loopkernel.laws import Breach
 from loopkernel.replay import LogRecord, StepRecord, Transition, fold
-from loopkernel.testing.explore import Finding, explore, outline
-from loopkernel.testing.explore_moves import Scope
+from loopkernel.testing.explore import Finding, explore
 from loopkernel.testing.explore_scenario import scenario_text
+from loopkernel.testing.explore_scope import Scope
+from loopkernel.testing.explore_views import outline
 from loopkernel.testing.judge import ScenarioOutcome, run_scenario
 from loopkernel.testing.scenario_document import read_scenarios
 from loopkernel.transition import transition
 
-from tests.kernel.explore_cases import EXACT, GRAPH, refuses
+from tests.kernel.explore_cases import EXACT, GRAPH
+from tests.kernel.explore_goals import refuses
 
 
 def deaf_to_failures(state: State, ctx: Context) -> Step[State]:

@@ -92,6 +92,7 @@ LINES: list[tuple[Effect, str | None]] = [
     (events.ApprovalRemembered(CALL, RememberTool()), None),
     (events.QuestionAsked(CALL, "which?"), "question c1"),
     (events.LeaseBroken(CALL), "lease broken c1"),
+    (events.EditRefused(CALL, UserAction.SWAP, RefusalReason.DENIED), "refused swap denied"),
     (events.Queued(QueueNumber(3)), "queued 3"),
     (events.Dequeued(QueueNumber(3)), "dequeued 3"),
     (events.Discarded(QueueNumber(3)), "discarded 3"),

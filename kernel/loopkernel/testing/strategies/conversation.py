@@ -101,6 +101,7 @@ tool_results: SearchStrategy[ToolResult] = st.builds(
     final=st.booleans(),
     stops_loop=st.booleans(),
     status_from_text=st.booleans(),
+    decided=st.booleans(),
 )
 
 # --- tools ----------------------------------------------------------------------------------------------
@@ -110,7 +111,7 @@ resource_rules: SearchStrategy[ResourceRule] = st.one_of(
     st.builds(FieldResource, st.just("path") | raw_texts, access_modes),
     st.builds(FixedResource, resource_keys | raw_texts, access_modes),
 )
-# Mostly of the kind that really runs: no person, no sub-agent.
+# Mostly of the kind that runs as soon as it may: no person, no sub-agent.
 tool_profiles: SearchStrategy[ToolProfile] = st.builds(
     ToolProfile,
     effect=st.sampled_from(EffectClass),
@@ -199,6 +200,7 @@ def result_of(call: ToolCall, result: ToolResult) -> ToolResult:
         final=result.final,
         stops_loop=result.stops_loop,
         status_from_text=result.status_from_text,
+        decided=result.decided,
     )
 
 

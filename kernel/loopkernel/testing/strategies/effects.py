@@ -145,6 +145,12 @@ _call_events: SearchStrategy[Event] = st.one_of(
     st.builds(events.ToolEnded, tool_results),
     st.builds(events.ApprovalAsked, call_ids),
     st.builds(events.ApprovalRemembered, call_ids, remembrances),
+    st.builds(
+        events.EditRefused,
+        call_ids,
+        st.sampled_from((UserAction.CORRECT, UserAction.SWAP)),
+        st.sampled_from((RefusalReason.INVALID, RefusalReason.DENIED)),
+    ),
     st.builds(events.QuestionAsked, call_ids, texts),
     st.builds(events.LeaseBroken, call_ids),
     st.builds(events.ResultsCleared, st.lists(call_ids, max_size=2).map(tuple)),

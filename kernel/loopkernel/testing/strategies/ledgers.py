@@ -1,12 +1,20 @@
-"""Strategies for the calls of one reply: a ledger whose counts agree, and the stream of the reply so far."""
+"""Strategies for the calls of one reply: a ledger that agrees with itself, and the stream of the reply so far."""
 
-from attrs import evolve
+from collections.abc import Sequence
+
+from attrs import evolve, frozen
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
-from loopkernel.data.blocks import ToolCall
-from loopkernel.data.ids import CheckOperation, ModelOperation, RunOperation
-from loopkernel.data.ledgers import Ledger, LedgerEntry
+from loopkernel.data.blocks import RawInput, ToolCall
+from loopkernel.data.held_runs import HeldRun
+from loopkernel.data.ids import ModelOperation, OperationKind
+from loopkernel.data.json_text import Json
+from loopkernel.data.ledgers import (
+    Ledger,
+    LedgerEntry,
+)
+from loopkernel.data.messages import AssistantMessage
 from loopkernel.data.model_deltas import (
     ModelCall,
     ModelInput,
@@ -16,77 +24,116 @@ from loopkernel.data.model_deltas import (
     ModelText,
     Piece,
 )
+from loopkernel.data.threads import Thread
 from loopkernel.data.vector import Vector
-from loopkernel.data.words import CallStatus
+from loopkernel.data.words import TimerPurpose
+from loopkernel.testing.strategies.call_stages import OVER, WORKING, BuiltCalls, Stage, claimed
 from loopkernel.testing.strategies.conversation import (
     call_of,
-    result_of,
     tool_calls,
-    tool_results,
-    valid_calls,
 )
-from loopkernel.testing.strategies.values import json_texts, names, provider_ids, raw_texts, texts
+from loopkernel.testing.strategies.numbers import Numbers
+from loopkernel.testing.strategies.values import (
+    json_texts,
+    names,
+    provider_ids,
+    raw_texts,
+    resource_keys,
+)
 
-_QUEUED, _RUNNING, _ASKING, _ANSWERED = (
-    CallStatus.QUEUED,
-    CallStatus.IN_PROGRESS,
-    CallStatus.BLOCKED_ON_USER,
-    CallStatus.DONE,
-)
+
+@frozen
+class Calls:
+    """The calls of a reply, and the runs of them that outlast their answers."""
+
+    ledger: Ledger
+    held: tuple[HeldRun, ...]
 
 
 @st.composite
-def ledgers(draw: DrawFn, reply: ModelOperation, least: int = 0, asking: bool = False) -> Ledger:
-    """The ledger of up to three calls, each anywhere on its way; one is open if there are at least `least`.
-
-    If `asking`, a call waits for a person, and none runs.
-    """
-    first_check, first_run = draw(st.integers(1, 2)), draw(st.integers(1, 2))
-    anywhere = (_QUEUED, _ASKING, _ANSWERED) if asking else (_QUEUED, _RUNNING, _ASKING, _ANSWERED)
-    statuses = draw(st.lists(st.sampled_from(anywhere), min_size=least, max_size=3))
-    if asking:
-        statuses.insert(draw(st.integers(0, len(statuses))), _ASKING)
-    elif least and all(status is _ANSWERED for status in statuses):
-        statuses[0] = _RUNNING
-    entries: list[LedgerEntry] = []
-    checked: list[int] = []
-    started: list[int] = []
-    for place, status in enumerate(statuses):
-        entry = LedgerEntry(call=call_of(reply, place + 1, draw(tool_calls)))
-        if draw(st.booleans()):  # else the verdict came with the call
-            checked.append(place)
-            if status is _QUEUED and draw(st.booleans()):
-                entries.append(evolve(entry, check=CheckOperation(first_check + len(checked) - 1)))
-                continue
-        if status in (_RUNNING, _ANSWERED):
-            started.append(place)
-        run = RunOperation(first_run + len(started) - 1)
-        entries.append(_checked(draw, entry, status, run))
-    waiting = [place for place, entry in enumerate(entries) if entry.status is _QUEUED]
-    return Ledger(
-        reply=reply,
-        entries=Vector.of(entries),
-        unanswered=sum(entry.is_open for entry in entries),
-        running=sum(entry.status is _RUNNING for entry in entries),
-        next_queued=min(waiting, default=len(entries)),
-        first_check=first_check,
-        first_run=first_run,
-        checked=Vector.of(checked),
-        started=Vector.of(started),
-    )
+def calls_in(
+    draw: DrawFn,
+    reply: ModelOperation,
+    numbers: Numbers,
+    stages: Sequence[Stage] = WORKING,
+    least: int = 0,
+) -> Calls:
+    """Up to three calls of the reply, each at one of the stages; one is open if there are at least `least`."""
+    numbers.pass_over(draw, OperationKind.CHECK, OperationKind.RUN, OperationKind.TIMER)
+    numbers.newest[OperationKind.MODEL] = reply
+    build = BuiltCalls(draw, numbers)
+    wanted = draw(st.lists(st.sampled_from(stages), min_size=least, max_size=3))
+    if least and all(stage in OVER for stage in wanted):
+        wanted[0] = draw(st.sampled_from([stage for stage in stages if stage not in OVER]))
+    for place, stage in enumerate(wanted):
+        call = call_of(reply, place + 1, draw(tool_calls))
+        if (least and place == 0) or draw(st.integers(0, 3)) > 0:
+            call = draw(_sound(call, [entry.call.provider_id for entry in build.entries]))
+        build.add(call, stage)
+    ledger = build.ledger(reply)
+    if draw(st.booleans()):
+        ledger = evolve(ledger, entries=Vector.of(draw(_in_batches(build.entries))))
+    return Calls(ledger, tuple(build.held))
 
 
-def _checked(draw: DrawFn, entry: LedgerEntry, status: CallStatus, run: RunOperation) -> LedgerEntry:
-    """The entry, found valid, where it stands now."""
-    entry = evolve(entry, verdict=draw(valid_calls))
-    if status in (_QUEUED, _ASKING):
-        return evolve(entry, status=status)
-    progress = Vector.of(draw(st.lists(texts, max_size=1)))
-    entry = evolve(entry, status=_RUNNING, operation=run, runs=1, progress=progress)
-    if status is _RUNNING:
-        return entry
-    result = result_of(entry.call, draw(tool_results))
-    return evolve(entry, status=result.status, result=result)
+@st.composite
+def _sound(draw: DrawFn, call: ToolCall, earlier: list[str]) -> ToolCall:
+    """The call with arguments that parse, and dependent on earlier calls alone, if on any."""
+    after: tuple[str, ...] = ()
+    given = Json.of({"path": draw(resource_keys)})
+    if earlier:
+        after = draw(st.just(()) | st.sampled_from(earlier).map(lambda name: (name,)))
+        given = draw(st.just(given) | st.sampled_from(earlier).map(lambda name: Json.of({"path": {"$result": name}})))
+    return evolve(call, input=given, after=after)
+
+
+@st.composite
+def _in_batches(draw: DrawFn, entries: list[LedgerEntry]) -> list[LedgerEntry]:
+    """The first calls are in batches: each joins the current one or begins another, but for some that never ran."""
+    first, placed = 0, list[LedgerEntry]()
+    upto = draw(st.integers(0, len(entries)))
+    for place, entry in enumerate(entries[:upto]):
+        if entry.is_open or entry.runs or draw(st.booleans()):
+            first = draw(st.sampled_from((first, place)))
+            entry = evolve(entry, batch=first)
+        placed.append(entry)
+    return [*placed, *entries[upto:]]
+
+
+@st.composite
+def runs_held_elsewhere(draw: DrawFn, thread: Thread, numbers: Numbers) -> tuple[HeldRun, ...]:
+    """Runs of calls of earlier replies that have not stopped, or go on in the background."""
+    held: list[HeldRun] = []
+    replies = [message for message in thread if isinstance(message, AssistantMessage)]
+    for call in [call for message in replies for call in message.calls]:
+        this_reply = call.id.reply == numbers.newest[OperationKind.MODEL]
+        if this_reply or isinstance(call.input, RawInput) or not draw(st.booleans()):
+            continue
+        operation, grace = numbers.mint_run(), None
+        if draw(st.booleans()):
+            numbers.cut_short(OperationKind.RUN, operation)
+            grace = numbers.mint_timer(draw, TimerPurpose.GRACE)
+        held.append(
+            HeldRun(
+                operation=operation,
+                call=call.id,
+                tool=call.tool,
+                input=call.input,
+                runs=draw(st.integers(1, 2)),
+                claims=draw(claimed),
+                grace=grace,
+            )
+        )
+    return tuple(held)
+
+
+def ledgers(reply: ModelOperation, least: int = 0) -> SearchStrategy[Ledger]:
+    """The ledger of up to three calls, each anywhere on its way; one is open if there are at least `least`."""
+    return st.builds(Numbers).flatmap(lambda numbers: calls_in(reply, numbers, least=least)).map(_ledger_of)
+
+
+def _ledger_of(calls: Calls) -> Ledger:
+    return calls.ledger
 
 
 def calls_of(ledger: Ledger) -> tuple[ToolCall, ...]:
@@ -109,7 +156,8 @@ def pieces_of(draw: DrawFn, ledger: Ledger) -> Vector[Piece]:
     """A stream that holds the calls of the ledger, in their order, among other pieces."""
     pieces: list[Piece] = []
     others = st.lists(_other_pieces(ledger.reply), max_size=2)
-    for entry in ledger.entries:
+    checked = set(ledger.checked)
+    for place, entry in enumerate(ledger.entries):
         pieces += draw(others)
         pieces.append(
             ModelCall(
@@ -118,7 +166,7 @@ def pieces_of(draw: DrawFn, ledger: Ledger) -> Vector[Piece]:
                 tool=entry.call.tool,
                 input=entry.call.input,
                 after=entry.call.after,
-                verdict=None if entry.check is not None else entry.verdict,
+                verdict=None if place in checked else entry.verdict,
             )
         )
     return Vector.of([*pieces, *draw(others)])

@@ -2,10 +2,12 @@
 
 from typing import Any
 
+from attrs import evolve
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from loopkernel.data import choices
+from loopkernel.data.json_text import Json
 from loopkernel.data.policy import (
     ApprovalRule,
     ChildLimits,
@@ -22,9 +24,10 @@ from loopkernel.data.policy import (
     Retry,
     Truncation,
 )
+from loopkernel.data.remembered import Remembered, RememberedCall, RememberedPattern, RememberedTool
 from loopkernel.data.tools import Decision
 from loopkernel.data.words import ErrorClass, HookPoint
-from loopkernel.testing.strategies.values import models, names, raw_texts
+from loopkernel.testing.strategies.values import json_texts, models, names, raw_texts, resource_keys
 
 _small = st.integers(0, 5)
 _positive = st.integers(1, 5)
@@ -40,6 +43,11 @@ approval_rules: SearchStrategy[ApprovalRule] = st.builds(
     decision=st.sampled_from(Decision),
     tool=st.just("*") | names,
     input=st.lists(field_patterns, max_size=1).map(tuple),
+)
+remembered: SearchStrategy[Remembered] = st.one_of(
+    st.builds(RememberedTool, names),
+    st.builds(RememberedCall, names, json_texts | resource_keys.map(lambda key: Json.of({"path": key}))),
+    st.builds(RememberedPattern, names, st.lists(field_patterns, max_size=1).map(tuple)),
 )
 prices: SearchStrategy[Prices] = st.builds(Prices, input=_amounts, output=_amounts)
 truncations: SearchStrategy[Truncation] = st.builds(
@@ -167,16 +175,28 @@ RUNNING_OPTIONS = (
     "lifetime",
     "max_turns",
     "turn_limit_counts",
-    "schedule",
     "max_parallel",
+    "early_start",
     "no_profile",
     "no_profile_approval",
+    "write_conflict",
     "run_calls",
+    "on_reject",
+    "on_tool_failure",
     "on_busy",
     "queue_limit",
+    "tool_timeout_ms",
+    "approval_timeout_ms",
+    "grace_ms",
+    "clear_results",
+    "result_limit",
     "approval_mode",
     "approval_rules",
+    "output_tool",
+    "output_calls",
+    "output_required",
     "empty_reply_nudges",
+    "on_restart",
 )
 
 
@@ -188,3 +208,9 @@ def policies(draw: DrawFn, options: tuple[str, ...] = tuple(OPTIONS), most: int 
     if values.get("output_required") and values.get("output_tool") is None:
         values["output_tool"] = draw(names)
     return Policy(**values)
+
+
+# Policies that decide how runs go, under each schedule as often as under any other.
+running_policies: SearchStrategy[Policy] = st.builds(
+    evolve, policies(RUNNING_OPTIONS), schedule=st.sampled_from(choices.Schedule)
+)

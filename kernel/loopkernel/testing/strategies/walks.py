@@ -12,37 +12,99 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 from typing_extensions import override
 
 from loopkernel.data.deltas import Delta
-from loopkernel.data.ids import CheckOperation, RunOperation
+from loopkernel.data.ids import CallId, RunOperation
 from loopkernel.data.json_text import Json
-from loopkernel.data.model_deltas import ModelCall
+from loopkernel.data.model_deltas import ModelCall, ModelCompleted
+from loopkernel.data.outside_deltas import TimerFired
+from loopkernel.data.policy import FieldPattern
 from loopkernel.data.states import Initial, State, Streaming
 from loopkernel.data.steps import Context
 from loopkernel.data.thread_deltas import Acquired, Created
 from loopkernel.data.tool_deltas import ToolChecked
-from loopkernel.data.tools import AccessMode, EffectClass, FieldResource, Tool, ToolProfile
-from loopkernel.data.words import CallStatus
+from loopkernel.data.tools import (
+    AccessMode,
+    Claim,
+    Decision,
+    EffectClass,
+    FieldResource,
+    Tool,
+    ToolProfile,
+    ValidCall,
+)
+from loopkernel.data.user_deltas import (
+    Approve,
+    CallAnswer,
+    Correct,
+    Reject,
+    RememberCall,
+    RememberPattern,
+    RememberTool,
+    Swap,
+)
+from loopkernel.data.words import StopReason
 from loopkernel.laws.views import ledger_in
 from loopkernel.replay import LogRecord, StepRecord
-from loopkernel.testing.explore_moves import Scope, reports, strays, wishes
-from loopkernel.testing.strategies.conversation import tool_sets
-from loopkernel.testing.strategies.deltas import deltas, model_deltas, session_ids, tool_deltas, user_deltas
-from loopkernel.testing.strategies.policies import RUNNING_OPTIONS, policies
+from loopkernel.testing.explore_moves import wishes
+from loopkernel.testing.explore_reports import answers, reports
+from loopkernel.testing.explore_scope import ANY_CALL, Answer, RunEnd, Scope
+from loopkernel.testing.explore_strays import strays
+from loopkernel.testing.strategies.conversation import access_modes, tool_sets, verdicts
+from loopkernel.testing.strategies.deltas import (
+    RunDelta,
+    answer_deltas,
+    deltas,
+    model_deltas,
+    run_deltas,
+    session_ids,
+    user_deltas,
+)
+from loopkernel.testing.strategies.policies import running_policies
 from loopkernel.testing.strategies.values import resource_keys, texts, times_ms
 from loopkernel.transition import transition
 
-# Tools whose calls really run: two that touch what they name, and one without a profile.
+# Tools whose calls really run: some that touch what they name (two of them at once, while the reply still streams), one
+# that a person is asked about, one that goes alone and may take only so long, and one without a profile.
 OFFERED = (
     Tool(
         name="read",
-        profile=ToolProfile(effect=EffectClass.READ_ONLY, resources=(FieldResource("path", AccessMode.READ),)),
+        profile=ToolProfile(
+            effect=EffectClass.READ_ONLY, resources=(FieldResource("path", AccessMode.READ),), early=True
+        ),
     ),
     Tool(
         name="write",
-        profile=ToolProfile(effect=EffectClass.IDEMPOTENT, resources=(FieldResource("path", AccessMode.WRITE),)),
+        profile=ToolProfile(
+            effect=EffectClass.IDEMPOTENT, resources=(FieldResource("path", AccessMode.WRITE),), early=True
+        ),
     ),
+    Tool(
+        name="edit",
+        profile=ToolProfile(resources=(FieldResource("path", AccessMode.WRITE),), approval=Decision.ASK),
+    ),
+    Tool(name="build", profile=ToolProfile(serial=True, timeout_ms=3)),
     Tool(name="shell"),
 )
-WIDE = Scope(calls=3, rounds=9, tools=("read", "write", "shell"), progress=True)
+ANSWERS: tuple[Answer, ...] = (
+    Approve(call=ANY_CALL),
+    Approve(call=ANY_CALL),
+    Approve(call=ANY_CALL, remember=RememberCall()),
+    Approve(call=ANY_CALL, remember=RememberTool()),
+    Approve(call=ANY_CALL, remember=RememberPattern((FieldPattern("path", "a*"),))),
+    Reject(call=ANY_CALL),
+    Correct(call=ANY_CALL, input=Json.of({"path": "b"})),
+    Swap(call=ANY_CALL, tool="write", input=Json.of({"path": "b"})),
+)
+WIDE = Scope(
+    calls=3,
+    rounds=9,
+    tools=tuple(tool.name for tool in OFFERED),
+    progress=True,
+    questions=True,
+    times=True,
+    ends=tuple(RunEnd),
+    answers=ANSWERS,
+    held=9,
+)
 
 
 def _offered_or_any(offered: tuple[Tool, ...] | None) -> SearchStrategy[tuple[Tool, ...]]:
@@ -52,33 +114,61 @@ def _offered_or_any(offered: tuple[Tool, ...] | None) -> SearchStrategy[tuple[To
 creations_that_run: SearchStrategy[Created] = st.builds(
     Created,
     session_id=session_ids,
-    policy=policies(RUNNING_OPTIONS),
-    tools=st.sampled_from((OFFERED, OFFERED, OFFERED, None)).flatmap(_offered_or_any),
+    policy=running_policies,
+    tools=st.sampled_from((OFFERED, OFFERED, OFFERED, OFFERED, None)).flatmap(_offered_or_any),
     instructions=texts,
 )
 
 
 @st.composite
 def aimed_deltas(draw: DrawFn, state: State) -> Delta:
-    """Any report, about an operation that is open in the state; any delta where none is."""
-    checks: list[CheckOperation] = []
-    runs: list[RunOperation] = []
-    ledger = ledger_in(state)
-    for entry in () if ledger is None else ledger.entries:
-        if entry.check is not None:
-            checks.append(entry.check)
-        if entry.status is CallStatus.IN_PROGRESS and entry.operation is not None:
-            runs.append(entry.operation)
-    if isinstance(state, Streaming) and (not checks or draw(st.booleans())):
+    """Any report, or any answer, about what is open in the state; any delta where nothing is."""
+    if isinstance(state, Streaming) and draw(st.booleans()):
         return evolve(draw(model_deltas), operation=state.reply.operation)
-    report = draw(tool_deltas)
-    if isinstance(report, ToolChecked):
-        return evolve(report, operation=draw(st.sampled_from(checks))) if checks else draw(deltas)
-    return evolve(report, operation=draw(st.sampled_from(runs))) if runs else draw(deltas)
+    ledger, session = ledger_in(state), state.session
+    entries = () if ledger is None else tuple(ledger.entries)
+    held = () if session is None else session.held
+    checks = [entry.check for entry in entries if entry.check is not None]
+    runs = [entry.operation for entry in entries if entry.operation is not None and entry.is_running]
+    runs += [run.operation for run in held]
+    timers = [entry.timer.operation for entry in entries if entry.timer is not None]
+    timers += [run.grace.operation for run in held if run.grace is not None]
+    waiting = [entry.call.id for entry in entries if entry.person.wait is not None]
+    sources: list[SearchStrategy[Delta]] = []
+    if checks:
+        sources.append(st.builds(ToolChecked, st.sampled_from(checks), verdicts))
+    if runs:
+        sources.append(st.builds(_aimed_report, run_deltas, st.sampled_from(runs)))
+    if timers:
+        sources.append(st.builds(TimerFired, st.sampled_from(timers)))
+    if waiting:
+        sources.append(st.builds(_aimed_answer, answer_deltas, st.sampled_from(waiting)))
+    return draw(st.one_of(sources) if sources else deltas)
+
+
+def _aimed_report(report: RunDelta, operation: RunOperation) -> Delta:
+    return evolve(report, operation=operation)
+
+
+def _aimed_answer(answer: CallAnswer, call: CallId) -> Delta:
+    return evolve(answer, call=call)
 
 
 # Weights: most often what is owed, so that replies are completed and calls run.
-_SOURCES = ("due", "due", "due", "call", "call", "aimed", "aimed", "wanted", "user", "stray", "any")
+_SOURCES = (
+    *["due"] * 5,
+    "call",
+    "call",
+    "whole",
+    "whole",
+    "aimed",
+    "aimed",
+    "wanted",
+    "wanted",
+    "user",
+    "stray",
+    "any",
+)
 
 
 @st.composite
@@ -87,11 +177,12 @@ def next_deltas(draw: DrawFn, state: State) -> Delta:
     source = draw(st.sampled_from(_SOURCES))
     plain: tuple[Delta, ...] = ()
     if source == "call" and isinstance(state, Streaming):
-        tool, resource = draw(st.sampled_from(OFFERED)), draw(resource_keys)
-        return ModelCall(state.reply.operation, provider_id="c1", tool=tool.name, input=Json.of({"path": resource}))
-    if source in ("due", "call"):
-        plain = tuple(reports(state, WIDE))
-    if source in ("due", "call") and not plain:
+        return draw(_next_calls(state))
+    if source == "whole" and isinstance(state, Streaming) and len(state.ledger.entries):
+        return ModelCompleted(state.reply.operation, StopReason.TOOL_USE)
+    if source in ("due", "call", "whole"):
+        plain = (*reports(state, WIDE), *answers(state, WIDE))
+    if source in ("due", "call", "whole") and not plain:
         plain = tuple(wishes(state, WIDE))
     if source == "wanted":
         plain = tuple(wishes(state, evolve(WIDE, lives=True, crashes=True)))
@@ -102,6 +193,30 @@ def next_deltas(draw: DrawFn, state: State) -> Delta:
     if source == "aimed":
         return draw(aimed_deltas(state))
     return draw(user_deltas if source == "user" else deltas)
+
+
+def _claiming(resource: str, mode: AccessMode) -> ValidCall:
+    return ValidCall((Claim(resource, mode),))
+
+
+@st.composite
+def _next_calls(draw: DrawFn, state: Streaming) -> ModelCall:
+    """One more call of the reply, of an offered tool, which may depend on those before it."""
+    tool, resource = draw(st.sampled_from(OFFERED)), draw(resource_keys)
+    verdict = draw(st.none() | st.builds(_claiming, st.just(resource), access_modes))
+    place = len(state.ledger.entries)
+    earlier = st.sampled_from([f"c{number}" for number in range(1, place + 1)] or ["c1"])
+    given, after = Json.of({"path": resource}), draw(st.just(()) | st.tuples(earlier))
+    if draw(st.integers(0, 3)) == 0:
+        given, verdict = Json.of({"path": {"$result": draw(earlier)}}), None
+    return ModelCall(
+        state.reply.operation,
+        provider_id=f"c{place + 1}",
+        tool=tool.name,
+        input=given,
+        after=after if place else (),
+        verdict=verdict,
+    )
 
 
 @final
@@ -129,13 +244,13 @@ class Run:
 @st.composite
 def _moments(draw: DrawFn, state: State, now_ms: int) -> Context | None:
     """The next thing that happens, in one piece, so that shrinking can take it out; None: nothing more."""
-    if draw(st.integers(0, 15)) == 0:
+    if draw(st.integers(0, 25)) == 0:
         return None
     return Context(draw(next_deltas(state)), draw(st.just(now_ms + 1) | times_ms))
 
 
 @st.composite
-def runs(draw: DrawFn, most: int = 25) -> Run:
+def runs(draw: DrawFn, most: int = 40) -> Run:
     """A run of up to `most` deltas after the creation and the acquisition of its session."""
     contexts = [Context(draw(creations_that_run), 0), Context(Acquired(), 0)]
     state: State = Initial()
@@ -151,6 +266,6 @@ def runs(draw: DrawFn, most: int = 25) -> Run:
     return Run(tuple(steps))
 
 
-def reachable_states(most: int = 25) -> SearchStrategy[State]:
+def reachable_states(most: int = 40) -> SearchStrategy[State]:
     """A state that a run of up to `most` deltas reaches."""
     return runs(most).map(lambda run: run.state)

@@ -1,0 +1,63 @@
+"""The plan: who may start next among the calls of one reply, as masks of places and an index by resource.
+
+Bit n of a mask stands for the call at place n, from 0. A plan follows from the calls alone, so it is never written
+down: whoever restores a state plans anew.
+"""
+
+from typing import final
+
+from attrs import frozen
+
+from loopkernel.data.choices import Schedule
+from loopkernel.data.text_map import TextMap
+from loopkernel.data.tools import Claim
+from loopkernel.data.vector import Vector
+
+
+@final
+@frozen
+class Users:
+    """The calls that read a resource, and those that write it, as masks."""
+
+    readers: int = 0
+    writers: int = 0
+
+
+@final
+@frozen(kw_only=True)
+class Plan:
+    """The calls of a reply as the schedule sees them.
+
+    `open`: not ended; `known`: what they touch is known; `alone`: they conflict with every other call; `reads`: tools
+    that only read; `running`: started and not ended; `held`: ended, but not stopped; `restarting`: they had started
+    before a restart; `passive`: they never run. `candidates` are to be looked at, `allowed` wait for nothing but a
+    slot, `parked` for a run of another reply; `drawn` are in a batch.
+
+    `at[key]` uses the resource itself, `below[key]` also what lies in it. By place: the `claims`; the `sources` it
+    depends on and the `dependents` of it, as masks; the `watchers` to look at when it ends; the first place of its
+    batch, where batches are planned: up to `batched`, the last of them from `batch` on.
+    """
+
+    schedule: Schedule
+    last_write: bool = False
+    open: int = 0
+    known: int = 0
+    alone: int = 0
+    reads: int = 0
+    running: int = 0
+    held: int = 0
+    restarting: int = 0
+    passive: int = 0
+    candidates: int = 0
+    allowed: int = 0
+    parked: int = 0
+    drawn: int = 0
+    at: TextMap[Users] = TextMap()
+    below: TextMap[Users] = TextMap()
+    claims: Vector[tuple[Claim, ...]] = Vector()
+    sources: Vector[int] = Vector()
+    dependents: Vector[int] = Vector()
+    watchers: Vector[int] = Vector()
+    batches: Vector[int] = Vector()
+    batched: int = 0
+    batch: int = 0

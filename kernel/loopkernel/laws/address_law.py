@@ -1,0 +1,127 @@
+"""The pair law about who gets which answer: ADDRESS.
+
+Two deltas that came one after the other, about two open calls, are taken in the other order too. Each call must get
+what it got: the answer of its tool, a person's word, the end of its time.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import final
+
+from attrs import frozen
+
+from loopkernel.data.blocks import ToolResult
+from loopkernel.data.choices import OnReject, OnToolFailure
+from loopkernel.data.deltas import Delta
+from loopkernel.data.effects import AnswerTool, Effect
+from loopkernel.data.events import ToolEnded
+from loopkernel.data.ids import CallId
+from loopkernel.data.json_text import Json
+from loopkernel.data.ledgers import Edit, LedgerEntry
+from loopkernel.data.outside_deltas import TimerFired
+from loopkernel.data.policy import Policy
+from loopkernel.data.states import State
+from loopkernel.data.steps import Context
+from loopkernel.data.tool_deltas import ToolAsked, ToolFailed, ToolStopped, ToolSucceeded
+from loopkernel.data.user_deltas import (
+    AnswersCall,
+    Approve,
+    CancelCall,
+    Reject,
+)
+from loopkernel.data.words import CallStatus
+from loopkernel.laws.reports import Breach, Judged
+from loopkernel.laws.views import call_of_run, entry_of_call, ledger_in, refuses, taken_again
+from loopkernel.replay import StepRecord, Transition
+
+
+@final
+@frozen
+class Got:
+    """What a call got: its end, a person's word on it, and the answer to the question of its tool."""
+
+    result: ToolResult | None
+    approved: bool
+    edit: Edit | None
+    question: str | None
+    told: tuple[Json | None, ...]
+
+
+def address(records: Sequence[StepRecord], judged: Judged) -> Iterator[Breach]:
+    """Two deltas about two calls, one after the other, give each call the same in the other order."""
+    for step in range(1, len(records)):
+        first, second = records[step - 1], records[step]
+        calls = _independent(first, second)
+        if calls is None:
+            continue
+        swapped = _swapped(first, second, judged.transition)
+        if swapped is None:
+            continue
+        effects = (*first.effects, *second.effects)
+        for call in calls:
+            if _got(call, first.before, second.after, effects) != _got(call, first.before, *swapped):
+                yield Breach("ADDRESS", step, f"call {call} is answered otherwise when the reports come in other order")
+
+
+def _independent(first: StepRecord, second: StepRecord) -> tuple[CallId, CallId] | None:
+    """The calls that two neighbouring deltas are about, where their order may not matter."""
+    session = first.before.session
+    if session is None or refuses(first) or refuses(second):
+        return None
+    policy = session.settings.policy
+    one, other = first.context.delta, second.context.delta
+    if _reaches_others(one, first.before, policy) or _reaches_others(other, first.before, policy):
+        return None
+    mine, theirs = _about(one, first.before), _about(other, first.before)
+    return None if mine is None or theirs is None or mine == theirs else (mine, theirs)
+
+
+def _reaches_others(delta: Delta, state: State, policy: Policy) -> bool:
+    """Whether it does something, by policy, to other calls than its own."""
+    if isinstance(delta, Approve):
+        return delta.remember is not None
+    timed = isinstance(delta, TimerFired)  # of a run, or of the wait for a person
+    failure = timed or isinstance(delta, ToolFailed | ToolStopped)
+    rejection = timed or isinstance(delta, Reject)
+    return (failure and policy.on_tool_failure is OnToolFailure.CANCEL_SIBLINGS) or (
+        rejection and policy.on_reject is OnReject.SKIP_REST
+    )
+
+
+def _about(delta: Delta, state: State) -> CallId | None:
+    """The call, running or waiting for a person, that the delta is about; None: about no such call."""
+    entry: LedgerEntry | None = None
+    if isinstance(delta, ToolSucceeded | ToolFailed | ToolStopped | ToolAsked):
+        entry = call_of_run(state, delta.operation)
+    elif isinstance(delta, TimerFired):
+        entry = _timed_by(delta, state)
+    elif isinstance(delta, AnswersCall | CancelCall):
+        entry = entry_of_call(ledger_in(state), delta.call)
+    under_way = entry is not None and entry.status in (CallStatus.IN_PROGRESS, CallStatus.BLOCKED_ON_USER)
+    return entry.call.id if entry is not None and under_way else None
+
+
+def _timed_by(fired: TimerFired, state: State) -> LedgerEntry | None:
+    ledger = ledger_in(state)
+    timed = () if ledger is None else (entry for entry in ledger.entries if entry.timer is not None)
+    return next((entry for entry in timed if entry.timer and entry.timer.operation == fired.operation), None)
+
+
+def _swapped(first: StepRecord, second: StepRecord, transition: Transition) -> tuple[State, tuple[Effect, ...]] | None:
+    """Where the two lead, and their effects, when the second comes first."""
+    one = taken_again(first.before, Context(second.context.delta, first.context.now_ms), transition)
+    if one is None:
+        return None
+    two = taken_again(one.next, Context(first.context.delta, second.context.now_ms), transition)
+    return None if two is None else (two.next, (*one.effects, *two.effects))
+
+
+def _got(call: CallId, before: State, after: State, effects: Sequence[Effect]) -> Got:
+    """What the call has got in the end. What became of it that was never told is not asked for."""
+    result = next((end.result for end in effects if isinstance(end, ToolEnded) and end.result.call == call), None)
+    entry = entry_of_call(ledger_in(after), call)
+    known = entry_of_call(ledger_in(before), call)
+    operation = None if known is None else known.operation
+    told = tuple(effect.value for effect in effects if isinstance(effect, AnswerTool) and effect.operation == operation)
+    if entry is None or not entry.is_open:
+        return Got(result, False, None, None, told)
+    return Got(result, entry.person.approved, entry.person.edit, entry.question, told)

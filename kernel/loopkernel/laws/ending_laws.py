@@ -1,0 +1,142 @@
+"""The trace law about the ends of calls: ONE-END. An end is told once, and reaches the model."""
+
+from collections.abc import Iterator, Sequence
+from typing import final
+
+from loopkernel.data.blocks import ToolResult
+from loopkernel.data.effects import Effect, StartTool
+from loopkernel.data.events import MessageAdded, ReplyRetracted, ToolEnded, TurnEnded
+from loopkernel.data.held_runs import HeldRun
+from loopkernel.data.ids import CallId
+from loopkernel.data.ledgers import LedgerEntry
+from loopkernel.data.messages import AssistantMessage, ResultMessage, UserMessage, UserOrigin
+from loopkernel.data.states import Done, Initial, State
+from loopkernel.data.words import OPEN_STATUSES, CallStatus, TurnEndReason
+from loopkernel.laws.reports import Breach
+from loopkernel.laws.views import calls_kept, held_in
+from loopkernel.replay import StepRecord
+
+FIRST_REPLY = 1  # replies numbered below it, and their answers, were recorded elsewhere (rule RESUME-5)
+
+
+def one_end(records: Sequence[StepRecord]) -> Iterator[Breach]:
+    """Each call that stays is answered once, before its turn ends; its answer never changes."""
+    if not records:
+        return
+    told = EndsTold(records[0].before)
+    for step, record in enumerate(records):
+        for effect in record.effects:
+            for wrong in told.take(effect, record.after):
+                yield Breach("ONE-END", step, wrong)
+        for wrong in (*_changed_ends(record), *_ends_in_background(record)):
+            yield Breach("ONE-END", step, wrong)
+
+
+@final
+class EndsTold:
+    """The answers so far, the calls of kept replies that are owed one, and the calls that have started."""
+
+    def __init__(self, start: State) -> None:
+        self._ended: dict[CallId, ToolResult] = {}
+        self._owed: dict[CallId, None] = {}  # in order
+        self._started: set[CallId] = set()
+        for entry in entries_in(start):
+            if entry.runs:
+                self._started.add(entry.call.id)
+            if entry.result is not None:
+                self._ended[entry.call.id] = entry.result
+
+    def take(self, effect: Effect, after: State) -> Iterator[str]:
+        """What is wrong with this effect."""
+        if isinstance(effect, StartTool):
+            self._started.add(effect.call)
+        elif isinstance(effect, ToolEnded):
+            yield from self._answered(effect.result)
+            self._ended.setdefault(effect.result.call, effect.result)
+            self._owed.pop(effect.result.call, None)
+        elif isinstance(effect, MessageAdded) and isinstance(effect.message, AssistantMessage):
+            self._owed.update((call.id, None) for call in effect.message.calls if call.id not in self._ended)
+        elif isinstance(effect, MessageAdded) and isinstance(effect.message, ResultMessage):
+            for result in effect.message.results:
+                yield from self._in_thread(result)
+        elif isinstance(effect, ReplyRetracted):
+            for call in sorted(self._started - self._ended.keys(), key=lambda call: call.position):
+                if call.reply == effect.reply:
+                    yield f"reply {effect.reply} is taken back, and call {call}, which has started, has no end"
+        elif isinstance(effect, TurnEnded):
+            yield from self._turn_ended(effect, after)
+
+    def _answered(self, result: ToolResult) -> Iterator[str]:
+        if result.status in OPEN_STATUSES:
+            yield f"call {result.call} ends as {result.status.value}, which is no end"
+        if result.call in self._ended:
+            first = self._ended[result.call].status.value
+            yield f"call {result.call} ends as {result.status.value}, after it had ended as {first}"
+
+    def _in_thread(self, result: ToolResult) -> Iterator[str]:
+        if result.call.reply < FIRST_REPLY:
+            self._ended.setdefault(result.call, result)
+            self._owed.pop(result.call, None)
+        if result.call not in self._ended:
+            yield f"the thread answers call {result.call}, which has not ended"
+        elif self._ended[result.call] != result:
+            yield f"the thread answers call {result.call} otherwise than it ended"
+
+    def _turn_ended(self, ended: TurnEnded, after: State) -> Iterator[str]:
+        """All are answered; but of a thread that is released, calls that wait for a person stay (rule CANCEL-2)."""
+        waiting = set[CallId]()
+        if ended.reason is TurnEndReason.DISPOSED and isinstance(after, Initial):
+            waiting.update(entry.call.id for entry in entries_in(after) if _waits_for_person(entry))
+        yield from (f"the turn ends, and call {call} has no answer" for call in self._owed if call not in waiting)
+        self._owed = {call: None for call in self._owed if call in waiting}
+
+
+def _waits_for_person(entry: LedgerEntry) -> bool:
+    return entry.status is CallStatus.BLOCKED_ON_USER and entry.question is None
+
+
+def entries_in(state: State) -> tuple[LedgerEntry, ...]:
+    """The calls in the state, those of a released thread too."""
+    ledger = calls_kept(state)
+    return () if ledger is None else tuple(ledger.entries)
+
+
+def _changed_ends(record: StepRecord) -> Iterator[str]:
+    """TOOL-4 in the ledger: a terminal status, and the answer with it, never changes."""
+    before, after = calls_kept(record.before), calls_kept(record.after)
+    if before is None or after is None or before is after or before.reply != after.reply:
+        return
+    for old, new in zip(before.entries, after.entries, strict=False):
+        if old is not new and not old.is_open and (old.status, old.result) != (new.status, new.result):
+            yield f"call {old.call.id} had ended as {old.status.value}, and is now {new.status.value}"
+
+
+def _ends_in_background(record: StepRecord) -> Iterator[str]:
+    """TOOL-20: each run in the background ends once; the end waits, and goes into the thread with the next request."""
+    before, after = record.before.session, record.after.session
+    if before is None or after is None or isinstance(record.after, Done):
+        return
+    if before.inbox.background is after.inbox.background and before.held is after.held:
+        return
+    going = {run.operation for run in _in_background(record.after)}
+    repeated = {run.call for run in _in_background(record.after)}
+    ended = [run.call for run in _in_background(record.before) if run.operation not in going]
+    ended = [call for call in ended if call not in repeated]
+    owed = [*(end.call for end in before.inbox.background), *ended]
+    injected = [effect for effect in record.effects if _tells_end(effect)]
+    kept = [end.call for end in after.inbox.background]
+    if owed[len(injected) :] != kept:
+        told = ", ".join(map(str, owed)) or "none"
+        yield f"the ends {told} of runs in the background were waiting, {len(injected)} went in, {len(kept)} wait"
+
+
+def _in_background(state: State) -> Iterator[HeldRun]:
+    return (run for run in held_in(state) if run.background)
+
+
+def _tells_end(effect: Effect) -> bool:
+    return (
+        isinstance(effect, MessageAdded)
+        and isinstance(effect.message, UserMessage)
+        and effect.message.origin is UserOrigin.BACKGROUND_RESULT
+    )

@@ -1,0 +1,86 @@
+"""The pair law about what a client sees: MIRROR. The client folds the events, and knows nothing else."""
+
+from collections.abc import Iterator, Sequence
+from typing import final
+
+from loopkernel.data.effects import Effect
+from loopkernel.data.events import ErrorCleared, ErrorShown, MessageAdded, ResultsCleared, ThreadRewritten
+from loopkernel.data.ids import CallId
+from loopkernel.data.messages import Message, ResultMessage
+from loopkernel.data.sessions import ShownError
+from loopkernel.data.states import State
+from loopkernel.data.vector import Vector
+from loopkernel.laws.reports import Breach, Judged
+from loopkernel.laws.views import extends
+from loopkernel.planning.clearing import cleared_message
+from loopkernel.planning.redaction import redacted_message
+from loopkernel.replay import StepRecord
+
+
+@final
+class Client:
+    """What a client holds that knows the start and the events alone: the visible thread and the shown error."""
+
+    def __init__(self, start: State) -> None:
+        session = start.session
+        self.messages: Vector[Message] = Vector() if session is None else as_shown(session.thread.messages)
+        self.error: ShownError | None = None if session is None else session.error
+
+    def take(self, effect: Effect) -> None:
+        """Fold one event; what a client has no view of is passed over."""
+        if isinstance(effect, MessageAdded):
+            self.messages = self.messages.append(effect.message)
+        elif isinstance(effect, ThreadRewritten):
+            self.messages = Vector.of(effect.messages)
+        elif isinstance(effect, ResultsCleared):
+            self._clear(set(effect.calls))
+        elif isinstance(effect, ErrorShown):
+            self.error = ShownError(effect.error, effect.message)
+        elif isinstance(effect, ErrorCleared):
+            self.error = None
+
+    def _clear(self, calls: set[CallId]) -> None:
+        """TOOL-11: the bodies of these results are gone. They stand near the end: the search ends with the last."""
+        for place in range(len(self.messages) - 1, -1, -1):
+            message = self.messages[place]
+            if not calls:
+                return
+            if isinstance(message, ResultMessage):
+                self.messages = self.messages.replace(place, cleared_message(message, calls))
+                calls = calls.difference(result.call for result in message.results)
+
+
+def as_shown(messages: Vector[Message]) -> Vector[Message]:
+    """The messages with the secrets in them replaced (rule TOOL-12)."""
+    return Vector.of(map(redacted_message, messages))
+
+
+def mirror(records: Sequence[StepRecord], _judged: Judged) -> Iterator[Breach]:
+    """A client that folds the events holds the kernel's thread, but for secrets, and its error after every step."""
+    if not records:
+        return
+    client = Client(records[0].before)
+    for step, record in enumerate(records):
+        for effect in record.effects:
+            client.take(effect)
+        session = record.after.session
+        if session is None:
+            continue
+        held = session.thread.messages
+        if len(client.messages) != len(held) or not _same_news(client, record, held):
+            yield Breach(
+                "MIRROR", step, f"the client holds {len(client.messages)} messages, not the kernel's {len(held)}"
+            )
+            client.messages = as_shown(held)  # go on from the truth, so that one fault is told once
+        if client.error != session.error:
+            yield Breach("MIRROR", step, f"the client shows {client.error}, and the kernel {session.error}")
+            client.error = session.error
+
+
+def _same_news(client: Client, record: StepRecord, held: Vector[Message]) -> bool:
+    """Whether the threads are the same, given that they were before this step, and what is shown holds no secret."""
+    before = None if record.before.session is None else record.before.session.thread.messages
+    if before is held:
+        return True
+    known = len(before) if before is not None and extends(before, held) else 0
+    return list(client.messages.since(known)) == [redacted_message(message) for message in held.since(known)]

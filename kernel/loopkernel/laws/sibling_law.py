@@ -1,0 +1,140 @@
+"""The trace law about failures: SIBLING. One call's failure stays with it, or cancels the others by policy alone."""
+
+from collections.abc import Iterator, Sequence
+
+from loopkernel.data.choices import OnToolFailure
+from loopkernel.data.effects import AbortTool
+from loopkernel.data.events import ToolEnded
+from loopkernel.data.ids import CallId
+from loopkernel.data.ledgers import ApprovalWait, Ledger, LedgerEntry
+from loopkernel.data.outside_deltas import TimerFired
+from loopkernel.data.states import State
+from loopkernel.data.tool_deltas import ToolFailed, ToolStopped
+from loopkernel.data.words import CallStatus, CancelReason, TimerPurpose
+from loopkernel.laws.call_input import sources_of
+from loopkernel.laws.reports import Breach
+from loopkernel.laws.views import call_of_run, entry_of_call, ledger_in, refuses, turn_of
+from loopkernel.replay import StepRecord
+
+
+def sibling(records: Sequence[StepRecord]) -> Iterator[Breach]:
+    """A run that fails leaves the other calls of its reply as they are, or cancels them where the policy says so."""
+    for step, record in enumerate(records):
+        failed = None if refuses(record) else _failed_run(record)
+        if failed is not None:
+            for wrong in (*_dropped(record, failed), *_counted_down(record)):
+                yield Breach("SIBLING", step, f"when call {failed.call.id} fails, {wrong}")
+        if (failed is None and not _has_failed_before(record)) or _spares_others(record):
+            for call in _cancelled_as_siblings(record):
+                yield Breach("SIBLING", step, f"call {call} is cancelled as a sibling, and no failure asks for it")
+
+
+def _failed_run(record: StepRecord) -> LedgerEntry | None:
+    """The call whose run ends in an error by this delta: a failure, a stop without result, or the end of its time."""
+    delta = record.context.delta
+    entry: LedgerEntry | None = None
+    if isinstance(delta, ToolFailed | ToolStopped):
+        entry = call_of_run(record.before, delta.operation)
+    elif isinstance(delta, TimerFired):
+        ledger = ledger_in(record.before)
+        for one in () if ledger is None else ledger.entries:
+            timer = one.timer
+            if timer is not None and timer.operation == delta.operation and timer.purpose is TimerPurpose.TOOL_TIMEOUT:
+                entry = one
+    return entry if entry is not None and entry.is_open else None
+
+
+def _has_failed_before(record: StepRecord) -> bool:
+    """Whether a run of the reply has failed already: what comes in after that is cancelled too, at its end."""
+    ledger = ledger_in(record.before)
+    failed = () if ledger is None else ledger.entries
+    return any(entry.status is CallStatus.ERROR and entry.runs > 0 for entry in failed)
+
+
+def _spares_others(record: StepRecord) -> bool:
+    session = record.before.session
+    return session is None or session.settings.policy.on_tool_failure is OnToolFailure.CONTINUE
+
+
+def _cancelled_as_siblings(record: StepRecord) -> Iterator[CallId]:
+    for effect in record.effects:
+        if isinstance(effect, ToolEnded) and effect.result.reason is CancelReason.SIBLING:
+            yield effect.result.call
+
+
+def _dropped(record: StepRecord, failed: LedgerEntry) -> Iterator[str]:
+    """What other calls lose."""
+    ledger = ledger_in(record.before)
+    if ledger is None:
+        return
+    ended = {effect.result.call: effect.result for effect in record.effects if isinstance(effect, ToolEnded)}
+    aborted = {effect.operation: effect.reason for effect in record.effects if isinstance(effect, AbortTool)}
+    spared = _spares_others(record)
+    unreachable = _unreachable(ledger, failed, spared=spared)
+    for place, entry in enumerate(ledger.entries):
+        call = entry.call.id
+        if call == failed.call.id:
+            continue
+        now = entry_of_call(ledger_in(record.after), call)
+        if entry.result is not None:
+            if now is not None and now.result != entry.result:
+                yield f"the result of call {call} is lost"
+        elif place in unreachable:
+            result = ended.get(call)
+            if result is None or result.status is not CallStatus.ERROR:
+                yield f"call {call}, which depends on a call that did not succeed, is not answered with an error"
+        elif not spared:
+            result = ended.get(call)
+            if result is None or (result.status, result.reason) != (CallStatus.CANCELLED, CancelReason.SIBLING):
+                yield f"call {call} is not cancelled as its sibling"
+            elif entry.is_running and entry.operation not in aborted:
+                yield f"the run of call {call} is not aborted"
+        elif entry.operation in aborted:
+            yield f"the run of call {call} is aborted"
+        elif call in ended and ended[call].status is CallStatus.CANCELLED:
+            yield f"call {call} is cancelled"
+        elif now is not None:
+            yield from _approval_lost(entry, now)
+
+
+def _unreachable(ledger: Ledger, failed: LedgerEntry, *, spared: bool) -> set[int]:
+    """The open calls that can never run now: they depend on the failed one, or on one that is cancelled with it."""
+    gone = {failed.call.id.position - 1}
+    found: set[int] = set()
+    for place, entry in enumerate(ledger.entries):
+        if entry.is_open and place not in gone:
+            if any(source.place in gone for source in sources_of(ledger, place)):
+                found.add(place)
+                gone.add(place)
+            elif not spared:
+                gone.add(place)
+    return found
+
+
+def _approval_lost(entry: LedgerEntry, now: LedgerEntry) -> Iterator[str]:
+    """A person's word, the wait for it, and its time are left alone."""
+    call = entry.call.id
+    before, after = entry.person, now.person
+    if (before.approved, before.edit, before.answered) != (after.approved, after.edit, after.answered):
+        yield f"call {call} loses what a person has said of it"
+    if isinstance(before.wait, ApprovalWait) and (entry.status, before.wait, entry.timer) != (
+        now.status,
+        after.wait,
+        now.timer,
+    ):
+        yield f"call {call} no longer waits for its approval"
+
+
+def _counted_down(record: StepRecord) -> Iterator[str]:
+    before, after = turn_of(record.before), turn_of(record.after)
+    if before is not None and after is not None and before.number == after.number and after.replies < before.replies:
+        yield "the count of replies goes down"
+    for entry in _entries(record.before):
+        now = entry_of_call(ledger_in(record.after), entry.call.id)
+        if now is not None and now.runs < entry.runs:
+            yield f"the count of the runs of call {entry.call.id} goes down"
+
+
+def _entries(state: State) -> tuple[LedgerEntry, ...]:
+    ledger = ledger_in(state)
+    return () if ledger is None else tuple(ledger.entries)

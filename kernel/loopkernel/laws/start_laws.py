@@ -1,0 +1,144 @@
+"""The step law about what a run gets: FINAL-ARGS."""
+
+from collections.abc import Iterator
+
+from loopkernel.data.blocks import RawInput
+from loopkernel.data.effects import CheckCall, StartTool
+from loopkernel.data.events import EditRefused
+from loopkernel.data.ledgers import ApprovalWait, Edit, Ledger, LedgerEntry
+from loopkernel.data.states import State, Streaming
+from loopkernel.data.thread_deltas import Acquired, Resumed
+from loopkernel.data.tool_deltas import ToolChecked
+from loopkernel.data.tools import ValidCall
+from loopkernel.laws.call_input import names_no_call, refers, sources_of, to_run_with
+from loopkernel.laws.reports import Findings
+from loopkernel.laws.standing import may_stream_early
+from loopkernel.laws.views import calls_kept, entry_of_call, held_in, ledger_in, named, refuses
+from loopkernel.replay import StepRecord
+
+
+def final_args(record: StepRecord) -> Findings:
+    """What starts is a complete call, found valid with the very input it gets: the model's, or a person's."""
+    starts = [effect for effect in record.effects if isinstance(effect, StartTool)]
+    checks = [effect for effect in record.effects if isinstance(effect, CheckCall)]
+    checked = isinstance(record.context.delta, ToolChecked) and not refuses(record)
+    if not (starts or checks or checked):
+        return None
+    found = [*_verdict_kept(record), *_changed_unchecked(record)]
+    for check in checks:
+        found.extend(_asked_otherwise(check, ledger_in(record.after)))
+    for start in starts:
+        found.extend(f"call {start.call} starts, {wrong}" for wrong in _not_final(start, record))
+    return found
+
+
+# --- checks ---------------------------------------------------------------------------------------------
+
+
+def _edit_in_check(entry: LedgerEntry) -> Edit | None:
+    """The edit of a person that the open check is about; None: it is about the call itself."""
+    return entry.person.wait.edit if isinstance(entry.person.wait, ApprovalWait) else None
+
+
+def _verdict_kept(record: StepRecord) -> Iterator[str]:
+    """The ledger keeps the verdict that came, for the call, or the edit of it, that it was asked about."""
+    delta, before = record.context.delta, ledger_in(record.before)
+    if not isinstance(delta, ToolChecked) or before is None:
+        return
+    for entry in before.entries:
+        now = entry_of_call(ledger_in(record.after), entry.call.id)
+        if entry.check != delta.operation or now is None or now.check is not None:
+            continue
+        edit = _edit_in_check(entry)
+        refused = any(isinstance(effect, EditRefused) and effect.call == entry.call.id for effect in record.effects)
+        if edit is not None and not isinstance(delta.verdict, ValidCall) and not refused:
+            yield f"the edit of {named(entry.call)} is taken, and it is not valid"
+        expected = entry.verdict if edit is not None and refused else delta.verdict
+        if now.verdict != expected:
+            yield f"the verdict on {named(entry.call)} is not the one that came"
+        if edit is not None and now.person.edit != (None if refused else edit):
+            yield f"{named(entry.call)} is not left with the edit that was checked"
+
+
+def _asked_otherwise(check: CheckCall, ledger: Ledger | None) -> Iterator[str]:
+    """What is checked is what would run."""
+    entry = entry_of_call(ledger, check.call)
+    if entry is None or entry.check != check.operation:
+        return
+    edit = _edit_in_check(entry)
+    if (check.tool, check.input) != ((entry.tool, entry.given) if edit is None else (edit.tool, edit.input)):
+        yield f"{named(entry.call)} is checked with other arguments than it would run with"
+
+
+def _changed_unchecked(record: StepRecord) -> Iterator[str]:
+    """TOOL-18: once its references are resolved, a call is checked again."""
+    before, after = calls_kept(record.before), calls_kept(record.after)
+    if before is None or after is None or not after.linked or before.reply != after.reply:
+        return
+    for old, new in zip(before.entries, after.entries, strict=False):
+        checked = new.check is None and new.verdict is not None
+        if old.refers and not new.refers and new.is_open and new.person.edit is None and checked:
+            yield f"the references of {named(new.call)} are resolved, and it is not checked again"
+
+
+# --- starts ---------------------------------------------------------------------------------------------
+
+
+def _not_final(start: StartTool, record: StepRecord) -> Iterator[str]:
+    state = record.after
+    entry = entry_of_call(ledger_in(state), start.call)
+    if entry is None or not entry.is_open:
+        if not _repeated_in_background(start, record):
+            yield "but the ledger has no such call"
+        return
+    place = start.call.position - 1
+    ledger = ledger_in(state)
+    if ledger is not None:
+        yield from _other_arguments(start, ledger, entry, place)
+    yield from _too_early(state, entry)
+    if _still_checked(start, record):
+        yield "but its check has not answered"
+    if not isinstance(entry.verdict, ValidCall):
+        found = "not checked" if entry.verdict is None else f"checked as {type(entry.verdict).__name__}"
+        yield f"but it is {found}"
+
+
+def _repeated_in_background(start: StartTool, record: StepRecord) -> bool:
+    """Whether a restart repeats a run in the background, with what it had."""
+    if not isinstance(record.context.delta, Acquired | Resumed):
+        return False
+    return any(
+        run.background and (run.call, run.tool, run.input) == (start.call, start.tool, start.input)
+        for run in held_in(record.before)
+    )
+
+
+def _other_arguments(start: StartTool, ledger: Ledger, entry: LedgerEntry, place: int) -> Iterator[str]:
+    """A person's edit, else the model's input with the outputs that it refers to: of the right calls, in full."""
+    if entry.person.edit is None and isinstance(entry.call.input, RawInput):
+        yield "but its arguments do not parse"
+        return
+    if entry.person.edit is None and names_no_call(entry.call.input):
+        yield "but a reference in its input names no call"
+    for source in sources_of(ledger, place):
+        if source.place is None:
+            yield f"but it depends on {source.name!r}, which no earlier call has"
+    if refers(start.input) and refers(entry.given):
+        yield "but its input still refers to the output of another call"
+    elif (start.tool, start.input) != (entry.tool, to_run_with(ledger, place)):
+        yield f"but with other arguments than {named(entry.call)} has"
+
+
+def _still_checked(start: StartTool, record: StepRecord) -> bool:
+    """Whether the call is being checked, since before this step or from it on."""
+    before, delta = entry_of_call(ledger_in(record.before), start.call), record.context.delta
+    open_check = None if before is None else before.check
+    answered = isinstance(delta, ToolChecked) and delta.operation == open_check
+    asked = any(isinstance(effect, CheckCall) and effect.call == start.call for effect in record.effects)
+    return asked or (open_check is not None and not answered)
+
+
+def _too_early(state: State, entry: LedgerEntry) -> Iterator[str]:
+    session = state.session
+    if isinstance(state, Streaming) and session is not None and not may_stream_early(entry, session.settings):
+        yield "but its reply still streams, and it may not start before that is complete"

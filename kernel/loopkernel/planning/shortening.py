@@ -1,0 +1,39 @@
+"""Large results are cut down to their head and tail (rule TOOL-11); usable alone. Meant to be applied once."""
+
+from loopkernel.data.blocks import MediaBlock, TextBlock, UserBlock, text_of
+from loopkernel.data.errors import quoted
+from loopkernel.data.policy import ResultLimit
+
+
+def shortened(content: tuple[UserBlock, ...], limit: ResultLimit | None) -> tuple[UserBlock, ...]:
+    """The content within the limit; the same object if nothing changes.
+
+    If all its text together is too long, the head, a note and the tail of it stand in one block, before the media.
+    A medium that is too large becomes a text that says so.
+    """
+    if limit is None:
+        return content
+    text = text_of(content)
+    short = _cut(text, limit)
+    if short == text:
+        kept = tuple(_small(block, limit) for block in content)
+    else:
+        media = (block for block in content if isinstance(block, MediaBlock))
+        kept = (TextBlock(short), *(_small(block, limit) for block in media))
+    return content if kept == content else kept
+
+
+def _cut(text: str, limit: ResultLimit) -> str:
+    """The text within the limit; a text that is over it is cut, whatever the length of the note."""
+    if len(text) <= limit.chars:
+        return text
+    note = f"\n[{len(text) - limit.head - limit.tail:,} characters left out]\n"
+    return text[: limit.head] + note + text[len(text) - limit.tail :]
+
+
+def _small(block: UserBlock, limit: ResultLimit) -> UserBlock:
+    """The block, or what stands for a medium that is too large."""
+    if isinstance(block, TextBlock) or len(block.data) <= limit.media_chars:
+        return block
+    note = f"[{quoted(block.media_type)} left out: {len(block.data):,} characters]"
+    return block if len(note) >= len(block.data) else TextBlock(note)

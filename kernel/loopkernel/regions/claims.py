@@ -1,0 +1,48 @@
+"""What a call of the ledger uses, and what its tool is, under the settings that hold now (rules TOOL-1 and TOOL-2)."""
+
+from loopkernel.data.choices import NoProfile
+from loopkernel.data.ledgers import LedgerEntry
+from loopkernel.data.sessions import Settings
+from loopkernel.data.tools import EffectClass, InvalidCall, Tool, UnknownTool, ValidCall
+from loopkernel.planning.scheduling import Claimant
+
+
+def offered(settings: Settings, name: str) -> Tool | None:
+    """The offered tool of that name."""
+    return next((tool for tool in settings.tools if tool.name == name), None)
+
+
+def is_output_call(entry: LedgerEntry, settings: Settings) -> bool:
+    """Whether the call, if it is valid, gives the output: it is never run, and uses nothing (rule CALL-5)."""
+    return settings.policy.output_tool == entry.tool
+
+
+def never_runs(entry: LedgerEntry, settings: Settings) -> bool:
+    """Whether the call is answered without a run, whatever is decided: it holds no other back."""
+    return isinstance(entry.verdict, InvalidCall | UnknownTool) or is_output_call(entry, settings)
+
+
+def claimant_of(entry: LedgerEntry, settings: Settings) -> Claimant | None:
+    """The entry as the schedule sees it; None before its first check.
+
+    What a reference will name is not known to the check either: a resource that it stands for makes the claims None.
+    """
+    if never_runs(entry, settings):
+        return Claimant(())
+    if not isinstance(entry.verdict, ValidCall):
+        return None
+    tool = offered(settings, entry.tool)
+    if tool is not None and tool.profile is None:
+        return Claimant(() if settings.policy.no_profile is NoProfile.NO_CONFLICT else None)
+    return Claimant(entry.verdict.claims, tool is not None and tool.profile is not None and tool.profile.serial)
+
+
+def effect_class(entry: LedgerEntry, settings: Settings) -> EffectClass:
+    """What running the entry's tool may do; a tool without a profile counts as dangerous."""
+    tool = offered(settings, entry.tool)
+    return EffectClass.DANGEROUS if tool is None or tool.profile is None else tool.profile.effect
+
+
+def only_reads(entry: LedgerEntry, settings: Settings) -> bool:
+    """Whether the entry's tool is read-only."""
+    return effect_class(entry, settings) is EffectClass.READ_ONLY

@@ -1,0 +1,39 @@
+"""Old result bodies are cleared, so that requests stay small (rule TOOL-11)."""
+
+from attrs import evolve
+
+from loopkernel.data.choices import ClearMoment
+from loopkernel.data.effects import Effect
+from loopkernel.data.events import ResultsCleared
+from loopkernel.data.ids import CallId
+from loopkernel.data.messages import ResultMessage
+from loopkernel.data.sessions import Session
+from loopkernel.planning.clearing import cleared_message, is_cleared
+
+
+def clear_results(session: Session) -> tuple[Session, tuple[Effect, ...]]:
+    """By policy, at each request: above a count of results with a body, all but the latest lose it."""
+    policy = session.settings.policy.clear_results
+    if (
+        policy is None
+        or policy.when is not ClearMoment.EACH_REQUEST
+        or session.bodies <= max(policy.above, policy.keep)
+    ):
+        return session, ()
+    thread = session.thread
+    messages, remaining, gone = thread.messages, session.bodies, list[CallId]()
+    first = len(messages)
+    for index in range(session.bodies_from, len(messages)):
+        message = messages[index]
+        if not isinstance(message, ResultMessage):
+            continue
+        bodies = [result.call for result in message.results if not is_cleared(result)]
+        old = bodies[: remaining - policy.keep]
+        messages = messages.replace(index, cleared_message(message, frozenset(old)))
+        gone.extend(old)
+        remaining -= len(old)
+        if len(old) < len(bodies):
+            first = index
+            break
+    thread = evolve(thread, messages=messages, generation=thread.generation + 1)
+    return evolve(session, thread=thread, bodies=remaining, bodies_from=first), (ResultsCleared(tuple(gone)),)

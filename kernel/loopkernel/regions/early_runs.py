@@ -1,0 +1,65 @@
+"""What becomes of calls that started early, when the reply that holds them fails (rule TOOL-9)."""
+
+from attrs import evolve
+
+from loopkernel.data.effects import Effect
+from loopkernel.data.ids import OperationKind
+from loopkernel.data.ledgers import Ledger
+from loopkernel.data.model_deltas import ModelCall, Piece
+from loopkernel.data.sessions import OpenReply, Session, Settings
+from loopkernel.data.vector import Vector
+from loopkernel.data.words import CancelReason
+from loopkernel.regions.cancels import keep_cut_reply
+from loopkernel.regions.claims import only_reads
+from loopkernel.regions.held_runs import Ledgered
+from loopkernel.regions.ledger import cancelled_result, drop_check, shut
+from loopkernel.regions.stops import abort_work, stop_call
+
+
+def has_had_effect(ledger: Ledger, settings: Settings) -> bool:
+    """Whether a call has started that is not read-only: its reply can then not be discarded."""
+    return any(entry.runs > 0 and not only_reads(entry, settings) for entry in ledger.entries)
+
+
+def keep_for_effect(session: Session, reply: OpenReply, pieces: Vector[Piece], ledger: Ledger, now_ms: int) -> Ledgered:
+    """The reply is kept up to its last complete call. Calls that have not started never do; the others go on."""
+    whole = [place for place, piece in enumerate(pieces) if isinstance(piece, ModelCall)]
+    up_to_last_call = Vector.of(piece for place, piece in enumerate(pieces) if place <= whole[-1])
+    session, kept = keep_cut_reply(session, reply, up_to_last_call, ledger)
+    effects: list[Effect] = [*kept]
+    for place in range(ledger.entries.size):
+        entry = ledger.entries[place]
+        if entry.is_open and not entry.is_running:
+            stopped = stop_call(ledger, session, place, CancelReason.SUPERSEDED, now_ms)
+            ledger, session = stopped.ledger, stopped.session
+            effects.extend(stopped.effects)
+    return Ledgered(ledger, session, tuple(effects))
+
+
+def drop(ledger: Ledger, session: Session, now_ms: int) -> tuple[Session, tuple[Effect, ...]]:
+    """The reply is discarded with its calls: checks are abandoned, early runs aborted and closed."""
+    effects: list[Effect] = []
+    for place in range(ledger.entries.size):
+        if ledger.entries[place].is_open:
+            ledger, session, runs, aborted = abort_work(ledger, session, place, CancelReason.SUPERSEDED, now_ms)
+            if runs:
+                result = cancelled_result(ledger.entries[place], CancelReason.SUPERSEDED)
+                ledger, session, told = shut(ledger, session, place, result, stopped=False)
+                effects.extend((*aborted, *told))
+    return session, tuple(effects)
+
+
+def drop_after_crash(ledger: Ledger, session: Session) -> tuple[Session, tuple[Effect, ...]]:
+    """As `drop`, where the process has died and its runs with it: nothing is left to abort."""
+    effects: list[Effect] = []
+    for place in range(ledger.entries.size):
+        entry = ledger.entries[place]
+        if not entry.is_open:
+            continue
+        ledger, session = drop_check(ledger, session, place)
+        if entry.is_running and entry.operation is not None:
+            session = session.with_operations(session.operations.abandon(OperationKind.RUN, entry.operation))
+            result = cancelled_result(entry, CancelReason.SUPERSEDED)
+            ledger, session, told = shut(ledger.put(place, evolve(entry, timer=None)), session, place, result)
+            effects.extend(told)
+    return session, tuple(effects)

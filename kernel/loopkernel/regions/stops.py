@@ -1,0 +1,128 @@
+"""Calls that are cut short: their runs aborted, their answers given (rules TOOL-6, TOOL-10, ASK-7 and CANCEL-2)."""
+
+from attrs import evolve
+
+from loopkernel.data.blocks import RawInput, ToolResult
+from loopkernel.data.effects import AbortTool, Effect
+from loopkernel.data.held_runs import HeldRun
+from loopkernel.data.ids import CallId
+from loopkernel.data.ledgers import Ledger, LedgerEntry
+from loopkernel.data.sessions import Session
+from loopkernel.data.words import CallStatus, CancelReason
+from loopkernel.planning.scheduling import Claimant
+from loopkernel.regions.claims import claimant_of
+from loopkernel.regions.held_runs import Ledgered, lease
+from loopkernel.regions.ledger import cancelled_result, close, drop_check, shut
+from loopkernel.regions.timers import close_timer
+
+
+def stop_call(
+    ledger: Ledger,
+    session: Session,
+    place: int,
+    reason: CancelReason,
+    now_ms: int,
+    result: ToolResult | None = None,
+) -> Ledgered:
+    """The open call is answered, as cancelled where no `result` is given; its run is aborted, its check abandoned."""
+    ledger, session, runs, effects = abort_work(ledger, session, place, reason, now_ms)
+    given = cancelled_result(ledger.entries[place], reason) if result is None else result
+    closed = close(ledger, session, place, given, stopped=not runs)
+    return Ledgered(closed.ledger, closed.session, (*effects, *closed.effects))
+
+
+def abort_work(
+    ledger: Ledger, session: Session, place: int, reason: CancelReason, now_ms: int
+) -> tuple[Ledger, Session, bool, tuple[Effect, ...]]:
+    """What the call has under way is stopped; whether it has a run that must still stop is told too."""
+    ledger, session = drop_check(ledger, session, place)
+    run = run_of(ledger.entries[place], session)
+    if run is None:
+        return ledger, session, False, ()
+    session, leased = lease(session, run, now_ms)
+    return ledger, session, True, (AbortTool(run.operation, reason), *leased)
+
+
+def run_of(entry: LedgerEntry, session: Session) -> HeldRun | None:
+    """The run of the call that goes on, and what it holds."""
+    given = entry.given
+    if not entry.is_running or entry.operation is None or isinstance(given, RawInput):
+        return None
+    claimant = claimant_of(entry, session.settings) or Claimant(None)
+    return HeldRun(
+        operation=entry.operation,
+        call=entry.call.id,
+        tool=entry.tool,
+        input=given,
+        runs=entry.runs,
+        claims=None if claimant.serial else claimant.claims,
+    )
+
+
+def cancel_call(ledger: Ledger, session: Session, call: CallId, now_ms: int) -> Ledgered | None:
+    """One open call is answered as cancelled by the user (rule CANCEL-5); None if it is not open here."""
+    place = open_place(ledger, call)
+    return None if place is None else stop_call(ledger, session, place, CancelReason.USER_CANCELLED, now_ms)
+
+
+def open_place(ledger: Ledger, call: CallId) -> int | None:
+    """The place of the open call; None if it is not open here."""
+    place = call.position - 1
+    if call.reply != ledger.reply or not 0 <= place < ledger.entries.size or not ledger.entries[place].is_open:
+        return None
+    return place
+
+
+def cancel_others(ledger: Ledger, session: Session, reason: CancelReason, now_ms: int, *, running: bool) -> Ledgered:
+    """The calls that have not started are cancelled, with `running` also those that have (rules ASK-7 and TOOL-6)."""
+    effects: list[Effect] = []
+    for place in range(ledger.entries.size):
+        entry = ledger.entries[place]
+        if entry.is_open and (running or entry.runs == 0):
+            stopped = stop_call(ledger, session, place, reason, now_ms)
+            ledger, session = stopped.ledger, stopped.session
+            effects.extend(stopped.effects)
+    return Ledgered(ledger, session, tuple(effects))
+
+
+def cancel_open(
+    ledger: Ledger, session: Session, reason: CancelReason, now_ms: int, *, but_waiting: bool = False
+) -> Ledgered:
+    """Every open call is answered as cancelled; first all aborts, then all answers (rule CANCEL-2).
+
+    `but_waiting`: calls that wait for a person's approval stay open.
+    """
+    aborts: list[Effect] = []
+    answers: list[Effect] = []
+    for place in range(ledger.entries.size):
+        entry = ledger.entries[place]
+        if not entry.is_open or (but_waiting and waits_for_person(entry)):
+            continue
+        ledger, session, runs, effects = abort_work(ledger, session, place, reason, now_ms)
+        aborts.extend(effects)
+        result = cancelled_result(ledger.entries[place], reason)
+        ledger, session, told = shut(ledger, session, place, result, stopped=not runs)
+        aborts.extend(told[:-1])
+        answers.append(told[-1])
+    return Ledgered(ledger, session, (*aborts, *answers))
+
+
+def waits_for_person(entry: LedgerEntry) -> bool:
+    """Whether the call waits for a person, and nothing of it runs."""
+    return entry.status is CallStatus.BLOCKED_ON_USER and entry.question is None
+
+
+def user_cancelled(answers: tuple[ToolResult, ...]) -> bool:
+    """Whether the user cancelled one of the calls, which ends the turn (rule TOOL-7)."""
+    return any(result.reason is CancelReason.USER_CANCELLED for result in answers)
+
+
+def put_down(ledger: Ledger, session: Session) -> tuple[Ledger, Session, tuple[Effect, ...]]:
+    """The thread is released while calls wait for a person: nobody's time runs, and no edit is being checked."""
+    effects: list[Effect] = []
+    for place in range(ledger.entries.size):
+        entry = ledger.entries[place]
+        if entry.is_open:
+            ledger, session = drop_check(ledger.put(place, evolve(entry, timer=None)), session, place)
+            effects.extend(close_timer(entry.timer))
+    return ledger, session, tuple(effects)

@@ -1,0 +1,100 @@
+"""How far the runs of the explorer go, and what a single move of them is.
+
+Every text is one letter, and no usage is reported, so that runs which differ in nothing that matters meet in one state.
+"""
+
+import enum
+
+from attrs import frozen
+
+from loopkernel.data.blocks import TextBlock
+from loopkernel.data.deltas import Delta
+from loopkernel.data.ids import CallId, ModelOperation
+from loopkernel.data.states import Cancelled, Done, Idle, Initial
+from loopkernel.data.tools import ToolOutput, UnknownTool, ValidCall, Verdict
+from loopkernel.data.user_deltas import Approve, Correct, Reject, Swap, UserDelta
+from loopkernel.data.words import StopReason
+
+A = (TextBlock("a"),)
+OUTPUT = ToolOutput(content=A)
+RESTS = (Idle, Cancelled, Done, Initial)
+ANY_CALL = CallId(ModelOperation(0), 0)  # stands for the call that an answer of a scope is sent to
+
+
+class MoveKind(enum.Enum):
+    """Who sends a delta, and whether it is due."""
+
+    REPORT = "report"  # owed by the outside for what is open
+    ANSWER = "answer"  # owed by a person to a call that waits
+    USER = "user"
+    ILL_TIMED = "ill-timed"  # late, sent twice, about nothing, or not for this phase
+
+
+OWED = (MoveKind.REPORT, MoveKind.ANSWER)
+
+
+@frozen
+class Move:
+    """A delta that may come in a state."""
+
+    kind: MoveKind
+    delta: Delta
+
+
+class RunEnd(enum.Enum):
+    """What a run may report of its end."""
+
+    RETURNS = "returns"
+    FAILS = "fails"
+    STOPS = "stops"
+    GOES_ON = "goes on"  # in the background
+
+
+@frozen(kw_only=True)
+class OfferedCall:
+    """A call that a reply may hold.
+
+    `after` are the places, from 0, of the earlier calls that it declares to depend on, and `uses` that of one to whose
+    output its input refers. If it is `checked`, the adapter is asked; else the verdict comes with the call.
+    """
+
+    tool: str
+    after: tuple[int, ...] = ()
+    uses: int | None = None
+    checked: bool = False
+
+
+Answer = Approve | Reject | Correct | Swap
+
+
+@frozen(kw_only=True)
+class Scope:
+    """How far runs go: `calls` a reply, `rounds` with calls a turn, `turns` in all (None: any number).
+
+    At most `waiting` messages wait, queued or as steers, and of the latter one at a time. The call at place n
+    names `tools[n]`, the first again after the last, and is checked; or it is one of `offers[n]`. Checks answer with
+    one of the `verdicts`; where there are none, that the call is valid and uses what the profile of its tool says, or,
+    for an edit, that it is invalid. `answers` are what a person may say to a call that waits for an approval.
+    `also` is what else the user may want at any time.
+    """
+
+    calls: int = 2
+    rounds: int = 2
+    turns: int | None = None
+    waiting: int = 2
+    tools: tuple[str, ...] = ("r", "w")
+    offers: tuple[tuple[OfferedCall, ...], ...] = ()
+    verdicts: tuple[Verdict, ...] = (ValidCall(), UnknownTool())
+    stops: tuple[StopReason, ...] = (StopReason.END_TURN,)
+    ends: tuple[RunEnd, ...] = (RunEnd.RETURNS, RunEnd.FAILS, RunEnd.STOPS)
+    answers: tuple[Answer, ...] = (Approve(call=ANY_CALL), Reject(call=ANY_CALL))
+    cancels: int | None = None  # of single calls, in each reply
+    held: int = 0  # the user waits while more runs than these have been aborted and not stopped, or go on aside
+    texts: bool = True
+    progress: bool = False
+    questions: bool = False  # a run may ask one
+    times: bool = False  # time runs out for whatever is timed
+    lives: bool = False  # the thread is released and taken up again
+    crashes: bool = False  # the process is restarted
+    strays: bool = True
+    also: tuple[UserDelta, ...] = ()

@@ -1,0 +1,322 @@
+"""What each open call waits for: the witness of law PARALLEL, and what a screen tells the user.
+
+for wait in waits_of(state):
+    print(told(wait, names))  # call c3 waits for call c1, which writes b.txt, and for your approval
+"""
+
+from collections.abc import Callable, Iterator
+from typing import assert_never, final
+
+from attrs import frozen
+
+from loopkernel.data.blocks import RawInput
+from loopkernel.data.choices import OutputCalls
+from loopkernel.data.ids import CallId
+from loopkernel.data.ledgers import ApprovalWait, CrashWait, Ledger, LedgerEntry, QuestionWait
+from loopkernel.data.plans import Plan
+from loopkernel.data.sessions import Session, Settings
+from loopkernel.data.states import (
+    Backoff,
+    Cancelled,
+    Compacting,
+    Confirming,
+    Dispatching,
+    Done,
+    Executing,
+    Finishing,
+    HandingOff,
+    Idle,
+    Initial,
+    State,
+    Streaming,
+    Thinking,
+)
+from loopkernel.data.tools import AccessMode, Decision, ValidCall
+from loopkernel.data.words import CallStatus
+from loopkernel.planning.approval import decide
+from loopkernel.planning.scheduling import Claimant, blockers, clash_of, places_of
+from loopkernel.regions.claims import claimant_of, never_runs, offered
+from loopkernel.regions.output import others_open, unjudged_output
+from loopkernel.regions.schedule import failed_run, holder_elsewhere, may_start_early, planned
+
+MOST = 4  # so many calls in the way are named; the rest is counted
+
+
+@final
+@frozen
+class ForReply:
+    """The reply is not complete yet."""
+
+
+@final
+@frozen
+class ForCheck:
+    """Its input is being checked."""
+
+
+@final
+@frozen
+class ForOwnResult:
+    """It runs."""
+
+
+@final
+@frozen
+class ForApproval:
+    """A person is to approve it, now or when its turn has come."""
+
+
+@final
+@frozen
+class ForAnswer:
+    """Its tool has asked a question."""
+
+    question: str
+
+
+@final
+@frozen
+class ForWord:
+    """A person is to say what became of a run that a crash interrupted."""
+
+
+@final
+@frozen
+class ForSource:
+    """It depends on another call."""
+
+    call: CallId
+
+
+@final
+@frozen
+class ForConflict:
+    """It must not overlap with a call before it. `key` names what both use; None: one of them may use anything.
+
+    `stopped`: that call is answered, and its run has still to stop.
+    """
+
+    call: CallId
+    key: str | None
+    writes: bool
+    stopping: bool = False
+
+
+@final
+@frozen
+class ForTurn:
+    """Another call goes first: by the schedule, or because it may give the output instead of all others."""
+
+    call: CallId
+
+
+@final
+@frozen
+class ForMore:
+    """It waits for so many more calls."""
+
+    calls: int
+
+
+@final
+@frozen
+class ForSlot:
+    """All of so many slots are taken."""
+
+    slots: int
+
+
+@final
+@frozen
+class ForOthers:
+    """It gives the output, which is taken when the other calls have ended."""
+
+
+Reason = (
+    ForReply
+    | ForCheck
+    | ForOwnResult
+    | ForApproval
+    | ForAnswer
+    | ForWord
+    | ForSource
+    | ForConflict
+    | ForTurn
+    | ForMore
+    | ForSlot
+    | ForOthers
+)
+
+
+@final
+@frozen
+class Wait:
+    """An open call, and everything that it waits for; at least one reason."""
+
+    call: CallId
+    reasons: tuple[Reason, ...]
+
+
+def waits_of(state: State) -> tuple[Wait, ...]:
+    """What each open call waits for, in the order of the calls."""
+    match state:
+        case Streaming():
+            return tuple(_waits(state.ledger, state.session, streaming=True))
+        case Executing() | Confirming() | Dispatching():
+            return tuple(_waits(state.ledger, state.session, streaming=False))
+        case Initial() | Idle() | Thinking() | Finishing() | Compacting() | Backoff() | HandingOff():
+            return ()
+        case Cancelled() | Done():
+            return ()
+        case _:
+            assert_never(state)
+
+
+def _waits(ledger: Ledger, session: Session, *, streaming: bool) -> Iterator[Wait]:
+    if not ledger.unanswered:
+        return
+    ledger = planned(ledger, session)
+    for place, entry in enumerate(ledger.entries):
+        if entry.is_open and ledger.plan is not None:
+            yield Wait(entry.call.id, tuple(_reasons(ledger, ledger.plan, session, place, streaming)))
+
+
+def _reasons(ledger: Ledger, plan: Plan, session: Session, place: int, streaming: bool) -> Iterator[Reason]:
+    entry = ledger.entries[place]
+    wait = entry.person.wait
+    if entry.status is CallStatus.IN_PROGRESS:
+        yield ForOwnResult()
+        return
+    if entry.check is not None:
+        yield ForCheck()
+    match wait:
+        case ApprovalWait():
+            yield ForApproval()
+        case QuestionWait():
+            yield ForAnswer(wait.question)
+        case CrashWait():
+            yield ForWord()
+        case None:
+            yield from _reasons_to_queue(ledger, plan, session, place, streaming)
+        case _:
+            assert_never(wait)
+
+
+def _reasons_to_queue(ledger: Ledger, plan: Plan, session: Session, place: int, streaming: bool) -> Iterator[Reason]:
+    """Why a call has not been started, nor put to a person."""
+    entry, settings = ledger.entries[place], session.settings
+    passive = never_runs(entry, settings)
+    early = not passive and entry.verdict is not None and may_start_early(entry, settings)
+    if streaming and (not early or failed_run(ledger, settings)):
+        yield ForReply()
+    output = None if streaming else unjudged_output(ledger, settings)
+    if output is not None and output.call.id != entry.call.id:
+        yield ForTurn(output.call.id)
+        return
+    if passive:
+        if isinstance(entry.verdict, ValidCall):
+            yield from _reasons_of_output(ledger, plan, settings, place)
+        return
+    in_the_way = list(_in_the_way(ledger, plan, session, place))
+    yield from in_the_way[:MOST]
+    if len(in_the_way) > MOST:
+        yield ForMore(len(in_the_way) - MOST)
+    limit = settings.policy.max_parallel
+    if not in_the_way and limit is not None and ledger.running + ledger.asking >= limit:
+        yield ForSlot(limit)
+    if entry.check is None and not entry.person.approved and _will_be_asked(entry, settings):
+        yield ForApproval()
+
+
+def _reasons_of_output(ledger: Ledger, plan: Plan, settings: Settings, place: int) -> Iterator[Reason]:
+    """Why a valid output call is not taken yet."""
+    yield from (ForSource(ledger.entries[source].call.id) for source in places_of(plan.sources[place] & plan.open))
+    if settings.policy.output_calls is OutputCalls.RUN and others_open(ledger, settings):
+        yield ForOthers()
+
+
+def _will_be_asked(entry: LedgerEntry, settings: Settings) -> bool:
+    tool, given = offered(settings, entry.tool), entry.given
+    if tool is None or isinstance(given, RawInput):
+        return False
+    return decide(settings.policy, settings.remembered, tool, given) is Decision.ASK
+
+
+def _in_the_way(ledger: Ledger, plan: Plan, session: Session, place: int) -> Iterator[Reason]:
+    """The calls that must end, or stop, before this one may start."""
+    entry = ledger.entries[place]
+    needed = plan.sources[place] & plan.open
+    for blocker in places_of(blockers(plan, place)):
+        before = ledger.entries[blocker]
+        if needed >> blocker & 1:
+            yield ForSource(before.call.id)
+        else:
+            yield _behind(entry, before, session.settings, plan.last_write)
+    index = holder_elsewhere(ledger, session, place)
+    if index is not None:
+        run = session.held[index]
+        mine = claimant_of(entry, session.settings)
+        clash = None if mine is None else clash_of(Claimant(run.claims), mine, last_write=plan.last_write)
+        yield ForConflict(
+            run.call, None if clash is None else clash.key, clash is None or clash.mode is AccessMode.WRITE, True
+        )
+
+
+def _behind(entry: LedgerEntry, before: LedgerEntry, settings: Settings, last_write: bool) -> ForConflict | ForTurn:
+    """Why a call stands behind one before it: what both use, or their order alone."""
+    mine, theirs = claimant_of(entry, settings), claimant_of(before, settings)
+    stopping = not before.is_open
+    if mine is None or theirs is None or mine.alone or theirs.alone:
+        return ForConflict(before.call.id, None, True, stopping)
+    clash = clash_of(theirs, mine, last_write=last_write)
+    if clash is None:
+        return ForTurn(before.call.id)
+    return ForConflict(before.call.id, clash.key, clash.mode is AccessMode.WRITE, stopping)
+
+
+# --- in words -------------------------------------------------------------------------------------------
+
+
+def told(wait: Wait, name: Callable[[CallId], str] = str) -> str:
+    """The wait as a sentence for a screen; `name` says what the screen calls a call."""
+    parts = [_told(reason, name) for reason in wait.reasons]
+    if len(parts) > 1:
+        parts = [", ".join(parts[:-1]) + ", and " + parts[-1]]
+    return f"call {name(wait.call)} waits {''.join(parts)}"
+
+
+def _told(reason: Reason, name: Callable[[CallId], str]) -> str:
+    match reason:
+        case ForReply():
+            return "for the end of the reply"
+        case ForCheck():
+            return "for the check of its input"
+        case ForOwnResult():
+            return "for its own result"
+        case ForApproval():
+            return "for your approval"
+        case ForAnswer():
+            return f"for your answer to: {reason.question}"
+        case ForWord():
+            return "for your word on what became of it before the restart"
+        case ForSource():
+            return f"for the result of call {name(reason.call)}"
+        case ForConflict():
+            return f"for call {name(reason.call)}, {_told_conflict(reason)}"
+        case ForTurn():
+            return f"for its turn behind call {name(reason.call)}"
+        case ForMore():
+            return f"for {reason.calls} more calls"
+        case ForSlot():
+            return f"for a free slot (all {reason.slots} are taken)"
+        case ForOthers():
+            return "for the other calls to end"
+        case _:
+            assert_never(reason)
+
+
+def _told_conflict(conflict: ForConflict) -> str:
+    still = "is stopping, and still " if conflict.stopping else ""
+    if conflict.key is None:
+        return f"which {still}must not overlap with it"
+    return f"which {still}{'writes' if conflict.writes else 'reads'} {conflict.key}"
