@@ -14,6 +14,7 @@ from loopkernel.data.events import Event
 from loopkernel.data.ids import ModelOperation
 from loopkernel.data.json_text import Json
 from loopkernel.data.model_deltas import ModelDelta
+from loopkernel.data.thread_deltas import RULES_VERSION, Created
 from loopkernel.data.tools import Tool, ToolOutput, Verdict
 from loopkernel.replay import LogRecord
 from typing_extensions import override
@@ -143,6 +144,20 @@ class StoreCorrupt(StoreError):
 
 class StoreFailed(StoreError):
     """The log could not be written, so the driver has stopped. The cause is chained."""
+
+
+class RulesDiffer(StoreError):
+    """The log was written under another version of the rules, so folding it would tell another run (RESUME-1)."""
+
+
+def demand_same_rules(records: Sequence[LogRecord]) -> None:
+    """Raises RulesDiffer where the log was begun under other rules than those of this loopkernel."""
+    created = records[0].delta if records else None
+    if isinstance(created, Created) and created.rules_version != RULES_VERSION:
+        raise RulesDiffer(
+            f"the log was written under version {created.rules_version} of the rules, and this loopkernel folds logs "
+            f"of version {RULES_VERSION}. Nothing was changed: go on with the loopkernel that wrote it, or begin another"
+        )
 
 
 class Clock(Protocol):

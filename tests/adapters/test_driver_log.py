@@ -12,13 +12,13 @@ from loopkernel.data.events import ReplyGrew, RunStarted
 from loopkernel.data.ids import ModelOperation
 from loopkernel.data.model_deltas import ModelDelta, ModelText
 from loopkernel.data.states import Idle
-from loopkernel.data.thread_deltas import Acquired, Created, Resumed
+from loopkernel.data.thread_deltas import RULES_VERSION, Acquired, Created, Resumed
 from loopkernel.data.tools import ToolOutput, Verdict
 from loopkernel.data.words import TurnEndReason
-from loopkernel.replay import fold, replay
+from loopkernel.replay import LogRecord, fold, replay
 from loopkernel_adapters.driver.asyncio_driver import is_event
 from loopkernel_adapters.driver.durability import RECORDS_PER_GROUP
-from loopkernel_adapters.ports import RunContext, ToolError
+from loopkernel_adapters.ports import RulesDiffer, RunContext, ToolError, demand_same_rules
 from loopkernel_adapters.providers.scripted import ANY, Reply, ScriptedProvider, call_reply, text_reply
 from typing_extensions import override
 
@@ -237,3 +237,16 @@ def test_reports_that_come_together_are_recorded_together(calls: int) -> None:
         assert world.results() == [("done", "ok")] * calls
 
     asyncio.run(run())
+
+
+@pytest.mark.rule("RESUME-1")
+@given(st.integers(0, 9))
+def test_a_log_of_other_rules_is_not_opened(version: int) -> None:
+    store = NotedStore()
+    store.append((LogRecord(Created(session_id="s", rules_version=version), 0), LogRecord(Acquired(), 0)), True)
+    if version == RULES_VERSION:
+        demand_same_rules(store.load())
+        return
+    with pytest.raises(RulesDiffer, match=f"version {version} of the rules"):
+        World(store=store).open()
+    assert store.closed

@@ -56,7 +56,7 @@ from loopkernel_adapters.driver.runs import ToolRun
 from loopkernel_adapters.driver.secret_filter import SecretFilter
 from loopkernel_adapters.driver.supervision import Job, Supervisor
 from loopkernel_adapters.driver.work import check_call, read_reply
-from loopkernel_adapters.ports import Clock, Observer, Provider, Store, StoreFailed, Tools
+from loopkernel_adapters.ports import Clock, Observer, Provider, Store, StoreFailed, Tools, demand_same_rules
 from loopkernel_adapters.secrets import NO_SECRETS, Secrets
 
 EVENTS = frozenset(get_args(Event))
@@ -116,11 +116,12 @@ class Driver:
     ) -> Self:
         """A driver for the log in the store: an empty one begins with `created`, any other goes on where it stopped.
 
-        No value of `secrets` gets into a delta; the tools get them. Raises what the store's `load` raises; the store
-        is then closed.
+        No value of `secrets` gets into a delta; the tools get them. Raises what the store's `load` raises, and
+        RulesDiffer where the log was written under other rules; the store is then closed.
         """
         try:
             records = store.load()
+            demand_same_rules(records)
             state = replay(records)
         except BaseException:
             store.close()
