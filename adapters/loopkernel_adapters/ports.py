@@ -156,7 +156,7 @@ def demand_same_rules(records: Sequence[LogRecord]) -> None:
     if isinstance(created, Created) and created.rules_version != RULES_VERSION:
         raise RulesDiffer(
             f"the log was written under version {created.rules_version} of the rules, and this loopkernel folds logs "
-            f"of version {RULES_VERSION}. Nothing was changed: go on with the loopkernel that wrote it, or begin another"
+            f"of version {RULES_VERSION}. Nothing was changed: go on with the one that wrote it, or begin another"
         )
 
 

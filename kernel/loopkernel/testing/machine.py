@@ -27,10 +27,10 @@ from loopkernel.data.ids import (
 from loopkernel.data.json_text import Json
 from loopkernel.data.model_deltas import ModelCall, ModelCompleted, ModelDelta, ModelFailed
 from loopkernel.data.outside_deltas import TimerFired
-from loopkernel.data.states import Done, Initial, State
+from loopkernel.data.states import Cancelled, Done, Idle, Initial, State
 from loopkernel.data.steps import Context
 from loopkernel.data.thread_deltas import Acquired, Created, Disposed, Resumed, ThreadDelta
-from loopkernel.data.tool_deltas import ToolChecked, ToolFailed, ToolStopped, ToolSucceeded
+from loopkernel.data.tool_deltas import ToolAsked, ToolChecked, ToolFailed, ToolStopped, ToolSucceeded
 from loopkernel.data.tools import Claim, Tool, ToolOutput, ValidCall, Verdict
 from loopkernel.data.usage import Usage
 from loopkernel.data.user_deltas import (
@@ -74,7 +74,10 @@ from loopkernel.testing.witness_calls import Waiting
 
 _keys = st.none() | st.sampled_from((*KEYS, "k3", "k4"))
 _ended_stops = st.sampled_from((StopReason.END_TURN, StopReason.TOOL_USE)) | st.sampled_from(StopReason)
-_calls = st.tuples(st.sampled_from(OFFERED), claims, st.booleans(), st.booleans())
+Calls = list[tuple[Tool, Claim, bool, bool]]  # after the call before, and with its output, where there is one
+_calls: st.SearchStrategy[Calls] = st.lists(
+    st.tuples(st.sampled_from(OFFERED), claims, st.booleans(), st.booleans()), min_size=1, max_size=3
+)
 WITHOUT_RUN = (Waiting.APPROVAL, Waiting.EDIT, Waiting.WORD)  # what a call may wait for in a released thread
 
 
@@ -179,6 +182,7 @@ class KernelMachine(RuleBasedStateMachine):
         """Queued input is taken back."""
         self.deliver(Discard(number))
 
+    @precondition(lambda self: self.witness.turns_open > 0)
     @rule()
     def cancel_all(self) -> None:
         """Everything is to stop."""
@@ -250,11 +254,22 @@ class KernelMachine(RuleBasedStateMachine):
 
     # --- the model ----------------------------------------------------------------------------------------
 
+    @precondition(lambda self: isinstance(self.state, Idle | Cancelled))
+    @rule(content=contents, calls=_calls)
+    def ask_for_calls(self, content: tuple[UserBlock, ...], calls: Calls) -> None:
+        """A user message at rest, and a whole reply to it."""
+        self.deliver(Say(content=content))
+        for number in self.witness.open_operations(OperationKind.MODEL):
+            self.call_all(ModelOperation(number), calls)
+
     @precondition(lambda self: self.is_open(OperationKind.MODEL))
-    @rule(data=st.data(), calls=st.lists(_calls, min_size=1, max_size=3))
-    def reply_with_calls(self, data: st.DataObject, calls: list[tuple[Tool, Claim, bool, bool]]) -> None:
-        """A whole reply: valid calls of offered tools, so that runs start; some depend on the one before them."""
-        operation = ModelOperation(self.number(OperationKind.MODEL, data))
+    @rule(data=st.data(), calls=_calls)
+    def reply_with_calls(self, data: st.DataObject, calls: Calls) -> None:
+        """A whole reply."""
+        self.call_all(ModelOperation(self.number(OperationKind.MODEL, data)), calls)
+
+    def call_all(self, operation: ModelOperation, calls: Calls) -> None:
+        """Valid calls of offered tools, so that runs start; some depend on the one before them."""
         for place, (tool, claim, follows, uses) in enumerate(calls):
             before = f"c{place}"
             given = Json.of({"path": {"$result": before} if uses and place else claim.key})
@@ -302,6 +317,13 @@ class KernelMachine(RuleBasedStateMachine):
         """A call is checked."""
         self.deliver(ToolChecked(CheckOperation(self.number(OperationKind.CHECK, data)), verdict))
 
+    @precondition(lambda self: self.is_open(OperationKind.CHECK))
+    @rule(claim=claims)
+    def judge_all(self, claim: Claim) -> None:
+        """All calls that are being checked are valid."""
+        for number in self.witness.open_operations(OperationKind.CHECK):
+            self.deliver(ToolChecked(CheckOperation(number), ValidCall((claim,))))
+
     @precondition(lambda self: self.is_open(OperationKind.RUN))
     @rule(data=st.data(), output=tool_outputs, done=st.booleans())
     def end_run(self, data: st.DataObject, output: ToolOutput, done: bool) -> None:
@@ -316,11 +338,12 @@ class KernelMachine(RuleBasedStateMachine):
         self.deliver(evolve(delta, operation=RunOperation(self.number(OperationKind.RUN, data))))
 
     @precondition(lambda self: self.is_open(OperationKind.RUN))
-    @rule(data=st.data(), output=tool_outputs)
-    def put_aside(self, data: st.DataObject, output: ToolOutput) -> None:
-        """A run goes on in the background."""
+    @rule(data=st.data(), asks=st.booleans())
+    def go_on(self, data: st.DataObject, asks: bool) -> None:
+        """A run has a question, or goes on in the background."""
         operation = RunOperation(self.number(OperationKind.RUN, data))
-        self.deliver(ToolSucceeded(operation, evolve(output, background=True)))
+        aside = ToolSucceeded(operation, ToolOutput(background=True))
+        self.deliver(ToolAsked(operation, "a") if asks else aside)
 
     @precondition(lambda self: bool(self.witness.aborted))
     @rule(data=st.data(), delta=st.just(None) | run_deltas)

@@ -183,6 +183,11 @@ class Witness:
                 yield from self._learn_of_call(effect, died, effects)
             else:
                 yield from self._learn(effect)
+        if refusal is None and isinstance(
+            delta, Disposed
+        ):  # a check of an edit is made again when the call is shown again
+            self._cut_all(OperationKind.CHECK)
+            self.seen.restart()
         if over:
             self.aborted.clear()
         still = self.open_operations(OperationKind.RUN)
@@ -207,8 +212,6 @@ class Witness:
                 self.keys.add(delta.key)
         elif isinstance(delta, AnswersCall):
             self.seen.answer(delta)
-        elif isinstance(delta, Disposed):
-            self._cut_all(OperationKind.CHECK)
         elif isinstance(delta, Acquired):
             self._cut_all(OperationKind.TIMER)
             self.aborted.clear()

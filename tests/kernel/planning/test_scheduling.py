@@ -40,6 +40,7 @@ from loopkernel.planning.scheduling import (
 )
 
 READ, WRITE = AccessMode.READ, AccessMode.WRITE
+WRITES_A, READS_A, FREE = Claimant((Claim("a", WRITE),)), Claimant((Claim("a", READ),)), Claimant(())
 segments = st.lists(st.sampled_from(("a", "b", "ab")), max_size=3)
 keys = st.builds(lambda absolute, parts: _key(absolute, parts), st.booleans(), segments)
 claims = st.builds(Claim, keys, st.sampled_from(AccessMode))
@@ -130,6 +131,7 @@ def test_a_serial_call_and_one_of_unknown_resources_conflict_with_all() -> None:
 @given(keys, keys)
 def test_what_contains_a_key_is_every_folder_it_lies_in(outer: str, inner: str) -> None:
     assert (outer in containers(inner)) == (outer != inner and contains(outer, inner))
+    assert all(container and contains(container, inner) for container in containers(inner))
 
 
 @given(st.text("/a.", max_size=6))
@@ -223,6 +225,12 @@ def test_a_batch_keeps_its_members_when_they_have_ended(calls: list[Claimant], d
         if data.draw(st.booleans()):
             plan = end(plan, place)
     assert starts == [batch[0] for batch in greedy(calls) for _ in batch]
+
+
+@pytest.mark.rule("TOOL-3")
+def test_a_batch_is_named_by_its_first_member_also_where_calls_before_it_are_passed_over() -> None:
+    plan = add(add(add(Plan(schedule=Schedule.BATCHES), FREE, passive=True), FREE), FREE)
+    assert list(draw(draw(plan, 1), 2).batches) == [-1, 1, 1]
 
 
 @pytest.mark.rule("TOOL-3")
@@ -415,7 +423,7 @@ def specs(draw: st.DrawFn, schedule: Schedule, restarted: bool) -> list[Call]:
         calls.append(
             Call(
                 claimant=Claimant(()) if passive else draw(claimants),
-                reads=draw(st.booleans()),
+                reads=draw(st.booleans()) if schedule is not Schedule.READ_RUNS else not rarely(draw),
                 sources=frozenset(draw(st.just(set[int]()) | earlier)),
                 batch=0,
                 asks=rarely(draw),
@@ -487,9 +495,6 @@ def plan_of(schedule: Schedule, *calls: Claimant, reads: bool = False) -> Plan:
     return plan
 
 
-WRITES_A, READS_A, FREE = Claimant((Claim("a", WRITE),)), Claimant((Claim("a", READ),)), Claimant(())
-
-
 @pytest.mark.rule("TOOL-3")
 def test_a_run_that_goes_on_holds_back_calls_before_it_too() -> None:
     """It matters after a correction: the call at place 0 stands where another, which conflicted with nothing, stood."""
@@ -523,6 +528,15 @@ def test_a_read_runs_beside_a_running_read_and_not_beside_one_that_waits() -> No
     assert blockers(start(plan, 0), 1) == 0
     assert list(places_of(blockers(evolve(start(plan, 0), reads=0b10), 1))) == [0]
     assert list(places_of(blockers(evolve(start(plan, 0), reads=0b01), 1))) == [0]
+
+
+@pytest.mark.rule("TOOL-3")
+def test_the_start_of_a_read_lets_the_next_read_follow() -> None:
+    plan, first = look(plan_of(Schedule.READ_RUNS, FREE, FREE, reads=True), 0)
+    plan, second = look(wait(plan, 0), 1)
+    assert (first, second) == (True, False)
+    assert next_candidate(plan, slot_free=True) is None
+    assert next_candidate(start(plan, 0), slot_free=True) == 1
 
 
 @pytest.mark.rule("CALL-5")

@@ -411,38 +411,56 @@ def graphs(draw: st.DrawFn) -> list[list[int]]:
 
 
 @pytest.mark.rule("CALL-3")
-@given(graphs(), st.data())
+@given(graphs(), st.sampled_from((FREE, None)), st.booleans(), st.data())
 def test_whatever_depends_on_a_call_that_did_not_succeed_is_answered_and_nothing_else(
-    graph: list[list[int]], data: st.DataObject
+    graph: list[list[int]], verdict: Verdict | None, plans: bool, data: st.DataObject
 ) -> None:
-    calls = [
-        linked_call(place + 1, f"c{place}", after=tuple(f"c{source}" for source in sources))
-        for place, sources in enumerate(graph)
-    ]
-    found = ledger_with(*calls, verdict=data.draw(st.sampled_from((FREE, None))))
-    if data.draw(st.booleans()):
-        found = evolve(found, ledger=planned(found.ledger, found.session))
-    unreachable: set[int] = set()
-    for place in data.draw(st.permutations(range(len(graph)))):
-        entry = found.ledger.entries[place]
-        if not entry.is_open:
-            continue
-        ledger, session = drop_check(found.ledger, found.session, place)
-        status = data.draw(st.sampled_from((CallStatus.DONE, CallStatus.ERROR, CallStatus.CANCELLED)))
-        found = close(ledger, session, place, answer_of(entry, status, ()))
-        before = set(unreachable)
-        if status is not CallStatus.DONE:
-            fallen = {place}
-            for later, sources in enumerate(graph):
-                if ledger.entries[later].is_open and fallen.intersection(sources):
-                    fallen.add(later)
-            unreachable |= fallen - {place}
+    """Calls come and end in any order: a source may have ended before the call comes that depends on it."""
+    found = Ledgered(EMPTY, SESSION)
+    failed: set[int] = set()
+    coming = list(range(len(graph)))
+    while coming or found.ledger.unanswered:
+        entries = list(found.ledger.entries)
+        waiting = [place for place, entry in enumerate(entries) if entry.is_open]
+        place = data.draw(st.sampled_from([*waiting, *coming[:1]]))
+        told_before = set(failed)
+        if place in coming:
+            coming.remove(place)
+            call = linked_call(place + 1, f"c{place}", after=tuple(f"c{source}" for source in graph[place]))
+            found = add_call(found.ledger, found.session, call, verdict)
+            failed |= {place} if failed.intersection(graph[place]) else set()
+            first: list[tuple[int, CallStatus]] = []
+        else:
+            status = data.draw(st.sampled_from((CallStatus.DONE, CallStatus.ERROR, CallStatus.CANCELLED)))
+            ledger, session = drop_check(found.ledger, found.session, place)
+            found = close(ledger, session, place, answer_of(entries[place], status, ()))
+            failed |= {place} if status is not CallStatus.DONE else set()
+            for later in waiting:
+                failed |= {later} if later != place and failed.intersection(graph[later]) else set()
+            first = [(place, status)]
         told = [(position - 1, how) for position, how, _ in ends(found.effects)]
-        assert told[0] == (place, status)
-        assert {other for other, _ in told[1:]} == unreachable - before
-        assert all(how is CallStatus.ERROR for _, how in told[1:])
+        unreachable = failed - told_before - {place for place, _ in first}
+        assert told[: len(first)] == first
+        assert {other for other, _ in told[len(first) :]} == unreachable
+        assert all(how is CallStatus.ERROR for _, how in told[len(first) :])
         assert found.ledger.unanswered == sum(entry.is_open for entry in found.ledger.entries)
         assert found.ledger.checking == sum(entry.check is not None for entry in found.ledger.entries)
+        if plans:
+            found = evolve(found, ledger=planned(found.ledger, found.session))
+
+
+@pytest.mark.rule("CALL-1")
+@pytest.mark.rule("TOOL-18")
+@pytest.mark.parametrize("verdict", [None, FREE])
+def test_a_call_that_comes_after_its_sources_are_done_is_checked_with_their_outputs(verdict: Verdict | None) -> None:
+    first = ledger_with(linked_call(1, "a"))
+    done = answer_of(first.ledger.entries[0], CallStatus.DONE, text("b.txt"))
+    closed = close(first.ledger, first.session, 0, done)
+    added = add_call(closed.ledger, closed.session, REFERRING, verdict)
+    ready = Json.of({"path": "b.txt", "mode": "r"})
+    assert [asked.input for asked in of_kind(CheckCall, added.effects)] == [ready]
+    entry = added.ledger.entries[1]
+    assert (entry.given, entry.refers, entry.verdict, entry.check) == (ready, False, None, 1)
 
 
 @pytest.mark.rule("CALL-3")
