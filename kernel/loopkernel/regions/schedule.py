@@ -86,7 +86,7 @@ def planned(ledger: Ledger, session: Session) -> Ledger:
 def _batched(ledger: Ledger, settings: Settings) -> Ledger:
     """Each call whose turn it is joins the current batch, or closes it, for good (rule TOOL-3)."""
     plan = ledger.plan
-    if plan is None or plan.schedule is not Schedule.BATCHES:
+    if plan is None or plan.schedule is not Schedule.BATCHES or plan.batched == ledger.entries.size:
         return ledger
     while plan.batched < ledger.entries.size:
         place = plan.batched
@@ -125,7 +125,7 @@ def start_ready(ledger: Ledger, session: Session, now_ms: int, *, early: bool = 
             if place is None:
                 break
             taken = _take(ledger, session, place, now_ms, early)
-            ledger, session = taken.ledger, taken.session
+            ledger, session = _batched(taken.ledger, taken.session.settings), taken.session  # a denial may let more in
             effects.extend(taken.effects)
     elif ledger.entries.size and _may_be_looked_at(ledger.entries[0], session.settings):
         taken = _take(ledger, session, 0, now_ms, early)
