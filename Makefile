@@ -6,6 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest
+SPREAD := -n $(WORKERS) --dist worksteal
 PIN_OPTIONS := --upgrade --universal --python-version 3.11 --generate-hashes \
     --no-header --no-annotate --no-emit-index-url
 MAIN_JOB := $(BIN)/loopkernel demo
@@ -20,22 +21,22 @@ run: model ## run the main job: a real model on this machine's processor, callin
 	@$(MAIN_JOB)
 
 test: environment ## run the quick suite (under 3 minutes on two cores)
-	$(PYTEST) -n $(WORKERS) -q
+	$(PYTEST) $(SPREAD) -q
 
 check: environment ## check lint, format, types and architecture
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(PYTEST) -n $(WORKERS) -q tests/architecture
+	$(PYTEST) $(SPREAD) -q tests/architecture
 
 coverage: environment ## run the quick suite and fail unless every branch of the kernel is taken
-	$(PYTEST) -n $(WORKERS) -q --cov --cov-report=term
+	$(PYTEST) $(SPREAD) -q --cov --cov-report=term
 
 matrix: environment ## run the quick suite under each supported Python that this machine has
 	@$(BIN)/python scripts/matrix.py
 
 fuzz: environment ## run the suite with many more generated examples (HYPOTHESIS_PROFILE=deep)
-	HYPOTHESIS_PROFILE=deep $(PYTEST) -n $(WORKERS) -q
+	HYPOTHESIS_PROFILE=deep $(PYTEST) $(SPREAD) -q
 
 bench: environment ## measure the cost per delta against the floor
 	$(BIN)/python -m bench

@@ -69,7 +69,7 @@ def run_suite(version: str, interpreter: str) -> bool:
     if subprocess.run([interpreter, "scripts/environment.py", directory], cwd=ROOT).returncode != 0:
         return False
     workers = os.environ.get("WORKERS", "2")
-    command = [str(ROOT / directory / "bin" / "python"), "-m", "pytest", "-q", "-n", workers]
+    command = [str(ROOT / directory / "bin" / "python"), "-m", "pytest", "-q", "-n", workers, "--dist", "worksteal"]
     environment = {"HYPOTHESIS_PROFILE": "matrix", **os.environ}
     return subprocess.run(command, cwd=ROOT, env=environment).returncode == 0
 
