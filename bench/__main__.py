@@ -16,7 +16,7 @@ from loopkernel.data.states import Executing, State, Streaming
 from loopkernel.data.steps import Context
 from loopkernel.transition import transition
 
-from bench import floor, scheduling
+from bench import endurance, floor, scheduling
 from bench.workload import contexts, streaming_after
 
 SAMPLES = 9
@@ -109,6 +109,7 @@ def measure(length: int) -> dict[str, float]:
     """All figures at one thread length."""
     state = streaming_after(length)
     rounds = contexts(length + 1, ROUNDS)
+    assert kernel_rounds(state, rounds[:9]) == floor_rounds(state, rounds[:9]), "the floor builds something else"
     texts: list[Delta] = [context.delta for steps in rounds for context in steps[:1]]
     first = texts[0]
     assert isinstance(first, ModelText)
@@ -155,6 +156,7 @@ def main() -> int:
         growth = figures[100_000][name] / small
         print(f"{name:<12} {growth:>7.2f}  {'met' if growth <= GROWTH_TARGET else 'MISSED'}")
     scheduling.measure()
+    endurance.measure()
     return 0
 
 

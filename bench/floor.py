@@ -8,20 +8,27 @@ from loopkernel.data.blocks import TextBlock, ToolCall, ToolResult
 from loopkernel.data.effects import CallModel, CancelTimer, CheckCall, Request, StartTimer, StartTool
 from loopkernel.data.events import CallAppeared, MessageAdded, ReplyEnded, ReplyGrew, ToolEnded
 from loopkernel.data.ids import CallId, CheckOperation, MessageId, ModelOperation, RunOperation, TimerOperation
+from loopkernel.data.json_text import Json
 from loopkernel.data.ledgers import Ledger, LedgerEntry
 from loopkernel.data.messages import AssistantMessage, ReplyState, ResultMessage
 from loopkernel.data.model_deltas import ModelCall, ModelText
 from loopkernel.data.operations import Operations
+from loopkernel.data.policy import LoopTiers
 from loopkernel.data.sessions import Counters, OpenReply, Session, Stamp, Turn
 from loopkernel.data.states import Executing, Streaming
 from loopkernel.data.steps import Context, Step
 from loopkernel.data.threads import Thread
 from loopkernel.data.timers import Timer
+from loopkernel.data.tools import EffectClass
 from loopkernel.data.usage import Usage
 from loopkernel.data.vector import Vector
+from loopkernel.data.watches import Watch, WatchedCall
 from loopkernel.data.words import CallStatus, RequestReason, StopReason, TimerPurpose
 
-from bench.workload import INPUT, OUTPUT, READ, VERDICT
+from bench.workload import OUTPUT, READ, VERDICT
+
+WINDOW = LoopTiers().window
+READS = EffectClass.READ_ONLY
 
 
 def increment(state: Streaming, ctx: Context, delta: ModelText) -> Step[Streaming]:
@@ -34,6 +41,8 @@ def increment(state: Streaming, ctx: Context, delta: ModelText) -> Step[Streamin
         reply=state.reply,
         pieces=state.pieces.append(delta),
         ledger=state.ledger,
+        heard_ms=ctx.now_ms,
+        silence=state.silence,
     )
     return Step(grown, (ReplyGrew(delta.operation, delta.text),))
 
@@ -41,11 +50,12 @@ def increment(state: Streaming, ctx: Context, delta: ModelText) -> Step[Streamin
 def call(state: Streaming, ctx: Context, delta: ModelCall, number: int) -> Step[Streaming]:
     """A complete call, and its check."""
     call_id = CallId(delta.operation, 1)
-    made = ToolCall(id=call_id, provider_id="call", tool="read_file", input=INPUT)
+    made = ToolCall(id=call_id, provider_id="call", tool="read_file", input=delta.input)
     minted = state.session.operations.minted
     operations = Operations((*minted[:1], number, *minted[2:]), state.session.operations.abandoned, Vector())
     check = CheckOperation(number)
-    command = CheckCall(operation=check, call=call_id, tool="read_file", input=INPUT)
+    assert isinstance(delta.input, Json)
+    command = CheckCall(operation=check, call=call_id, tool="read_file", input=delta.input)
     ledger = Ledger(
         reply=delta.operation,
         entries=state.ledger.entries.append(LedgerEntry(call=made, check=check)),
@@ -53,7 +63,7 @@ def call(state: Streaming, ctx: Context, delta: ModelCall, number: int) -> Step[
         checking=1,
         first_check=number,
         first_run=number,
-        first_timer=number,
+        first_timer=2 * number,  # the one before is of the silence
         checked=state.ledger.checked.append(0),
     )
     grown = Streaming(
@@ -63,6 +73,8 @@ def call(state: Streaming, ctx: Context, delta: ModelCall, number: int) -> Step[
         reply=state.reply,
         pieces=state.pieces.append(delta),
         ledger=ledger,
+        heard_ms=ctx.now_ms,
+        silence=state.silence,
     )
     return Step(grown, (CallAppeared(call_id, "call", "read_file"), command))
 
@@ -80,9 +92,14 @@ def completed(state: Streaming, ctx: Context) -> Step[Executing]:
     )
     reply = OpenReply(operation, "default")
     turn = Turn(number=1, opened_ms=0, reason=RequestReason.NEXT_TURN, replies=state.turn.replies + 1)
+    made = state.ledger.entries[0].call
+    assert isinstance(made.input, Json)
+    assert state.silence is not None
+    watched = WatchedCall(made.tool, made.input)
     executing = Executing(
         session=_session(
             session,
+            watch=Watch(calls=(*session.watch.calls[1 - WINDOW :], watched), due=True),
             thread=Thread(session.thread.messages.append(message)),
             counters=_counters(session.counters),
             usage=session.usage.plus(reply.usage),
@@ -91,7 +108,8 @@ def completed(state: Streaming, ctx: Context) -> Step[Executing]:
         turn=turn,
         ledger=state.ledger,
     )
-    return Step(executing, (ReplyEnded(operation, StopReason.TOOL_USE), MessageAdded(message)))
+    closing = CancelTimer(state.silence.operation)
+    return Step(executing, (closing, ReplyEnded(operation, StopReason.TOOL_USE), MessageAdded(message)))
 
 
 def checked(state: Executing, ctx: Context, number: int) -> Step[Executing]:
@@ -102,21 +120,43 @@ def checked(state: Executing, ctx: Context, number: int) -> Step[Executing]:
     stamp = Stamp(state.stamp.version + 1, ctx.now_ms)
     state = Executing(session=state.session, stamp=stamp, turn=state.turn, ledger=ledger)
     run = RunOperation(number)
-    timer = Timer(TimerOperation(number), TimerPurpose.TOOL_TIMEOUT, ctx.now_ms + 120_000)
+    timer = Timer(TimerOperation(2 * number), TimerPurpose.TOOL_TIMEOUT, ctx.now_ms + 120_000)
     minted = state.session.operations.minted
-    operations = Operations((*minted[:2], number, number, *minted[4:]), state.session.operations.abandoned, Vector())
+    operations = Operations(
+        (*minted[:2], number, 2 * number, *minted[4:]), state.session.operations.abandoned, Vector()
+    )
     running = LedgerEntry(
-        call=entry.call, status=CallStatus.IN_PROGRESS, verdict=VERDICT, operation=run, runs=1, timer=timer
+        call=entry.call,
+        status=CallStatus.IN_PROGRESS,
+        verdict=VERDICT,
+        operation=run,
+        runs=1,
+        effect=READS,
+        timer=timer,
     )
     ledger = _ledger(ledger, ledger.entries.replace(0, running), running=1, unanswered=1, places=Vector.of((0,)))
+    given = entry.call.input
+    assert isinstance(given, Json)
     command = StartTool(
-        operation=run, call=entry.call.id, run=1, tool="read_file", input=INPUT, key=f"bench/1/{entry.call.id}"
+        operation=run, call=entry.call.id, run=1, tool="read_file", input=given, key=f"bench/1/{entry.call.id}"
     )
     timed = StartTimer(operation=timer.operation, purpose=timer.purpose, deadline_ms=timer.deadline_ms)
     started = Executing(
-        session=_session(state.session, operations=operations), stamp=stamp, turn=state.turn, ledger=ledger
+        session=_session(state.session, operations=operations, started=1), stamp=stamp, turn=state.turn, ledger=ledger
     )
     return Step(started, (command, timed))
+
+
+def _closed(entry: LedgerEntry, result: ToolResult) -> LedgerEntry:
+    return LedgerEntry(
+        call=entry.call,
+        status=CallStatus.DONE,
+        verdict=VERDICT,
+        operation=entry.operation,
+        runs=1,
+        effect=READS,
+        result=result,
+    )
 
 
 def succeeded(state: Executing, ctx: Context, number: int) -> Step[Streaming]:
@@ -130,21 +170,17 @@ def succeeded(state: Executing, ctx: Context, number: int) -> Step[Streaming]:
         content=OUTPUT.content,
         ran=True,
     )
-    closed = LedgerEntry(
-        call=entry.call,
-        status=CallStatus.DONE,
-        verdict=VERDICT,
-        operation=entry.operation,
-        runs=1,
-        result=result,
-    )
+    closed = _closed(entry, result)
     ledger = _ledger(ledger, ledger.entries.replace(0, closed), running=0, unanswered=0, places=ledger.started)
     stamp = Stamp(state.stamp.version + 1, ctx.now_ms)
     state = Executing(session=session, stamp=stamp, turn=state.turn, ledger=ledger)
     message = ResultMessage(id=MessageId(session.counters.messages + 1), reply=ledger.reply, results=(result,))
     thread = Thread(session.thread.messages.append(message))
     minted = session.operations.minted
-    operations = Operations((number + 1, *minted[1:]), session.operations.abandoned, Vector())
+    operations = Operations(
+        (number + 1, *minted[1:3], 2 * number + 1, *minted[4:]), session.operations.abandoned, Vector()
+    )
+    silence = Timer(TimerOperation(2 * number + 1), TimerPurpose.SILENCE, ctx.now_ms + 120_000)
     operation = ModelOperation(number + 1)
     turn = Turn(number=1, opened_ms=0, reason=RequestReason.NEXT_TURN, replies=state.turn.replies)
     request = Request(
@@ -157,15 +193,26 @@ def succeeded(state: Executing, ctx: Context, number: int) -> Step[Streaming]:
         max_output_tokens=32_000,
     )
     streaming = Streaming(
-        session=_session(session, thread=thread, counters=_counters(session.counters), operations=operations),
+        session=_session(
+            session,
+            thread=thread,
+            counters=_counters(session.counters),
+            operations=operations,
+            watch=Watch(calls=session.watch.calls),
+            results=1,
+        ),
         stamp=stamp,
         turn=turn,
-        reply=OpenReply(operation, "default"),
+        reply=OpenReply(operation, "default", limit=32_000),
         pieces=Vector(),
-        ledger=Ledger(reply=operation, first_check=number + 1, first_run=number + 1, first_timer=number + 1),
+        ledger=Ledger(reply=operation, first_check=number + 1, first_run=number + 1, first_timer=2 * number + 2),
+        heard_ms=ctx.now_ms,
+        silence=silence,
     )
-    closing = CancelTimer(TimerOperation(number))
-    return Step(streaming, (closing, ToolEnded(result), MessageAdded(message), CallModel(operation, request)))
+    closing = CancelTimer(TimerOperation(2 * number))
+    timed = StartTimer(operation=silence.operation, purpose=silence.purpose, deadline_ms=silence.deadline_ms)
+    asked = CallModel(operation, request)
+    return Step(streaming, (closing, ToolEnded(result), MessageAdded(message), asked, timed))
 
 
 def _counters(counters: Counters) -> Counters:
@@ -197,6 +244,9 @@ def _session(
     usage: Usage | None = None,
     counters: Counters | None = None,
     operations: Operations | None = None,
+    watch: Watch | None = None,
+    started: int = 0,
+    results: int = 0,
 ) -> Session:
     return Session(
         settings=session.settings,
@@ -206,8 +256,10 @@ def _session(
         counters=session.counters if counters is None else counters,
         operations=session.operations if operations is None else operations,
         held=session.held,
-        bodies=session.bodies,
+        bodies=session.bodies + results,
         bodies_from=session.bodies_from,
+        started=session.started + started,
+        watch=session.watch if watch is None else watch,
         error=None,
         last_model="default",
         last_end=None,

@@ -16,17 +16,17 @@ from loopkernel.data.words import StopReason
 from loopkernel.transition import transition
 
 READ = Tool(name="read_file", profile=ToolProfile(effect=EffectClass.READ_ONLY))
-INPUT = Json.parse('{"path":"notes.txt"}')
 VERDICT = ValidCall((Claim("notes.txt", AccessMode.READ),))
 OUTPUT = ToolOutput(content=(TextBlock("buy milk"),))
 
 
 def round_of(number: int) -> tuple[Delta, ...]:
-    """The five deltas of round `number`, counted from 1."""
+    """The five deltas of round `number`, counted from 1. No two rounds read the same file: that would be a loop."""
     operation = ModelOperation(number)
+    tool_input = Json.of({"path": f"notes-{number}.txt"})
     return (
         ModelText(operation, "I will read the file."),
-        ModelCall(operation=operation, provider_id="call", tool="read_file", input=INPUT),
+        ModelCall(operation=operation, provider_id="call", tool="read_file", input=tool_input),
         ModelCompleted(operation, StopReason.TOOL_USE),
         ToolChecked(CheckOperation(number), VERDICT),
         ToolSucceeded(RunOperation(number), OUTPUT),

@@ -71,7 +71,7 @@ def ensure_project(directory: Path) -> None:
     if is_stamped(stamp, wanted):
         return
     started = time.monotonic()
-    say(f"creating {directory.name} for Python {sys.version.split()[0]} (about 30 MB to download)")
+    say(f"creating {directory.name} for Python {sys.version.split()[0]} (about 70 MB to download)")
     try:
         venv.create(directory, clear=True, with_pip=True)
     except (OSError, subprocess.CalledProcessError) as error:

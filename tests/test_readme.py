@@ -1,9 +1,11 @@
-"""The README keeps its word: its example is short, runs, and prints what it says; its links and commands exist."""
+"""The README keeps its word: its examples are short, run, and print what it says; its links and commands exist."""
 
 import re
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -19,8 +21,11 @@ def lines(text: str) -> list[str]:
     return [line.rstrip() for line in text.strip().splitlines()]
 
 
-def test_the_loop_is_at_most_fifteen_lines_and_prints_what_the_readme_shows() -> None:
-    (example,), (printed,) = blocks("python"), blocks("text")
+EXAMPLES = list(zip(blocks("python"), blocks("text"), strict=True))
+
+
+@pytest.mark.parametrize(("example", "printed"), EXAMPLES, ids=["loop", "retries", "limits", "forks"])
+def test_an_example_is_at_most_fifteen_lines_and_prints_what_the_readme_shows(example: str, printed: str) -> None:
     assert len(example.strip().splitlines()) <= 15
     run = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, check=True)
     assert lines(run.stdout) == lines(printed)

@@ -16,6 +16,7 @@ from loopkernel.data.json_text import Json
 from loopkernel.data.model_deltas import ModelDelta
 from loopkernel.data.thread_deltas import RULES_VERSION, Created
 from loopkernel.data.tools import Tool, ToolOutput, Verdict
+from loopkernel.data.words import ErrorClass
 from loopkernel.replay import LogRecord
 from typing_extensions import override
 
@@ -28,8 +29,12 @@ class Provider(Protocol):
 
         The last delta is `ModelCompleted` or `ModelFailed`; nothing is read after it. A stream that ends
         without either is reported by the driver as `ModelFailed(network)`. The adapter classifies its own
-        errors, in one function, and yields `ModelFailed`; what it raises all the same is reported as
-        `unknown` (`network` for a lost connection, `stalled` for a timeout). It never retries by itself.
+        errors, in one function, and yields `ModelFailed`, with what the server asked to wait in `retry_after_ms`
+        (a server that says nothing: None); what it raises all the same is reported as `unknown` (`network` for
+        a lost connection, `stalled` for a timeout). It never retries by itself.
+
+        A stream that gives no delta for the policy's `silence_ms` is aborted. One that is slow to begin shows
+        that it lives with `ModelStarted` or `ModelUsage`.
 
         Called, it returns at once (an async generator does). A stream is read only as fast as its deltas
         are applied, is closed when it is done or aborted, and must let go of everything when it is
@@ -144,6 +149,22 @@ class StoreCorrupt(StoreError):
 
 class StoreFailed(StoreError):
     """The log could not be written, so the driver has stopped. The cause is chained."""
+
+
+class RunFailed(Exception):
+    """A run is over since a model call failed and nothing recovered it, under the policy `on_error: raise`.
+
+    `error` is the class of the failure, `message` its words. The log and the state say the same.
+    """
+
+    def __init__(self, error: ErrorClass, message: str) -> None:
+        super().__init__(error, message)
+        self.error = error
+        self.message = message
+
+    @override
+    def __str__(self) -> str:
+        return f"the run ended with an error of the model: {self.error.value}: {self.message}"
 
 
 class RulesDiffer(StoreError):

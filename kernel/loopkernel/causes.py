@@ -8,7 +8,7 @@ from loopkernel.data import events
 from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import Effect
 from loopkernel.data.thread_deltas import Resumed
-from loopkernel.data.words import CallStatus, CancelReason, RefusalReason, TurnEndReason
+from loopkernel.data.words import CallStatus, CancelReason, LimitName, RefusalReason, TurnEndReason
 
 Rule = tuple[str, str]
 
@@ -65,6 +65,8 @@ _BY_KIND: Mapping[type[Effect], Rule] = MappingProxyType(
         events.LoopNoted: ("LIMIT-3", "the model repeats itself and is told so"),
         events.ToolDisabled: ("LIMIT-3", "the model repeats itself: the tool is taken away for some rounds"),
         events.LoopStopped: ("LIMIT-3", "the model repeats itself: the turn ends"),
+        events.ThreadCut: ("INPUT-4", "what followed a message that was replaced, or a refused reply, is dropped"),
+        events.MessageReplaced: ("INFER-10", "a guardrail has redacted the message"),
         events.LimitReached: ("LIMIT-1", "a limit is tested before each request"),
         events.ThreadRepaired: ("RESUME-5", "a thread from elsewhere is repaired once"),
         events.WorkCancelled: ("CANCEL-2", "one event says that everything open was cancelled"),
@@ -134,6 +136,8 @@ def rule_of(effect: Effect, delta: Delta) -> Rule:
         return "RESUME-3", "what was in flight when the process died is made again, or taken back"
     if isinstance(effect, events.TurnEnded):
         return _BY_END[effect.reason], f"the turn is over: {effect.reason.value}"
+    if isinstance(effect, events.LimitReached) and effect.limit is not LimitName.MAX_TURNS:
+        return "LIMIT-2", f"a budget is spent: {effect.limit.value}"
     if isinstance(effect, events.Refused):
         return "DELTA-2", _BY_REFUSAL[effect.reason]
     if isinstance(effect, events.ToolEnded):

@@ -10,8 +10,11 @@ from loopkernel.data.blocks import RawInput, TextBlock
 from loopkernel.data.choices import ApprovalMode
 from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import Effect
+from loopkernel.data.ids import MessageId
 from loopkernel.data.ledgers import LedgerEntry
+from loopkernel.data.messages import SENT_BY_USER, UserMessage
 from loopkernel.data.policy import ApprovalRule
+from loopkernel.data.sessions import Session
 from loopkernel.data.states import (
     Backoff,
     Cancelled,
@@ -45,6 +48,7 @@ from loopkernel.data.user_deltas import (
     CrashAnswerKind,
     Discard,
     DismissError,
+    EditMessage,
     Enqueue,
     Permit,
     Reject,
@@ -140,12 +144,23 @@ def _candidates(state: State) -> Iterator[UserDelta]:
     yield from (ChangeMode(ApprovalMode.DEFAULT), Permit(ApprovalRule(decision=Decision.ALLOW)))
     yield from (ChangePolicy(settings.policy), ChangeTools(settings.tools), ChangeInstructions(settings.instructions))
     yield from (CancelCall(run.call) for run in session.held if run.background)
+    sent = _last_input(session)
+    if sent is not None:
+        yield EditMessage(message=sent, content=content)
     for entry in _open_calls(state):
         call, given = entry.call.id, entry.given
         yield from (CancelCall(call), Approve(call=call), Reject(call=call), AnswerQuestion(call=call, value=None))
         yield from (AnswerAfterCrash(call=call, kind=kind) for kind in CrashAnswerKind)
         if not isinstance(given, RawInput):
             yield from (Correct(call=call, input=given), Swap(call=call, tool=entry.tool, input=given))
+
+
+def _last_input(session: Session) -> MessageId | None:
+    """The last message that the user sent; any before it may be edited exactly when that one may."""
+    messages = session.thread.messages
+    backwards = (messages[index] for index in range(len(messages) - 1, -1, -1))
+    sent = (found for found in backwards if isinstance(found, UserMessage) and found.origin in SENT_BY_USER)
+    return next((found.id for found in sent), None)
 
 
 def _open_calls(state: State) -> tuple[LedgerEntry, ...]:

@@ -10,6 +10,7 @@ from typing import assert_never, final
 from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import Command
 from loopkernel.data.events import Event
+from loopkernel.data.ledgers import Ledger
 from loopkernel.data.states import (
     Backoff,
     Cancelled,
@@ -81,13 +82,21 @@ class Machine:
         return min(_deadlines(self._state), default=None)
 
 
+def _of_calls(ledger: Ledger) -> Iterator[int]:
+    return (entry.timer.deadline_ms for entry in ledger.entries if entry.timer is not None)
+
+
 def _deadlines(state: State) -> Iterator[int]:
     """When each pending timer is due: of the calls of the reply, of runs that are to stop, and of a retry."""
     match state:
         case Backoff():
-            yield state.deadline_ms
-        case Streaming() | Executing() | Confirming() | Dispatching():
-            yield from (entry.timer.deadline_ms for entry in state.ledger.entries if entry.timer is not None)
+            yield state.timer.deadline_ms
+        case Streaming():
+            yield from _of_calls(state.ledger)
+            if state.silence is not None:
+                yield state.silence.deadline_ms
+        case Executing() | Confirming() | Dispatching():
+            yield from _of_calls(state.ledger)
         case Idle() | Thinking() | Finishing() | Compacting() | HandingOff() | Cancelled() | Done() | Initial():
             pass
         case _:

@@ -1,4 +1,4 @@
-"""A log, folded: the deltas of a run with their times give its states and effects again, bit for bit.
+"""A log, folded: the deltas of a run with their times give its states and effects again, bit for bit; and forked.
 
 Nothing here decides anything: each step is one call of `transition` (rules DELTA-1 and RESUME-1).
 """
@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
 from loopkernel.data.records import LogRecord, StepRecord
-from loopkernel.data.states import Initial, State
+from loopkernel.data.states import Done, Initial, State
 from loopkernel.data.steps import Context, Step
+from loopkernel.data.thread_deltas import RULES_VERSION, Created, Forked
 from loopkernel.transition import transition as kernel_transition
 
-__all__ = ["LogRecord", "StepRecord", "Transition", "first_divergence", "fold", "replay"]
+__all__ = ["LogRecord", "StepRecord", "Transition", "first_divergence", "fold", "fork", "replay"]
 
 Transition: TypeAlias = Callable[[State, Context], Step[State]]
 
@@ -38,6 +39,31 @@ def replay(records: Iterable[LogRecord], start: State = START, *, transition: Tr
     for record in records:
         state = transition(state, Context(record.delta, record.now_ms)).next
     return state
+
+
+def fork(records: Sequence[LogRecord], at: int, session_id: str, now_ms: int) -> tuple[LogRecord, ...]:
+    """The log of a new lineage that leaves the old one after its first `at` records (rule RESUME-6).
+
+    Write it to a store of its own and open that; the old log is not touched. Each fork of a log needs a `session_id` of
+    its own, since the idempotency keys of tool runs are made from it. Raises ValueError where there is nothing to fork.
+    """
+    if not 0 <= at <= len(records):
+        raise ValueError(f"cannot fork after record {at}: the log has {len(records)} records")
+    begun = tuple(records[:at])
+    created = begun[0].delta if begun else None
+    if isinstance(created, Created) and created.rules_version != RULES_VERSION:
+        raise ValueError(
+            f"cannot fork a log of version {created.rules_version} of the rules: this loopkernel folds version "
+            f"{RULES_VERSION}"
+        )
+    state = replay(begun)
+    if state.session is None:
+        raise ValueError(f"cannot fork after record {at}: no session has been created by then")
+    if isinstance(state, Initial):
+        raise ValueError(f"cannot fork after record {at}: nobody owns the session then; fork while it is acquired")
+    if isinstance(state, Done):
+        raise ValueError(f"cannot fork after record {at}: the run is over ({state.reason.value}); fork before its end")
+    return (*begun, LogRecord(Forked(session_id=session_id), now_ms))
 
 
 def first_divergence(left: Sequence[StepRecord], right: Sequence[StepRecord]) -> int | None:

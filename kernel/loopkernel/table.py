@@ -7,7 +7,7 @@ from typing import Any, get_args, get_type_hints
 from attrs import frozen
 
 from loopkernel.data.states import State
-from loopkernel.handlers import cancelled, done, executing, finishing, idle, initial, streaming, thinking
+from loopkernel.handlers import backoff, cancelled, done, executing, finishing, idle, initial, streaming, thinking
 
 # The parameters of handlers differ by state, which no one callable type says: only their hints are read.
 Handler = Callable[..., Any]
@@ -20,6 +20,7 @@ HANDLERS: Mapping[str, Handler] = MappingProxyType(
         "Streaming": streaming.on_streaming,
         "Executing": executing.on_executing,
         "Confirming": executing.on_confirming,
+        "Backoff": backoff.on_backoff,
         "Finishing": finishing.on_finishing,
         "Cancelled": cancelled.on_cancelled,
         "Done": done.on_done,
@@ -77,4 +78,15 @@ def as_markdown() -> str:
     for row in rows():
         cells = (", ".join(part) or "waits at once" for part in (row.direct, row.entry, row.seen))
         lines.append(f"| {row.state} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def as_diagram() -> str:
+    """The edges as a Mermaid state diagram: what a step can lead to, and what is passed through within one."""
+    lines = ["stateDiagram-v2", "    [*] --> Initial"]
+    for row in rows():
+        lines.extend(f"    {row.state} --> {other}" for other in row.direct if other != row.state)
+        passed = [other for other in row.entry if other not in (row.state, *row.direct)]
+        lines.extend(f"    {row.state} --> {other}: entering" for other in passed)
+    lines.append("    Done --> [*]")
     return "\n".join(lines) + "\n"

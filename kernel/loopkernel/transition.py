@@ -25,6 +25,7 @@ from loopkernel.data.states import (
 from loopkernel.data.steps import Context, Step, is_refused
 from loopkernel.data.tool_deltas import ToolStopped
 from loopkernel.data.user_deltas import DismissError
+from loopkernel.handlers.backoff import on_backoff
 from loopkernel.handlers.cancelled import on_cancelled
 from loopkernel.handlers.done import on_done
 from loopkernel.handlers.executing import enter_executing, on_confirming, on_executing
@@ -79,7 +80,9 @@ def handle(state: State, ctx: Context) -> Step[State]:
             return on_initial(state, ctx)
         case Confirming():
             return on_confirming(state, ctx)
-        case Dispatching() | Compacting() | Backoff() | HandingOff():
+        case Backoff():
+            return on_backoff(state, ctx)
+        case Dispatching() | Compacting() | HandingOff():
             return on_unbuilt(state, ctx)
         case _:
             assert_never(state)

@@ -36,6 +36,7 @@ from loopkernel.data.words import CallStatus
 from loopkernel.planning.approval import decide
 from loopkernel.planning.scheduling import Claimant, blockers, clash_of, places_of
 from loopkernel.regions.claims import claimant_of, never_runs, offered
+from loopkernel.regions.limits import budget_hit
 from loopkernel.regions.output import others_open, unjudged_output
 from loopkernel.regions.schedule import failed_run, holder_elsewhere, may_start_early, planned
 
@@ -161,7 +162,8 @@ def waits_of(state: State) -> tuple[Wait, ...]:
     """What each open call waits for, in the order of the calls."""
     match state:
         case Streaming():
-            return tuple(_waits(state.ledger, state.session, streaming=True))
+            spent = budget_hit(state.session, state.turn, state.stamp.now_ms) is not None
+            return tuple(_waits(state.ledger, state.session, streaming=True, spent=spent))
         case Executing() | Confirming() | Dispatching():
             return tuple(_waits(state.ledger, state.session, streaming=False))
         case Initial() | Idle() | Thinking() | Finishing() | Compacting() | Backoff() | HandingOff():
@@ -172,16 +174,19 @@ def waits_of(state: State) -> tuple[Wait, ...]:
             assert_never(state)
 
 
-def _waits(ledger: Ledger, session: Session, *, streaming: bool) -> Iterator[Wait]:
+def _waits(ledger: Ledger, session: Session, *, streaming: bool, spent: bool = False) -> Iterator[Wait]:
+    """`streaming`: the reply is not complete; `spent`: a budget is, so that nothing starts before it is."""
     if not ledger.unanswered:
         return
     ledger = planned(ledger, session)
     for place, entry in enumerate(ledger.entries):
         if entry.is_open and ledger.plan is not None:
-            yield Wait(entry.call.id, tuple(_reasons(ledger, ledger.plan, session, place, streaming)))
+            yield Wait(entry.call.id, tuple(_reasons(ledger, ledger.plan, session, place, streaming, spent)))
 
 
-def _reasons(ledger: Ledger, plan: Plan, session: Session, place: int, streaming: bool) -> Iterator[Reason]:
+def _reasons(
+    ledger: Ledger, plan: Plan, session: Session, place: int, streaming: bool, spent: bool
+) -> Iterator[Reason]:
     entry = ledger.entries[place]
     wait = entry.person.wait
     if entry.status is CallStatus.IN_PROGRESS:
@@ -197,17 +202,19 @@ def _reasons(ledger: Ledger, plan: Plan, session: Session, place: int, streaming
         case CrashWait():
             yield ForWord()
         case None:
-            yield from _reasons_to_queue(ledger, plan, session, place, streaming)
+            yield from _reasons_to_queue(ledger, plan, session, place, streaming, spent)
         case _:
             assert_never(wait)
 
 
-def _reasons_to_queue(ledger: Ledger, plan: Plan, session: Session, place: int, streaming: bool) -> Iterator[Reason]:
+def _reasons_to_queue(
+    ledger: Ledger, plan: Plan, session: Session, place: int, streaming: bool, spent: bool
+) -> Iterator[Reason]:
     """Why a call has not been started, nor put to a person."""
     entry, settings = ledger.entries[place], session.settings
     passive = never_runs(entry, settings)
-    early = not passive and entry.verdict is not None and may_start_early(entry, settings)
-    if streaming and (not early or failed_run(ledger, settings)):
+    early = not passive and entry.verdict is not None and may_start_early(entry, session)
+    if streaming and (not early or spent or failed_run(ledger, settings)):
         yield ForReply()
     output = None if streaming else unjudged_output(ledger, settings)
     if output is not None and output.call.id != entry.call.id:
@@ -306,7 +313,7 @@ def _told(reason: Reason, name: Callable[[CallId], str]) -> str:
         case ForTurn():
             return f"for its turn behind call {name(reason.call)}"
         case ForMore():
-            return f"for {reason.calls} more calls"
+            return f"for {reason.calls} more {'call' if reason.calls == 1 else 'calls'}"
         case ForSlot():
             return f"for a free slot (all {reason.slots} are taken)"
         case ForOthers():

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from loopkernel.data.effects import Request
 from loopkernel.data.ids import ModelOperation
-from loopkernel.data.model_deltas import ModelCompleted, ModelDelta, ModelText
-from loopkernel.data.words import StopReason, TurnEndReason
+from loopkernel.data.model_deltas import ModelCompleted, ModelDelta, ModelFailed, ModelText
+from loopkernel.data.threads import Thread
+from loopkernel.data.words import ErrorClass, RequestReason, StopReason, TurnEndReason
 from loopkernel.replay import fold
 from loopkernel_adapters.cli import run as run_command
 from loopkernel_adapters.cli.main import main
@@ -19,6 +20,7 @@ from loopkernel_adapters.cli.outcomes import ExitStatus
 from loopkernel_adapters.cli.summary import NATURAL_ENDS
 from loopkernel_adapters.ports import Provider
 from loopkernel_adapters.providers import local
+from loopkernel_adapters.providers.by_model import ProviderByModel
 from loopkernel_adapters.stores.jsonl import JsonlStore, read_log
 from typing_extensions import override
 
@@ -77,6 +79,50 @@ def test_a_script_that_ends_too_early_ends_the_turn_as_an_error(
     assert labelled(output, "outcome")[0].startswith("error")
 
 
+@pytest.mark.rule("RETRY-7")
+def test_an_error_that_nothing_recovers_is_told_with_what_to_do(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_script(folder, [{"text": "I was", "fails": "overloaded", "message": "too many requests"}])
+    assert run("--retries", "0") == ExitStatus.OTHER_END
+    output, errors = capsys.readouterr()
+    assert errors == ""
+    assert labelled(output, "reply") == [
+        "1: failed, overloaded: the service of the model has too much to do",
+        "1: retracted; what was shown of it does not count",
+    ]
+    assert labelled(output, "error") == ["overloaded: too many requests; try again later, or with another model"]
+    assert labelled(output, "outcome") == ["error, after 1 request and 0 tool runs"]
+
+
+@pytest.mark.rule("RETRY-6")
+def test_another_model_is_asked_when_the_first_fails_for_good(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "flaky.json").write_text('[{"fails": "server"}]')
+    arguments = ["--provider", "scripted:flaky.json", "--retries", "0", "--max-total-tokens", "1000"]
+    assert run(*arguments, "--fallback-model", "scripted:script.json") == ExitStatus.NATURAL_END
+    assert labelled(capsys.readouterr().out, "model") == ["Let me look.", "It says: buy milk."]
+
+
+def test_a_model_that_nobody_offers_is_a_bad_request() -> None:
+    async def ask() -> list[ModelDelta]:
+        provider = ProviderByModel({})
+        asked = Request(
+            number=ModelOperation(1),
+            reason=RequestReason.USER,
+            model="oracle",
+            instructions="",
+            tools=(),
+            thread=Thread(),
+            max_output_tokens=None,
+        )
+        return [delta async for delta in provider.stream(asked, ModelOperation(1))]
+
+    (failed,) = asyncio.run(ask())
+    assert isinstance(failed, ModelFailed)
+    assert failed.error is ErrorClass.BAD_REQUEST
+    assert "oracle" in failed.message
+
+
 def test_a_call_that_leaves_the_workspace_is_answered_and_the_loop_goes_on(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -121,6 +167,13 @@ def test_only_ends_that_somebody_chose_are_natural() -> None:
         (["run", "x", "--provider", "scripted:script.json", "--log", "script.json"], "is not a log of loopkernel"),
         (["run", "x", "--max-turns", "0"], "no whole number"),
         (["run", "x", "--max-turns", "many"], "no whole number"),
+        (["run", "x", "--max-total-tokens", "0"], "no whole number"),
+        (["run", "x", "--retries", "-1"], "no whole number"),
+        (
+            ["run", "x", "--provider", "scripted:script.json", "--fallback-model", "oracle"],
+            "there is no provider oracle",
+        ),
+        (["run", "x", "--provider", "scripted:fails.json"], "$[0].fails: "),
         (["run", "x", "--approve", "maybe"], "invalid choice"),
         (["run"], "TASK"),
         (["sing"], "invalid choice"),
@@ -138,6 +191,7 @@ def test_bad_input_is_told_in_words(
 ) -> None:
     (folder / "bad.json").write_text('[{"calls": [{"input": {}}]}]')
     (folder / "no.json").write_text("{")
+    (folder / "fails.json").write_text('[{"fails": "badly"}]')
     (folder / "latin.json").write_bytes(b'["\xe9"]')
     (folder / "empty").touch()
     assert main(arguments) == ExitStatus.UNUSABLE

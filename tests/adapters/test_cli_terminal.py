@@ -1,5 +1,6 @@
 """The prompt as a process has it: at a terminal, behind a pipe, and under Ctrl-C."""
 
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -143,3 +144,99 @@ def test_a_pipe_that_answers_late_is_waited_for(folder: Path) -> None:
         process.stdin.close()
         process.stdout.read()
     assert written(folder) == {"one.txt"}
+
+
+# --- while a retry counts down ---
+
+MEANWHILE = "or another message: "
+
+
+@pytest.fixture
+def failing(folder: Path) -> Path:
+    """The folder, with a script whose first request fails, and the second if it comes."""
+    failed = {"fails": "overloaded", "message": "too many requests"}
+    write_script(folder, [failed, {"text": "Here I am."}])
+    return folder
+
+
+@pytest.mark.rule("RETRY-4")
+def test_whoever_does_not_want_to_wait_retries_at_once(failing: Path) -> None:
+    with at_a_terminal(*ARGUMENTS, typed_ahead=b"dismiss\n") as person:
+        person.wait_for(MEANWHILE)
+        person.type(b"\n")
+        person.wait_for(MEANWHILE)
+        person.type(b"retry\n")
+        assert person.wait_for_end() == 0
+        lines = "\n".join(person.lines())
+    (told,) = labelled(lines, "retry")
+    assert told == "retrying in 5 s (retry 1 of 5), then 10 s, 20 s, 40 s, 60 s, then the error is shown"
+    assert labelled(lines, "model") == ["Here I am."]
+    assert "too many requests" not in lines  # withheld, since it was recovered
+    demand_whole_log()
+
+
+@pytest.mark.rule("RETRY-4")
+def test_whoever_gives_up_dismisses_the_error(failing: Path) -> None:
+    with at_a_terminal(*ARGUMENTS) as person:
+        person.wait_for(MEANWHILE)
+        person.type(b" dismiss \n")
+        assert person.wait_for_end() == 1
+        lines = "\n".join(person.lines())
+    assert labelled(lines, "outcome") == ["error, after 1 request and 0 tool runs"]
+    demand_whole_log()
+
+
+@pytest.mark.rule("INPUT-1")
+def test_another_message_ends_the_turn_and_starts_its_own(failing: Path) -> None:
+    with at_a_terminal(*ARGUMENTS) as person:
+        person.wait_for(MEANWHILE)
+        person.type(b"what now?\n")
+        assert person.wait_for_end() == 0
+        lines = "\n".join(person.lines())
+    assert labelled(lines, "user") == ["go", "what now?"]
+    assert [end.partition(";")[0] for end in labelled(lines, "turn")] == ["ended: interrupted", "ended: model_stop"]
+    demand_whole_log()
+
+
+@pytest.mark.rule("CANCEL-2")
+def test_ctrl_c_while_it_counts_down_cancels_the_turn(failing: Path) -> None:
+    with at_a_terminal(*ARGUMENTS) as person:
+        person.wait_for(MEANWHILE)
+        person.type(INTERRUPT)
+        assert person.wait_for_end() == 1
+        lines = "\n".join(person.lines())
+    assert "Traceback" not in lines
+    assert labelled(lines, "cancelled") == ["cancelled by you (user:cancelled)"]
+    assert labelled(lines, "outcome") == ["user_abort, after 1 request and 0 tool runs"]
+    demand_whole_log()
+
+
+@pytest.mark.rule("RETRY-4")
+def test_the_end_of_the_input_leaves_the_countdown_to_run(failing: Path) -> None:
+    write_script(failing, [{"fails": "server", "retry_after_ms": 5_100}, {"text": "Here I am."}])
+    with at_a_terminal(*ARGUMENTS) as person:
+        person.wait_for(MEANWHILE)
+        person.type(END_OF_INPUT)
+        person.wait_for("\n")  # nothing is asked any more: Ctrl-C is what is left
+        person.type(INTERRUPT)
+        assert person.wait_for_end() == 1
+    demand_whole_log()
+
+
+@pytest.mark.rule("RETRY-4")
+def test_what_a_pipe_holds_for_later_questions_is_not_taken_for_a_message(failing: Path) -> None:
+    call = {"tool": "write_file", "input": {"path": "one.txt", "text": "x"}}
+    failed = {"text": "I was", "fails": "overloaded"}
+    write_script(failing, [{"calls": [call]}, {"text": "Done."}])
+    (failing / "flaky.json").write_text(json.dumps([failed]))
+    arguments = ["--provider", "scripted:flaky.json", "--fallback-model", "scripted:script.json", "--retries", "0"]
+    ended = subprocess.run([*COMMAND, *ARGUMENTS, *arguments], input="yes\n", capture_output=True, text=True)
+    assert ended.stderr == ""
+    assert labelled(ended.stdout, "user") == ["go"]
+    assert labelled(ended.stdout, "reply")[:2] == [
+        "1: failed, overloaded: the service of the model has too much to do",
+        "1: retracted; what was shown of it does not count",
+    ]
+    assert written(failing) == {"one.txt"}
+    assert ended.returncode == 0
+    demand_whole_log()

@@ -1,4 +1,4 @@
-"""Timers, and commands without a port. The kernel asks for neither yet: a transition of the test's own does."""
+"""Timers, and commands without a port, one by one: a transition of the test's own asks for them."""
 
 import asyncio
 from typing import Any
@@ -41,6 +41,7 @@ from loopkernel.data.outside_deltas import (
     SummaryFailed,
     TimerFired,
 )
+from loopkernel.data.policy import Policy
 from loopkernel.data.states import State
 from loopkernel.data.steps import Context, Step
 from loopkernel.data.threads import Thread
@@ -104,7 +105,7 @@ def test_a_timer_that_waits_keeps_nobody_from_resting_at_rest(monkeypatch: pytes
 
 def test_a_timer_that_waits_will_end_a_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     async def run() -> None:
-        world = World([(asyncio.Event(),)])
+        world = World([(asyncio.Event(),)], policy=Policy(silence_ms=None))
         async with world.open() as driver:
             await driver.send(say("go"))
             scripted_effects(monkeypatch, [(AbortModel(ModelOperation(1)), a_timer(1, 9_000)), ()])
@@ -122,7 +123,7 @@ def test_a_timer_that_waits_will_end_a_wait(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.rule("RESUME-2")
 def test_an_increment_that_causes_a_command_is_durable_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
     async def run() -> None:
-        world = World([(ModelText(ANY, "a"), asyncio.Event())])
+        world = World([(ModelText(ANY, "a"), asyncio.Event())], policy=Policy(silence_ms=None))
         async with world.open() as driver:
             await driver.send(say("go"))
             scripted_effects(monkeypatch, [(a_timer(1, 9_000),)])

@@ -12,6 +12,7 @@ from loopkernel.data.effects import CheckCall, StartTool
 from loopkernel.data.events import ErrorShown, Event, Refused, ReplyGrew
 from loopkernel.data.ids import ModelOperation
 from loopkernel.data.model_deltas import ModelCompleted, ModelDelta, ModelFailed, ModelText
+from loopkernel.data.policy import Policy
 from loopkernel.data.states import Idle
 from loopkernel.data.tool_deltas import ToolSucceeded
 from loopkernel.data.tools import ToolOutput, Verdict
@@ -132,7 +133,7 @@ def failures(world: World) -> list[tuple[ErrorClass, str]]:
 )
 def test_what_a_provider_raises_is_a_failed_model_call(script: Reply, error: ErrorClass, message: str) -> None:
     async def run() -> None:
-        world = World([script, text_reply("b")])
+        world = World([script, text_reply("b")], policy=Policy(retry=None))
         async with world.open() as driver:
             await driver.send(say("go"))
             await driver.rest()
@@ -201,7 +202,7 @@ def test_a_completion_under_a_foreign_operation_completes_nothing() -> None:
         async def mistaken(operation: ModelOperation) -> AsyncIterator[ModelDelta]:
             yield ModelCompleted(ModelOperation(99), StopReason.END_TURN)
 
-        world = World(provider=FunctionProvider(mistaken))
+        world = World(provider=FunctionProvider(mistaken), policy=Policy(retry=None))
         await one_turn(world)
         assert len(world.seen(Refused)) == 1
         assert [error for error, _ in failures(world)] == [ErrorClass.NETWORK]

@@ -22,6 +22,7 @@ from loopkernel.data.model_deltas import (
     ModelReasoning,
     ModelText,
 )
+from loopkernel.data.policy import Policy
 from loopkernel.data.states import Confirming
 from loopkernel.data.tools import InvalidCall, ToolOutput, Verdict
 from loopkernel.data.user_deltas import AnswerQuestion, Correct, Reject
@@ -176,7 +177,7 @@ def test_what_a_tool_raises_is_told_without_the_value(raised: BaseException) -> 
 )
 def test_what_a_model_fails_with_is_told_without_the_value(failure: Exception | ModelFailed) -> None:
     async def run() -> None:
-        world = World([(failure,)], secrets=SECRETS)
+        world = World([(failure,)], secrets=SECRETS, policy=Policy(retry=None))
         await one_turn(world)
         assert HANDLE in demand_hidden(world)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from loopkernel.data.effects import Request
 from loopkernel.data.json_text import JsonValue
-from loopkernel.data.model_deltas import ModelCompleted, ModelDelta, ModelFailed, ModelStarted, ModelText
+from loopkernel.data.model_deltas import ModelCompleted, ModelDelta, ModelFailed, ModelStarted, ModelText, ModelUsage
 from loopkernel.data.usage import Usage
 from loopkernel.data.words import ErrorClass, StopReason
 from loopkernel_adapters.providers import local
@@ -97,6 +97,7 @@ def test_an_answer_streams_as_text_and_ends_with_its_usage() -> None:
     engine = FakeEngine(PROGRESS, said('{"answer": "B'), said("uy"), said(' milk."}'), said(None, "stop"), used(40, 9))
     assert streamed(engine) == [
         ModelStarted(OPERATION, MODEL_NAME),
+        ModelUsage(OPERATION, Usage(input=40)),
         ModelText(OPERATION, "B"),
         ModelText(OPERATION, "uy"),
         ModelText(OPERATION, " milk."),
@@ -105,7 +106,7 @@ def test_an_answer_streams_as_text_and_ends_with_its_usage() -> None:
 
 
 def test_a_call_comes_whole() -> None:
-    engine = FakeEngine(PROGRESS, *map(said, READ_CALL), said("", "stop"), used(3, 4))
+    engine = FakeEngine(*map(said, READ_CALL), said("", "stop"), used(3, 4))
     assert streamed(engine)[1:] == [A_CALL, ModelCompleted(OPERATION, StopReason.TOOL_USE, USAGE)]
 
 
@@ -152,6 +153,27 @@ def test_a_schema_that_the_engine_refuses_is_a_bad_request() -> None:
     assert isinstance(failed, ModelFailed)
     assert failed.error is ErrorClass.BAD_REQUEST
     assert "unrecognized type" in failed.message
+
+
+def test_an_engine_that_breaks_may_be_asked_again() -> None:
+    def breaks(receive: Receive) -> None:
+        raise RuntimeError("out of memory")
+
+    failed = streamed(FakeEngine(PROGRESS, then=breaks))[-1]
+    assert isinstance(failed, ModelFailed)
+    assert failed.error is ErrorClass.SERVER
+    assert "out of memory" in failed.message
+    assert failed.retry_after_ms is None
+
+
+@pytest.mark.rule("INFER-11")
+def test_a_prompt_that_is_read_in_pieces_is_no_silence() -> None:
+    pieces: list[JsonObject] = [
+        {**PROGRESS, "prompt_progress": {"total": 128, "processed": read}} for read in (64, 128)
+    ]
+    engine = FakeEngine(*pieces, said('{"answer": "B."}', "stop"))
+    shown = [delta.usage.input for delta in streamed(engine) if isinstance(delta, ModelUsage)]
+    assert shown == [64, 128]
 
 
 def test_an_engine_that_just_stops_has_failed() -> None:

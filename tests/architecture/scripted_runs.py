@@ -7,10 +7,26 @@ from collections.abc import Iterator
 
 from attrs import evolve
 from loopkernel.data.blocks import RawInput, TextBlock
-from loopkernel.data.choices import ApprovalMode, Lifetime, NoProfileApproval, OnBusy, OnReject, Schedule
+from loopkernel.data.choices import (
+    ApprovalMode,
+    ErrorDisplay,
+    Lifetime,
+    NoProfileApproval,
+    OnBusy,
+    OnReject,
+    Schedule,
+)
 from loopkernel.data.deltas import Delta
 from loopkernel.data.endings import Ending
-from loopkernel.data.ids import CallId, CheckOperation, HookOperation, ModelOperation, RunOperation, TimerOperation
+from loopkernel.data.ids import (
+    CallId,
+    CheckOperation,
+    HookOperation,
+    MessageId,
+    ModelOperation,
+    RunOperation,
+    TimerOperation,
+)
 from loopkernel.data.json_text import Json
 from loopkernel.data.model_deltas import (
     ModelCall,
@@ -25,7 +41,7 @@ from loopkernel.data.model_deltas import (
     ModelUsage,
 )
 from loopkernel.data.outside_deltas import HookAnswered, HookContinue, TimerFired
-from loopkernel.data.policy import Policy
+from loopkernel.data.policy import LoopTiers, Policy, Retry, Truncation
 from loopkernel.data.sessions import Session, Settings, Stamp, Turn
 from loopkernel.data.states import Finishing, Initial, State, Thinking
 from loopkernel.data.steps import Context, Step
@@ -61,6 +77,7 @@ from loopkernel.data.user_deltas import (
     Correct,
     Discard,
     DismissError,
+    EditMessage,
     Enqueue,
     RememberTool,
     RetryNow,
@@ -178,7 +195,7 @@ CANCELS: Log = (
     completed(5, StopReason.STOP_SEQUENCE),
 )
 FAILURES: Log = (
-    *created(Policy(max_turns=2)),
+    *created(Policy(max_turns=2, retry=None)),
     Say(content=HELLO),
     text(1),
     ModelFailed(ModelOperation(1), error=ErrorClass.SERVER, message="out of order"),
@@ -225,7 +242,7 @@ TASK: Log = (
     Disposed(),
 )
 EDITS: Log = (
-    *created(Policy(approval_timeout_ms=90, on_reject=OnReject.SKIP_REST)),
+    *created(Policy(approval_timeout_ms=90, on_reject=OnReject.SKIP_REST, silence_ms=None)),
     Say(content=HELLO),
     call(1, "shell", verdict=READS),
     call(1, "shell", verdict=WRITES),
@@ -252,8 +269,11 @@ EDITS: Log = (
     CancelAll(),
     ToolStopped(RunOperation(2)),
 )
+WITHOUT_RETRIES = Policy(
+    no_profile_approval=NoProfileApproval.ALLOW, schedule=Schedule.BATCHES, silence_ms=None, retry=None
+)
 EARLY: Log = (
-    *created(Policy(no_profile_approval=NoProfileApproval.ALLOW, schedule=Schedule.BATCHES), early=True),
+    *created(WITHOUT_RETRIES, early=True),
     Say(content=HELLO),
     call(1, "write", verdict=WRITES),
     ModelCall(
@@ -281,7 +301,79 @@ RELEASED: Log = (
     Resumed(),
     CancelAll(),
 )
+RETRIES: Log = (
+    *created(
+        Policy(
+            retry=Retry(base_ms=20, retries=2, jitter_ms=5),
+            fallback_models=("small",),
+            silence_ms=60,
+            max_total_tokens=10_000,
+            errors=ErrorDisplay.SHOWN,
+        ),
+        early=True,
+    ),
+    Say(content=HELLO),
+    text(1),
+    ModelFailed(ModelOperation(1), error=ErrorClass.SERVER, retry_after_ms=30),
+    Steer(content=HELLO),
+    TimerFired(TimerOperation(9)),
+    Resumed(),
+    RetryNow(),
+    TimerFired(TimerOperation(4)),
+    ModelFailed(ModelOperation(2), error=ErrorClass.UNKNOWN),
+    call(3, "write", verdict=WRITES),
+    ModelFailed(ModelOperation(3), error=ErrorClass.NETWORK),
+    ToolSucceeded(RunOperation(1)),
+    TimerFired(TimerOperation(8)),
+    TimerFired(TimerOperation(9)),
+    text(4),
+    ModelFailed(ModelOperation(4), error=ErrorClass.OVERLOADED),
+    ChangeInstructions("Be exact."),
+    DismissError(),
+    Say(content=HELLO),
+    ModelFailed(ModelOperation(5), error=ErrorClass.OVERLOADED),
+    Steer(content=HELLO),
+    Enqueue(content=HELLO),
+    ModelFailed(ModelOperation(6), error=ErrorClass.OVERLOADED),
+    Steer(content=HELLO),
+    Say(content=HELLO),
+    ModelFailed(ModelOperation(7), error=ErrorClass.OVERLOADED),
+    Forked(session_id="s2"),
+)
+TRUNCATIONS: Log = (
+    *created(Policy(on_truncation=Truncation(continuations=1), loop=LoopTiers(note=2, disable=None, stop=3))),
+    Say(content=HELLO),
+    text(1),
+    completed(1, StopReason.MAX_TOKENS),
+    text(2),
+    completed(2, StopReason.MAX_TOKENS),
+    call(3, verdict=READS),
+    completed(3, StopReason.MAX_TOKENS),
+    EditMessage(message=MessageId(1), content=HELLO),
+    *running(4),
+    ToolSucceeded(RunOperation(2)),
+    *running(5),
+    ToolSucceeded(RunOperation(3)),
+    *running(6),
+    ToolSucceeded(RunOperation(4)),
+    Say(content=HELLO),
+    text(7),
+    completed(7, StopReason.REFUSAL),
+    RetryNow(),
+    CancelAll(),
+    Forked(session_id="s3"),
+    Say(content=HELLO),
+    text(9),
+    Forked(session_id="s4"),
+    Say(content=HELLO),
+    call(10, "shell", verdict=READS),
+    completed(10, StopReason.TOOL_USE),
+    Forked(session_id="s5"),
+    Disposed(),
+)
 RUNS: dict[str, Log] = {
+    "retries": RETRIES,
+    "truncations": TRUNCATIONS,
     "released while a person is asked": RELEASED,
     "rounds": ROUNDS,
     "cancels": CANCELS,
@@ -313,10 +405,13 @@ GATED: Log = (
     CancelAll(),
     Say(content=HELLO),
 )
+GATED_FORK: Log = (Forked(session_id="s2"),)
 RUNS_FROM: tuple[tuple[str, State, Log], ...] = (
     *((name, Initial(), log) for name, log in RUNS.items()),
     ("gate before a request", THINKING, GATED),
     ("gate at the end of a turn", FINISHING, GATED),
+    ("gate before a request, forked", THINKING, GATED_FORK),
+    ("gate at the end of a turn, forked", FINISHING, GATED_FORK),
 )
 
 

@@ -1,4 +1,4 @@
-"""Builders of small runs, states and deltas for the tests of the kernel, and the grid of what a state does with each.
+"""Builders of small runs, states and deltas for the tests of the kernel.
 
 Runs go through `transition`, so that the states are ones that the kernel really reaches. Operations, messages and
 calls are numbered from 1, as the kernel numbers them.
@@ -6,75 +6,24 @@ calls are numbered from 1, as the kernel numbers them.
 
 from typing import TypeVar
 
-from hypothesis import strategies as st
-from hypothesis.strategies import SearchStrategy
-from loopkernel.data.blocks import RawInput, ReasoningBlock, TextBlock, ToolCall, ToolResult
-from loopkernel.data.choices import ApprovalMode, Lifetime, NoProfileApproval
+from loopkernel.data.blocks import RawInput, TextBlock, ToolCall, ToolResult
+from loopkernel.data.choices import Lifetime, NoProfileApproval
 from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import Effect, StartTool
-from loopkernel.data.events import Refused, ToolEnded
-from loopkernel.data.foreign import (
-    ForeignCall,
-    ForeignMessage,
-    ForeignReply,
-    ForeignResult,
-    ForeignResults,
-    ForeignUser,
-)
-from loopkernel.data.ids import (
-    CallId,
-    CheckOperation,
-    CorrectionOperation,
-    HandoffOperation,
-    HookOperation,
-    MessageId,
-    ModelOperation,
-    QueueNumber,
-    RunOperation,
-    SummaryOperation,
-    TimerOperation,
-)
+from loopkernel.data.events import ToolEnded
+from loopkernel.data.ids import CallId, CheckOperation, ModelOperation, RunOperation, TimerOperation
 from loopkernel.data.json_text import Json
 from loopkernel.data.ledgers import Ledger, LedgerEntry
 from loopkernel.data.messages import ResultMessage
-from loopkernel.data.model_deltas import (
-    ModelCall,
-    ModelCompleted,
-    ModelFailed,
-    ModelInput,
-    ModelOpaque,
-    ModelReasoning,
-    ModelServerCall,
-    ModelStarted,
-    ModelText,
-    ModelUsage,
-)
-from loopkernel.data.outside_deltas import (
-    ChildEnded,
-    ChildProgress,
-    CorrectionAnswered,
-    HandoffDone,
-    HandoffFailed,
-    HookAnswered,
-    HookContinue,
-    SummaryFailed,
-    SummaryReady,
-    TimerFired,
-)
-from loopkernel.data.policy import ApprovalRule, Policy
+from loopkernel.data.model_deltas import ModelCall, ModelCompleted, ModelFailed
+from loopkernel.data.outside_deltas import TimerFired
+from loopkernel.data.policy import Policy
 from loopkernel.data.sessions import Session
-from loopkernel.data.states import Confirming, Executing, Idle, Initial, State, Streaming
+from loopkernel.data.states import Backoff, Confirming, Executing, Idle, Initial, State, Streaming
 from loopkernel.data.steps import Context, Step
-from loopkernel.data.thread_deltas import Acquired, Created, Disposed, Forked, FromThread, Resumed
+from loopkernel.data.thread_deltas import Acquired, Created
 from loopkernel.data.timers import Timer
-from loopkernel.data.tool_deltas import (
-    ToolAsked,
-    ToolChecked,
-    ToolFailed,
-    ToolProgress,
-    ToolStopped,
-    ToolSucceeded,
-)
+from loopkernel.data.tool_deltas import ToolChecked, ToolFailed, ToolStopped, ToolSucceeded
 from loopkernel.data.tools import (
     AccessMode,
     Claim,
@@ -87,42 +36,8 @@ from loopkernel.data.tools import (
     Verdict,
 )
 from loopkernel.data.usage import NO_USAGE, Usage
-from loopkernel.data.user_deltas import (
-    AnswerAfterCrash,
-    AnswerQuestion,
-    Approve,
-    CancelAll,
-    CancelCall,
-    ChangeInstructions,
-    ChangeMode,
-    ChangePolicy,
-    ChangeTools,
-    CompactNow,
-    Correct,
-    CrashAnswerKind,
-    Discard,
-    DismissError,
-    EditMessage,
-    Enqueue,
-    FromUser,
-    Permit,
-    Reject,
-    RetryNow,
-    Say,
-    StartHandoff,
-    Steer,
-    Swap,
-)
-from loopkernel.data.words import (
-    CallStatus,
-    CancelReason,
-    ErrorClass,
-    RefusalReason,
-    StopReason,
-    TurnEndReason,
-    UserAction,
-)
-from loopkernel.regions.refusals import action_of
+from loopkernel.data.user_deltas import Enqueue, Say, Steer
+from loopkernel.data.words import CallStatus, CancelReason, ErrorClass, StopReason
 from loopkernel.transition import transition
 
 S = TypeVar("S")
@@ -140,8 +55,9 @@ EARLY_READ = Tool(name="early_read", profile=ToolProfile(effect=EffectClass.READ
 EARLY_WRITE = Tool(name="early_write", profile=ToolProfile(effect=EffectClass.IDEMPOTENT, early=True))
 TOOLS = (READ, WRITE, BARE)
 ALL_TOOLS = (*TOOLS, DANGER, ASKS, DENIED, SERIAL, CHILD, EARLY_READ, EARLY_WRITE)
-ASKING_NOBODY = Policy(no_profile_approval=NoProfileApproval.ALLOW)
-TASK = Policy(lifetime=Lifetime.TASK)
+# No call is asked about, and no timer runs but those of calls.
+ASKING_NOBODY = Policy(no_profile_approval=NoProfileApproval.ALLOW, silence_ms=None)
+TASK = Policy(lifetime=Lifetime.TASK, silence_ms=None)
 NOTHING = Json.of({})
 FREE = ValidCall()
 ONE, TWO, THREE = ModelOperation(1), ModelOperation(2), ModelOperation(3)
@@ -260,32 +176,6 @@ def failed(error: ErrorClass = ErrorClass.SERVER, reply: int = 1, usage: Usage =
     return ModelFailed(ModelOperation(reply), error=error, usage=usage)
 
 
-# --- conversations from elsewhere -----------------------------------------------------------------------
-
-
-def foreign_call(name: str) -> ForeignCall:
-    """A recorded call under that id of its provider."""
-    return ForeignCall(provider_id=name, tool="read", input=NOTHING)
-
-
-def foreign_result(name: str, words: str = "out", status: CallStatus = CallStatus.DONE) -> ForeignResult:
-    """A recorded result for a call of that id."""
-    return ForeignResult(provider_id=name, status=status, content=text(words))
-
-
-_names = st.sampled_from(("c1", "c2", "c3"))
-_words = st.sampled_from(("a", "b", " "))
-_blocks = st.one_of(
-    _words.map(TextBlock), _words.map(ReasoningBlock), _names.map(foreign_call), _names.map(foreign_call)
-)
-_messages: SearchStrategy[ForeignMessage] = st.one_of(
-    st.builds(ForeignUser, st.lists(_words.map(TextBlock), max_size=2).map(tuple)),
-    st.builds(ForeignReply, content=st.lists(_blocks, max_size=3).map(tuple)),
-    st.builds(ForeignResults, st.lists(st.builds(foreign_result, _names, _words), max_size=3).map(tuple)),
-)
-broken_conversations: SearchStrategy[list[ForeignMessage]] = st.lists(_messages, max_size=7)
-
-
 # --- runs -----------------------------------------------------------------------------------------------
 
 
@@ -397,130 +287,12 @@ def ends(effects: tuple[Effect, ...]) -> list[tuple[int, CallStatus, CancelReaso
 
 
 def pending_timers(state: State) -> list[Timer]:
-    """Every timer that is pending, for a call or for the stop of a run, in the order of their minting."""
+    """Every timer that is pending, of calls, runs that are to stop, a stream or a retry, in the order of minting."""
     timers: list[Timer | None] = [held.grace for held in session_of(state).held]
+    if isinstance(state, Streaming):
+        timers.append(state.silence)
+    if isinstance(state, Backoff):
+        timers.append(state.timer)
     if isinstance(state, Streaming | Executing | Confirming | Initial) and state.ledger is not None:
         timers += [entry.timer for entry in state.ledger.entries]
     return sorted((found for found in timers if found is not None), key=lambda found: found.operation)
-
-
-# --- the grid -------------------------------------------------------------------------------------------
-
-
-def reports_about(number: int) -> tuple[Delta, ...]:
-    """One report of each class, on the operation of that number."""
-    model, run = ModelOperation(number), RunOperation(number)
-    return (
-        ModelStarted(model, "default"),
-        ModelText(model, "a"),
-        ModelReasoning(model, "a"),
-        ModelOpaque(model, NOTHING),
-        ModelInput(model, "a"),
-        made_call(reply=number),
-        ModelServerCall(model, provider_id="p", tool="search", input=NOTHING),
-        ModelUsage(model, Usage()),
-        completed(reply=number),
-        failed(reply=number),
-        ToolChecked(CheckOperation(number), FREE),
-        ToolProgress(run, "a"),
-        ToolSucceeded(run),
-        ToolFailed(run),
-        ToolAsked(run, "a"),
-        ToolStopped(run),
-        TimerFired(TimerOperation(number)),
-        HookAnswered(HookOperation(number), HookContinue()),
-        CorrectionAnswered(CorrectionOperation(number), None),
-        SummaryReady(SummaryOperation(number), "a"),
-        SummaryFailed(SummaryOperation(number), "a"),
-        ChildProgress(run, "a"),
-        ChildEnded(operation=run, reason=TurnEndReason.MODEL_STOP),
-        HandoffDone(HandoffOperation(number), "t"),
-        HandoffFailed(HandoffOperation(number), "a"),
-    )
-
-
-def answers_about(call: CallId) -> tuple[Delta, ...]:
-    """One word of each class on the call."""
-    return (
-        Approve(call=call),
-        Reject(call=call),
-        Correct(call=call, input=NOTHING),
-        Swap(call=call, tool="read", input=NOTHING),
-        AnswerQuestion(call=call, value=None),
-        AnswerAfterCrash(call=call, kind=CrashAnswerKind.DONE),
-    )
-
-
-SETTINGS: tuple[Delta, ...] = (
-    ChangeMode(ApprovalMode.PLAN),
-    Permit(ApprovalRule(decision=Decision.ALLOW)),
-    ChangePolicy(ASKING_NOBODY),
-    ChangeTools(()),
-    ChangeInstructions("be long"),
-)
-
-
-def deltas_about(number: int) -> tuple[Delta, ...]:
-    """One delta of each class; operations, calls, messages and queued inputs have that number."""
-    call = call_id(number)
-    return (
-        *reports_about(number),
-        *answers_about(call),
-        *SETTINGS,
-        say(),
-        enqueue("a"),
-        steer("a"),
-        EditMessage(message=MessageId(number), content=text("a")),
-        Discard(QueueNumber(number)),
-        CancelAll(),
-        CancelCall(call),
-        RetryNow(),
-        DismissError(),
-        CompactNow(),
-        StartHandoff("a"),
-        created(),
-        Acquired(),
-        Resumed(),
-        Forked(session_id="t"),
-        Disposed(),
-    )
-
-
-def outcome_of(state: State, delta: Delta) -> str:
-    """The phase that the delta leads to; or `refused` and the reason, if it changed nothing and said so."""
-    following, effects = step(state, delta)
-    if effects and isinstance(effects[0], Refused):
-        if _frees(state, following):
-            assert effects[0].reason is RefusalReason.STALE
-            assert following.stamp.version == state.stamp.version, f"{type(delta).__name__} is refused and counts"
-        else:
-            assert len(effects) == 1, f"{type(delta).__name__} is refused with other effects"
-            assert following == state, f"{type(delta).__name__} is refused and changes the state"
-        named = action_of(delta) if isinstance(delta, FromUser | FromThread) else UserAction.REPORT
-        assert effects[0].action is named, f"{type(delta).__name__} is refused as another input"
-        return f"refused {effects[0].reason.value}"
-    assert following.stamp.version == state.stamp.version + 1, f"{type(delta).__name__} is accepted without a version"
-    return type(following).__name__
-
-
-def _frees(state: State, following: State) -> bool:
-    """Whether a run no longer holds its resources, which a refused report may show too (rule TOOL-17)."""
-    return state.session is not None and len(session_of(following).held) < len(state.session.held)
-
-
-def grid(state: State, number: int = 9) -> dict[str, str]:
-    """What the state does with one delta of each class; 9 is a number that these runs never give out."""
-    return {type(delta).__name__: outcome_of(state, delta) for delta in deltas_about(number)}
-
-
-def expected_grid(
-    *, reports: str = "refused unknown", answers: str = "refused unknown", settings: str, **others: str
-) -> dict[str, str]:
-    """A grid by families: `others` names classes; whatever is not named is refused as `not-now`."""
-    rows = {type(delta).__name__: "refused not-now" for delta in deltas_about(9)}
-    rows |= {type(delta).__name__: reports for delta in reports_about(9)}
-    rows |= {type(delta).__name__: answers for delta in (*answers_about(call_id(9)), CancelCall(call_id(9)))}
-    rows |= {type(delta).__name__: settings for delta in SETTINGS}
-    rows["Discard"] = answers
-    assert others.keys() <= rows.keys()
-    return rows | others

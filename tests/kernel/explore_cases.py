@@ -1,10 +1,8 @@
 """The scopes that the explorer goes through, and the goals that each of them must meet."""
 
 import os
-from collections.abc import Iterable
-from itertools import product
 
-from attrs import evolve, frozen
+from attrs import evolve
 from loopkernel.data.choices import (
     ApprovalMode,
     Lifetime,
@@ -17,20 +15,12 @@ from loopkernel.data.choices import (
     RestartDangerous,
     Schedule,
 )
-from loopkernel.data.deltas import Delta
 from loopkernel.data.json_text import Json
-from loopkernel.data.policy import FieldPattern, OnRestart, Policy
-from loopkernel.data.states import State
-from loopkernel.data.thread_deltas import Acquired, Created
+from loopkernel.data.policy import FieldPattern, OnRestart
 from loopkernel.data.tools import (
     AccessMode,
     Claim,
-    Decision,
-    EffectClass,
-    FixedResource,
     InvalidCall,
-    Tool,
-    ToolProfile,
     UnknownTool,
     ValidCall,
 )
@@ -46,57 +36,12 @@ from loopkernel.data.user_deltas import (
 )
 from loopkernel.data.words import StopReason
 from loopkernel.laws import check_step
-from loopkernel.replay import LogRecord, fold
-from loopkernel.testing.explore import Laws, laws_of_an_edge
-from loopkernel.testing.explore_moves import moves
-from loopkernel.testing.explore_scope import ANY_CALL, Answer, Move, OfferedCall, RunEnd, Scope
-from loopkernel.testing.explore_views import View, outline, without_time
+from loopkernel.testing.explore import laws_of_an_edge
+from loopkernel.testing.explore_scope import ANY_CALL, Answer, OfferedCall, RunEnd, Scope
+from loopkernel.testing.explore_views import whole
 
-READS_A = (FixedResource("a", AccessMode.READ),)
-WRITES_A = (FixedResource("a", AccessMode.WRITE),)
-READ_ONLY, IDEMPOTENT, DANGEROUS = EffectClass.READ_ONLY, EffectClass.IDEMPOTENT, EffectClass.DANGEROUS
-# Their names: r, w, d for the class; a for what they touch; q for those that a person is asked about, e for early.
-TOOLS = (
-    Tool(name="r", profile=ToolProfile(effect=READ_ONLY)),
-    Tool(name="w", profile=ToolProfile(effect=IDEMPOTENT)),
-    Tool(name="n"),
-    Tool(name="d", profile=ToolProfile(effect=DANGEROUS)),
-    Tool(name="ra", profile=ToolProfile(effect=READ_ONLY, resources=READS_A)),
-    Tool(name="wa", profile=ToolProfile(effect=IDEMPOTENT, resources=WRITES_A)),
-    Tool(name="da", profile=ToolProfile(effect=DANGEROUS, resources=WRITES_A)),
-    Tool(name="qr", profile=ToolProfile(effect=READ_ONLY, approval=Decision.ASK)),
-    Tool(name="qra", profile=ToolProfile(effect=READ_ONLY, approval=Decision.ASK, resources=READS_A)),
-    Tool(name="qwa", profile=ToolProfile(effect=IDEMPOTENT, approval=Decision.ASK, resources=WRITES_A)),
-    Tool(name="qd", profile=ToolProfile(effect=DANGEROUS, approval=Decision.ASK)),
-    Tool(name="era", profile=ToolProfile(effect=READ_ONLY, early=True, resources=READS_A)),
-    Tool(name="ewa", profile=ToolProfile(effect=IDEMPOTENT, early=True, resources=WRITES_A)),
-    Tool(name="never", profile=ToolProfile(approval=Decision.DENY)),
-    Tool(name="out", profile=ToolProfile(effect=READ_ONLY)),
-)
-
-
-@frozen(kw_only=True)
-class Case:
-    """A scope, and the goals that some step within it must meet."""
-
-    name: str
-    policy: Policy
-    scope: Scope
-    goals: tuple[str, ...]
-    view: View = outline
-    laws: Laws = check_step
-
-    @property
-    def beginning(self) -> tuple[Delta, ...]:
-        return (Created(session_id="s", policy=self.policy, tools=TOOLS), Acquired())
-
-    @property
-    def start(self) -> State:
-        return fold([LogRecord(delta, 0) for delta in self.beginning])[-1].after
-
-    def moves(self, state: State) -> Iterable[Move]:
-        return moves(state, self.scope)
-
+from tests.kernel.explore_three_calls import MANY, SCHEDULES, three_calls
+from tests.kernel.explore_world import ENDS, ONE_TURN, Case, plain
 
 ALWAYS = (
     "the turn is aborted",
@@ -122,7 +67,7 @@ ALWAYS = (
 
 GRAPH = Case(
     name="graph",
-    policy=Policy(schedule=Schedule.GRAPH, queue_limit=1),
+    policy=plain(schedule=Schedule.GRAPH, queue_limit=1),
     scope=Scope(calls=2, rounds=1),
     goals=(
         *(goal for goal in ALWAYS if goal != "a call waits for another"),
@@ -135,20 +80,20 @@ GRAPH = Case(
 )
 SERIAL = Case(
     name="serial",
-    policy=Policy(schedule=Schedule.SERIAL, queue_limit=1, max_turns=2, empty_reply_nudges=0),
+    policy=plain(schedule=Schedule.SERIAL, queue_limit=1, max_turns=2, empty_reply_nudges=0),
     scope=Scope(calls=2, rounds=2, texts=False),
     goals=(*ALWAYS, "the turn ends at its limit", "the turn ends naturally"),
 )
 EXACT = Case(
     name="exact",
-    policy=Policy(schedule=Schedule.GRAPH, queue_limit=1),
+    policy=plain(schedule=Schedule.GRAPH, queue_limit=1),
     scope=Scope(calls=2, rounds=1, turns=1),
     goals=("two calls run at once", "the second call ends first", "refused as stale", "refused as duplicate"),
-    view=without_time,
+    view=whole,
 )
 MODES = Case(
     name="modes",
-    policy=Policy(schedule=Schedule.SERIAL, queue_limit=0, on_busy=OnBusy.INTERRUPT),
+    policy=plain(schedule=Schedule.SERIAL, queue_limit=0, on_busy=OnBusy.INTERRUPT),
     scope=Scope(
         calls=2,
         rounds=1,
@@ -160,7 +105,7 @@ MODES = Case(
 )
 CRASHES = Case(
     name="crashes",
-    policy=Policy(schedule=Schedule.SERIAL, queue_limit=0),
+    policy=plain(schedule=Schedule.SERIAL, queue_limit=0),
     scope=Scope(calls=2, rounds=1, waiting=0, lives=True, crashes=True, tools=("r", "d")),
     goals=(
         "a run is begun again",
@@ -173,7 +118,7 @@ CRASHES = Case(
 )
 CONFLICTS = Case(
     name="conflicts",
-    policy=Policy(schedule=Schedule.GRAPH, queue_limit=0, on_busy=OnBusy.REJECT),
+    policy=plain(schedule=Schedule.GRAPH, queue_limit=0, on_busy=OnBusy.REJECT),
     scope=Scope(
         calls=2,
         rounds=1,
@@ -185,7 +130,7 @@ CONFLICTS = Case(
 )
 NO_PROFILE = Case(
     name="no profile",
-    policy=Policy(
+    policy=plain(
         lifetime=Lifetime.TASK,
         no_profile=NoProfile.NO_CONFLICT,
         no_profile_approval=NoProfileApproval.ALLOW,
@@ -199,67 +144,6 @@ NO_PROFILE = Case(
 # --- the scopes with approvals, dependencies and runs that outlast their calls --------------------------------
 # The calls come with their verdicts; what they touch is what the profiles of their tools say.
 
-ONE_TURN = Scope(rounds=1, turns=1, waiting=0, texts=False, verdicts=(), held=1)
-ENDS = (RunEnd.RETURNS, RunEnd.FAILS)
-
-
-def three_calls(
-    schedule: Schedule, max_parallel: int | None, offers: tuple[tuple[OfferedCall, ...], ...], name: str
-) -> Case:
-    """Three calls with conflicts, dependencies and approvals, one cancel, in every order of completion."""
-    goals = [
-        "a call starts by an approval",
-        "a call is rejected",
-        "a call cannot be reached",
-        "references are resolved",
-        "a running call is cancelled",
-        "a waiting call is cancelled",
-        "a call waits for a run that has not stopped",
-        "a cancel leads to rest",
-        *(["two calls wait for a person"] if schedule not in (Schedule.SERIAL, Schedule.READ_RUNS) else []),
-        *(
-            ["two calls run at once", "a call runs while another waits for a person"]
-            if schedule is not Schedule.SERIAL
-            else []
-        ),
-        *(["a call waits for a slot"] if schedule is not Schedule.SERIAL and max_parallel == 2 else []),
-    ]
-    if schedule is Schedule.ALL:
-        goals.remove("a call waits for a run that has not stopped")
-    return Case(
-        name=f"{name}, {schedule.value}",
-        policy=Policy(schedule=schedule, max_parallel=max_parallel, queue_limit=0, on_busy=OnBusy.REJECT),
-        scope=evolve(ONE_TURN, offers=offers, ends=ENDS, cancels=1, strays=False),
-        goals=tuple(goals),
-    )
-
-
-FEW = (
-    (OfferedCall(tool="wa"), OfferedCall(tool="qwa"), OfferedCall(tool="r")),
-    (OfferedCall(tool="ra"), OfferedCall(tool="qwa"), OfferedCall(tool="qr", after=(0,)), OfferedCall(tool="r")),
-    (
-        OfferedCall(tool="wa"),
-        OfferedCall(tool="qwa", after=(1,)),
-        OfferedCall(tool="ra", uses=0),
-        OfferedCall(tool="r", after=(0, 1)),
-        OfferedCall(tool="qr"),
-    ),
-)
-DEPENDENCIES = (
-    (OfferedCall(tool=""),),
-    (OfferedCall(tool=""), OfferedCall(tool="", after=(0,)), OfferedCall(tool="", uses=0)),
-    (
-        OfferedCall(tool=""),
-        OfferedCall(tool="", after=(0,)),
-        OfferedCall(tool="", after=(1,)),
-        OfferedCall(tool="", after=(0, 1)),
-        OfferedCall(tool="", uses=1),
-    ),
-)
-ALL_TOOLS = ("r", "ra", "wa", "qr", "qra", "qwa")
-MANY = tuple(tuple(evolve(call, tool=tool) for tool, call in product(ALL_TOOLS, calls)) for calls in DEPENDENCIES)
-SCHEDULES = tuple(three_calls(schedule, 2, FEW, "three calls") for schedule in Schedule)
-
 EVERY_ANSWER: tuple[Answer, ...] = (
     Approve(call=ANY_CALL),
     Approve(call=ANY_CALL, remember=RememberCall()),
@@ -272,7 +156,7 @@ EVERY_ANSWER: tuple[Answer, ...] = (
 )
 ANSWERS = Case(
     name="answers",
-    policy=Policy(on_reject=OnReject.SKIP_REST, approval_timeout_ms=1_000, queue_limit=0),
+    policy=plain(on_reject=OnReject.SKIP_REST, approval_timeout_ms=1_000, queue_limit=0),
     scope=evolve(
         ONE_TURN,
         offers=((OfferedCall(tool="qwa"),), (OfferedCall(tool="qwa"), OfferedCall(tool="qd", after=(0,)))),
@@ -294,7 +178,7 @@ ANSWERS = Case(
 )
 REMEMBERED = Case(
     name="remembered",
-    policy=Policy(on_reject=OnReject.HALT, queue_limit=0),
+    policy=plain(on_reject=OnReject.HALT, queue_limit=0),
     scope=evolve(
         ONE_TURN,
         offers=((OfferedCall(tool="qd"),), (OfferedCall(tool="qd"), OfferedCall(tool="qr"))),
@@ -313,7 +197,7 @@ REMEMBERED = Case(
 )
 QUESTIONS = Case(
     name="questions",
-    policy=Policy(
+    policy=plain(
         on_tool_failure=OnToolFailure.CANCEL_SIBLINGS,
         on_restart=OnRestart(dangerous=RestartDangerous.ASK),
         queue_limit=0,
@@ -343,7 +227,7 @@ QUESTIONS = Case(
 )
 EARLY = Case(
     name="early starts",
-    policy=Policy(queue_limit=0, on_busy=OnBusy.REJECT),
+    policy=plain(queue_limit=0, on_busy=OnBusy.REJECT),
     scope=evolve(
         ONE_TURN,
         offers=(
@@ -365,7 +249,7 @@ EARLY = Case(
 )
 BACKGROUND = Case(
     name="background",
-    policy=Policy(queue_limit=0, on_busy=OnBusy.REJECT),
+    policy=plain(queue_limit=0, on_busy=OnBusy.REJECT),
     scope=evolve(
         ONE_TURN,
         turns=None,
@@ -386,7 +270,7 @@ BACKGROUND = Case(
 )
 RELEASED = Case(
     name="released",
-    policy=Policy(queue_limit=0, on_busy=OnBusy.REJECT, approval_timeout_ms=1_000),
+    policy=plain(queue_limit=0, on_busy=OnBusy.REJECT, approval_timeout_ms=1_000),
     scope=evolve(
         ONE_TURN,
         offers=((OfferedCall(tool="qwa"),), (OfferedCall(tool="r"), OfferedCall(tool="qd"))),
@@ -410,7 +294,7 @@ def with_output(output_calls: OutputCalls) -> Case:
     """A call that gives the output, beside others, and what it refers to."""
     return Case(
         name=f"output, others {output_calls.value}",
-        policy=Policy(
+        policy=plain(
             output_tool="out", output_calls=output_calls, output_required=True, queue_limit=0, on_busy=OnBusy.REJECT
         ),
         scope=evolve(
@@ -453,13 +337,13 @@ DEEP = (
     ),
     Case(
         name="three calls",
-        policy=Policy(schedule=Schedule.GRAPH, queue_limit=1, max_parallel=2),
+        policy=plain(schedule=Schedule.GRAPH, queue_limit=1, max_parallel=2),
         scope=Scope(calls=3, rounds=1, texts=False),
         goals=(*ALWAYS, "two calls run at once"),
     ),
     Case(
         name="everything else",
-        policy=Policy(schedule=Schedule.SERIAL, queue_limit=1, max_turns=2),
+        policy=plain(schedule=Schedule.SERIAL, queue_limit=1, max_turns=2),
         scope=Scope(
             calls=2,
             rounds=2,

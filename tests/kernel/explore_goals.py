@@ -238,7 +238,7 @@ GOALS: dict[str, Goal] = {
     "an early run is closed with its reply": lambda record: (
         prints(ReplyFailed)(record) and closes_for(CancelReason.SUPERSEDED)(record) and prints(ReplyRetracted)(record)
     ),
-    "a failed reply is kept": lambda record: isinstance(record.after, Executing) and record.after.ending is not None,
+    "a failed reply is kept": lambda record: isinstance(record.after, Executing) and record.after.settled is not None,
     "a run goes on in the background": goes_aside,
     "a run ends in the background": ends_aside,
     "a run in the background is cancelled": cancelled_aside,

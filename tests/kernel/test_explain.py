@@ -22,6 +22,7 @@ from loopkernel.data.ids import (
 )
 from loopkernel.data.json_text import Json
 from loopkernel.data.ledgers import Ledger
+from loopkernel.data.messages import SENT_BY_USER, UserMessage
 from loopkernel.data.policy import ApprovalRule
 from loopkernel.data.sessions import Turn
 from loopkernel.data.states import (
@@ -40,6 +41,7 @@ from loopkernel.data.states import (
 )
 from loopkernel.data.steps import Context, is_refused
 from loopkernel.data.thread_deltas import Acquired, Disposed
+from loopkernel.data.timers import Timer
 from loopkernel.data.tool_deltas import ToolAsked, ToolSucceeded
 from loopkernel.data.tools import Decision
 from loopkernel.data.usage import NO_USAGE
@@ -58,6 +60,7 @@ from loopkernel.data.user_deltas import (
     CrashAnswerKind,
     Discard,
     DismissError,
+    EditMessage,
     Permit,
     Reject,
     RetryNow,
@@ -65,7 +68,15 @@ from loopkernel.data.user_deltas import (
     Swap,
     UserDelta,
 )
-from loopkernel.data.words import CallStatus, CancelReason, ErrorClass, RefusalReason, TurnEndReason, UserAction
+from loopkernel.data.words import (
+    CallStatus,
+    CancelReason,
+    ErrorClass,
+    RefusalReason,
+    TimerPurpose,
+    TurnEndReason,
+    UserAction,
+)
 from loopkernel.explain import accepted_inputs, explain, interaction_of
 from loopkernel.planning.interaction import Interaction
 from loopkernel.testing.drive import Drive
@@ -97,6 +108,7 @@ from tests.kernel.building import (
     session_of,
     steer,
     succeeded,
+    text,
     working,
 )
 from tests.kernel.plays import Play, plays
@@ -191,7 +203,7 @@ def test_the_rule_is_that_of_the_very_case(effect: Effect, rule: str) -> None:
 
 REST = at_rest()
 HALF_DONE = after(working(made_call(), made_call()), ToolSucceeded(RunOperation(1)))
-SPOKEN = a(Idle, after(REST, say(), failed()))
+SPOKEN = a(Idle, after(REST, say(), failed(ErrorClass.AUTH)))
 
 
 @pytest.mark.rule("STATE-6")
@@ -203,7 +215,7 @@ SPOKEN = a(Idle, after(REST, say(), failed()))
         (asked(), Interaction.BUSY),
         (after(asked(), CancelAll()), Interaction.BUSY),
         (working(made_call()), Interaction.TOOL_RUNNING),
-        (after(asked(TASK), failed()), Interaction.USER_MESSAGE_REPLY),
+        (after(asked(TASK), failed(ErrorClass.AUTH)), Interaction.USER_MESSAGE_REPLY),
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -242,7 +254,7 @@ def test_a_call_that_waits_for_a_person_gives_the_label_whatever_else_runs(state
 
 
 def phases(state: State) -> tuple[State, ...]:
-    """Every phase that no run shows yet, over the session of a state."""
+    """Every phase that no run of this file shows, over the session of a state."""
     session, stamp, turn = session_of(state), state.stamp, Turn(number=1, opened_ms=0)
     ledger, ending = Ledger(reply=ONE), Ending(reason=TurnEndReason.MODEL_STOP)
     return (
@@ -255,16 +267,14 @@ def phases(state: State) -> tuple[State, ...]:
             session=session,
             stamp=stamp,
             turn=turn,
-            timer=TimerOperation(1),
-            deadline_ms=9,
-            attempt=1,
+            timer=Timer(TimerOperation(1), TimerPurpose.RETRY, 9),
             error=ErrorClass.SERVER,
         ),
     )
 
 
 @pytest.mark.rule("STATE-6")
-def test_the_labels_of_the_phases_that_no_run_shows_yet() -> None:
+def test_the_labels_of_the_other_phases() -> None:
     assert [interaction_of(state) for state in phases(SPOKEN)] == [
         Interaction.HANDOFF,
         Interaction.BUSY,
@@ -298,6 +308,8 @@ def candidates(state: State) -> set[UserDelta]:
     offered |= {ChangePolicy(settings.policy), ChangeTools(settings.tools)}
     offered.add(ChangeInstructions(settings.instructions))
     offered |= {CancelCall(held.call) for held in session.held if held.background}
+    sent = [found.id for found in session.thread if isinstance(found, UserMessage) and found.origin in SENT_BY_USER]
+    offered |= {EditMessage(message=number, content=text("...")) for number in sent[-1:]}
     ledger = ledger_of(state)
     for entry in () if ledger is None else ledger.entries:
         call, given_input = entry.call.id, entry.given
@@ -321,6 +333,9 @@ def test_what_may_be_said_is_exactly_what_would_not_be_refused(play: Play) -> No
     assert len(found) == len(accepted)
 
 
+BUSY = {"Say", "Enqueue", "Steer", "CancelAll", "EditMessage"}
+
+
 @pytest.mark.rule("STATE-6")
 @pytest.mark.rule("STATE-3")
 @pytest.mark.parametrize(
@@ -328,27 +343,27 @@ def test_what_may_be_said_is_exactly_what_would_not_be_refused(play: Play) -> No
     [
         (Initial(), set()),
         (REST, {"Say", "Enqueue", "Steer"}),
-        (SPOKEN, {"Say", "Enqueue", "Steer", "RetryNow", "DismissError"}),
-        (after(asked(), enqueue("a")), {"Say", "Enqueue", "Steer", "CancelAll", "Discard"}),
+        (SPOKEN, {"Say", "Enqueue", "Steer", "RetryNow", "DismissError", "EditMessage"}),
+        (after(asked(), enqueue("a")), BUSY | {"Discard"}),
         (
             after(working(made_call(), made_call()), ToolSucceeded(RunOperation(1))),
-            {"Say", "Enqueue", "Steer", "CancelAll", "CancelCall"},
+            BUSY | {"CancelCall"},
         ),
         (
             asking(made_call("asks")),
-            {"Say", "Enqueue", "Steer", "CancelAll", "CancelCall", "Approve", "Reject", "Correct", "Swap"},
+            BUSY | {"CancelCall", "Approve", "Reject", "Correct", "Swap"},
         ),
         (
             after(working(made_call()), ToolAsked(RunOperation(1), "which?")),
-            {"Say", "Enqueue", "Steer", "CancelAll", "CancelCall", "Reject", "AnswerQuestion"},
+            BUSY | {"CancelCall", "Reject", "AnswerQuestion"},
         ),
         (
             a(Idle, after(working(made_call()), succeeded(1, background=True), completed(reply=2), completed(reply=3))),
-            {"Say", "Enqueue", "Steer", "RetryNow", "CancelCall"},
+            {"Say", "Enqueue", "Steer", "RetryNow", "CancelCall", "EditMessage"},
         ),
         (
             asked(ASKING_NOBODY, made_call(call_input=RawInput("{"))),  # there is no input to be corrected
-            {"Say", "Enqueue", "Steer", "CancelAll", "CancelCall"},
+            BUSY | {"CancelCall"},
         ),
         (after(asked(TASK), completed(), completed(reply=2)), set()),
     ],

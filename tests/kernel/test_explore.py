@@ -5,15 +5,14 @@ from functools import cache
 
 import pytest
 from attrs import evolve
-from loopkernel.data.deltas import Delta
 from loopkernel.data.states import Initial, State
 from loopkernel.data.steps import Context
 from loopkernel.laws import Breach, check_pairs, check_trace
-from loopkernel.replay import StepRecord
+from loopkernel.replay import LogRecord, StepRecord
 from loopkernel.testing.explore import Exploration, explore
 from loopkernel.testing.explore_scenario import scenario_text
 from loopkernel.testing.explore_strays import strays
-from loopkernel.testing.explore_views import outline, without_time
+from loopkernel.testing.explore_views import outline, whole
 from loopkernel.transition import transition
 
 from tests.kernel.explore_cases import (
@@ -26,52 +25,57 @@ from tests.kernel.explore_cases import (
     OUTPUTS,
     QUESTIONS,
     RELEASED,
-    SCHEDULES,
     SERIAL,
-    Case,
 )
+from tests.kernel.explore_endurance import ENDURANCE
+from tests.kernel.explore_endurance_goals import GOALS_OF_ENDURANCE
 from tests.kernel.explore_goals import GOALS
+from tests.kernel.explore_three_calls import SCHEDULES
+from tests.kernel.explore_world import Case
+
+EVERY_GOAL = {**GOALS, **GOALS_OF_ENDURANCE}
+ALL_CASES = (*CASES, *ENDURANCE)
 
 
 @cache
 def explored(case: Case) -> Exploration:
     """Everything within the case's scope."""
-    goals = {name: GOALS[name] for name in case.goals}
+    goals = {name: EVERY_GOAL[name] for name in case.goals}
     return explore(case.start, case.moves, laws=case.laws, view=case.view, goals=goals)
 
 
 @pytest.mark.rule("DELTA-2")
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", ALL_CASES, ids=lambda case: case.name)
 def test_every_run_holds_the_laws_and_can_come_to_rest(case: Case) -> None:
     found = explored(case)
     if found.breach is not None:
-        run = (*case.beginning, *found.breach.deltas)
+        run = (*case.beginning, *found.breach.run)
         pytest.fail(f"{found.breach.breach}\n{scenario_text(run, str(found.breach.breach))}")
     assert found.stranded is None
     assert found.unmet == ()
     assert found.complete
     assert found.held
-    assert found.edges > 3 * found.states > 200
+    assert found.edges > 3 * found.states > 120  # a scope that holds nothing judges nothing
 
 
 LIKE_STATES = 1_000  # of each case, where those of one outline are compared
 
 
-def noisy(case: Case, deltas: Iterable[Delta]) -> list[StepRecord]:
-    """The run, with everything ill-timed that can come before each of its deltas."""
+def noisy(case: Case, run: Iterable[LogRecord]) -> list[StepRecord]:
+    """The run, with everything ill-timed that can come before each of its deltas, by a clock that has gone back."""
     state: State = Initial()
     steps: list[StepRecord] = []
-    for due in (*case.beginning, *deltas):
+    for due in (*case.beginning, *run):
         disturbances = strays(state) if state.session is not None else ()
-        for delta in (*disturbances, due):
-            context = Context(delta, 0)
+        contexts = [Context(delta, state.stamp.now_ms - 1) for delta in disturbances]
+        for context in (*contexts, Context(due.delta, due.now_ms)):
             after, effects = transition(state, context)
             steps.append(StepRecord(state, context, after, effects))
             state = after
     return steps
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", ALL_CASES, ids=lambda case: case.name)
 def test_the_shortest_runs_hold_the_laws_of_whole_runs(case: Case) -> None:
     found = explored(case)
     numbers = range(found.states)[:: found.states // MOST_RUNS + 1]
@@ -82,7 +86,7 @@ def test_the_shortest_runs_hold_the_laws_of_whole_runs(case: Case) -> None:
             assert report.held, str(report)
 
 
-ALIKE = (GRAPH, SERIAL, *SCHEDULES, ANSWERS, QUESTIONS, EARLY, BACKGROUND, RELEASED, *OUTPUTS)
+ALIKE = (GRAPH, SERIAL, *SCHEDULES, ANSWERS, QUESTIONS, EARLY, BACKGROUND, RELEASED, *OUTPUTS, *ENDURANCE)
 
 
 @pytest.mark.parametrize("case", ALIKE, ids=lambda case: case.name)
@@ -91,13 +95,13 @@ def test_an_outline_hides_nothing_that_matters(case: Case) -> None:
     led: dict[object, dict[object, set[object]]] = {}
 
     def note(record: StepRecord) -> tuple[Breach, ...]:
-        targets = led.setdefault(outline(record.before), {}).setdefault(without_time(record.before), set())
+        targets = led.setdefault(outline(record.before), {}).setdefault(whole(record.before), set())
         if record.after is not record.before:
             targets.add((type(record.context.delta), outline(record.after)))
         return ()
 
     small = evolve(case, scope=evolve(case.scope, calls=2, rounds=1, turns=None, strays=False))
-    explore(small.start, small.moves, laws=note, view=without_time, limit=LIKE_STATES)
+    explore(small.start, small.moves, laws=note, view=whole, limit=LIKE_STATES)
     told_apart = 0
     for alike in led.values():
         first, *others = alike.values()

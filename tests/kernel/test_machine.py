@@ -3,9 +3,8 @@
 import pytest
 from attrs import evolve
 from hypothesis import given
-from loopkernel.data.effects import CallModel, Command, Effect
+from loopkernel.data.effects import CallModel, Command, Effect, StartTimer
 from loopkernel.data.events import Event, RunStarted
-from loopkernel.data.ids import TimerOperation
 from loopkernel.data.sessions import Session, Settings, Stamp, Turn
 from loopkernel.data.states import Backoff, Initial, State
 from loopkernel.data.thread_deltas import Acquired, Created
@@ -66,7 +65,7 @@ def test_commands_wait_until_they_are_fetched_and_are_handed_out_once() -> None:
     machine.deliver(Acquired(), 0)
     machine.deliver(say(), 0)
     machine.deliver(say(), 0)
-    assert [type(command) for command in machine.commands()] == [CallModel]
+    assert [type(command) for command in machine.commands()] == [CallModel, StartTimer]
     assert machine.commands() == ()
 
 
@@ -101,8 +100,6 @@ def waiting_for_a_retry(deadline_ms: int) -> State:
         session=Session(settings=Settings(session_id="s")),
         stamp=Stamp(),
         turn=Turn(number=1, opened_ms=0),
-        timer=TimerOperation(1),
-        deadline_ms=deadline_ms,
-        attempt=1,
+        timer=Timer(timer(1), TimerPurpose.RETRY, deadline_ms),
         error=ErrorClass.SERVER,
     )

@@ -6,12 +6,11 @@ from loopkernel.testing.planted import PLANTED
 from loopkernel.testing.planted_runs import SCRIPTS
 from loopkernel.testing.planting import PlantedBug, breached_laws
 from loopkernel.testing.player import play
-from loopkernel.transition import transition
 
 
 @pytest.mark.parametrize("bug", PLANTED, ids=[bug.name for bug in PLANTED])
 def test_a_planted_bug_is_caught_by_its_law_alone(bug: PlantedBug) -> None:
-    assert breached_laws(lambda: bug.judged(transition), SCRIPTS.values()) == {bug.law}
+    assert breached_laws(bug, SCRIPTS.values()) == {bug.law}
 
 
 @pytest.mark.parametrize("script", SCRIPTS)

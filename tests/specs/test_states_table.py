@@ -19,7 +19,7 @@ from loopkernel.data.states import Finishing, State, Thinking
 from loopkernel.data.steps import Context, Step
 from loopkernel.data.words import TurnEndReason
 from loopkernel.handlers.unbuilt import on_unbuilt
-from loopkernel.table import ENTRIES, HANDLERS, UNBUILT, as_markdown, rows, targets
+from loopkernel.table import ENTRIES, HANDLERS, UNBUILT, as_diagram, as_markdown, rows, targets
 from loopkernel.testing.strategies.deltas import deltas
 from loopkernel.testing.strategies.states import finishing_states, states, thinking_states, working_states
 from loopkernel.testing.strategies.walks import next_deltas, reachable_states
@@ -79,6 +79,13 @@ def test_the_page_holds_the_table_as_it_is() -> None:
     assert (begin, end) == (BEGIN, END)
     assert table == as_markdown()
     assert before and after
+
+
+def test_the_page_holds_the_diagram_as_it_is() -> None:
+    _, begin, rest = page().partition("<!-- diagram: begin -->\n```mermaid\n")
+    diagram, end, _ = rest.partition("```\n<!-- diagram: end -->\n")
+    assert begin and end
+    assert diagram == as_diagram()
 
 
 def test_the_page_says_of_each_built_phase_what_it_waits_for() -> None:

@@ -13,13 +13,16 @@ from loopkernel.data.thread_deltas import RULES_VERSION, Created, Resumed
 from loopkernel.data.words import RefusalReason, UserAction
 from loopkernel.laws import check_step
 from loopkernel.laws.views import ledger_in
-from loopkernel.replay import fold
+from loopkernel.replay import fold, fork
 from loopkernel.testing.vectors import GoldenLog, divergence, from_line, main, to_line
 from loopkernel.transition import transition
+from loopkernel_adapters.ports import RulesDiffer, demand_same_rules
 
 VECTORS = Path(__file__).resolve().parents[2] / "specs" / "vectors"
 FILES = sorted(VECTORS.glob("release-*.jsonl"))
-SNAPSHOTS = (VECTORS / "states-1.jsonl").read_text(encoding="ascii").splitlines()  # of release 0.1
+SNAPSHOTS = [  # one file for each earlier version of the state
+    line for file in sorted(VECTORS.glob("states-*.jsonl")) for line in file.read_text(encoding="ascii").splitlines()
+]
 LINES = [line for file in FILES for line in file.read_text(encoding="ascii").splitlines()]
 GOLDEN = [from_line(line) for line in LINES]
 
@@ -33,10 +36,11 @@ def rules_of(golden: GoldenLog) -> int:
 
 OURS = to_line(GOLDEN[-1])
 OF_THESE_RULES = [golden for golden in GOLDEN if rules_of(golden) == RULES_VERSION]
+OLDER = [golden for golden in GOLDEN if rules_of(golden) != RULES_VERSION]
 
 
 def test_there_are_golden_logs_of_every_release() -> None:
-    assert [file.name for file in FILES] == ["release-0.1.jsonl", "release-0.2.jsonl"]
+    assert [file.name for file in FILES] == ["release-0.1.jsonl", "release-0.2.jsonl", "release-0.3.jsonl"]
     assert {rules_of(golden) for golden in GOLDEN} == set(range(1, RULES_VERSION + 1))
     assert len(OF_THESE_RULES) > 100
 
@@ -49,12 +53,23 @@ def test_every_golden_log_of_these_rules_folds_to_what_it_was_recorded_with() ->
 
 @pytest.mark.rule("RESUME-1")
 def test_a_log_of_other_rules_is_never_refolded_in_silence() -> None:
-    older = [golden for golden in GOLDEN if rules_of(golden) != RULES_VERSION]
-    assert len(older) > 50
-    for golden in older:
+    assert len(OLDER) > 50
+    for golden in OLDER:
         steps = fold(golden.log)
         assert steps[0].effects == (Refused(UserAction.CREATE, RefusalReason.INVALID),)
         assert steps[-1].after.session is None
+
+
+@pytest.mark.rule("RESUME-1")
+def test_whoever_opens_or_forks_a_log_of_other_rules_is_told_which_they_are() -> None:
+    for golden in OLDER:
+        told = f"version {rules_of(golden)} of the rules"
+        with pytest.raises(RulesDiffer, match=f"{told}, .* version {RULES_VERSION}. Nothing was changed"):
+            demand_same_rules(golden.log)
+        with pytest.raises(ValueError, match=told):
+            fork(golden.log, len(golden.log), "fork", 0)
+    for golden in OF_THESE_RULES:
+        demand_same_rules(golden.log)
 
 
 @pytest.mark.rule("RESUME-1")

@@ -11,7 +11,16 @@ from loopkernel.data.errors import LawBroken
 from loopkernel_adapters.cli.demo import demo
 from loopkernel_adapters.cli.outcomes import ExitStatus, Unusable
 from loopkernel_adapters.cli.replay import replay
-from loopkernel_adapters.cli.run import DEFAULT_MAX_TURNS, LOCAL, LOG_FOLDER, SCRIPTED, Approvals, Task, run
+from loopkernel_adapters.cli.run import (
+    DEFAULT_MAX_TURNS,
+    DEFAULT_RETRIES,
+    LOCAL,
+    LOG_FOLDER,
+    SCRIPTED,
+    Approvals,
+    Task,
+    run,
+)
 from loopkernel_adapters.cli.screen import Screen, printable, terminal
 
 USAGE = "2 wrong usage or something is missing"
@@ -20,6 +29,7 @@ REPLAY_STATUSES = (
     "exit status: 0 the log is whole and every law held, 1 the log ends in a torn tail or a law is broken, "
     "2 wrong usage, or there is no log, no complete record, or a damaged one"
 )
+LARGEST_NUMBER = 999_999_999
 COMMANDS = "run|demo|replay"
 
 
@@ -52,7 +62,10 @@ def _carry_out(given: argparse.Namespace, screen: Screen) -> ExitStatus:
                 workspace=given.workspace,
                 log=given.log,
                 provider=given.provider,
+                fallback_providers=tuple(given.fallback_model),
                 max_turns=given.max_turns,
+                max_total_tokens=given.max_total_tokens,
+                retries=given.retries,
                 approvals=Approvals(given.approve),
             )
             return run(task, screen)
@@ -88,11 +101,28 @@ def _parser() -> argparse.ArgumentParser:
         help=f"the model: the embedded one ({LOCAL}, the default), or a script of replies, for trying things out",
     )
     running.add_argument(
+        "--fallback-model",
+        default=[],
+        action="append",
+        metavar=f"{LOCAL}|{SCRIPTED}FILE",
+        help="the model to ask when the first one fails for good; may be given several times",
+    )
+    running.add_argument(
         "--max-turns",
         metavar="N",
         type=_count,
         default=DEFAULT_MAX_TURNS,
         help=f"how many replies at most ({DEFAULT_MAX_TURNS})",
+    )
+    running.add_argument(
+        "--max-total-tokens", metavar="N", type=_count, help="how many tokens at most, in and out (no limit)"
+    )
+    running.add_argument(
+        "--retries",
+        metavar="N",
+        type=_number,
+        default=DEFAULT_RETRIES,
+        help=f"how often a failed request is made again, at growing intervals ({DEFAULT_RETRIES}; 0 for never)",
     )
     running.add_argument(
         "--approve",
@@ -118,7 +148,12 @@ def _version() -> str:
 
 
 def _count(text: str) -> int:
-    number = int(text) if text.isascii() and text.isdigit() and len(text) <= 9 else 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1 to 999999999")
-    return number
+    if _number(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1 to {LARGEST_NUMBER}")
+    return int(text)
+
+
+def _number(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= len(str(LARGEST_NUMBER))):
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 0 to {LARGEST_NUMBER}")
+    return int(text)

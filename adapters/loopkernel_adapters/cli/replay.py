@@ -8,7 +8,7 @@ from loopkernel.replay import fold
 from loopkernel_adapters.cli.outcomes import ExitStatus, Unusable
 from loopkernel_adapters.cli.screen import Screen
 from loopkernel_adapters.cli.summary import counted, opened_log, phase_of, tell_laws, tell_outcome
-from loopkernel_adapters.cli.trace import Trace
+from loopkernel_adapters.cli.trace import show
 from loopkernel_adapters.driver.asyncio_driver import is_event
 
 
@@ -19,11 +19,10 @@ def replay(log: Path, screen: Screen) -> ExitStatus:
         what = "is empty" if found.torn_tail is None else "holds no complete record"
         raise Unusable(f"the log {log} {what}, so there is nothing to replay; name the log of a run")
     steps = fold(found.records)
-    trace = Trace(screen)
     for step in steps:
         for effect in step.effects:
             if is_event(effect):
-                trace.show(effect)
+                show(screen, effect, step.after)
     screen.line()
     if found.torn_tail is not None:
         tail = found.torn_tail

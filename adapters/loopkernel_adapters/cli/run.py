@@ -14,11 +14,12 @@ from attrs import frozen
 from loopkernel.data.blocks import TextBlock
 from loopkernel.data.choices import ApprovalMode, Lifetime
 from loopkernel.data.events import Event
-from loopkernel.data.policy import Policy
-from loopkernel.data.states import Confirming, State
+from loopkernel.data.policy import Policy, Retry
+from loopkernel.data.states import Backoff, Confirming, State
 from loopkernel.data.thread_deltas import Created
 from loopkernel.data.user_deltas import CancelAll, Say
 
+from loopkernel_adapters.cli.countdown import Countdown
 from loopkernel_adapters.cli.dialogue import Dialogue
 from loopkernel_adapters.cli.invocation import command
 from loopkernel_adapters.cli.line_input import LineInput, standard_input
@@ -26,11 +27,12 @@ from loopkernel_adapters.cli.outcomes import ExitStatus, Unusable
 from loopkernel_adapters.cli.screen import Screen, for_questions
 from loopkernel_adapters.cli.scripts import read_script
 from loopkernel_adapters.cli.summary import summarise
-from loopkernel_adapters.cli.trace import Trace
+from loopkernel_adapters.cli.trace import show
 from loopkernel_adapters.cli.verification import Witnessed, WitnessStore
 from loopkernel_adapters.driver.asyncio_driver import Driver
 from loopkernel_adapters.driver.clocks import WallClock
 from loopkernel_adapters.ports import Provider, Store, StoreError, ToolError, Tools
+from loopkernel_adapters.providers.by_model import ProviderByModel
 from loopkernel_adapters.providers.local import MODEL_NAME, LocalProvider, ModelMissing, find_model
 from loopkernel_adapters.stores.jsonl import JsonlStore, NotALog
 from loopkernel_adapters.tools.files import FileTools, Workspace
@@ -39,6 +41,7 @@ from loopkernel_adapters.tools.registry import Registry
 LOCAL = "local"
 SCRIPTED = "scripted:"
 DEFAULT_MAX_TURNS = 10
+DEFAULT_RETRIES = Retry().retries
 LOG_FOLDER = Path(".loopkernel")  # hidden, so that no tool reads a log
 
 
@@ -68,8 +71,32 @@ class Task:
     workspace: Path = Path()
     log: Path | None = None
     provider: str = LOCAL
+    fallback_providers: tuple[str, ...] = ()
     max_turns: int = DEFAULT_MAX_TURNS
+    max_total_tokens: int | None = None
+    retries: int = DEFAULT_RETRIES
     approvals: Approvals = Approvals.ASK
+
+    @property
+    def providers(self) -> dict[str, str]:
+        """By the name of its model, what `--provider` or `--fallback-model` names, in the order of asking."""
+        first = MODEL_NAME if self.provider == LOCAL else SCRIPTED.rstrip(":")
+        others = {MODEL_NAME if name == LOCAL else name: name for name in self.fallback_providers}
+        return {first: self.provider, **{model: name for model, name in others.items() if model != first}}
+
+    @property
+    def policy(self) -> Policy:
+        """What the run goes by."""
+        model, *fallback_models = self.providers
+        return Policy(
+            lifetime=Lifetime.TASK,
+            model=model,
+            fallback_models=tuple(fallback_models),
+            max_turns=self.max_turns,
+            max_total_tokens=self.max_total_tokens,
+            retry=Retry(retries=self.retries),
+            approval_mode=MODES[self.approvals],
+        )
 
 
 def run(task: Task, screen: Screen) -> ExitStatus:
@@ -78,16 +105,21 @@ def run(task: Task, screen: Screen) -> ExitStatus:
         raise Unusable('the task is empty; say what to do, for example "Read notes.txt and say what it says"')
     with ExitStack() as resources:
         tools = resources.enter_context(file_tools(task.workspace))
-        loading = opened_provider(task.provider)
+        loading = {model: opened_provider(name) for model, name in task.providers.items()}
         path = new_log_path() if task.log is None else task.log
         store = WitnessStore(opened_store(path))
         resources.callback(store.close)
-        provider = resources.enter_context(loading)  # last, since it takes longest
-        model = MODEL_NAME if task.provider == LOCAL else SCRIPTED.rstrip(":")
-        mode = MODES[task.approvals]
-        policy = Policy(lifetime=Lifetime.TASK, model=model, max_turns=task.max_turns, approval_mode=mode)
+        # Last, since it takes longest.
+        models = {model: resources.enter_context(opening) for model, opening in loading.items()}
         answers = LineInput(None) if task.approvals is Approvals.NEVER else standard_input()
-        session = Session(provider=provider, tools=tools, store=store, policy=policy, screen=screen, answers=answers)
+        session = Session(
+            provider=ProviderByModel(models),
+            tools=tools,
+            store=store,
+            policy=task.policy,
+            screen=screen,
+            answers=answers,
+        )
         try:
             witnessed = asyncio.run(session.run(task.text))
         except StoreError as error:
@@ -192,22 +224,23 @@ class Session:
         seen: list[Event] = []
         shown = for_questions(self.screen) if self.answers.is_terminal else self.screen
         dialogue = Dialogue(self.answers, shown, self.store.records)
+        countdown = Countdown(self.answers, shown)
         driver = Driver.open(
             store=self.store,
             created=Created(session_id=uuid.uuid4().hex, policy=self.policy, tools=self.tools.offered()),
             provider=self.provider,
             tools=self.tools,
             clock=WallClock(),
-            observers=(Trace(self.screen).show, seen.append, dialogue.see),
+            observers=(lambda event: show(self.screen, event, driver.state), seen.append, dialogue.see, countdown.see),
         )
         async with driver:
             with interruptible(driver, self.screen):
                 try:
                     await driver.send(Say(content=(TextBlock(text),)))
-                    await driver.rest()
-                    while isinstance(driver.state, Confirming):
-                        await dialogue.attend(driver)
-                        await driver.rest()
+                    await countdown.wait(driver)
+                    while isinstance(driver.state, Confirming | Backoff):
+                        await (dialogue if isinstance(driver.state, Confirming) else countdown).attend(driver)
+                        await countdown.wait(driver)
                 except asyncio.CancelledError:
                     self.screen.labelled("interrupt", "quitting; what was under way is not recorded as ended")
         state: State = driver.state

@@ -2,7 +2,8 @@
 
     [{"calls": [{"tool": "read_file", "input": {"path": "notes.txt"}}]}, {"text": "It is about milk."}]
 
-One object for each reply, with `text`, `calls`, or both.
+One object for each reply, with `text`, `calls`, or both. With `fails`, an error class such as `overloaded`, the request
+fails after the text, with `message` and `retry_after_ms`, both optional.
 """
 
 import re
@@ -10,8 +11,8 @@ from pathlib import Path
 
 from loopkernel.data.errors import CodecError
 from loopkernel.data.json_text import Json, JsonValue, parse_json
-from loopkernel.data.model_deltas import ModelCall, ModelCompleted, ModelDelta, ModelText
-from loopkernel.data.words import StopReason
+from loopkernel.data.model_deltas import ModelCall, ModelCompleted, ModelDelta, ModelFailed, ModelText
+from loopkernel.data.words import ErrorClass, StopReason
 
 from loopkernel_adapters.cli.outcomes import Unusable
 from loopkernel_adapters.providers.scripted import ANY, ScriptedProvider
@@ -26,6 +27,9 @@ _SCRIPT_SCHEMA: dict[str, JsonValue] = {
         "type": "object",
         "properties": {
             "text": {"type": "string"},
+            "fails": {"type": "string", "enum": [error.value for error in ErrorClass]},
+            "message": {"type": "string"},
+            "retry_after_ms": {"type": "integer", "minimum": 0},
             "calls": {
                 "type": "array",
                 "items": {
@@ -65,6 +69,15 @@ def read_script(path: Path) -> ScriptedProvider:
 def _reply(reply: JsonValue) -> list[ModelDelta]:
     fields = reply if isinstance(reply, dict) else {}
     deltas: list[ModelDelta] = [ModelText(ANY, piece) for piece in _PIECES.findall(str(fields.get("text", "")))]
+    if "fails" in fields:
+        after = fields.get("retry_after_ms")
+        failed = ModelFailed(
+            operation=ANY,
+            error=ErrorClass(fields["fails"]),
+            message=str(fields.get("message", "as the script says")),
+            retry_after_ms=after if isinstance(after, int) else None,
+        )
+        return [*deltas, failed]
     calls = fields.get("calls", [])
     for number, call in enumerate(calls if isinstance(calls, list) else [], start=1):
         if isinstance(call, dict):

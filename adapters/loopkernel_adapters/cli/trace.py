@@ -18,67 +18,68 @@ from loopkernel.data.blocks import (
 )
 from loopkernel.data.events import Event
 from loopkernel.data.messages import AssistantMessage, Message, ResultMessage, UserMessage
+from loopkernel.data.states import State
 
 from loopkernel_adapters.cli.screen import Screen, in_one_line
+from loopkernel_adapters.cli.words import ADVICE, CANCELS, FAILURES, limit_told, retry_told
 
 _CAPITAL = re.compile(r"(?<!^)(?=[A-Z])")
 
 
 # Events that need no words of their own.
 PlainEvent: TypeAlias = (
-    events.ReplyFailed
-    | events.ReplyAborted
-    | events.ReplyRetracted
-    | events.OpaqueDropped
+    events.OpaqueDropped
     | events.ApprovalRemembered
     | events.EditRefused
     | events.LeaseBroken
-    | events.Queued
-    | events.Dequeued
-    | events.Discarded
-    | events.Steered
-    | events.Edited
-    | events.RetryScheduled
-    | events.ErrorCleared
     | events.CompactionStarted
     | events.CompactionEnded
     | events.ThreadRewritten
-    | events.ResultsCleared
+    | events.ThreadCut
+    | events.MessageReplaced
     | events.ChildStarted
     | events.ChildFinished
     | events.CorrectionChecked
     | events.CorrectionInjected
     | events.HandoffStarted
     | events.HandoffEnded
+    | events.ThreadRepaired
+)
+
+# What goes wrong, and what is done about it.
+TroubleEvent: TypeAlias = (
+    events.ReplyFailed
+    | events.ReplyAborted
+    | events.ReplyRetracted
+    | events.RetryScheduled
+    | events.ErrorShown
+    | events.ErrorCleared
+    | events.ResultsCleared
+    | events.LimitReached
     | events.LoopNoted
     | events.ToolDisabled
     | events.LoopStopped
-    | events.LimitReached
-    | events.ThreadRepaired
     | events.WorkCancelled
-    | events.LineageForked
-    | events.SessionResumed
 )
+InboxEvent: TypeAlias = events.Queued | events.Dequeued | events.Discarded | events.Steered | events.Edited
 
 
-class Trace:
-    """Shows events; an observer of the driver."""
-
-    def __init__(self, screen: Screen) -> None:
-        self._screen = screen
-
-    def show(self, event: Event) -> None:
-        """Write the event's line, or its piece of the reply."""
-        if isinstance(event, events.ReplyGrew):
-            self._screen.stream("thought" if event.reasoning else "model", event.text)
-        else:
-            self._screen.labelled(*labelled(event))
+def show(screen: Screen, event: Event, state: State) -> None:
+    """Write the event's line, or its piece of the reply. `state` is the one that the event led to."""
+    if isinstance(event, events.ReplyGrew):
+        screen.stream("thought" if event.reasoning else "model", event.text)
+    else:
+        screen.labelled(*labelled(event, state))
 
 
-def labelled(event: Event) -> tuple[str, str]:
+def labelled(event: Event, state: State) -> tuple[str, str]:
     """The label and the text of the event's line."""
     if isinstance(event, PlainEvent):
         return _plain(event)
+    if isinstance(event, TroubleEvent):
+        return _trouble(event, state)
+    if isinstance(event, InboxEvent):
+        return _inbox(event)
     match event:
         case events.ReplyGrew():
             return "model", event.text
@@ -104,11 +105,62 @@ def labelled(event: Event) -> tuple[str, str]:
             return "input", f"{event.receipt}: {event.fate.value}"
         case events.Refused():
             return "refused", f"{event.action.value}: {event.reason.value}"
-        case events.ErrorShown():
-            return "error", f"{event.error.value}: {in_one_line(event.message)}"
+        case events.LineageForked():
+            return "fork", f"goes on in a new lineage, session {event.session_id}; what was open is left to the old one"
+        case events.SessionResumed():
+            return "resume", "goes on where the log ended"
         case events.TurnEnded():
             usage = event.usage
             return "turn", f"ended: {event.reason.value}; {usage.input} tokens in, {usage.output} out"
+        case _:
+            assert_never(event)
+
+
+def _trouble(event: TroubleEvent, state: State) -> tuple[str, str]:
+    """Failures and what is done about them, limits, repetition, cancels."""
+    match event:
+        case events.ReplyFailed():
+            return "reply", f"{event.reply}: failed, {event.error.value}: {FAILURES[event.error]}"
+        case events.ReplyAborted():
+            return "reply", f"{event.reply}: cut short"
+        case events.ReplyRetracted():
+            return "reply", f"{event.reply}: retracted; what was shown of it does not count"
+        case events.RetryScheduled():
+            return "retry", retry_told(event, state)
+        case events.ErrorShown():
+            said = in_one_line(event.message) or FAILURES[event.error]
+            return "error", f"{event.error.value}: {said}; {ADVICE[event.error]}"
+        case events.ErrorCleared():
+            return "error", "cleared"
+        case events.ResultsCleared():
+            return "event", "old tool results are left out of the conversation, to make it shorter"
+        case events.LimitReached():
+            return "limit", limit_told(event.limit, None if state.session is None else state.session.settings.policy)
+        case events.LoopNoted():
+            return "loop", f"the model repeats its calls of {event.tool}, and is told so"
+        case events.ToolDisabled():
+            return "loop", f"the model repeats its calls of {event.tool}, which it is not offered for a while"
+        case events.LoopStopped():
+            return "loop", f"the model goes on repeating its calls of {event.tool}, so the turn ends"
+        case events.WorkCancelled():
+            return "cancelled", f"{CANCELS[event.reason]} ({event.reason.value})"
+        case _:
+            assert_never(event)
+
+
+def _inbox(event: InboxEvent) -> tuple[str, str]:
+    """What becomes of messages that wait, and of those that are replaced."""
+    match event:
+        case events.Queued():
+            return "queue", f"message {event.number} waits for the end of the turn"
+        case events.Dequeued():
+            return "queue", f"message {event.number} starts a turn"
+        case events.Discarded():
+            return "queue", f"message {event.number} is discarded"
+        case events.Steered():
+            return "steer", f"message {event.number} goes into the turn"
+        case events.Edited():
+            return "edit", f"message {event.message} is replaced, and what followed it is dropped"
         case _:
             assert_never(event)
 

@@ -37,7 +37,7 @@ from loopkernel.data.effects import (
     StartTool,
     Summarise,
 )
-from loopkernel.data.events import Event
+from loopkernel.data.events import Event, LineageForked
 from loopkernel.data.ids import OperationKind, RunOperation, TimerOperation
 from loopkernel.data.outside_deltas import TimerFired
 from loopkernel.data.states import Cancelled, Confirming, Done, Idle, Initial, State
@@ -51,7 +51,7 @@ from typing_extensions import TypeIs
 
 from loopkernel_adapters.driver.absent_ports import answer_without_port
 from loopkernel_adapters.driver.durability import RECORDS_PER_GROUP, must_last
-from loopkernel_adapters.driver.failures import complain, model_failure, tool_failure
+from loopkernel_adapters.driver.failures import complain, failure_to_raise, model_failure, tool_failure
 from loopkernel_adapters.driver.runs import ToolRun
 from loopkernel_adapters.driver.secret_filter import SecretFilter
 from loopkernel_adapters.driver.supervision import Job, Supervisor
@@ -175,15 +175,16 @@ class Driver:
 
         That is also so when calls wait for a person and nothing else is under way: `state` is then `Confirming`, and
         goes on with the answer. Not waited for are a run in the background of a turn that has ended, and a tool that
-        does not heed its abort. Raises as `send` does.
+        does not heed its abort. Raises as `send` does, and RunFailed where a failed run is to raise (`on_error`).
         """
-        while True:
-            self._demand_running()
-            if self._rests():
-                return
+        self._demand_running()
+        while not self._rests():
             waiter = asyncio.get_running_loop().create_future()
             self._waiters.append(waiter)
             await waiter
+            self._demand_running()
+        if failed := failure_to_raise(self._state):
+            raise failed
 
     async def close(self, stop_seconds: float = STOP_SECONDS) -> None:
         """Stop everything and let go of everything. What was under way is not recorded as ended.
@@ -252,7 +253,7 @@ class Driver:
         records: list[LogRecord] = []
         commands: list[Command] = []
         events: list[Event] = []
-        durable = False
+        durable = forked = False
         while self._queue:
             for delta in self._filter.incoming(self._queue.popleft()):
                 now_ms = self._clock.now_ms()
@@ -264,8 +265,13 @@ class Driver:
                         events.append(effect)
                     else:
                         commands.append(effect)
+                    if isinstance(effect, LineageForked):  # what is under way, or was to begin, is of the one it left
+                        forked = True
+                        commands.clear()
         self._record(records, durable or bool(commands))
         self._state = state
+        if forked:
+            self._let_go()
         for command in commands:
             self._perform(command)
         for event in events:
@@ -308,10 +314,10 @@ class Driver:
             case AbortModel():
                 self._supervisor.abort((OperationKind.MODEL, command.operation))
             case StartTimer():
-                fire = partial(self._fire, command.operation)
-                self._timers[command.operation] = self._clock.call_at(command.deadline_ms, fire)
+                forget = self._clock.call_at(command.deadline_ms, partial(self._fire, command.operation))
+                self._timers[command.operation] = forget
             case CancelTimer():
-                self._timers.pop(command.operation, _nothing)()
+                self._timers.pop(command.operation, lambda: None)()
             case AskHook() | CheckCorrection() | Summarise() | StartChild() | HandOff():
                 self._queue.append(answer_without_port(command))
             case AnswerTool():
@@ -377,19 +383,17 @@ class Driver:
         """Stop for good: nothing is started, nothing is recorded, the state stays as the log has it."""
         self._failure = error
         self._queue.clear()
-        self._forget_timers()
+        self._let_go()
+
+    def _let_go(self) -> None:
         self._supervisor.abort_all()
+        self._forget_timers()
 
     def _forget_timers(self) -> None:
         while self._timers:
-            _, forget = self._timers.popitem()
-            forget()
+            self._timers.popitem()[1]()
 
 
 def is_event(effect: Effect) -> TypeIs[Event]:
     """Whether the effect is an event; else it is a command."""
     return type(effect) in EVENTS
-
-
-def _nothing() -> None:
-    """Forgets a timer that has fired."""

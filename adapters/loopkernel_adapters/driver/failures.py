@@ -1,19 +1,22 @@
 """What an adapter raises, as a delta: one function for models, one for tools, one for checks. And what stops nothing.
 
-The adapters classify what they know; this is the net under them, so that nothing an adapter raises can end a run.
+The adapters classify what they know; this is the net under them, so that nothing an adapter raises can end a run. The
+other way round, a run that ended by a failure is raised to the caller where the policy says so.
 """
 
 import asyncio
 import traceback
 
 from loopkernel.data.blocks import TextBlock
+from loopkernel.data.choices import OnError
 from loopkernel.data.effects import CallModel, CheckCall, StartTool
 from loopkernel.data.model_deltas import ModelFailed
+from loopkernel.data.states import Done, State
 from loopkernel.data.tool_deltas import ToolChecked, ToolFailed
 from loopkernel.data.tools import InvalidCall, ToolOutput
-from loopkernel.data.words import ErrorClass
+from loopkernel.data.words import ErrorClass, TurnEndReason
 
-from loopkernel_adapters.ports import ToolError
+from loopkernel_adapters.ports import RunFailed, ToolError
 from loopkernel_adapters.secrets import Secrets
 
 LONGEST_MESSAGE = 2_000  # characters of an exception's own words; what is longer is cut
@@ -41,6 +44,19 @@ def check_failure(command: CheckCall, error: BaseException) -> ToolChecked:
     """A check that raised: a call that cannot be judged does not run."""
     why = f"the input could not be checked: {words_of(error)}"
     return ToolChecked(command.operation, InvalidCall(why))
+
+
+def failure_to_raise(state: State) -> RunFailed | None:
+    """What the policy `raise` wants raised of a run that is over (rule RETRY-7): the error that it ended with, if any.
+
+    A user who dismissed the error, or a run that ended otherwise, leaves none.
+    """
+    if not isinstance(state, Done) or state.reason is not TurnEndReason.ERROR:
+        return None
+    session = state.session
+    if session.error is None or session.settings.policy.on_error is not OnError.RAISE:
+        return None
+    return RunFailed(session.error.error, session.error.message)
 
 
 def words_of(error: BaseException) -> str:

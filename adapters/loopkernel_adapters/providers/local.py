@@ -17,7 +17,7 @@ from typing import Protocol, Self
 from attrs import frozen
 from loopkernel.data.effects import Request
 from loopkernel.data.ids import ModelOperation
-from loopkernel.data.model_deltas import ModelDelta, ModelStarted, ModelText
+from loopkernel.data.model_deltas import ModelDelta, ModelStarted, ModelText, ModelUsage
 from loopkernel.data.usage import NO_USAGE
 from loopkernel.data.words import ErrorClass
 from typing_extensions import override
@@ -29,6 +29,7 @@ from loopkernel_adapters.providers.local_reply import (
     content_of,
     failure,
     last_deltas,
+    progress_of,
     usage_of,
 )
 from loopkernel_adapters.providers.local_request import (
@@ -183,13 +184,15 @@ class LocalProvider(Provider):
                     if "error" in chunk:
                         yield failure(operation, *classify(chunk["error"]), usage)
                         return
+                    if progress := progress_of(chunk):
+                        yield ModelUsage(operation, progress)  # a long prompt is read in silence: it shows life
                     piece, ended = content_of(chunk)
                     finish_reason = ended or finish_reason
                     usage = usage.most(usage_of(chunk))
                     if text := reader.feed(piece):
                         yield ModelText(operation, text)
-        except ValueError as error:  # how the engine refuses a schema that it cannot follow
-            yield failure(operation, ErrorClass.BAD_REQUEST, f"the engine refuses the request: {error}")
+        except (ValueError, RuntimeError) as error:
+            yield failure(operation, *classify(error), usage)
             return
         for delta in last_deltas(operation, reader.text, finish_reason, usage):
             yield delta

@@ -92,8 +92,12 @@ def failure(operation: ModelOperation, error: ErrorClass, message: str, usage: U
     return ModelFailed(operation=operation, error=error, message=message, usage=usage)
 
 
-def classify(problem: JsonValue) -> tuple[ErrorClass, str]:
-    """The class and the words of an error that the engine reports."""
+def classify(problem: JsonValue | Exception) -> tuple[ErrorClass, str]:
+    """The class and the words of an error that the engine reports, or raises. It never asks to wait."""
+    if isinstance(problem, ValueError):  # how the engine refuses a schema that it cannot follow
+        return ErrorClass.BAD_REQUEST, f"the engine refuses the request: {problem}"
+    if isinstance(problem, Exception):
+        return ErrorClass.SERVER, f"the engine has failed: {problem}"
     fields = problem if isinstance(problem, dict) else {}
     message = f"the engine says: {fields.get('message', problem)}"
     if fields.get("type") == "exceed_context_size_error":
@@ -113,6 +117,15 @@ def content_of(chunk: JsonObject) -> tuple[str, str | None]:
             return "", reason
         case _:
             return "", None
+
+
+def progress_of(chunk: JsonObject) -> Usage | None:
+    """How much of the prompt the engine has read by now, where a chunk says so."""
+    match chunk:
+        case {"prompt_progress": {"processed": int(processed)}}:
+            return Usage(input=processed)
+        case _:
+            return None
 
 
 def usage_of(chunk: JsonObject) -> Usage:

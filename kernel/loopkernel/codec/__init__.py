@@ -17,7 +17,7 @@ from loopkernel.data.records import LogRecord
 from loopkernel.data.states import State
 from loopkernel.data.threads import Thread
 
-STATE_VERSION = 2
+STATE_VERSION = 3
 POLICY_VERSION = 2
 
 

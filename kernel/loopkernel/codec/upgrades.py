@@ -40,6 +40,24 @@ def _state_with_plan(state: JsonValue) -> JsonValue:
     return state
 
 
+def _state_with_recovery(state: JsonValue) -> JsonValue:
+    """Version 2 knew one kind of what follows the calls, one of what follows a turn, and no recovery."""
+    if not isinstance(state, dict):
+        raise TypeError("a state is an object")
+    ending = state.get("ending")
+    then = ending.get("then") if isinstance(ending, dict) else None
+    if isinstance(then, dict):
+        then["type"] = "next-input"
+    if state.get("type") in ("executing", "confirming") and isinstance(ending, dict):
+        state["settled"] = {"type": "ending", **ending}
+        del state["ending"]
+    turn = state.get("turn")
+    demanding = isinstance(turn, dict) and turn.get("demanded") is True and turn.get("reason") == "nudge"
+    if isinstance(turn, dict) and demanding and state.get("type") == "streaming":
+        turn["forcing"] = True
+    return state
+
+
 def _as_it_stands(value: JsonValue) -> JsonValue:
     """The next version only has more fields, each of which may be left out."""
     return value
@@ -47,5 +65,6 @@ def _as_it_stands(value: JsonValue) -> JsonValue:
 
 UPGRADES = (
     Upgrade("state", 1, _state_with_plan),
+    Upgrade("state", 2, _state_with_recovery),
     Upgrade("policy", 1, _as_it_stands),
 )

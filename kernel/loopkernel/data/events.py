@@ -4,6 +4,7 @@ from typing import final
 
 from attrs import frozen
 
+from loopkernel.data.foreign import Repair
 from loopkernel.data.ids import CallId, MessageId, ModelOperation, QueueNumber, ReceiptId
 from loopkernel.data.messages import Message
 from loopkernel.data.usage import Usage
@@ -211,6 +212,22 @@ class ThreadRewritten:
 
 @final
 @frozen
+class ThreadCut:
+    """Of the thread only the first `length` messages are left."""
+
+    length: int
+
+
+@final
+@frozen
+class MessageReplaced:
+    """The message of that id now reads so."""
+
+    message: Message
+
+
+@final
+@frozen
 class LimitReached:
     """A limit ends the turn."""
 
@@ -220,9 +237,9 @@ class LimitReached:
 @final
 @frozen
 class ThreadRepaired:
-    """A thread from elsewhere was repaired: so many results or messages added, moved or dropped."""
+    """A thread from elsewhere was repaired: each result or message that was added, moved or dropped."""
 
-    repairs: int
+    repairs: tuple[Repair, ...]
 
 
 @final
@@ -287,6 +304,8 @@ Event = (
     | CompactionStarted
     | CompactionEnded
     | ThreadRewritten
+    | ThreadCut
+    | MessageReplaced
     | ResultsCleared
     | ChildStarted
     | ChildFinished

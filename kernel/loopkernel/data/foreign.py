@@ -4,6 +4,7 @@ Its calls are known by the ids of their provider alone, which may repeat; its re
 were found.
 """
 
+import enum
 from typing import Any, final
 
 from attrs import Attribute, field, frozen
@@ -73,3 +74,23 @@ class ForeignResults:
 
 
 ForeignMessage = ForeignUser | ForeignReply | ForeignResults
+
+
+class RepairKind(enum.Enum):
+    """What was wrong with a recorded conversation, and is not any more (rule RESUME-5)."""
+
+    LOST = "lost"  # a call without a result: it is answered as lost
+    MOVED = "moved"  # a result that did not stand right behind its call: it does now
+    ORPHAN = "orphan"  # a result of no call: dropped
+    DUPLICATE = "duplicate"  # a second result of a call: dropped
+    EMPTY = "empty"  # a message that says nothing: dropped
+
+
+@final
+@frozen
+class Repair:
+    """One repair: of the message at `place` of what was given, from 0, and there of the call of that provider's id."""
+
+    kind: RepairKind
+    place: int
+    provider_id: str = field(default="", converter=safe_text)

@@ -7,7 +7,7 @@ from attrs import field, frozen
 from loopkernel.data.ids import CallId, RunOperation
 from loopkernel.data.json_text import Json, safe_text
 from loopkernel.data.timers import Timer
-from loopkernel.data.tools import Claim
+from loopkernel.data.tools import Claim, EffectClass
 
 
 @final
@@ -16,7 +16,8 @@ class HeldRun:
     """A run that holds its resources though its call is answered (rules TOOL-17 and TOOL-20).
 
     `claims` is None when it conflicts with everything. An aborted run has a `grace` time; one in the background has
-    none, and its end is still wanted.
+    none, and its end is still wanted. `effect` is the worst that it may do; `handle` tells that it has reported going
+    on in the background, which a run that a restart repeats has still to do.
     """
 
     operation: RunOperation
@@ -24,8 +25,10 @@ class HeldRun:
     tool: str = field(converter=safe_text)
     input: Json
     runs: int
+    effect: EffectClass = EffectClass.DANGEROUS
     claims: tuple[Claim, ...] | None
     grace: Timer | None = None
+    handle: bool = True
 
     @property
     def background(self) -> bool:

@@ -10,7 +10,7 @@ from loopkernel.data.json_text import Json
 from loopkernel.data.plans import Plan
 from loopkernel.data.text_map import TextMap
 from loopkernel.data.timers import Timer
-from loopkernel.data.tools import Verdict
+from loopkernel.data.tools import EffectClass, Verdict
 from loopkernel.data.vector import Vector
 from loopkernel.data.words import OPEN_STATUSES, CallStatus, UserAction
 
@@ -87,6 +87,7 @@ class LedgerEntry:
     `check` is the open check, `verdict` the outcome of the last; `operation` is the latest run, `timer` what bounds it,
     or the wait for a person. `result` is there exactly when the status is terminal; `output` is what the tool returned,
     where the result says it otherwise. `batch` is the first place of the call's batch, where there are batches.
+    `effect` is the worst that its runs may have done, as the tool's profile said when they started.
     """
 
     call: ToolCall
@@ -97,6 +98,7 @@ class LedgerEntry:
     person: Person = NOBODY
     operation: RunOperation | None = None
     runs: int = 0
+    effect: EffectClass | None = None
     timer: Timer | None = None
     progress: Vector[str] = Vector()
     result: ToolResult | None = None
@@ -152,13 +154,14 @@ class LedgerEntry:
             person=self.person,
             operation=self.operation,
             runs=self.runs,
+            effect=self.effect,
             timer=self.timer,
             progress=self.progress,
             batch=self.batch,
         )
 
-    def started(self, operation: RunOperation, timer: Timer | None) -> "LedgerEntry":
-        """The call when one more run of it has started."""
+    def started(self, operation: RunOperation, timer: Timer | None, effect: EffectClass) -> "LedgerEntry":
+        """The call when one more run of it has started, which may do so much."""
         return LedgerEntry(
             call=self.call,
             status=CallStatus.IN_PROGRESS,
@@ -167,6 +170,7 @@ class LedgerEntry:
             person=self.person,
             operation=operation,
             runs=self.runs + 1,
+            effect=effect,
             timer=timer,
             progress=self.progress,
             batch=self.batch,
@@ -182,6 +186,7 @@ class LedgerEntry:
             person=self.person if self.person.wait is None else evolve(self.person, wait=None),
             operation=self.operation,
             runs=self.runs,
+            effect=self.effect,
             progress=self.progress,
             result=result,
             output=output,

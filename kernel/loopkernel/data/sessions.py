@@ -14,6 +14,7 @@ from loopkernel.data.threads import Thread
 from loopkernel.data.tools import Tool
 from loopkernel.data.usage import NO_USAGE, Usage
 from loopkernel.data.vector import GrowingSet
+from loopkernel.data.watches import Watch
 from loopkernel.data.words import ErrorClass, RequestReason, TurnEndReason
 
 
@@ -97,7 +98,8 @@ class Session:
     """The record that all phases share. `last_model` was asked last; `last_end` ended the last turn.
 
     `held` are the runs whose calls are answered, and which have not stopped. Results that have a body stand from
-    message `bodies_from` of the thread on; there are `bodies` of them.
+    message `bodies_from` of the thread on; there are `bodies` of them. `started` counts the calls that have run
+    (rule LIMIT-2); `watch` looks for repetition (rule LIMIT-3).
     """
 
     settings: Settings
@@ -109,14 +111,16 @@ class Session:
     held: tuple[HeldRun, ...] = ()
     bodies: int = 0
     bodies_from: int = 0
+    started: int = 0
+    watch: Watch = Watch()
     error: ShownError | None = None
     last_model: str | None = None
     last_end: TurnEndReason | None = None
 
     # The two changes that every round makes are built by the constructor: several times as fast as `evolve`.
 
-    def with_operations(self, operations: Operations) -> "Session":
-        """This session after operations were minted or closed."""
+    def with_operations(self, operations: Operations, started: int = 0) -> "Session":
+        """This session after operations were minted or closed, and so many more calls have started to run."""
         return Session(
             settings=self.settings,
             thread=self.thread,
@@ -127,6 +131,8 @@ class Session:
             held=self.held,
             bodies=self.bodies,
             bodies_from=self.bodies_from,
+            started=self.started + started,
+            watch=self.watch,
             error=self.error,
             last_model=self.last_model,
             last_end=self.last_end,
@@ -152,6 +158,8 @@ class Session:
             held=self.held,
             bodies=self.bodies + results,
             bodies_from=self.bodies_from,
+            started=self.started,
+            watch=self.watch,
             error=self.error,
             last_model=self.last_model,
             last_end=self.last_end,
@@ -177,11 +185,31 @@ class Stamp:
 
 @final
 @frozen(kw_only=True)
+class Recovery:
+    """What recovery has used up (sections INFER and RETRY).
+
+    `model` is the place of the model asked among the policy's, 0 for its first; `retries` counts those of that model in
+    a row. `raised` counts the higher output limits that were passed, `continuations` the prompts to go on, both since
+    the last reply that was not truncated. `fed_back`: the turn has told the model of an error (rule RETRY-7).
+    """
+
+    model: int = 0
+    retries: int = 0
+    raised: int = 0
+    continuations: int = 0
+    fed_back: bool = False
+
+
+NO_RECOVERY = Recovery()
+
+
+@final
+@frozen(kw_only=True)
 class Turn:
     """The turn in progress. `reason` is that of the request being prepared or under way (rule INFER-12).
 
     `replies` counts towards `max_turns`; `nudges` and `pauses` count those in a row. `demanded`: the required output
-    has been asked for (rule CALL-5).
+    has been asked for (rule CALL-5); `forcing`: the next reply is still to give it.
     """
 
     number: int
@@ -191,13 +219,16 @@ class Turn:
     nudges: int = 0
     pauses: int = 0
     demanded: bool = False
+    forcing: bool = False
+    recovery: Recovery = NO_RECOVERY
 
 
 @final
 @frozen
 class OpenReply:
-    """The model call under way: its id, the model that answers, and the usage it has reported so far."""
+    """The model call under way: its id, the model that answers, the usage it has reported so far, its output limit."""
 
     operation: ModelOperation
     model: str
     usage: Usage = NO_USAGE
+    limit: int | None = None

@@ -7,17 +7,17 @@ from typing import final
 
 from attrs import frozen
 
-from loopkernel.data.endings import Ending
+from loopkernel.data.endings import Ending, Settled
 from loopkernel.data.ids import (
     CorrectionOperation,
     HandoffOperation,
     HookOperation,
     SummaryOperation,
-    TimerOperation,
 )
 from loopkernel.data.ledgers import Ledger
 from loopkernel.data.model_deltas import Piece
 from loopkernel.data.sessions import OpenReply, Session, Stamp, Turn
+from loopkernel.data.timers import Timer
 from loopkernel.data.vector import Vector
 from loopkernel.data.words import CancelReason, ErrorClass, TurnEndReason
 
@@ -58,7 +58,10 @@ class Thinking:
 @final
 @frozen(kw_only=True)
 class Streaming:
-    """A model call is under way. `pieces` is the partial reply as it came; `ledger` holds its calls."""
+    """A model call is under way. `pieces` is the partial reply as it came; `ledger` holds its calls.
+
+    The stream was last heard of at `heard_ms`; when `silence` is over, that is looked at (rule INFER-11).
+    """
 
     session: Session
     stamp: Stamp
@@ -66,18 +69,20 @@ class Streaming:
     reply: OpenReply
     pieces: Vector[Piece]
     ledger: Ledger
+    heard_ms: int = 0
+    silence: Timer | None = None
 
 
 @final
 @frozen(kw_only=True)
 class Executing:
-    """Calls of the last reply are not all answered. `ending` is how the turn then ends, if that is settled already."""
+    """Calls of the last reply are not all answered. `settled` is what follows then, where it is known already."""
 
     session: Session
     stamp: Stamp
     turn: Turn
     ledger: Ledger
-    ending: Ending | None = None
+    settled: Settled | None = None
 
 
 @final
@@ -89,7 +94,7 @@ class Confirming:
     stamp: Stamp
     turn: Turn
     ledger: Ledger
-    ending: Ending | None = None
+    settled: Settled | None = None
 
 
 @final
@@ -118,14 +123,12 @@ class Compacting:
 @final
 @frozen(kw_only=True)
 class Backoff:
-    """A failed model call waits to be tried again (rule RETRY-4)."""
+    """A failed model call waits to be tried again (rule RETRY-4): `error` is why, the timer is the countdown."""
 
     session: Session
     stamp: Stamp
     turn: Turn
-    timer: TimerOperation
-    deadline_ms: int
-    attempt: int
+    timer: Timer
     error: ErrorClass
 
 

@@ -9,7 +9,7 @@ from loopkernel.data.json_text import safe_text
 from loopkernel.data.policy import Policy
 from loopkernel.data.tools import Tool
 
-RULES_VERSION = 2  # of the rules that this kernel folds logs by (rule RESUME-1)
+RULES_VERSION = 3  # of the rules that this kernel folds logs by (rule RESUME-1)
 
 
 @frozen

@@ -17,6 +17,12 @@ class EffectClass(enum.Enum):
     IDEMPOTENT = "idempotent"
     DANGEROUS = "dangerous"
 
+    def worst(self, other: "EffectClass | None") -> "EffectClass":
+        """The one of the two that may do more."""
+        if other is None or self is EffectClass.DANGEROUS or other is EffectClass.READ_ONLY:
+            return self
+        return other
+
 
 class AccessMode(enum.Enum):
     """How a call uses a resource."""

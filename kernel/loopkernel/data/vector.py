@@ -38,6 +38,17 @@ def _push(node: Node, depth: int, leaf_index: int, leaf: Node) -> Node:
     return (*node[:place], _push(child, depth - 1, leaf_index, leaf))
 
 
+def _first(node: Node, depth: int, leaves: int) -> Node:
+    """The node with only so many leaves."""
+    if depth == 0:
+        return node[:leaves]
+    whole, rest = leaves >> (WIDTH_BITS * depth), leaves & ((1 << (WIDTH_BITS * depth)) - 1)
+    if not rest:
+        return node[:whole]
+    child = cast(Node, node[whole])  # above depth 0 every child is a node
+    return (*node[:whole], _first(child, depth - 1, rest))
+
+
 def _leaves(node: Node, depth: int) -> Iterator[Node]:
     """The leaves under a node, left to right."""
     if depth == 0:
@@ -86,6 +97,17 @@ class Vector(Generic[T]):
             place = index - start
             return Vector(self.size, self.depth, self.root, (*self.tail[:place], item, *self.tail[place + 1 :]))
         return Vector(self.size, self.depth, _swap(self.root, self.depth + 1, index, item), self.tail)
+
+    def first(self, length: int) -> "Vector[T]":
+        """This vector with only so many items, 0 to size; it shares what is left."""
+        if length == self.size:
+            return self
+        leaves = (length - 1) >> WIDTH_BITS if length else 0
+        root, depth = self.root, self.depth
+        tail = tuple(self[index] for index in range(leaves << WIDTH_BITS, length))
+        while depth and leaves <= 1 << (WIDTH_BITS * depth):
+            root, depth = cast(Node, root[0]), depth - 1  # above depth 0 every child is a node
+        return Vector(length, depth, _first(root, depth, leaves), tail)
 
     def __len__(self) -> int:
         return self.size

@@ -193,7 +193,6 @@ class TimerPurpose(enum.Enum):
     TOOL_TIMEOUT = "tool_timeout"
     APPROVAL_TIMEOUT = "approval_timeout"
     HOOK_TIMEOUT = "hook_timeout"
-    WALL_TIME = "wall_time"
     GRACE = "grace"
     CHILD_TIMEOUT = "child_timeout"
     COMPACTION_COOLDOWN = "compaction_cooldown"

@@ -5,12 +5,13 @@ from typing import assert_never
 from loopkernel.data.events import SessionResumed
 from loopkernel.data.model_deltas import FromModel
 from loopkernel.data.outside_deltas import FromOutside, TimerFired
-from loopkernel.data.states import Cancelled, Initial, Thinking
+from loopkernel.data.states import Cancelled, Idle, Initial, Thinking
 from loopkernel.data.steps import Context, Step, stay
-from loopkernel.data.thread_deltas import Disposed, FromThread, Resumed
+from loopkernel.data.thread_deltas import Disposed, Forked, FromThread, Resumed
 from loopkernel.data.tool_deltas import FromTool
 from loopkernel.data.user_deltas import FromUser
 from loopkernel.data.words import CancelReason, RefusalReason
+from loopkernel.regions.forks import fork_session
 from loopkernel.regions.held_runs import abort_all_in_background
 from loopkernel.regions.refusals import refusal
 from loopkernel.regions.reports import late_report
@@ -18,7 +19,7 @@ from loopkernel.regions.restart import restart_held_runs
 from loopkernel.regions.user_input import input_at_rest
 
 
-def on_cancelled(state: Cancelled, ctx: Context) -> Step[Cancelled | Thinking | Initial]:
+def on_cancelled(state: Cancelled, ctx: Context) -> Step[Cancelled | Thinking | Idle | Initial]:
     """User input starts a turn again, or changes settings; reports are late; disposal releases the thread."""
     match ctx.delta:
         case FromUser() as delta:
@@ -37,6 +38,9 @@ def on_cancelled(state: Cancelled, ctx: Context) -> Step[Cancelled | Thinking | 
                 stamp = state.stamp.next(ctx.now_ms)
                 session, stopped = abort_all_in_background(state.session, CancelReason.DISPOSED, stamp.now_ms)
                 return Step(Initial(session=session, stamp=stamp), stopped)
+            if isinstance(delta, Forked):
+                session, forked = fork_session(state.session, delta)
+                return Step(Idle(session=session, stamp=state.stamp.next(ctx.now_ms)), forked)
             return Step(state, refusal(delta, RefusalReason.NOT_NOW))
         case _:
             assert_never(ctx.delta)

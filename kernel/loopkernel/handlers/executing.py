@@ -10,40 +10,40 @@ from attrs import evolve
 
 from loopkernel.data.blocks import ToolResult
 from loopkernel.data.choices import OnReject
-from loopkernel.data.endings import Ending
-from loopkernel.data.events import SessionResumed
+from loopkernel.data.endings import Ending, Failure, GoOn, Settled
+from loopkernel.data.events import LimitReached, SessionResumed
 from loopkernel.data.ledgers import Ledger
 from loopkernel.data.model_deltas import FromModel
 from loopkernel.data.outside_deltas import FromOutside, TimerFired
 from loopkernel.data.sessions import Session, Settings
-from loopkernel.data.states import Confirming, Executing, Finishing, Thinking
+from loopkernel.data.states import Backoff, Confirming, Executing, Finishing, Thinking
 from loopkernel.data.steps import Context, Step, is_refused
-from loopkernel.data.thread_deltas import Disposed, FromThread, Resumed
-from loopkernel.data.tool_deltas import FromTool
+from loopkernel.data.thread_deltas import Disposed, Forked, FromThread, Resumed
+from loopkernel.data.tool_deltas import FromTool, ToolDelta
 from loopkernel.data.user_deltas import (
     AnswersCall,
-    CancelAll,
     CancelCall,
     ChangesSettings,
     FromUser,
-    Say,
     UserDelta,
 )
-from loopkernel.data.words import CallStatus, RefusalReason, RequestReason, TurnEndReason
+from loopkernel.data.words import CallStatus, LimitName, RefusalReason, RequestReason, TurnEndReason
 from loopkernel.regions.approvals import answer_call, reconsider
-from loopkernel.regions.cancels import Cause, cut_calls, end_cut_short, reason_of
+from loopkernel.regions.cancels import Cause, cut_calls, cutting, end_cut_short, reason_of
 from loopkernel.regions.conversation import add_results
-from loopkernel.regions.errors import show_error
+from loopkernel.regions.forks import FORKED, fork_calls, fork_session
 from loopkernel.regions.held_runs import Ledgered
 from loopkernel.regions.ledger import results
+from loopkernel.regions.limits import OUT_OF_BUDGET, budget_hit, stop_starting
 from loopkernel.regions.output import gives_output, skip_for_output
+from loopkernel.regions.recovery import recover_from
 from loopkernel.regions.refusals import refusal
 from loopkernel.regions.reports import Report, late_report
 from loopkernel.regions.restart import restart_calls
 from loopkernel.regions.runs import timer_fired, tool_report
 from loopkernel.regions.schedule import start_ready
 from loopkernel.regions.stops import cancel_call, user_cancelled
-from loopkernel.regions.user_input import input_while_busy, interrupts
+from loopkernel.regions.user_input import input_while_busy
 
 Working = Executing | Confirming
 W = TypeVar("W", Executing, Confirming)
@@ -63,13 +63,15 @@ def _on_calls(state: W, ctx: Context) -> Step[W | Executing | Finishing]:
     now_ms = max(state.stamp.now_ms, ctx.now_ms)
     match ctx.delta:
         case FromTool() as delta:
-            return _after(state, ctx, delta, tool_report(state.ledger, state.session, delta, now_ms))
+            return _after_run(state, ctx, delta, tool_report(state.ledger, state.session, delta, now_ms))
         case FromUser() as delta:
-            if isinstance(delta, CancelAll) or (isinstance(delta, Say) and interrupts(state.session, delta)):
-                return _cut_short(state, ctx, delta)
+            cause = cutting(state.session, delta)
+            if cause is not None:
+                return _cut_short(state, ctx, cause)
             return _taken(state, ctx, _on_user(state.ledger, state.session, delta, now_ms))
         case TimerFired() as delta:
-            return _after(state, ctx, delta, timer_fired(state.ledger, state.session, delta.operation, now_ms))
+            fired = timer_fired(state.ledger, state.session, delta.operation, now_ms)
+            return _after_run(state, ctx, delta, fired)
         case FromModel() | FromOutside() as report:
             return _after(state, ctx, report, None)
         case FromThread() as delta:
@@ -78,6 +80,8 @@ def _on_calls(state: W, ctx: Context) -> Step[W | Executing | Finishing]:
                 return _gone_on(state, ctx, evolve(restarted, effects=(SessionResumed(), *restarted.effects)))
             if isinstance(delta, Disposed):
                 return _cut_short(state, ctx, delta)
+            if isinstance(delta, Forked):
+                return _forked(state, ctx, delta)
             return Step(state, refusal(delta, RefusalReason.NOT_NOW))
         case _:
             assert_never(ctx.delta)
@@ -98,6 +102,18 @@ def _on_user(ledger: Ledger, session: Session, delta: UserDelta, now_ms: int) ->
     return Ledgered(ledger, session, effects)
 
 
+def _after_run(state: W, ctx: Context, report: ToolDelta | TimerFired, taken: Ledgered | None) -> Step[W | Executing]:
+    """After a report or a timer that may have ended a run: if so, the budgets are tested (rule LIMIT-2)."""
+    step: Step[W | Executing] = _after(state, ctx, report, taken)
+    after: W | Executing = step.next
+    if taken is None or taken.ledger.unanswered >= state.ledger.unanswered or after.settled == OUT_OF_BUDGET:
+        return step
+    spent = budget_hit(after.session, after.turn, after.stamp.now_ms)
+    if spent is None:
+        return step
+    return Step(evolve(after, settled=OUT_OF_BUDGET), (*step.effects, LimitReached(spent)))
+
+
 def _after(state: W, ctx: Context, report: Report, taken: Ledgered | None) -> Step[W | Executing]:
     """After a report, which may be on nothing that is open here: it may still show that a run has stopped."""
     if taken is None:
@@ -112,7 +128,7 @@ def _taken(state: W, ctx: Context, taken: Ledgered) -> Step[W | Executing]:
     if taken.session is state.session:
         return Step(state, taken.effects)
     stamp = state.stamp if taken.session.held is state.session.held else state.stamp.at(ctx.now_ms)
-    unseen = Executing(session=taken.session, stamp=stamp, turn=state.turn, ledger=taken.ledger, ending=state.ending)
+    unseen = Executing(session=taken.session, stamp=stamp, turn=state.turn, ledger=taken.ledger, settled=state.settled)
     return Step(unseen, taken.effects)
 
 
@@ -122,7 +138,7 @@ def _gone_on(state: Working, ctx: Context, taken: Ledgered) -> Step[Executing]:
         stamp=state.stamp.next(ctx.now_ms),
         turn=state.turn,
         ledger=taken.ledger,
-        ending=state.ending,
+        settled=state.settled,
     )
     return Step(executing, taken.effects)
 
@@ -134,39 +150,74 @@ def _cut_short(state: Working, ctx: Context, cause: Cause) -> Step[Finishing]:
     return Step(Finishing(session=session, stamp=stamp, turn=state.turn, ending=ending), effects)
 
 
-def enter_executing(state: Executing) -> Step[Executing | Confirming | Thinking | Finishing]:
+def _forked(state: Working, ctx: Context, delta: Forked) -> Step[Finishing]:
+    session, forked = fork_session(state.session, delta)
+    session, answered = fork_calls(session, state.ledger)
+    finishing = Finishing(session=session, stamp=state.stamp.next(ctx.now_ms), turn=state.turn, ending=FORKED)
+    return Step(finishing, (*forked, *answered))
+
+
+def enter_executing(state: Executing) -> Step[Executing | Confirming | Thinking | Backoff | Finishing]:
     """Start what may start, and ask what is to be asked; once every call is answered, go on with the answers."""
     now_ms = state.stamp.now_ms
-    skipped = skip_for_output(state.ledger, state.session, now_ms)
-    ready = start_ready(skipped.ledger, skipped.session, now_ms)
-    session, ledger = ready.session, ready.ledger
-    effects = (*skipped.effects, *ready.effects) if skipped.effects else ready.effects
+    started, settled = _started(state, now_ms)
+    session, ledger, effects = started.session, started.ledger, started.effects
     if ledger.unanswered:
         phase = Confirming if ledger.waiting and not ledger.running else Executing  # what is held back does not count
-        return Step(
-            phase(session=session, stamp=state.stamp, turn=state.turn, ledger=ledger, ending=state.ending), effects
-        )
+        return Step(phase(session=session, stamp=state.stamp, turn=state.turn, ledger=ledger, settled=settled), effects)
     answers = results(ledger)
     session, added = add_results(session, ledger.reply, answers)
     effects = (*effects, *added)
-    ending = _ending(ledger, answers, session.settings, state.ending)
-    if ending is not None:
-        if ending.error is not None:
-            session, shown = show_error(session, ending.error, ending.message)
-            effects = (*effects, *shown)
-        return Step(Finishing(session=session, stamp=state.stamp, turn=state.turn, ending=ending), effects)
-    turn = evolve(state.turn, reason=RequestReason.NEXT_TURN)
+    spent = None if settled == OUT_OF_BUDGET else budget_hit(session, state.turn, now_ms)
+    if spent is not None:
+        effects, settled = (*effects, LimitReached(spent)), OUT_OF_BUDGET
+    follows = _follows(ledger, answers, session.settings, settled)
+    if isinstance(follows, Failure):
+        step: Step[Backoff | Thinking | Finishing] = _recovered(state, session, follows)
+        return Step(step.next, (*effects, *step.effects))
+    if isinstance(follows, Ending):
+        return Step(Finishing(session=session, stamp=state.stamp, turn=state.turn, ending=follows), effects)
+    turn = evolve(state.turn, reason=follows.reason)
     return Step(Thinking(session=session, stamp=state.stamp, turn=turn), effects)
 
 
-def _ending(
-    ledger: Ledger, answers: tuple[ToolResult, ...], settings: Settings, settled: Ending | None
-) -> Ending | None:
-    """How the turn ends when all calls are answered; None if the model is asked again (rule TOOL-7)."""
+def _started(state: Executing, now_ms: int) -> tuple[Ledgered, Settled | None]:
+    """The calls after all has started that may; where a budget is spent nothing does, and the turn is to end."""
+    session, ledger, settled = state.session, state.ledger, state.settled
+    if settled == OUT_OF_BUDGET:
+        stopped = stop_starting(ledger, session, now_ms)
+        again = start_ready(stopped.ledger, stopped.session, now_ms)  # only what a restart repeats is left to start
+        return evolve(again, effects=(*stopped.effects, *again.effects)), settled
+    skipped = skip_for_output(ledger, session, now_ms)
+    ready = start_ready(skipped.ledger, skipped.session, now_ms)
+    effects = (*skipped.effects, *ready.effects) if skipped.effects else ready.effects
+    if ready.out_of_calls:
+        stopped = stop_starting(ready.ledger, ready.session, now_ms)
+        return evolve(stopped, effects=(*effects, LimitReached(LimitName.TOOL_CALLS), *stopped.effects)), OUT_OF_BUDGET
+    return (evolve(ready, effects=effects) if skipped.effects else ready), settled
+
+
+def _recovered(state: Executing, session: Session, failure: Failure) -> Step[Backoff | Thinking | Finishing]:
+    """The calls of the reply whose stream failed are answered: now the failure is recovered, or ends the turn."""
+    after = recover_from(session, state.turn, failure, state.stamp.now_ms)
+    if after.ending is not None:
+        return Step(
+            Finishing(session=after.session, stamp=state.stamp, turn=after.turn, ending=after.ending), after.effects
+        )
+    if after.timer is not None:
+        backoff = Backoff(
+            session=after.session, stamp=state.stamp, turn=after.turn, timer=after.timer, error=failure.error
+        )
+        return Step(backoff, after.effects)
+    return Step(Thinking(session=after.session, stamp=state.stamp, turn=after.turn), after.effects)
+
+
+def _follows(ledger: Ledger, answers: tuple[ToolResult, ...], settings: Settings, settled: Settled | None) -> Settled:
+    """What follows when all calls are answered: the first that applies of rule TOOL-7."""
+    if settled == OUT_OF_BUDGET:
+        return OUT_OF_BUDGET
     if user_cancelled(answers):
         return Ending(reason=TurnEndReason.USER_ABORT)
-    if settled is not None:
-        return settled
     if settings.policy.on_reject is OnReject.HALT and any(
         result.status is CallStatus.REJECTED_BY_USER for result in answers
     ):
@@ -175,4 +226,7 @@ def _ending(
         return Ending(reason=TurnEndReason.OUTPUT, natural=True)
     if any(result.stops_loop for result in answers) or all(result.final for result in answers):
         return Ending(reason=TurnEndReason.TOOL_FINAL, natural=True)
-    return None
+    return _NEXT if settled is None else settled
+
+
+_NEXT = GoOn(RequestReason.NEXT_TURN)

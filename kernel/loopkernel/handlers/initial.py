@@ -28,7 +28,7 @@ from loopkernel.data.words import RefusalReason, RequestReason, UserAction
 from loopkernel.regions.imports import import_thread
 from loopkernel.regions.refusals import refusal
 from loopkernel.regions.reports import late_report
-from loopkernel.regions.restart import restart_held_runs, wait_again
+from loopkernel.regions.restart import keep_leases, restart_held_runs, wait_again
 from loopkernel.regions.schedule import forget_plan
 from loopkernel.regions.turns import open_turn
 
@@ -69,7 +69,7 @@ def _on_life(state: Initial, ctx: Context, delta: ThreadDelta) -> Step[Initial |
             if session is None:
                 return Step(state, refusal(delta, RefusalReason.NOT_NOW))
             resumed: tuple[Effect, ...] = (SessionResumed(),) if isinstance(delta, Resumed) else ()
-            session, restarted = restart_held_runs(session)
+            session, restarted = restart_held_runs(session) if isinstance(delta, Resumed) else keep_leases(session)
             if state.ledger is not None:
                 return _go_on_waiting(session, state.ledger, stamp, (*resumed, *restarted))
             return Step(Idle(session=session, stamp=stamp), (*resumed, *restarted))

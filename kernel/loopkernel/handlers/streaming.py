@@ -5,9 +5,9 @@ from typing import assert_never
 from attrs import evolve
 
 from loopkernel.data.blocks import ToolCall
-from loopkernel.data.effects import Effect
-from loopkernel.data.endings import Ending
-from loopkernel.data.events import CallAppeared, ReplyFailed, ReplyGrew, ReplyRetracted, SessionResumed
+from loopkernel.data.effects import AbortModel, Effect
+from loopkernel.data.endings import Ending, Failure, Settled
+from loopkernel.data.events import CallAppeared, LimitReached, ReplyFailed, ReplyGrew, ReplyRetracted, SessionResumed
 from loopkernel.data.ids import CallId
 from loopkernel.data.model_deltas import (
     FromModel,
@@ -25,38 +25,42 @@ from loopkernel.data.model_deltas import (
     Piece,
 )
 from loopkernel.data.outside_deltas import FromOutside, TimerFired
-from loopkernel.data.sessions import OpenReply
-from loopkernel.data.states import Executing, Finishing, Streaming, Thinking
+from loopkernel.data.states import Backoff, Executing, Finishing, Streaming, Thinking
 from loopkernel.data.steps import Context, Step, is_refused
-from loopkernel.data.thread_deltas import Disposed, FromThread, Resumed
+from loopkernel.data.thread_deltas import Disposed, Forked, FromThread, Resumed
+from loopkernel.data.timers import Timer
 from loopkernel.data.tool_deltas import FromTool
+from loopkernel.data.usage import Usage
 from loopkernel.data.user_deltas import (
     AnswersCall,
-    CancelAll,
     CancelCall,
+    ChangePolicy,
     ChangesSettings,
     FromUser,
-    Say,
     UserDelta,
 )
-from loopkernel.data.words import ErrorClass, RefusalReason, RequestReason, TurnEndReason
+from loopkernel.data.words import ErrorClass, RefusalReason, RequestReason
 from loopkernel.regions.approvals import answer_call
-from loopkernel.regions.cancels import Cause, cut_reply, end_cut_short, reason_of
-from loopkernel.regions.completion import AfterReply, complete_reply
-from loopkernel.regions.early_runs import drop, drop_after_crash, has_had_effect, keep_for_effect
-from loopkernel.regions.errors import show_error
+from loopkernel.regions.cancels import Cause, cut_reply, cutting, end_cut_short, reason_of
+from loopkernel.regions.completion import AfterReply, Complete, complete_reply
+from loopkernel.regions.early_runs import drop, drop_after_crash, is_committed, keep_for_effect
+from loopkernel.regions.forks import FORKED, fork_reply, fork_session
 from loopkernel.regions.held_runs import Ledgered
 from loopkernel.regions.ledger import add_call
+from loopkernel.regions.limits import OUT_OF_BUDGET, budget_hit
+from loopkernel.regions.recovery import recover_from
 from loopkernel.regions.refusals import refusal
 from loopkernel.regions.reports import Report, late_report
 from loopkernel.regions.restart import restart_calls, restart_held_runs
 from loopkernel.regions.runs import timer_fired, tool_report
 from loopkernel.regions.schedule import forget_plan, start_ready
 from loopkernel.regions.stops import cancel_call
-from loopkernel.regions.user_input import input_while_busy, interrupts
+from loopkernel.regions.timers import close_timer
+from loopkernel.regions.turns import watch_silence
+from loopkernel.regions.user_input import input_while_busy
 
 
-def on_streaming(state: Streaming, ctx: Context) -> Step[Streaming | Executing | Thinking | Finishing]:
+def on_streaming(state: Streaming, ctx: Context) -> Step[Streaming | Executing | Thinking | Backoff | Finishing]:
     """Pieces, the end or the failure of the reply; its calls are checked, and may start early; a cancel cuts it."""
     match ctx.delta:
         case FromModel() as delta:
@@ -68,10 +72,14 @@ def on_streaming(state: Streaming, ctx: Context) -> Step[Streaming | Executing |
             taken = tool_report(state.ledger, state.session, delta, now_ms, streaming=True)
             return _with_report(state, ctx, delta, taken)
         case FromUser() as delta:
-            if isinstance(delta, CancelAll) or (isinstance(delta, Say) and interrupts(state.session, delta)):
-                return _cut_short(state, ctx, delta)
-            return _with_calls(state, ctx, _on_user(state, delta, max(state.stamp.now_ms, ctx.now_ms)))
+            cause = cutting(state.session, delta)
+            if cause is not None:
+                return _cut_short(state, ctx, cause)
+            step = _with_calls(state, ctx, _on_user(state, delta, max(state.stamp.now_ms, ctx.now_ms)))
+            return _listening(step, state) if isinstance(delta, ChangePolicy) else step
         case TimerFired() as delta:
+            if state.silence is not None and delta.operation == state.silence.operation:
+                return _listened(state, ctx, state.silence)
             now_ms = max(state.stamp.now_ms, ctx.now_ms)
             fired = timer_fired(state.ledger, state.session, delta.operation, now_ms)
             return _with_report(state, ctx, delta, fired)
@@ -82,6 +90,8 @@ def on_streaming(state: Streaming, ctx: Context) -> Step[Streaming | Executing |
                 return _resumed(state, ctx)
             if isinstance(delta, Disposed):
                 return _cut_short(state, ctx, delta)
+            if isinstance(delta, Forked):
+                return _forked(state, ctx, delta)
             return Step(state, refusal(delta, RefusalReason.NOT_NOW))
         case _:
             assert_never(ctx.delta)
@@ -102,6 +112,17 @@ def _on_user(state: Streaming, delta: UserDelta, now_ms: int) -> Ledgered:
     return Ledgered(ledger, session, effects)
 
 
+def _listening(step: Step[Streaming], before: Streaming) -> Step[Streaming]:
+    """Under another policy the stream may be silent for another time."""
+    state, effects = step
+    policy = state.session.settings.policy
+    if policy.silence_ms == before.session.settings.policy.silence_ms:
+        return step
+    operations, timer, started = watch_silence(state.session.operations, policy, state.heard_ms)
+    heard = evolve(state, session=state.session.with_operations(operations), silence=timer)
+    return Step(heard, (*effects, *close_timer(state.silence), *started))
+
+
 def _with_report(state: Streaming, ctx: Context, report: Report, taken: Ledgered | None) -> Step[Streaming]:
     """After a report, which may be on nothing that is open here: it may still show that a run has stopped."""
     if taken is None:
@@ -119,12 +140,16 @@ def _with_calls(state: Streaming, ctx: Context, taken: Ledgered) -> Step[Streami
         stamp = state.stamp.next(ctx.now_ms)
     else:
         stamp = state.stamp if taken.session.held is state.session.held else state.stamp.at(ctx.now_ms)
-    early = start_ready(taken.ledger, taken.session, stamp.now_ms, early=True)
+    early = Ledgered(taken.ledger, taken.session)
+    if budget_hit(taken.session, state.turn, stamp.now_ms) is None:
+        early = start_ready(taken.ledger, taken.session, stamp.now_ms, early=True)
     after = evolve(state, session=early.session, stamp=stamp, ledger=early.ledger)
     return Step(after, (*taken.effects, *early.effects))
 
 
-def _on_model(state: Streaming, ctx: Context, delta: ModelDelta) -> Step[Streaming | Executing | Thinking | Finishing]:
+def _on_model(
+    state: Streaming, ctx: Context, delta: ModelDelta
+) -> Step[Streaming | Executing | Thinking | Backoff | Finishing]:
     match delta:
         case ModelText():
             return _grown(state, ctx, delta, (ReplyGrew(delta.operation, delta.text),))
@@ -138,10 +163,12 @@ def _on_model(state: Streaming, ctx: Context, delta: ModelDelta) -> Step[Streami
             return _completed(state, ctx, delta)
         case ModelUsage():
             reply = state.reply
-            merged = OpenReply(reply.operation, reply.model, reply.usage.most(delta.usage))
-            return Step(evolve(state, stamp=state.stamp.next(ctx.now_ms), reply=merged), ())
+            merged = evolve(reply, usage=reply.usage.most(delta.usage))
+            stamp = state.stamp.next(ctx.now_ms)
+            return Step(evolve(state, stamp=stamp, reply=merged, heard_ms=stamp.now_ms), ())
         case ModelStarted():
-            return Step(evolve(state, stamp=state.stamp.next(ctx.now_ms)), ())
+            stamp = state.stamp.next(ctx.now_ms)
+            return Step(evolve(state, stamp=stamp, heard_ms=stamp.now_ms), ())
         case ModelFailed():
             return _failed(state, ctx, delta)
         case _:
@@ -150,13 +177,16 @@ def _on_model(state: Streaming, ctx: Context, delta: ModelDelta) -> Step[Streami
 
 def _grown(state: Streaming, ctx: Context, piece: Piece, effects: tuple[Effect, ...]) -> Step[Streaming]:
     """One more piece. Built by the constructor, since this is the hottest path of all."""
+    stamp = state.stamp.next(ctx.now_ms)
     grown = Streaming(
         session=state.session,
-        stamp=state.stamp.next(ctx.now_ms),
+        stamp=stamp,
         turn=state.turn,
         reply=state.reply,
         pieces=state.pieces.append(piece),
         ledger=state.ledger,
+        heard_ms=stamp.now_ms,
+        silence=state.silence,
     )
     return Step(grown, effects)
 
@@ -168,7 +198,7 @@ def _with_call(state: Streaming, ctx: Context, delta: ModelCall) -> Step[Streami
     added = add_call(state.ledger, state.session, call, delta.verdict)
     stamp = state.stamp.next(ctx.now_ms)
     effects = (CallAppeared(call_id, call.provider_id, call.tool), *added.effects)
-    if delta.verdict is not None:
+    if delta.verdict is not None and budget_hit(added.session, state.turn, stamp.now_ms) is None:
         added = start_ready(added.ledger, added.session, stamp.now_ms, early=True)
         effects = (*effects, *added.effects)
     grown = Streaming(
@@ -178,6 +208,8 @@ def _with_call(state: Streaming, ctx: Context, delta: ModelCall) -> Step[Streami
         reply=state.reply,
         pieces=state.pieces.append(delta),
         ledger=added.ledger,
+        heard_ms=stamp.now_ms,
+        silence=state.silence,
     )
     return Step(grown, effects)
 
@@ -187,45 +219,92 @@ def _cut_short(state: Streaming, ctx: Context, cause: Cause) -> Step[Finishing]:
     stamp = state.stamp.next(ctx.now_ms)
     session, effects = cut_reply(state.session, state.reply, state.pieces, state.ledger, reason, stamp.now_ms)
     session, ending = end_cut_short(session, cause)
-    return Step(Finishing(session=session, stamp=stamp, turn=state.turn, ending=ending), effects)
+    finishing = Finishing(session=session, stamp=stamp, turn=state.turn, ending=ending)
+    aborted, *others = effects  # the model first, then what waits for it (rule CANCEL-2)
+    return Step(finishing, (aborted, *close_timer(state.silence), *others))
 
 
-def _completed(state: Streaming, ctx: Context, delta: ModelCompleted) -> Step[Executing | Thinking | Finishing]:
-    reply = OpenReply(state.reply.operation, state.reply.model, state.reply.usage.most(delta.usage))
+def _forked(state: Streaming, ctx: Context, delta: Forked) -> Step[Finishing]:
+    session, forked = fork_session(state.session, delta)
+    session, kept = fork_reply(session, state.reply, state.pieces, state.ledger)
+    finishing = Finishing(session=session, stamp=state.stamp.next(ctx.now_ms), turn=state.turn, ending=FORKED)
+    return Step(finishing, (*forked, *kept))
+
+
+def _listened(
+    state: Streaming, ctx: Context, silence: Timer
+) -> Step[Streaming | Executing | Thinking | Backoff | Finishing]:
+    """It is time to see whether the stream has been silent too long; if not, it is looked at again (INFER-11)."""
     stamp = state.stamp.next(ctx.now_ms)
-    after: AfterReply = complete_reply(
-        state.session, state.turn, reply, state.pieces, state.ledger, delta.stop, stamp.now_ms
-    )
-    if after.ending is not None:
-        finishing = Finishing(session=after.session, stamp=stamp, turn=after.turn, ending=after.ending)
-        return Step(finishing, after.effects)
+    policy = state.session.settings.policy
+    heard = evolve(state, silence=None)
+    if policy.silence_ms is not None and stamp.now_ms >= state.heard_ms + policy.silence_ms:
+        return _stalled(heard, ctx)
+    operations, timer, started = watch_silence(state.session.operations, policy, state.heard_ms)
+    session = state.session.with_operations(operations)
+    return Step(evolve(heard, session=session, stamp=stamp, silence=timer), started)
+
+
+def _completed(
+    state: Streaming, ctx: Context, delta: ModelCompleted
+) -> Step[Executing | Thinking | Backoff | Finishing]:
+    reply = evolve(state.reply, usage=state.reply.usage.most(delta.usage))
+    stamp = state.stamp.next(ctx.now_ms)
+    complete = Complete(reply=reply, pieces=state.pieces, ledger=state.ledger, delta=delta)
+    after: AfterReply = complete_reply(state.session, state.turn, complete, stamp.now_ms)
+    effects = (*close_timer(state.silence), *after.effects)
     if after.ledger is not None:
-        executing = Executing(session=after.session, stamp=stamp, turn=after.turn, ledger=after.ledger)
-        return Step(executing, after.effects)
-    return Step(Thinking(session=after.session, stamp=stamp, turn=after.turn), after.effects)
+        spent = budget_hit(after.session, after.turn, stamp.now_ms)
+        settled: Settled | None = after.settled if spent is None else OUT_OF_BUDGET
+        executing = Executing(session=after.session, stamp=stamp, turn=after.turn, ledger=after.ledger, settled=settled)
+        return Step(executing, effects if spent is None else (*effects, LimitReached(spent)))
+    if isinstance(after.settled, Ending):
+        return Step(Finishing(session=after.session, stamp=stamp, turn=after.turn, ending=after.settled), effects)
+    turn = after.turn if after.settled is None else evolve(after.turn, reason=after.settled.reason)
+    return Step(Thinking(session=after.session, stamp=stamp, turn=turn), effects)
 
 
-def _failed(state: Streaming, ctx: Context, delta: ModelFailed) -> Step[Executing | Finishing]:
-    """The model call failed. Its reply is discarded, unless a call of it has had an effect (rule TOOL-9)."""
+def _failed(state: Streaming, ctx: Context, delta: ModelFailed) -> Step[Executing | Thinking | Backoff | Finishing]:
+    """The adapter reports that the model call has failed."""
+    failure = Failure(
+        request=delta.operation, error=delta.error, message=delta.message, retry_after_ms=delta.retry_after_ms
+    )
+    return _without_reply(state, ctx, failure, state.reply.usage.most(delta.usage))
+
+
+def _stalled(state: Streaming, ctx: Context) -> Step[Executing | Thinking | Backoff | Finishing]:
+    """The stream has been silent for too long: it is aborted, and what it still reports is late."""
+    reply = state.reply
+    session = state.session.with_operations(state.session.operations.abandon_model(reply.operation, reply.usage))
+    failure = Failure(request=reply.operation, error=ErrorClass.STALLED, message="the model was silent for too long")
+    step = _without_reply(evolve(state, session=session), ctx, failure, reply.usage)
+    return Step(step.next, (AbortModel(reply.operation), *step.effects))
+
+
+def _without_reply(
+    state: Streaming, ctx: Context, failure: Failure, usage: Usage
+) -> Step[Executing | Thinking | Backoff | Finishing]:
+    """The reply will not be complete. It is discarded, unless a call of it has had an effect (rule TOOL-9)."""
     stamp = state.stamp.next(ctx.now_ms)
-    usage = state.reply.usage.most(delta.usage)
     session = evolve(state.session, usage=state.session.usage.plus(usage))
-    refused = delta.error is ErrorClass.REFUSED
-    reason = TurnEndReason.REFUSAL if refused else TurnEndReason.ERROR
-    failed = ReplyFailed(delta.operation, delta.error)
-    if has_had_effect(state.ledger, session.settings):
-        reply = OpenReply(state.reply.operation, state.reply.model, usage)
+    effects: tuple[Effect, ...] = (*close_timer(state.silence), ReplyFailed(failure.request, failure.error))
+    if is_committed(state.ledger, session.settings):
+        reply = evolve(state.reply, usage=usage)
         kept = keep_for_effect(session, reply, state.pieces, state.ledger, stamp.now_ms)
-        ending = Ending(reason=reason, error=delta.error, message=delta.message)
-        executing = Executing(session=kept.session, stamp=stamp, turn=state.turn, ledger=kept.ledger, ending=ending)
-        return Step(executing, (failed, *kept.effects))
+        executing = Executing(session=kept.session, stamp=stamp, turn=state.turn, ledger=kept.ledger, settled=failure)
+        return Step(executing, (*effects, *kept.effects))
     session, dropped = drop(state.ledger, session, stamp.now_ms)
-    effects: tuple[Effect, ...] = (failed, *dropped)
+    effects = (*effects, *dropped)
     if len(state.pieces):
-        effects = (*effects, ReplyRetracted(delta.operation))
-    session, shown = show_error(session, delta.error, delta.message)
-    finishing = Finishing(session=session, stamp=stamp, turn=state.turn, ending=Ending(reason=reason))
-    return Step(finishing, (*effects, *shown))
+        effects = (*effects, ReplyRetracted(failure.request))
+    after = recover_from(session, state.turn, failure, stamp.now_ms)
+    effects = (*effects, *after.effects)
+    if after.ending is not None:
+        return Step(Finishing(session=after.session, stamp=stamp, turn=after.turn, ending=after.ending), effects)
+    if after.timer is not None:
+        backoff = Backoff(session=after.session, stamp=stamp, turn=after.turn, timer=after.timer, error=failure.error)
+        return Step(backoff, effects)
+    return Step(Thinking(session=after.session, stamp=stamp, turn=after.turn), effects)
 
 
 def _resumed(state: Streaming, ctx: Context) -> Step[Executing | Thinking]:
@@ -234,14 +313,14 @@ def _resumed(state: Streaming, ctx: Context) -> Step[Executing | Thinking]:
     operations = state.session.operations.abandon_model(reply.operation, reply.usage)
     session = evolve(state.session, operations=operations, usage=state.session.usage.plus(reply.usage))
     turn = evolve(state.turn, reason=RequestReason.RESUME)
-    if has_had_effect(state.ledger, session.settings):
+    if is_committed(state.ledger, session.settings):
         kept = keep_for_effect(session, reply, state.pieces, state.ledger, stamp.now_ms)
         restarted = restart_calls(kept.ledger, kept.session, stamp.now_ms)
         executing = Executing(session=restarted.session, stamp=stamp, turn=turn, ledger=restarted.ledger)
         return Step(executing, (SessionResumed(), *kept.effects, *restarted.effects))
-    session, held = restart_held_runs(session)
     session, dropped = drop_after_crash(state.ledger, session)
-    effects: tuple[Effect, ...] = (SessionResumed(), *held, *dropped)
+    session, held = restart_held_runs(session)
+    effects: tuple[Effect, ...] = (SessionResumed(), *dropped, *held)
     if len(state.pieces):
         effects = (*effects, ReplyRetracted(reply.operation))
     return Step(Thinking(session=session, stamp=stamp, turn=turn), effects)

@@ -1,6 +1,6 @@
 """The phases that exist as types but are never entered yet: whatever comes, nothing changes.
 
-`Dispatching`, `Compacting`, `Backoff` and `HandingOff` get handlers of their own, one file each,
+`Dispatching`, `Compacting` and `HandingOff` get handlers of their own, one file each,
 when their rules are built.
 """
 
@@ -8,7 +8,7 @@ from typing import TypeVar, assert_never
 
 from loopkernel.data.model_deltas import FromModel
 from loopkernel.data.outside_deltas import FromOutside, TimerFired
-from loopkernel.data.states import Backoff, Compacting, Dispatching, HandingOff
+from loopkernel.data.states import Compacting, Dispatching, HandingOff
 from loopkernel.data.steps import Context, Step, stay
 from loopkernel.data.thread_deltas import FromThread
 from loopkernel.data.tool_deltas import FromTool
@@ -17,7 +17,7 @@ from loopkernel.data.words import RefusalReason
 from loopkernel.regions.refusals import refusal
 from loopkernel.regions.reports import late_report
 
-U = TypeVar("U", bound=Dispatching | Compacting | Backoff | HandingOff)
+U = TypeVar("U", bound=Dispatching | Compacting | HandingOff)
 
 
 def on_unbuilt(state: U, ctx: Context) -> Step[U]:

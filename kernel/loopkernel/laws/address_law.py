@@ -13,7 +13,7 @@ from loopkernel.data.blocks import ToolResult
 from loopkernel.data.choices import OnReject, OnToolFailure
 from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import AnswerTool, Effect
-from loopkernel.data.events import ToolEnded
+from loopkernel.data.events import LimitReached, ToolEnded
 from loopkernel.data.ids import CallId
 from loopkernel.data.json_text import Json
 from loopkernel.data.ledgers import Edit, LedgerEntry
@@ -57,6 +57,8 @@ def address(records: Sequence[StepRecord], judged: Judged) -> Iterator[Breach]:
         if swapped is None:
             continue
         effects = (*first.effects, *second.effects)
+        if any(isinstance(effect, LimitReached) for effect in (*effects, *swapped[1])):
+            continue  # which of the calls a limit keeps from starting does depend on the order
         for call in calls:
             if _got(call, first.before, second.after, effects) != _got(call, first.before, *swapped):
                 yield Breach("ADDRESS", step, f"call {call} is answered otherwise when the reports come in other order")

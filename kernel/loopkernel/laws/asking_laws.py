@@ -15,8 +15,9 @@ from loopkernel.data.json_text import Json
 from loopkernel.data.ledgers import ApprovalWait, CrashWait, Ledger, LedgerEntry
 from loopkernel.data.outside_deltas import TimerFired
 from loopkernel.data.remembered import Remembered, RememberedCall, RememberedPattern, RememberedTool
+from loopkernel.data.sessions import Settings
 from loopkernel.data.states import State
-from loopkernel.data.thread_deltas import Acquired, Created, Resumed
+from loopkernel.data.thread_deltas import Acquired, Created, Forked, Resumed
 from loopkernel.data.tools import Decision, EffectClass, Tool
 from loopkernel.data.user_deltas import (
     AnswerAfterCrash,
@@ -182,9 +183,10 @@ def at_most_once(records: Sequence[StepRecord]) -> Iterator[Breach]:
         return
     runs = RunsTold(records[0].before)
     for step, record in enumerate(records):
-        runs.allow(record)
+        for wrong in runs.allow(record):
+            yield Breach("AT-MOST-ONCE", step, wrong)
         for effect in record.effects:
-            for wrong in runs.take(effect):
+            for wrong in runs.take(effect, record.after):
                 yield Breach("AT-MOST-ONCE", step, wrong)
 
 
@@ -196,7 +198,10 @@ class RunsTold:
         self._runs: dict[CallId, int] = {}
         self._operations: dict[RunOperation, CallId] = {}
         self._keys: dict[str, CallId] = {}
+        self._key_of: dict[CallId, str] = {}
         self._to_repeat: set[CallId] = set()  # calls that may run once more, and have not yet
+        self._lineages = {_lineage(start)}
+        self._dangerous = {entry.call.id for entry in entries_in(start) if entry.effect is EffectClass.DANGEROUS}
         for entry in entries_in(start):
             self._runs[entry.call.id] = entry.runs
             if entry.runs and entry.status is CallStatus.QUEUED:
@@ -207,8 +212,11 @@ class RunsTold:
             self._runs[run.call] = run.runs
             self._operations[run.operation] = run.call
 
-    def allow(self, record: StepRecord) -> None:
-        """After a crash, runs that may be repeated are, by a restart; a dangerous one only by a person (RESUME-3)."""
+    def allow(self, record: StepRecord) -> Iterator[str]:
+        """After a crash, runs that may be repeated are, by a restart; a dangerous one only by a person (RESUME-3).
+
+        A fork repeats nothing; its runs have keys of their own, since it has a name or number of its own.
+        """
         delta, session = record.context.delta, record.before.session
         if refuses(record) or session is None:
             return
@@ -217,21 +225,29 @@ class RunsTold:
         elif isinstance(delta, Acquired | Resumed):
             going = [(entry.call.id, entry.tool) for entry in entries_in(record.before) if entry.is_running]
             going.extend((run.call, run.tool) for run in held_in(record.before) if run.background)
-            self._to_repeat.update(
-                call for call, tool in going if effect_of(session.settings, tool) is not EffectClass.DANGEROUS
-            )
+            self._dangerous.update(call for call, tool in going if _is_dangerous(session.settings, tool))
+            self._to_repeat.update(call for call, _ in going if call not in self._dangerous)
+        elif isinstance(delta, Forked):
+            self._to_repeat.clear()
+            if _lineage(record.after) in self._lineages:
+                yield "a fork has the name and the number of a lineage before it, and so the keys of its runs"
+            self._lineages.add(_lineage(record.after))
 
-    def take(self, effect: Effect) -> Iterator[str]:
-        """What is wrong with this effect, if it starts something."""
+    def take(self, effect: Effect, after: State) -> Iterator[str]:
+        """What is wrong with this effect, if it starts something. What a run may do is what holds when it starts."""
         if isinstance(effect, StartTool):
             yield from self._repeated(effect)
             if self._keys.setdefault(effect.key, effect.call) != effect.call:
                 yield f"call {effect.call} has the key of call {self._keys[effect.key]}"
+            if self._key_of.setdefault(effect.call, effect.key) != effect.key:
+                yield f"call {effect.call} starts again under another key than before"
         if isinstance(effect, Start):
             if effect.operation in self._operations:
                 taken = self._operations[effect.operation]
                 yield f"call {effect.call} starts as run {effect.operation}, which call {taken} has started as"
             self._operations[effect.operation] = effect.call
+            if after.session is not None and _is_dangerous(after.session.settings, effect.tool):
+                self._dangerous.add(effect.call)
 
     def _repeated(self, start: StartTool) -> Iterator[str]:
         before = self._runs.get(start.call, 0)
@@ -241,3 +257,12 @@ class RunsTold:
         if before and start.call not in self._to_repeat:
             yield f"call {start.call} ({start.tool}) starts again, and neither a restart nor a person asks for it"
         self._to_repeat.discard(start.call)
+
+
+def _is_dangerous(settings: Settings, tool: str) -> bool:
+    return effect_of(settings, tool) is EffectClass.DANGEROUS
+
+
+def _lineage(state: State) -> tuple[str, int] | None:
+    """What tells a lineage from others, in the keys of its runs."""
+    return None if state.session is None else (state.session.settings.session_id, state.session.settings.lineage)

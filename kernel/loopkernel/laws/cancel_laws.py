@@ -22,6 +22,7 @@ from loopkernel.data.user_deltas import (
     Steer,
 )
 from loopkernel.data.words import CallStatus, CancelReason, TurnEndReason
+from loopkernel.laws.fork_steps import forked_wrongly, is_fork
 from loopkernel.laws.reports import Breach
 from loopkernel.laws.views import calls_kept, entry_of_call, held_in, ledger_in, refuses, started_operation
 from loopkernel.replay import StepRecord
@@ -39,7 +40,10 @@ _ENDS: Mapping[CancelReason, TurnEndReason] = MappingProxyType(
 
 
 def cancel_stop(records: Sequence[StepRecord]) -> Iterator[Breach]:
-    """After a cancel everything is stopped and answered, the turn ends for it, and nothing starts unasked."""
+    """After a cancel everything is stopped and answered, the turn ends for it, and nothing starts unasked.
+
+    After a fork nothing starts unasked either; but it stops nothing (rule RESUME-6).
+    """
     stopped = bool(records) and isinstance(records[0].before, Cancelled)
     one_cancelled = False  # a call of the turn in progress was cancelled by the user (rule CANCEL-5)
     for step, record in enumerate(records):
@@ -50,6 +54,10 @@ def cancel_stop(records: Sequence[StepRecord]) -> Iterator[Breach]:
                 yield Breach("CANCEL-STOP", step, f"{started} starts after a cancel, without new input")
         for wrong in (*_cancel(record, new_input), *_background_left(record)):
             yield Breach("CANCEL-STOP", step, wrong)
+        if is_fork(record):
+            stopped = True
+            for wrong in (*forked_wrongly(record), *(f"{one} starts in a fork" for one in _starts(record.effects))):
+                yield Breach("CANCEL-STOP", step, wrong)
         stopped = stopped or (any(isinstance(effect, WorkCancelled) for effect in record.effects) and not new_input)
         if isinstance(record.context.delta, CancelCall) and not refuses(record):
             one_cancelled = one_cancelled or _is_open(record.before, record.context.delta.call)

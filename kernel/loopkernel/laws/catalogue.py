@@ -25,13 +25,13 @@ STEP_LAWS = (
         id="NO-CONFLICT",
         kind=LawKind.STEP,
         statement="No call starts before one that it stands behind; what has not stopped keeps what it uses.",
-        rules=("TOOL-1", "TOOL-2", "TOOL-3", "TOOL-17", "TOOL-20", "CALL-1", "CALL-6"),
+        rules=("TOOL-1", "TOOL-2", "TOOL-3", "TOOL-17", "TOOL-20", "CALL-1", "CALL-6", "RESUME-6"),
     ),
     Law(
         id="PARALLEL",
         kind=LawKind.STEP,
-        statement="No call waits but for a check, a call in its way, a person or a slot; each run has a slot.",
-        rules=("TOOL-3", "TOOL-5", "TOOL-9", "ASK-5", "CALL-2", "CALL-3", "CALL-5"),
+        statement="No call waits but for a check, another call, a person, a slot or a budget; each run has a slot.",
+        rules=("TOOL-3", "TOOL-5", "TOOL-9", "ASK-5", "CALL-2", "CALL-3", "CALL-5", "LIMIT-2"),
     ),
     Law(
         id="FINAL-ARGS",
@@ -42,8 +42,8 @@ STEP_LAWS = (
     Law(
         id="TIMER-DATA",
         kind=LawKind.STEP,
-        statement="A pending delay is a deadline in state, for one thing and closed after it; others do nothing.",
-        rules=("DELTA-3", "RETRY-4", "CANCEL-2", "TOOL-10", "ASK-6"),
+        statement="A pending delay is a deadline in state, for one thing, closed after it, timed anew by a restart.",
+        rules=("DELTA-3", "RETRY-4", "CANCEL-2", "TOOL-10", "ASK-6", "INFER-11", "RESUME-3", "RESUME-6"),
     ),
     Law(
         id="WHY",
@@ -63,14 +63,14 @@ TRACE_LAWS = (
     Law(
         id="CONSERVE",
         kind=LawKind.TRACE,
-        statement="An accepted input has a receipt and one fate at a time; the queue loses and moves nothing.",
-        rules=("DELTA-6", "INFER-6", "STATE-8"),
+        statement="An input has a receipt and one fate at a time; no queue loses any, an edit supersedes what it cuts.",
+        rules=("DELTA-6", "INFER-6", "STATE-8", "INPUT-2", "INPUT-3", "INPUT-4"),
     ),
     Law(
         id="CANCEL-STOP",
         kind=LawKind.TRACE,
-        statement="A cancel closes all that is open and ends the turn; nothing starts until new input.",
-        rules=("CANCEL-1", "CANCEL-2", "CANCEL-5", "STATE-4", "TOOL-7", "TOOL-20"),
+        statement="A cancel closes all and ends the turn, a fork does and stops nothing; after either nothing starts.",
+        rules=("CANCEL-1", "CANCEL-2", "CANCEL-5", "STATE-4", "TOOL-7", "TOOL-20", "RESUME-6"),
     ),
     Law(
         id="ASKED",
@@ -81,8 +81,8 @@ TRACE_LAWS = (
     Law(
         id="AT-MOST-ONCE",
         kind=LawKind.TRACE,
-        statement="A call runs again after a restart alone, a dangerous one by a person; keys are its own.",
-        rules=("TOOL-1", "TOOL-14", "DELTA-3", "RESUME-3"),
+        statement="A call runs again after a restart alone, a dangerous one by a person; its key stays its own.",
+        rules=("TOOL-1", "TOOL-14", "DELTA-3", "RESUME-3", "RESUME-4", "RESUME-6"),
     ),
     Law(
         id="WRITE-AHEAD",
@@ -99,26 +99,26 @@ TRACE_LAWS = (
     Law(
         id="RETRY-LAW",
         kind=LawKind.TRACE,
-        statement="Retries are bounded; none is built yet, so none is ever scheduled.",
-        rules=("STATE-9",),
+        statement="A failure takes the way out that is open: so many retries, none too early, models in their order.",
+        rules=("RETRY-1", "RETRY-2", "RETRY-3", "RETRY-4", "RETRY-6", "RETRY-7", "INFER-8", "INFER-9", "INFER-11"),
     ),
     Law(
         id="BUDGET",
         kind=LawKind.TRACE,
-        statement="max_turns bounds the replies of a turn, and is named only when it does; usage is billed once.",
-        rules=("LIMIT-1", "STATE-9", "INFER-3"),
+        statement="Once a limit is reached nothing starts; it is named then, and only then; usage is billed once.",
+        rules=("LIMIT-1", "LIMIT-2", "STATE-9", "INFER-3"),
     ),
     Law(
         id="PROGRESS",
         kind=LawKind.TRACE,
-        statement="Recoveries in a row are bounded, what is not at rest waits for something, each turn ends once.",
-        rules=("STATE-8", "INFER-4", "INFER-6", "INFER-13", "STATE-2", "CALL-5"),
+        statement="Each recovery leaves less to try, what is not at rest waits for something, each turn ends once.",
+        rules=("STATE-8", "INFER-4", "INFER-6", "INFER-7", "INFER-13", "STATE-2", "CALL-5", "LIMIT-3"),
     ),
     Law(
         id="PREFIX",
         kind=LawKind.TRACE,
         statement="A request holds the session's thread, and extends the one before unless a rewrite was told.",
-        rules=("INFER-2", "INFER-15", "TOOL-11"),
+        rules=("INFER-2", "INFER-15", "TOOL-11", "INPUT-4", "INFER-10"),
     ),
 )
 
@@ -138,14 +138,14 @@ PAIR_LAWS = (
     Law(
         id="FORK-EQ",
         kind=LawKind.PAIR,
-        statement="A run that is written down, restored and gone on with is the run that never stopped.",
-        rules=("RESUME-1", "DELTA-8"),
+        statement="A run that is restored goes on as the one that never stopped; a fork hears nothing of what it left.",
+        rules=("RESUME-1", "DELTA-8", "RESUME-6"),
     ),
     Law(
         id="MIRROR",
         kind=LawKind.PAIR,
         statement="Who folds the events holds the kernel's thread, but for secrets, and its shown error.",
-        rules=("INFER-2", "DELTA-5", "TOOL-11", "TOOL-12"),
+        rules=("INFER-2", "DELTA-5", "TOOL-11", "TOOL-12", "INPUT-4", "INFER-10"),
     ),
     Law(
         id="CUT-SAFE",

@@ -5,7 +5,7 @@ from typing import final
 
 from loopkernel.data.blocks import ToolResult
 from loopkernel.data.effects import Effect, StartTool
-from loopkernel.data.events import MessageAdded, ReplyRetracted, ToolEnded, TurnEnded
+from loopkernel.data.events import MessageAdded, ReplyRetracted, ThreadCut, ToolEnded, TurnEnded
 from loopkernel.data.held_runs import HeldRun
 from loopkernel.data.ids import CallId
 from loopkernel.data.ledgers import LedgerEntry
@@ -122,12 +122,24 @@ def _ends_in_background(record: StepRecord) -> Iterator[str]:
     repeated = {run.call for run in _in_background(record.after)}
     ended = [run.call for run in _in_background(record.before) if run.operation not in going]
     ended = [call for call in ended if call not in repeated]
-    owed = [*(end.call for end in before.inbox.background), *ended]
+    owed = [call for call in (*(end.call for end in before.inbox.background), *ended) if not _is_cut(record, call)]
     injected = [effect for effect in record.effects if _tells_end(effect)]
     kept = [end.call for end in after.inbox.background]
     if owed[len(injected) :] != kept:
         told = ", ".join(map(str, owed)) or "none"
         yield f"the ends {told} of runs in the background were waiting, {len(injected)} went in, {len(kept)} wait"
+
+
+def _is_cut(record: StepRecord, call: CallId) -> bool:
+    """Whether the reply of the call is taken back with this step, so that nobody is told of its end."""
+    before = record.before.session
+    for effect in record.effects:
+        if isinstance(effect, ReplyRetracted) and effect.reply == call.reply:
+            return True
+        if isinstance(effect, ThreadCut) and before is not None:
+            left = (before.thread.messages[place] for place in range(effect.length, len(before.thread)))
+            return any(isinstance(message, AssistantMessage) and message.reply <= call.reply for message in left)
+    return False
 
 
 def _in_background(state: State) -> Iterator[HeldRun]:

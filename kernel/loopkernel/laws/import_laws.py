@@ -19,6 +19,8 @@ from loopkernel.data.foreign import (
     ForeignResult,
     ForeignResults,
     ForeignUser,
+    Repair,
+    RepairKind,
 )
 from loopkernel.data.messages import AssistantMessage, Message, ResultMessage, UserMessage
 from loopkernel.data.states import State
@@ -53,14 +55,27 @@ def _unfixed(record: StepRecord, delta: Created, judged: Judged) -> Iterator[str
             yield "the thread is another when it is repaired a second time"
         if any(isinstance(effect, ThreadRepaired) for effect in twice.effects):
             yield "a second repair finds something to do"
-    silent = not any(isinstance(effect, ThreadRepaired) for effect in record.effects)
-    if silent and _spoken(told) != _spoken(delta.start):
+    repairs = [one for effect in record.effects if isinstance(effect, ThreadRepaired) for one in effect.repairs]
+    if _accounted(delta.start, repairs) != _spoken(told):
         yield "messages or results were added or dropped, and no event says so"
 
 
 def messages_of(state: State) -> tuple[Message, ...]:
     """The thread of the state; none before there is a session."""
     return () if state.session is None else tuple(state.session.thread)
+
+
+def _accounted(start: Sequence[ForeignMessage], repairs: Sequence[Repair]) -> tuple[int, int]:
+    """How many messages that hold no results, and how many results, are left of these by the repairs that are told."""
+    messages, results = _spoken(start)
+    for made in repairs:
+        if made.kind is RepairKind.LOST:
+            results += 1
+        elif made.kind in (RepairKind.ORPHAN, RepairKind.DUPLICATE):
+            results -= 1
+        elif made.kind is RepairKind.EMPTY:
+            messages -= not isinstance(start[made.place], ForeignResults)
+    return messages, results
 
 
 def _spoken(messages: Sequence[ForeignMessage]) -> tuple[int, int]:

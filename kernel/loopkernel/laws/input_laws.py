@@ -10,11 +10,20 @@ from typing import TypeGuard, final
 
 from loopkernel.data.blocks import UserBlock
 from loopkernel.data.effects import Effect
-from loopkernel.data.events import Dequeued, Discarded, InputSettled, MessageAdded, Queued
-from loopkernel.data.ids import QueueNumber, ReceiptId
-from loopkernel.data.messages import UserMessage
+from loopkernel.data.events import (
+    Dequeued,
+    Discarded,
+    Edited,
+    InputSettled,
+    MessageAdded,
+    Queued,
+    ThreadCut,
+    ThreadRewritten,
+)
+from loopkernel.data.ids import MessageId, QueueNumber, ReceiptId
+from loopkernel.data.messages import Message, UserMessage
 from loopkernel.data.sessions import Inbox
-from loopkernel.data.states import State
+from loopkernel.data.states import Done, State
 from loopkernel.data.user_deltas import EditMessage, Enqueue, Say, Steer
 from loopkernel.data.words import InputFate
 from loopkernel.laws.reports import Breach
@@ -53,6 +62,8 @@ class InputWitness:
         self._fates: dict[ReceiptId, InputFate] = {}
         self._waiting: dict[ReceiptId, InputFate] = {}
         self._queue = [(queued.number, queued.receipt) for queued in inbox.queue]
+        self._thread = [] if start.session is None else [_place(message) for message in start.session.thread]
+        self._fates.update((receipt, InputFate.IN_THREAD) for _, receipt in self._thread if receipt is not None)
         for waiting, fate in _held(inbox).items():
             self._fates[waiting] = self._waiting[waiting] = fate
         self._contents.update(_waiting_contents(inbox))
@@ -65,8 +76,11 @@ class InputWitness:
         yield from self._enter(record, settled)
         for effect in settled:
             yield from self._settle(effect)
+        yield from self._cut(record, settled)
         yield from self._move(record.effects, before, after)
         yield from self._compare(after)
+        if isinstance(record.after, Done):
+            yield from (f"the run is over, and receipt {receipt} still waits" for receipt in _held(after))
 
     def _accept(self, record: StepRecord, settled: list[InputSettled]) -> Iterator[str]:
         """A message that is not refused gets one new receipt, in this step; a key is taken once."""
@@ -108,6 +122,29 @@ class InputWitness:
         self._waiting.pop(receipt, None)
         if fate in _WAITING:
             self._waiting[receipt] = fate
+
+    def _cut(self, record: StepRecord, settled: list[InputSettled]) -> Iterator[str]:
+        """INPUT-4: an edit cuts the thread at its message; what leaves the thread is superseded, and nothing else."""
+        told = {effect.receipt for effect in settled if effect.fate is InputFate.SUPERSEDED}
+        gone: set[ReceiptId] = set()
+        at: MessageId | None = None
+        edit = _edit_in(record)
+        for effect in record.effects:
+            if isinstance(effect, MessageAdded):
+                self._thread.append(_place(effect.message))
+            elif isinstance(effect, ThreadRewritten):
+                self._thread = [_place(message) for message in effect.messages]
+            elif isinstance(effect, ThreadCut):
+                at = self._thread[effect.length][0] if effect.length < len(self._thread) else None
+                gone.update(receipt for _, receipt in self._thread[effect.length :] if receipt is not None)
+                del self._thread[effect.length :]
+            elif isinstance(effect, Edited) and effect != edit:
+                yield f"message {effect.message} is said to be edited, and no edit of it is taken"
+        for receipt in sorted(gone ^ told):
+            how = "leaves the thread, and is not told to be" if receipt in gone else "stays, and is told to be"
+            yield f"receipt {receipt} {how} superseded"
+        if edit is not None and at != edit.message:
+            yield f"message {edit.message} is edited, and the thread is cut at {'no message' if at is None else at}"
 
     def _move(self, effects: tuple[Effect, ...], before: Inbox, after: Inbox) -> Iterator[str]:
         """INPUT-2: in at the end, out at the head; only a discard takes from the middle, a steer goes to the head."""
@@ -154,6 +191,17 @@ class InputWitness:
         for receipt, content in _waiting_contents(inbox):
             if self._contents.get(receipt) != content:
                 yield f"receipt {receipt} waits with another content than was sent"
+
+
+def _place(message: Message) -> tuple[MessageId, ReceiptId | None]:
+    """What a message of the thread is known by: its id, and the receipt of the input that it is."""
+    return message.id, message.receipt if isinstance(message, UserMessage) else None
+
+
+def _edit_in(record: StepRecord) -> Edited | None:
+    """What is to be told of the edit that this step takes; None where it takes none."""
+    delta = record.context.delta
+    return Edited(delta.message) if isinstance(delta, EditMessage) and not refuses(record) else None
 
 
 def conserve(records: Sequence[StepRecord]) -> Iterator[Breach]:

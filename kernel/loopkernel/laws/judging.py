@@ -12,6 +12,7 @@ from loopkernel.data.threads import Thread
 from loopkernel.explain import explain
 from loopkernel.laws.address_law import address
 from loopkernel.laws.asking_laws import asked, at_most_once
+from loopkernel.laws.budget_law import budget
 from loopkernel.laws.cancel_laws import cancel_stop
 from loopkernel.laws.catalogue import LAWS
 from loopkernel.laws.ending_laws import one_end
@@ -20,13 +21,14 @@ from loopkernel.laws.input_laws import conserve
 from loopkernel.laws.log_laws import prefix, write_ahead
 from loopkernel.laws.mirror_law import mirror
 from loopkernel.laws.pair_laws import fork_eq, pure
+from loopkernel.laws.progress_law import progress
 from loopkernel.laws.reports import Breach, Findings, Judged, Report, Tally
 from loopkernel.laws.request_laws import order, pair, requests_of, shown
+from loopkernel.laws.retry_law import retry_law
 from loopkernel.laws.schedule_laws import no_conflict, parallel
 from loopkernel.laws.sibling_law import sibling
 from loopkernel.laws.start_laws import final_args
 from loopkernel.laws.step_laws import timer_data, total
-from loopkernel.laws.turn_laws import budget, progress, retry_law
 from loopkernel.laws.waiting_laws import why
 from loopkernel.replay import StepRecord
 from loopkernel.transition import transition
@@ -66,14 +68,16 @@ def check_step(record: StepRecord, step: int = 0, *, judged: Judged = KERNEL) ->
 def check_trace(records: Records, *, judged: Judged = KERNEL) -> Report:
     """Judge a run by the step and trace laws."""
     tally = Tally(LAWS)
-    last: Thread | None = None
-    for step, record in enumerate(records):
-        for law, findings in _step_findings(record, last, judged):
-            tally.judge(law, step, findings)
-        for request in requests_of(record):
-            last = request.thread
+    _judge_steps(tally, records, judged)
     for law, check in TRACE_CHECKS.items():
         tally.judge_run(law, check(records))
+    return tally.report()
+
+
+def check_steps(records: Records, *, judged: Judged = KERNEL) -> Report:
+    """Judge a run by the step laws alone, as `check_trace` judges it by them."""
+    tally = Tally(LAWS)
+    _judge_steps(tally, records, judged)
     return tally.report()
 
 
@@ -85,8 +89,25 @@ def check_pairs(records: Records, *, judged: Judged = KERNEL) -> Report:
     return tally.report()
 
 
+def _judge_steps(tally: Tally, records: Records, judged: Judged) -> None:
+    last: Thread | None = None
+    for step, record in enumerate(records):
+        for law, findings in _step_findings(record, last, judged):
+            tally.judge(law, step, findings)
+        for request in requests_of(record):
+            last = request.thread
+
+
 def _step_findings(record: StepRecord, last: Thread | None, judged: Judged) -> Iterator[tuple[str, Findings]]:
-    """What each step law finds; `last` is the thread of the last request that was judged, None if none was."""
+    """What each step law finds; `last` is the thread of the last request that was judged, None if none was.
+
+    Of a step that changed nothing the state was judged when it came to be: what is left is that it may change nothing,
+    and why it did.
+    """
+    if record.after is record.before and not requests_of(record):
+        yield "TOTAL", total(record, judged)
+        yield "WHY", why(record, judged)
+        return
     news = tuple(shown(request, last) for request in requests_of(record))
     yield "PAIR", pair(news)
     yield "ORDER", order(news)

@@ -11,10 +11,10 @@ from loopkernel.data.effects import CallModel, Command, Request
 from loopkernel.data.errors import CodecError
 from loopkernel.data.events import (
     CompactionEnded,
-    Edited,
-    LineageForked,
+    MessageReplaced,
     OpaqueDropped,
     ResultsCleared,
+    ThreadCut,
     ThreadRepaired,
     ThreadRewritten,
 )
@@ -33,7 +33,7 @@ FIRST_ALLOWANCE = 2_000
 ALLOWANCE = 4
 SMALLEST = 20  # what the settings alone cost
 
-_REWRITES = (ThreadRewritten, Edited, CompactionEnded, ResultsCleared, ThreadRepaired, LineageForked)
+_REWRITES = (ThreadRewritten, ThreadCut, MessageReplaced, CompactionEnded, ResultsCleared, ThreadRepaired)
 
 
 def write_ahead(records: Sequence[StepRecord]) -> Iterator[Breach]:
@@ -44,6 +44,8 @@ def write_ahead(records: Sequence[StepRecord]) -> Iterator[Breach]:
             yield Breach("WRITE-AHEAD", step, "the step does not begin where the one before it ended")
         for wrong in (*_time_and_ids(record), *_ledger_faults(record)):
             yield Breach("WRITE-AHEAD", step, wrong)
+        if record.after is record.before:
+            continue  # it was written down when it came to be
         allowance += ALLOWANCE
         size = size_of(record.after)
         if allowance >= size or step == len(records) - 1:
@@ -97,6 +99,8 @@ def _time_and_ids(record: StepRecord) -> Iterator[str]:
         if started is not None:
             named[started[0]].add(started[1])
     for kind, numbers in named.items():
+        if minted[kind] < was_minted[kind]:
+            yield f"{kind.name.lower()} operations were minted up to {was_minted[kind]}, and now up to {minted[kind]}"
         fresh = set(range(was_minted[kind] + 1, minted[kind] + 1))
         if numbers - fresh:
             yield f"{kind.name.lower()} operation {min(numbers - fresh)} is started, and this step has not minted it"

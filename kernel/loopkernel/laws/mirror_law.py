@@ -4,7 +4,15 @@ from collections.abc import Iterator, Sequence
 from typing import final
 
 from loopkernel.data.effects import Effect
-from loopkernel.data.events import ErrorCleared, ErrorShown, MessageAdded, ResultsCleared, ThreadRewritten
+from loopkernel.data.events import (
+    ErrorCleared,
+    ErrorShown,
+    MessageAdded,
+    MessageReplaced,
+    ResultsCleared,
+    ThreadCut,
+    ThreadRewritten,
+)
 from loopkernel.data.ids import CallId
 from loopkernel.data.messages import Message, ResultMessage
 from loopkernel.data.sessions import ShownError
@@ -32,12 +40,22 @@ class Client:
             self.messages = self.messages.append(effect.message)
         elif isinstance(effect, ThreadRewritten):
             self.messages = Vector.of(effect.messages)
+        elif isinstance(effect, ThreadCut):
+            self.messages = Vector.of(self.messages[place] for place in range(effect.length))
+        elif isinstance(effect, MessageReplaced):
+            self._replace(effect.message)
         elif isinstance(effect, ResultsCleared):
             self._clear(set(effect.calls))
         elif isinstance(effect, ErrorShown):
             self.error = ShownError(effect.error, effect.message)
         elif isinstance(effect, ErrorCleared):
             self.error = None
+
+    def _replace(self, message: Message) -> None:
+        """The message of that id now reads otherwise."""
+        for place, held in enumerate(self.messages):
+            if held.id == message.id:
+                self.messages = self.messages.replace(place, message)
 
     def _clear(self, calls: set[CallId]) -> None:
         """TOOL-11: the bodies of these results are gone. They stand near the end: the search ends with the last."""

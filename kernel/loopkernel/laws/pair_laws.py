@@ -11,12 +11,22 @@ from attrs import evolve
 from loopkernel.codec import effects_to_text, state_from_text, state_to_text
 from loopkernel.data.effects import CallModel, Effect
 from loopkernel.data.errors import CodecError
-from loopkernel.data.states import State
+from loopkernel.data.events import Refused
+from loopkernel.data.model_deltas import ModelFailed
+from loopkernel.data.outside_deltas import TimerFired
+from loopkernel.data.states import State, Streaming
+from loopkernel.data.steps import Context
 from loopkernel.data.threads import Thread
+from loopkernel.data.tool_deltas import ToolChecked, ToolSucceeded
+from loopkernel.data.tools import ValidCall
 from loopkernel.data.vector import Vector
+from loopkernel.data.words import ErrorClass, RefusalReason, UserAction
+from loopkernel.laws.ending_laws import entries_in
+from loopkernel.laws.fork_steps import is_fork
 from loopkernel.laws.log_laws import ALLOWANCE, FIRST_ALLOWANCE, size_of
 from loopkernel.laws.reports import Breach, Judged
-from loopkernel.laws.views import taken_again
+from loopkernel.laws.step_laws import pending_timers
+from loopkernel.laws.views import held_in, taken_again
 from loopkernel.replay import StepRecord
 
 FORKS = 16  # at most so many steps of a run are restored from their text
@@ -58,6 +68,39 @@ def _written(state: State, effects: tuple[Effect, ...]) -> tuple[str, str] | Non
 
 
 def fork_eq(records: Sequence[StepRecord], judged: Judged) -> Iterator[Breach]:
+    """A run that was restored, or forked, goes on as if nothing had been before, but for what the log says."""
+    yield from _restored(records, judged)
+    for step, record in enumerate(records):
+        if is_fork(record):
+            for wrong in _leaks(record, judged):
+                yield Breach("FORK-EQ", step, wrong)
+
+
+def _leaks(record: StepRecord, judged: Judged) -> Iterator[str]:
+    """What the lineage that was forked still reports is late to the fork: refused as stale, it changes nothing."""
+    for report in _open_reports(record.before):
+        late = taken_again(record.after, Context(report, record.after.stamp.now_ms), judged.transition)
+        if late is None:
+            continue
+        same = evolve(late.next, stamp=record.after.stamp) == record.after  # whether it is counted, TOTAL says
+        if not same or late.effects != (Refused(UserAction.REPORT, RefusalReason.STALE),):
+            yield f"the fork is reached by {type(report).__name__} {report.operation} of the lineage that was forked"
+
+
+def _open_reports(state: State) -> Iterator[ModelFailed | ToolSucceeded | ToolChecked | TimerFired]:
+    """A report on each operation that is open."""
+    if isinstance(state, Streaming):
+        yield ModelFailed(state.reply.operation, error=ErrorClass.SERVER)
+    for entry in entries_in(state):
+        if entry.check is not None:
+            yield ToolChecked(entry.check, ValidCall(()))
+        if entry.is_running and entry.operation is not None:
+            yield ToolSucceeded(entry.operation)
+    yield from (ToolSucceeded(run.operation) for run in held_in(state))
+    yield from (TimerFired(timer.operation) for timer in pending_timers(state))
+
+
+def _restored(records: Sequence[StepRecord], judged: Judged) -> Iterator[Breach]:
     """A state that is written, read back and gone on from gives the effects of the run that never stopped.
 
     The run is cut into at most FORKS pieces. Each begins from text; it ends where the next begins, and there

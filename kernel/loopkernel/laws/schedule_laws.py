@@ -14,10 +14,11 @@ from loopkernel.data.ids import CallId, RunOperation
 from loopkernel.data.ledgers import ApprovalWait, Ledger, LedgerEntry
 from loopkernel.data.outside_deltas import TimerFired
 from loopkernel.data.states import Confirming, Dispatching, Done, Executing, State, Streaming
-from loopkernel.data.thread_deltas import Acquired, Resumed
+from loopkernel.data.thread_deltas import Acquired, Forked, Resumed
 from loopkernel.data.tool_deltas import ToolFailed, ToolStopped, ToolSucceeded
 from loopkernel.data.tools import Decision, InvalidCall, UnknownTool, ValidCall
 from loopkernel.data.words import CallStatus
+from loopkernel.laws.budget_law import budgets_spent
 from loopkernel.laws.call_input import sources_of
 from loopkernel.laws.keys_in_use import Claims, claims_of
 from loopkernel.laws.reports import Findings
@@ -53,8 +54,8 @@ def _overlap(ledger: Ledger, other: CallId) -> bool:
 
 def _let_go(record: StepRecord) -> Iterator[str]:
     """Runs whose resources are free though nothing shows that they have stopped."""
-    if isinstance(record.after, Done) or isinstance(record.context.delta, Acquired | Resumed):
-        return  # the run is over, or its process is gone, and all that ran in it
+    if isinstance(record.after, Done) or isinstance(record.context.delta, Acquired | Resumed | Forked):
+        return  # the run is over, its process is gone with all that ran in it, or that is of the lineage left behind
     if ledger_in(record.before) is ledger_in(record.after) and held_in(record.before) is held_in(record.after):
         return
     going = dict(_using(record.before))
@@ -165,6 +166,8 @@ def _held_for_nothing(record: StepRecord) -> Iterator[str]:
             yield f"the run of call {run.call} has stopped, and still holds its resources"
         elif isinstance(delta, Acquired | Resumed) and run in held_in(record.before):
             yield f"the process that ran call {run.call} is gone, and the run still holds its resources"
+        elif isinstance(delta, Forked):
+            yield f"the run of call {run.call} is of the lineage that was forked, and still holds its resources"
 
 
 def _too_many(record: StepRecord, standing: Standing) -> Iterator[str]:
@@ -190,10 +193,21 @@ def idle_wait(standing: Standing, place: int, state: State) -> Iterator[str]:
             if not streaming:
                 yield "may not run, but it waits instead of being answered"
         case ValidCall():
-            if not streaming or (may_stream_early(entry, standing.settings) and not sibling_failed(standing)):
+            if not isinstance(state, Streaming) or _may_start_early(standing, entry, state):
                 yield from _idle_start(standing, place, streaming=streaming)
         case _:
             assert_never(entry.verdict)
+
+
+def _may_start_early(standing: Standing, entry: LedgerEntry, state: Streaming) -> bool:
+    """Whether the call may start while the reply streams: no failure, and no budget that is spent, keeps it back."""
+    settings, session = standing.settings, state.session
+    if not may_stream_early(entry, settings) or sibling_failed(standing):
+        return False
+    limit = settings.policy.max_tool_calls
+    if limit is not None and session.started >= limit and not entry.runs:
+        return False
+    return not budgets_spent(settings.policy, session.usage, state.stamp.now_ms - state.turn.opened_ms)
 
 
 def sibling_failed(standing: Standing) -> bool:

@@ -92,7 +92,8 @@ def _dropped(record: StepRecord, failed: LedgerEntry) -> Iterator[str]:
         elif entry.operation in aborted:
             yield f"the run of call {call} is aborted"
         elif call in ended and ended[call].status is CallStatus.CANCELLED:
-            yield f"call {call} is cancelled"
+            if ended[call].reason is not CancelReason.LIMIT:  # a budget may be found spent at the same time
+                yield f"call {call} is cancelled"
         elif now is not None:
             yield from _approval_lost(entry, now)
 

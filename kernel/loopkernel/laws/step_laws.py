@@ -8,12 +8,12 @@ from loopkernel.data.effects import CancelTimer, Effect, StartTimer
 from loopkernel.data.events import ErrorCleared, Refused
 from loopkernel.data.held_runs import HeldRun
 from loopkernel.data.outside_deltas import TimerFired
-from loopkernel.data.states import Backoff, Done, State
+from loopkernel.data.states import Backoff, Done, State, Streaming
 from loopkernel.data.steps import Context
-from loopkernel.data.thread_deltas import Acquired, Resumed
+from loopkernel.data.thread_deltas import Acquired, Forked, Resumed
 from loopkernel.data.timers import Timer
 from loopkernel.data.tool_deltas import ToolFailed, ToolStopped, ToolSucceeded
-from loopkernel.data.words import RefusalReason, TimerPurpose, UserAction
+from loopkernel.data.words import RefusalReason, UserAction
 from loopkernel.laws.reports import Findings, Judged
 from loopkernel.laws.views import calls_kept, held_in, refuses, taken_again
 from loopkernel.replay import StepRecord
@@ -105,7 +105,10 @@ def _frees_and_no_more(record: StepRecord, run: HeldRun, judged: Judged) -> Iter
 
 
 def timer_data(record: StepRecord) -> Findings:
-    """A delay that is pending stands in state with its deadline, one for each thing it bounds; others do nothing."""
+    """A delay that is pending stands in state with its deadline, one for each thing it bounds; others do nothing.
+
+    A fork has none: those that were pending belong to the lineage that was forked (rule RESUME-6).
+    """
     delta, found = record.context.delta, list[str]()
     timers = [effect for effect in record.effects if isinstance(effect, StartTimer | CancelTimer)]
     pending, before = pending_timers(record.after), pending_timers(record.before)
@@ -128,8 +131,28 @@ def timer_data(record: StepRecord) -> Findings:
             found.append(f"timer {timer.operation} is closed, but the state still waits for it")
     if len({timer.operation for timer in pending}) != len(pending):
         found.append("one timer bounds two things")
-    found.extend(_left_running(record, before, pending, timers))
+    if isinstance(delta, Forked) and not refuses(record):
+        found.extend(f"timer {timer.operation} is of the lineage that was forked, and is closed" for timer in timers)
+        found.extend(f"timer {timer.operation} is of the lineage that was forked, and waited for" for timer in pending)
+    elif isinstance(delta, Acquired | Resumed):
+        found.extend(_not_started_anew(record, pending, timers))
+    else:
+        found.extend(_left_running(record, before, pending, timers))
     return found
+
+
+def _not_started_anew(
+    record: StepRecord, pending: tuple[Timer, ...], timers: list[StartTimer | CancelTimer]
+) -> Iterator[str]:
+    """A restart outlives all timers: what is still waited for is timed anew, a retry for the same time (RESUME-3)."""
+    started = {timer.operation for timer in timers}
+    for timer in pending if not refuses(record) else ():
+        if timer.operation not in started:
+            yield f"timer {timer.operation} ({timer.purpose.value}) is waited for, and not started after the restart"
+    if isinstance(record.before, Backoff) and isinstance(record.after, Backoff):
+        before_ms, after_ms = record.before.timer.deadline_ms, record.after.timer.deadline_ms
+        if before_ms != after_ms:
+            yield f"the retry was due at {before_ms} ms, and is at {after_ms} ms since the restart"
 
 
 def _left_running(
@@ -138,10 +161,8 @@ def _left_running(
     pending: tuple[Timer, ...],
     timers: list[StartTimer | CancelTimer],
 ) -> Iterator[str]:
-    """A delay that is no longer waited for is closed, unless its end is this step, or a restart has outlived it."""
+    """A delay that is no longer waited for is closed, unless its end is this step."""
     delta = record.context.delta
-    if isinstance(delta, Acquired | Resumed):
-        return
     ended = {timer.operation for timer in timers if isinstance(timer, CancelTimer)}
     if isinstance(delta, TimerFired):
         ended.add(delta.operation)
@@ -151,10 +172,12 @@ def _left_running(
 
 
 def pending_timers(state: State) -> tuple[Timer, ...]:
-    """The delays that the state waits for: of a retry, of its calls, and of runs that have still to stop."""
+    """The delays that the state waits for: of a retry, a silent stream, its calls, and runs that have still to stop."""
     found: list[Timer] = []
     if isinstance(state, Backoff):
-        found.append(Timer(state.timer, TimerPurpose.RETRY, state.deadline_ms))
+        found.append(state.timer)
+    if isinstance(state, Streaming) and state.silence is not None:
+        found.append(state.silence)
     ledger = calls_kept(state)
     if ledger is not None:
         found.extend(entry.timer for entry in ledger.entries if entry.timer is not None)

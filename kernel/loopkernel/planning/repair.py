@@ -17,6 +17,8 @@ from loopkernel.data.foreign import (
     ForeignResult,
     ForeignResults,
     ForeignUser,
+    Repair,
+    RepairKind,
 )
 from loopkernel.data.words import CallStatus
 from loopkernel.planning.wording import LOST
@@ -24,10 +26,10 @@ from loopkernel.planning.wording import LOST
 
 @frozen
 class Repaired:
-    """The repaired messages, and how many results were added, dropped or moved and messages dropped."""
+    """The repaired messages, and each repair, in the order of the messages that were given."""
 
     messages: tuple[ForeignMessage, ...]
-    repairs: int
+    repairs: tuple[Repair, ...]
 
 
 @frozen
@@ -44,9 +46,10 @@ def repair(messages: Sequence[ForeignMessage]) -> Repaired:
     repaired: list[ForeignMessage] = []
     for place, message in enumerate(messages):
         if isinstance(message, ForeignResults):
-            repairs += not message.results
+            if not message.results:
+                repairs.append(Repair(RepairKind.EMPTY, place))
         elif _is_empty(message):
-            repairs += 1
+            repairs.append(Repair(RepairKind.EMPTY, place))
         else:
             repaired.append(message)
             if isinstance(message, ForeignReply) and message.calls:
@@ -54,13 +57,31 @@ def repair(messages: Sequence[ForeignMessage]) -> Repaired:
                 for position, call in enumerate(message.calls):
                     found = answers.get(_Call(place, position))
                     if found is None:
-                        repairs += 1
+                        repairs.append(Repair(RepairKind.LOST, place, call.provider_id))
                         found = ForeignResult(
                             provider_id=call.provider_id, status=CallStatus.LOST, content=(TextBlock(LOST),)
                         )
                     results.append(found)
                 repaired.append(ForeignResults(tuple(results)))
-    return Repaired(tuple(repaired), repairs)
+    return Repaired(tuple(repaired), tuple(sorted(repairs, key=lambda made: made.place)))
+
+
+def repair_text(made: Repair) -> str:
+    """The repair as a sentence; messages are counted from 1."""
+    where = f"message {made.place + 1}"
+    match made.kind:
+        case RepairKind.LOST:
+            return f"{where}: call {made.provider_id} had no result, and is answered as lost"
+        case RepairKind.MOVED:
+            return f"{where}: the result of call {made.provider_id} did not stand right behind it, and was moved there"
+        case RepairKind.ORPHAN:
+            return f"{where}: a result names call {made.provider_id}, which nobody made, and was dropped"
+        case RepairKind.DUPLICATE:
+            return f"{where}: call {made.provider_id} had a result already, and this one was dropped"
+        case RepairKind.EMPTY:
+            return f"{where}: it says nothing, and was dropped"
+        case _:
+            assert_never(made.kind)
 
 
 def _is_empty(message: ForeignUser | ForeignReply) -> bool:
@@ -72,8 +93,8 @@ def _is_blank(block: UserBlock | ForeignBlock) -> bool:
     return isinstance(block, TextBlock | ReasoningBlock) and block.text.strip() == ""
 
 
-def _match(messages: Sequence[ForeignMessage]) -> tuple[dict[_Call, ForeignResult], int]:
-    """Which result answers which call, and how many results were moved or dropped for it.
+def _match(messages: Sequence[ForeignMessage]) -> tuple[dict[_Call, ForeignResult], list[Repair]]:
+    """Which result answers which call, and the results that were moved or dropped for it.
 
     A result answers the nearest open call before it; one whose id no call has had yet, the first open call
     after it; any other, which answers nothing, is dropped. Only results right behind their reply stay where
@@ -81,8 +102,8 @@ def _match(messages: Sequence[ForeignMessage]) -> tuple[dict[_Call, ForeignResul
     """
     open_calls: dict[str, list[_Call]] = {}
     answers: dict[_Call, ForeignResult] = {}
-    early: list[ForeignResult] = []
-    repairs = 0
+    early: list[tuple[int, ForeignResult]] = []
+    repairs: list[Repair] = []
     behind: int | None = None  # the reply that results would stand right behind
     for place, message in enumerate(messages):
         match message:
@@ -95,19 +116,26 @@ def _match(messages: Sequence[ForeignMessage]) -> tuple[dict[_Call, ForeignResul
             case ForeignResults():
                 for result in message.results:
                     if result.provider_id not in open_calls:
-                        early.append(result)
+                        early.append((place, result))
                         continue
                     call_found = _take_nearest(open_calls[result.provider_id])
-                    repairs += call_found is None or call_found.reply != behind
-                    if call_found is not None:
-                        answers[call_found] = result
+                    if call_found is None:
+                        repairs.append(Repair(RepairKind.DUPLICATE, place, result.provider_id))
+                        continue
+                    if call_found.reply != behind:
+                        repairs.append(Repair(RepairKind.MOVED, place, result.provider_id))
+                    answers[call_found] = result
             case _:
                 assert_never(message)
-    for result in early:
-        repairs += 1
+    for place, result in early:
         waiting = open_calls.get(result.provider_id)
-        if waiting:
+        if waiting is None:
+            repairs.append(Repair(RepairKind.ORPHAN, place, result.provider_id))
+        elif waiting:
             answers[waiting.pop(0)] = result
+            repairs.append(Repair(RepairKind.MOVED, place, result.provider_id))
+        else:
+            repairs.append(Repair(RepairKind.DUPLICATE, place, result.provider_id))
     return answers, repairs
 
 

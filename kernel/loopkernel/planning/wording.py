@@ -3,7 +3,7 @@
 from typing import assert_never
 
 from loopkernel.data.errors import quoted
-from loopkernel.data.words import CallStatus, CancelReason
+from loopkernel.data.words import CallStatus, CancelReason, ErrorClass
 
 NUDGE = "Your last reply was empty. Go on with the task, or say in a sentence what stops you."
 STOPPED_REPLY = "(The reply before this message was stopped before it was complete.)"
@@ -11,6 +11,9 @@ LOST = "The result of this call was never recorded. Whether the call had an effe
 NO_RESULT = "The tool stopped without a result."
 REJECTED_BY_TIME = "Nobody approved this call in time, so it was not run. Do not repeat it unasked."
 OUTPUT_TAKEN = "The output was taken."
+CONTINUE = (
+    "Your last reply was cut off at the output limit. Go on exactly where it stopped; do not repeat what you said."
+)
 UNPARSED = "its arguments are not valid JSON"
 UNSAFE_NAME = "invalid_tool_name"
 
@@ -94,3 +97,29 @@ def background_end_text(tool: str, call: str, how: str) -> str:
 def demand_text(tool: str) -> str:
     """The model has ended without the output that it must give."""
     return f"You have not given the required output yet. Give it now, by a call of {quoted(tool)}."
+
+
+def cut_call_text(tool: str) -> str:
+    """The arguments of a call were cut at the output limit."""
+    return f"This call of {quoted(tool)} was not run: its arguments were cut off at the output limit. Make it shorter."
+
+
+def call_note(tool: str) -> str:
+    """Stands in a truncated reply in the place of a call."""
+    return f"(A call of {quoted(tool)} stood here. It was not run, since this reply was cut off at the output limit.)"
+
+
+def failure_text(error: ErrorClass, message: str) -> str:
+    """A model call has failed, and the model is told so."""
+    told = f": {message}" if message.strip() else ""
+    return f"Your last reply could not be completed; the error was {error.value}{told}. Go on with the task."
+
+
+def repetition_text(tool: str) -> str:
+    """The model calls the same tool in the same way again and again."""
+    return f"You keep calling {quoted(tool)} with similar input. Look at what you have, and do something else next."
+
+
+def disabled_text(tool: str) -> str:
+    """The tool is not offered for some rounds, since the model repeats itself."""
+    return f"{quoted(tool)} is not available for now, since it was called again and again. Do it another way."

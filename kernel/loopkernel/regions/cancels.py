@@ -4,6 +4,7 @@ from typing import assert_never
 
 from attrs import evolve
 
+from loopkernel.data.choices import OnBusy
 from loopkernel.data.effects import AbortModel, Effect
 from loopkernel.data.endings import Ending, NextInput
 from loopkernel.data.events import ReplyAborted, WorkCancelled
@@ -11,17 +12,35 @@ from loopkernel.data.ledgers import Ledger
 from loopkernel.data.model_deltas import Piece
 from loopkernel.data.sessions import OpenReply, Session
 from loopkernel.data.thread_deltas import Disposed
-from loopkernel.data.user_deltas import CancelAll, Say
+from loopkernel.data.user_deltas import CancelAll, EditMessage, Say, UserDelta
 from loopkernel.data.vector import Vector
-from loopkernel.data.words import CancelReason, TurnEndReason
+from loopkernel.data.words import CancelReason, RefusalReason, TurnEndReason
 from loopkernel.planning.replies import assemble
 from loopkernel.regions.conversation import add_reply, add_results
 from loopkernel.regions.held_runs import abort_all_in_background
-from loopkernel.regions.inbox import take_receipt
+from loopkernel.regions.inbox import seen_before, take_receipt
 from loopkernel.regions.ledger import results
+from loopkernel.regions.rewriting import index_of_input
 from loopkernel.regions.stops import cancel_open, put_down, waits_for_person
 
-Cause = CancelAll | Disposed | Say
+Cause = CancelAll | Disposed | Say | EditMessage
+
+
+def cutting(session: Session, delta: UserDelta) -> CancelAll | Say | EditMessage | None:
+    """What the user wants, if it cuts short a turn in progress; None if it does not."""
+    if isinstance(delta, Say):
+        interrupts = session.settings.policy.on_busy is OnBusy.INTERRUPT and not seen_before(session, delta)
+        return delta if interrupts else None
+    if isinstance(delta, EditMessage):
+        return delta if edit_refusal(session, delta) is None else None
+    return delta if isinstance(delta, CancelAll) else None
+
+
+def edit_refusal(session: Session, delta: EditMessage) -> RefusalReason | None:
+    """Why the edit does not apply: it was sent before, or the user's message of that id is not in the thread."""
+    if seen_before(session, delta):
+        return RefusalReason.DUPLICATE
+    return RefusalReason.UNKNOWN if index_of_input(session, delta.message) is None else None
 
 
 def reason_of(cause: Cause) -> CancelReason:
@@ -31,6 +50,8 @@ def reason_of(cause: Cause) -> CancelReason:
             return CancelReason.USER_CANCELLED
         case Say():
             return CancelReason.USER_INTERRUPTED
+        case EditMessage():
+            return CancelReason.EDITED
         case Disposed():
             return CancelReason.DISPOSED
         case _:
@@ -38,7 +59,7 @@ def reason_of(cause: Cause) -> CancelReason:
 
 
 def end_cut_short(session: Session, cause: Cause, waiting: Ledger | None = None) -> tuple[Session, Ending]:
-    """The ending of a turn that is cut short; an interrupting message is accepted here.
+    """The ending of a turn that is cut short; an interrupting or edited message is accepted here.
 
     `waiting` are the calls of a released thread that still wait for a person.
     """
@@ -52,6 +73,10 @@ def end_cut_short(session: Session, cause: Cause, waiting: Ledger | None = None)
             session, receipt = take_receipt(session, cause.key)
             then = NextInput(receipt=receipt, content=cause.content, key=cause.key)
             return session, Ending(reason=TurnEndReason.INTERRUPTED, cancel=cancel, then=then)
+        case EditMessage():
+            session, receipt = take_receipt(session, cause.key)
+            then = NextInput(receipt=receipt, content=cause.content, key=cause.key, replaces=cause.message)
+            return session, Ending(reason=TurnEndReason.EDITED, cancel=cancel, then=then)
         case _:
             assert_never(cause)
 

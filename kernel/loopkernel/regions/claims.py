@@ -38,8 +38,13 @@ def claimant_of(entry: LedgerEntry, settings: Settings) -> Claimant | None:
 
 
 def effect_class(entry: LedgerEntry, settings: Settings) -> EffectClass:
-    """What running the entry's tool may do; a tool without a profile counts as dangerous."""
-    tool = offered(settings, entry.tool)
+    """What runs of the entry may have done, as it was when they started; before that, what its tool may do."""
+    return class_of(settings, entry.tool) if entry.effect is None else entry.effect
+
+
+def class_of(settings: Settings, name: str) -> EffectClass:
+    """What running the tool may do; one without a profile counts as dangerous."""
+    tool = offered(settings, name)
     return EffectClass.DANGEROUS if tool is None or tool.profile is None else tool.profile.effect
 
 

@@ -14,11 +14,20 @@ from loopkernel.planning.clearing import cleared_message, is_cleared
 def clear_results(session: Session) -> tuple[Session, tuple[Effect, ...]]:
     """By policy, at each request: above a count of results with a body, all but the latest lose it."""
     policy = session.settings.policy.clear_results
-    if (
-        policy is None
-        or policy.when is not ClearMoment.EACH_REQUEST
-        or session.bodies <= max(policy.above, policy.keep)
-    ):
+    if policy is None or policy.when is not ClearMoment.EACH_REQUEST or session.bodies <= policy.above:
+        return session, ()
+    return _clear(session, policy.keep)
+
+
+def clear_under_pressure(session: Session) -> tuple[Session, tuple[Effect, ...]]:
+    """The prompt is too long: whatever their count, all bodies but the latest are cleared (rule INFER-8)."""
+    policy = session.settings.policy.clear_results
+    return (session, ()) if policy is None else _clear(session, policy.keep)
+
+
+def _clear(session: Session, keep: int) -> tuple[Session, tuple[Effect, ...]]:
+    """All results but so many lose their body; no effect where none has to."""
+    if session.bodies <= keep:
         return session, ()
     thread = session.thread
     messages, remaining, gone = thread.messages, session.bodies, list[CallId]()
@@ -28,7 +37,7 @@ def clear_results(session: Session) -> tuple[Session, tuple[Effect, ...]]:
         if not isinstance(message, ResultMessage):
             continue
         bodies = [result.call for result in message.results if not is_cleared(result)]
-        old = bodies[: remaining - policy.keep]
+        old = bodies[: remaining - keep]
         messages = messages.replace(index, cleared_message(message, frozenset(old)))
         gone.extend(old)
         remaining -= len(old)

@@ -1,5 +1,7 @@
 """The thread as a region: each function appends one message and says so."""
 
+from attrs import evolve
+
 from loopkernel.data.blocks import AssistantBlock, OpaqueBlock, TextBlock, ToolResult, UserBlock
 from loopkernel.data.effects import Effect
 from loopkernel.data.events import InputSettled, MessageAdded
@@ -14,13 +16,16 @@ from loopkernel.data.messages import (
 )
 from loopkernel.data.sessions import OpenReply, Session
 from loopkernel.data.threads import Thread
+from loopkernel.data.watches import Watch
 from loopkernel.data.words import InputFate, StopReason
+from loopkernel.planning.clearing import is_cleared
 from loopkernel.planning.redaction import redacted_message
 
 
 def _append(session: Session, thread: Thread, message: Message) -> tuple[Session, MessageAdded]:
     """The message goes to the end of the thread; what is shown of it holds no secret (rule TOOL-12)."""
-    results = len(message.results) if isinstance(message, ResultMessage) else 0
+    answers = message.results if isinstance(message, ResultMessage) else ()
+    results = sum(not is_cleared(result) for result in answers)
     grown = session.with_message(thread.append(message), message.id, results)
     return grown, MessageAdded(redacted_message(message))
 
@@ -36,7 +41,9 @@ def add_input(
     receipt: ReceiptId,
     key: str | None = None,
 ) -> tuple[Session, tuple[Effect, ...]]:
-    """What the user sent goes into the thread; its receipt is settled."""
+    """What the user sent goes into the thread; its receipt is settled, and repetition is counted anew (LIMIT-3)."""
+    if session.watch.calls:
+        session = evolve(session, watch=Watch(disabled=session.watch.disabled))
     message = UserMessage(id=_next_id(session), content=content, origin=origin, receipt=receipt)
     session, added = _append(session, session.thread, message)
     return session, (InputSettled(receipt, InputFate.IN_THREAD, key), added)

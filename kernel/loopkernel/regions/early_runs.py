@@ -11,21 +11,26 @@ from loopkernel.data.vector import Vector
 from loopkernel.data.words import CancelReason
 from loopkernel.regions.cancels import keep_cut_reply
 from loopkernel.regions.claims import only_reads
-from loopkernel.regions.held_runs import Ledgered
-from loopkernel.regions.ledger import cancelled_result, drop_check, shut
-from loopkernel.regions.stops import abort_work, stop_call
+from loopkernel.regions.held_runs import Ledgered, abort_background_of, forget_background, let_go
+from loopkernel.regions.ledger import cancelled_result, drop_check, results, shut
+from loopkernel.regions.repetition import watch_calls
+from loopkernel.regions.stops import abort_work, stop_call, user_cancelled
 
 
-def has_had_effect(ledger: Ledger, settings: Settings) -> bool:
-    """Whether a call has started that is not read-only: its reply can then not be discarded."""
-    return any(entry.runs > 0 and not only_reads(entry, settings) for entry in ledger.entries)
+def is_committed(ledger: Ledger, settings: Settings) -> bool:
+    """Whether the reply can not be discarded: a call of it has run that does not only read, or the user cancelled one.
+
+    A cancel is part of the history that the model sees (rule CANCEL-4), and ends the turn (rule TOOL-7).
+    """
+    started = any(entry.runs > 0 and not only_reads(entry, settings) for entry in ledger.entries)
+    return started or user_cancelled(results(ledger))
 
 
 def keep_for_effect(session: Session, reply: OpenReply, pieces: Vector[Piece], ledger: Ledger, now_ms: int) -> Ledgered:
     """The reply is kept up to its last complete call. Calls that have not started never do; the others go on."""
     whole = [place for place, piece in enumerate(pieces) if isinstance(piece, ModelCall)]
     up_to_last_call = Vector.of(piece for place, piece in enumerate(pieces) if place <= whole[-1])
-    session, kept = keep_cut_reply(session, reply, up_to_last_call, ledger)
+    session, kept = keep_cut_reply(watch_calls(session, ledger), reply, up_to_last_call, ledger)
     effects: list[Effect] = [*kept]
     for place in range(ledger.entries.size):
         entry = ledger.entries[place]
@@ -46,12 +51,18 @@ def drop(ledger: Ledger, session: Session, now_ms: int) -> tuple[Session, tuple[
                 result = cancelled_result(ledger.entries[place], CancelReason.SUPERSEDED)
                 ledger, session, told = shut(ledger, session, place, result, stopped=False)
                 effects.extend((*aborted, *told))
-    return session, tuple(effects)
+    session, aborted = abort_background_of(session, ledger.reply, CancelReason.SUPERSEDED, now_ms)
+    return session, (*effects, *aborted)
 
 
 def drop_after_crash(ledger: Ledger, session: Session) -> tuple[Session, tuple[Effect, ...]]:
     """As `drop`, where the process has died and its runs with it: nothing is left to abort."""
     effects: list[Effect] = []
+    for run in session.held:
+        if run.call.reply == ledger.reply:
+            operations = session.operations.abandon(OperationKind.RUN, run.operation)
+            session = let_go(session.with_operations(operations), run)
+    session = forget_background(session, ledger.reply)
     for place in range(ledger.entries.size):
         entry = ledger.entries[place]
         if not entry.is_open:

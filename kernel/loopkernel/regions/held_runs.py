@@ -6,7 +6,7 @@ from loopkernel.data.blocks import TextBlock, UserBlock
 from loopkernel.data.effects import AbortTool, Effect
 from loopkernel.data.events import LeaseBroken, ToolProgressed
 from loopkernel.data.held_runs import HeldRun
-from loopkernel.data.ids import CallId, OperationKind, RunOperation, TimerOperation
+from loopkernel.data.ids import CallId, ModelOperation, OperationKind, RunOperation, TimerOperation
 from loopkernel.data.ledgers import Ledger
 from loopkernel.data.messages import UserOrigin
 from loopkernel.data.sessions import BackgroundEnd, Session
@@ -21,11 +21,15 @@ from loopkernel.regions.timers import close_timer, start_timer
 
 @frozen
 class Ledgered:
-    """A ledger and its session after a change, and what the change causes."""
+    """A ledger and its session after a change, and what the change causes.
+
+    `out_of_calls`: a call could have started, and the budget of tool calls is spent (rule LIMIT-2).
+    """
 
     ledger: Ledger
     session: Session
     effects: tuple[Effect, ...] = ()
+    out_of_calls: bool = False
 
 
 def lease(session: Session, run: HeldRun, now_ms: int) -> tuple[Session, tuple[Effect, ...]]:
@@ -81,6 +85,32 @@ def background_ended(session: Session, run: HeldRun, output: ToolOutput, failed:
     how = "has failed" if failed else "has ended"
     content = shortened(output.content, session.settings.policy.result_limit)
     return _noted(let_go(session, run), run, how, content)
+
+
+def has_handle(session: Session, run: HeldRun) -> Session:
+    """A run that a restart has repeated says that it goes on in the background, as the one before it did."""
+    told = evolve(run, handle=True)
+    return evolve(session, held=tuple(told if held is run else held for held in session.held))
+
+
+def forget_background(session: Session, reply: ModelOperation) -> Session:
+    """What runs of that reply have to tell is of no more interest: their calls leave the thread."""
+    ends = tuple(end for end in session.inbox.background if end.call.reply != reply)
+    if ends == session.inbox.background:
+        return session
+    return evolve(session, inbox=evolve(session.inbox, background=ends))
+
+
+def abort_background_of(
+    session: Session, reply: ModelOperation, reason: CancelReason, now_ms: int
+) -> tuple[Session, tuple[Effect, ...]]:
+    """The reply is discarded: its runs in the background are stopped, and nothing is told of them."""
+    effects: list[Effect] = []
+    for run in session.held:
+        if run.background and run.call.reply == reply:
+            session, aborted = abort_in_background(session, run, reason, now_ms)
+            effects.extend(aborted)
+    return forget_background(session, reply), tuple(effects)
 
 
 def background_progressed(run: HeldRun, text: str) -> tuple[Effect, ...]:

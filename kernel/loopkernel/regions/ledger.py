@@ -15,17 +15,19 @@ from loopkernel.data.events import ToolEnded
 from loopkernel.data.ids import CheckOperation, OperationKind, RunOperation
 from loopkernel.data.json_text import Json
 from loopkernel.data.ledgers import Ledger, LedgerEntry, Links
-from loopkernel.data.sessions import Session, Settings
+from loopkernel.data.sessions import Session
 from loopkernel.data.text_map import TextMap
 from loopkernel.data.tools import InvalidCall, Tool, UnknownTool, ValidCall, Verdict
 from loopkernel.data.vector import Vector
 from loopkernel.data.words import CallStatus, CancelReason, UserAction
+from loopkernel.planning.loop_detection import is_disabled
 from loopkernel.planning.redaction import redacted
 from loopkernel.planning.references import has_references, references, resolved, sources
 from loopkernel.planning.scheduling import add, end, know, look_again, pass_over, places_of
 from loopkernel.planning.wording import (
     UNPARSED,
     cancelled_text,
+    disabled_text,
     edited_text,
     invalid_call_text,
     not_supported_text,
@@ -46,6 +48,8 @@ def add_call(ledger: Ledger, session: Session, call: ToolCall, verdict: Verdict 
     given = call.input
     if isinstance(given, RawInput):
         verdict = InvalidCall(UNPARSED)
+    elif is_disabled(session.watch, call.tool):
+        verdict = UnknownTool()  # it is not offered, for now
     elif faults:
         verdict = InvalidCall(f"call {quoted(call.provider_id)} cannot be placed among the others: {'; '.join(faults)}")
     elif links is not None and links.refers and _all_done(ledger, links):
@@ -186,7 +190,7 @@ def answer_faulty(ledger: Ledger, session: Session, place: int) -> Ledgered:
     entry = ledger.entries[place]
     if entry.status is not CallStatus.QUEUED or entry.verdict is None:
         return Ledgered(ledger, session)
-    why = _why_faulty(entry, session.settings)
+    why = _why_faulty(entry, session)
     if why is None:
         return Ledgered(ledger, session)
     return close(ledger, session, place, error_result(entry, why))
@@ -202,15 +206,15 @@ def answer_all_faulty(ledger: Ledger, session: Session) -> Ledgered:
     return Ledgered(ledger, session, tuple(effects))
 
 
-def _why_faulty(entry: LedgerEntry, settings: Settings) -> str | None:
+def _why_faulty(entry: LedgerEntry, session: Session) -> str | None:
     """Why a checked call is answered with an error whatever policy says; None if it is sound."""
     name = entry.tool
-    tool: Tool | None = offered(settings, name)
+    tool: Tool | None = offered(session.settings, name)
     match entry.verdict:
         case InvalidCall(why):
             return invalid_call_text(name, why)
         case UnknownTool() | None:
-            return unknown_tool_text(name)
+            return disabled_text(name) if is_disabled(session.watch, name) else unknown_tool_text(name)
         case ValidCall():
             if tool is None:
                 return unknown_tool_text(name)

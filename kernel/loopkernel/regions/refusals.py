@@ -5,7 +5,7 @@ from typing import assert_never
 
 from loopkernel.data.blocks import ToolResult
 from loopkernel.data.events import Refused
-from loopkernel.data.ids import CallId
+from loopkernel.data.ids import CallId, OperationKind
 from loopkernel.data.ledgers import Ledger, LedgerEntry
 from loopkernel.data.messages import AssistantMessage, Message, ResultMessage
 from loopkernel.data.sessions import Session
@@ -144,7 +144,7 @@ def answer_refusal(session: Session, ledger: Ledger | None, call: CallId) -> Ref
         return RefusalReason.NOT_NOW if entry.is_open and not entry.person.asked else RefusalReason.STALE
     result = _result(session, call)
     if result is None:
-        return RefusalReason.UNKNOWN
+        return RefusalReason.STALE if _is_gone(session, ledger, call) else RefusalReason.UNKNOWN
     return RefusalReason.DUPLICATE if result.decided else RefusalReason.STALE
 
 
@@ -153,9 +153,19 @@ def cancel_refusal(session: Session, ledger: Ledger | None, call: CallId) -> Ref
     entry = _entry(ledger, call)
     result = _result(session, call) if entry is None else entry.result
     if result is None:
-        return RefusalReason.UNKNOWN
+        return RefusalReason.STALE if _is_gone(session, ledger, call) else RefusalReason.UNKNOWN
     by_its_own_report = result.ran and result.reason is None
     return RefusalReason.DUPLICATE if by_its_own_report else RefusalReason.STALE
+
+
+def _is_gone(session: Session, ledger: Ledger | None, call: CallId) -> bool:
+    """Whether the reply that made the call has left the thread, or never came to stand there."""
+    if not 1 <= call.reply <= session.operations.minted[OperationKind.MODEL]:
+        return False
+    if ledger is not None and ledger.reply == call.reply:
+        return False
+    replies = (message.reply for message in _backwards(session) if isinstance(message, AssistantMessage))
+    return next((reply for reply in replies if reply <= call.reply), None) != call.reply
 
 
 def _entry(ledger: Ledger | None, call: CallId) -> LedgerEntry | None:

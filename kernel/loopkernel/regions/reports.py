@@ -43,6 +43,7 @@ from loopkernel.regions.held_runs import (
     background_progressed,
     freed,
     grace_is_over,
+    has_handle,
     has_stopped,
     held_run,
     leased_until,
@@ -126,8 +127,10 @@ def _on_background(session: Session, run: HeldRun, report: RunReport, ledger: Le
     """A run in the background goes on, or has ended: its end waits for the next request."""
     match report:
         case ToolSucceeded() | ToolFailed():
-            if report.output.background:
+            if report.output.background and run.handle:
                 return Reported(session, ledger, (Refused(UserAction.REPORT, RefusalReason.DUPLICATE),))
+            if report.output.background:
+                return Reported(has_handle(session, run), ledger, ())
             session = background_ended(session, run, report.output, isinstance(report, ToolFailed))
             return Reported(session, freed(ledger, run), ())
         case ToolStopped():

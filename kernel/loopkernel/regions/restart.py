@@ -16,13 +16,14 @@ from loopkernel.data.ids import OperationKind, RunOperation
 from loopkernel.data.ledgers import ApprovalWait, CrashWait, Ledger
 from loopkernel.data.sessions import Session, Settings
 from loopkernel.data.tools import Decision, EffectClass
-from loopkernel.data.words import CallStatus, CancelReason
+from loopkernel.data.words import CallStatus, CancelReason, TimerPurpose
 from loopkernel.planning.approval import decide
 from loopkernel.planning.wording import cancelled_text
-from loopkernel.regions.claims import offered
+from loopkernel.regions.claims import class_of, offered
 from loopkernel.regions.held_runs import Ledgered, lost_in_background
 from loopkernel.regions.ledger import answer_of, ask_check, close, drop_check
 from loopkernel.regions.schedule import ask, forget_plan, time_approval
+from loopkernel.regions.timers import close_timer, start_timer
 
 
 def restart_calls(ledger: Ledger, session: Session, now_ms: int) -> Ledgered:
@@ -77,7 +78,8 @@ def _run_restarted(ledger: Ledger, session: Session, place: int, now_ms: int) ->
         waiting=ledger.waiting - asking,
         asking=ledger.asking - asking,
     )
-    status = after_crash(entry.tool, session.settings)
+    effect = class_of(session.settings, entry.tool).worst(entry.effect)
+    status = after_crash(effect, session.settings)
     if status is None:
         return Ledgered(ledger, session)
     if status is CallStatus.BLOCKED_ON_USER:
@@ -86,13 +88,9 @@ def _run_restarted(ledger: Ledger, session: Session, place: int, now_ms: int) ->
     return close(ledger, session, place, answer_of(idle, status, (TextBlock(cancelled_text(reason)),), reason))
 
 
-def after_crash(name: str, settings: Settings) -> CallStatus | None:
-    """How the call of a run in flight is answered, or that a person is asked; None if the run is repeated.
-
-    No profile counts as dangerous.
-    """
-    tool, policy = offered(settings, name), settings.policy.on_restart
-    effect = EffectClass.DANGEROUS if tool is None or tool.profile is None else tool.profile.effect
+def after_crash(effect: EffectClass, settings: Settings) -> CallStatus | None:
+    """How the call of a run of that class in flight is answered, or that a person is asked; None: it is repeated."""
+    policy = settings.policy.on_restart
     match effect:
         case EffectClass.READ_ONLY:
             return _when_repeatable(policy.read_only)
@@ -137,12 +135,13 @@ def restart_held_runs(session: Session) -> tuple[Session, tuple[Effect, ...]]:
         if not run.background:
             continue
         operations = session.operations.abandon(OperationKind.RUN, run.operation)
-        if after_crash(run.tool, session.settings) is not None or _is_denied(run, session.settings):
+        effect = class_of(session.settings, run.tool).worst(run.effect)
+        if after_crash(effect, session.settings) is not None or _is_denied(run, session.settings):
             session = lost_in_background(session.with_operations(operations), run, CancelReason.SAFETY)
             continue
         operations, number = operations.mint(OperationKind.RUN)
         session = session.with_operations(operations)
-        again = evolve(run, operation=RunOperation(number), runs=run.runs + 1)
+        again = evolve(run, operation=RunOperation(number), runs=run.runs + 1, effect=effect, handle=False)
         held.append(again)
         settings = session.settings
         effects.append(
@@ -156,6 +155,20 @@ def restart_held_runs(session: Session) -> tuple[Session, tuple[Effect, ...]]:
             )
         )
     return (evolve(session, held=tuple(held)), tuple(effects)) if waiting else (session, ())
+
+
+def keep_leases(session: Session) -> tuple[Session, tuple[Effect, ...]]:
+    """The thread is acquired: aborted runs may still go on where it was released, so their grace times go on too."""
+    effects: list[Effect] = []
+    held: list[HeldRun] = []
+    operations = session.operations
+    for run in session.held:
+        if run.grace is not None:
+            effects.extend(close_timer(run.grace))
+            operations, grace, started = start_timer(operations, TimerPurpose.GRACE, run.grace.deadline_ms)
+            effects.append(started)
+            held.append(evolve(run, grace=grace))
+    return (evolve(session, operations=operations, held=tuple(held)), tuple(effects)) if held else (session, ())
 
 
 def _is_denied(run: HeldRun, settings: Settings) -> bool:

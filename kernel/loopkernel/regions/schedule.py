@@ -17,6 +17,7 @@ from loopkernel.data.timers import Timer
 from loopkernel.data.tools import Decision, EffectClass, ValidCall
 from loopkernel.data.words import CallStatus, TimerPurpose
 from loopkernel.planning.approval import decide
+from loopkernel.planning.budget import may_call
 from loopkernel.planning.scheduling import (
     Claimant,
     add,
@@ -30,7 +31,7 @@ from loopkernel.planning.scheduling import (
     wait,
 )
 from loopkernel.planning.wording import denied_text, unknown_tool_text
-from loopkernel.regions.claims import claimant_of, is_output_call, never_runs, offered, only_reads
+from loopkernel.regions.claims import claimant_of, class_of, is_output_call, never_runs, offered, only_reads
 from loopkernel.regions.held_runs import Ledgered
 from loopkernel.regions.ledger import close, error_result, noted
 from loopkernel.regions.output import take_output, unjudged_output
@@ -127,15 +128,19 @@ def start_ready(ledger: Ledger, session: Session, now_ms: int, *, early: bool = 
             taken = _take(ledger, session, place, now_ms, early)
             ledger, session = _batched(taken.ledger, taken.session.settings), taken.session  # a denial may let more in
             effects.extend(taken.effects)
+            if taken.out_of_calls:
+                return Ledgered(ledger, session, tuple(effects), out_of_calls=True)
     elif ledger.entries.size and _may_be_looked_at(ledger.entries[0], session.settings):
         taken = _take(ledger, session, 0, now_ms, early)
         ledger, session = taken.ledger, taken.session
         effects.extend(taken.effects)
+        if taken.out_of_calls:
+            return Ledgered(ledger, session, tuple(effects), out_of_calls=True)
     if not early and session.settings.policy.output_tool is not None:
         given = take_output(ledger, session)
         if given.effects:
             again = start_ready(given.ledger, given.session, now_ms)
-            return Ledgered(again.ledger, again.session, (*effects, *given.effects, *again.effects))
+            return evolve(again, effects=(*effects, *given.effects, *again.effects))
     return Ledgered(ledger, session, tuple(effects))
 
 
@@ -158,7 +163,7 @@ def _may_be_looked_at(entry: LedgerEntry, settings: Settings) -> bool:
 def _take(ledger: Ledger, session: Session, place: int, now_ms: int, early: bool) -> Ledgered:
     """One candidate is looked at, and leaves the candidates."""
     entry, settings = ledger.entries[place], session.settings
-    if not _may_be_looked_at(entry, settings) or (early and not may_start_early(entry, settings)):
+    if not _may_be_looked_at(entry, settings) or (early and not may_start_early(entry, session)):
         return Ledgered(_set_aside(ledger, place), session)
     if ledger.plan is not None and ledger.plan.candidates >> place & 1:
         plan, may_start = look(ledger.plan, place)
@@ -180,7 +185,10 @@ def _decided(ledger: Ledger, session: Session, place: int, now_ms: int) -> Ledge
     given, tool = entry.given, offered(settings, entry.tool)
     if tool is None or isinstance(given, RawInput):
         return close(ledger, session, place, error_result(entry, unknown_tool_text(entry.tool)))
-    match decide(settings.policy, settings.remembered, tool, given, approved=entry.person.approved):
+    decision = decide(settings.policy, settings.remembered, tool, given, approved=entry.person.approved)
+    if decision is not Decision.DENY and not _has_budget(entry, session):
+        return Ledgered(ledger, session, out_of_calls=True)
+    match decision:
         case Decision.DENY:
             return close(ledger, session, place, error_result(entry, denied_text(entry.tool)))
         case Decision.ASK:
@@ -189,8 +197,13 @@ def _decided(ledger: Ledger, session: Session, place: int, now_ms: int) -> Ledge
             if _slot_free(ledger, settings):
                 return start_run(ledger, session, place, given, now_ms)
             return Ledgered(ledger, session)
-        case other:
-            assert_never(other)
+        case _:
+            assert_never(decision)
+
+
+def _has_budget(entry: LedgerEntry, session: Session) -> bool:
+    """Whether the call may start as far as the budget of tool calls goes; one that has started is counted already."""
+    return entry.runs > 0 or may_call(session.settings.policy, session.started)
 
 
 def failed_run(ledger: Ledger, settings: Settings) -> bool:
@@ -208,10 +221,11 @@ def _any_may_start_early(settings: Settings) -> bool:
     return any(tool.profile is not None and tool.profile.early for tool in settings.tools)
 
 
-def may_start_early(entry: LedgerEntry, settings: Settings) -> bool:
+def may_start_early(entry: LedgerEntry, session: Session) -> bool:
     """Whether the call may start while its reply still streams (rule TOOL-9)."""
+    settings = session.settings
     policy, tool, given = settings.policy, offered(settings, entry.tool), entry.given
-    if not _any_may_start_early(settings):
+    if not _any_may_start_early(settings) or not _has_budget(entry, session):
         return False
     if tool is None or tool.profile is None or not tool.profile.early or isinstance(given, RawInput):
         return False
@@ -255,7 +269,7 @@ def start_run(ledger: Ledger, session: Session, place: int, given: Json, now_ms:
         timed = noted(timed, timer.operation - ledger.first_timer, place)
         effects = (command,)
     waited = entry.status is CallStatus.BLOCKED_ON_USER
-    entry = entry.started(operation, timer)
+    entry = entry.started(operation, timer, class_of(settings, entry.tool).worst(entry.effect))
     ledger = Ledger(
         reply=ledger.reply,
         entries=ledger.entries.replace(place, entry),
@@ -282,7 +296,8 @@ def start_run(ledger: Ledger, session: Session, place: int, given: Json, now_ms:
         input=given,
         key=f"{settings.session_id}/{settings.lineage}/{entry.call.id}",
     )
-    return Ledgered(ledger, session.with_operations(operations), (command_start, *effects))
+    first = int(entry.runs == 1)
+    return Ledgered(ledger, session.with_operations(operations, started=first), (command_start, *effects))
 
 
 def timeout_of(entry: LedgerEntry, settings: Settings) -> int | None:

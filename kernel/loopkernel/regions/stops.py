@@ -10,7 +10,7 @@ from loopkernel.data.ledgers import Ledger, LedgerEntry
 from loopkernel.data.sessions import Session
 from loopkernel.data.words import CallStatus, CancelReason
 from loopkernel.planning.scheduling import Claimant
-from loopkernel.regions.claims import claimant_of
+from loopkernel.regions.claims import claimant_of, effect_class
 from loopkernel.regions.held_runs import Ledgered, lease
 from loopkernel.regions.ledger import cancelled_result, close, drop_check, shut
 from loopkernel.regions.timers import close_timer
@@ -55,6 +55,7 @@ def run_of(entry: LedgerEntry, session: Session) -> HeldRun | None:
         tool=entry.tool,
         input=given,
         runs=entry.runs,
+        effect=effect_class(entry, session.settings),
         claims=None if claimant.serial else claimant.claims,
     )
 

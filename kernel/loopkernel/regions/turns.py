@@ -1,6 +1,6 @@
 """The beginning of turns and of requests."""
 
-from attrs import evolve
+from attrs import evolve, frozen
 
 from loopkernel.data.blocks import UserBlock
 from loopkernel.data.effects import CallModel, Effect, Request
@@ -8,9 +8,15 @@ from loopkernel.data.events import OpaqueDropped
 from loopkernel.data.ids import ModelOperation, OperationKind, ReceiptId
 from loopkernel.data.ledgers import Ledger
 from loopkernel.data.messages import UserOrigin
+from loopkernel.data.operations import Operations
+from loopkernel.data.policy import Policy
 from loopkernel.data.sessions import OpenReply, Session, Turn
-from loopkernel.data.words import RequestReason
+from loopkernel.data.timers import Timer
+from loopkernel.data.words import RequestReason, TimerPurpose
+from loopkernel.planning.loop_detection import is_disabled
+from loopkernel.planning.retry import model_at
 from loopkernel.regions.conversation import add_input
+from loopkernel.regions.timers import start_timer
 
 
 def open_turn(session: Session, now_ms: int, reason: RequestReason) -> tuple[Session, Turn]:
@@ -35,15 +41,32 @@ def open_turn_with(
     return session, turn, added
 
 
-def demands_output(turn: Turn) -> bool:
-    """Whether the request is made to get the output that is still missing (rule CALL-5)."""
-    return turn.demanded and turn.reason is RequestReason.NUDGE
+def output_limit(policy: Policy, turn: Turn) -> int | None:
+    """How many tokens the next reply may have: the highest limit that truncated replies have led to (rule INFER-7)."""
+    raised = turn.recovery.raised
+    limits = policy.on_truncation.escalate_to
+    return limits[min(raised, len(limits)) - 1] if raised and limits else policy.max_output_tokens
 
 
-def begin_request(session: Session, turn: Turn) -> tuple[Session, OpenReply, Ledger, tuple[Effect, ...]]:
-    """The model is asked: the operation, the open reply, an empty ledger for its calls (rule INFER-1)."""
+@frozen(kw_only=True)
+class Asked:
+    """A model call that has been made: its open reply, an empty ledger for its calls, and the timer of its silence."""
+
+    session: Session
+    reply: OpenReply
+    ledger: Ledger
+    silence: Timer | None
+    effects: tuple[Effect, ...]
+
+
+def begin_request(session: Session, turn: Turn, now_ms: int) -> Asked:
+    """The model is asked (rule INFER-1)."""
     settings = session.settings
-    model = settings.policy.model
+    policy = settings.policy
+    model = model_at(policy, turn.recovery.model)
+    tools = settings.tools
+    if session.watch.disabled:
+        tools = tuple(tool for tool in tools if not is_disabled(session.watch, tool.name))
     operations, number = session.operations.mint(OperationKind.MODEL)
     operation = ModelOperation(number)
     request = Request(
@@ -51,12 +74,14 @@ def begin_request(session: Session, turn: Turn) -> tuple[Session, OpenReply, Led
         reason=turn.reason,
         model=model,
         instructions=settings.instructions,
-        tools=settings.tools,
+        tools=tools,
         thread=session.thread,
-        max_output_tokens=settings.policy.max_output_tokens,
-        forced_tool=settings.policy.output_tool if demands_output(turn) else None,
+        max_output_tokens=output_limit(policy, turn),
+        forced_tool=policy.output_tool if turn.forcing else None,
     )
     effects: tuple[Effect, ...] = (CallModel(operation, request),)
+    operations, silence, timed = watch_silence(operations, policy, now_ms)
+    effects = (*effects, *timed)
     if session.last_model != model:
         foreign = tuple(name for name in session.thread.opaque_models if name != model)
         if foreign:
@@ -68,4 +93,15 @@ def begin_request(session: Session, turn: Turn) -> tuple[Session, OpenReply, Led
         first_timer=operations.minted[OperationKind.TIMER] + 1,
     )
     session = evolve(session, operations=operations, last_model=model)
-    return session, OpenReply(operation, model), ledger, effects
+    reply = OpenReply(operation, model, limit=request.max_output_tokens)
+    return Asked(session=session, reply=reply, ledger=ledger, silence=silence, effects=effects)
+
+
+def watch_silence(
+    operations: Operations, policy: Policy, heard_ms: int
+) -> tuple[Operations, Timer | None, tuple[Effect, ...]]:
+    """When the stream, last heard of at that time, has been silent for too long, that is looked at (rule INFER-11)."""
+    if policy.silence_ms is None:
+        return operations, None, ()
+    operations, timer, started = start_timer(operations, TimerPurpose.SILENCE, heard_ms + policy.silence_ms)
+    return operations, timer, (started,)

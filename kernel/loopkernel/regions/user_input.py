@@ -29,7 +29,8 @@ from loopkernel.data.user_deltas import (
     UserDelta,
 )
 from loopkernel.data.words import CancelReason, RefusalReason, RequestReason, TurnEndReason
-from loopkernel.regions.held_runs import abort_in_background, background_run
+from loopkernel.regions.cancels import edit_refusal
+from loopkernel.regions.held_runs import abort_all_in_background, abort_in_background, background_run
 from loopkernel.regions.inbox import (
     discard,
     is_full,
@@ -40,6 +41,7 @@ from loopkernel.regions.inbox import (
     take_receipt,
 )
 from loopkernel.regions.refusals import answer_refusal, cancel_refusal, refusal
+from loopkernel.regions.rewriting import drop_from, drop_refused_reply
 from loopkernel.regions.settings import change_settings
 from loopkernel.regions.turns import open_turn, open_turn_with
 
@@ -65,14 +67,26 @@ def input_at_rest(session: Session, now_ms: int, delta: UserDelta) -> Opened:
         case RetryNow():
             if session.last_end is None or session.last_end in NATURAL_ENDS:
                 return session, None, refusal(delta, RefusalReason.NOT_NOW)
+            dropped: tuple[Effect, ...] = ()
+            if session.last_end is TurnEndReason.REFUSAL:
+                session, dropped = drop_refused_reply(session, now_ms)
             session, turn = open_turn(session, now_ms, RequestReason.ERROR_RETRY)
-            return session, turn, ()
+            return session, turn, dropped
+        case EditMessage():
+            refused = edit_refusal(session, delta)
+            if refused is not None:
+                return session, None, refusal(delta, refused)
+            session, receipt = take_receipt(session, delta.key)
+            session, aborted = abort_all_in_background(session, CancelReason.EDITED, now_ms)
+            session, dropped = drop_from(session, delta.message)
+            session, turn, added = open_turn_with(session, now_ms, delta.content, receipt, key=delta.key)
+            return session, turn, (*aborted, *dropped, *added)
         case CancelAll():
             return session, None, refusal(delta, RefusalReason.NOT_NOW)
         case CancelCall() | AnswersCall() | ChangesSettings() | Discard() | DismissError():
             session, effects = _input_in_any_phase(session, None, delta, now_ms)
             return session, None, effects
-        case EditMessage() | CompactNow() | StartHandoff():
+        case CompactNow() | StartHandoff():
             return session, None, refusal(delta, RefusalReason.NOT_NOW)
         case _:
             assert_never(delta)
@@ -110,7 +124,9 @@ def input_while_busy(session: Session, ledger: Ledger | None, delta: UserDelta, 
             return queue_input(session, delta.content, delta.key)
         case CancelCall() | AnswersCall() | ChangesSettings() | Discard() | DismissError():
             return _input_in_any_phase(session, ledger, delta, now_ms)
-        case RetryNow() | EditMessage() | CompactNow() | StartHandoff() | CancelAll():
+        case EditMessage():
+            return session, refusal(delta, edit_refusal(session, delta) or RefusalReason.NOT_NOW)
+        case RetryNow() | CompactNow() | StartHandoff() | CancelAll():
             return session, refusal(delta, RefusalReason.NOT_NOW)
         case _:
             assert_never(delta)
@@ -141,9 +157,3 @@ def _input_in_any_phase(
             return session, refusal(delta, answer_refusal(session, ledger, delta.call))
         case _:
             assert_never(delta)
-
-
-def interrupts(session: Session, delta: UserDelta) -> bool:
-    """Whether this message stops the turn in progress and starts its own (rule INPUT-1)."""
-    policy = session.settings.policy
-    return isinstance(delta, Say) and policy.on_busy is OnBusy.INTERRUPT and not seen_before(session, delta)

@@ -10,20 +10,31 @@ from loopkernel.data import user_deltas as said
 from loopkernel.data.blocks import UserBlock, text_of
 from loopkernel.data.choices import NoProfileApproval
 from loopkernel.data.deltas import Delta
-from loopkernel.data.ids import CallId
+from loopkernel.data.ids import CallId, MessageId
 from loopkernel.data.policy import ApprovalRule, Policy
-from loopkernel.data.thread_deltas import Disposed, Resumed
+from loopkernel.data.thread_deltas import Disposed, Forked, Resumed
 from loopkernel.testing import scenario_actions as actions
 from loopkernel.testing.scenario_data import PolicyChoice
 from loopkernel.testing.scenario_world import JsonValue
 
+NOBODYS = 1_000_000  # the number of a message that the user never sent
 
-def action_for(delta: Delta, name: Callable[[CallId], str]) -> actions.UserAction | None:
-    """The action that sends the delta; `name` says what the scenario calls a call. None where the format has none."""
+
+def action_for(
+    delta: Delta, name: Callable[[CallId], str], number: Callable[[MessageId], int]
+) -> actions.UserAction | None:
+    """The action that sends the delta; None where the format has none.
+
+    `name` says what the scenario calls a call, `number` which of the user's messages one is, from 1.
+    """
+    if isinstance(delta, said.EditMessage):
+        return actions.Edit(number(delta.message) or NOBODYS, _text(delta.content))
     if isinstance(delta, said.UserDelta):
         return _wish(delta, name)
     if isinstance(delta, Disposed):
         return actions.Dispose()
+    if isinstance(delta, Forked):
+        return actions.Fork()
     return actions.Crash() if isinstance(delta, Resumed) else None
 
 

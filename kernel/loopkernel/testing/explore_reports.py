@@ -9,7 +9,7 @@ from loopkernel.data.deltas import Delta
 from loopkernel.data.ids import CallId, HookOperation, RunOperation
 from loopkernel.data.json_text import Json
 from loopkernel.data.ledgers import ApprovalWait, CrashWait, Ledger, LedgerEntry, QuestionWait
-from loopkernel.data.model_deltas import ModelCall, ModelCompleted, ModelFailed, ModelText
+from loopkernel.data.model_deltas import ModelCall, ModelCompleted, ModelText
 from loopkernel.data.outside_deltas import (
     CorrectionAnswered,
     HandoffDone,
@@ -48,7 +48,6 @@ from loopkernel.data.tool_deltas import (
 )
 from loopkernel.data.tools import Claim, FixedResource, InvalidCall, ValidCall, Verdict
 from loopkernel.data.user_deltas import AnswerAfterCrash, AnswerQuestion, CallAnswer, CrashAnswerKind, Reject
-from loopkernel.data.words import ErrorClass
 from loopkernel.laws.views import ledger_in
 from loopkernel.testing.explore_scope import OUTPUT, RunEnd, Scope
 
@@ -68,7 +67,7 @@ def reports(state: State, scope: Scope) -> Iterable[Delta]:
         case Compacting():
             return (SummaryReady(state.operation, "a"), SummaryFailed(state.operation, "a"))
         case Backoff():
-            return (TimerFired(state.timer),)
+            return (TimerFired(state.timer.operation), *_held_reports(state.session, scope))
         case Finishing():
             if state.correction is not None:
                 return (CorrectionAnswered(state.correction, None), CorrectionAnswered(state.correction, "a"))
@@ -96,7 +95,10 @@ def _model_reports(state: Streaming, scope: Scope) -> Iterator[Delta]:
         yield from _calls(state, scope)
     for stop in scope.stops:
         yield ModelCompleted(operation, stop)
-    yield ModelFailed(operation, error=ErrorClass.NETWORK)
+    yield from (evolve(completed, operation=operation) for completed in scope.completions)
+    yield from (evolve(failed, operation=operation) for failed in scope.failures)
+    if scope.times and state.silence is not None:
+        yield TimerFired(state.silence.operation)
 
 
 def _calls(state: Streaming, scope: Scope) -> Iterator[ModelCall]:

@@ -2,8 +2,9 @@
 
 Each delta gets an instant of its own, `TICK_MS` apart; only checks, which the format has none of, answer at once, and
 a delay that has passed gets the instant at which it does. A call found unknown names a tool that is not listed, one
-found invalid has arguments that do not parse. What the format cannot say (reports on what was never begun, wishes that
-it has no word for) is told in `about`: nothing is dropped in silence.
+found invalid has arguments that do not parse. What the format cannot say (reports on what was never begun, delays that
+pass too early, wishes that it has no word for) is told in `about`: nothing is dropped in silence. A scenario takes time
+where the explorer's clock stands still; a budget of time may be spent in it sooner.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,12 +16,20 @@ from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import AbortTool, CancelTimer, CheckCall, Effect, StartTimer, StartTool
 from loopkernel.data.ids import CallId, CheckOperation, ModelOperation, RunOperation, TimerOperation
 from loopkernel.data.json_text import Json
-from loopkernel.data.model_deltas import ModelCall, ModelCompleted, ModelFailed, ModelReasoning, ModelText
+from loopkernel.data.model_deltas import (
+    ModelCall,
+    ModelCompleted,
+    ModelDelta,
+    ModelFailed,
+    ModelReasoning,
+    ModelText,
+)
 from loopkernel.data.outside_deltas import TimerFired
 from loopkernel.data.policy import Policy
-from loopkernel.data.states import Streaming
+from loopkernel.data.states import Backoff, Streaming
 from loopkernel.data.steps import is_refused
-from loopkernel.data.thread_deltas import Acquired, Created
+from loopkernel.data.thread_deltas import Acquired, Created, Resumed
+from loopkernel.data.timers import Timer
 from loopkernel.data.tool_deltas import (
     ToolAsked,
     ToolChecked,
@@ -30,10 +39,13 @@ from loopkernel.data.tool_deltas import (
     ToolSucceeded,
 )
 from loopkernel.data.tools import InvalidCall, ToolOutput, UnknownTool
+from loopkernel.data.usage import NO_USAGE, Usage
 from loopkernel.data.user_deltas import AnswerQuestion, Correct, Reject, Swap
+from loopkernel.laws.step_laws import pending_timers
 from loopkernel.replay import LogRecord, StepRecord, Transition, fold
 from loopkernel.testing import scenario_actions as actions
 from loopkernel.testing import scenario_world as world
+from loopkernel.testing.call_names import CallNames
 from loopkernel.testing.explore_actions import action_for, choice_for
 from loopkernel.testing.scenario_data import Scenario
 from loopkernel.testing.scenario_writer import write_scenarios
@@ -47,15 +59,19 @@ HANGS = world.Behaviour(outcome=world.ToolHangs())
 
 
 def scenario_text(
-    deltas: Sequence[Delta], finding: str, *, name: str = "explored", transition: Transition = kernel_transition
+    run: Sequence[LogRecord], finding: str, *, name: str = "explored", transition: Transition = kernel_transition
 ) -> str:
     """The run as YAML; `finding` says what it shows. A last delta that makes the step raise is left to `about`."""
-    records = [LogRecord(delta, 0) for delta in deltas]
     try:
-        steps = fold(records, transition=transition)
+        steps = fold(run, transition=transition)
     except Exception:  # the finding itself: all but the last delta can be told
-        steps = fold(records[:-1], transition=transition)
-    return write_scenarios([_Teller(name=name).told(steps, deltas[len(steps) :], finding)])
+        steps = fold(run[:-1], transition=transition)
+    left = [record.delta for record in run[len(steps) :]]
+    return write_scenarios([_Teller(name=name).told(steps, left, finding)])
+
+
+def _told_usage(delta: ModelCompleted | ModelFailed) -> Usage | None:
+    return None if delta.usage == NO_USAGE else delta.usage
 
 
 @define
@@ -91,6 +107,7 @@ class _Teller:
     names: dict[CallId, str] = Factory(dict)
     edits: dict[CallId, int] = Factory(dict)  # where in `wanted` the edit stands that is being checked
     timers: dict[TimerOperation, int] = Factory(dict)  # when each of those pending fires, in the scenario
+    messages: CallNames = Factory(CallNames)  # the numbers of those that the user sent
     wanted: list[actions.TimedAction] = Factory(list)
     untold: list[str] = Factory(list)
     acquired: bool = field(default=False)
@@ -99,7 +116,7 @@ class _Teller:
         at_ms = 0
         for number, step in enumerate(steps):
             refused = is_refused(step.effects)
-            at_ms = self._instant(step.context.delta, refused, at_ms)
+            at_ms = self._instant(step, refused, at_ms)
             self._tell(step.context.delta, refused, at_ms, number)
             self._learn(step, at_ms, number)
         for delta in last:
@@ -117,13 +134,19 @@ class _Teller:
             user=tuple(self.wanted),
         )
 
-    def _instant(self, delta: Delta, refused: bool, last_ms: int) -> int:
+    def _instant(self, step: StepRecord, refused: bool, last_ms: int) -> int:
         """When the delta comes: a tick after the one before it, or when the delay that has passed does."""
+        delta = step.context.delta
         if isinstance(delta, Created | Acquired | ToolChecked) or self._goes_aside_at_once(delta, last_ms):
             return last_ms
-        at_ms = last_ms + TICK_MS
+        fired = delta.operation if isinstance(delta, TimerFired) else None
+        others = [due_ms for timer, due_ms in self.timers.items() if timer != fired]
+        at_ms = min((last_ms + TICK_MS, *(due_ms - 1 for due_ms in others if due_ms - 1 > last_ms)))
         if isinstance(delta, TimerFired) and not refused and delta.operation in self.timers:
             at_ms = max(at_ms, self.timers.pop(delta.operation))
+            due = (timer.deadline_ms for timer in pending_timers(step.before) if timer.operation == delta.operation)
+            if any(step.context.now_ms < deadline_ms for deadline_ms in due):
+                self.untold.append(f"{at_ms} ms: timer {delta.operation} fires before its time")
         for timer, due_ms in [*self.timers.items()]:
             if due_ms <= at_ms:
                 self.untold.append(f"{due_ms} ms: timer {timer} does not fire")
@@ -143,8 +166,25 @@ class _Teller:
         if isinstance(after, Streaming) and after.reply.operation not in self.entries:
             self.entries[after.reply.operation] = world.ModelEntry(ending=world.ModelHangs())
             self.asked_ms[after.reply.operation] = at_ms
+        self.messages.learn(step.effects)
+        before = dict(self.timers)
+        if isinstance(step.context.delta, Resumed) and not is_refused(step.effects):
+            self.timers.clear()  # they died with the process; those that are still wanted are started again
         for effect in step.effects:
             self._learn_effect(effect, at_ms, number)
+            if isinstance(effect, StartTimer):
+                self.timers[effect.operation] = at_ms + effect.deadline_ms - after.stamp.now_ms
+        if isinstance(after, Backoff) and isinstance(step.before, Backoff) and after.timer != step.before.timer:
+            due_ms = before.get(step.before.timer.operation)  # a countdown keeps its time
+            if due_ms is not None:
+                self.timers[after.timer.operation] = due_ms
+        if isinstance(after, Streaming) and after.silence is not None and after.heard_ms == after.stamp.now_ms:
+            self._hear(after, after.silence, step.context.delta, at_ms)
+
+    def _hear(self, state: Streaming, silence: Timer, delta: Delta, at_ms: int) -> None:
+        """The stream has been heard of, so that there is more time until it has been silent for too long."""
+        if isinstance(delta, ModelDelta) and delta.operation == state.reply.operation:
+            self.timers[silence.operation] = at_ms + (state.session.settings.policy.silence_ms or 0)
 
     def _learn_effect(self, effect: Effect, at_ms: int, number: int) -> None:
         if isinstance(effect, StartTool):
@@ -154,8 +194,6 @@ class _Teller:
             self.runs[effect.operation].aborted_at = number
         elif isinstance(effect, CheckCall):
             self.checks[effect.operation] = effect.call
-        elif isinstance(effect, StartTimer):
-            self.timers[effect.operation] = at_ms + effect.deadline_ms  # the run's own clock stands still
         elif isinstance(effect, CancelTimer):
             self.timers.pop(effect.operation, None)
 
@@ -208,9 +246,16 @@ class _Teller:
                 piece = world.CallPiece(after_ms, call.name)
                 entry = evolve(entry, calls=(*entry.calls, call), pieces=(*entry.pieces, piece))
             case ModelCompleted(stop=stop):
-                entry = evolve(entry, ending=world.ModelCompletes(stop), takes_ms=after_ms)
-            case ModelFailed(error=error):
-                entry = evolve(entry, ending=world.ModelFails(error), takes_ms=after_ms)
+                cut = entry.calls[-1].name if delta.cut_call and entry.calls else None
+                entry = evolve(
+                    entry, ending=world.ModelCompletes(stop, cut), takes_ms=after_ms, usage=_told_usage(delta)
+                )
+                if delta.redaction is not None:
+                    self.untold.append(f"{at_ms} ms: {delta.redaction!r}")
+            case ModelFailed(error=error, retry_after_ms=wait_ms):
+                entry = evolve(
+                    entry, ending=world.ModelFails(error, wait_ms), takes_ms=after_ms, usage=_told_usage(delta)
+                )
         self.entries[number] = entry
 
     def _scripted(self, delta: ModelCall, position: int) -> world.ScriptedCall:
@@ -329,7 +374,7 @@ class _Teller:
     # --- the user ---------------------------------------------------------------------------------------
 
     def _tell_wish(self, delta: Delta, refused: bool, at_ms: int) -> None:
-        action = action_for(delta, self._name)
+        action = action_for(delta, self._name, self.messages.number_of)
         if action is None:
             self._leave_untold(delta, at_ms)
             return

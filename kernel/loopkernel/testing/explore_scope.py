@@ -10,15 +10,17 @@ from attrs import frozen
 from loopkernel.data.blocks import TextBlock
 from loopkernel.data.deltas import Delta
 from loopkernel.data.ids import CallId, ModelOperation
+from loopkernel.data.model_deltas import ModelCompleted, ModelFailed
 from loopkernel.data.states import Cancelled, Done, Idle, Initial
 from loopkernel.data.tools import ToolOutput, UnknownTool, ValidCall, Verdict
 from loopkernel.data.user_deltas import Approve, Correct, Reject, Swap, UserDelta
-from loopkernel.data.words import StopReason
+from loopkernel.data.words import ErrorClass, StopReason
 
 A = (TextBlock("a"),)
 OUTPUT = ToolOutput(content=A)
 RESTS = (Idle, Cancelled, Done, Initial)
-ANY_CALL = CallId(ModelOperation(0), 0)  # stands for the call that an answer of a scope is sent to
+ANY_REPLY = ModelOperation(0)  # stands for the reply that a report of a scope is about
+ANY_CALL = CallId(ANY_REPLY, 0)  # stands for the call that an answer of a scope is sent to
 
 
 class MoveKind(enum.Enum):
@@ -27,7 +29,8 @@ class MoveKind(enum.Enum):
     REPORT = "report"  # owed by the outside for what is open
     ANSWER = "answer"  # owed by a person to a call that waits
     USER = "user"
-    ILL_TIMED = "ill-timed"  # late, sent twice, about nothing, or not for this phase
+    CRASH = "crash"  # the process dies, and is restarted from its log
+    ILL_TIMED = "ill-timed"  # late, too early, sent twice, about nothing, or not for this phase
 
 
 OWED = (MoveKind.REPORT, MoveKind.ANSWER)
@@ -35,10 +38,12 @@ OWED = (MoveKind.REPORT, MoveKind.ANSWER)
 
 @frozen
 class Move:
-    """A delta that may come in a state."""
+    """A delta that may come in a state, and when; one that is not `explored` is judged, and not gone on from."""
 
     kind: MoveKind
     delta: Delta
+    now_ms: int = 0
+    explored: bool = True
 
 
 class RunEnd(enum.Enum):
@@ -86,6 +91,8 @@ class Scope:
     offers: tuple[tuple[OfferedCall, ...], ...] = ()
     verdicts: tuple[Verdict, ...] = (ValidCall(), UnknownTool())
     stops: tuple[StopReason, ...] = (StopReason.END_TURN,)
+    completions: tuple[ModelCompleted, ...] = ()
+    failures: tuple[ModelFailed, ...] = (ModelFailed(ANY_REPLY, error=ErrorClass.NETWORK),)
     ends: tuple[RunEnd, ...] = (RunEnd.RETURNS, RunEnd.FAILS, RunEnd.STOPS)
     answers: tuple[Answer, ...] = (Approve(call=ANY_CALL), Reject(call=ANY_CALL))
     cancels: int | None = None  # of single calls, in each reply
@@ -93,8 +100,10 @@ class Scope:
     texts: bool = True
     progress: bool = False
     questions: bool = False  # a run may ask one
-    times: bool = False  # time runs out for whatever is timed
+    times: bool = False  # time runs out for whatever is timed: a little early, on time, and late
     lives: bool = False  # the thread is released and taken up again
-    crashes: bool = False  # the process is restarted
+    crashes: bool = False  # the process is restarted, and goes on
+    edits: bool = False
+    forks: bool = False  # a lineage of its own begins, once
     strays: bool = True
     also: tuple[UserDelta, ...] = ()

@@ -18,6 +18,7 @@ from loopkernel.data.ids import (
 )
 from loopkernel.data.json_text import Json
 from loopkernel.data.ledgers import ApprovalWait, CrashWait, LedgerEntry, QuestionWait
+from loopkernel.data.messages import UserMessage
 from loopkernel.data.model_deltas import ModelCompleted, ModelFailed, ModelText
 from loopkernel.data.outside_deltas import HookAnswered, HookContinue, SummaryReady, TimerFired
 from loopkernel.data.sessions import Session
@@ -52,6 +53,7 @@ from loopkernel.data.user_deltas import (
     Swap,
 )
 from loopkernel.data.words import ErrorClass, StopReason
+from loopkernel.laws.step_laws import pending_timers
 from loopkernel.laws.views import ledger_in
 from loopkernel.testing.explore_scope import RESTS, A
 
@@ -60,12 +62,10 @@ _WRONG_PHASE: tuple[Delta, ...] = (
     Approve(call=UNKNOWN_CALL),
     CancelCall(UNKNOWN_CALL),
     Discard(QueueNumber(99)),
-    EditMessage(message=MessageId(1), content=A),
-    DismissError(),
+    EditMessage(message=MessageId(99), content=A),
     CompactNow(),
     StartHandoff("a"),
     Created(session_id="t"),
-    Forked(session_id="t"),
     HookAnswered(HookOperation(1), HookContinue()),
     SummaryReady(SummaryOperation(1), "a"),
 )
@@ -74,9 +74,10 @@ _WRONG_PHASE: tuple[Delta, ...] = (
 def strays(state: State) -> Iterator[Delta]:
     """Deltas that do not apply in the state, or come a second time."""
     session = state.session
-    if not isinstance(state, Compacting | Backoff | HandingOff | Finishing | Thinking):
+    if not isinstance(state, Compacting | HandingOff | Finishing | Thinking):
         yield from _WRONG_PHASE
     if session is None:
+        yield Forked(session_id="t")
         yield from _reports_on_nothing(ModelOperation(1), CheckOperation(1), RunOperation(1))
         yield from (TimerFired(TimerOperation(1)), Acquired(), Resumed(), Say(content=A), CancelAll())
         return
@@ -84,12 +85,22 @@ def strays(state: State) -> Iterator[Delta]:
     yield from _vain_answers(state)
     if session.inbox.keys:
         yield Say(content=A, key="k1")  # the first message, once more
-    if not isinstance(state, Initial):
-        yield Acquired()
+        yield from _edits_in_vain(session)
+    yield Forked(session_id="t") if isinstance(state, Initial) else Acquired()
     if isinstance(state, RESTS):
         yield CancelAll()
-    if isinstance(state, Streaming):
+    elif not isinstance(state, Backoff):
         yield RetryNow()
+    if session.error is None and not isinstance(state, Backoff):
+        yield DismissError()
+
+
+def _edits_in_vain(session: Session) -> Iterator[EditMessage]:
+    """An edit that was sent before, and one of a message that is not the user's."""
+    yield EditMessage(message=MessageId(1), content=A, key="k1")
+    others = [message.id for message in session.thread if not isinstance(message, UserMessage)]
+    if others:
+        yield EditMessage(message=others[-1], content=A)
 
 
 # --- reports --------------------------------------------------------------------------------------------
@@ -115,8 +126,7 @@ def _late_reports(state: State, session: Session) -> Iterator[Delta]:
         if number not in going_on:
             yield ToolSucceeded(RunOperation(number))
             yield ToolStopped(RunOperation(number))
-    pending = {entry.timer.operation for entry in entries if entry.timer is not None}
-    pending.update(run.grace.operation for run in session.held if run.grace is not None)
+    pending = {timer.operation for timer in pending_timers(state)}
     for number in _around(minted[OperationKind.TIMER]):
         if number not in pending:
             yield TimerFired(TimerOperation(number))

@@ -5,30 +5,33 @@ from collections.abc import Callable
 from attrs import evolve
 
 from loopkernel.data.blocks import text_of
+from loopkernel.data.endings import Failure, Settled
 from loopkernel.data.held_runs import HeldRun
 from loopkernel.data.ledgers import ApprovalWait, Ledger, LedgerEntry, Person, QuestionWait, Wait
 from loopkernel.data.sessions import Session, Settings, Stamp, Turn
 from loopkernel.data.states import Confirming, Executing, Initial, State, Streaming
-from loopkernel.data.words import CallStatus, CancelReason
+from loopkernel.data.words import CallStatus, CancelReason, TurnEndReason
+from loopkernel.laws.step_laws import pending_timers
 from loopkernel.laws.views import ledger_in, turn_of
+from loopkernel.regions.rewriting import drop_refused_reply
 from loopkernel.regions.user_input import NATURAL_ENDS
 from loopkernel.testing.explore_scope import RESTS
 
 View = Callable[[State], object]  # hashable; states with one view count as one
 
 
-def without_time(state: State) -> object:
-    """The state, whenever and however often it is reached: its version and time do not count."""
-    return evolve(state, stamp=Stamp())
+def whole(state: State) -> object:
+    """The state, however many deltas have led to it: its version does not count."""
+    return evolve(state, stamp=Stamp(now_ms=state.stamp.now_ms))
 
 
 def outline(state: State) -> object:
     """What later steps depend on, and nothing else: runs of any length meet in finitely many outlines.
 
     Ids are left out, since the kernel only ever compares them; so is what is closed (messages, operations,
-    receipts), which is only ever named in refusals, and when timers end, since the explorer's clock stands still. The
-    laws are judged on whole states all the same, at every edge. That an outline hides nothing else is itself a test:
-    states of one outline lead to the same outlines.
+    receipts), which is only ever named in refusals, and when timers end, but where policy compares times. What is spent
+    counts as far as policy limits it. The laws are judged on whole states all the same, at every edge. That an outline
+    hides nothing else is itself a test: states of one outline lead to the same outlines.
     """
     session = state.session
     if session is None:
@@ -45,11 +48,13 @@ def outline(state: State) -> object:
         len(inbox.keys) > 0,
         session.error is not None,
         isinstance(state, RESTS) and (session.last_end is None or session.last_end in NATURAL_ENDS),
+        isinstance(state, RESTS) and session.last_end is TurnEndReason.REFUSAL,
         _outline_of_turn(turn_of(state)),
+        _outline_of_what_is_spent(state, session),
         None if ledger is None else _outline_of_calls(ledger, session, isinstance(state, Streaming)),
         _outline_of_held_runs(session, ledger),
-        tuple(type(piece) for piece in state.pieces) if isinstance(state, Streaming) else None,
-        state.ending if isinstance(state, Executing | Confirming) else None,
+        _outline_of_stream(state) if isinstance(state, Streaming) else None,
+        _outline_of_settled(state.settled) if isinstance(state, Executing | Confirming) else None,
     )
 
 
@@ -61,7 +66,42 @@ def _outline_of_settings(settings: Settings) -> object:
 
 
 def _outline_of_turn(turn: Turn | None) -> object:
-    return None if turn is None else (turn.reason, turn.replies, turn.nudges, turn.pauses, turn.demanded)
+    if turn is None:
+        return None
+    return turn.reason, turn.replies, turn.nudges, turn.pauses, turn.demanded, turn.forcing, turn.recovery
+
+
+def _outline_of_what_is_spent(state: State, session: Session) -> object:
+    """Of budgets, of results that can be cleared, and of what is watched for repetition."""
+    policy, turn = session.settings.policy, turn_of(state)
+    tokens = calls = bodies = times = None
+    if policy.max_total_tokens is not None:
+        open_reply = state.reply.usage.total if isinstance(state, Streaming) else 0
+        tokens = min(session.usage.total, policy.max_total_tokens), min(open_reply, policy.max_total_tokens)
+    if policy.max_tool_calls is not None:
+        calls = min(session.started, policy.max_tool_calls)
+    if policy.clear_results is not None:
+        after_retry, _ = drop_refused_reply(session, state.stamp.now_ms)
+        bodies = tuple(min(one.bodies, policy.clear_results.keep + 1) for one in (session, after_retry))
+    if policy.max_wall_ms is not None or policy.silence_ms is not None:
+        now_ms, most_ms = state.stamp.now_ms, max(policy.max_wall_ms or 0, policy.silence_ms or 0)
+        to_come = (timer.deadline_ms - now_ms for timer in pending_timers(state))
+        taken_ms = 0 if turn is None or policy.max_wall_ms is None else min(now_ms - turn.opened_ms, policy.max_wall_ms)
+        times = taken_ms, tuple(max(-2, min(left_ms, most_ms + 2)) for left_ms in to_come)
+    return tokens, calls, bodies, times, session.watch if policy.loop is not None else None
+
+
+def _outline_of_stream(state: Streaming) -> object:
+    """What has come, and by how much the look at its silence is too early, or would be if more came now."""
+    early_ms = None
+    if state.silence is not None:
+        late_ms = (state.session.settings.policy.silence_ms or 0) - state.silence.deadline_ms
+        early_ms = tuple(min(heard_ms + late_ms, 2) for heard_ms in (state.heard_ms, state.stamp.now_ms))
+    return tuple(type(piece) for piece in state.pieces), early_ms
+
+
+def _outline_of_settled(settled: Settled | None) -> object:
+    return (settled.error, settled.retry_after_ms) if isinstance(settled, Failure) else settled
 
 
 def _outline_of_calls(ledger: Ledger, session: Session, streaming: bool) -> object:
@@ -83,6 +123,7 @@ def _outline_of_open(entry: LedgerEntry) -> object:
         entry.links,
         _outline_of_person(entry.person),
         entry.runs > 0,
+        entry.effect,
         entry.timer is not None,
         len(entry.progress) > 0,
         entry.batch,
@@ -102,7 +143,7 @@ def _outline_of_closed(entry: LedgerEntry, wanted: bool, held: bool) -> object:
     rejected = entry.status is CallStatus.REJECTED_BY_USER
     holds = (entry.verdict, entry.tool) if held else None
     ends = (given, cancelled, rejected, result.final, result.stops_loop)
-    return entry.call.tool, entry.runs > 0, ends, output, holds, entry.batch
+    return entry.call.tool, entry.runs > 0, entry.effect, ends, output, holds, entry.batch
 
 
 def _outline_of_person(person: Person) -> object:
@@ -122,4 +163,4 @@ def _outline_of_held_runs(session: Session, ledger: Ledger | None) -> object:
 
 def _outline_of_held_run(run: HeldRun, ledger: Ledger | None) -> object:
     here = ledger is not None and run.call.reply == ledger.reply
-    return run.call.position if here else None, run.tool, run.input, run.claims, run.background
+    return run.call.position if here else None, run.tool, run.input, run.claims, run.background, run.effect, run.handle

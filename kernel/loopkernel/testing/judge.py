@@ -7,7 +7,6 @@ from typing import final
 from attrs import frozen
 
 from loopkernel.data.errors import CodecError, PolicyError
-from loopkernel.data.states import Executing, Streaming
 from loopkernel.explain import explain
 from loopkernel.laws import Judged, check_pairs, check_trace
 from loopkernel.replay import Transition
@@ -62,8 +61,7 @@ def run_scenario(scenario: Scenario, transition: Transition = the_transition) ->
         return Judgement(outcome=ScenarioOutcome.NOT_BUILT, difference=f"needs {named}", trace=run.lines)
     if not found:
         return Judgement(outcome=ScenarioOutcome.PASS, trace=run.lines)
-    hung = isinstance(run.last_state, Streaming | Executing)
-    used = None if broken else next(rules_used(scenario, policy, hung=hung), None)
+    used = None if broken else next(rules_used(scenario, policy), None)
     if used is not None:
         return Judgement(
             outcome=ScenarioOutcome.NOT_BUILT, difference=f"needs {used}", differences=found, trace=run.lines

@@ -1,11 +1,11 @@
 """Kernels with a planted bug, at least one for each law that is judged: that law must catch it, and no other.
 
 A broken kernel is judged with an explanation of its own, written as if beside it, so that WHY judges the
-explanation and not the bug; only the bugs of WHY break that one. Two bugs (PURE and FORK-EQ) remember what they
-were asked, so a bug is planted anew for each run.
+explanation and not the bug; only the bugs of WHY break that one. Some bugs (of PURE and FORK-EQ) remember what
+they were asked, so a bug is planted anew for each run.
 
     for bug in PLANTED:
-        assert breached_laws(lambda: bug.judged(transition), SCRIPTS.values()) == {bug.law}
+        assert breached_laws(bug, SCRIPTS.values()) == {bug.law}
 """
 
 from collections.abc import Callable, Iterator
@@ -17,16 +17,15 @@ from loopkernel.data.choices import NoProfile
 from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import AbortModel, AbortTool, CallModel, CheckCall, Effect, StartTool
 from loopkernel.data.events import (
-    ErrorShown,
     InputSettled,
     MessageAdded,
     OpaqueDropped,
-    RetryScheduled,
     SessionResumed,
     ThreadRepaired,
     ToolEnded,
     TurnEnded,
 )
+from loopkernel.data.foreign import Repair, RepairKind
 from loopkernel.data.ids import CheckOperation
 from loopkernel.data.json_text import Json
 from loopkernel.data.messages import Message, ResultMessage, UserMessage
@@ -45,6 +44,8 @@ from loopkernel.explain import Explanation
 from loopkernel.explain import explain as explain_kernel
 from loopkernel.replay import Transition
 from loopkernel.testing.planted_calls import PLANTED_CALLS
+from loopkernel.testing.planted_endurance import PLANTED_ENDURANCE
+from loopkernel.testing.planted_lineages import PLANTED_LINEAGES
 from loopkernel.testing.planting import (
     Explain,
     PlantedBug,
@@ -101,7 +102,7 @@ def _dated_when_imported(message: Message, ctx: Context) -> Message:
 def _always_repairs(record: StepRecord) -> Iterator[Effect]:
     yield from record.effects
     if isinstance(record.context.delta, Created) and record.context.delta.start:
-        yield ThreadRepaired(1)
+        yield ThreadRepaired((Repair(RepairKind.EMPTY, 0),))
 
 
 def _first_message_cut(record: StepRecord) -> Iterator[Effect]:
@@ -142,7 +143,8 @@ def _counts_refused(record: StepRecord) -> State:
 
 def _timer_of_nobody_counts(record: StepRecord) -> Step[State]:
     before = record.before
-    if isinstance(record.context.delta, TimerFired) and is_refused(record.effects):
+    first = before.session is not None and before.session.settings.lineage == 1
+    if first and isinstance(record.context.delta, TimerFired) and is_refused(record.effects):
         fired: State = evolve(before, stamp=before.stamp.next(record.context.now_ms))
         return Step(fired, (SessionResumed(),))
     return Step(record.after, record.effects)
@@ -199,11 +201,11 @@ def _siblings_aborted(record: StepRecord) -> Iterator[Effect]:
 
 
 def _first_run_answered(state: State, delta: Delta) -> Delta:
-    """Whatever run reports its result, the first call that runs gets it."""
+    """Whatever open run reports its result, the first call that runs gets it."""
     if isinstance(delta, ToolSucceeded) and isinstance(state, Executing):
-        for entry in state.ledger.entries:
-            if entry.status is CallStatus.IN_PROGRESS and entry.operation is not None:
-                return ToolSucceeded(entry.operation, delta.output)
+        running = [entry.operation for entry in state.ledger.entries if entry.status is CallStatus.IN_PROGRESS]
+        if delta.operation in running and running[0] is not None:
+            return ToolSucceeded(running[0], delta.output)
     return delta
 
 
@@ -249,12 +251,6 @@ def _natural_end_untold(record: StepRecord) -> Iterator[Effect]:
 def _pauses_forgotten(record: StepRecord) -> State:
     after = record.after
     return evolve(after, turn=evolve(after.turn, pauses=0)) if isinstance(after, Streaming) else after
-
-
-def _retry_told(record: StepRecord) -> Iterator[Effect]:
-    yield from record.effects
-    if isinstance(record.context.delta, ModelFailed) and not is_refused(record.effects):
-        yield RetryScheduled(delay_ms=1_000, attempt=1)
 
 
 def _billed_twice(_: State, delta: Delta) -> Delta:
@@ -330,8 +326,8 @@ PLANTED = (
     PlantedBug(name="other-input", law="FINAL-ARGS", plant=changing_effects(_other_input)),
     PlantedBug(name="invalid-call-passes", law="FINAL-ARGS", plant=changing_deltas(_invalid_passes)),
     PlantedBug(name="timer-of-nobody-counts", law="TIMER-DATA", plant=changing_steps(_timer_of_nobody_counts)),
-    PlantedBug(name="last-cause-untold", law="WHY", plant=lambda real: real, explain=_last_cause_untold),
-    PlantedBug(name="waits-for-nothing", law="WHY", plant=lambda real: real, explain=_waits_for_nothing),
+    PlantedBug(name="last-cause-untold", law="WHY", plant=lambda real: real, explain=_last_cause_untold, hidden=True),
+    PlantedBug(name="waits-for-nothing", law="WHY", plant=lambda real: real, explain=_waits_for_nothing, hidden=True),
     PlantedBug(name="ends-twice", law="ONE-END", plant=changing_effects(twice(ToolEnded))),
     PlantedBug(name="end-untold", law="ONE-END", plant=changing_effects(_done_untold)),
     PlantedBug(name="queue-lost-at-cancel", law="CONSERVE", plant=changing_states(_queue_lost)),
@@ -358,7 +354,6 @@ PLANTED = (
     PlantedBug(name="check-of-another", law="WRITE-AHEAD", plant=changing_effects(_check_of_another)),
     PlantedBug(name="check-unasked", law="WRITE-AHEAD", plant=changing_effects(without(CheckCall))),
     PlantedBug(name="siblings-aborted", law="SIBLING", plant=changing_effects(_siblings_aborted)),
-    PlantedBug(name="retry-told", law="RETRY-LAW", plant=changing_effects(_retry_told)),
     PlantedBug(
         name="beyond-max-turns",
         law="BUDGET",
@@ -379,13 +374,20 @@ PLANTED = (
     PlantedBug(name="natural-end-untold", law="PROGRESS", plant=changing_effects(_natural_end_untold)),
     PlantedBug(name="first-message-cut", law="PREFIX", plant=changing_effects(_first_message_cut)),
     PlantedBug(name="opaque-dropped-untold", law="PREFIX", plant=changing_effects(without(OpaqueDropped))),
-    PlantedBug(name="says-more-when-asked-again", law="PURE", plant=_answers_once, explain=lambda _: explain_kernel),
-    PlantedBug(name="first-run-answered", law="ADDRESS", plant=changing_deltas(_first_run_answered)),
-    PlantedBug(name="knows-its-own-states", law="FORK-EQ", plant=_knows_its_own),
+    PlantedBug(
+        name="says-more-when-asked-again",
+        law="PURE",
+        plant=_answers_once,
+        explain=lambda _: explain_kernel,
+        hidden=True,
+    ),
+    PlantedBug(name="first-run-answered", law="ADDRESS", plant=changing_deltas(_first_run_answered), hidden=True),
+    PlantedBug(name="knows-its-own-states", law="FORK-EQ", plant=_knows_its_own, hidden=True),
     PlantedBug(name="messages-untold", law="MIRROR", plant=changing_effects(_results_untold)),
     PlantedBug(name="dated-when-imported", law="REPAIR-FIX", plant=changing_messages(_dated_when_imported)),
     PlantedBug(name="repair-without-end", law="REPAIR-FIX", plant=changing_effects(_always_repairs)),
     PlantedBug(name="repair-untold", law="REPAIR-FIX", plant=changing_effects(without(ThreadRepaired))),
-    PlantedBug(name="error-untold", law="MIRROR", plant=changing_effects(without(ErrorShown))),
     *PLANTED_CALLS,
+    *PLANTED_ENDURANCE,
+    *PLANTED_LINEAGES,
 )

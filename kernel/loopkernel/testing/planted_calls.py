@@ -87,7 +87,10 @@ def _run_first(message: Message, _: Context) -> Message:
 def _secrets_shown(record: StepRecord) -> Iterator[Effect]:
     messages = {} if record.after.session is None else {one.id: one for one in record.after.session.thread}
     for effect in record.effects:
-        yield MessageAdded(messages[effect.message.id]) if isinstance(effect, MessageAdded) else effect
+        if isinstance(effect, MessageAdded):
+            yield MessageAdded(messages.get(effect.message.id, effect.message))
+        else:
+            yield effect
 
 
 def _clears_one_too_few(record: StepRecord) -> Iterator[Effect]:
@@ -284,7 +287,16 @@ def _harmless(name: str, *, restarts: bool) -> Plant:
         applies = isinstance(delta, Resumed) if restarts else isinstance(state, Streaming)
         return evolve(settings, tools=tuple(map(tame, settings.tools))) if applies else settings
 
-    return under_settings(change)
+    def forget(entry: LedgerEntry) -> LedgerEntry:
+        return evolve(entry, effect=EffectClass.IDEMPOTENT) if entry.tool == name and entry.runs else entry
+
+    def plant(transition: Transition) -> Transition:
+        tamed = under_settings(change)(transition)
+        return lambda state, ctx: tamed(
+            with_entries(state, forget) if restarts and isinstance(ctx.delta, Resumed) else state, ctx
+        )
+
+    return plant
 
 
 # --- cancels ---------------------------------------------------------------------------------------------------
@@ -356,8 +368,10 @@ PLANTED_CALLS = (
     PlantedBug(name="silence-is-consent", law="ASKED", plant=changing_deltas(_silence_is_consent)),
     PlantedBug(name="remembers-the-tool", law="ASKED", plant=changing_deltas(_remembers_the_tool)),
     PlantedBug(name="dangerous-run-repeated", law="AT-MOST-ONCE", plant=_harmless("shell", restarts=True)),
-    PlantedBug(name="first-question-answered", law="ADDRESS", plant=changing_deltas(_first_question_answered)),
-    PlantedBug(name="first-waiting-rejected", law="ADDRESS", plant=changing_deltas(_first_rejected)),
+    PlantedBug(
+        name="first-question-answered", law="ADDRESS", plant=changing_deltas(_first_question_answered), hidden=True
+    ),
+    PlantedBug(name="first-waiting-rejected", law="ADDRESS", plant=changing_deltas(_first_rejected), hidden=True),
     PlantedBug(name="approval-clock-runs-on", law="TIMER-DATA", plant=changing_effects(_approval_clock_runs_on)),
     PlantedBug(name="approvals-forgotten", law="SIBLING", plant=changing_states(_approvals_forgotten)),
     PlantedBug(
@@ -374,5 +388,5 @@ PLANTED_CALLS = (
     PlantedBug(name="dangerous-call-starts-early", law="FINAL-ARGS", plant=_harmless("eager", restarts=False)),
     PlantedBug(name="background-goes-on", law="CANCEL-STOP", plant=_background_goes_on),
     PlantedBug(name="question-survives-cancel", law="CANCEL-STOP", plant=changing_effects(_question_survives)),
-    PlantedBug(name="waits-for-slots", law="WHY", plant=lambda real: real, explain=_waits_for_slots),
+    PlantedBug(name="waits-for-slots", law="WHY", plant=lambda real: real, explain=_waits_for_slots, hidden=True),
 )

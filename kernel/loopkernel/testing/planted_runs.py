@@ -41,6 +41,7 @@ from loopkernel.data.user_deltas import (
 )
 from loopkernel.data.words import CallStatus, ErrorClass, StopReason
 from loopkernel.testing.planted_call_runs import CALL_SCRIPTS
+from loopkernel.testing.planted_endurance_runs import ENDURANCE_SCRIPTS
 from loopkernel.testing.player import (
     ALONE_CALL,
     BARE_CALL,
@@ -303,6 +304,7 @@ def imported(player: Player) -> None:
 
 SCRIPTS: Mapping[str, Script] = MappingProxyType(
     dict(CALL_SCRIPTS)
+    | dict(ENDURANCE_SCRIPTS)
     | {
         script.__name__: script
         for script in (

@@ -64,6 +64,7 @@ from loopkernel.data.user_deltas import AnswerAfterCrash, AnswerQuestion, Approv
 from loopkernel.data.words import ErrorClass, StopReason, TimerPurpose
 from loopkernel.replay import Transition
 
+MOVE_MS = 10  # what each move takes
 MOST_ROUNDS = 20  # after which `settle` gives up: the laws say what is wrong
 
 READS_PATH = (FieldResource("path", AccessMode.READ),)
@@ -131,7 +132,7 @@ UNKNOWN = Call("nothing", NOTHING)
 
 @final
 class Player:
-    """Plays one run against a transition, and keeps its steps. Each move takes 10 ms."""
+    """Plays one run against a transition, and keeps its steps. Each move takes MOVE_MS."""
 
     def __init__(self, transition: Transition) -> None:
         self._transition = transition
@@ -143,11 +144,11 @@ class Player:
         self.runs: dict[RunOperation, CallId] = {}
         self.aborted: list[RunOperation] = []
         self.asked: dict[CallId, bool] = {}  # whether it is a question of a running tool
-        self.timers: dict[TimerOperation, TimerPurpose] = {}
+        self.timers: dict[TimerOperation, StartTimer] = {}
 
     def deliver(self, delta: Delta, *, earlier_ms: int = 0) -> None:
         """One delta. Where the kernel raises, nothing has happened: that is what law TOTAL is told by."""
-        self.now_ms += 10
+        self.now_ms += MOVE_MS
         context = Context(delta, self.now_ms - earlier_ms)
         try:
             after, effects = self._transition(self.state, context)
@@ -175,7 +176,7 @@ class Player:
         elif isinstance(effect, ToolEnded):
             self.asked.pop(effect.result.call, None)
         elif isinstance(effect, StartTimer):
-            self.timers[effect.operation] = effect.purpose
+            self.timers[effect.operation] = effect
         elif isinstance(effect, CancelTimer):
             self.timers.pop(effect.operation, None)
 
@@ -214,11 +215,16 @@ class Player:
         self.complete(stop or (StopReason.TOOL_USE if calls else StopReason.END_TURN))
         self.check()
 
-    def fail(self, error: ErrorClass = ErrorClass.SERVER) -> None:
-        """The open model call fails."""
+    def fail(self, error: ErrorClass = ErrorClass.SERVER, retry_after_ms: int | None = None) -> None:
+        """The open model call fails; the server may ask to wait."""
         operation, self.model = self.model, None
         if operation is not None:
-            self.deliver(ModelFailed(operation, error=error, usage=USAGE))
+            self.deliver(ModelFailed(operation, error=error, retry_after_ms=retry_after_ms, usage=USAGE))
+
+    def fail_again(self, error: ErrorClass = ErrorClass.SERVER, retry_after_ms: int | None = None) -> None:
+        """The wait for the next try is over, and it fails too."""
+        self.expire(TimerPurpose.RETRY)
+        self.fail(error, retry_after_ms)
 
     def check(self) -> None:
         """Every open check answers, in order."""
@@ -251,10 +257,11 @@ class Player:
 
     def expire(self, purpose: TimerPurpose) -> None:
         """The time of the first timer of this purpose is over."""
-        timer = next((timer for timer, known in self.timers.items() if known is purpose), None)
+        timer = next((timer for timer in self.timers.values() if timer.purpose is purpose), None)
         if timer is not None:
-            del self.timers[timer]
-            self.deliver(TimerFired(timer))
+            del self.timers[timer.operation]
+            self.now_ms = max(self.now_ms, timer.deadline_ms - MOVE_MS)
+            self.deliver(TimerFired(timer.operation))
 
     def crash(self) -> None:
         """The process dies, and all that ran in it; another one takes the session up."""

@@ -60,6 +60,8 @@ def reply_of(entry: ModelEntry, operation: ModelOperation, model: str) -> Reply:
                 script.add(piece.at_ms, ModelText(operation, piece.text))
             case ReasoningPiece():
                 script.add(piece.at_ms, ModelReasoning(operation, piece.text))
+            case CallPiece() if _is_cut(entry, piece.call):
+                continue  # it is never complete: what there is of it comes with the end
             case CallPiece():
                 script.add_call(piece.at_ms, piece.call)
             case _:
@@ -70,6 +72,10 @@ def reply_of(entry: ModelEntry, operation: ModelOperation, model: str) -> Reply:
     if script.reports:
         script.reports.insert(0, DelayedDelta(script.reports[0].delay_ms, ModelStarted(operation, model)))
     return Reply(tuple(script.reports), tuple(script.names))
+
+
+def _is_cut(entry: ModelEntry, call: str) -> bool:
+    return isinstance(entry.ending, ModelCompletes) and entry.ending.cut == call
 
 
 class _Script:

@@ -87,6 +87,8 @@ def _line_of_event(event: Event, names: CallNames) -> str | None:
             | events.ToolProgressed()
             | events.ApprovalRemembered()
             | events.ThreadRewritten()
+            | events.ThreadCut()
+            | events.MessageReplaced()
         ):
             return None
         case _:
@@ -151,7 +153,7 @@ def _line_of_session_event(event: SessionEvent) -> str:
         case events.LineageForked():
             return "forked"
         case events.ThreadRepaired():
-            return f"repaired {event.repairs}"
+            return f"repaired {len(event.repairs)}"
         case _:
             return _line_of_upkeep(event)
 

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 
 from attrs import Factory, define
 
-from loopkernel.data.blocks import UserBlock
 from loopkernel.data.choices import OnBusy
 from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import (
@@ -25,16 +24,15 @@ from loopkernel.data.events import (
     ApprovalAsked,
     CallAppeared,
     EditRefused,
-    InputSettled,
     LeaseBroken,
+    LineageForked,
     QuestionAsked,
     ReplyRetracted,
     SessionResumed,
     ToolEnded,
     TurnEnded,
 )
-from loopkernel.data.ids import CallId, OperationKind, ReceiptId
-from loopkernel.data.messages import UserMessage
+from loopkernel.data.ids import CallId, ModelOperation, OperationKind
 from loopkernel.data.model_deltas import ModelCall, ModelCompleted, ModelDelta, ModelFailed, ModelUsage
 from loopkernel.data.outside_deltas import (
     ChildEnded,
@@ -43,9 +41,8 @@ from loopkernel.data.outside_deltas import (
     TimerFired,
 )
 from loopkernel.data.policy import Policy
-from loopkernel.data.sessions import QueuedInput, Session, WaitingSteer
-from loopkernel.data.states import Cancelled, Done, Idle, Initial, State
-from loopkernel.data.thread_deltas import Acquired, Disposed, Resumed, ThreadDelta
+from loopkernel.data.states import Backoff, Cancelled, Done, Idle, Initial, State
+from loopkernel.data.thread_deltas import Acquired, Disposed, Forked, Resumed, ThreadDelta
 from loopkernel.data.tool_deltas import ToolChecked, ToolDelta, ToolFailed, ToolStopped, ToolSucceeded
 from loopkernel.data.usage import NO_USAGE, Usage
 from loopkernel.data.user_deltas import (
@@ -54,16 +51,19 @@ from loopkernel.data.user_deltas import (
     CancelAll,
     CancelCall,
     ChangesSettings,
-    Enqueue,
+    DismissError,
+    EditMessage,
+    RetryNow,
     Say,
     Steer,
 )
-from loopkernel.data.words import InputFate, RefusalReason, TimerPurpose
+from loopkernel.data.words import RefusalReason, TimerPurpose
+from loopkernel.laws.step_laws import pending_timers
 from loopkernel.laws.views import ledger_in
 from loopkernel.testing.witness_calls import SeenCalls, Waiting
 from loopkernel.testing.witness_outcomes import ACCEPTED, REFUSED, UNFORESEEN, Fate, Outcomes, goes_aside, kind_of, only
+from loopkernel.testing.witness_thread import SeenThread, SentByUser, calls_left_out
 
-_GONE = frozenset({InputFate.DISCARDED, InputFate.HANDED_BACK, InputFate.SUPERSEDED})
 # The reports that close what they are about; a run that goes on in the background is not closed.
 Closing = ModelCompleted | ModelFailed | ToolChecked | ToolSucceeded | ToolFailed | ToolStopped | TimerFired
 _RELEASED = (Initial, Done)
@@ -76,14 +76,13 @@ class Witness:
     """What has happened so far. Runs that outlast the answers to their calls are `held`, with the calls."""
 
     seen: SeenCalls = Factory(SeenCalls)
+    thread: SeenThread = Factory(SeenThread)
     operations: dict[tuple[OperationKind, int], Fate] = Factory(dict)
     deadlines: dict[int, int] = Factory(dict)  # of the timers that were started
     aborted: dict[int, CallId] = Factory(dict)
     aside: dict[int, CallId] = Factory(dict)
+    repeated: set[int] = Factory(set)  # of those aside: begun again by a restart, they may say once more that they are
     billed: dict[int, Usage] = Factory(dict)
-    sent: list[tuple[UserBlock, ...]] = Factory(list)
-    keys: set[str] = Factory(set)
-    gone: set[ReceiptId] = Factory(set)
     turns_open: int = 0
 
     @property
@@ -113,7 +112,7 @@ class Witness:
         if kind is OperationKind.RUN and number in self.aborted:
             return ACCEPTED if isinstance(delta, ToolStopped) else only(RefusalReason.STALE)
         if kind is OperationKind.RUN and number in self.aside and goes_aside(delta):
-            return only(RefusalReason.DUPLICATE)
+            return ACCEPTED if number in self.repeated else only(RefusalReason.DUPLICATE)
         fate = self.operations.get((kind, number))
         if fate is None:
             return only(RefusalReason.UNKNOWN)
@@ -134,23 +133,37 @@ class Witness:
             if isinstance(delta, Resumed):
                 takes = takes or not isinstance(state, _RELEASED)
             return ACCEPTED if takes else only(RefusalReason.NOT_NOW)
+        if isinstance(delta, Forked):
+            return only(RefusalReason.NOT_NOW) if isinstance(state, _RELEASED) else ACCEPTED
         return UNFORESEEN if released and state.session is None else only(RefusalReason.NOT_NOW)
 
     def _outcomes_of_wish(self, state: State, delta: Delta) -> Outcomes:
-        if isinstance(delta, Say | Enqueue | Steer):
+        if isinstance(delta, SentByUser):
             return self._outcomes_of_message(state, delta)
+        if isinstance(state, Backoff) and isinstance(delta, RetryNow | DismissError):
+            return ACCEPTED
         if isinstance(delta, CancelAll):
             return ACCEPTED if self.turns_open else only(RefusalReason.NOT_NOW)
+        if isinstance(delta, CancelCall | AnswersCall):
+            self.seen.gone = self._gone()
         if isinstance(delta, CancelCall):
             return self.seen.outcomes_of_cancel(delta.call, delta.call in self.aside.values())
         if isinstance(delta, AnswersCall):
             return self.seen.outcomes_of_answer(delta)
         return ACCEPTED if isinstance(delta, ChangesSettings) else UNFORESEEN
 
-    def _outcomes_of_message(self, state: State, delta: Say | Enqueue | Steer) -> Outcomes:
-        if delta.key is not None and delta.key in self.keys:
+    def _gone(self) -> set[ModelOperation]:
+        """The replies that were asked for, and are neither under way nor in the thread."""
+        asked = {number for kind, number in self.operations if kind is OperationKind.MODEL}
+        gone = asked - set(self.open_operations(OperationKind.MODEL)) - set(self.thread.replies())
+        return {ModelOperation(number) for number in gone}
+
+    def _outcomes_of_message(self, state: State, delta: SentByUser) -> Outcomes:
+        if delta.key is not None and delta.key in self.thread.keys:
             return only(RefusalReason.DUPLICATE)
-        if isinstance(state, _AT_REST) or isinstance(delta, Steer):
+        if isinstance(delta, EditMessage):
+            return ACCEPTED if delta.message in self.thread.editable() else only(RefusalReason.UNKNOWN)
+        if isinstance(state, (*_AT_REST, Backoff)) or isinstance(delta, Steer):
             return ACCEPTED
         if isinstance(delta, Say) and self.policy.on_busy is OnBusy.REJECT:
             return only(RefusalReason.NOT_NOW)
@@ -179,6 +192,9 @@ class Witness:
         for effect in effects:
             if isinstance(effect, SessionResumed):
                 died = self._restart()
+            elif isinstance(effect, LineageForked):  # what runs belongs to the other lineage
+                self._restart()
+                self.aside.clear()
             elif isinstance(effect, _ABOUT_CALLS):
                 yield from self._learn_of_call(effect, died, effects)
             else:
@@ -196,7 +212,9 @@ class Witness:
     def _accept(self, delta: Delta, effects: tuple[Effect, ...]) -> Iterator[str]:
         self.seen.approvals.change(delta)
         refused = [effect for effect in effects if isinstance(effect, EditRefused)]
-        if isinstance(delta, ToolSucceeded) and delta.output.background and delta.operation not in self.aside:
+        if isinstance(delta, ToolSucceeded | ToolFailed) and goes_aside(delta) and delta.operation in self.aside:
+            self.repeated.discard(delta.operation)
+        elif isinstance(delta, ToolSucceeded) and delta.output.background:
             self.aside[delta.operation] = next(c.call for c in self.seen.open() if c.run == delta.operation)
         elif isinstance(delta, Closing):
             yield from self._close(delta)
@@ -206,15 +224,12 @@ class Witness:
                 yield f"the edit is refused as {refused}, and not as {expected}"
         elif isinstance(delta, ModelCall):
             self.seen.seen(delta)
-        elif isinstance(delta, Say | Enqueue | Steer):
-            self.sent.append(delta.content)
-            if delta.key is not None:
-                self.keys.add(delta.key)
+        elif isinstance(delta, SentByUser):
+            self.thread.accept(delta)
+        elif isinstance(delta, RetryNow):
+            self.turns_open = 1
         elif isinstance(delta, AnswersCall):
             self.seen.answer(delta)
-        elif isinstance(delta, Acquired):
-            self._cut_all(OperationKind.TIMER)
-            self.aborted.clear()
         if isinstance(delta, Acquired | Resumed) and self.open_calls:
             self.turns_open = 1  # the calls of a released thread are shown again, in a new turn
         if isinstance(delta, ChangesSettings) or (isinstance(delta, Approve) and delta.remember is not None):
@@ -248,12 +263,20 @@ class Witness:
             again = next((run for run, call in self.aside.items() if call == effect.call), None)
             if again is not None:  # it went on in the background, and is begun again after a restart
                 self.aside[effect.operation] = self.aside.pop(again)
+                self.repeated.add(effect.operation)
                 return
         yield from self.seen.learn(effect, died)
         if isinstance(effect, EditRefused):
             yield from self._reconsider(effects)
 
     def _learn(self, effect: Effect) -> Iterator[str]:
+        for call in calls_left_out(effect, list(self.seen.calls)):
+            yield from self._cut_check(call)
+            del self.seen.calls[call]
+        for reply in self.thread.learn(effect):
+            self.seen.forget_reply(reply)
+        if self.thread.begins_a_turn(effect):
+            self.turns_open = 1  # it may end in this very step, before its request
         if isinstance(effect, CallModel):
             yield from self._open(OperationKind.MODEL, effect.operation)
         elif isinstance(effect, StartTimer):
@@ -278,8 +301,6 @@ class Witness:
             self.seen.forget_reply(effect.reply)
         elif isinstance(effect, TurnEnded):
             self.turns_open -= 1
-        elif isinstance(effect, InputSettled) and effect.fate in _GONE:
-            self.gone.add(effect.receipt)
 
     def _restart(self) -> set[CallId]:
         """What was in flight is lost, and begun again under new ids; so are the runs in the background, or not."""
@@ -339,9 +360,7 @@ class Witness:
         aside = {run.operation: run.call for run in session.held if run.background}
         if (held, aside) != (self.aborted, self.aside):
             yield f"held are the runs {held}, aside {aside}, and not {self.aborted} and {self.aside}"
-        timers = [entry.timer for entry in ledger.entries if entry.is_open] if ledger is not None else []
-        timers += [run.grace for run in session.held]
-        pending = sorted(timer.operation for timer in timers if timer is not None)
+        pending = sorted(timer.operation for timer in pending_timers(state))
         if pending != sorted(self.open_operations(OperationKind.TIMER)):
             yield f"pending are the timers {pending}, and not {self.open_operations(OperationKind.TIMER)}"
         closed = [
@@ -352,7 +371,7 @@ class Witness:
             total = total.plus(used)
         if session.usage != total:
             yield f"the usage is {session.usage}, and what was reported comes to {total}"
-        yield from self._contradictions_of_inbox(session)
+        yield from self.thread.contradictions(session)
 
     def _contradictions_at_rest(self, state: State) -> Iterator[str]:
         """Nothing is open but runs that outlast their calls, and the calls of a released thread that wait."""
@@ -362,19 +381,3 @@ class Witness:
         left -= {(OperationKind.RUN, number) for number in self.aside}
         if left or self.turns_open or set(self.open_calls) != set(asked):
             yield f"at rest, but open are {left}, calls {self.open_calls}, {self.turns_open} turns"
-
-    def _contradictions_of_inbox(self, session: Session) -> Iterator[str]:
-        """Every accepted message is in one place, as it was sent, and the thread keeps it."""
-        found: dict[int, tuple[UserBlock, ...]] = {}
-        kept = [m for m in session.thread if isinstance(m, UserMessage) and m.receipt is not None]
-        holders: list[UserMessage | QueuedInput | WaitingSteer] = [*kept, *session.inbox.queue, *session.inbox.steers]
-        for holder in holders:
-            receipt = holder.receipt
-            if receipt is None:
-                continue
-            if receipt in found:
-                yield f"receipt {receipt} is in two places"
-            found[receipt] = holder.content
-        expected = {n: content for n, content in enumerate(self.sent, 1) if ReceiptId(n) not in self.gone}
-        if found != expected:
-            yield f"sent and kept are the receipts {sorted(expected)}, and {sorted(found)} are found"

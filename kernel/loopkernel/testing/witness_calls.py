@@ -68,6 +68,8 @@ class SeenCalls:
 
     approvals: SlowApprovals = Factory(SlowApprovals)
     calls: dict[CallId, SeenCall] = Factory(dict)
+    retracted: set[CallId] = Factory(set)  # with the reply that made them
+    gone: set[ModelOperation] = Factory(set)  # replies that are not in the thread
 
     def open(self) -> list[SeenCall]:
         """The calls that are not answered yet."""
@@ -88,6 +90,7 @@ class SeenCalls:
         """The reply is retracted, and its calls with it."""
         for call in [call for call in self.calls if call.reply == reply]:
             del self.calls[call]
+            self.retracted.add(call)
 
     # --- predictions ------------------------------------------------------------------------------------
 
@@ -95,7 +98,7 @@ class SeenCalls:
         """How a person's word on a call is taken, where the session takes any (rules ASK-2, ASK-3 and TOOL-19)."""
         call = self.calls.get(delta.call)
         if call is None:
-            return only(RefusalReason.UNKNOWN)
+            return self._outcomes_without_call(delta.call)
         if not call.open or call.waits is None:
             return _outcomes_of_vain_answer(call)
         if call.waits is Waiting.EDIT:
@@ -125,13 +128,20 @@ class SeenCalls:
                 return False
         return True
 
+    def _outcomes_without_call(self, call: CallId) -> Outcomes:
+        """No reply has the call, or none has it any more; of a reply that is gone, nobody can say what it had."""
+        if call in self.retracted:
+            return only(RefusalReason.STALE)
+        either = frozenset({RefusalReason.STALE, RefusalReason.UNKNOWN})
+        return either if call.reply in self.gone else only(RefusalReason.UNKNOWN)
+
     def outcomes_of_cancel(self, call: CallId, aside: bool) -> Outcomes:
         """How a cancel of one call is taken; `aside`: its run goes on in the background."""
         seen = self.calls.get(call)
-        if seen is None:
-            return only(RefusalReason.UNKNOWN)
-        if seen.open or aside:
+        if aside or (seen is not None and seen.open):
             return ACCEPTED
+        if seen is None:
+            return self._outcomes_without_call(call)
         if seen.by_word:
             return frozenset({RefusalReason.DUPLICATE, RefusalReason.STALE})
         return only(RefusalReason.DUPLICATE if seen.own_report else RefusalReason.STALE)

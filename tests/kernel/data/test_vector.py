@@ -3,7 +3,7 @@
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from loopkernel.data.vector import WIDTH, GrowingSet, Vector
 
@@ -79,6 +79,19 @@ def test_a_vector_deeper_than_two_levels_is_a_list() -> None:
     assert list(vector.since(WIDTH**3)) == model[WIDTH**3 :]
 
 
+@given(st.integers(0, WIDTH * 3), st.data())
+def test_the_first_items_are_the_vector_of_them(size: int, data: st.DataObject) -> None:
+    vector = Vector.of(range(size))
+    length = data.draw(st.integers(0, size))
+    assert vector.first(length) == Vector.of(range(length))
+    assert vector.first(length).append(-1) == Vector.of([*range(length), -1])
+
+
+@pytest.mark.parametrize("length", [0, 1, WIDTH, WIDTH + 1, WIDTH**2, WIDTH**2 + WIDTH, WIDTH**2 + WIDTH + 1, WIDTH**3])
+def test_a_deep_vector_gets_the_shape_of_a_short_one(length: int) -> None:
+    assert Vector.of(range(BEYOND_TWO_LEVELS)).first(length) == Vector.of(range(length))
+
+
 members = st.lists(st.integers(-5, 40), max_size=80)
 
 
@@ -120,3 +133,17 @@ def test_a_growing_set_keeps_few_parts(count: int) -> None:
 
 def test_a_growing_set_is_no_frozen_set() -> None:
     assert GrowingSet.of([1]) != frozenset({1})
+
+
+@given(st.integers(0, 5_000), st.integers(0, 5_000))
+@example(0, 0)
+@example(1_024, 1_024)
+@example(1_025, 1_024)
+@example(2_048, 1_056)
+@example(4_000, 33)
+def test_the_first_items_are_a_vector_like_any_other(size: int, length: int) -> None:
+    length = min(size, length)
+    first = Vector.of(range(size)).first(length)
+    assert list(first) == list(range(length))
+    assert first == Vector.of(range(length))
+    assert list(first.append(-1)) == [*range(length), -1]

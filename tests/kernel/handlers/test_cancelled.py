@@ -18,9 +18,7 @@ from tests.kernel.building import (
     after,
     asked,
     enqueue,
-    expected_grid,
     fired,
-    grid,
     made_call,
     of_kind,
     say,
@@ -31,6 +29,7 @@ from tests.kernel.building import (
     succeeded,
     working,
 )
+from tests.kernel.grids import expected_grid, grid
 
 CUT = a(Cancelled, after(asked(), CancelAll()))
 CUT_CALLS = a(Cancelled, after(working(made_call(), made_call()), enqueue("later"), CancelAll()))
@@ -42,7 +41,7 @@ STARTS = {"Say": "Streaming", "Enqueue": "Streaming", "Steer": "Streaming", "Ret
 @pytest.mark.rule("DELTA-2")
 @pytest.mark.parametrize("state", [CUT, CUT_CALLS])
 def test_after_a_cancel_input_starts_again_and_a_second_cancel_is_refused(state: Cancelled) -> None:
-    expected = expected_grid(settings="Cancelled", **STARTS, Resumed="Cancelled", Disposed="Initial")
+    expected = expected_grid(settings="Cancelled", **STARTS, Resumed="Cancelled", Disposed="Initial", Forked="Idle")
     assert grid(state) == expected
 
 

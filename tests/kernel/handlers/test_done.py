@@ -23,10 +23,8 @@ from tests.kernel.building import (
     completed,
     effects_of,
     enqueue,
-    expected_grid,
     failed,
     fired,
-    grid,
     made_call,
     named,
     of_kind,
@@ -37,10 +35,11 @@ from tests.kernel.building import (
     succeeded,
     working,
 )
+from tests.kernel.grids import expected_grid, grid
 
 NATURAL = a(Done, after(asked(TASK), completed(StopReason.STOP_SEQUENCE, usage=Usage(input=3)), completed(reply=2)))
 CUT = a(Done, after(asked(TASK), CancelAll()))
-FAILED = a(Done, after(asked(TASK), failed()))
+FAILED = a(Done, after(asked(TASK), failed(ErrorClass.AUTH)))
 NOT_NOW = "refused not-now"
 
 
@@ -95,12 +94,12 @@ def test_it_keeps_the_usage() -> None:
 @pytest.mark.rule("INFER-6")
 @pytest.mark.rule("DELTA-6")
 def test_what_still_waited_is_handed_back() -> None:
-    ends = effects_of(asked(TASK, enqueue("a"), steer("b")), failed())
+    ends = effects_of(asked(TASK, enqueue("a"), steer("b")), failed(ErrorClass.AUTH))
     assert of_kind(InputSettled, ends)[-2:] == [
         InputSettled(ReceiptId(3), InputFate.HANDED_BACK),
         InputSettled(ReceiptId(2), InputFate.HANDED_BACK),
     ]
-    inbox = session_of(after(asked(TASK, enqueue("a"), steer("b")), failed())).inbox
+    inbox = session_of(after(asked(TASK, enqueue("a"), steer("b")), failed(ErrorClass.AUTH))).inbox
     assert (inbox.queue, inbox.steers) == ((), ())
 
 

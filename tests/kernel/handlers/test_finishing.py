@@ -14,7 +14,7 @@ from loopkernel.data.states import Cancelled, Done, Finishing, Idle, Initial, St
 from loopkernel.data.thread_deltas import Disposed
 from loopkernel.data.usage import Usage
 from loopkernel.data.user_deltas import CancelAll, CancelCall
-from loopkernel.data.words import CancelReason, RequestReason, TurnEndReason
+from loopkernel.data.words import CancelReason, ErrorClass, RequestReason, TurnEndReason
 from loopkernel.handlers.finishing import enter_finishing
 
 from tests.kernel.building import (
@@ -30,9 +30,7 @@ from tests.kernel.building import (
     completed,
     effects_of,
     enqueue,
-    expected_grid,
     failed,
-    grid,
     made_call,
     named,
     of_kind,
@@ -44,6 +42,7 @@ from tests.kernel.building import (
     text,
     working,
 )
+from tests.kernel.grids import expected_grid, grid
 
 TURN = Turn(number=1, opened_ms=0, reason=RequestReason.NEXT_TURN)
 NATURAL = Ending(reason=TurnEndReason.MODEL_STOP, natural=True, gated=True)
@@ -104,6 +103,7 @@ def test_while_a_gate_is_open_the_turn_has_not_ended(interrupting: bool, correct
         Steer="Finishing",
         CancelAll="Cancelled",
         Disposed="Initial",
+        Forked="Idle",
     )
     assert grid(gated(policy, correcting=correcting)) == expected
     assert enter_finishing(gated(policy, correcting=correcting)) == (gated(policy, correcting=correcting), ())
@@ -122,7 +122,7 @@ def test_a_cancel_at_a_gate_ends_the_turn_as_cancelled() -> None:
 @pytest.mark.rule("INPUT-1")
 def test_an_interruption_at_a_gate_starts_its_own_turn() -> None:
     effects = effects_of(gated(Policy(on_busy=OnBusy.INTERRUPT)), say("instead"))
-    assert named(effects) == ["WorkCancelled", "TurnEnded", "InputSettled", "MessageAdded", "CallModel"]
+    assert named(effects) == ["WorkCancelled", "TurnEnded", "InputSettled", "MessageAdded", "CallModel", "StartTimer"]
 
 
 # --- the end of a turn ----------------------------------------------------------------------------------
@@ -210,12 +210,12 @@ def test_a_steer_is_asked_about_even_after_the_last_reply() -> None:
 def test_a_task_ends_although_something_is_queued() -> None:
     state = after(asked(TASK), enqueue("next"))
     assert isinstance(after(state, ModelText(ONE, "done"), completed()), Done)
-    assert isinstance(after(state, failed()), Done)
+    assert isinstance(after(state, failed(ErrorClass.AUTH)), Done)
 
 
 @pytest.mark.rule("STATE-8")
 def test_a_session_rests_after_each_turn() -> None:
-    assert isinstance(after(asked(), failed(), say(), failed(reply=2)), Idle)
+    assert isinstance(after(asked(), failed(ErrorClass.AUTH), say(), failed(ErrorClass.AUTH, reply=2)), Idle)
 
 
 # --- runs that outlast the turn -------------------------------------------------------------------------

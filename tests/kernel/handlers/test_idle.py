@@ -3,22 +3,22 @@
 import pytest
 from loopkernel.data.choices import OnBusy
 from loopkernel.data.effects import AbortTool, CallModel, StartTimer
-from loopkernel.data.events import (
-    Dequeued,
-    Discarded,
-    InputSettled,
-    MessageAdded,
-    Queued,
-    Refused,
-    SessionResumed,
-)
+from loopkernel.data.events import Dequeued, Discarded, InputSettled, MessageAdded, Queued, Refused, SessionResumed
 from loopkernel.data.ids import MessageId, QueueNumber, ReceiptId
 from loopkernel.data.messages import UserMessage, UserOrigin
 from loopkernel.data.policy import Policy
 from loopkernel.data.states import Idle, Initial, Streaming
 from loopkernel.data.thread_deltas import Disposed, Resumed
 from loopkernel.data.user_deltas import CancelAll, CancelCall, Discard, Enqueue, RetryNow, Say, Steer
-from loopkernel.data.words import CancelReason, InputFate, RefusalReason, RequestReason, TimerPurpose, UserAction
+from loopkernel.data.words import (
+    CancelReason,
+    ErrorClass,
+    InputFate,
+    RefusalReason,
+    RequestReason,
+    TimerPurpose,
+    UserAction,
+)
 
 from tests.kernel.building import (
     ASKING_NOBODY,
@@ -29,9 +29,7 @@ from tests.kernel.building import (
     completed,
     effects_of,
     enqueue,
-    expected_grid,
     failed,
-    grid,
     made_call,
     named,
     of_kind,
@@ -45,28 +43,30 @@ from tests.kernel.building import (
     timer,
     working,
 )
+from tests.kernel.grids import expected_grid, grid
 
 REST = at_rest()
 SPOKEN = {"Say": "Streaming", "Enqueue": "Streaming", "Steer": "Streaming"}
-FAILED = a(Idle, after(REST, say(), failed()))
-WITH_QUEUE = a(Idle, after(REST, say(), enqueue("later"), failed()))
+UNKNOWN = "refused unknown"
+FAILED = a(Idle, after(REST, say(), failed(ErrorClass.AUTH)))
+WITH_QUEUE = a(Idle, after(REST, say(), enqueue("later"), failed(ErrorClass.AUTH)))
 
 
 @pytest.mark.rule("STATE-4")
 @pytest.mark.rule("DELTA-2")
 @pytest.mark.parametrize(
-    ("state", "retry", "dismiss"),
+    ("state", "retry", "dismiss", "answers"),
     [
-        (REST, "refused not-now", "refused not-now"),
-        (a(Idle, after(REST, say(), completed(), say(), completed(reply=2))), "Streaming", "refused not-now"),
-        (FAILED, "Streaming", "Idle"),
+        (REST, "refused not-now", "refused not-now", UNKNOWN),
+        (a(Idle, after(REST, say(), completed(), say(), completed(reply=2))), "Streaming", "refused not-now", UNKNOWN),
+        (FAILED, "Streaming", "Idle", "refused stale"),  # the reply is gone, and its calls with it
     ],
     ids=["new", "after empty replies", "after an error"],
 )
-def test_at_rest_input_starts_a_turn_or_changes_settings(state: Idle, retry: str, dismiss: str) -> None:
-    expected = expected_grid(
-        settings="Idle", **SPOKEN, RetryNow=retry, DismissError=dismiss, Resumed="Idle", Disposed="Initial"
-    )
+def test_at_rest_input_starts_a_turn_or_changes_settings(state: Idle, retry: str, dismiss: str, answers: str) -> None:
+    others = {"RetryNow": retry, "DismissError": dismiss, "Discard": UNKNOWN, "EditMessage": UNKNOWN}
+    moved = {"Resumed": "Idle", "Disposed": "Initial", "Forked": "Idle"}
+    expected = expected_grid(answers=answers, settings="Idle", **SPOKEN, **others, **moved)
     assert grid(state) == expected
 
 
@@ -85,7 +85,7 @@ def test_what_is_said_at_rest_goes_into_the_thread_and_asks_the_model(delta: Say
 @pytest.mark.rule("DELTA-6")
 @pytest.mark.parametrize("again", [say("other", "k"), steer("other", "k"), enqueue("other", "k")])
 def test_a_key_that_was_used_is_a_duplicate(again: Say | Steer | Enqueue) -> None:
-    rest = after(REST, say("hi", "k"), failed())
+    rest = after(REST, say("hi", "k"), failed(ErrorClass.AUTH))
     action = {Say: UserAction.SAY, Steer: UserAction.STEER, Enqueue: UserAction.ENQUEUE}[type(again)]
     assert step(rest, again) == (rest, (Refused(action, RefusalReason.DUPLICATE, "k"),))
 
@@ -94,7 +94,7 @@ def test_a_key_that_was_used_is_a_duplicate(again: Say | Steer | Enqueue) -> Non
 def test_the_key_of_a_refused_message_can_be_used() -> None:
     busy = after(at_rest(Policy(on_busy=OnBusy.REJECT)), say())
     assert effects_of(busy, say("hi", "k")) == (Refused(UserAction.SAY, RefusalReason.NOT_NOW, "k"),)
-    assert isinstance(after(busy, say("hi", "k"), failed(), say("hi", "k")), Streaming)
+    assert isinstance(after(busy, say("hi", "k"), failed(ErrorClass.AUTH), say("hi", "k")), Streaming)
 
 
 @pytest.mark.rule("INPUT-2")

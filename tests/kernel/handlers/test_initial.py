@@ -2,8 +2,9 @@
 
 import pytest
 from loopkernel.data.blocks import OpaqueBlock
+from loopkernel.data.effects import CancelTimer, StartTimer
 from loopkernel.data.events import ApprovalAsked, MessageAdded, Refused, RunStarted, SessionResumed, ThreadRepaired
-from loopkernel.data.foreign import ForeignReply, ForeignUser
+from loopkernel.data.foreign import ForeignReply, ForeignUser, Repair, RepairKind
 from loopkernel.data.json_text import Json
 from loopkernel.data.model_deltas import ModelUsage
 from loopkernel.data.states import Idle, Initial
@@ -27,8 +28,6 @@ from tests.kernel.building import (
     completed,
     created,
     effects_of,
-    expected_grid,
-    grid,
     made_call,
     named,
     reads,
@@ -43,6 +42,7 @@ from tests.kernel.building import (
     working,
     writes,
 )
+from tests.kernel.grids import expected_grid, grid
 
 NEW = Initial()
 CREATED = a(Initial, after(NEW, created()))
@@ -61,7 +61,8 @@ def test_before_its_creation_a_session_takes_nothing_but_that() -> None:
 @pytest.mark.rule("DELTA-2")
 @pytest.mark.parametrize("state", [CREATED, RELEASED])
 def test_a_session_that_nobody_owns_takes_what_is_said_of_its_life(state: Initial) -> None:
-    expected = expected_grid(answers=NOT_NOW, settings=NOT_NOW, Acquired="Idle", Resumed="Idle", Disposed="Initial")
+    lives = {"Acquired": "Idle", "Resumed": "Idle", "Disposed": "Initial"}
+    expected = expected_grid(answers=NOT_NOW, settings=NOT_NOW, **lives)
     assert grid(state) == expected
 
 
@@ -116,7 +117,8 @@ def test_a_session_can_begin_from_a_conversation_that_is_repaired_first() -> Non
     start = (ForeignUser(text("hi")), ForeignReply(content=text(" ")), ForeignReply(content=text("hello")))
     following, effects = step(NEW, Created(session_id="s", start=start))
     thread = session_of(following).thread
-    assert effects == (RunStarted("s"), *(MessageAdded(message) for message in thread), ThreadRepaired(1))
+    repaired = ThreadRepaired((Repair(RepairKind.EMPTY, 1),))
+    assert effects == (RunStarted("s"), *(MessageAdded(message) for message in thread), repaired)
     assert [type(message).__name__ for message in thread] == ["UserMessage", "AssistantMessage"]
 
 
@@ -138,9 +140,8 @@ LEFT = a(Initial, after(working(*CALLS, tools=ALL_TOOLS), Disposed()))
 @pytest.mark.rule("CANCEL-2")
 @pytest.mark.rule("STATE-3")
 def test_a_released_thread_with_waiting_calls_takes_what_any_other_takes() -> None:
-    expected = expected_grid(
-        answers=NOT_NOW, settings=NOT_NOW, Acquired="Confirming", Resumed="Confirming", Disposed="Initial"
-    )
+    lives = {"Acquired": "Confirming", "Resumed": "Confirming", "Disposed": "Initial"}
+    expected = expected_grid(answers=NOT_NOW, settings=NOT_NOW, **lives)
     assert grid(LEFT) == expected
     again = a(Initial, after(LEFT, Disposed()))
     assert again.ledger == LEFT.ledger
@@ -150,7 +151,8 @@ def test_a_released_thread_with_waiting_calls_takes_what_any_other_takes() -> No
 @pytest.mark.rule("CANCEL-2")
 def test_only_a_resumed_thread_says_so_when_it_shows_its_calls_again() -> None:
     shown = [ApprovalAsked(call_id(2)), ApprovalAsked(call_id(3))]
-    assert list(effects_of(LEFT, Acquired())) == shown
+    silent = effects_of(LEFT, Acquired())
+    assert [effect for effect in silent if not isinstance(effect, CancelTimer | StartTimer)] == shown
     assert list(effects_of(LEFT, Resumed())) == [SessionResumed(), *shown]
 
 
@@ -197,8 +199,14 @@ def test_a_run_in_the_background_is_stopped_by_the_release() -> None:
     following, effects = step(rest, Disposed())
     assert named(effects) == ["AbortTool", "StartTimer"]
     assert isinstance(following, Initial)
-    acquired, silent = step(following, Acquired())
-    assert (session_of(a(Idle, acquired)).held, silent) == ((), ())
+    (before,) = session_of(following).held
+    acquired, effects = step(following, Acquired())
+    (held,) = session_of(a(Idle, acquired)).held
+    assert named(effects) == ["CancelTimer", "StartTimer"]  # it may still go on where the thread was released
+    assert held.grace is not None
+    assert before.grace is not None
+    assert held.grace.deadline_ms == before.grace.deadline_ms
+    assert session_of(after(following, Resumed())).held == ()
 
 
 @pytest.mark.rule("RESUME-3")

@@ -14,14 +14,7 @@ from loopkernel.data.steps import Context
 from loopkernel.data.thread_deltas import Disposed
 from loopkernel.data.usage import NO_USAGE
 from loopkernel.data.user_deltas import CancelAll, Steer
-from loopkernel.data.words import (
-    CancelReason,
-    LimitName,
-    RefusalReason,
-    RequestReason,
-    TurnEndReason,
-    UserAction,
-)
+from loopkernel.data.words import CancelReason, LimitName, RefusalReason, RequestReason, TurnEndReason, UserAction
 from loopkernel.handlers.thinking import enter_thinking, on_thinking
 from loopkernel.planning.wording import NUDGE, demand_text
 
@@ -31,8 +24,6 @@ from tests.kernel.building import (
     after,
     at_rest,
     effects_of,
-    expected_grid,
-    grid,
     made_call,
     named,
     of_kind,
@@ -44,6 +35,7 @@ from tests.kernel.building import (
     text,
     working,
 )
+from tests.kernel.grids import expected_grid, grid
 
 TURN = Turn(number=1, opened_ms=0)
 
@@ -73,6 +65,7 @@ def test_while_a_gate_is_open_input_waits_and_a_cancel_ends_the_turn(interruptin
         Steer="Thinking",
         CancelAll="Cancelled",
         Disposed="Initial",
+        Forked="Idle",
     )
     assert grid(state) == expected
 
@@ -93,7 +86,7 @@ def test_a_cancel_at_a_gate_says_so_and_ends_the_turn() -> None:
 @pytest.mark.rule("INPUT-1")
 def test_an_interrupting_message_ends_the_turn_and_starts_its_own() -> None:
     following, effects = step(gated(Policy(on_busy=OnBusy.INTERRUPT)), say("instead"))
-    assert named(effects) == ["WorkCancelled", "TurnEnded", "InputSettled", "MessageAdded", "CallModel"]
+    assert named(effects) == ["WorkCancelled", "TurnEnded", "InputSettled", "MessageAdded", "CallModel", "StartTimer"]
     assert effects[0] == WorkCancelled(CancelReason.USER_INTERRUPTED)
     assert of_kind(TurnEnded, effects)[0].reason is TurnEndReason.INTERRUPTED
     assert a(Streaming, following).turn.number == 1 + session_of(gated()).counters.turns
@@ -128,7 +121,7 @@ def test_the_turn_limit_is_tested_before_the_request(replies: int, ends: bool) -
         assert a(Finishing, following).ending.reason is TurnEndReason.MAX_TURNS
         assert effects == (LimitReached(LimitName.MAX_TURNS),)
     else:
-        assert named(effects) == ["CallModel"]
+        assert named(effects) == ["CallModel", "StartTimer"]
 
 
 @pytest.mark.rule("LIMIT-1")
@@ -161,10 +154,14 @@ def test_a_nudge_and_the_waiting_steers_go_in_before_the_request() -> None:
     assert (session_of(streaming).inbox.steers, list(session_of(streaming).thread)) == ((), messages)
 
 
+# For these the model is told something, so that the thread of the request is a longer one.
+TOLD = (RequestReason.NUDGE, RequestReason.MAX_OUTPUT_TOKENS_RECOVERY)
+
+
 @pytest.mark.rule("INFER-1")
 @pytest.mark.rule("INFER-12")
 @pytest.mark.rule("INFER-14")
-@pytest.mark.parametrize("reason", [reason for reason in RequestReason if reason is not RequestReason.NUDGE])
+@pytest.mark.parametrize("reason", [reason for reason in RequestReason if reason not in TOLD])
 def test_the_request_says_why_it_is_made_and_under_what(reason: RequestReason) -> None:
     session = at_rest(Policy(model="m", max_output_tokens=77)).session
     following, effects = enter_thinking(entering(session, evolve(TURN, reason=reason)))
@@ -195,11 +192,12 @@ OWED = Policy(output_tool="finish", output_required=True)
 @pytest.mark.parametrize(
     ("turn", "told", "forced"),
     [
-        (evolve(TURN, reason=RequestReason.NUDGE, demanded=True), demand_text("finish"), "finish"),
+        (evolve(TURN, reason=RequestReason.NUDGE, demanded=True, forcing=True), demand_text("finish"), "finish"),
+        (evolve(TURN, reason=RequestReason.ERROR_RETRY, demanded=True, forcing=True), None, "finish"),
         (evolve(TURN, reason=RequestReason.NUDGE), NUDGE, None),
         (evolve(TURN, reason=RequestReason.NEXT_TURN, demanded=True), None, None),
     ],
-    ids=["demanded", "nudged", "after the demand"],
+    ids=["demanded", "asked again", "nudged", "after the demand"],
 )
 def test_an_output_that_is_owed_is_demanded_and_its_tool_forced(
     turn: Turn, told: str | None, forced: str | None

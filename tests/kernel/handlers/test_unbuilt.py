@@ -6,44 +6,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 from loopkernel.data.deltas import Delta
 from loopkernel.data.events import Refused
-from loopkernel.data.ids import HandoffOperation, ModelOperation, SummaryOperation, TimerOperation
+from loopkernel.data.ids import HandoffOperation, ModelOperation, SummaryOperation
 from loopkernel.data.ledgers import Ledger
 from loopkernel.data.model_deltas import ModelUsage
 from loopkernel.data.sessions import Session, Stamp, Turn
-from loopkernel.data.states import Backoff, Compacting, Dispatching, HandingOff, State
+from loopkernel.data.states import Compacting, Dispatching, HandingOff, State
 from loopkernel.data.steps import Step
 from loopkernel.data.usage import Usage
 from loopkernel.data.user_deltas import CancelAll
-from loopkernel.data.words import ErrorClass
 from loopkernel.testing.strategies.deltas import deltas
 from loopkernel.transition import rank, settle
 
-from tests.kernel.building import (
-    after,
-    asked,
-    expected_grid,
-    grid,
-    made_call,
-    session_of,
-    step,
-    stopped,
-    working,
-)
+from tests.kernel.building import after, asked, made_call, session_of, step, stopped, working
+from tests.kernel.grids import expected_grid, grid
 
 STAMP, TURN, LEDGER = Stamp(4, 4), Turn(number=1, opened_ms=0), Ledger(reply=ModelOperation(1))
 SESSION: Session = evolve(session_of(after(asked(), CancelAll())), error=None)
 STATES: tuple[State, ...] = (
     Dispatching(session=SESSION, stamp=STAMP, turn=TURN, ledger=LEDGER),
     Compacting(session=SESSION, stamp=STAMP, turn=None, operation=SummaryOperation(1), until=0),
-    Backoff(
-        session=SESSION,
-        stamp=STAMP,
-        turn=TURN,
-        timer=TimerOperation(1),
-        deadline_ms=9,
-        attempt=1,
-        error=ErrorClass.SERVER,
-    ),
     HandingOff(session=SESSION, stamp=STAMP, operation=HandoffOperation(1), goal="g"),
 )
 NOT_NOW = "refused not-now"

@@ -20,9 +20,10 @@ from loopkernel.data.ids import (
 from loopkernel.data.model_deltas import ModelCompleted
 from loopkernel.data.outside_deltas import TimerFired
 from loopkernel.data.sessions import Session, Turn
-from loopkernel.data.states import Backoff, Finishing, State, Thinking
+from loopkernel.data.states import Backoff, Finishing, State, Streaming, Thinking
 from loopkernel.data.steps import Context
 from loopkernel.data.thread_deltas import Acquired, Created
+from loopkernel.data.timers import Timer
 from loopkernel.data.tool_deltas import ToolChecked
 from loopkernel.data.user_deltas import Say
 from loopkernel.data.vector import Vector
@@ -149,9 +150,7 @@ def _backoff(state: State, deadline_ms: int = 7_000) -> State:
         session=session_in(state),
         stamp=state.stamp,
         turn=_turn(state),
-        timer=TimerOperation(1),
-        deadline_ms=deadline_ms,
-        attempt=1,
+        timer=Timer(TimerOperation(1), TimerPurpose.RETRY, deadline_ms),
         error=ErrorClass.SERVER,
     )
 
@@ -218,7 +217,6 @@ TURNS = (
             "reads", ModelCompleted, with_ledger(lambda ledger: evolve(ledger, entries=Vector(), unanswered=0))
         ),
     ),
-    Case("RETRY-LAW", "retry 1 is waited for", lambda: changed("reads", Say, after(_backoff))),
     Case(
         "TIMER-DATA",
         "timer 1 (retry) is started, but the state has no such deadline",
@@ -250,9 +248,11 @@ def _asked_again(step: StepRecord) -> StepRecord:
 
 def _fired(timer: TimerOperation) -> Steps:
     """A timer fires while a retry waits for timer 1, and is not refused."""
-    waiting = changed("reads", Say, after(_backoff))
+    waiting = changed("reads", Say, lambda step: less(StartTimer)(after(_backoff)(step)))
     state = waiting[-1].after
-    asked = PLAYED["reads"][at(PLAYED["reads"], Say)].after
+    streaming = PLAYED["reads"][at(PLAYED["reads"], Say)].after
+    assert isinstance(streaming, Streaming)
+    asked = evolve(streaming, silence=None)
     return (*waiting, StepRecord(state, Context(TimerFired(timer), 7_000), asked, (CancelTimer(timer),)))
 
 
@@ -272,4 +272,5 @@ def test_the_timer_that_is_waited_for_may_fire() -> None:
 
 def test_a_timer_that_stands_in_state_may_start() -> None:
     timer = evolve(TIMER, deadline_ms=7_000)
-    assert findings(changed("reads", Say, lambda step: more(timer)(after(_backoff)(step))), "TIMER-DATA") == []
+    started = changed("reads", Say, lambda step: more(timer)(less(StartTimer)(after(_backoff)(step))))
+    assert findings(started, "TIMER-DATA") == []

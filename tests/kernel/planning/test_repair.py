@@ -12,13 +12,16 @@ from loopkernel.data.foreign import (
     ForeignResult,
     ForeignResults,
     ForeignUser,
+    Repair,
+    RepairKind,
 )
 from loopkernel.data.words import CallStatus
-from loopkernel.planning.repair import Repaired, repair
+from loopkernel.planning.repair import Repaired, repair, repair_text
 from loopkernel.planning.wording import LOST
 
-from tests.kernel.building import broken_conversations, foreign_call, text
-from tests.kernel.building import foreign_result as result
+from tests.kernel.building import text
+from tests.kernel.foreign import broken_conversations, foreign_call
+from tests.kernel.foreign import foreign_result as result
 
 
 def lost(name: str) -> ForeignResult:
@@ -91,7 +94,7 @@ def test_no_answer_is_lost_that_was_on_record(thread: list[ForeignMessage]) -> N
 @given(broken_conversations)
 def test_repairing_twice_changes_nothing_and_reports_nothing(thread: list[ForeignMessage]) -> None:
     repaired = repair(thread)
-    assert repair(repaired.messages) == Repaired(repaired.messages, 0)
+    assert repair(repaired.messages) == Repaired(repaired.messages, ())
     assert repair(list(thread)) == repaired
 
 
@@ -100,7 +103,7 @@ def test_repairing_twice_changes_nothing_and_reports_nothing(thread: list[Foreig
 def test_a_thread_that_is_whole_is_left_as_it_is(thread: list[ForeignMessage]) -> None:
     repaired = repair(thread)
     if repaired.messages == tuple(thread):
-        assert repaired.repairs == 0
+        assert repaired.repairs == ()
 
 
 @pytest.mark.rule("RESUME-5")
@@ -114,7 +117,7 @@ def test_a_thread_that_is_whole_is_left_as_it_is(thread: list[ForeignMessage]) -
 def test_results_right_behind_their_reply_are_joined_and_ordered_and_are_no_fault(thread: list[ForeignMessage]) -> None:
     repaired = repair(thread)
     assert repaired.messages == (reply("c1", "c2"), results(result("c1"), result("c2")))
-    assert repaired.repairs == 0
+    assert repaired.repairs == ()
 
 
 @pytest.mark.rule("RESUME-5")
@@ -161,4 +164,55 @@ def test_results_right_behind_their_reply_are_joined_and_ordered_and_are_no_faul
 )
 def test_a_result(thread: list[ForeignMessage], answers: list[ForeignResult], repairs: int) -> None:
     repaired = repair(thread)
-    assert (answers_in(repaired.messages), repaired.repairs) == (answers, repairs)
+    assert (answers_in(repaired.messages), len(repaired.repairs)) == (answers, repairs)
+
+
+@pytest.mark.rule("RESUME-5")
+@pytest.mark.parametrize(
+    ("thread", "repairs"),
+    [
+        ([reply("c1")], [Repair(RepairKind.LOST, 0, "c1")]),
+        ([results(result("c1")), reply("c1")], [Repair(RepairKind.MOVED, 0, "c1")]),
+        ([reply("c1"), ForeignUser(text("hm")), results(result("c1"))], [Repair(RepairKind.MOVED, 2, "c1")]),
+        ([results(result("c9"))], [Repair(RepairKind.ORPHAN, 0, "c9")]),
+        ([reply("c1"), results(result("c1"), result("c1"))], [Repair(RepairKind.DUPLICATE, 1, "c1")]),
+        ([results(result("c1")), reply("c1"), results(result("c1"))], [Repair(RepairKind.DUPLICATE, 0, "c1")]),
+        (
+            [ForeignUser(text(" ")), ForeignReply(content=())],
+            [Repair(RepairKind.EMPTY, 0), Repair(RepairKind.EMPTY, 1)],
+        ),
+        ([results()], [Repair(RepairKind.EMPTY, 0)]),
+        (
+            [reply("c1"), results(result("c2")), ForeignUser(())],
+            [Repair(RepairKind.LOST, 0, "c1"), Repair(RepairKind.ORPHAN, 1, "c2"), Repair(RepairKind.EMPTY, 2)],
+        ),
+    ],
+)
+def test_each_repair_is_named_with_its_message_in_their_order(
+    thread: list[ForeignMessage], repairs: list[Repair]
+) -> None:
+    assert list(repair(thread).repairs) == repairs
+
+
+@pytest.mark.rule("RESUME-5")
+@given(broken_conversations)
+def test_what_is_named_is_what_has_changed(thread: list[ForeignMessage]) -> None:
+    repaired = repair(thread)
+    kinds = Counter(made.kind for made in repaired.repairs)
+    given_answers, answers = answers_in(thread), answers_in(repaired.messages)
+    lost_answers = sum(made.kind is RepairKind.LOST for made in repaired.repairs)
+    dropped = kinds[RepairKind.ORPHAN] + kinds[RepairKind.DUPLICATE]
+    assert len(answers) == len(given_answers) - dropped + lost_answers
+    empty = sum(
+        not message.results if isinstance(message, ForeignResults) else says_nothing(message) for message in thread
+    )
+    assert kinds[RepairKind.EMPTY] == empty
+    assert all(0 <= made.place < len(thread) for made in repaired.repairs)
+
+
+@pytest.mark.rule("RESUME-5")
+@pytest.mark.parametrize("kind", RepairKind)
+def test_each_repair_is_told_with_its_place(kind: RepairKind) -> None:
+    sentence = repair_text(Repair(kind, 2, "c1"))
+    assert "message 3" in sentence
+    assert kind is RepairKind.EMPTY or "c1" in sentence

@@ -1,7 +1,7 @@
 """What the kernel says to the model: another text for each reason, and the particulars in it."""
 
 import pytest
-from loopkernel.data.words import CallStatus, CancelReason
+from loopkernel.data.words import CallStatus, CancelReason, ErrorClass
 from loopkernel.planning import wording
 
 
@@ -24,6 +24,10 @@ def test_an_error_names_the_tool_and_what_is_wrong() -> None:
         wording.background_end_text("raed", "1.1", "has ended"),
         wording.demand_text("raed"),
         wording.edited_text("raed", "{}", True),
+        wording.cut_call_text("raed"),
+        wording.call_note("raed"),
+        wording.repetition_text("raed"),
+        wording.disabled_text("raed"),
     )
     assert all('"raed"' in text for text in told)
     assert all("no path" in text for text in (told[1], told[3]))
@@ -63,3 +67,19 @@ def test_an_unreachable_call_is_told_which_call_did_not_succeed() -> None:
 @pytest.mark.rule("RESUME-1")
 def test_a_text_is_the_same_under_every_python() -> None:
     assert wording.unknown_tool_text("\U00031350").startswith('There is no tool named "\\ud884\\udf50"')
+
+
+@pytest.mark.rule("RETRY-7")
+def test_a_failure_that_is_fed_back_names_its_class_and_what_was_said_of_it() -> None:
+    for error in ErrorClass:
+        assert error.value in wording.failure_text(error, "")
+        assert "no key" in wording.failure_text(error, "no key")
+        assert wording.failure_text(error, " \n") == wording.failure_text(error, "")
+
+
+@pytest.mark.rule("INFER-7")
+@pytest.mark.rule("INFER-13")
+def test_each_prompt_in_the_users_place_is_another() -> None:
+    prompts = {wording.NUDGE, wording.CONTINUE, wording.demand_text("t"), wording.repetition_text("t")}
+    assert len(prompts) == 4
+    assert all(prompt.strip() for prompt in prompts)

@@ -3,10 +3,11 @@
 import pytest
 from attrs import evolve
 from hypothesis import given
+from loopkernel.data.choices import OnBusy
 from loopkernel.data.effects import AbortTool
 from loopkernel.data.endings import Ending, NextInput
 from loopkernel.data.events import MessageAdded, ToolEnded, WorkCancelled
-from loopkernel.data.ids import ReceiptId
+from loopkernel.data.ids import MessageId, ReceiptId
 from loopkernel.data.json_text import Json
 from loopkernel.data.ledgers import ApprovalWait, Ledger
 from loopkernel.data.messages import AssistantMessage, ReplyState, ResultMessage
@@ -16,10 +17,19 @@ from loopkernel.data.states import Executing, Streaming
 from loopkernel.data.thread_deltas import Disposed
 from loopkernel.data.tool_deltas import ToolAsked
 from loopkernel.data.usage import Usage
-from loopkernel.data.user_deltas import CancelAll
-from loopkernel.data.words import CallStatus, CancelReason, TurnEndReason
+from loopkernel.data.user_deltas import CancelAll, CancelCall, DismissError, EditMessage, RetryNow, Say, UserDelta
+from loopkernel.data.words import CallStatus, CancelReason, RefusalReason, TurnEndReason
 from loopkernel.planning.replies import assemble
-from loopkernel.regions.cancels import Cause, cut_calls, cut_gates, cut_reply, end_cut_short, reason_of
+from loopkernel.regions.cancels import (
+    Cause,
+    cut_calls,
+    cut_gates,
+    cut_reply,
+    cutting,
+    edit_refusal,
+    end_cut_short,
+    reason_of,
+)
 from loopkernel.testing.strategies.states import streaming_states
 
 from tests.kernel.building import (
@@ -33,6 +43,7 @@ from tests.kernel.building import (
     call_id,
     check,
     ends,
+    enqueue,
     ledger_of,
     made_call,
     named,
@@ -40,6 +51,7 @@ from tests.kernel.building import (
     run,
     say,
     session_of,
+    steer,
     succeeded,
     text,
     working,
@@ -49,6 +61,7 @@ CAUSES: dict[Cause, tuple[CancelReason, TurnEndReason]] = {
     CancelAll(): (CancelReason.USER_CANCELLED, TurnEndReason.USER_ABORT),
     Disposed(): (CancelReason.DISPOSED, TurnEndReason.DISPOSED),
     say("instead", "k"): (CancelReason.USER_INTERRUPTED, TurnEndReason.INTERRUPTED),
+    EditMessage(message=MessageId(1), content=text("instead"), key="k"): (CancelReason.EDITED, TurnEndReason.EDITED),
 }
 
 
@@ -59,7 +72,10 @@ def test_each_cause_has_its_reason_and_its_end(cause: Cause) -> None:
     cancel, reason = CAUSES[cause]
     session, ending = end_cut_short(at_rest().session, cause)
     assert reason_of(cause) is cancel
-    then = NextInput(receipt=ReceiptId(1), content=text("instead"), key="k") if cause == say("instead", "k") else None
+    then: NextInput | None = None
+    if isinstance(cause, Say | EditMessage):
+        replaced = cause.message if isinstance(cause, EditMessage) else None
+        then = NextInput(receipt=ReceiptId(1), content=text("instead"), key="k", replaces=replaced)
     assert ending == Ending(reason=reason, cancel=cancel, then=then)
     assert list(session.inbox.keys) == ([] if then is None else ["k"])
 
@@ -68,7 +84,7 @@ def test_each_cause_has_its_reason_and_its_end(cause: Cause) -> None:
 def test_only_a_released_thread_keeps_the_calls_that_wait_for_a_person() -> None:
     waiting = Ledger(reply=ONE)
     kept = [end_cut_short(at_rest().session, cause, waiting)[1].waiting for cause in CAUSES]
-    assert kept == [None, waiting, None]
+    assert kept == [None, waiting, None, None]
 
 
 @pytest.mark.rule("INPUT-5")
@@ -207,3 +223,38 @@ def test_a_cut_without_calls_stops_what_runs_in_the_background_too() -> None:
 def test_a_gate_that_is_cut_says_so_alone() -> None:
     session = at_rest().session
     assert cut_gates(session, CancelReason.DISPOSED, 0) == (session, (WorkCancelled(CancelReason.DISPOSED),))
+
+
+# --- what cuts a turn short -------------------------------------------------------------------------------
+
+OF_USER: tuple[UserDelta, ...] = (
+    *(say("a", "k"), enqueue("a"), steer("a"), CancelAll(), CancelCall(call_id(1)), RetryNow(), DismissError()),
+    *(EditMessage(message=MessageId(1), content=(), key="k"), EditMessage(message=MessageId(2), content=())),
+)
+
+
+@pytest.mark.rule("INPUT-1")
+@pytest.mark.rule("INPUT-4")
+@pytest.mark.rule("CANCEL-2")
+@pytest.mark.parametrize("on_busy", OnBusy)
+@pytest.mark.parametrize("delta", OF_USER, ids=lambda delta: type(delta).__name__)
+def test_only_a_cancel_an_edit_that_applies_and_an_interrupting_message_cut_a_turn_short(
+    delta: UserDelta, on_busy: OnBusy
+) -> None:
+    session = asked(evolve(ASKING_NOBODY, on_busy=on_busy)).session
+    cuts = isinstance(delta, CancelAll) or (isinstance(delta, Say) and on_busy is OnBusy.INTERRUPT)
+    cuts = cuts or (isinstance(delta, EditMessage) and delta.message == 1)
+    assert cutting(session, delta) == (delta if cuts else None)
+    used = evolve(session, inbox=evolve(session.inbox, keys=session.inbox.keys.add("k")))
+    assert cutting(used, delta) == (delta if isinstance(delta, CancelAll) else None)
+
+
+@pytest.mark.rule("INPUT-4")
+@pytest.mark.rule("DELTA-6")
+@pytest.mark.parametrize("number", [-1, 0, 1, 2, 9])
+@pytest.mark.parametrize("key", [None, "new", "used"])
+def test_an_edit_is_refused_as_sent_before_or_as_of_no_message_of_the_user(number: int, key: str | None) -> None:
+    session = session_of(after(asked(ASKING_NOBODY, ModelText(ONE, "a"), steer("x", "used")), CancelAll()))
+    refused = edit_refusal(session, EditMessage(message=MessageId(number), content=(), key=key))
+    unknown = None if number == 1 else RefusalReason.UNKNOWN
+    assert refused is (RefusalReason.DUPLICATE if key == "used" else unknown)

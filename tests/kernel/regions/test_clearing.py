@@ -14,7 +14,7 @@ from loopkernel.data.policy import ClearResults
 from loopkernel.data.sessions import Session
 from loopkernel.data.words import CallStatus
 from loopkernel.planning.clearing import CLEARED, is_cleared
-from loopkernel.regions.clearing import clear_results
+from loopkernel.regions.clearing import clear_results, clear_under_pressure
 from loopkernel.regions.conversation import add_note, add_results
 
 from tests.kernel.building import (
@@ -33,6 +33,7 @@ from tests.kernel.building import (
 )
 
 EACH = ClearMoment.EACH_REQUEST
+MOMENTS = st.sampled_from(ClearMoment)
 
 
 def session_with(policy: ClearResults | None) -> Session:
@@ -108,3 +109,25 @@ def test_the_next_request_is_made_from_the_smaller_thread() -> None:
     assert isinstance(call, CallModel)
     assert call.request.thread == session_of(after(state, succeeded(3))).thread
     assert of_kind(ResultsCleared, effects_of(state, succeeded(3), completed(reply=2))) == []
+
+
+@pytest.mark.rule("INFER-8")
+@pytest.mark.rule("TOOL-11")
+@given(
+    st.none() | st.builds(ClearResults, above=st.integers(0, 9), keep=st.integers(0, 6), when=MOMENTS),
+    st.lists(st.integers(0, 4), max_size=5),
+)
+def test_under_pressure_all_but_the_latest_lose_their_body_whatever_their_count(
+    policy: ClearResults | None, counts: list[int]
+) -> None:
+    session = session_with(policy)
+    for reply, results in enumerate(counts, 1):
+        session = grown(session, reply, results)
+    before = bodies(session)
+    following, effects = clear_under_pressure(session)
+    old = before[: max(len(before) - policy.keep, 0)] if policy is not None else []
+    assert bodies(following) == before[len(old) :]
+    assert list(effects) == ([ResultsCleared(tuple(old))] if old else [])
+    assert (following == session) is (not old)
+    assert following.bodies == len(bodies(following))
+    assert clear_under_pressure(following) == (following, ())  # once more clears nothing more

@@ -4,18 +4,18 @@ import pytest
 from attrs import evolve
 from loopkernel.data.blocks import TextBlock, ToolCall
 from loopkernel.data.deltas import Delta
-from loopkernel.data.effects import AbortTool, StartTimer
+from loopkernel.data.effects import AbortTool, CallModel, StartTimer
 from loopkernel.data.events import ErrorShown, MessageAdded, ReplyFailed, ReplyRetracted, SessionResumed, TurnEnded
 from loopkernel.data.ids import OperationKind
 from loopkernel.data.messages import AssistantMessage, ReplyState
 from loopkernel.data.model_deltas import ModelText
 from loopkernel.data.sessions import OpenReply
-from loopkernel.data.states import Executing, Idle, State, Streaming
+from loopkernel.data.states import Backoff, Executing, Idle, State, Streaming
 from loopkernel.data.thread_deltas import Resumed
 from loopkernel.data.tool_deltas import ToolAsked
 from loopkernel.data.usage import Usage
 from loopkernel.data.words import CallStatus, CancelReason, ErrorClass, RequestReason, TimerPurpose, TurnEndReason
-from loopkernel.regions.early_runs import drop, drop_after_crash, has_had_effect, keep_for_effect
+from loopkernel.regions.early_runs import drop, drop_after_crash, is_committed, keep_for_effect
 
 from tests.kernel.building import (
     ALL_TOOLS,
@@ -30,6 +30,7 @@ from tests.kernel.building import (
     ends,
     entries_of,
     failed,
+    fired,
     made_call,
     named,
     of_kind,
@@ -82,7 +83,7 @@ def streaming(*deltas: Delta) -> Streaming:
 def test_a_reply_has_had_an_effect_when_a_call_has_started_that_does_not_only_read(
     state: Streaming, kept: bool
 ) -> None:
-    assert has_had_effect(state.ledger, state.session.settings) is kept
+    assert is_committed(state.ledger, state.session.settings) is kept
 
 
 # --- a reply that is kept ---------------------------------------------------------------------------------
@@ -114,7 +115,7 @@ def test_a_call_whose_tool_asks_has_started() -> None:
 @pytest.mark.rule("TOOL-9")
 @pytest.mark.rule("RETRY-7")
 @pytest.mark.parametrize(
-    ("error", "reason"), [(ErrorClass.NETWORK, TurnEndReason.ERROR), (ErrorClass.REFUSED, TurnEndReason.REFUSAL)]
+    ("error", "reason"), [(ErrorClass.AUTH, TurnEndReason.ERROR), (ErrorClass.REFUSED, TurnEndReason.REFUSAL)]
 )
 def test_the_turn_ends_as_the_failure_says_once_the_runs_have_ended(error: ErrorClass, reason: TurnEndReason) -> None:
     state = streaming(WRITING, READING, made_call())
@@ -132,9 +133,26 @@ def test_the_turn_ends_as_the_failure_says_once_the_runs_have_ended(error: Error
 
 @pytest.mark.rule("TOOL-9")
 def test_a_kept_reply_whose_runs_have_ended_ends_the_turn_at_once() -> None:
-    following, effects = step(streaming(WRITING, succeeded(1)), failed())
+    following, effects = step(streaming(WRITING, succeeded(1)), failed(ErrorClass.AUTH))
     assert named(effects) == ["ReplyFailed", "MessageAdded", "MessageAdded", "ErrorShown", "TurnEnded"]
     assert isinstance(following, Idle)
+
+
+@pytest.mark.rule("TOOL-9")
+@pytest.mark.rule("RETRY-1")
+@pytest.mark.rule("INFER-11")
+def test_a_failure_behind_a_kept_reply_is_recovered_once_its_runs_have_ended() -> None:
+    kept, effects = step(streaming(ModelText(ONE, "so"), WRITING), failed(ErrorClass.NETWORK))
+    assert named(effects) == ["ReplyFailed", "MessageAdded"]
+    following, effects = step(kept, succeeded(1), now_ms=70)
+    backoff = a(Backoff, following)
+    assert named(effects) == ["CancelTimer", "ToolEnded", "MessageAdded", "RetryScheduled", "StartTimer"]
+    assert (backoff.timer.deadline_ms, backoff.turn.recovery.retries) == (5_070, 1)
+    again, effects = step(following, fired(backoff.timer.operation))
+    (call,) = of_kind(CallModel, effects)
+    assert (call.request.reason, call.request.thread) == (RequestReason.ERROR_RETRY, session_of(again).thread)
+    roles = ["UserMessage", "AssistantMessage", "ResultMessage"]
+    assert [type(message).__name__ for message in call.request.thread] == roles
 
 
 @pytest.mark.rule("TOOL-9")
@@ -167,19 +185,19 @@ def test_early_runs_of_a_discarded_reply_are_aborted_and_closed_and_the_others_f
 @pytest.mark.rule("TOOL-15")
 def test_a_failed_reply_with_reads_alone_is_retracted_after_its_runs() -> None:
     state = streaming(ModelText(ONE, "so"), READING)
-    following, effects = step(state, failed())
+    following, effects = step(state, failed(ErrorClass.AUTH))
     assert named(effects) == [
         *("ReplyFailed", "AbortTool", "StartTimer", "CancelTimer", "ToolEnded"),
         *("ReplyRetracted", "ErrorShown", "TurnEnded"),
     ]
     assert len(session_of(a(Idle, following)).thread) == 1
-    assert effects[0] == ReplyFailed(ONE, ErrorClass.SERVER)
+    assert effects[0] == ReplyFailed(ONE, ErrorClass.AUTH)
 
 
 @pytest.mark.rule("TOOL-17")
 @pytest.mark.rule("DELTA-5")
 def test_that_an_early_run_has_stopped_leaves_the_shown_error_to_be_seen() -> None:
-    rest = after(streaming(READING), failed())
+    rest = after(streaming(READING), failed(ErrorClass.AUTH))
     following, effects = step(rest, stopped(1))
     assert named(effects) == ["CancelTimer"]
     assert session_of(following).error == session_of(rest).error
@@ -225,3 +243,13 @@ def test_an_entry_without_a_run_is_dropped_in_silence() -> None:
     entry = evolve(state.ledger.entries[0], operation=None)
     ledger = evolve(state.ledger, entries=state.ledger.entries.replace(0, entry))
     assert drop_after_crash(ledger, state.session) == (state.session, ())
+
+
+@pytest.mark.rule("RESUME-3")
+@pytest.mark.rule("TOOL-20")
+def test_after_a_crash_the_background_runs_of_a_dropped_reply_are_forgotten() -> None:
+    state = streaming(READING, succeeded(1, background=True))
+    assert len(state.session.held) == 1
+    session, effects = drop_after_crash(state.ledger, state.session)
+    assert (session.held, session.inbox.background, effects) == ((), (), ())
+    assert list(session.operations.abandoned[OperationKind.RUN]) == [run(1)]

@@ -5,13 +5,7 @@ from hypothesis import given
 from loopkernel.data.blocks import OpaqueBlock, ToolResult
 from loopkernel.data.effects import CallModel
 from loopkernel.data.events import MessageAdded, OpaqueDropped, ThreadRepaired, ToolEnded
-from loopkernel.data.foreign import (
-    ForeignMessage,
-    ForeignReply,
-    ForeignResult,
-    ForeignResults,
-    ForeignUser,
-)
+from loopkernel.data.foreign import ForeignMessage, ForeignReply, ForeignResult, ForeignResults, ForeignUser
 from loopkernel.data.ids import ModelOperation
 from loopkernel.data.messages import AssistantMessage, Message, ResultMessage, UserMessage
 from loopkernel.data.states import Initial
@@ -20,18 +14,8 @@ from loopkernel.data.words import OPEN_STATUSES, CallStatus, StopReason
 from loopkernel.planning.repair import repair
 from loopkernel.regions.imports import import_thread
 
-from tests.kernel.building import (
-    NOTHING,
-    ONE,
-    at_rest,
-    broken_conversations,
-    effects_of,
-    foreign_call,
-    foreign_result,
-    of_kind,
-    say,
-    text,
-)
+from tests.kernel.building import NOTHING, ONE, at_rest, effects_of, of_kind, say, text
+from tests.kernel.foreign import broken_conversations, foreign_call, foreign_result
 
 EMPTY = at_rest().session
 

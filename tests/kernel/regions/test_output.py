@@ -17,13 +17,7 @@ from loopkernel.data.tools import EffectClass, InvalidCall, Tool, ToolProfile, V
 from loopkernel.data.user_deltas import Swap
 from loopkernel.data.vector import Vector
 from loopkernel.data.words import CallStatus, CancelReason, StopReason, TurnEndReason
-from loopkernel.regions.output import (
-    gives_output,
-    others_open,
-    skip_for_output,
-    take_output,
-    unjudged_output,
-)
+from loopkernel.regions.output import gives_output, others_open, skip_for_output, take_output, unjudged_output
 
 from tests.kernel.building import (
     ALL_TOOLS,

@@ -5,31 +5,34 @@ from hypothesis import given
 from hypothesis import strategies as st
 from loopkernel.data.events import Refused
 from loopkernel.data.foreign import ForeignReply
-from loopkernel.data.ids import CallId, ModelOperation, RunOperation
-from loopkernel.data.states import Executing, Initial, State
-from loopkernel.data.thread_deltas import Created, FromThread
+from loopkernel.data.ids import CallId, MessageId, ModelOperation, OperationKind, RunOperation
+from loopkernel.data.states import Executing, Initial, State, Streaming
+from loopkernel.data.thread_deltas import Created, FromThread, Resumed
 from loopkernel.data.tool_deltas import ToolSucceeded
-from loopkernel.data.user_deltas import FromUser
-from loopkernel.data.words import RefusalReason, StopReason, UserAction
-from loopkernel.regions.refusals import action_of, answer_refusal, refusal
+from loopkernel.data.user_deltas import EditMessage, FromUser, RetryNow
+from loopkernel.data.words import ErrorClass, RefusalReason, StopReason, UserAction
+from loopkernel.regions.refusals import action_of, answer_refusal, cancel_refusal, refusal
 
 from tests.kernel.building import (
+    ASKING_NOBODY,
     a,
     after,
+    asked,
     at_rest,
     call_id,
     completed,
-    deltas_about,
     enqueue,
     failed,
-    foreign_call,
     made_call,
     say,
     session_of,
     steer,
+    succeeded,
     text,
     working,
 )
+from tests.kernel.foreign import foreign_call
+from tests.kernel.grids import deltas_about
 
 ACTIONS = {
     "Say": UserAction.SAY,
@@ -113,9 +116,9 @@ def test_a_word_on_a_call_is_named_by_where_the_call_stands(call: CallId, reason
 
 
 @pytest.mark.rule("DELTA-2")
-def test_a_call_of_a_retracted_reply_is_not_known_any_more() -> None:
-    session = session_of(after(at_rest(), say(), made_call(), failed()))
-    assert answer_refusal(session, None, call_id(1)) is RefusalReason.UNKNOWN
+def test_a_call_of_a_retracted_reply_is_gone() -> None:
+    session = session_of(after(at_rest(), say(), made_call(), failed(ErrorClass.AUTH)))
+    assert answer_refusal(session, None, call_id(1)) is RefusalReason.STALE
 
 
 @pytest.mark.rule("DELTA-2")
@@ -125,3 +128,34 @@ def test_the_calls_of_an_imported_reply_are_known() -> None:
     session = session_of(after(Initial(), Created(session_id="s", start=start)))
     for number, reason in ((-1, RefusalReason.STALE), (0, RefusalReason.UNKNOWN), (-2, RefusalReason.UNKNOWN)):
         assert answer_refusal(session, None, CallId(ModelOperation(number), 1)) is reason
+
+
+@pytest.mark.rule("DELTA-2")
+@pytest.mark.rule("INPUT-4")
+@pytest.mark.rule("INFER-10")
+@pytest.mark.parametrize(
+    "state",
+    [
+        after(at_rest(), say(), made_call(), failed(ErrorClass.AUTH)),
+        after(working(made_call()), EditMessage(message=MessageId(1), content=text("rather"))),
+        after(asked(ASKING_NOBODY, made_call()), completed(StopReason.REFUSAL), RetryNow()),
+        after(asked(ASKING_NOBODY, made_call()), Resumed()),
+    ],
+    ids=["retracted", "edited away", "refused", "lost in a crash"],
+)
+def test_a_word_on_a_call_of_a_reply_that_has_left_the_thread_is_stale(state: State) -> None:
+    session = session_of(state)
+    ledger = state.ledger if isinstance(state, Streaming) else None
+    minted = session.operations.minted[OperationKind.MODEL]
+    for refused in (answer_refusal, cancel_refusal):
+        assert refused(session, ledger, call_id(1)) is RefusalReason.STALE
+        assert refused(session, ledger, call_id(1, reply=minted + 1)) is RefusalReason.UNKNOWN
+        if ledger is not None:
+            assert refused(session, ledger, call_id(1, reply=ledger.reply)) is RefusalReason.UNKNOWN
+
+
+@pytest.mark.rule("DELTA-2")
+def test_a_call_that_a_reply_in_the_thread_never_made_is_unknown() -> None:
+    session = session_of(after(RUN, succeeded(1), succeeded(2)))
+    for refused in (answer_refusal, cancel_refusal):
+        assert refused(session, None, call_id(99)) is RefusalReason.UNKNOWN

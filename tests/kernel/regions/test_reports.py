@@ -37,7 +37,6 @@ from tests.kernel.building import (
     made_call,
     of_kind,
     reads,
-    reports_about,
     run,
     statuses,
     step,
@@ -47,6 +46,7 @@ from tests.kernel.building import (
     working,
     writes,
 )
+from tests.kernel.grids import reports_about
 
 KINDS = {
     "ToolChecked": OperationKind.CHECK,

@@ -25,7 +25,7 @@ from loopkernel.data.tool_deltas import (
     ToolStopped,
     ToolSucceeded,
 )
-from loopkernel.data.tools import InvalidCall, ToolOutput, UnknownTool, Verdict
+from loopkernel.data.tools import EffectClass, InvalidCall, ToolOutput, UnknownTool, Verdict
 from loopkernel.data.user_deltas import CancelCall, Correct
 from loopkernel.data.vector import GrowingSet, Vector
 from loopkernel.data.words import CallStatus, CancelReason, RefusalReason, TimerPurpose
@@ -336,6 +336,7 @@ def test_a_run_that_goes_on_in_the_background_is_answered_at_once_and_holds_what
             tool="write",
             input=Json.of({"path": "a"}),
             runs=1,
+            effect=EffectClass.IDEMPOTENT,
             claims=writes("a").claims,
         ),
     )

@@ -18,7 +18,7 @@ from loopkernel.data.user_deltas import (
 )
 from loopkernel.regions.settings import change_settings
 from loopkernel.testing.strategies.deltas import settings_deltas
-from loopkernel.testing.strategies.states import settings as any_settings
+from loopkernel.testing.strategies.sessions import settings as any_settings
 
 from tests.kernel.building import READ, at_rest, effects_of, of_kind, say
 

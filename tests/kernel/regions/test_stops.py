@@ -15,7 +15,7 @@ from loopkernel.data.model_deltas import ModelCall
 from loopkernel.data.states import Confirming, Executing, Streaming
 from loopkernel.data.timers import Timer
 from loopkernel.data.tool_deltas import ToolAsked
-from loopkernel.data.tools import Claim, ValidCall
+from loopkernel.data.tools import Claim, EffectClass, ValidCall
 from loopkernel.data.user_deltas import Correct
 from loopkernel.data.vector import Vector
 from loopkernel.data.words import CallStatus, CancelReason, TimerPurpose
@@ -169,7 +169,8 @@ def test_what_does_not_run_has_no_run() -> None:
     assert run_of(unparsed, session) is None
     unknown = LedgerEntry(call=recorded_call(), status=RUNNING, operation=run(1), runs=1)
     found = run_of(unknown, session)
-    assert found == HeldRun(operation=run(1), call=call_id(1), tool="read", input=NOTHING, runs=1, claims=None)
+    expected = HeldRun(operation=run(1), call=call_id(1), tool="read", input=NOTHING, runs=1, claims=None)
+    assert found == evolve(expected, effect=EffectClass.READ_ONLY)
 
 
 @pytest.mark.rule("CANCEL-5")

@@ -20,13 +20,7 @@ from loopkernel.data.user_deltas import (
     Steer,
 )
 from loopkernel.data.words import InputFate, RefusalReason, RequestReason, TurnEndReason, UserAction
-from loopkernel.regions.user_input import (
-    NATURAL_ENDS,
-    input_at_rest,
-    input_while_busy,
-    interrupts,
-    open_queued_turn,
-)
+from loopkernel.regions.user_input import NATURAL_ENDS, input_at_rest, input_while_busy, open_queued_turn
 
 from tests.kernel.building import ONE, a, after, asked, at_rest, enqueue, named, say, session_of, steer, text
 
@@ -73,26 +67,14 @@ def test_the_fate_of_what_is_said_while_busy(
         assert [waiting.content for waiting in following.inbox.queue] == [text("a")]
 
 
-@pytest.mark.rule("INPUT-1")
-@pytest.mark.rule("DELTA-6")
-def test_only_a_message_interrupts_and_only_once_under_its_key() -> None:
-    session = busy(OnBusy.INTERRUPT)
-    assert interrupts(session, say("a", "k"))
-    assert not interrupts(session, enqueue("a"))
-    assert not interrupts(session, CancelAll())
-    assert not interrupts(busy(OnBusy.QUEUE), say("a"))
-    keyed, _ = input_while_busy(session, None, steer("b", "k"), 0)
-    assert not interrupts(keyed, say("a", "k"))
-
-
 @pytest.mark.rule("DELTA-2")
 @pytest.mark.parametrize(
     "delta",
-    [RetryNow(), EditMessage(message=MessageId(1), content=()), CompactNow(), StartHandoff("g"), DismissError()],
+    [RetryNow(), CompactNow(), StartHandoff("g"), DismissError()],
     ids=lambda delta: type(delta).__name__,
 )
 def test_what_does_not_apply_is_refused_both_at_rest_and_while_busy(
-    delta: RetryNow | EditMessage | CompactNow | StartHandoff | DismissError,
+    delta: RetryNow | CompactNow | StartHandoff | DismissError,
 ) -> None:
     session = busy()
     following, effects = input_while_busy(session, Ledger(reply=ONE), delta, 0)
@@ -133,3 +115,32 @@ def test_the_oldest_of_the_queue_opens_a_turn() -> None:
     assert a(InputSettled, effects[1]).receipt == session.inbox.queue[0].receipt
     assert (turn.number, turn.opened_ms) == (2, 9)
     assert following.inbox.queue == session.inbox.queue[1:]
+
+
+@pytest.mark.rule("INPUT-4")
+@pytest.mark.rule("DELTA-6")
+@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("key", [None, "new", "used"])
+def test_an_edit_at_rest_starts_a_turn_from_the_message_it_replaces(number: int, key: str | None) -> None:
+    rest = session_of(after(asked(), steer("x", "used"), CancelAll()))
+    edit = EditMessage(message=MessageId(number), content=text("rather"), key=key)
+    following, turn, effects = input_at_rest(rest, 9, edit)
+    if key == "used" or number == 2:
+        reason = RefusalReason.DUPLICATE if key == "used" else RefusalReason.UNKNOWN
+        assert (following, turn, effects) == (rest, None, (Refused(UserAction.EDIT, reason, key),))
+        assert input_while_busy(rest, None, edit, 9) == (rest, effects)
+    else:
+        assert turn is not None
+        assert (turn.number, turn.opened_ms, turn.reason) == (2, 9, RequestReason.USER)
+        assert named(effects) == ["InputSettled", "Edited", "ThreadCut", "InputSettled", "MessageAdded"]
+        assert ("new" in following.inbox.keys) is (key == "new")
+
+
+@pytest.mark.rule("RETRY-5")
+@pytest.mark.rule("INPUT-2")
+@pytest.mark.parametrize("end", [end for end in TurnEndReason if end not in NATURAL_ENDS])
+def test_the_users_retry_leaves_the_queue_where_it_is(end: TurnEndReason) -> None:
+    rest = evolve(session_of(after(asked(), enqueue("later"), CancelAll())), last_end=end)
+    following, turn, _ = input_at_rest(rest, 3, RetryNow())
+    assert turn is not None
+    assert (following.inbox, following.thread) == (rest.inbox, rest.thread)

@@ -2,25 +2,33 @@
 
 import pytest
 from attrs import evolve
+from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import CallModel
+from loopkernel.data.ids import MessageId, ModelOperation
 from loopkernel.data.messages import ResultMessage
-from loopkernel.data.states import Initial, State, Streaming
+from loopkernel.data.model_deltas import ModelCompleted, ModelFailed
+from loopkernel.data.outside_deltas import TimerFired
+from loopkernel.data.states import Backoff, Initial, State, Streaming
 from loopkernel.data.steps import Context, Step
+from loopkernel.data.thread_deltas import Disposed, Forked, Resumed
 from loopkernel.data.tool_deltas import ToolChecked, ToolFailed, ToolSucceeded
-from loopkernel.data.user_deltas import CancelAll
+from loopkernel.data.user_deltas import CancelAll, DismissError, EditMessage, Enqueue, RetryNow, Say, Steer
 from loopkernel.data.vector import Vector
-from loopkernel.data.words import RefusalReason
+from loopkernel.data.words import ErrorClass, RefusalReason, StopReason
 from loopkernel.laws import Breach
 from loopkernel.replay import LogRecord, StepRecord, Transition, fold
+from loopkernel.testing import scenario_actions as actions
 from loopkernel.testing.explore import Finding, explore
 from loopkernel.testing.explore_scenario import scenario_text
-from loopkernel.testing.explore_scope import Scope
+from loopkernel.testing.explore_scope import A, Scope
 from loopkernel.testing.explore_views import outline
-from loopkernel.testing.judge import ScenarioOutcome, run_scenario
+from loopkernel.testing.judge import Judgement, ScenarioOutcome, run_scenario
+from loopkernel.testing.scenario_data import Scenario
 from loopkernel.testing.scenario_document import read_scenarios
 from loopkernel.transition import transition
 
 from tests.kernel.explore_cases import EXACT, GRAPH
+from tests.kernel.explore_endurance import RETRIES
 from tests.kernel.explore_goals import refuses
 
 
@@ -85,17 +93,69 @@ def name_of(value: object) -> str:
 def test_a_planted_fault_is_found_by_its_shortest_run(broken: Transition, law: str, length: int) -> None:
     finding = found_in(broken)
     assert finding.breach.law == law
-    assert len(finding.deltas) == length
+    assert len(finding.run) == length
 
 
 @pytest.mark.parametrize(("broken", "law"), [planted[:2] for planted in PLANTED], ids=name_of)
 def test_the_printed_scenario_shows_the_fault(broken: Transition, law: str) -> None:
     finding = found_in(broken)
-    run = (*EXACT.beginning, *finding.deltas)
+    run = (*EXACT.beginning, *finding.run)
     (scenario,) = read_scenarios(scenario_text(run, str(finding.breach), transition=broken), "found.yaml")
     assert law in scenario.about
     assert run_scenario(scenario, broken).outcome is ScenarioOutcome.FAIL
     assert run_scenario(scenario).outcome is ScenarioOutcome.PASS
+
+
+FAILED = ModelFailed(ModelOperation(1), error=ErrorClass.OVERLOADED, retry_after_ms=7)
+IN_BACKOFF: list[tuple[Delta, type]] = [
+    (Say(content=A), actions.Say),
+    (Enqueue(content=A), actions.Enqueue),
+    (Steer(content=A), actions.Steer),
+    (EditMessage(message=MessageId(1), content=A), actions.Edit),
+    (EditMessage(message=MessageId(99), content=A), actions.Edit),
+    (RetryNow(), actions.RetryNow),
+    (DismissError(), actions.DismissError),
+    (CancelAll(), actions.Cancel),
+    (Forked(session_id="t"), actions.Fork),
+    (Resumed(), actions.Crash),
+    (Disposed(), actions.Dispose),
+]
+
+
+def judged_run(*deltas: LogRecord) -> tuple[Scenario, Judgement]:
+    """The run, told, read and played."""
+    (scenario,) = read_scenarios(scenario_text((*RETRIES.beginning, *deltas), "told"), "told.yaml")
+    return scenario, run_scenario(scenario)
+
+
+@pytest.mark.parametrize(("delta", "action"), IN_BACKOFF, ids=name_of)
+def test_what_comes_during_a_retry_is_told_as_an_action(delta: Delta, action: type) -> None:
+    scenario, judged = judged_run(*(LogRecord(one, 0) for one in (Say(content=A), FAILED, delta)))
+    assert isinstance(scenario.user[-1].action, action)
+    assert "cannot say" not in scenario.about
+    assert judged.outcome is ScenarioOutcome.PASS, judged.differences
+
+
+def test_a_delay_is_told_by_its_instant() -> None:
+    """A retry that is waited for comes when its time has passed, and the scenario waits as long."""
+    run = (LogRecord(Say(content=A), 0), LogRecord(FAILED, 0))
+    backoff = fold((*RETRIES.beginning, *run))[-1].after
+    assert isinstance(backoff, Backoff)
+    fired = LogRecord(TimerFired(backoff.timer.operation), backoff.timer.deadline_ms)
+    done = LogRecord(ModelCompleted(ModelOperation(2), StopReason.STOP_SEQUENCE), fired.now_ms)
+    _, judged = judged_run(*run, fired, done)
+    assert judged.outcome is ScenarioOutcome.PASS
+    lines = {line.text: line.at_ms for line in judged.trace}
+    assert lines["request 2"] - lines["retry in 7"] == 7
+
+
+def test_a_delay_that_passes_too_early_cannot_be_told() -> None:
+    run = (LogRecord(Say(content=A), 0), LogRecord(FAILED, 0))
+    backoff = fold((*RETRIES.beginning, *run))[-1].after
+    assert isinstance(backoff, Backoff)
+    fired = LogRecord(TimerFired(backoff.timer.operation), backoff.timer.deadline_ms - 1)
+    scenario, _ = judged_run(*run, fired)
+    assert "fires before its time" in scenario.about
 
 
 def test_a_state_that_waits_for_ever_is_found() -> None:
@@ -130,8 +190,8 @@ def test_the_shortest_run_begins_where_the_search_does() -> None:
 
     found = explore(GRAPH.start, GRAPH.moves, laws=no_cancel, view=outline)
     assert found.breach is not None
-    assert len(found.breach.deltas) == 2
-    said = fold([LogRecord(found.breach.deltas[0], 0)], GRAPH.start)[-1].after
+    assert len(found.breach.run) == 2
+    said = fold(found.breach.run[:1], GRAPH.start)[-1].after
     again = explore(said, GRAPH.moves, laws=no_cancel, view=outline)
     assert again.breach is not None
-    assert again.breach.deltas == (CancelAll(),)
+    assert again.breach.run == (LogRecord(CancelAll(), 0),)

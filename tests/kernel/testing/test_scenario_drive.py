@@ -162,7 +162,7 @@ user: [{at: 0, say: go}, {at: 40, cancel: all}]
 
 
 def test_a_hang_is_not_waited_for() -> None:
-    run = drive("model: [{hangs: true}]\nuser: [{at: 0, say: go}]")
+    run = drive("policy: {silence_ms: null}\nmodel: [{hangs: true}]\nuser: [{at: 0, say: go}]")
     assert run.trouble is None
     assert [line.text for line in run.lines] == ["request 1"]
 

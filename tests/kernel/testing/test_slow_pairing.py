@@ -230,4 +230,4 @@ def test_a_repair(conversation: list[ForeignMessage], repaired: list[ForeignMess
 @given(conversations)
 def test_the_fast_repair_is_the_slow_one(conversation: list[ForeignMessage]) -> None:
     fast = repair(conversation)
-    assert (fast.messages, fast.repairs) == slow_repair(conversation)
+    assert (fast.messages, len(fast.repairs)) == slow_repair(conversation)

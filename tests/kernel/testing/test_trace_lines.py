@@ -6,6 +6,7 @@ import pytest
 from loopkernel.data import effects, events
 from loopkernel.data.blocks import TextBlock, ToolResult
 from loopkernel.data.effects import Effect, Request
+from loopkernel.data.foreign import Repair, RepairKind
 from loopkernel.data.ids import (
     CallId,
     CheckOperation,
@@ -105,6 +106,8 @@ LINES: list[tuple[Effect, str | None]] = [
     (events.CompactionEnded(True), "compaction ended done"),
     (events.CompactionEnded(False), "compaction ended failed"),
     (events.ThreadRewritten(()), None),
+    (events.ThreadCut(3), None),
+    (events.MessageReplaced(MESSAGE), None),
     (events.ResultsCleared((CALL,)), "results cleared"),
     (events.ChildStarted(CALL), "child c1 started"),
     (events.ChildFinished(CALL, TurnEndReason.BUDGET_EXCEEDED), "child c1 ended budget_exceeded"),
@@ -117,7 +120,7 @@ LINES: list[tuple[Effect, str | None]] = [
     (events.ToolDisabled("t"), "loop disable t"),
     (events.LoopStopped("t"), "loop stop"),
     (events.LimitReached(LimitName.WALL_TIME), "limit wall_time"),
-    (events.ThreadRepaired(4), "repaired 4"),
+    (events.ThreadRepaired((Repair(RepairKind.EMPTY, 0),) * 4), "repaired 4"),
     (events.WorkCancelled(CancelReason.EDITED), "cancelled system:edited"),
     (events.LineageForked("s"), "forked"),
     (events.SessionResumed(), "resumed"),

@@ -23,7 +23,7 @@ from loopkernel.data.ledgers import (
     QuestionWait,
 )
 from loopkernel.data.timers import Timer
-from loopkernel.data.tools import Claim, InvalidCall, UnknownTool, Verdict
+from loopkernel.data.tools import Claim, EffectClass, InvalidCall, UnknownTool, Verdict
 from loopkernel.data.vector import Vector
 from loopkernel.data.words import CallStatus, TimerPurpose, UserAction
 from loopkernel.planning.references import has_references, resolved, sources
@@ -149,7 +149,8 @@ class BuiltCalls:
         if runs == 2:
             self.numbers.cut_short(OperationKind.RUN, operation)
             operation = self.started()
-        entry = evolve(entry, operation=operation, runs=runs, progress=Vector.of(draw(st.lists(texts, max_size=1))))
+        progress = Vector.of(draw(st.lists(texts, max_size=1)))
+        entry = evolve(entry, operation=operation, runs=runs, effect=draw(effects), progress=progress)
         if stage is Stage.RUNNING:
             return evolve(entry, status=CallStatus.IN_PROGRESS, timer=self.timer(TimerPurpose.TOOL_TIMEOUT))
         if stage is Stage.QUESTION:
@@ -186,6 +187,8 @@ class BuiltCalls:
             runs=entry.runs,
             claims=self.draw(claimed),
             grace=grace,
+            effect=entry.effect or EffectClass.DANGEROUS,
+            handle=self.draw(st.booleans()),
         )
 
     def answered(self, entry: LedgerEntry) -> LedgerEntry:
@@ -224,6 +227,7 @@ class BuiltCalls:
         )
 
 
+effects: SearchStrategy[EffectClass] = st.sampled_from(EffectClass)
 _faults: SearchStrategy[Verdict] = st.sampled_from((UnknownTool(), InvalidCall("a")))
 claimed: SearchStrategy[tuple[Claim, ...] | None] = st.none() | st.lists(claims, max_size=2).map(tuple)
 _edits: SearchStrategy[Edit] = st.builds(

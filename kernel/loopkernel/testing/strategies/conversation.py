@@ -15,6 +15,7 @@ from loopkernel.data.blocks import (
     ToolResult,
     UserBlock,
 )
+from loopkernel.data.foreign import Repair, RepairKind
 from loopkernel.data.ids import CallId, MessageId, ModelOperation
 from loopkernel.data.json_text import Json
 from loopkernel.data.messages import AssistantMessage, Message, ReplyState, ResultMessage, UserMessage, UserOrigin
@@ -172,6 +173,9 @@ broken_threads: SearchStrategy[Thread] = st.builds(
     st.lists(models, unique=True, max_size=2).map(tuple),
 )
 
+
+# What a recorded conversation may have wrong with it.
+repairs: SearchStrategy[Repair] = st.builds(Repair, st.sampled_from(RepairKind), counts, provider_ids)
 
 # --- threads that the kernel could have made ------------------------------------------------------------
 

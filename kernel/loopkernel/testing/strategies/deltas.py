@@ -92,7 +92,6 @@ from loopkernel.testing.strategies.values import (
     call_ids,
     check_operations,
     correction_operations,
-    counts,
     handoff_operations,
     hook_operations,
     json_texts,
@@ -115,6 +114,7 @@ from loopkernel.testing.strategies.values import (
 redactions: SearchStrategy[Redaction] = st.builds(
     Redaction, user_text=st.none() | raw_texts, reply_text=st.none() | raw_texts
 )
+WAITS_MS = (0, 3, 7_000, 300_001, -1)  # none, shorter and longer than a schedule's own, too long, nonsense
 stop_reasons: SearchStrategy[StopReason] = st.sampled_from(StopReason)
 model_deltas: SearchStrategy[ModelDelta] = st.one_of(
     st.builds(ModelText, model_operations, raw_texts),
@@ -153,7 +153,7 @@ model_deltas: SearchStrategy[ModelDelta] = st.one_of(
         model_operations,
         error=st.sampled_from(ErrorClass),
         message=raw_texts,
-        retry_after_ms=st.none() | counts,
+        retry_after_ms=st.none() | st.sampled_from(WAITS_MS),
         usage=usages,
     ),
 )

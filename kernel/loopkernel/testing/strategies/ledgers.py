@@ -27,7 +27,7 @@ from loopkernel.data.model_deltas import (
 from loopkernel.data.threads import Thread
 from loopkernel.data.vector import Vector
 from loopkernel.data.words import TimerPurpose
-from loopkernel.testing.strategies.call_stages import OVER, WORKING, BuiltCalls, Stage, claimed
+from loopkernel.testing.strategies.call_stages import OVER, WORKING, BuiltCalls, Stage, claimed, effects
 from loopkernel.testing.strategies.conversation import (
     call_of,
     tool_calls,
@@ -122,6 +122,8 @@ def runs_held_elsewhere(draw: DrawFn, thread: Thread, numbers: Numbers) -> tuple
                 runs=draw(st.integers(1, 2)),
                 claims=draw(claimed),
                 grace=grace,
+                effect=draw(effects),
+                handle=draw(st.booleans()),
             )
         )
     return tuple(held)

@@ -9,6 +9,7 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 from loopkernel.data import choices
 from loopkernel.data.json_text import Json
 from loopkernel.data.policy import (
+    RETRYABLE,
     ApprovalRule,
     ChildLimits,
     ClearResults,
@@ -33,6 +34,7 @@ _small = st.integers(0, 5)
 _positive = st.integers(1, 5)
 _tiers = st.none() | st.integers(2, 5)
 _amounts = st.sampled_from((0.0, 0.5, 1.0, 3.75)) | st.floats(0, 100, allow_nan=False)
+_prices = st.just(1_000_000.0) | _amounts  # a dollar a token, so that small runs reach what they may cost
 _ratios = st.sampled_from((0.0, 0.5, 1.0)) | st.floats(0, 1, allow_nan=False)
 
 field_patterns: SearchStrategy[FieldPattern] = st.builds(
@@ -49,7 +51,7 @@ remembered: SearchStrategy[Remembered] = st.one_of(
     st.builds(RememberedCall, names, json_texts | resource_keys.map(lambda key: Json.of({"path": key}))),
     st.builds(RememberedPattern, names, st.lists(field_patterns, max_size=1).map(tuple)),
 )
-prices: SearchStrategy[Prices] = st.builds(Prices, input=_amounts, output=_amounts)
+prices: SearchStrategy[Prices] = st.builds(Prices, input=_prices, output=_prices)
 truncations: SearchStrategy[Truncation] = st.builds(
     Truncation,
     escalate_to=st.lists(_positive, max_size=2).map(tuple),
@@ -64,7 +66,7 @@ retries: SearchStrategy[Retry] = st.builds(
     cap_ms=_small,
     retries=_small,
     jitter_ms=_small,
-    classes=st.lists(st.sampled_from(ErrorClass), unique=True, max_size=2).map(tuple),
+    classes=st.just(RETRYABLE) | st.lists(st.sampled_from(ErrorClass), unique=True, max_size=2).map(tuple),
 )
 loop_tiers: SearchStrategy[LoopTiers] = st.builds(
     LoopTiers, note=_tiers, disable=_tiers, disable_turns=_positive, stop=_tiers, window=st.integers(2, 5)
@@ -173,8 +175,13 @@ OPTIONS: dict[str, SearchStrategy[Any]] = {
 # What decides how the phases that run today go on.
 RUNNING_OPTIONS = (
     "lifetime",
+    "fallback_models",
     "max_turns",
     "turn_limit_counts",
+    "max_total_tokens",
+    "max_tool_calls",
+    "max_wall_ms",
+    "max_cost_usd",
     "max_parallel",
     "early_start",
     "no_profile",
@@ -185,9 +192,17 @@ RUNNING_OPTIONS = (
     "on_tool_failure",
     "on_busy",
     "queue_limit",
+    "max_output_tokens",
+    "on_truncation",
+    "retry",
+    "retry_after_cap_ms",
+    "errors",
+    "on_error",
+    "silence_ms",
     "tool_timeout_ms",
     "approval_timeout_ms",
     "grace_ms",
+    "loop",
     "clear_results",
     "result_limit",
     "approval_mode",
@@ -197,6 +212,30 @@ RUNNING_OPTIONS = (
     "output_required",
     "empty_reply_nudges",
     "on_restart",
+    "seed",
+)
+
+# What decides how a run that fails, repeats itself or spends too much goes on.
+ENDURANCE_OPTIONS = (
+    "lifetime",
+    "fallback_models",
+    "max_turns",
+    "max_total_tokens",
+    "max_tool_calls",
+    "max_wall_ms",
+    "max_cost_usd",
+    "max_output_tokens",
+    "on_truncation",
+    "retry",
+    "retry_after_cap_ms",
+    "errors",
+    "on_error",
+    "silence_ms",
+    "loop",
+    "clear_results",
+    "run_calls",
+    "early_start",
+    "seed",
 )
 
 
@@ -207,10 +246,14 @@ def policies(draw: DrawFn, options: tuple[str, ...] = tuple(OPTIONS), most: int 
     values: dict[str, Any] = {name: draw(OPTIONS[name]) for name in chosen}  # Any: as in OPTIONS
     if values.get("output_required") and values.get("output_tool") is None:
         values["output_tool"] = draw(names)
+    if values.get("max_cost_usd") is not None:
+        values["prices"] = draw(prices)
     return Policy(**values)
 
 
 # Policies that decide how runs go, under each schedule as often as under any other.
 running_policies: SearchStrategy[Policy] = st.builds(
-    evolve, policies(RUNNING_OPTIONS), schedule=st.sampled_from(choices.Schedule)
+    evolve,
+    policies(RUNNING_OPTIONS, most=8) | policies(ENDURANCE_OPTIONS, most=8),
+    schedule=st.sampled_from(choices.Schedule),
 )

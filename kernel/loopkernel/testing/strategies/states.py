@@ -8,7 +8,7 @@ from attrs import evolve
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
-from loopkernel.data.endings import Ending, NextInput
+from loopkernel.data.endings import Ending
 from loopkernel.data.held_runs import HeldRun
 from loopkernel.data.ids import (
     CorrectionOperation,
@@ -17,26 +17,11 @@ from loopkernel.data.ids import (
     MessageId,
     ModelOperation,
     OperationKind,
-    QueueNumber,
-    ReceiptId,
     SummaryOperation,
-    TimerOperation,
 )
 from loopkernel.data.ledgers import Ledger
-from loopkernel.data.messages import AssistantMessage, ResultMessage
-from loopkernel.data.sessions import (
-    BackgroundEnd,
-    Counters,
-    Inbox,
-    OpenReply,
-    QueuedInput,
-    Session,
-    Settings,
-    ShownError,
-    Stamp,
-    Turn,
-    WaitingSteer,
-)
+from loopkernel.data.messages import AssistantMessage
+from loopkernel.data.sessions import OpenReply, Session
 from loopkernel.data.states import (
     Backoff,
     Cancelled,
@@ -55,112 +40,17 @@ from loopkernel.data.states import (
 from loopkernel.data.steps import Step
 from loopkernel.data.threads import Thread
 from loopkernel.data.tools import Tool
-from loopkernel.data.vector import GrowingSet, Vector
-from loopkernel.data.words import CancelReason, ErrorClass, RequestReason, TurnEndReason
+from loopkernel.data.vector import Vector
+from loopkernel.data.words import CancelReason, TimerPurpose, TurnEndReason
 from loopkernel.testing.strategies.call_stages import ASKING, RELEASED, STREAMING, WORKING
-from loopkernel.testing.strategies.conversation import (
-    cancel_reasons,
-    contents,
-    threads,
-    tool_profiles,
-    tool_sets,
-)
-from loopkernel.testing.strategies.deltas import session_ids, stop_reasons
-from loopkernel.testing.strategies.ledgers import calls_in, calls_of, pieces_of, runs_held_elsewhere
-from loopkernel.testing.strategies.numbers import Numbers, operations
-from loopkernel.testing.strategies.policies import policies, remembered
-from loopkernel.testing.strategies.values import (
-    KEYS,
-    call_ids,
-    counts,
-    models,
-    receipt_ids,
-    safe_keys,
-    texts,
-    usages,
-)
+from loopkernel.testing.strategies.conversation import cancel_reasons, threads, tool_profiles
+from loopkernel.testing.strategies.deltas import stop_reasons
+from loopkernel.testing.strategies.endings import endings, errors, settled_by
+from loopkernel.testing.strategies.ledgers import calls_in, calls_of, pieces_of
+from loopkernel.testing.strategies.numbers import Numbers
+from loopkernel.testing.strategies.sessions import end_reasons, sessions, sessions_naming, stamps, turns
+from loopkernel.testing.strategies.values import counts, models, texts, usages
 from loopkernel.transition import settle
-
-end_reasons: SearchStrategy[TurnEndReason] = st.sampled_from(TurnEndReason)
-stamps: SearchStrategy[Stamp] = st.builds(Stamp, st.integers(2, 9), st.integers(-3, 3))
-settings: SearchStrategy[Settings] = st.builds(
-    Settings,
-    session_id=session_ids,
-    lineage=st.integers(1, 2),
-    policy=policies(),
-    tools=tool_sets,
-    instructions=texts,
-    remembered=st.lists(remembered, max_size=2).map(tuple),
-)
-turns: SearchStrategy[Turn] = st.builds(
-    Turn,
-    number=st.integers(1, 3),
-    opened_ms=st.integers(-3, 3),
-    reason=st.sampled_from(RequestReason),
-    replies=counts,
-    nudges=counts,
-    pauses=st.integers(0, 10),
-    demanded=st.booleans(),
-)
-
-
-@st.composite
-def inboxes(draw: DrawFn) -> Inbox:
-    """A queue and steers whose receipts and numbers count up."""
-    waiting = draw(st.lists(contents, max_size=3))
-    queued = draw(st.integers(0, len(waiting)))
-    return Inbox(
-        queue=tuple(
-            QueuedInput(number=QueueNumber(place), receipt=ReceiptId(place), content=content)
-            for place, content in enumerate(waiting[:queued], 1)
-        ),
-        steers=tuple(
-            WaitingSteer(receipt=ReceiptId(place), content=content)
-            for place, content in enumerate(waiting[queued:], queued + 1)
-        ),
-        background=tuple(draw(st.lists(st.builds(BackgroundEnd, call_ids, contents), max_size=2))),
-        keys=GrowingSet.of(draw(st.lists(st.sampled_from(KEYS), unique=True))),
-    )
-
-
-@st.composite
-def sessions(
-    draw: DrawFn,
-    thread: Thread | None = None,
-    numbers: Numbers | None = None,
-    held: tuple[HeldRun, ...] | None = (),
-) -> Session:
-    """A record that agrees with its thread and with the ids that the state around it names.
-
-    Beside the runs of a reply that are `held`, some of the thread may be; none at all may be if it is None.
-    """
-    said = draw(threads()) if thread is None else thread
-    named = Numbers() if numbers is None else numbers
-    runs: tuple[HeldRun, ...] = ()
-    if held is not None:
-        runs = (*held, *draw(runs_held_elsewhere(said, named)))
-    inbox = draw(inboxes())
-    waiting = len(inbox.queue) + len(inbox.steers)
-    results = [result for message in said if isinstance(message, ResultMessage) for result in message.results]
-    return Session(
-        settings=draw(settings),
-        thread=said,
-        usage=draw(usages),
-        inbox=inbox,
-        counters=Counters(
-            messages=len(said),
-            receipts=waiting + draw(counts),
-            queued=waiting + draw(counts),
-            steered=draw(counts),
-            turns=3,
-        ),
-        operations=draw(operations(said, named)),
-        held=runs,
-        bodies=len(results),
-        error=draw(st.none() | st.builds(ShownError, st.sampled_from(ErrorClass), texts)),
-        last_model=draw(st.none() | models),
-        last_end=draw(st.none() | end_reasons),
-    )
 
 
 @st.composite
@@ -173,23 +63,15 @@ def _offering(draw: DrawFn, session: Session, ledger: Ledger) -> Session:
     return evolve(session, settings=evolve(session.settings, tools=offered))
 
 
-@st.composite
-def sessions_naming(draw: DrawFn, kind: OperationKind, number: int) -> Session:
-    """A session in which the operation of that kind and number is the newest, and open."""
-    numbers = Numbers()
-    while numbers.newest[kind] < number:
-        numbers.reported(kind, numbers.newest[kind])
-        numbers.mint(kind)
-    return draw(sessions(numbers=numbers))
-
-
 # --- phases ---------------------------------------------------------------------------------------------
 
 idle_states: SearchStrategy[Idle] = st.builds(Idle, session=sessions(), stamp=stamps)
 cancelled_states: SearchStrategy[Cancelled] = st.builds(
     Cancelled, session=sessions(), stamp=stamps, reason=cancel_reasons
 )
-done_states: SearchStrategy[Done] = st.builds(Done, session=sessions(held=None), stamp=stamps, reason=end_reasons)
+done_states: SearchStrategy[Done] = st.builds(
+    Done, session=sessions(held=None), stamp=stamps, reason=end_reasons, cancel=st.none() | cancel_reasons
+)
 thinking_states: SearchStrategy[Thinking] = st.builds(
     Thinking,
     session=sessions_naming(OperationKind.HOOK, 2),
@@ -205,38 +87,12 @@ compacting_states: SearchStrategy[Compacting] = st.builds(
     operation=st.just(SummaryOperation(1)),
     until=counts,
 )
-backoff_states: SearchStrategy[Backoff] = st.builds(
-    Backoff,
-    session=sessions_naming(OperationKind.TIMER, 2),
-    stamp=stamps,
-    turn=turns,
-    timer=st.just(TimerOperation(2)),
-    deadline_ms=counts,
-    attempt=counts,
-    error=st.sampled_from(ErrorClass),
-)
 handing_off_states: SearchStrategy[HandingOff] = st.builds(
     HandingOff,
     session=sessions_naming(OperationKind.HANDOFF, 1),
     stamp=stamps,
     operation=st.just(HandoffOperation(1)),
     goal=texts,
-)
-next_inputs: SearchStrategy[NextInput] = st.builds(NextInput, receipt=receipt_ids, content=contents, key=safe_keys)
-endings: SearchStrategy[Ending] = st.builds(
-    Ending,
-    reason=end_reasons,
-    natural=st.booleans(),
-    gated=st.booleans(),
-    cancel=st.none() | cancel_reasons.filter(lambda reason: reason is not CancelReason.DISPOSED),
-    then=st.none() | next_inputs,
-)
-# Of a reply that is kept although its stream has failed (rule TOOL-9).
-endings_by_error: SearchStrategy[Ending] = st.builds(
-    Ending,
-    reason=st.sampled_from((TurnEndReason.ERROR, TurnEndReason.REFUSAL)),
-    error=st.sampled_from(ErrorClass),
-    message=texts,
 )
 
 
@@ -266,10 +122,18 @@ def streaming_states(draw: DrawFn) -> Streaming:
     """A reply is coming in, after every reply of the thread; some of its calls may have started early."""
     numbers, thread = Numbers(), draw(threads(max_rounds=1))
     operation = ModelOperation(2)
+    looks = draw(st.integers(0, 2))  # at how long the stream has been silent
+    silence = numbers.mint_timer(draw, TimerPurpose.SILENCE) if looks else None
     calls = draw(calls_in(operation, numbers, STREAMING))
     numbers.open.add((OperationKind.MODEL, operation))
-    model = draw(models)
+    if silence is not None and looks == 2:  # it was not too long, and is looked at again
+        numbers.reported(OperationKind.TIMER, silence.operation)
+        silence = numbers.mint_timer(draw, TimerPurpose.SILENCE)
+    model, heard_ms = draw(models), draw(st.integers(-3, 3))
     session = draw(sessions(thread, numbers, calls.held))
+    if silence is not None:  # what was last heard may have come after it was timed
+        allowed_ms = session.settings.policy.silence_ms or 0
+        silence = evolve(silence, deadline_ms=heard_ms + allowed_ms - draw(counts))
     return Streaming(
         session=draw(_offering(session, calls.ledger)),
         stamp=draw(stamps),
@@ -277,6 +141,23 @@ def streaming_states(draw: DrawFn) -> Streaming:
         reply=OpenReply(operation, model, draw(usages)),
         pieces=draw(pieces_of(calls.ledger)),
         ledger=calls.ledger,
+        heard_ms=heard_ms,
+        silence=silence,
+    )
+
+
+@st.composite
+def backoff_states(draw: DrawFn) -> Backoff:
+    """A request that failed is to be made again."""
+    numbers, thread = Numbers(), draw(threads())
+    numbers.pass_over(draw, OperationKind.TIMER)
+    timer = numbers.mint_timer(draw, TimerPurpose.RETRY)
+    return Backoff(
+        session=draw(sessions(thread, numbers)),
+        stamp=draw(stamps),
+        turn=draw(turns),
+        timer=timer,
+        error=draw(errors),
     )
 
 
@@ -325,8 +206,8 @@ def working_states(draw: DrawFn) -> State:
     stamp, turn = draw(stamps), draw(turns)
     if draw(st.integers(0, 5)) == 0:
         return Dispatching(session=session, stamp=stamp, turn=turn, ledger=ledger)
-    ending = draw(st.none() | endings_by_error)
-    working = Executing(session=session, stamp=stamp, turn=turn, ledger=ledger, ending=ending)
+    settled = draw(st.one_of(st.none(), settled_by(ledger.reply), settled_by(ledger.reply)))
+    working = Executing(session=session, stamp=stamp, turn=turn, ledger=ledger, settled=settled)
     return settle(Step(working, ())).next
 
 
@@ -342,7 +223,8 @@ states: SearchStrategy[State] = st.one_of(
     thinking_states,
     finishing_states(),
     compacting_states,
-    backoff_states,
+    backoff_states(),
+    backoff_states(),
     handing_off_states,
     cancelled_states,
     done_states,

@@ -14,12 +14,13 @@ from typing_extensions import override
 from loopkernel.data.deltas import Delta
 from loopkernel.data.ids import CallId, RunOperation
 from loopkernel.data.json_text import Json
-from loopkernel.data.model_deltas import ModelCall, ModelCompleted
+from loopkernel.data.messages import UserMessage
+from loopkernel.data.model_deltas import ModelCall, ModelCompleted, ModelFailed, Redaction
 from loopkernel.data.outside_deltas import TimerFired
 from loopkernel.data.policy import FieldPattern
 from loopkernel.data.states import Initial, State, Streaming
 from loopkernel.data.steps import Context
-from loopkernel.data.thread_deltas import Acquired, Created
+from loopkernel.data.thread_deltas import Acquired, Created, Resumed
 from loopkernel.data.tool_deltas import ToolChecked
 from loopkernel.data.tools import (
     AccessMode,
@@ -35,21 +36,24 @@ from loopkernel.data.user_deltas import (
     Approve,
     CallAnswer,
     Correct,
+    EditMessage,
     Reject,
     RememberCall,
     RememberPattern,
     RememberTool,
     Swap,
 )
-from loopkernel.data.words import StopReason
+from loopkernel.data.words import ErrorClass, StopReason
+from loopkernel.laws.step_laws import pending_timers
 from loopkernel.laws.views import ledger_in
 from loopkernel.replay import LogRecord, StepRecord
 from loopkernel.testing.explore_moves import wishes
 from loopkernel.testing.explore_reports import answers, reports
-from loopkernel.testing.explore_scope import ANY_CALL, Answer, RunEnd, Scope
+from loopkernel.testing.explore_scope import ANY_CALL, ANY_REPLY, Answer, RunEnd, Scope
 from loopkernel.testing.explore_strays import strays
-from loopkernel.testing.strategies.conversation import access_modes, tool_sets, verdicts
+from loopkernel.testing.strategies.conversation import access_modes, contents, tool_sets, verdicts
 from loopkernel.testing.strategies.deltas import (
+    WAITS_MS,
     RunDelta,
     answer_deltas,
     deltas,
@@ -59,7 +63,7 @@ from loopkernel.testing.strategies.deltas import (
     user_deltas,
 )
 from loopkernel.testing.strategies.policies import running_policies
-from loopkernel.testing.strategies.values import resource_keys, texts, times_ms
+from loopkernel.testing.strategies.values import keys, resource_keys, texts, times_ms
 from loopkernel.transition import transition
 
 # Tools whose calls really run: some that touch what they name (two of them at once, while the reply still streams), one
@@ -98,9 +102,18 @@ WIDE = Scope(
     calls=3,
     rounds=9,
     tools=tuple(tool.name for tool in OFFERED),
+    stops=(StopReason.END_TURN, StopReason.MAX_TOKENS, StopReason.REFUSAL, StopReason.PAUSE),
+    completions=(
+        ModelCompleted(ANY_REPLY, StopReason.MAX_TOKENS, cut_call=True),
+        ModelCompleted(ANY_REPLY, StopReason.GUARDRAIL_INTERVENED, redaction=Redaction("x", "y")),
+    ),
+    failures=tuple(ModelFailed(ANY_REPLY, error=error) for error in ErrorClass)
+    + tuple(ModelFailed(ANY_REPLY, error=ErrorClass.OVERLOADED, retry_after_ms=wait_ms) for wait_ms in WAITS_MS),
     progress=True,
     questions=True,
     times=True,
+    edits=True,
+    forks=True,
     ends=tuple(RunEnd),
     answers=ANSWERS,
     held=9,
@@ -131,9 +144,9 @@ def aimed_deltas(draw: DrawFn, state: State) -> Delta:
     checks = [entry.check for entry in entries if entry.check is not None]
     runs = [entry.operation for entry in entries if entry.operation is not None and entry.is_running]
     runs += [run.operation for run in held]
-    timers = [entry.timer.operation for entry in entries if entry.timer is not None]
-    timers += [run.grace.operation for run in held if run.grace is not None]
+    timers = [timer.operation for timer in pending_timers(state)]
     waiting = [entry.call.id for entry in entries if entry.person.wait is not None]
+    said = [] if session is None else [message.id for message in session.thread if isinstance(message, UserMessage)]
     sources: list[SearchStrategy[Delta]] = []
     if checks:
         sources.append(st.builds(ToolChecked, st.sampled_from(checks), verdicts))
@@ -143,6 +156,8 @@ def aimed_deltas(draw: DrawFn, state: State) -> Delta:
         sources.append(st.builds(TimerFired, st.sampled_from(timers)))
     if waiting:
         sources.append(st.builds(_aimed_answer, answer_deltas, st.sampled_from(waiting)))
+    if said:
+        sources.append(st.builds(EditMessage, message=st.sampled_from(said), content=contents, key=keys))
     return draw(st.one_of(sources) if sources else deltas)
 
 
@@ -185,7 +200,7 @@ def next_deltas(draw: DrawFn, state: State) -> Delta:
     if source in ("due", "call", "whole") and not plain:
         plain = tuple(wishes(state, WIDE))
     if source == "wanted":
-        plain = tuple(wishes(state, evolve(WIDE, lives=True, crashes=True)))
+        plain = (Resumed(), *wishes(state, evolve(WIDE, lives=True)))
     if source == "stray":
         plain = tuple(strays(state))
     if plain:
@@ -243,10 +258,18 @@ class Run:
 
 @st.composite
 def _moments(draw: DrawFn, state: State, now_ms: int) -> Context | None:
-    """The next thing that happens, in one piece, so that shrinking can take it out; None: nothing more."""
+    """The next thing that happens, in one piece, so that shrinking can take it out; None: nothing more.
+
+    A delay mostly passes at its deadline; the clock may jump, and go back.
+    """
     if draw(st.integers(0, 25)) == 0:
         return None
-    return Context(draw(next_deltas(state)), draw(st.just(now_ms + 1) | times_ms))
+    delta = draw(next_deltas(state))
+    moments = [st.just(now_ms + 1), times_ms]
+    if isinstance(delta, TimerFired):
+        due = [timer.deadline_ms for timer in pending_timers(state) if timer.operation == delta.operation]
+        moments = [*map(st.just, due), *moments]
+    return Context(delta, draw(st.one_of(moments)))
 
 
 @st.composite

@@ -1,0 +1,97 @@
+"""In words, for whoever reads a run: failures and what to do about them, retries, limits, repetition, cancels."""
+
+from loopkernel.data.events import RetryScheduled
+from loopkernel.data.ids import OperationKind
+from loopkernel.data.policy import Policy
+from loopkernel.data.states import Backoff, State
+from loopkernel.data.words import CancelReason, ErrorClass, LimitName
+from loopkernel.planning.retry import Dice, GiveUp, WaitForRetry, models, schedule, schedule_text
+
+MOST_TOLD = 50  # retries; a schedule with more of them is not told
+
+FAILURES = {
+    ErrorClass.OVERLOADED: "the service of the model has too much to do",
+    ErrorClass.RATE_LIMITED: "the service of the model was asked too often",
+    ErrorClass.SERVER: "the service of the model has failed",
+    ErrorClass.NETWORK: "the connection to the model was lost",
+    ErrorClass.STALLED: "the model has fallen silent",
+    ErrorClass.INVALID_OUTPUT: "what the model sent cannot be read",
+    ErrorClass.PROMPT_TOO_LONG: "the conversation is longer than the model can take",
+    ErrorClass.AUTH: "the service of the model does not accept the key",
+    ErrorClass.BAD_REQUEST: "the service of the model refuses the request",
+    ErrorClass.REFUSED: "the model refuses the task",
+    ErrorClass.UNKNOWN: "the model failed in a way that nobody foresaw",
+    ErrorClass.MAX_TOKENS: "the reply is longer than it may be",
+}
+_LATER = "try again later, or with another model"
+ADVICE = {
+    ErrorClass.OVERLOADED: _LATER,
+    ErrorClass.RATE_LIMITED: _LATER,
+    ErrorClass.SERVER: _LATER,
+    ErrorClass.NETWORK: "look after the connection, then run it again",
+    ErrorClass.STALLED: _LATER,
+    ErrorClass.INVALID_OUTPUT: "run it again, or with another model",
+    ErrorClass.PROMPT_TOO_LONG: "give a shorter task, or smaller files to read",
+    ErrorClass.AUTH: "mend the key, then run it again",
+    ErrorClass.BAD_REQUEST: "mend what the message names, then run it again",
+    ErrorClass.REFUSED: "put the task in other words",
+    ErrorClass.UNKNOWN: "run it again; if it fails again, report it with the log",
+    ErrorClass.MAX_TOKENS: "ask for less at a time",
+}
+
+CANCELS = {
+    CancelReason.USER_CANCELLED: "cancelled by you",
+    CancelReason.USER_INTERRUPTED: "interrupted by a new message",
+    CancelReason.EDITED: "interrupted, since an earlier message was edited",
+    CancelReason.DISPOSED: "stopped, since the session was released",
+    CancelReason.SAFETY: "stopped to be safe",
+    CancelReason.REJECTED: "stopped after a rejection",
+    CancelReason.SIBLING: "stopped, since another call had failed",
+    CancelReason.TIMEOUT: "stopped, since its time was over",
+    CancelReason.LIMIT: "stopped at a limit",
+    CancelReason.SUPERSEDED: "superseded",
+}
+
+
+def retry_told(event: RetryScheduled, state: State) -> str:
+    """What is to come: this retry, and if it fails too, those after it (rule RETRY-2).
+
+    `state` is the one that the event led to; without a countdown in it only this retry is told.
+    """
+    if not isinstance(state, Backoff):
+        return f"retrying soon (retry {event.attempt})"
+    session = state.session
+    settings, policy = session.settings, session.settings.policy
+    retries = policy.retry.retries if policy.retry is not None else 0
+    delay, _, _ = schedule_text((WaitForRetry(event.delay_ms, event.attempt), GiveUp()), policy).partition(",")
+    of = f" of {retries}" if retries >= event.attempt else ""
+    text = f"retrying in {delay} (retry {event.attempt}{of})"
+    if retries * len(models(policy)) > MOST_TOLD:
+        return text
+    coming = schedule(
+        policy,
+        attempt=event.attempt,
+        model=state.turn.recovery.model,
+        dice=Dice(seed=policy.seed, session_id=settings.session_id, lineage=settings.lineage),
+        request=session.operations.minted[OperationKind.MODEL] + 1,
+    )
+    return f"{text}, then {schedule_text(coming, policy)}"
+
+
+def limit_told(limit: LimitName, policy: Policy | None) -> str:
+    """Which limit ended the turn, and how high it is."""
+    return f"the turn ends at the limit of {_limit(limit, policy or Policy())} ({limit.value})"
+
+
+def _limit(limit: LimitName, policy: Policy) -> str:
+    match limit:
+        case LimitName.MAX_TURNS:
+            return f"{policy.max_turns} replies in a turn"
+        case LimitName.TOKENS:
+            return f"{policy.max_total_tokens} tokens in all"
+        case LimitName.COST:
+            return f"{policy.max_cost_usd} USD in all"
+        case LimitName.TOOL_CALLS:
+            return f"{policy.max_tool_calls} tool calls in all"
+        case LimitName.WALL_TIME:
+            return f"{(policy.max_wall_ms or 0) / 1000:g} s for a turn"

@@ -1,0 +1,66 @@
+"""What loop detection remembers of a turn (rule LIMIT-3): the calls since the last user message, and what was found."""
+
+import json
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import final
+
+from attrs import field, frozen
+
+from loopkernel.data.json_text import Json, JsonValue, safe_text
+from loopkernel.data.texts import safe_texts
+
+_DERIVED: Mapping[str, bool] = MappingProxyType({"derived": True})
+
+
+def _text(value: JsonValue) -> str:
+    """A text for the value: equal for equal JSON, whatever the order of keys."""
+    return f'"{value}' if isinstance(value, str) else json.dumps(value, sort_keys=True)
+
+
+@final
+@frozen
+class WatchedCall:
+    """A call that the model made; its input is None if it does not parse.
+
+    `alike` counts the watched calls that are similar to it, itself included. `parts` follow from the input: the keys of
+    an object in order, None of another value; and a text for each value, equal for equal JSON.
+    """
+
+    tool: str = field(converter=safe_text)
+    input: Json | None
+    alike: int = 1
+    parts: tuple[tuple[str, ...] | None, tuple[str, ...]] = field(init=False, eq=False, repr=False, metadata=_DERIVED)
+
+    @parts.default
+    def _parts_of_input(self) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
+        if self.input is None:
+            return None, ()
+        parsed = self.input.value()
+        if not isinstance(parsed, dict):
+            return None, (_text(parsed),)
+        keys = sorted(parsed)
+        return tuple(keys), tuple([_text(parsed[key]) for key in keys])
+
+
+@final
+@frozen
+class DisabledTool:
+    """A tool that the next `rounds` requests do not offer, the one about to be made included."""
+
+    tool: str = field(converter=safe_text)
+    rounds: int
+
+
+@final
+@frozen(kw_only=True)
+class Watch:
+    """The last calls, oldest first, the tools that were noted, and the tools that are not offered for now.
+
+    `due`: a round has passed since it was last looked at.
+    """
+
+    calls: tuple[WatchedCall, ...] = ()
+    noted: tuple[str, ...] = field(default=(), converter=safe_texts)
+    disabled: tuple[DisabledTool, ...] = ()
+    due: bool = False

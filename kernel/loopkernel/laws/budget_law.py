@@ -1,0 +1,241 @@
+"""The trace law about limits: BUDGET. What is spent is told by the reports of the model and by the starts of calls."""
+
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from typing import final
+
+from loopkernel.data.effects import AbortTool, CallModel, Effect, StartTool
+from loopkernel.data.endings import Ending
+from loopkernel.data.events import (
+    ApprovalAsked,
+    LimitReached,
+    LineageForked,
+    Refused,
+    ReplyEnded,
+    TurnEnded,
+    WorkCancelled,
+)
+from loopkernel.data.ids import ModelOperation
+from loopkernel.data.ledgers import ApprovalWait
+from loopkernel.data.model_deltas import ModelCompleted, ModelFailed, ModelUsage
+from loopkernel.data.policy import Policy
+from loopkernel.data.states import Confirming, Executing, State, Streaming
+from loopkernel.data.tool_deltas import ToolFailed, ToolStopped, ToolSucceeded
+from loopkernel.data.usage import NO_USAGE, Usage
+from loopkernel.data.words import CallStatus, CancelReason, LimitName, RefusalReason, TurnEndReason
+from loopkernel.laws.ending_laws import entries_in
+from loopkernel.laws.reports import Breach
+from loopkernel.laws.turn_told import TurnTold
+from loopkernel.laws.views import call_of_run, held_in
+from loopkernel.replay import StepRecord
+
+_ENDS_FOR_LIMIT = frozenset({TurnEndReason.MAX_TURNS, TurnEndReason.BUDGET_EXCEEDED})
+
+
+def budget(records: Sequence[StepRecord]) -> Iterator[Breach]:
+    """Nothing starts once a limit is reached, which is named when it is and only then; usage is billed once."""
+    if not records:
+        return
+    told = TurnTold(records[0].before)
+    bill = Bill(records[0].before)
+    spent = Spent(records[0].before, told, bill)
+    for step, record in enumerate(records):
+        for wrong in bill.take(record):
+            yield Breach("BUDGET", step, wrong)
+        session = record.after.session
+        if session is None:
+            continue
+        policy = session.settings.policy
+        told.begin(record)
+        for effect in record.effects:
+            for wrong in spent.take(effect, record, policy):
+                yield Breach("BUDGET", step, wrong)
+            told.take(effect, policy)
+        for wrong in spent.after(record, policy):
+            yield Breach("BUDGET", step, wrong)
+
+
+# --- limits -------------------------------------------------------------------------------------------
+
+
+@final
+class Spent:
+    """What the run has spent of its limits, and the limit that its turn was told to have reached."""
+
+    def __init__(self, start: State, told: TurnTold, bill: "Bill") -> None:
+        self._told, self._bill = told, bill
+        self._started = {entry.call.id for entry in entries_in(start) if entry.runs}
+        self._started.update(run.call for run in held_in(start))
+        self._before = (0 if start.session is None else start.session.started) - len(self._started)
+        self._over = False
+        if isinstance(start, Executing | Confirming) and isinstance(start.settled, Ending):
+            self._over = start.settled.reason is TurnEndReason.BUDGET_EXCEEDED
+
+    @property
+    def _calls(self) -> int:
+        return self._before + len(self._started)
+
+    def take(self, effect: Effect, record: StepRecord, policy: Policy) -> Iterator[str]:
+        """What is wrong with this effect."""
+        if isinstance(effect, CallModel):
+            yield from self._asked(effect, policy, record.after.stamp.now_ms)
+        elif isinstance(effect, StartTool):
+            yield from self._begun(effect, record, policy)
+        elif isinstance(effect, ApprovalAsked) and self._over:
+            yield f"call {effect.call} is put to a person, though a limit ends the turn"
+        elif isinstance(effect, AbortTool) and effect.reason is CancelReason.LIMIT:
+            yield f"run {effect.operation} is aborted for a limit, and not awaited"
+        elif isinstance(effect, LimitReached):
+            yield from self._named(effect.limit, policy, record.after.stamp.now_ms)
+            self._over = True
+        elif isinstance(effect, TurnEnded):
+            yield from self._ended(effect, record, policy)
+            self._over = False
+
+    def _asked(self, effect: CallModel, policy: Policy, now_ms: int) -> Iterator[str]:
+        """LIMIT-1 and LIMIT-2 before a request."""
+        made = f"request {effect.operation} is made"
+        if self._over:
+            yield f"{made}, though a limit ends the turn"
+        if policy.max_turns is not None and self._told.replies >= policy.max_turns:
+            yield f"{made} after {self._told.replies} replies, and max_turns is {policy.max_turns}"
+        for limit in self._reached(policy, now_ms):
+            yield f"{made}, though {limit.value} is spent"
+
+    def _begun(self, effect: StartTool, record: StepRecord, policy: Policy) -> Iterator[str]:
+        """A call counts when it runs for the first time."""
+        if effect.call in self._started:
+            return
+        if self._over:
+            yield f"call {effect.call} ({effect.tool}) starts, though a limit ends the turn"
+        if policy.max_tool_calls is not None and self._calls >= policy.max_tool_calls:
+            yield f"call {effect.call} ({effect.tool}) starts after {self._calls}, and max_tool_calls is used up"
+        self._started.add(effect.call)
+        if isinstance(record.after, Streaming):
+            used = self._bill.without(record.after.reply.operation)
+            for limit in budgets_spent(policy, used, record.after.stamp.now_ms - self._told.opened_ms):
+                yield f"call {effect.call} ({effect.tool}) starts early, though {limit.value} is spent"
+
+    def _named(self, limit: LimitName, policy: Policy, now_ms: int) -> Iterator[str]:
+        """A limit is named once, when it is reached, and never in the place of a natural end."""
+        if self._over:
+            yield f"{limit.value} is said to be reached, after another limit was"
+        if limit is LimitName.MAX_TURNS:
+            yield from self._turns_not_reached(policy)
+            for budget_spent in self._reached(policy, now_ms):
+                yield f"max_turns is said to be reached, though {budget_spent.value} is spent, which goes first"
+        elif limit is LimitName.TOOL_CALLS:
+            if policy.max_tool_calls is None or self._calls < policy.max_tool_calls:
+                yield f"tool_calls is said to be reached after {self._calls} calls"
+        elif limit not in self._reached(policy, now_ms):
+            yield f"{limit.value} is said to be reached, and is not"
+        if self._stopped(policy):
+            yield f"the model stopped by itself, and {limit.value} is said to end the turn"
+
+    def _ended(self, ended: TurnEnded, record: StepRecord, policy: Policy) -> Iterator[str]:
+        """A turn that reached a limit ends for it, unless it is cut short; no other does."""
+        cut = any(isinstance(effect, WorkCancelled | LineageForked) for effect in record.effects)
+        if self._over and not cut and ended.reason not in _ENDS_FOR_LIMIT:
+            yield f"a limit was reached, and the turn ends as {ended.reason.value}"
+        if ended.reason is TurnEndReason.BUDGET_EXCEEDED and not self._over:
+            yield "the turn ends as budget_exceeded, and no budget was said to be reached"
+        if ended.reason is TurnEndReason.MAX_TURNS:
+            yield from self._turns_not_reached(policy)
+        if ended.reason in _ENDS_FOR_LIMIT and self._stopped(policy):
+            yield f"the model stopped by itself, and the turn ends as {ended.reason.value}"
+
+    def _turns_not_reached(self, policy: Policy) -> Iterator[str]:
+        limit, replies = policy.max_turns, self._told.replies
+        if limit is None or replies < limit:
+            yield f"max_turns is said to be reached after {replies} replies, and is {limit}"
+
+    def _stopped(self, policy: Policy) -> bool:
+        """Whether the end is natural; one without a required output is none, since another request demands that."""
+        return self._told.stopped_by_itself and not policy.output_required
+
+    def _reached(self, policy: Policy, now_ms: int) -> tuple[LimitName, ...]:
+        """The budgets that are spent, tool calls apart (rule LIMIT-2)."""
+        return budgets_spent(policy, self._bill.total, now_ms - self._told.opened_ms)
+
+    def after(self, record: StepRecord, policy: Policy) -> Iterator[str]:
+        """Once a limit is reached nothing is left to start; and at a check point, one that is reached is told."""
+        if not isinstance(record.after, Executing | Confirming):
+            return
+        if self._over:
+            for entry in record.after.ledger.entries:
+                waits = entry.status is CallStatus.QUEUED or isinstance(entry.person.wait, ApprovalWait)
+                if waits and not entry.runs:  # a run that a crash has interrupted is awaited, and so repeated
+                    yield f"call {entry.call.id} has not started, and waits on, though a limit ends the turn"
+        elif _is_check_point(record):
+            for limit in self._reached(policy, record.after.stamp.now_ms):
+                yield f"{limit.value} is spent, and the calls of the reply go on"
+
+
+def budgets_spent(policy: Policy, used: Usage, turn_ms: int) -> tuple[LimitName, ...]:
+    """The budgets, tool calls apart, that so much usage and so long a turn have reached (rule LIMIT-2)."""
+    found: list[LimitName] = []
+    if policy.max_total_tokens is not None and used.total >= policy.max_total_tokens:
+        found.append(LimitName.TOKENS)
+    if policy.max_cost_usd is not None:
+        read, prices = used.total - used.output, policy.prices  # what was read is all priced as input
+        cost = read * Fraction(repr(prices.input)) + used.output * Fraction(repr(prices.output))
+        if cost >= Fraction(repr(policy.max_cost_usd)) * 1_000_000:
+            found.append(LimitName.COST)
+    if policy.max_wall_ms is not None and turn_ms >= policy.max_wall_ms:
+        found.append(LimitName.WALL_TIME)
+    return tuple(found)
+
+
+def _is_check_point(record: StepRecord) -> bool:
+    """Whether a reply is complete with this step, or a run of its calls has ended (rule LIMIT-2)."""
+    delta = record.context.delta
+    if isinstance(delta, ModelCompleted):
+        return any(isinstance(effect, ReplyEnded) for effect in record.effects)
+    if not isinstance(delta, ToolSucceeded | ToolFailed | ToolStopped) or not isinstance(
+        record.before, Executing | Confirming
+    ):
+        return False
+    entry = call_of_run(record.before, delta.operation)
+    return entry is not None and entry.is_open
+
+
+# --- the bill -----------------------------------------------------------------------------------------
+
+
+@final
+class Bill:
+    """What the reports of the run's model calls come to: by maximum within a reply, by sum across them (INFER-3)."""
+
+    def __init__(self, start: State) -> None:
+        session = start.session
+        self.total = NO_USAGE if session is None else session.usage
+        self._of_reply: dict[ModelOperation, Usage] = {}
+        if session is not None:
+            for call in session.operations.abandoned_models:
+                self._of_reply[call.operation] = call.counted
+        if isinstance(start, Streaming):
+            self._of_reply[start.reply.operation] = start.reply.usage
+            self.total = self.total.plus(start.reply.usage)
+
+    def without(self, reply: ModelOperation) -> Usage:
+        """What the bill comes to without the reply that is open."""
+        return self.total.beyond(self._of_reply.get(reply, NO_USAGE))
+
+    def take(self, record: StepRecord) -> Iterator[str]:
+        """The bill after this step, compared with the kernel's wherever no reply is open."""
+        delta = record.context.delta
+        if isinstance(delta, ModelUsage | ModelCompleted | ModelFailed) and billed(record):
+            before = self._of_reply.get(delta.operation, NO_USAGE)
+            merged = before.most(delta.usage)
+            self._of_reply[delta.operation] = merged
+            self.total = self.total.plus(merged.beyond(before))
+        session = record.after.session
+        if session is not None and not isinstance(record.after, Streaming) and session.usage != self.total:
+            yield f"usage is {session.usage}, and the reports come to {self.total}"
+            self.total = session.usage
+
+
+def billed(record: StepRecord) -> bool:
+    """Whether a report's usage counts: when it is accepted, and when it is stale (rule DELTA-2)."""
+    refused = [effect.reason for effect in record.effects if isinstance(effect, Refused)]
+    return not refused or RefusalReason.STALE in refused

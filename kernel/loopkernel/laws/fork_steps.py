@@ -1,0 +1,52 @@
+"""What a fork does, as the laws see it (rule RESUME-6): it closes what was open, and stops nothing."""
+
+from collections.abc import Iterator
+
+from loopkernel.data.effects import AbortModel, AbortOther, AbortTool, Effect
+from loopkernel.data.events import LineageForked, ToolEnded, TurnEnded, WorkCancelled
+from loopkernel.data.states import Idle
+from loopkernel.data.thread_deltas import Forked
+from loopkernel.data.tools import EffectClass
+from loopkernel.data.words import CallStatus, CancelReason, TurnEndReason
+from loopkernel.laws.ending_laws import entries_in
+from loopkernel.laws.views import effect_of, refuses, turn_of
+from loopkernel.replay import StepRecord
+
+_STOPS = AbortModel | AbortTool | AbortOther | WorkCancelled
+
+
+def is_fork(record: StepRecord) -> bool:
+    """Whether the step begins a new lineage."""
+    return isinstance(record.context.delta, Forked) and not refuses(record)
+
+
+def forked_wrongly(record: StepRecord) -> Iterator[str]:
+    """What is wrong with the step of a fork."""
+    told = [effect for effect in record.effects if isinstance(effect, LineageForked)]
+    if len(told) != 1:
+        yield f"a fork is told {len(told)} times"
+    for effect in record.effects:
+        if isinstance(effect, _STOPS):
+            yield f"{type(effect).__name__} reaches into the lineage that was forked"
+    ends = [effect.reason for effect in record.effects if isinstance(effect, TurnEnded)]
+    due = [] if turn_of(record.before) is None else [TurnEndReason.INTERRUPTED]
+    if ends != due:
+        yield f"a fork ends {len(ends)} turns, and {len(due)} as interrupted are due"
+    if not isinstance(record.after, Idle):
+        yield f"after a fork the state is {type(record.after).__name__}, which is not at rest"
+    yield from _left_open(record, record.effects)
+
+
+def _left_open(record: StepRecord, effects: tuple[Effect, ...]) -> Iterator[str]:
+    """Open calls are answered as interrupted; of a dangerous one that runs, nobody knows what becomes."""
+    session = record.before.session
+    ended = {effect.result.call: effect.result for effect in effects if isinstance(effect, ToolEnded)}
+    for entry in entries_in(record.before):
+        if session is None or not entry.is_open:
+            continue
+        classes = (entry.effect, effect_of(session.settings, entry.tool))  # when it started, and now
+        dangerous = EffectClass.DANGEROUS in classes and entry.runs > 0
+        due = CallStatus.UNKNOWN if dangerous else CallStatus.CANCELLED
+        result = ended.get(entry.call.id)
+        if result is None or (result.status, result.reason) != (due, CancelReason.USER_INTERRUPTED):
+            yield f"call {entry.call.id} is not answered as {due.value} by the fork"

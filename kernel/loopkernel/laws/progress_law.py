@@ -1,0 +1,88 @@
+"""The trace law about turns that come to rest: PROGRESS.
+
+STATE-8 (run-started first; one turn-ended event for each turn, on every path) is judged here too: that every turn ends,
+once, is what "the run comes to rest" means, seen from outside.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from loopkernel.data.effects import CallModel, Effect
+from loopkernel.data.events import LoopStopped, Refused, RunStarted, ToolDisabled, TurnEnded
+from loopkernel.data.states import Confirming, Executing, Finishing, State, Thinking
+from loopkernel.data.words import CallStatus, TurnEndReason
+from loopkernel.laws.recoveries import Recoveries
+from loopkernel.laws.reports import Breach
+from loopkernel.laws.turn_told import TurnTold
+from loopkernel.laws.views import at_rest, turn_of
+from loopkernel.replay import StepRecord
+
+
+def progress(records: Sequence[StepRecord]) -> Iterator[Breach]:
+    """Recoveries in a row are bounded, a state that can be seen waits for something, and every turn ends once."""
+    if not records:
+        return
+    told = TurnTold(records[0].before)
+    recoveries = Recoveries()
+    started = records[0].before.session is not None
+    for step, record in enumerate(records):
+        session = record.after.session
+        told.begin(record)
+        for effect in record.effects:
+            for wrong in (
+                *_turn_ends(effect, told, started, record.after),
+                *recoveries.take(effect, told, record.after),
+            ):
+                yield Breach("PROGRESS", step, wrong)
+            started = started or isinstance(effect, RunStarted)
+            if session is not None:
+                told.take(effect, session.settings.policy)
+        for wrong in (*_rests(record.after, told), *_repeats(record)):
+            yield Breach("PROGRESS", step, wrong)
+
+
+def _turn_ends(effect: Effect, told: TurnTold, started: bool, after: State) -> Iterator[str]:
+    """STATE-8: the run starts once and first; a turn ends once, with the usage of the run."""
+    if isinstance(effect, RunStarted):
+        if started:
+            yield "the run is said to start a second time"
+    elif not started and not isinstance(effect, Refused):  # what comes before the creation is refused
+        yield f"{type(effect).__name__} comes before the run is said to start"
+    elif isinstance(effect, TurnEnded):
+        if not told.open:
+            yield f"a turn ends as {effect.reason.value}, and none is open"
+        if after.session is not None and effect.usage != after.session.usage:
+            yield f"the turn ends with usage {effect.usage}, and the run has used {after.session.usage}"
+
+
+def _rests(state: State, told: TurnTold) -> Iterator[str]:
+    """No state is left that nothing can move; at rest no turn is open, and nowhere else is none."""
+    if at_rest(state):
+        if told.open:
+            yield f"the state is {type(state).__name__}, and the turn has not ended"
+    elif turn_of(state) is not None and not told.open:
+        yield f"the state is {type(state).__name__}, and its turn has ended"
+    stuck = False
+    if isinstance(state, Executing | Confirming):
+        stuck = not state.session.held and not any(
+            entry.check is not None or entry.status in (CallStatus.IN_PROGRESS, CallStatus.BLOCKED_ON_USER)
+            for entry in state.ledger.entries
+        )
+    elif isinstance(state, Thinking):
+        stuck = state.gate is None
+    elif isinstance(state, Finishing):
+        stuck = state.hook is None and state.correction is None
+    if stuck:
+        yield f"the state is {type(state).__name__}, and nothing that it waits for is under way"
+
+
+def _repeats(record: StepRecord) -> Iterator[str]:
+    """LIMIT-3: a tool that is disabled is not offered, and a turn that is stopped for repetition ends for it."""
+    disabled = [effect.tool for effect in record.effects if isinstance(effect, ToolDisabled)]
+    for effect in record.effects if disabled else ():
+        if isinstance(effect, CallModel):
+            offered = {tool.name for tool in effect.request.tools}
+            yield from (f"tool {tool} is disabled, and offered all the same" for tool in disabled if tool in offered)
+    stopped = any(isinstance(effect, LoopStopped) for effect in record.effects)
+    ends = (effect.reason for effect in record.effects if isinstance(effect, TurnEnded))
+    if stopped is not (TurnEndReason.LOOP_DETECTED in ends):
+        yield "a turn is stopped for repetition, and does not end so" if stopped else "a turn ends for no repetition"

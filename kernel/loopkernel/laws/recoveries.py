@@ -1,0 +1,129 @@
+"""Witnesses of law PROGRESS: how often each recovery was tried, and a measure that every recovery lowers."""
+
+from collections.abc import Iterator
+from typing import final
+
+from loopkernel.data.effects import CallModel, Effect, Request
+from loopkernel.data.events import MessageAdded, ReplyEnded, TurnEnded
+from loopkernel.data.messages import UserMessage
+from loopkernel.data.policy import Policy
+from loopkernel.data.sessions import Session, Turn
+from loopkernel.data.states import State
+from loopkernel.data.words import RequestReason, StopReason
+from loopkernel.laws.turn_told import TurnTold
+from loopkernel.laws.views import turn_of
+
+LONGEST_PAUSE = 10  # how often in a row a paused reply is continued (rule INFER-4)
+
+_ESCALATE, _CONTINUE = RequestReason.MAX_OUTPUT_TOKENS_ESCALATE, RequestReason.MAX_OUTPUT_TOKENS_RECOVERY
+_NUDGE, _UNPAUSE = RequestReason.NUDGE, RequestReason.TOKEN_BUDGET_CONTINUATION
+_AFTER_FAILURE = frozenset({RequestReason.ERROR_RETRY, RequestReason.COLLAPSE_DRAIN_RETRY, _ESCALATE, _CONTINUE})
+_AFTER_REPLY = frozenset({_NUDGE, _UNPAUSE})
+
+
+def left_after_failure(policy: Policy, session: Session, turn: Turn) -> tuple[int, ...]:
+    """What is left to try when a reply fails, or is cut at its limit: each try lowers one, and none before that.
+
+    The model can be told once, each next model asked once, each higher limit and each prompt to go on given once, each
+    retry made once, and each result cleared once.
+    """
+    used = turn.recovery
+    return (
+        int(not used.fed_back),
+        len(policy.fallback_models) - used.model,
+        len(policy.on_truncation.escalate_to) - used.raised,
+        policy.on_truncation.continuations - used.continuations,
+        (0 if policy.retry is None else policy.retry.retries) - used.retries,
+        session.bodies,
+    )
+
+
+def left_after_reply(policy: Policy, turn: Turn) -> tuple[int, ...]:
+    """What is left to try when a reply leads nowhere: the output demanded, an empty one nudged, a paused one gone on.
+
+    Such a reply is complete: after it, what is left to try after a failure is whole again.
+    """
+    return int(not turn.demanded), policy.empty_reply_nudges - turn.nudges, LONGEST_PAUSE - turn.pauses
+
+
+@final
+class Recoveries:
+    """The recoveries of the turn, counted by what their requests say; and what was left at the last request."""
+
+    def __init__(self) -> None:
+        self._times: dict[RequestReason, int] = {}
+        self._demanded = False
+        self._last: Request | None = None
+        self._turn: Turn | None = None  # at the last request
+        self._session: Session | None = None
+        self._spoken = False  # the user's words went in after it
+
+    def take(self, effect: Effect, told: TurnTold, after: State) -> Iterator[str]:
+        """What is wrong with this effect."""
+        if isinstance(effect, TurnEnded):
+            self._times, self._demanded, self._last, self._turn = {}, False, None, None
+        elif isinstance(effect, ReplyEnded):
+            self._whole(effect.stop)
+        elif isinstance(effect, MessageAdded):
+            message = effect.message
+            self._spoken = self._spoken or (isinstance(message, UserMessage) and message.receipt is not None)
+        elif isinstance(effect, CallModel) and after.session is not None:
+            if told.open and told.stopped_by_itself and effect.request.forced_tool is None:
+                yield f"request {effect.operation} follows, though the model has stopped by itself"
+            turn = turn_of(after)
+            yield from self._counted(effect.request, after.session.settings.policy)
+            if turn is not None:
+                yield from self._lowered(effect.request, after.session, turn)
+            self._last, self._turn, self._session, self._spoken = effect.request, turn, after.session, False
+
+    def _whole(self, stop: StopReason) -> None:
+        """A reply that was not cut, or did not pause, begins another row."""
+        if stop is not StopReason.MAX_TOKENS:
+            self._times.pop(_ESCALATE, None)
+            self._times.pop(_CONTINUE, None)
+        if stop is not StopReason.PAUSE:
+            self._times.pop(_UNPAUSE, None)
+
+    def _counted(self, request: Request, policy: Policy) -> Iterator[str]:
+        """Each recovery is tried no more often than policy says; a required output is demanded once (CALL-5)."""
+        if request.forced_tool is not None:
+            if self._demanded and request.reason is _NUDGE:
+                yield f"request {request.number} demands the output a second time"
+            self._demanded = True
+            return
+        reason = request.reason
+        times = self._times[reason] = self._times.get(reason, 0) + 1
+        most = {
+            _NUDGE: policy.empty_reply_nudges,
+            _UNPAUSE: LONGEST_PAUSE,
+            _ESCALATE: len(policy.on_truncation.escalate_to),
+            _CONTINUE: policy.on_truncation.continuations,
+        }
+        if reason in most and times > most[reason] and self._same_policy(policy):
+            yield f"request {request.number} is number {times} for {reason.value} in a row, and {most[reason]} may be"
+        if reason is _ESCALATE and self._last is not None and not _higher(request, self._last):
+            yield f"request {request.number} asks again for a reply that was cut, under no higher limit"
+
+    def _same_policy(self, policy: Policy) -> bool:
+        """Whether what was counted was counted under this policy."""
+        return self._session is None or self._session.settings.policy == policy
+
+    def _lowered(self, request: Request, session: Session, turn: Turn) -> Iterator[str]:
+        """A recovery lowers what is left to try since the last request of the turn, in the order of the measure."""
+        before = self._turn
+        if before is None or self._session is None or before.number != turn.number or self._spoken:
+            return
+        policy = session.settings.policy
+        if request.reason in _AFTER_FAILURE:
+            was, left = left_after_failure(policy, self._session, before), left_after_failure(policy, session, turn)
+        elif request.reason in _AFTER_REPLY:
+            was, left = left_after_reply(policy, before), left_after_reply(policy, turn)
+        else:
+            return
+        if not left < was:
+            yield f"request {request.number} is made for {request.reason.value}, and no less is left to try than before"
+
+
+def _higher(request: Request, last: Request) -> bool:
+    now, before = request.max_output_tokens, last.max_output_tokens
+    return now is not None and (before is None or now > before)

@@ -1,0 +1,256 @@
+"""The trace law about failed requests: RETRY-LAW.
+
+A witness counts the attempts of each model, from the failures that are told and what the servers asked for, and says
+at each failure which way out is open: a smaller request, a retry, the next model, the model itself, or none.
+"""
+
+import enum
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from typing import final
+
+from attrs import evolve, frozen
+
+from loopkernel.data.choices import ErrorDisplay, Lifetime, OnError
+from loopkernel.data.effects import CallModel, Effect, StartTimer
+from loopkernel.data.endings import Failure
+from loopkernel.data.events import (
+    ErrorShown,
+    MessageAdded,
+    ReplyEnded,
+    ReplyFailed,
+    ResultsCleared,
+    RetryScheduled,
+    TurnEnded,
+)
+from loopkernel.data.messages import Message, UserMessage, UserOrigin
+from loopkernel.data.model_deltas import FromModel, ModelFailed
+from loopkernel.data.outside_deltas import TimerFired
+from loopkernel.data.policy import Policy, Retry
+from loopkernel.data.states import Backoff, Confirming, Done, Executing, State, Streaming
+from loopkernel.data.user_deltas import DismissError
+from loopkernel.data.words import ErrorClass, RequestReason, TimerPurpose, TurnEndReason
+from loopkernel.laws.reports import Breach
+from loopkernel.laws.taken_back import Seen
+from loopkernel.laws.views import refuses, turn_of
+from loopkernel.replay import StepRecord
+
+_SAME_FOR_ALL_MODELS = frozenset({ErrorClass.PROMPT_TOO_LONG, ErrorClass.BAD_REQUEST, ErrorClass.AUTH})
+
+
+def retry_law(records: Sequence[StepRecord]) -> Iterator[Breach]:
+    """Each failure takes the way out that is open, no sooner than it may, and shows what it must; each is bounded."""
+    if not records:
+        return
+    attempts = Attempts(records[0].before)
+    seen = Seen(records[0].before)
+    for step, record in enumerate(records):
+        for effect in record.effects:
+            for wrong in (*attempts.take(effect, record), *seen.take(effect)):
+                yield Breach("RETRY-LAW", step, wrong)
+        attempts.heard(record)
+
+
+class Way(enum.Enum):
+    """The way out of a failure."""
+
+    SMALLER = "a smaller request"
+    RETRY = "a retry"
+    NEXT_MODEL = "the next model"
+    FEED_BACK = "the model is told"
+    NONE = "the end of the turn"
+
+
+@final
+@frozen
+class Failed:
+    """A request that has failed, and nothing was done about it yet."""
+
+    error: ErrorClass
+    asked_ms: int = 0
+    shown: int = 0
+
+
+def longest_wait_ms(policy: Policy, retry: Retry) -> int:
+    """What the delays between two requests that succeed never pass together."""
+    each = max(retry.cap_ms + retry.jitter_ms, policy.retry_after_cap_ms)
+    return (len(policy.fallback_models) + 1) * retry.retries * each
+
+
+def base_delay_ms(retry: Retry, attempt: int) -> int:
+    """RETRY-1: base times factor to the power of the retries before, at most the cap; without jitter."""
+    factor, delay = Fraction(repr(float(retry.factor))), Fraction(retry.base_ms)
+    for _ in range(attempt - 1):
+        if delay >= retry.cap_ms or factor == 1 or not delay:
+            break
+        delay *= factor
+    return min(int(delay), retry.cap_ms)
+
+
+@final
+class Attempts:
+    """The requests of the turn that failed: on which model, how often in a row, how long was waited for them."""
+
+    def __init__(self, start: State) -> None:
+        turn = turn_of(start)
+        self._place = 0 if turn is None else turn.recovery.model
+        self._retries = 0 if turn is None else turn.recovery.retries
+        self._fed_back = turn is not None and turn.recovery.fed_back
+        self._waited_ms = 0
+        self._heard_ms = start.heard_ms if isinstance(start, Streaming) else 0
+        self._failed: Failed | None = None
+        if isinstance(start, Executing | Confirming) and isinstance(start.settled, Failure):
+            self._failed = Failed(start.settled.error, start.settled.retry_after_ms or 0)
+
+    def heard(self, record: StepRecord) -> None:
+        """The stream was heard of in this step, or it began; or the user gave up the wait for a retry (RETRY-4)."""
+        asked = any(isinstance(effect, CallModel) for effect in record.effects)
+        if asked or (isinstance(record.context.delta, FromModel) and not refuses(record)):
+            self._heard_ms = record.after.stamp.now_ms
+        if isinstance(record.before, Backoff) and isinstance(record.context.delta, DismissError):
+            self._start_again()
+
+    def take(self, effect: Effect, record: StepRecord) -> Iterator[str]:
+        """What is wrong with this effect."""
+        session = record.after.session
+        if session is None:
+            return
+        policy = session.settings.policy
+        if isinstance(effect, ReplyFailed):
+            yield from self._fails(effect, record, policy)
+        elif isinstance(effect, RetryScheduled):
+            yield from self._waits(effect, record, policy)
+        elif isinstance(effect, CallModel):
+            yield from self._asks(effect, policy)
+        elif isinstance(effect, MessageAdded):
+            yield from self._adds(effect.message, policy)
+        elif isinstance(effect, ResultsCleared):
+            if self._failed is not None and self._failed.error is ErrorClass.PROMPT_TOO_LONG:
+                yield from self._takes(Way.SMALLER, policy)
+        elif isinstance(effect, ErrorShown):
+            yield from self._shows(effect, record, policy)
+        elif isinstance(effect, ReplyEnded):
+            self._start_again()
+        elif isinstance(effect, TurnEnded):
+            yield from self._ends(effect, record, policy)
+
+    def _start_again(self) -> None:
+        """RETRY-4: the retries are counted anew."""
+        self._retries = self._waited_ms = 0
+
+    # --- a failure, and the way out of it ---------------------------------------------------------------
+
+    def _fails(self, failed: ReplyFailed, record: StepRecord, policy: Policy) -> Iterator[str]:
+        delta = record.context.delta
+        asked = delta.retry_after_ms if isinstance(delta, ModelFailed) else None
+        self._failed = Failed(failed.error, max(asked or 0, 0))
+        if isinstance(delta, ModelFailed) and delta.error is not failed.error:
+            yield f"request {failed.reply} has failed as {delta.error.value}, and is told as {failed.error.value}"
+        if isinstance(delta, TimerFired):
+            silent = record.after.stamp.now_ms - self._heard_ms
+            if policy.silence_ms is None or silent < policy.silence_ms:
+                yield f"request {failed.reply} is given up after {silent} ms of silence, sooner than policy says"
+
+    def _open_way(self, failed: Failed, policy: Policy) -> Way:
+        """The first way out that is left (rules RETRY-2, 3, 6 and 7, INFER-8)."""
+        retry = policy.retry
+        listed = retry is not None and failed.error in retry.classes
+        if failed.error is not ErrorClass.PROMPT_TOO_LONG:
+            in_time = failed.asked_ms <= policy.retry_after_cap_ms
+            if retry is not None and listed and in_time and self._retries < retry.retries:
+                return Way.RETRY
+            if self._place < len(policy.fallback_models) and (listed or failed.error not in _SAME_FOR_ALL_MODELS):
+                return Way.NEXT_MODEL
+        if policy.on_error is OnError.FEED_BACK and not self._fed_back and failed.error is not ErrorClass.REFUSED:
+            return Way.FEED_BACK
+        return Way.NONE
+
+    def _takes(self, way: Way, policy: Policy) -> Iterator[str]:
+        """The failure leads this way, which is the one that is open, and is shown where it must be (rule INFER-9)."""
+        failed, self._failed = self._failed, None
+        if failed is None:
+            yield f"a request leads to {way.value}, and none has failed"
+            return
+        told = failed.error.value
+        is_open = self._open_way(failed, policy)
+        if way is not is_open and not (way is Way.SMALLER and failed.error is ErrorClass.PROMPT_TOO_LONG):
+            yield f"the failure {told} leads to {way.value}, and {is_open.value} is left"
+        at_once = policy.errors is ErrorDisplay.SHOWN and way is not Way.FEED_BACK
+        expected = 1 if at_once or way is Way.NONE else 0
+        if failed.shown != expected:
+            yield f"the failure {told} leads to {way.value}, and is shown {failed.shown} times, not {expected}"
+
+    def _waits(self, wait: RetryScheduled, record: StepRecord, policy: Policy) -> Iterator[str]:
+        failed, retry = self._failed, policy.retry
+        yield from self._takes(Way.RETRY, policy)
+        if wait.attempt != self._retries + 1:
+            yield f"retry {wait.attempt} follows {self._retries} retries of the same model"
+        self._retries = wait.attempt
+        self._waited_ms += wait.delay_ms
+        if failed is None or retry is None:
+            return  # which `_takes` has told
+        least = max(base_delay_ms(retry, wait.attempt), failed.asked_ms)
+        most = max(base_delay_ms(retry, wait.attempt) + retry.jitter_ms, failed.asked_ms)
+        if not least <= wait.delay_ms <= most:
+            yield f"retry {wait.attempt} waits {wait.delay_ms} ms, and may wait from {least} to {most} ms"
+        if self._waited_ms > longest_wait_ms(policy, retry):
+            yield f"the retries have waited {self._waited_ms} ms together, more than policy allows"
+        deadline_ms = record.after.stamp.now_ms + wait.delay_ms
+        timers = [one for one in record.effects if isinstance(one, StartTimer) and one.purpose is TimerPurpose.RETRY]
+        if [timer.deadline_ms for timer in timers] != [deadline_ms]:
+            yield f"retry {wait.attempt} is not timed for {deadline_ms} ms, when its delay is over"
+
+    def _adds(self, message: Message, policy: Policy) -> Iterator[str]:
+        """The model is told of the failure; or a user message goes in before the request to the next model."""
+        if not isinstance(message, UserMessage):
+            return
+        if message.origin is UserOrigin.ERROR_FEEDBACK:
+            yield from self._takes(Way.FEED_BACK, policy)
+            self._fed_back = True
+            self._start_again()
+            return
+        yield from self._falls_back(policy)
+        if message.receipt is not None:
+            self._start_again()
+
+    def _falls_back(self, policy: Policy) -> Iterator[str]:
+        """What is left of a failure when the next request is prepared without more: another model is asked."""
+        if self._failed is not None:
+            yield from self._takes(Way.NEXT_MODEL, policy)
+            self._place += 1
+            self._start_again()
+
+    def _asks(self, asked: CallModel, policy: Policy) -> Iterator[str]:
+        """RETRY-6: the models are asked in order, and never back within a turn."""
+        again = self._failed is not None
+        yield from self._falls_back(policy)
+        models = (policy.model, *policy.fallback_models)
+        due = models[min(self._place, len(models) - 1)]
+        if asked.request.model != due:
+            yield f"request {asked.operation} asks model {asked.request.model}, and {due} is due"
+        if again and asked.request.reason is not RequestReason.ERROR_RETRY:
+            yield f"request {asked.operation} follows a failure, and its reason is {asked.request.reason.value}"
+
+    # --- what is shown, and the end ---------------------------------------------------------------------
+
+    def _shows(self, shown: ErrorShown, record: StepRecord, policy: Policy) -> Iterator[str]:
+        if self._failed is not None and shown.error is self._failed.error:
+            self._failed = evolve(self._failed, shown=self._failed.shown + 1)
+        ends = any(isinstance(effect, TurnEnded) for effect in record.effects)
+        if policy.errors is ErrorDisplay.WITHHELD and not ends:
+            yield f"the error {shown.error.value} is shown, though the turn goes on"
+
+    def _ends(self, ended: TurnEnded, record: StepRecord, policy: Policy) -> Iterator[str]:
+        """RETRY-7: a failure that nothing recovers ends the turn, or the run."""
+        failed = self._failed
+        if failed is not None and ended.reason in (TurnEndReason.ERROR, TurnEndReason.REFUSAL):
+            yield from self._takes(Way.NONE, policy)
+            refused = failed.error is ErrorClass.REFUSED
+            if ended.reason is not (TurnEndReason.REFUSAL if refused else TurnEndReason.ERROR):
+                yield f"the failure {failed.error.value} ends the turn as {ended.reason.value}"
+            over = policy.lifetime is Lifetime.TASK or (policy.on_error is not OnError.REST and not refused)
+            if over is not isinstance(record.after, Done):
+                told = "goes on" if over else "ends with it"
+                yield f"the failure {failed.error.value} is not recovered, and the run {told}"
+        self._failed, self._fed_back, self._place = None, False, 0
+        self._start_again()
