@@ -315,9 +315,15 @@ def with_output(output_calls: OutputCalls) -> Case:
 OUTPUTS = tuple(map(with_output, OutputCalls))
 
 QUICK = (
-    *(GRAPH, SERIAL, EXACT, MODES, CRASHES, CONFLICTS, NO_PROFILE),
-    *SCHEDULES,
-    *(ANSWERS, REMEMBERED, QUESTIONS, EARLY, BACKGROUND, RELEASED, *OUTPUTS),
+    *(GRAPH, EXACT, MODES, CRASHES, CONFLICTS, NO_PROFILE),
+    *(case for case in SCHEDULES if case.policy.schedule in (Schedule.GRAPH, Schedule.BATCHES)),
+    *(ANSWERS, QUESTIONS, EARLY, *OUTPUTS),
+)
+# The others of these take the place of the quick ones where the suite runs again under another Python.
+OTHERS = (
+    SERIAL,
+    *(case for case in SCHEDULES if case not in QUICK),
+    *(REMEMBERED, BACKGROUND, RELEASED),
 )
 # By outline each of these goes through all that the quick ones leave out: any dependencies, any tools, two rounds.
 DEEP = (
@@ -326,7 +332,11 @@ DEEP = (
         for schedule in Schedule
         for slots in (2, 3)
     ),
-    *(evolve(case, name=f"{case.name}, all laws", laws=laws_of_an_edge) for case in QUICK if case.laws is check_step),
+    *(
+        evolve(case, name=f"{case.name}, all laws", laws=laws_of_an_edge)
+        for case in (*QUICK, *OTHERS)
+        if case.laws is check_step
+    ),
     evolve(GRAPH, name="graph, two rounds", scope=evolve(GRAPH.scope, rounds=2)),
     evolve(EXACT, name="exact, two rounds", scope=evolve(EXACT.scope, rounds=2)),
     evolve(GRAPH, name="graph, runs that do not stop", scope=evolve(GRAPH.scope, held=1)),
@@ -356,6 +366,7 @@ DEEP = (
         goals=(*ALWAYS, "the turn is disposed of", "the turn ends at its limit"),
     ),
 )
-IS_DEEP = os.environ.get("HYPOTHESIS_PROFILE") == "deep"
-CASES = (*QUICK, *DEEP) if IS_DEEP else QUICK
+PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "quick")
+IS_DEEP = PROFILE == "deep"
+CASES = {"quick": QUICK, "matrix": OTHERS, "deep": (*QUICK, *OTHERS, *DEEP)}[PROFILE]
 MOST_RUNS = 300 if IS_DEEP else 8  # of each case, from its first state to its last

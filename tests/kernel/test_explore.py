@@ -55,7 +55,7 @@ def test_every_run_holds_the_laws_and_can_come_to_rest(case: Case) -> None:
     assert found.unmet == ()
     assert found.complete
     assert found.held
-    assert found.edges > 3 * found.states > 120  # a scope that holds nothing judges nothing
+    assert found.edges > 3 * found.states > 200
 
 
 LIKE_STATES = 1_000  # of each case, where those of one outline are compared
@@ -86,7 +86,8 @@ def test_the_shortest_runs_hold_the_laws_of_whole_runs(case: Case) -> None:
             assert report.held, str(report)
 
 
-ALIKE = (GRAPH, SERIAL, *SCHEDULES, ANSWERS, QUESTIONS, EARLY, BACKGROUND, RELEASED, *OUTPUTS, *ENDURANCE)
+COMPARED = (GRAPH, SERIAL, *SCHEDULES, ANSWERS, QUESTIONS, EARLY, BACKGROUND, RELEASED, *OUTPUTS)
+ALIKE = (*(case for case in COMPARED if case in CASES), *ENDURANCE)
 
 
 @pytest.mark.parametrize("case", ALIKE, ids=lambda case: case.name)

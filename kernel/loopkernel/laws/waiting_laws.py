@@ -53,7 +53,8 @@ def why(record: StepRecord, judged: Judged) -> Findings:
             found.append(f"{type(cause.effect).__name__} is put down to another delta")
         if not (_RULE_ID.fullmatch(cause.rule) and cause.because.strip()):
             found.append(f"{type(cause.effect).__name__} is explained by no rule")
-    found.extend(_untrue(told.waits, record.after))
+    if record.after is not record.before:  # else what waits there has been judged
+        found.extend(_untrue(told.waits, record.after))
     return found
 
 
