@@ -195,7 +195,7 @@ def _asked_again(session: Session, turn: Turn, complete: Complete, raised: int, 
     if len(complete.pieces):
         effects = (*effects, ReplyRetracted(operation))
     session, shown = _shown_at_once(session)
-    turn = evolve(turn, pauses=0, recovery=evolve(turn.recovery, raised=raised, retries=0))
+    turn = evolve(turn, recovery=evolve(turn.recovery, raised=raised, retries=0))
     settled = GoOn(RequestReason.MAX_OUTPUT_TOKENS_ESCALATE)
     return AfterReply(session=session, turn=turn, effects=(*effects, *shown), settled=settled)
 

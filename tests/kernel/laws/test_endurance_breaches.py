@@ -99,6 +99,11 @@ def waits(delay_ms: int) -> Change:
     return instead(lambda one: evolve(one, delay_ms=delay_ms) if isinstance(one, RetryScheduled) else one)
 
 
+def numbered(attempt: int) -> Change:
+    """The step whose retry has another number."""
+    return instead(lambda one: evolve(one, attempt=attempt) if isinstance(one, RetryScheduled) else one)
+
+
 def under(change: Callable[[Policy], Policy]) -> Change:
     """The step with another policy after it."""
 
@@ -135,6 +140,11 @@ def done(state: State) -> State:
 
 
 RETRIES = (
+    Case(
+        "RETRY-LAW",
+        "retry 2 follows 0 retries of the same model",
+        lambda: changed("retried", ModelFailed, numbered(2)),
+    ),
     Case(
         "RETRY-LAW",
         "a request leads to a retry, and none has failed",
