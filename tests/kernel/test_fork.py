@@ -14,32 +14,17 @@ from loopkernel.data.steps import Context
 from loopkernel.data.thread_deltas import RULES_VERSION, Created, Forked
 from loopkernel.data.user_deltas import Say
 from loopkernel.replay import LogRecord, fold, fork, replay
-from loopkernel.testing.drive import Drive
-from loopkernel.testing.effective_policy import effective_policy
-from loopkernel.testing.scenario_document import read_scenario_file
-from loopkernel.testing.scenario_rules import first_unbuilt, rules_used
 from loopkernel.transition import transition
 
 from tests.kernel.played import PLAYED, log_of
+from tests.kernel.scenario_logs import FILES, logs_of
 
-FOLDER = Path(__file__).resolve().parents[2] / "specs" / "scenarios"
-FILES = sorted(FOLDER.glob("*.yaml"))
 LOG = log_of(PLAYED["reads"])
 PREFIXES = 6  # of a log, about so many are forked as a whole; the quick suite has no time for all of a long one
 
 
 def live(state: State) -> bool:
     return not isinstance(state, Initial | Done)
-
-
-def logs_of(file: Path) -> dict[str, tuple[LogRecord, ...]]:
-    """The log of each scenario of the file that uses no rule that is not built."""
-    logs: dict[str, tuple[LogRecord, ...]] = {}
-    for scenario in read_scenario_file(file):
-        policy = effective_policy(scenario.policy)
-        if first_unbuilt(rules_used(scenario, policy)) is None:
-            logs[scenario.id] = Drive(scenario, policy, transition).run().log
-    return logs
 
 
 @pytest.mark.rule("RESUME-6")

@@ -1,0 +1,26 @@
+"""The logs of the scenarios in specs/scenarios: real runs of every kind, to restart and fork anywhere."""
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+from loopkernel.replay import LogRecord
+from loopkernel.testing.drive import Drive
+from loopkernel.testing.effective_policy import effective_policy
+from loopkernel.testing.scenario_document import read_scenario_file
+from loopkernel.testing.scenario_rules import first_unbuilt, rules_used
+from loopkernel.transition import transition
+
+FOLDER = Path(__file__).resolve().parents[2] / "specs" / "scenarios"
+FILES = sorted(FOLDER.glob("*.yaml"))
+
+
+@cache
+def logs_of(file: Path) -> Mapping[str, tuple[LogRecord, ...]]:
+    """The log of each scenario of the file that uses no rule that is not built."""
+    logs: dict[str, tuple[LogRecord, ...]] = {}
+    for scenario in read_scenario_file(file):
+        policy = effective_policy(scenario.policy)
+        if first_unbuilt(rules_used(scenario, policy)) is None:
+            logs[scenario.id] = Drive(scenario, policy, transition).run().log
+    return logs
