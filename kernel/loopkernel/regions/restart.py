@@ -162,12 +162,11 @@ def keep_leases(session: Session) -> tuple[Session, tuple[Effect, ...]]:
     effects: list[Effect] = []
     held: list[HeldRun] = []
     operations = session.operations
-    for run in session.held:
-        if run.grace is not None:
-            effects.extend(close_timer(run.grace))
-            operations, grace, started = start_timer(operations, TimerPurpose.GRACE, run.grace.deadline_ms)
-            effects.append(started)
-            held.append(evolve(run, grace=grace))
+    leases = [(run, run.grace) for run in session.held if run.grace is not None]  # nothing else outlasts a release
+    for run, timer in leases:
+        operations, grace, started = start_timer(operations, TimerPurpose.GRACE, timer.deadline_ms)
+        effects.extend((*close_timer(timer), started))
+        held.append(evolve(run, grace=grace))
     return (evolve(session, operations=operations, held=tuple(held)), tuple(effects)) if held else (session, ())
 
 

@@ -121,10 +121,7 @@ def start_ready(ledger: Ledger, session: Session, now_ms: int, *, early: bool = 
     effects: list[Effect] = []
     if ledger.entries.size > 1:
         ledger = _batched(planned(ledger, session), session.settings)
-        while ledger.plan is not None:
-            place = next_candidate(ledger.plan, slot_free=_slot_free(ledger, session.settings))
-            if place is None:
-                break
+        while (place := _next_place(ledger, session.settings)) is not None:
             taken = _take(ledger, session, place, now_ms, early)
             ledger, session = _batched(taken.ledger, taken.session.settings), taken.session  # a denial may let more in
             effects.extend(taken.effects)
@@ -142,6 +139,11 @@ def start_ready(ledger: Ledger, session: Session, now_ms: int, *, early: bool = 
             again = start_ready(given.ledger, given.session, now_ms)
             return evolve(again, effects=(*effects, *given.effects, *again.effects))
     return Ledgered(ledger, session, tuple(effects))
+
+
+def _next_place(ledger: Ledger, settings: Settings) -> int | None:
+    """The next call to look at; None if there is none."""
+    return None if ledger.plan is None else next_candidate(ledger.plan, slot_free=_slot_free(ledger, settings))
 
 
 def _slot_free(ledger: Ledger, settings: Settings) -> bool:

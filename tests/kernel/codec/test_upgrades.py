@@ -135,3 +135,13 @@ def test_parts_that_are_no_objects_are_left_to_be_told_as_faults() -> None:
         with pytest.raises(CodecError) as caught:
             state_from_text(canonical_text({"loopkernel": "state", "version": 2, "value": value}))
         assert all(str(fault).startswith("$.value.") for fault in caught.value.faults)
+
+
+@pytest.mark.rule("RESUME-1")
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize(
+    "value", ["[]", "1", '{"type": "executing", "ledger": {"entries": 3}}', '{"type": "idle", "session": []}']
+)
+def test_what_is_no_state_of_an_older_version_is_refused_and_not_raised(version: int, value: str) -> None:
+    with pytest.raises(CodecError):
+        state_from_text(f'{{"loopkernel": "state", "version": {version}, "value": {value}}}')

@@ -87,7 +87,9 @@ def test_the_first_items_are_the_vector_of_them(size: int, data: st.DataObject) 
     assert vector.first(length).append(-1) == Vector.of([*range(length), -1])
 
 
-@pytest.mark.parametrize("length", [0, 1, WIDTH, WIDTH + 1, WIDTH**2, WIDTH**2 + WIDTH, WIDTH**2 + WIDTH + 1, WIDTH**3])
+@pytest.mark.parametrize(
+    "length", [0, 1, WIDTH, WIDTH + 1, WIDTH**2, WIDTH**2 + WIDTH, WIDTH**2 + WIDTH + 1, 2 * WIDTH**2 + 1, WIDTH**3]
+)
 def test_a_deep_vector_gets_the_shape_of_a_short_one(length: int) -> None:
     assert Vector.of(range(BEYOND_TWO_LEVELS)).first(length) == Vector.of(range(length))
 
