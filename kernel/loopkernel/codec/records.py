@@ -38,7 +38,7 @@ class Field:
         """
         if ABSENT in self.attribute.metadata:
             return self.attribute.metadata[ABSENT]
-        default: Any = self.attribute.default
+        default: Any = self.attribute.default  # Any: a default of a field, of whatever type
         if isinstance(default, Factory):  # type: ignore[arg-type]  # a class, declared as a function for inference
             return NOTHING if default.takes_self else default.factory()
         return default
@@ -66,7 +66,7 @@ def _writer(cls: type, tag: str | None, fields: tuple[Field, ...]) -> Callable[[
         for field in fields
     ]
 
-    def write(value: Any) -> JsonValue:
+    def write(value: Any) -> JsonValue:  # Any: an instance of cls, known at run time
         if type(value) is not cls:
             raise Misfit.instead(f"a {cls.__name__}", value)
         written: dict[str, JsonValue] = {} if tag is None else {TAG: tag}

@@ -14,7 +14,7 @@ def sequence_shape(kind: type, item: Shape, build: Callable[[Iterable[Any]], Any
     """A sequence or set of any length, as a list. `build` makes it from its items."""
     write_item, read_item = item.write, item.read
 
-    def write(value: Any) -> JsonValue:
+    def write(value: Any) -> JsonValue:  # Any: items of a type known at run time
         items: Iterable[Any] = value
         if type(value) is not kind:
             raise Misfit.instead(f"a {kind.__name__}", value)
@@ -34,7 +34,7 @@ def fixed_tuple_shape(items: tuple[Shape, ...]) -> Shape:
     readers = [item.read for item in items]
     name = f"a list of {len(items)}"
 
-    def write(value: Any) -> JsonValue:
+    def write(value: Any) -> JsonValue:  # Any: items of a type known at run time
         if type(value) is not tuple or len(value) != len(items):
             raise Misfit.instead(f"a tuple of {len(items)}", value)
         return _each(_convert_pair, zip(writers, value, strict=True))

@@ -92,7 +92,7 @@ class _Compiler:
     def __init__(self) -> None:
         self._records: dict[tuple[Any, str | None], Shape] = {}
 
-    def shape(self, of_type: Any) -> Shape:
+    def shape(self, of_type: Any) -> Shape:  # Any: a type looked at as a value
         """The shape of a type whose type variables are all bound."""
         origin = get_origin(of_type) or of_type
         arguments = get_args(of_type)
@@ -147,7 +147,7 @@ class _Compiler:
             records[tag] = self._record(of_type, tag)
         return records
 
-    def _record(self, of_type: Any, tag: str | None) -> Shape:
+    def _record(self, of_type: Any, tag: str | None) -> Shape:  # Any: a type looked at as a value
         place = (of_type, tag)
         if place in self._records:
             return self._records[place]
@@ -173,20 +173,20 @@ class _Compiler:
         return self._records[place]
 
 
-def _attrs_class(of_type: Any) -> type | None:
+def _attrs_class(of_type: Any) -> type | None:  # Any: a type looked at as a value
     """The attrs class behind a type that is written as an object, if it is one."""
     origin = get_origin(of_type) or of_type
     is_record = isinstance(origin, type) and attrs.has(origin) and origin not in (Json, Vector, GrowingSet)
     return origin if is_record else None
 
 
-def _without_new_type(of_type: Any) -> Any:
+def _without_new_type(of_type: Any) -> Any:  # Any: a type looked at as a value
     while isinstance(of_type, NewType):
         of_type = of_type.__supertype__
     return of_type
 
 
-def _with_bound(hint: Any, bound: dict[Any, Any]) -> Any:
+def _with_bound(hint: Any, bound: dict[Any, Any]) -> Any:  # Any: types looked at as values
     """The hint with the type variables of a generic class replaced by what they are bound to."""
     if isinstance(hint, TypeVar):
         return bound.get(hint, hint)

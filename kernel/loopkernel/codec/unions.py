@@ -44,7 +44,7 @@ def union_shape(members: tuple[Shape, ...]) -> Shape:
     if any(kind in readers for kind in word_types):
         raise _ambiguous(name)
 
-    def write(value: Any) -> JsonValue:
+    def write(value: Any) -> JsonValue:  # Any: a member, known at run time
         writer = writers.get(type(value))
         if writer is None:
             raise Misfit.instead(name, value)
@@ -69,7 +69,7 @@ def union_shape(members: tuple[Shape, ...]) -> Shape:
     )
 
 
-def _claim(owners: dict[Key, Any], keys: Iterable[Key], owner: Any, name: str) -> None:
+def _claim(owners: dict[Key, Any], keys: Iterable[Key], owner: Any, name: str) -> None:  # Any: a member
     for key in keys:
         if key in owners:
             raise _ambiguous(name)
@@ -92,7 +92,7 @@ def tagged_shape(records: dict[str, Shape], otherwise: Shape | None = None) -> S
         name = f"{name}, or {otherwise.name}"
         missing = f"{missing}, if the whole is not {otherwise.name}"
 
-    def write(value: Any) -> JsonValue:
+    def write(value: Any) -> JsonValue:  # Any: a member, known at run time
         writer = writers.get(type(value))
         if writer is None:
             raise Misfit.instead(name, value)
@@ -114,7 +114,7 @@ def tagged_shape(records: dict[str, Shape], otherwise: Shape | None = None) -> S
     return Shape(name=name, python_types=tuple(writers), json_types=(dict,), write=write, read=read)
 
 
-def _write_whole_json(value: Any) -> JsonValue:
+def _write_whole_json(value: Any) -> JsonValue:  # Any: a Json, as all writers take it
     return {_WHOLE_JSON: JSON.write(value)}
 
 
