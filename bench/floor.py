@@ -5,6 +5,7 @@ interpreter; what the kernel costs beyond it is the price of the logic.
 """
 
 from loopkernel.data.blocks import TextBlock, ToolCall, ToolResult
+from loopkernel.data.compactions import ContextSize
 from loopkernel.data.effects import CallModel, CancelTimer, CheckCall, Request, StartTimer, StartTool
 from loopkernel.data.events import CallAppeared, MessageAdded, ReplyEnded, ReplyGrew, ToolEnded
 from loopkernel.data.ids import CallId, CheckOperation, MessageId, ModelOperation, RunOperation, TimerOperation
@@ -14,7 +15,7 @@ from loopkernel.data.messages import AssistantMessage, ReplyState, ResultMessage
 from loopkernel.data.model_deltas import ModelCall, ModelText
 from loopkernel.data.operations import Operations
 from loopkernel.data.policy import LoopTiers
-from loopkernel.data.sessions import Counters, OpenReply, Session, Stamp, Turn
+from loopkernel.data.sessions import Counters, Course, OpenReply, Session, Stamp, Turn
 from loopkernel.data.states import Executing, Streaming
 from loopkernel.data.steps import Context, Step
 from loopkernel.data.threads import Thread
@@ -29,6 +30,9 @@ from bench.workload import OUTPUT, READ, VERDICT
 
 WINDOW = LoopTiers().window
 READS = EffectClass.READ_ONLY
+# Characters that a request grows by, counted beforehand: of a reply but for the input of its call, and of a result.
+SAID = len("I will read the file.") + len("read_file")
+GIVEN = len("buy milk")
 
 
 def increment(state: Streaming, ctx: Context, delta: ModelText) -> Step[Streaming]:
@@ -52,7 +56,7 @@ def call(state: Streaming, ctx: Context, delta: ModelCall, number: int) -> Step[
     call_id = CallId(delta.operation, 1)
     made = ToolCall(id=call_id, provider_id="call", tool="read_file", input=delta.input)
     minted = state.session.operations.minted
-    operations = Operations((*minted[:1], number, *minted[2:]), state.session.operations.abandoned, Vector())
+    operations = _operations(state.session.operations, (*minted[:1], number, *minted[2:]))
     check = CheckOperation(number)
     assert isinstance(delta.input, Json)
     command = CheckCall(operation=check, call=call_id, tool="read_file", input=delta.input)
@@ -64,6 +68,7 @@ def call(state: Streaming, ctx: Context, delta: ModelCall, number: int) -> Step[
         first_check=number,
         first_run=number,
         first_timer=2 * number,  # the one before is of the silence
+        first_hook=1,
         checked=state.ledger.checked.append(0),
     )
     grown = Streaming(
@@ -91,7 +96,14 @@ def completed(state: Streaming, ctx: Context) -> Step[Executing]:
         state=ReplyState.COMPLETE,
     )
     reply = OpenReply(operation, "default")
-    turn = Turn(number=1, opened_ms=0, reason=RequestReason.NEXT_TURN, replies=state.turn.replies + 1)
+    turn = Turn(
+        number=1,
+        opened_ms=0,
+        reason=RequestReason.NEXT_TURN,
+        replies=state.turn.replies + 1,
+        begun=True,
+        requested=True,
+    )
     made = state.ledger.entries[0].call
     assert isinstance(made.input, Json)
     assert state.silence is not None
@@ -103,6 +115,7 @@ def completed(state: Streaming, ctx: Context) -> Step[Executing]:
             thread=Thread(session.thread.messages.append(message)),
             counters=_counters(session.counters),
             usage=session.usage.plus(reply.usage),
+            size=_size(session.size, SAID + len(made.input.text)),
         ),
         stamp=Stamp(state.stamp.version + 1, ctx.now_ms),
         turn=turn,
@@ -122,9 +135,7 @@ def checked(state: Executing, ctx: Context, number: int) -> Step[Executing]:
     run = RunOperation(number)
     timer = Timer(TimerOperation(2 * number), TimerPurpose.TOOL_TIMEOUT, ctx.now_ms + 120_000)
     minted = state.session.operations.minted
-    operations = Operations(
-        (*minted[:2], number, 2 * number, *minted[4:]), state.session.operations.abandoned, Vector()
-    )
+    operations = _operations(state.session.operations, (*minted[:2], number, 2 * number, *minted[4:]))
     running = LedgerEntry(
         call=entry.call,
         status=CallStatus.IN_PROGRESS,
@@ -142,7 +153,10 @@ def checked(state: Executing, ctx: Context, number: int) -> Step[Executing]:
     )
     timed = StartTimer(operation=timer.operation, purpose=timer.purpose, deadline_ms=timer.deadline_ms)
     started = Executing(
-        session=_session(state.session, operations=operations, started=1), stamp=stamp, turn=state.turn, ledger=ledger
+        session=_session(state.session, operations=operations, course=_course(state.session.course), started=1),
+        stamp=stamp,
+        turn=state.turn,
+        ledger=ledger,
     )
     return Step(started, (command, timed))
 
@@ -177,12 +191,12 @@ def succeeded(state: Executing, ctx: Context, number: int) -> Step[Streaming]:
     message = ResultMessage(id=MessageId(session.counters.messages + 1), reply=ledger.reply, results=(result,))
     thread = Thread(session.thread.messages.append(message))
     minted = session.operations.minted
-    operations = Operations(
-        (number + 1, *minted[1:3], 2 * number + 1, *minted[4:]), session.operations.abandoned, Vector()
-    )
+    operations = _operations(session.operations, (number + 1, *minted[1:3], 2 * number + 1, *minted[4:]))
     silence = Timer(TimerOperation(2 * number + 1), TimerPurpose.SILENCE, ctx.now_ms + 120_000)
     operation = ModelOperation(number + 1)
-    turn = Turn(number=1, opened_ms=0, reason=RequestReason.NEXT_TURN, replies=state.turn.replies)
+    turn = Turn(
+        number=1, opened_ms=0, reason=RequestReason.NEXT_TURN, replies=state.turn.replies, begun=True, requested=True
+    )
     request = Request(
         number=operation,
         reason=RequestReason.NEXT_TURN,
@@ -199,13 +213,16 @@ def succeeded(state: Executing, ctx: Context, number: int) -> Step[Streaming]:
             counters=_counters(session.counters),
             operations=operations,
             watch=Watch(calls=session.watch.calls),
+            size=_size(session.size, GIVEN),
             results=1,
         ),
         stamp=stamp,
         turn=turn,
         reply=OpenReply(operation, "default", limit=32_000),
         pieces=Vector(),
-        ledger=Ledger(reply=operation, first_check=number + 1, first_run=number + 1, first_timer=2 * number + 2),
+        ledger=Ledger(
+            reply=operation, first_check=number + 1, first_run=number + 1, first_timer=2 * number + 2, first_hook=1
+        ),
         heard_ms=ctx.now_ms,
         silence=silence,
     )
@@ -213,6 +230,18 @@ def succeeded(state: Executing, ctx: Context, number: int) -> Step[Streaming]:
     timed = StartTimer(operation=silence.operation, purpose=silence.purpose, deadline_ms=silence.deadline_ms)
     asked = CallModel(operation, request)
     return Step(streaming, (closing, ToolEnded(result), MessageAdded(message), asked, timed))
+
+
+def _operations(operations: Operations, minted: tuple[int, ...]) -> Operations:
+    return Operations(minted, operations.abandoned, operations.abandoned_models, operations.billed)
+
+
+def _size(size: ContextSize, more: int) -> ContextSize:
+    return ContextSize(size.tokens, size.characters + more, size.total + more)
+
+
+def _course(course: Course) -> Course:
+    return Course(calls=course.calls + 1, writes=course.writes, checked=course.checked)
 
 
 def _counters(counters: Counters) -> Counters:
@@ -231,6 +260,7 @@ def _ledger(
         first_check=ledger.first_check,
         first_run=ledger.first_run,
         first_timer=ledger.first_timer,
+        first_hook=ledger.first_hook,
         checked=ledger.checked,
         started=places,
         timed=places,
@@ -245,6 +275,8 @@ def _session(
     counters: Counters | None = None,
     operations: Operations | None = None,
     watch: Watch | None = None,
+    course: Course | None = None,
+    size: ContextSize | None = None,
     started: int = 0,
     results: int = 0,
 ) -> Session:
@@ -260,6 +292,9 @@ def _session(
         bodies_from=session.bodies_from,
         started=session.started + started,
         watch=session.watch if watch is None else watch,
+        course=session.course if course is None else course,
+        size=session.size if size is None else size,
+        compactions=session.compactions,
         error=None,
         last_model="default",
         last_end=None,

@@ -5,7 +5,7 @@ from loopkernel.data.deltas import Delta
 from loopkernel.data.ids import CheckOperation, ModelOperation, RunOperation
 from loopkernel.data.json_text import Json
 from loopkernel.data.model_deltas import ModelCall, ModelCompleted, ModelText
-from loopkernel.data.policy import Policy
+from loopkernel.data.policy import Compaction, Policy
 from loopkernel.data.states import Initial, State, Streaming
 from loopkernel.data.steps import Context
 from loopkernel.data.thread_deltas import Acquired, Created
@@ -17,6 +17,8 @@ from loopkernel.transition import transition
 
 READ = Tool(name="read_file", profile=ToolProfile(effect=EffectClass.READ_ONLY))
 VERDICT = ValidCall((Claim("notes.txt", AccessMode.READ),))
+# Neither the limit of rounds nor a full context comes in the way; both are looked at before each request.
+UNENDING = Policy(max_turns=None, compaction=Compaction(window_tokens=1_000_000_000))
 OUTPUT = ToolOutput(content=(TextBlock("buy milk"),))
 
 
@@ -37,7 +39,7 @@ def streaming_after(rounds: int) -> Streaming:
     """A session whose thread holds so many whole rounds, with the next request under way."""
     state: State = Initial()
     opening: tuple[Delta, ...] = (
-        Created(session_id="bench", policy=Policy(max_turns=None), tools=(READ,)),
+        Created(session_id="bench", policy=UNENDING, tools=(READ,)),
         Acquired(),
         Say(content=(TextBlock("Read the notes."),)),
     )

@@ -3,7 +3,7 @@
 An adapter fulfils one of them and decides nothing about what happens next. A failure of the world is a
 delta (`ModelFailed`, `ToolFailed`) and never an exception that ends the run; the driver turns what an
 adapter raises into such a delta. Only a store may stop the driver: what cannot be recorded must not go on.
-`specs/ports.md` states the same as numbered duties.
+The ports that a session can do without are in `optional_ports.py`. `specs/ports.md` states the same as numbered duties.
 """
 
 from collections.abc import AsyncIterator, Callable, Sequence

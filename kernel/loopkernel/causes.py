@@ -23,9 +23,11 @@ _BY_KIND: Mapping[type[Effect], Rule] = MappingProxyType(
         commands.StartTimer: ("RETRY-4", "a delay is data: a deadline in state and a timer outside"),
         commands.CancelTimer: ("CANCEL-2", "what the timer was for is over"),
         commands.AskHook: ("HOOK-1", "a gated hook is asked at this point"),
+        commands.TellHook: ("HOOK-1", "a hook that observes is told at this point"),
         commands.CheckCorrection: ("HOOK-3", "enough has happened since the user spoke to check the course"),
         commands.Summarise: ("COMPACT-2", "the old part of the thread is summarised"),
         commands.StartChild: ("CHILD-1", "the call is one to a sub-agent"),
+        commands.TellChild: ("ASK-5", "a change of mode or rules holds for sub-agents too"),
         commands.HandOff: ("HANDOFF-1", "the work goes on in a new thread"),
         commands.AbortOther: ("CANCEL-2", "a cancel stops everything that is under way"),
         events.RunStarted: ("STATE-8", "the first event of a run"),
@@ -54,9 +56,11 @@ _BY_KIND: Mapping[type[Effect], Rule] = MappingProxyType(
         events.ErrorCleared: ("DELTA-5", "an accepted delta clears the shown error"),
         events.CompactionStarted: ("COMPACT-1", "the thread is too large"),
         events.CompactionEnded: ("COMPACT-4", "every compaction that starts also ends"),
-        events.ThreadRewritten: ("COMPACT-3", "history was rewritten, which is announced"),
+        events.ThreadCompacted: ("COMPACT-3", "a part of the thread was replaced, which is announced"),
+        events.ThreadRewritten: ("INPUT-4", "what a compaction took out is put back for an edit"),
         events.ResultsCleared: ("TOOL-11", "old result bodies are cleared"),
         events.ChildStarted: ("CHILD-1", "a sub-agent runs"),
+        events.ChildAsked: ("CHILD-2", "a call of a sub-agent needs a person"),
         events.ChildFinished: ("CHILD-2", "a sub-agent has ended"),
         events.CorrectionChecked: ("HOOK-3", "the course was checked"),
         events.CorrectionInjected: ("HOOK-3", "the correction is told to the model"),
@@ -76,7 +80,15 @@ _BY_KIND: Mapping[type[Effect], Rule] = MappingProxyType(
 )
 
 # What a restart causes for a reason of its own.
-_REMADE = (commands.CheckCall, commands.StartTool, events.ReplyRetracted)
+_REMADE = (
+    commands.CheckCall,
+    commands.StartTool,
+    commands.StartChild,
+    commands.AskHook,
+    commands.CheckCorrection,
+    commands.Summarise,
+    events.ReplyRetracted,
+)
 
 _BY_REFUSAL: Mapping[RefusalReason, str] = MappingProxyType(
     {

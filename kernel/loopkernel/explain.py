@@ -157,8 +157,8 @@ def _candidates(state: State) -> Iterator[UserDelta]:
 
 def _last_input(session: Session) -> MessageId | None:
     """The last message that the user sent; any before it may be edited exactly when that one may."""
-    messages = session.thread.messages
-    backwards = (messages[index] for index in range(len(messages) - 1, -1, -1))
+    parts = (*(removal.messages for removal in session.compactions.removals), session.thread.messages)
+    backwards = (part[index] for part in reversed(parts) for index in range(len(part) - 1, -1, -1))
     sent = (found for found in backwards if isinstance(found, UserMessage) and found.origin in SENT_BY_USER)
     return next((found.id for found in sent), None)
 

@@ -28,6 +28,7 @@ from loopkernel.data.states import (
     Thinking,
 )
 from loopkernel.data.steps import Context
+from loopkernel.data.timers import Timer
 from loopkernel.replay import START
 from loopkernel.transition import transition
 
@@ -83,23 +84,32 @@ class Machine:
 
 
 def _of_calls(ledger: Ledger) -> Iterator[int]:
-    return (entry.timer.deadline_ms for entry in ledger.entries if entry.timer is not None)
+    for entry in ledger.entries:
+        gate = entry.hooks.open
+        for timer in (entry.timer, None if gate is None else gate.timer):
+            if timer is not None:
+                yield timer.deadline_ms
 
 
 def _deadlines(state: State) -> Iterator[int]:
-    """When each pending timer is due: of the calls of the reply, of runs that are to stop, and of a retry."""
+    """When each pending timer is due: of the calls of the reply, of runs that are to stop, of hooks, and of a retry."""
     match state:
         case Backoff():
             yield state.timer.deadline_ms
         case Streaming():
             yield from _of_calls(state.ledger)
-            if state.silence is not None:
-                yield state.silence.deadline_ms
+            yield from _of(state.silence, None if state.after is None else state.after.gate.timer)
         case Executing() | Confirming() | Dispatching():
             yield from _of_calls(state.ledger)
-        case Idle() | Thinking() | Finishing() | Compacting() | HandingOff() | Cancelled() | Done() | Initial():
+        case Thinking() | Finishing():
+            yield from _of(None if state.gate is None else state.gate.timer)
+        case Idle() | Compacting() | HandingOff() | Cancelled() | Done() | Initial():
             pass
         case _:
             assert_never(state)
     held = () if state.session is None else state.session.held
-    yield from (run.grace.deadline_ms for run in held if run.grace is not None)
+    yield from _of(*(run.grace for run in held))
+
+
+def _of(*timers: Timer | None) -> Iterator[int]:
+    return (timer.deadline_ms for timer in timers if timer is not None)

@@ -6,8 +6,19 @@ from typing import Any, get_args, get_type_hints
 
 from attrs import frozen
 
-from loopkernel.data.states import State
-from loopkernel.handlers import backoff, cancelled, done, executing, finishing, idle, initial, streaming, thinking
+from loopkernel.handlers import (
+    backoff,
+    cancelled,
+    compacting,
+    done,
+    executing,
+    finishing,
+    handing_off,
+    idle,
+    initial,
+    streaming,
+    thinking,
+)
 
 # The parameters of handlers differ by state, which no one callable type says: only their hints are read.
 Handler = Callable[..., Any]
@@ -20,8 +31,11 @@ HANDLERS: Mapping[str, Handler] = MappingProxyType(
         "Streaming": streaming.on_streaming,
         "Executing": executing.on_executing,
         "Confirming": executing.on_confirming,
+        "Dispatching": executing.on_dispatching,
+        "Compacting": compacting.on_compacting,
         "Backoff": backoff.on_backoff,
         "Finishing": finishing.on_finishing,
+        "HandingOff": handing_off.on_handing_off,
         "Cancelled": cancelled.on_cancelled,
         "Done": done.on_done,
     }
@@ -33,7 +47,6 @@ ENTRIES: Mapping[str, Handler] = MappingProxyType(
         "Finishing": finishing.enter_finishing,
     }
 )
-UNBUILT = tuple(kind.__name__ for kind in get_args(State) if kind.__name__ not in HANDLERS)
 
 
 @frozen
@@ -47,13 +60,17 @@ class Row:
 
 
 def targets(handler: Handler) -> tuple[str, ...]:
-    """The states that the handler's return type names, in its order."""
+    """The states that the handler's return type names, in the order of the table.
+
+    Not in the order of the type: two unions of the same states are equal, and the interpreter may give either.
+    """
     (union,) = get_args(get_type_hints(handler)["return"])
-    return tuple(kind.__name__ for kind in get_args(union) or (union,))
+    named = {kind.__name__ for kind in get_args(union) or (union,)}
+    return tuple(state for state in HANDLERS if state in named)
 
 
 def rows() -> tuple[Row, ...]:
-    """The whole table, a row for each state that has a handler."""
+    """The whole table, a row for each state."""
     return tuple(
         Row(state, targets(handler), targets(ENTRIES[state]) if state in ENTRIES else (), _seen(targets(handler)))
         for state, handler in HANDLERS.items()

@@ -27,14 +27,15 @@ from loopkernel.data.tool_deltas import ToolStopped
 from loopkernel.data.user_deltas import DismissError
 from loopkernel.handlers.backoff import on_backoff
 from loopkernel.handlers.cancelled import on_cancelled
+from loopkernel.handlers.compacting import on_compacting
 from loopkernel.handlers.done import on_done
-from loopkernel.handlers.executing import enter_executing, on_confirming, on_executing
+from loopkernel.handlers.executing import enter_executing, on_confirming, on_dispatching, on_executing
 from loopkernel.handlers.finishing import enter_finishing, on_finishing
+from loopkernel.handlers.handing_off import on_handing_off
 from loopkernel.handlers.idle import on_idle
 from loopkernel.handlers.initial import on_initial
 from loopkernel.handlers.streaming import on_streaming
 from loopkernel.handlers.thinking import enter_thinking, on_thinking
-from loopkernel.handlers.unbuilt import on_unbuilt
 
 
 def transition(state: State, ctx: Context) -> Step[State]:
@@ -82,8 +83,12 @@ def handle(state: State, ctx: Context) -> Step[State]:
             return on_confirming(state, ctx)
         case Backoff():
             return on_backoff(state, ctx)
-        case Dispatching() | Compacting() | HandingOff():
-            return on_unbuilt(state, ctx)
+        case Dispatching():
+            return on_dispatching(state, ctx)
+        case Compacting():
+            return on_compacting(state, ctx)
+        case HandingOff():
+            return on_handing_off(state, ctx)
         case _:
             assert_never(state)
 

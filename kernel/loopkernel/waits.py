@@ -10,9 +10,10 @@ from typing import assert_never, final
 from attrs import frozen
 
 from loopkernel.data.blocks import RawInput
+from loopkernel.data.children import ChildCall
 from loopkernel.data.choices import OutputCalls
 from loopkernel.data.ids import CallId
-from loopkernel.data.ledgers import ApprovalWait, CrashWait, Ledger, LedgerEntry, QuestionWait
+from loopkernel.data.ledgers import ApprovalWait, ChildWait, CrashWait, Ledger, LedgerEntry, QuestionWait
 from loopkernel.data.plans import Plan
 from loopkernel.data.sessions import Session, Settings
 from loopkernel.data.states import (
@@ -39,6 +40,7 @@ from loopkernel.regions.claims import claimant_of, never_runs, offered
 from loopkernel.regions.limits import budget_hit
 from loopkernel.regions.output import others_open, unjudged_output
 from loopkernel.regions.schedule import failed_run, holder_elsewhere, may_start_early, planned
+from loopkernel.regions.starts import waits_for_share
 
 MOST = 4  # so many calls in the way are named; the rest is counted
 
@@ -73,6 +75,22 @@ class ForAnswer:
     """Its tool has asked a question."""
 
     question: str
+
+
+@final
+@frozen
+class ForHook:
+    """A hook is asked about it."""
+
+    name: str
+
+
+@final
+@frozen
+class ForChild:
+    """Its sub-agent waits for a person."""
+
+    asked: tuple[ChildCall, ...]
 
 
 @final
@@ -129,6 +147,12 @@ class ForSlot:
 
 @final
 @frozen
+class ForShare:
+    """All that is left of a budget is reserved for sub-agents under way."""
+
+
+@final
+@frozen
 class ForOthers:
     """It gives the output, which is taken when the other calls have ended."""
 
@@ -139,12 +163,15 @@ Reason = (
     | ForOwnResult
     | ForApproval
     | ForAnswer
+    | ForHook
+    | ForChild
     | ForWord
     | ForSource
     | ForConflict
     | ForTurn
     | ForMore
     | ForSlot
+    | ForShare
     | ForOthers
 )
 
@@ -162,7 +189,7 @@ def waits_of(state: State) -> tuple[Wait, ...]:
     """What each open call waits for, in the order of the calls."""
     match state:
         case Streaming():
-            spent = budget_hit(state.session, state.turn, state.stamp.now_ms) is not None
+            spent = budget_hit(state.session, state.turn, state.stamp.now_ms) is not None or state.after is not None
             return tuple(_waits(state.ledger, state.session, streaming=True, spent=spent))
         case Executing() | Confirming() | Dispatching():
             return tuple(_waits(state.ledger, state.session, streaming=False))
@@ -189,6 +216,9 @@ def _reasons(
 ) -> Iterator[Reason]:
     entry = ledger.entries[place]
     wait = entry.person.wait
+    if entry.hooks.open is not None:
+        yield ForHook(entry.hooks.open.hook.name)
+        return
     if entry.status is CallStatus.IN_PROGRESS:
         yield ForOwnResult()
         return
@@ -201,6 +231,8 @@ def _reasons(
             yield ForAnswer(wait.question)
         case CrashWait():
             yield ForWord()
+        case ChildWait():
+            yield ForChild(wait.asked)
         case None:
             yield from _reasons_to_queue(ledger, plan, session, place, streaming, spent)
         case _:
@@ -221,7 +253,7 @@ def _reasons_to_queue(
         yield ForTurn(output.call.id)
         return
     if passive:
-        if isinstance(entry.verdict, ValidCall):
+        if isinstance(entry.verdict, ValidCall) and entry.hooks.blocked is None:
             yield from _reasons_of_output(ledger, plan, settings, place)
         return
     in_the_way = list(_in_the_way(ledger, plan, session, place))
@@ -231,6 +263,8 @@ def _reasons_to_queue(
     limit = settings.policy.max_parallel
     if not in_the_way and limit is not None and ledger.running + ledger.asking >= limit:
         yield ForSlot(limit)
+    elif not in_the_way and waits_for_share(ledger, session, place):
+        yield ForShare()
     if entry.check is None and not entry.person.approved and _will_be_asked(entry, settings):
         yield ForApproval()
 
@@ -258,7 +292,7 @@ def _in_the_way(ledger: Ledger, plan: Plan, session: Session, place: int) -> Ite
         if needed >> blocker & 1:
             yield ForSource(before.call.id)
         else:
-            yield _behind(entry, before, session.settings, plan.last_write)
+            yield _behind(entry, before, session, plan.last_write)
     index = holder_elsewhere(ledger, session, place)
     if index is not None:
         run = session.held[index]
@@ -269,10 +303,12 @@ def _in_the_way(ledger: Ledger, plan: Plan, session: Session, place: int) -> Ite
         )
 
 
-def _behind(entry: LedgerEntry, before: LedgerEntry, settings: Settings, last_write: bool) -> ForConflict | ForTurn:
-    """Why a call stands behind one before it: what both use, or their order alone."""
-    mine, theirs = claimant_of(entry, settings), claimant_of(before, settings)
+def _behind(entry: LedgerEntry, before: LedgerEntry, session: Session, last_write: bool) -> ForConflict | ForTurn:
+    """Why a call stands behind another: what both use, or their order alone. A run that must stop uses what it took."""
+    mine, theirs = claimant_of(entry, session.settings), claimant_of(before, session.settings)
     stopping = not before.is_open
+    if stopping:
+        theirs = next((Claimant(run.claims) for run in session.held if run.call == before.call.id), theirs)
     if mine is None or theirs is None or mine.alone or theirs.alone:
         return ForConflict(before.call.id, None, True, stopping)
     clash = clash_of(theirs, mine, last_write=last_write)
@@ -304,6 +340,10 @@ def _told(reason: Reason, name: Callable[[CallId], str]) -> str:
             return "for your approval"
         case ForAnswer():
             return f"for your answer to: {reason.question}"
+        case ForHook():
+            return f"for hook {reason.name}"
+        case ForChild():
+            return f"for your answer to its sub-agent ({', '.join(_address(call) for call in reason.asked)})"
         case ForWord():
             return "for your word on what became of it before the restart"
         case ForSource():
@@ -316,10 +356,16 @@ def _told(reason: Reason, name: Callable[[CallId], str]) -> str:
             return f"for {reason.calls} more {'call' if reason.calls == 1 else 'calls'}"
         case ForSlot():
             return f"for a free slot (all {reason.slots} are taken)"
+        case ForShare():
+            return "for what is reserved for sub-agents"
         case ForOthers():
             return "for the other calls to end"
         case _:
             assert_never(reason)
+
+
+def _address(call: ChildCall) -> str:
+    return "/".join(str(step) for step in call.path)
 
 
 def _told_conflict(conflict: ForConflict) -> str:

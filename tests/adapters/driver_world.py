@@ -20,6 +20,7 @@ from loopkernel.data.words import TurnEndReason
 from loopkernel.replay import LogRecord
 from loopkernel_adapters.driver.asyncio_driver import Driver
 from loopkernel_adapters.driver.clocks import ManualClock
+from loopkernel_adapters.optional_ports import NO_PORTS, Address, ChildObserver, OptionalPorts
 from loopkernel_adapters.ports import Observer, Provider, RunContext, Store, Tools
 from loopkernel_adapters.providers.scripted import Reply, ScriptedProvider
 from loopkernel_adapters.secrets import NO_SECRETS, Secrets
@@ -106,7 +107,10 @@ class NotedStore(MemoryStore):
 
 
 class World:
-    """What a test needs around a driver. Every driver that it opens shows its events in `events`."""
+    """What a test needs around a driver.
+
+    Every driver that it opens shows its events in `events`, and those of its sub-agents in `events_of_children`.
+    """
 
     def __init__(
         self,
@@ -118,6 +122,7 @@ class World:
         clock: ManualClock | None = None,
         policy: Policy | None = None,
         secrets: Secrets = NO_SECRETS,
+        optional: OptionalPorts = NO_PORTS,
     ) -> None:
         self.scripted = ScriptedProvider(replies)
         self.provider = provider or self.scripted
@@ -127,7 +132,10 @@ class World:
         self.clock = clock or ManualClock(1_000)
         self.policy = policy or Policy()
         self.secrets = secrets
+        self.optional = optional
         self.events: list[Event] = []
+        self.events_of_children: list[tuple[Address, Event]] = []
+        self.see_of_child: ChildObserver = self._note_of_child
         self._arrived = asyncio.Event()
 
     def open(self, *observers: Observer) -> Driver:
@@ -139,10 +147,16 @@ class World:
             clock=self.clock,
             observers=(*observers, self._see),
             secrets=self.secrets,
+            optional=self.optional,
+            child_observers=(self.see_of_child,),
         )
 
     def _see(self, event: Event) -> None:
         self.events.append(event)
+        self._arrived.set()
+
+    def _note_of_child(self, within: Address, event: Event) -> None:
+        self.events_of_children.append((within, event))
         self._arrived.set()
 
     async def until(self, kind: type[Event]) -> None:

@@ -180,7 +180,7 @@ def other_tools(*tools: FunctionTool) -> Iterator[Tools]:
 def offer(monkeypatch: pytest.MonkeyPatch, function: Callable[[JsonObject, RunContext], str | Awaitable[str]]) -> None:
     """Offer one tool without a profile, `send`, in the place of the file tools."""
     tool = FunctionTool(tool=Tool(name="send"), function=function)
-    monkeypatch.setattr(run_command, "file_tools", lambda folder: other_tools(tool))
+    monkeypatch.setattr(run_command, "file_tools", lambda folder, sub_agents: other_tools(tool))
 
 
 @pytest.mark.rule("TOOL-12")

@@ -198,6 +198,20 @@ def test_another_message_ends_the_turn_and_starts_its_own(failing: Path) -> None
     demand_whole_log()
 
 
+@pytest.mark.rule("COMPACT-4")
+def test_whoever_asks_for_a_compaction_meanwhile_is_told_what_becomes_of_it(failing: Path) -> None:
+    with at_a_terminal(*ARGUMENTS) as person:
+        person.wait_for(MEANWHILE)
+        person.type(b"/compact\n")
+        person.wait_for(MEANWHILE)
+        person.type(b"retry\n")
+        assert person.wait_for_end() == 0
+        lines = "\n".join(person.lines())
+    assert labelled(lines, "refused") == ["compact: not-now"]  # there is nothing yet to cut
+    assert labelled(lines, "user") == ["go"]
+    demand_whole_log()
+
+
 @pytest.mark.rule("CANCEL-2")
 def test_ctrl_c_while_it_counts_down_cancels_the_turn(failing: Path) -> None:
     with at_a_terminal(*ARGUMENTS) as person:

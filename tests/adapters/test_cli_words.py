@@ -4,9 +4,11 @@ import pytest
 from attrs import evolve
 from loopkernel.data import events
 from loopkernel.data.blocks import TextBlock
+from loopkernel.data.children import ChildCall
 from loopkernel.data.choices import OnError
 from loopkernel.data.events import Event
-from loopkernel.data.ids import MessageId, ModelOperation, QueueNumber
+from loopkernel.data.ids import CallId, MessageId, ModelOperation, QueueNumber
+from loopkernel.data.messages import UserMessage
 from loopkernel.data.model_deltas import ModelFailed
 from loopkernel.data.outside_deltas import TimerFired
 from loopkernel.data.policy import Policy, Retry
@@ -14,13 +16,16 @@ from loopkernel.data.states import Backoff, Initial, State, Streaming
 from loopkernel.data.steps import Context
 from loopkernel.data.thread_deltas import Acquired, Created
 from loopkernel.data.user_deltas import Say
-from loopkernel.data.words import CancelReason, ErrorClass, LimitName
+from loopkernel.data.words import CancelReason, ErrorClass, LimitName, TurnEndReason
 from loopkernel.transition import transition
 from loopkernel_adapters.cli.trace import labelled
 from loopkernel_adapters.cli.words import ADVICE, CANCELS, FAILURES, MOST_TOLD, limit_told, retry_told
 
 NOWHERE = Initial()
 REPLY = ModelOperation(1)
+CALL = CallId(ModelOperation(2), 1)
+NOTE = UserMessage(id=MessageId(9), content=(TextBlock("the gist"),))
+COMPACTED = events.ThreadCompacted(opening=None, note=NOTE, first=MessageId(7))
 
 
 def retries_told(policy: Policy) -> list[str]:
@@ -127,6 +132,24 @@ def test_a_limit_is_told_with_its_height(limit: LimitName, told: str) -> None:
         (events.Dequeued(QueueNumber(2)), "queue", "message 2 starts a turn"),
         (events.Discarded(QueueNumber(2)), "queue", "message 2 is discarded"),
         (events.Steered(1), "steer", "message 1 goes into the turn"),
+        (events.CompactionStarted(), "compact", "is made shorter"),
+        (events.CompactionEnded(done=True), "compact", "done"),
+        (events.CompactionEnded(done=False), "compact", "goes on as it was"),
+        (COMPACTED, "compact", "message 7 and what follows is kept; the rest is left out: the gist"),
+        (
+            events.ThreadCompacted(opening=None, note=None, first=None),
+            "compact",
+            "nothing is kept; the rest is left out",
+        ),
+        (events.ThreadRewritten((NOTE,)), "compact", "put back: 1 message"),
+        (events.CorrectionChecked(), "correction", "has been looked at"),
+        (events.CorrectionInjected(), "correction", "to correct its course"),
+        (events.HandoffStarted(), "handoff", "carried over"),
+        (events.HandoffEnded("s2"), "handoff", "the work goes on in session s2"),
+        (events.HandoffEnded(None), "handoff", "it failed"),
+        (events.ChildStarted(CALL), "agent 2.1", "a sub-agent begins"),
+        (events.ChildAsked(CALL, ChildCall((CALL, CallId(REPLY, 3)))), "ask 2.1/2.1/1.3", "waits for a person"),
+        (events.ChildFinished(CALL, TurnEndReason.MAX_TURNS), "agent 2.1", "has ended: max_turns"),
     ],
     ids=lambda value: type(value).__name__ if not isinstance(value, str) else "",
 )

@@ -1,68 +1,31 @@
-"""Timers, and commands without a port, one by one: a transition of the test's own asks for them."""
+"""Timers, one by one: a transition of the test's own asks for them. And the clocks behind them."""
 
 import asyncio
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from loopkernel.data.effects import (
     AbortModel,
-    AbortOther,
-    AnswerTool,
-    AskHook,
     CancelTimer,
-    CheckCorrection,
-    Effect,
-    HandOff,
-    StartChild,
     StartTimer,
-    Summarise,
 )
 from loopkernel.data.events import ErrorCleared, Event
 from loopkernel.data.ids import (
-    CallId,
-    CorrectionOperation,
-    HandoffOperation,
-    HookOperation,
     ModelOperation,
-    OperationKind,
-    RunOperation,
-    SummaryOperation,
     TimerOperation,
 )
 from loopkernel.data.model_deltas import ModelText
 from loopkernel.data.outside_deltas import (
-    ChildEnded,
-    CorrectionAnswered,
-    HandoffFailed,
-    HookAnswered,
-    HookFault,
-    SummaryFailed,
     TimerFired,
 )
 from loopkernel.data.policy import Policy
-from loopkernel.data.states import State
-from loopkernel.data.steps import Context, Step
-from loopkernel.data.threads import Thread
-from loopkernel.data.words import HookPoint, TimerPurpose
-from loopkernel_adapters.driver import asyncio_driver
+from loopkernel.data.words import TimerPurpose
 from loopkernel_adapters.driver.clocks import ManualClock, WallClock
 from loopkernel_adapters.providers.scripted import ANY
 
-from tests.adapters.driver_world import NO_INPUT, World, say
-
-
-def scripted_effects(monkeypatch: pytest.MonkeyPatch, effects: list[tuple[Effect, ...]]) -> list[Any]:
-    """From now on each delta gives the next of these effects; returns the list of the deltas seen."""
-    deltas: list[Any] = []  # Any: compared with deltas of every family
-
-    def transition(state: State, ctx: Context) -> Step[State]:
-        deltas.append(ctx.delta)
-        return Step(state, effects.pop(0) if effects else ())
-
-    monkeypatch.setattr(asyncio_driver, "transition", transition)
-    return deltas
+from tests.adapters.commands_world import scripted_effects
+from tests.adapters.driver_world import World, say
 
 
 def a_timer(number: int, deadline_ms: int) -> StartTimer:
@@ -151,44 +114,6 @@ def test_a_timer_that_fires_within_a_step_waits_for_it(monkeypatch: pytest.Monke
             await driver.send(say("go"))
             assert order == ["begin", "end"] * 2
             assert deltas == [say("go"), TimerFired(TimerOperation(1))]
-
-    asyncio.run(run())
-
-
-def test_what_has_no_port_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def run() -> None:
-        thread = Thread()
-        call = CallId(ModelOperation(1), 1)
-        asked = (
-            AskHook(operation=HookOperation(1), point=HookPoint.STOP, name="lint"),
-            CheckCorrection(CorrectionOperation(2), thread),
-            Summarise(operation=SummaryOperation(3), thread=thread, until=1),
-            StartChild(
-                operation=RunOperation(4),
-                call=call,
-                tool="task",
-                input=NO_INPUT,
-                max_turns=1,
-                max_output_tokens=1,
-                timeout_ms=1,
-            ),
-            HandOff(operation=HandoffOperation(5), goal="", thread=thread),
-            AnswerTool(operation=RunOperation(6), value=None),
-            AbortOther(OperationKind.HOOK, 7),
-        )
-        world = World()
-        async with world.open() as driver:
-            deltas = scripted_effects(monkeypatch, [asked])
-            await driver.send(say("go"))
-            assert [type(delta) for delta in deltas[1:]] == [
-                HookAnswered,
-                CorrectionAnswered,
-                SummaryFailed,
-                ChildEnded,
-                HandoffFailed,
-            ]
-            assert [delta.operation for delta in deltas[1:]] == [1, 2, 3, 4, 5]
-            assert deltas[1].answer == HookFault("this driver has no hook lint")
 
     asyncio.run(run())
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 from loopkernel.data.deltas import Delta
@@ -100,5 +101,55 @@ def test_what_is_not_under_way_cannot_be_aborted() -> None:
         supervisor.abort((OperationKind.RUN, 1))
         assert reported == [ToolSucceeded(RunOperation(1))]
         assert not supervisor.busy
+
+    asyncio.run(run())
+
+
+def test_a_job_that_stops_in_its_own_way_is_told_to_and_not_cancelled() -> None:
+    async def run() -> None:
+        reported: list[Delta | None] = []
+        told: list[str] = []
+        may_end = asyncio.Event()
+
+        async def ends_when_told(job: Job) -> Delta:
+            await may_end.wait()
+            return ToolSucceeded(RunOperation(1))
+
+        supervisor = Supervisor(reported.append)
+        supervisor.start(
+            evolve(a_job(1, ends_when_told), stop=lambda: told.append("stop"), over=lambda: told.append("over"))
+        )
+        await asyncio.sleep(0)
+        supervisor.abort((OperationKind.RUN, 1))
+        supervisor.abort((OperationKind.RUN, 1))
+        await asyncio.sleep(0)
+        assert (told, supervisor.jobs, supervisor.busy) == (["stop"], 1, False)
+        may_end.set()
+        await ended(supervisor)
+        assert told == ["stop", "over"]
+        assert reported == [ToolSucceeded(RunOperation(1))]
+
+    asyncio.run(run())
+
+
+def test_a_job_that_takes_its_time_to_stop_is_cancelled_at_the_close() -> None:
+    async def run() -> None:
+        reported: list[Delta | None] = []
+        told: list[str] = []
+
+        async def waits(job: Job) -> Delta:
+            await asyncio.Event().wait()
+            return ToolSucceeded(RunOperation(1))
+
+        supervisor = Supervisor(reported.append)
+        for number in (1, 2):
+            stop, over = (lambda: told.append("stop")), (lambda: told.append("over"))
+            supervisor.start(evolve(a_job(number, waits), stop=stop, over=over))
+        supervisor.abort((OperationKind.RUN, 2))  # it has not begun, and never does
+        await asyncio.sleep(0)
+        supervisor.abort((OperationKind.RUN, 1))
+        assert await supervisor.close(1.0) == ()
+        assert told == ["over", "stop", "over"]
+        assert len(asyncio.all_tasks()) == 1
 
     asyncio.run(run())

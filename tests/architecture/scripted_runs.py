@@ -1,12 +1,11 @@
-"""Runs written by hand, which together take every edge of the table of states; and the states that no run reaches yet.
+"""Runs written by hand, which together take every edge of the table of states.
 
 No part of them is drawn: another process, under another hash seed, gets the same ones.
 """
 
 from collections.abc import Iterator
 
-from attrs import evolve
-from loopkernel.data.blocks import RawInput, TextBlock
+from loopkernel.data.blocks import RawInput
 from loopkernel.data.choices import (
     ApprovalMode,
     ErrorDisplay,
@@ -16,7 +15,6 @@ from loopkernel.data.choices import (
     OnReject,
     Schedule,
 )
-from loopkernel.data.deltas import Delta
 from loopkernel.data.endings import Ending
 from loopkernel.data.ids import (
     CallId,
@@ -30,7 +28,6 @@ from loopkernel.data.ids import (
 from loopkernel.data.json_text import Json
 from loopkernel.data.model_deltas import (
     ModelCall,
-    ModelCompleted,
     ModelFailed,
     ModelInput,
     ModelOpaque,
@@ -43,9 +40,9 @@ from loopkernel.data.model_deltas import (
 from loopkernel.data.outside_deltas import HookAnswered, HookContinue, TimerFired
 from loopkernel.data.policy import LoopTiers, Policy, Retry, Truncation
 from loopkernel.data.sessions import Session, Settings, Stamp, Turn
-from loopkernel.data.states import Finishing, Initial, State, Thinking
+from loopkernel.data.states import Finishing, Initial, State
 from loopkernel.data.steps import Context, Step
-from loopkernel.data.thread_deltas import Acquired, Created, Disposed, Forked, Resumed
+from loopkernel.data.thread_deltas import Acquired, Disposed, Forked, Resumed
 from loopkernel.data.tool_deltas import (
     ToolAsked,
     ToolChecked,
@@ -55,15 +52,8 @@ from loopkernel.data.tool_deltas import (
     ToolSucceeded,
 )
 from loopkernel.data.tools import (
-    AccessMode,
-    Claim,
-    EffectClass,
-    FieldResource,
     InvalidCall,
-    Tool,
     ToolOutput,
-    ToolProfile,
-    ValidCall,
 )
 from loopkernel.data.usage import Usage
 from loopkernel.data.user_deltas import (
@@ -87,52 +77,8 @@ from loopkernel.data.user_deltas import (
 from loopkernel.data.words import ErrorClass, StopReason, TurnEndReason
 from loopkernel.transition import transition
 
-HELLO = (TextBlock("hello"),)
-TOOLS = (
-    Tool(
-        name="read",
-        profile=ToolProfile(effect=EffectClass.READ_ONLY, resources=(FieldResource("path", AccessMode.READ),)),
-    ),
-    Tool(
-        name="write",
-        profile=ToolProfile(effect=EffectClass.IDEMPOTENT, resources=(FieldResource("path", AccessMode.WRITE),)),
-    ),
-    Tool(name="shell"),
-)
-READS = ValidCall((Claim("notes/a.txt", AccessMode.READ),))
-WRITES = ValidCall((Claim("notes", AccessMode.WRITE),))
-
-Log = tuple[Delta, ...]
-
-
-def created(policy: Policy, *, early: bool = False) -> Log:
-    """A session with three tools, acquired. Those with a profile may start `early`."""
-    tools = tuple(
-        tool if tool.profile is None else evolve(tool, profile=evolve(tool.profile, early=early)) for tool in TOOLS
-    )
-    return (Created(session_id="s1", policy=policy, tools=tools, instructions="Be brief."), Acquired())
-
-
-def call(reply: int, tool: str = "read", path: str = "notes/a.txt", verdict: ValidCall | None = None) -> ModelCall:
-    """A complete call of a reply."""
-    call_input = Json.of({"path": path})
-    return ModelCall(ModelOperation(reply), provider_id=f"c{path}", tool=tool, input=call_input, verdict=verdict)
-
-
-def text(reply: int) -> ModelText:
-    """A piece of a reply."""
-    return ModelText(ModelOperation(reply), "It says \u00fc and \u2026")
-
-
-def completed(reply: int, stop: StopReason = StopReason.END_TURN) -> ModelCompleted:
-    """The end of a reply."""
-    return ModelCompleted(ModelOperation(reply), stop, Usage(input=7, output=reply))
-
-
-def running(reply: int) -> Log:
-    """A reply with one call, whose tool has started."""
-    return (call(reply, verdict=READS), completed(reply, StopReason.TOOL_USE))
-
+from tests.architecture.scripted_gates import GATED_RUNS
+from tests.architecture.scripted_words import HELLO, READS, TOOLS, WRITES, Log, call, completed, created, running, text
 
 ROUNDS: Log = (
     *created(Policy()),
@@ -385,33 +331,17 @@ RUNS: dict[str, Log] = {
     "not created": (Acquired(), Say(content=HELLO), completed(1), Disposed()),
 }
 
-# With a gate open, which no built rule opens yet.
+# The end of a turn, as it is entered.
 SESSION = Session(settings=Settings(session_id="s1", tools=TOOLS))
 TURN = Turn(number=1, opened_ms=0)
-THINKING = Thinking(session=SESSION, stamp=Stamp(2), turn=TURN, gate=HookOperation(1))
 FINISHING = Finishing(
     session=SESSION,
     stamp=Stamp(2),
     turn=TURN,
     ending=Ending(reason=TurnEndReason.MODEL_STOP, natural=True, gated=True),
-    hook=HookOperation(1),
 )
-GATED: Log = (
-    Steer(content=HELLO),
-    Enqueue(content=HELLO),
-    completed(1),
-    Resumed(),
-    HookAnswered(HookOperation(1), HookContinue()),
-    CancelAll(),
-    Say(content=HELLO),
-)
-GATED_FORK: Log = (Forked(session_id="s2"),)
-RUNS_FROM: tuple[tuple[str, State, Log], ...] = (
-    *((name, Initial(), log) for name, log in RUNS.items()),
-    ("gate before a request", THINKING, GATED),
-    ("gate at the end of a turn", FINISHING, GATED),
-    ("gate before a request, forked", THINKING, GATED_FORK),
-    ("gate at the end of a turn, forked", FINISHING, GATED_FORK),
+RUNS_FROM: tuple[tuple[str, State, Log], ...] = tuple(
+    (name, Initial(), log) for name, log in (*RUNS.items(), *GATED_RUNS.items())
 )
 
 

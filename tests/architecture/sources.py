@@ -9,7 +9,8 @@ import pytest
 from attrs import field, frozen
 
 ROOT = Path(__file__).resolve().parents[2]
-ROOMS = {"kernel": "kernel", "adapters": "adapters", "tests": "", "scripts": "", "bench": ""}  # folder: import root
+# Each folder, and the root from which it is imported.
+ROOMS = {"kernel": "kernel", "adapters": "adapters", "tests": "", "scripts": "", "bench": "", "mutation": ""}
 
 
 @frozen(kw_only=True)

@@ -30,7 +30,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "loopkernel.data": ("loopkernel.data",),
     "loopkernel.planning": ("loopkernel.data", "loopkernel.planning"),
     "loopkernel.regions": ("loopkernel.data", "loopkernel.planning", "loopkernel.regions"),
-    "loopkernel.handlers": ("loopkernel.data", "loopkernel.planning", "loopkernel.regions"),
+    "loopkernel.phases": ("loopkernel.data", "loopkernel.planning", "loopkernel.regions", "loopkernel.phases"),
+    "loopkernel.handlers": ("loopkernel.data", "loopkernel.planning", "loopkernel.regions", "loopkernel.phases"),
     "loopkernel.transition": ("loopkernel.data", "loopkernel.handlers"),
     "loopkernel.table": ("loopkernel.data", "loopkernel.handlers"),
     "loopkernel.causes": ("loopkernel.data",),
@@ -68,6 +69,7 @@ KNOWS_PARTS_OF_STATES = tuple(
 MAY_NOT_IMPORT: dict[str, tuple[str, ...]] = {
     "loopkernel.planning": KNOWS_STATES + KNOWS_PARTS_OF_STATES,
     "loopkernel.regions": KNOWS_STATES,
+    "loopkernel.phases": ("loopkernel.data.records",),
     "loopkernel.handlers": ("loopkernel.data.records",),
 }
 # What the shell sees of the kernel: no handler and no region, so that it cannot decide what happens next.
@@ -90,6 +92,7 @@ OPEN_TO_ADAPTERS = (
 # All that the pure kernel imports from outside, and what for.
 FOREIGN_TO_THE_KERNEL = {
     "attrs": "frozen classes",
+    "collections": "a thread is put back at its front",
     "collections.abc": "types of parameters",
     "enum": "closed vocabularies",
     "fractions": "money and delays are counted exactly",
@@ -274,6 +277,9 @@ def test_every_file_says_what_it_is_for() -> None:
         ("loopkernel.regions.ledger", "from loopkernel.data.states import Idle"),
         ("loopkernel.regions.ledger", "from loopkernel.data.steps import Step"),
         ("loopkernel.regions.ledger", "from loopkernel.handlers.idle import on_idle"),
+        ("loopkernel.regions.ledger", "from loopkernel.phases.rest import resting"),
+        ("loopkernel.phases.rest", "from loopkernel.handlers.idle import on_idle"),
+        ("loopkernel.phases.rest", "from loopkernel.transition import settle"),
         ("loopkernel.handlers.idle", "from loopkernel.handlers.done import on_done"),
         ("loopkernel.handlers.idle", "from loopkernel.transition import settle"),
         ("loopkernel.codec.records", "from loopkernel.transition import transition"),

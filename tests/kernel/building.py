@@ -19,7 +19,18 @@ from loopkernel.data.model_deltas import ModelCall, ModelCompleted, ModelFailed
 from loopkernel.data.outside_deltas import TimerFired
 from loopkernel.data.policy import Policy
 from loopkernel.data.sessions import Session
-from loopkernel.data.states import Backoff, Confirming, Executing, Idle, Initial, State, Streaming
+from loopkernel.data.states import (
+    Backoff,
+    Confirming,
+    Dispatching,
+    Executing,
+    Finishing,
+    Idle,
+    Initial,
+    State,
+    Streaming,
+    Thinking,
+)
 from loopkernel.data.steps import Context, Step
 from loopkernel.data.thread_deltas import Acquired, Created
 from loopkernel.data.timers import Timer
@@ -254,7 +265,7 @@ def asking(*calls: ModelCall, policy: Policy = ASKING_NOBODY, tools: tuple[Tool,
 
 def ledger_of(state: State) -> Ledger:
     """The calls of the last reply, which must not be in the thread yet."""
-    assert isinstance(state, Streaming | Executing | Confirming | Initial)
+    assert isinstance(state, Streaming | Executing | Confirming | Dispatching | Initial)
     assert state.ledger is not None
     return state.ledger
 
@@ -287,12 +298,17 @@ def ends(effects: tuple[Effect, ...]) -> list[tuple[int, CallStatus, CancelReaso
 
 
 def pending_timers(state: State) -> list[Timer]:
-    """Every timer that is pending, of calls, runs that are to stop, a stream or a retry, in the order of minting."""
+    """Every timer that is pending: of calls, hooks, runs that are to stop, a stream or a retry, as they were minted."""
     timers: list[Timer | None] = [held.grace for held in session_of(state).held]
     if isinstance(state, Streaming):
         timers.append(state.silence)
     if isinstance(state, Backoff):
         timers.append(state.timer)
-    if isinstance(state, Streaming | Executing | Confirming | Initial) and state.ledger is not None:
+    if isinstance(state, Streaming) and state.after is not None:
+        timers.append(state.after.gate.timer)
+    if isinstance(state, Thinking | Finishing) and state.gate is not None:
+        timers.append(state.gate.timer)
+    if isinstance(state, Streaming | Executing | Confirming | Dispatching | Initial) and state.ledger is not None:
         timers += [entry.timer for entry in state.ledger.entries]
+        timers += [entry.hooks.open.timer for entry in state.ledger.entries if entry.hooks.open is not None]
     return sorted((found for found in timers if found is not None), key=lambda found: found.operation)

@@ -37,7 +37,7 @@ from loopkernel.data.user_deltas import (
 from loopkernel.data.words import StopReason
 from loopkernel.laws import check_step
 from loopkernel.testing.explore import laws_of_an_edge
-from loopkernel.testing.explore_scope import ANY_CALL, Answer, OfferedCall, RunEnd, Scope
+from loopkernel.testing.explore_scope import ANY_CALL, Answer, EndOfRun, OfferedCall, Scope
 from loopkernel.testing.explore_views import whole
 
 from tests.kernel.explore_three_calls import MANY, SCHEDULES, three_calls
@@ -160,7 +160,7 @@ ANSWERS = Case(
     scope=evolve(
         ONE_TURN,
         offers=((OfferedCall(tool="qwa"),), (OfferedCall(tool="qwa"), OfferedCall(tool="qd", after=(0,)))),
-        ends=(RunEnd.RETURNS,),
+        ends=(EndOfRun.RETURNS,),
         answers=EVERY_ANSWER,
         times=True,
     ),
@@ -254,7 +254,7 @@ BACKGROUND = Case(
         ONE_TURN,
         turns=None,
         offers=((OfferedCall(tool="wa"),), (OfferedCall(tool="ra"),)),
-        ends=(RunEnd.RETURNS, RunEnd.GOES_ON),
+        ends=(EndOfRun.RETURNS, EndOfRun.GOES_ON),
         lives=True,
         crashes=True,
         held=2,
@@ -274,7 +274,7 @@ RELEASED = Case(
     scope=evolve(
         ONE_TURN,
         offers=((OfferedCall(tool="qwa"),), (OfferedCall(tool="r"), OfferedCall(tool="qd"))),
-        ends=(RunEnd.RETURNS,),
+        ends=(EndOfRun.RETURNS,),
         answers=(Approve(call=ANY_CALL), Reject(call=ANY_CALL), Correct(call=ANY_CALL, input=Json.of({}))),
         lives=True,
         crashes=True,
@@ -368,5 +368,5 @@ DEEP = (
 )
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "quick")
 IS_DEEP = PROFILE == "deep"
-CASES = {"quick": QUICK, "matrix": OTHERS, "deep": (*QUICK, *OTHERS, *DEEP)}[PROFILE]
+CASES = {"quick": QUICK, "matrix": OTHERS, "fuzz": QUICK, "deep": (*QUICK, *OTHERS, *DEEP)}[PROFILE]
 MOST_RUNS = 300 if IS_DEEP else 8  # of each case, from its first state to its last

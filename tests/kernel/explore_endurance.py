@@ -6,7 +6,7 @@ from loopkernel.data.policy import ClearResults, LoopTiers, Retry, Truncation
 from loopkernel.data.usage import Usage
 from loopkernel.data.user_deltas import Approve
 from loopkernel.data.words import ErrorClass, StopReason
-from loopkernel.testing.explore_scope import ANY_CALL, ANY_REPLY, OfferedCall, RunEnd, Scope
+from loopkernel.testing.explore_scope import ANY_CALL, ANY_REPLY, EndOfRun, OfferedCall, Scope
 
 from tests.kernel.explore_world import ENDS, Case, plain
 
@@ -93,7 +93,7 @@ SHOWN = Case(
         texts=False,
         held=1,
         offers=((OfferedCall(tool="r"),),),
-        ends=(RunEnd.RETURNS,),
+        ends=(EndOfRun.RETURNS,),
         failures=(fails(ErrorClass.OVERLOADED), fails(ErrorClass.PROMPT_TOO_LONG), fails(ErrorClass.REFUSED)),
     ),
     goals=(
@@ -117,7 +117,7 @@ KEPT = Case(
         texts=False,
         held=1,
         offers=((OfferedCall(tool="ewa"), OfferedCall(tool="era")), (OfferedCall(tool="r"),)),
-        ends=(RunEnd.RETURNS,),
+        ends=(EndOfRun.RETURNS,),
         failures=(fails(ErrorClass.OVERLOADED), fails(ErrorClass.AUTH)),
         strays=False,
     ),
@@ -148,7 +148,7 @@ def truncated(calls: TruncatedCalls, then: TruncationEnd, errors: ErrorDisplay) 
             texts=False,
             held=1,
             offers=((OfferedCall(tool="ewa"), OfferedCall(tool="qd")),),
-            ends=(RunEnd.RETURNS,),
+            ends=(EndOfRun.RETURNS,),
             completions=(
                 ModelCompleted(ANY_REPLY, StopReason.MAX_TOKENS),
                 ModelCompleted(ANY_REPLY, StopReason.MAX_TOKENS, cut_call=True),
@@ -218,7 +218,7 @@ TIME = Case(
         texts=False,
         held=1,
         offers=((OfferedCall(tool="wa"),), (OfferedCall(tool="ra"),)),
-        ends=(RunEnd.RETURNS,),
+        ends=(EndOfRun.RETURNS,),
         times=True,
         strays=False,
     ),
@@ -239,7 +239,7 @@ HISTORY = Case(
         offers=((OfferedCall(tool="d"), OfferedCall(tool="qd")),),
         verdicts=(),
         held=1,
-        ends=(RunEnd.RETURNS,),
+        ends=(EndOfRun.RETURNS,),
         answers=(Approve(call=ANY_CALL),),
         edits=True,
         forks=True,
@@ -271,7 +271,7 @@ REPETITION = Case(
         texts=False,
         held=1,
         offers=((OfferedCall(tool="r"),),),
-        ends=(RunEnd.RETURNS,),
+        ends=(EndOfRun.RETURNS,),
         strays=False,
     ),
     goals=(

@@ -19,13 +19,14 @@ from loopkernel.laws import check_step
 from loopkernel.replay import LogRecord, fold
 from loopkernel.testing.explore import Laws
 from loopkernel.testing.explore_moves import moves
-from loopkernel.testing.explore_scope import Move, RunEnd, Scope
+from loopkernel.testing.explore_scope import EndOfRun, Move, Scope
 from loopkernel.testing.explore_views import View, outline
 
 READS_A = (FixedResource("a", AccessMode.READ),)
 WRITES_A = (FixedResource("a", AccessMode.WRITE),)
 READ_ONLY, IDEMPOTENT, DANGEROUS = EffectClass.READ_ONLY, EffectClass.IDEMPOTENT, EffectClass.DANGEROUS
-# Their names: r, w, d for the class; a for what they touch; q for those that a person is asked about, e for early.
+# Their names: r, w, d for the class; a for what they touch; q for those that a person is asked about, e for early; k is
+# a sub-agent.
 TOOLS = (
     Tool(name="r", profile=ToolProfile(effect=READ_ONLY)),
     Tool(name="w", profile=ToolProfile(effect=IDEMPOTENT)),
@@ -42,6 +43,7 @@ TOOLS = (
     Tool(name="ewa", profile=ToolProfile(effect=IDEMPOTENT, early=True, resources=WRITES_A)),
     Tool(name="never", profile=ToolProfile(approval=Decision.DENY)),
     Tool(name="out", profile=ToolProfile(effect=READ_ONLY)),
+    Tool(name="k", profile=ToolProfile(effect=READ_ONLY, child=True)),
 )
 
 
@@ -70,9 +72,9 @@ class Case:
 
 
 def plain(**options: Any) -> Policy:  # Any: the options of a policy
-    """A policy under which nothing is tried again, nothing times out by itself, and nothing is cleared or watched."""
-    return evolve(Policy(retry=None, silence_ms=None, loop=None, clear_results=None), **options)
+    """A policy under which nothing is tried again, times out by itself, is cleared, compacted or watched."""
+    return evolve(Policy(retry=None, silence_ms=None, loop=None, clear_results=None, compaction=None), **options)
 
 
 ONE_TURN = Scope(rounds=1, turns=1, waiting=0, texts=False, verdicts=(), held=1)
-ENDS = (RunEnd.RETURNS, RunEnd.FAILS)
+ENDS = (EndOfRun.RETURNS, EndOfRun.FAILS)

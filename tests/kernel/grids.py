@@ -26,6 +26,7 @@ from loopkernel.data.model_deltas import (
     ModelUsage,
 )
 from loopkernel.data.outside_deltas import (
+    ChildAsks,
     ChildEnded,
     ChildProgress,
     CorrectionAnswered,
@@ -38,6 +39,7 @@ from loopkernel.data.outside_deltas import (
     TimerFired,
 )
 from loopkernel.data.policy import ApprovalRule
+from loopkernel.data.remembered import RememberedTool
 from loopkernel.data.states import State
 from loopkernel.data.thread_deltas import Acquired, Disposed, Forked, FromThread, Resumed
 from loopkernel.data.tool_deltas import ToolAsked, ToolChecked, ToolFailed, ToolProgress, ToolStopped, ToolSucceeded
@@ -62,6 +64,7 @@ from loopkernel.data.user_deltas import (
     FromUser,
     Permit,
     Reject,
+    Remember,
     RetryNow,
     StartHandoff,
     Swap,
@@ -113,6 +116,7 @@ def reports_about(number: int) -> tuple[Delta, ...]:
         SummaryReady(SummaryOperation(number), "a"),
         SummaryFailed(SummaryOperation(number), "a"),
         ChildProgress(run, "a"),
+        ChildAsks(run),
         ChildEnded(operation=run, reason=TurnEndReason.MODEL_STOP),
         HandoffDone(HandoffOperation(number), "t"),
         HandoffFailed(HandoffOperation(number), "a"),
@@ -134,6 +138,7 @@ def answers_about(call: CallId) -> tuple[Delta, ...]:
 SETTINGS: tuple[Delta, ...] = (
     ChangeMode(ApprovalMode.PLAN),
     Permit(ApprovalRule(decision=Decision.ALLOW)),
+    Remember(RememberedTool("read")),
     ChangePolicy(ASKING_NOBODY),
     ChangeTools(()),
     ChangeInstructions("be long"),

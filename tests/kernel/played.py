@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 from loopkernel.data.deltas import Delta
 from loopkernel.replay import LogRecord, StepRecord
 from loopkernel.testing.planted_runs import SCRIPTS
-from loopkernel.testing.player import play
+from loopkernel.testing.player import (
+    play,
+)
 from loopkernel.transition import transition
 
 PLAYED: Mapping[str, tuple[StepRecord, ...]] = MappingProxyType(

@@ -24,10 +24,10 @@ from loopkernel.data.choices import (
 )
 from loopkernel.data.deltas import Delta
 from loopkernel.data.json_text import Json
-from loopkernel.data.ledgers import ApprovalWait, CrashWait, LedgerEntry, QuestionWait
+from loopkernel.data.ledgers import ApprovalWait, ChildWait, CrashWait, LedgerEntry, QuestionWait
 from loopkernel.data.model_deltas import ModelCall
 from loopkernel.data.policy import ApprovalRule, OnRestart, Policy
-from loopkernel.data.states import Confirming, Executing, Initial, State, Streaming
+from loopkernel.data.states import Confirming, Dispatching, Executing, Initial, State, Streaming
 from loopkernel.data.steps import Context, Step
 from loopkernel.data.thread_deltas import Acquired, Disposed, Resumed
 from loopkernel.data.tool_deltas import ToolAsked, ToolChecked, ToolProgress
@@ -119,7 +119,7 @@ class Play:
 
 def open_entries(state: State) -> list[LedgerEntry]:
     """The open calls of the last reply."""
-    if not isinstance(state, Streaming | Executing | Confirming) or state.ledger is None:
+    if not isinstance(state, Streaming | Executing | Confirming | Dispatching) or state.ledger is None:
         return []
     return [entry for entry in state.ledger.entries if entry.is_open]
 
@@ -155,7 +155,7 @@ def on_the_way(draw: DrawFn, state: State) -> Iterator[Delta]:
                 yield AnswerQuestion(call=entry.call.id, value=None)
             case CrashWait():
                 yield AnswerAfterCrash(call=entry.call.id, kind=draw(st.sampled_from(CrashAnswerKind)))
-            case None:
+            case ChildWait() | None:
                 pass
     if isinstance(state, Streaming):
         made = state.ledger.entries.size
@@ -163,7 +163,7 @@ def on_the_way(draw: DrawFn, state: State) -> Iterator[Delta]:
         yield from [completed(StopReason.TOOL_USE, reply=state.reply.operation)] * made
     elif isinstance(state, Initial):
         yield Resumed()
-    elif not isinstance(state, Executing | Confirming):
+    elif not isinstance(state, Executing | Confirming | Dispatching):
         yield say()
 
 

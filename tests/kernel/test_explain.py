@@ -9,9 +9,11 @@ from hypothesis import given
 from loopkernel.causes import rule_of
 from loopkernel.data.blocks import RawInput, ToolResult
 from loopkernel.data.choices import ApprovalMode
+from loopkernel.data.compactions import Cut
 from loopkernel.data.effects import Effect
 from loopkernel.data.endings import Ending
 from loopkernel.data.events import Refused, ToolEnded, TurnEnded
+from loopkernel.data.hook_calls import OpenHook
 from loopkernel.data.ids import (
     HandoffOperation,
     HookOperation,
@@ -23,9 +25,10 @@ from loopkernel.data.ids import (
 from loopkernel.data.json_text import Json
 from loopkernel.data.ledgers import Ledger
 from loopkernel.data.messages import SENT_BY_USER, UserMessage
-from loopkernel.data.policy import ApprovalRule
+from loopkernel.data.policy import ApprovalRule, Hook
 from loopkernel.data.sessions import Turn
 from loopkernel.data.states import (
+    AtRest,
     Backoff,
     Compacting,
     Confirming,
@@ -72,6 +75,7 @@ from loopkernel.data.words import (
     CallStatus,
     CancelReason,
     ErrorClass,
+    HookPoint,
     RefusalReason,
     TimerPurpose,
     TurnEndReason,
@@ -254,16 +258,21 @@ def test_a_call_that_waits_for_a_person_gives_the_label_whatever_else_runs(state
     assert interaction_of(state) is label
 
 
+GATE = OpenHook(operation=HookOperation(1), hook=Hook(point=HookPoint.STOP, name="gate", gated=True))
+
+
 def phases(state: State) -> tuple[State, ...]:
     """Every phase that no run of this file shows, over the session of a state."""
     session, stamp, turn = session_of(state), state.stamp, Turn(number=1, opened_ms=0)
     ledger, ending = Ledger(reply=ONE), Ending(reason=TurnEndReason.MODEL_STOP)
     return (
-        HandingOff(session=session, stamp=stamp, operation=HandoffOperation(1), goal="g"),
-        Thinking(session=session, stamp=stamp, turn=turn, gate=HookOperation(1)),
-        Compacting(session=session, stamp=stamp, turn=turn, operation=SummaryOperation(1), until=0),
+        HandingOff(
+            session=session, stamp=stamp, within=AtRest(queued=QueueNumber(0)), operation=HandoffOperation(1), goal="g"
+        ),
+        Thinking(session=session, stamp=stamp, turn=turn, gate=GATE),
+        Compacting(session=session, stamp=stamp, within=turn, operation=SummaryOperation(1), cut=Cut(0)),
         Dispatching(session=session, stamp=stamp, turn=turn, ledger=ledger),
-        Finishing(session=session, stamp=stamp, turn=turn, ending=ending, hook=HookOperation(1)),
+        Finishing(session=session, stamp=stamp, turn=turn, ending=ending, gate=GATE),
         Backoff(
             session=session,
             stamp=stamp,
@@ -343,8 +352,8 @@ BUSY = {"Say", "Enqueue", "Steer", "CancelAll", "EditMessage"}
     ("state", "words"),
     [
         (Initial(), set()),
-        (REST, {"Say", "Enqueue", "Steer"}),
-        (SPOKEN, {"Say", "Enqueue", "Steer", "RetryNow", "DismissError", "EditMessage"}),
+        (REST, {"Say", "Enqueue", "Steer", "StartHandoff"}),
+        (SPOKEN, {"Say", "Enqueue", "Steer", "RetryNow", "DismissError", "EditMessage", "StartHandoff"}),
         (after(asked(), enqueue("a")), BUSY | {"Discard"}),
         (
             after(working(made_call(), made_call()), ToolSucceeded(RunOperation(1))),
@@ -360,7 +369,7 @@ BUSY = {"Say", "Enqueue", "Steer", "CancelAll", "EditMessage"}
         ),
         (
             a(Idle, after(working(made_call()), succeeded(1, background=True), completed(reply=2), completed(reply=3))),
-            {"Say", "Enqueue", "Steer", "RetryNow", "CancelCall", "EditMessage"},
+            {"Say", "Enqueue", "Steer", "RetryNow", "CancelCall", "EditMessage", "StartHandoff"},
         ),
         (
             asked(ASKING_NOBODY, made_call(call_input=RawInput("{"))),  # there is no input to be corrected

@@ -15,12 +15,15 @@ from loopkernel.testing.explore_strays import strays
 from loopkernel.testing.explore_views import outline, whole
 from loopkernel.transition import transition
 
+from tests.kernel.explore_care import DEEP_CARE, QUICK_CARE
+from tests.kernel.explore_care_goals import GOALS_OF_CARE
 from tests.kernel.explore_cases import (
     ANSWERS,
     BACKGROUND,
     CASES,
     EARLY,
     GRAPH,
+    IS_DEEP,
     MOST_RUNS,
     OUTPUTS,
     QUESTIONS,
@@ -33,8 +36,9 @@ from tests.kernel.explore_goals import GOALS
 from tests.kernel.explore_three_calls import SCHEDULES
 from tests.kernel.explore_world import Case
 
-EVERY_GOAL = {**GOALS, **GOALS_OF_ENDURANCE}
-ALL_CASES = (*CASES, *ENDURANCE)
+EVERY_GOAL = {**GOALS, **GOALS_OF_ENDURANCE, **GOALS_OF_CARE}
+CARE = (*QUICK_CARE, *(DEEP_CARE if IS_DEEP else ()))
+ALL_CASES = (*CASES, *ENDURANCE, *CARE)
 
 
 @cache
@@ -87,18 +91,21 @@ def test_the_shortest_runs_hold_the_laws_of_whole_runs(case: Case) -> None:
 
 
 COMPARED = (GRAPH, SERIAL, *SCHEDULES, ANSWERS, QUESTIONS, EARLY, BACKGROUND, RELEASED, *OUTPUTS)
-ALIKE = (*(case for case in COMPARED if case in CASES), *ENDURANCE)
+ALIKE = (*(case for case in COMPARED if case in CASES), *ENDURANCE, *QUICK_CARE)
 
 
 @pytest.mark.parametrize("case", ALIKE, ids=lambda case: case.name)
 def test_an_outline_hides_nothing_that_matters(case: Case) -> None:
     """States of one outline lead, by deltas of the same kinds, to states of the same outlines."""
     led: dict[object, dict[object, set[object]]] = {}
+    known: tuple[State | None, set[object]] = (None, set())
 
     def note(record: StepRecord) -> tuple[Breach, ...]:
-        targets = led.setdefault(outline(record.before), {}).setdefault(whole(record.before), set())
+        nonlocal known
+        if known[0] is not record.before:  # the steps from one state come one after another
+            known = record.before, led.setdefault(outline(record.before), {}).setdefault(whole(record.before), set())
         if record.after is not record.before:
-            targets.add((type(record.context.delta), outline(record.after)))
+            known[1].add((type(record.context.delta), outline(record.after)))
         return ()
 
     small = evolve(case, scope=evolve(case.scope, calls=2, rounds=1, turns=None, strays=False))

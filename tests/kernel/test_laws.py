@@ -32,12 +32,18 @@ from loopkernel.replay import LogRecord, StepRecord, fold
 from loopkernel.testing.planted import PLANTED
 from loopkernel.testing.planted_runs import SCRIPTS
 from loopkernel.testing.planting import PlantedBug
-from loopkernel.testing.player import Player, play, read
+from loopkernel.testing.player import (
+    Player,
+    play,
+)
+from loopkernel.testing.player_tools import (
+    read,
+)
 from loopkernel.transition import transition
 
 from tests.kernel.played import PLAYED, logs
 
-NOT_YET = {"CUT-SAFE", "LINEAR"}
+NOT_YET = {"LINEAR"}
 CARRYING = [law for law in TRACE_CHECKS if law != "WRITE-AHEAD"]  # which judges each step, at a cost
 STEP_LAWS = {law.id for law in JUDGED if law.kind is LawKind.STEP}
 

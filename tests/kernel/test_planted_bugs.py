@@ -5,7 +5,9 @@ from loopkernel.laws import JUDGED, KERNEL, check_pairs, check_trace
 from loopkernel.testing.planted import PLANTED
 from loopkernel.testing.planted_runs import SCRIPTS
 from loopkernel.testing.planting import PlantedBug, breached_laws
-from loopkernel.testing.player import play
+from loopkernel.testing.player import (
+    play,
+)
 
 
 @pytest.mark.parametrize("bug", PLANTED, ids=[bug.name for bug in PLANTED])

@@ -9,7 +9,18 @@ from loopkernel.data.effects import CallModel, Effect, StartTimer, StartTool
 from loopkernel.data.events import InputSettled, Refused, SessionResumed
 from loopkernel.data.ledgers import ApprovalWait, Ledger
 from loopkernel.data.sessions import Session
-from loopkernel.data.states import Backoff, Confirming, Done, Executing, Finishing, Initial, State, Streaming, Thinking
+from loopkernel.data.states import (
+    Backoff,
+    Confirming,
+    Dispatching,
+    Done,
+    Executing,
+    Finishing,
+    Initial,
+    State,
+    Streaming,
+    Thinking,
+)
 from loopkernel.data.steps import Context
 from loopkernel.data.thread_deltas import Resumed
 from loopkernel.data.tools import EffectClass
@@ -24,7 +35,7 @@ WRITTEN = 7  # of so many states one is taken up from its text
 
 
 def calls_of(state: State) -> Ledger | None:
-    return state.ledger if isinstance(state, Streaming | Executing | Confirming | Initial) else None
+    return state.ledger if isinstance(state, Streaming | Executing | Confirming | Dispatching | Initial) else None
 
 
 def waiting(state: State) -> set[int]:

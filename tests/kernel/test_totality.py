@@ -14,6 +14,7 @@ from loopkernel.data.effects import Effect
 from loopkernel.data.events import Refused
 from loopkernel.data.held_runs import HeldRun
 from loopkernel.data.model_deltas import ModelCompleted, ModelFailed, ModelUsage
+from loopkernel.data.outside_deltas import ChildEnded, CorrectionAnswered, SummaryFailed, SummaryReady
 from loopkernel.data.sessions import Stamp
 from loopkernel.data.states import Done, State
 from loopkernel.data.steps import Context, Step
@@ -39,7 +40,7 @@ SEARCH = settings(
     suppress_health_check=list(HealthCheck),
     phases=[Phase.generate],
 )
-BILLING = ModelUsage | ModelCompleted | ModelFailed
+BILLING = ModelUsage | ModelCompleted | ModelFailed | ChildEnded | CorrectionAnswered | SummaryReady | SummaryFailed
 
 
 def taken(state: State, delta: Delta, now_ms: int) -> Step[State]:
@@ -81,7 +82,8 @@ def judge(state: State, delta: Delta, now_ms: int, *laws_left_out: str) -> None:
         assert state.session is not None
         assert after.session is not None
         assert after.session.usage.most(state.session.usage) == after.session.usage
-        billed = evolve(state.session, usage=after.session.usage, operations=after.session.operations)
+        counted = after.session
+        billed = evolve(state.session, usage=counted.usage, operations=counted.operations, started=counted.started)
         assert after == evolve(state, session=billed)
         assert after.session.operations.minted == state.session.operations.minted
     else:
@@ -90,7 +92,7 @@ def judge(state: State, delta: Delta, now_ms: int, *laws_left_out: str) -> None:
 
 def lease_of(state: State, delta: Delta) -> HeldRun | None:
     """The aborted run that has stopped, since it reports its end (rule TOOL-17)."""
-    if state.session is None or not isinstance(delta, ToolSucceeded | ToolFailed):
+    if state.session is None or not isinstance(delta, ToolSucceeded | ToolFailed | ChildEnded):
         return None
     return next((run for run in state.session.held if run.operation == delta.operation and not run.background), None)
 

@@ -13,7 +13,7 @@ from loopkernel.data.states import Confirming, Executing, Idle, Initial, State, 
 from loopkernel.data.thread_deltas import Disposed, Resumed
 from loopkernel.data.tool_deltas import ToolAsked
 from loopkernel.data.tools import Decision, InvalidCall, UnknownTool, ValidCall, Verdict
-from loopkernel.data.user_deltas import CancelCall, Correct, Permit
+from loopkernel.data.user_deltas import CancelCall, ChangeTools, Correct, Permit
 from loopkernel.data.vector import Vector
 from loopkernel.data.words import CallStatus, StopReason
 from loopkernel.testing.strategies.states import states
@@ -22,11 +22,14 @@ from loopkernel.waits import (
     ForAnswer,
     ForApproval,
     ForCheck,
+    ForChild,
     ForConflict,
+    ForHook,
     ForMore,
     ForOthers,
     ForOwnResult,
     ForReply,
+    ForShare,
     ForSlot,
     ForSource,
     ForTurn,
@@ -118,6 +121,12 @@ def is_true(reason: Reason, entry: LedgerEntry, state: Streaming | Executing | C
             return calls > 0
         case ForSlot(slots):
             return slots == policy.max_parallel and ledger.running + ledger.asking >= slots
+        case ForHook(name):
+            return entry.hooks.open is not None and entry.hooks.open.hook.name == name
+        case ForChild(asked):
+            return entry.child is not None and asked != ()
+        case ForShare():
+            return entry.child is None and ledger.children + ledger.asking > 0
         case ForOthers():
             return policy.output_tool == entry.tool and policy.output_calls is OutputCalls.RUN
     return False
@@ -187,6 +196,17 @@ def test_a_call_without_a_slot_says_so() -> None:
     assert reasons(questioned)[2] == (ForSlot(2),)
     conflicting = working(WRITE_A, WRITE_A, policy=evolve(policy, max_parallel=1))
     assert reasons(conflicting)[1] == (ForConflict(FIRST, "a", True),)  # a slot would be of no use
+
+
+@pytest.mark.rule("TOOL-17")
+def test_a_run_that_has_still_to_stop_is_in_the_way_by_what_it_took_whatever_its_tool_is_now() -> None:
+    calls = (made_call("read", writes("b")), WRITE_A, made_call("write", writes("b")))
+    state = after(working(*calls), CancelCall(FIRST))
+    assert reasons(state) == [(ForOwnResult(),), (ForConflict(FIRST, "b", True, True),)]
+    other = tuple(evolve(tool, profile=None) if tool.name == "read" else tool for tool in ALL_TOOLS)
+    assert reasons(after(state, ChangeTools(other))) == reasons(state)
+    behind = after(working(*calls, WRITE_A), CancelCall(FIRST), ChangeTools(other))
+    assert reasons(behind)[-1] == (ForConflict(SECOND, "a", True),)
 
 
 @pytest.mark.rule("TOOL-18")

@@ -15,14 +15,13 @@ from attrs import frozen
 RULES_FOLDER = Path(__file__).resolve().parents[2] / "specs" / "rules"
 
 _HEADING = re.compile(r"### (?P<id>[A-Z]+-[1-9][0-9]*) — (?P<title>\S(?:.*\S)?)")
-_STATUS = re.compile(r"Status: (?P<status>built in part|not built|built)(?: — (?P<missing>\S(?:.*\S)?))?")
+_STATUS = re.compile(r"Status: (?P<status>not built|built)")
 
 
 class RuleStatus(StrEnum):
-    """How much of a rule holds today."""
+    """Whether a rule holds today, or is only written down."""
 
     BUILT = "built"
-    BUILT_IN_PART = "built in part"
     NOT_BUILT = "not built"
 
 
@@ -32,12 +31,11 @@ class RuleDocumentError(Exception):
 
 @frozen(kw_only=True)
 class Rule:
-    """One rule. `missing` says what is not built, and is empty unless the status is `built in part`."""
+    """One rule."""
 
     id: str
     title: str
     status: RuleStatus
-    missing: str
     text: str
     file: str
 
@@ -73,15 +71,12 @@ def _parse_one(lines: list[str], start: int, end: int, file: str) -> Rule:
     if status is None:
         raise RuleDocumentError(
             f"{file}:{where + 1}: after its heading, {heading['id']} needs a line 'Status: ' "
-            f"with one of: built; built in part — what is missing; not built"
+            f"with one of: built; not built"
         )
-    if (status["status"] == "built in part") != (status["missing"] is not None):
-        raise RuleDocumentError(f"{file}:{where + 1}: 'built in part', and only it, says '— what is missing'")
     return Rule(
         id=heading["id"],
         title=heading["title"],
         status=RuleStatus(status["status"]),
-        missing=status["missing"] or "",
         text="\n".join(lines[where + 1 : end]).strip(),
         file=file,
     )

@@ -1,4 +1,4 @@
-"""The page of algorithms keeps its word: its code runs as it stands, alone, and prints what the page shows."""
+"""The pages of algorithms to use alone keep their word: the code runs as it stands, and prints what is shown."""
 
 import ast
 import re
@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-PAGE = (Path(__file__).resolve().parents[2] / "specs" / "algorithms.md").read_text(encoding="utf-8")
+SPECS = Path(__file__).resolve().parents[2] / "specs"
+PAGES = tuple((SPECS / name).read_text(encoding="utf-8") for name in ("algorithms.md", "algorithms-of-work.md"))
 ROOMS = ("loopkernel.data", "loopkernel.planning")  # what is usable alone: plain data, and functions over it
 
 _SECTION = re.compile(r"^## (.+)\n((?:(?!^## ).*\n)*)", re.MULTILINE)
@@ -19,7 +20,7 @@ _ROW = re.compile(r"^\| [^|]+ \| ((?:`[a-z_]+`(?:, )?)+) \| ((?:`[a-z_.]+`(?:, )
 
 def sections() -> dict[str, list[tuple[str, str]]]:
     """The blocks of each section, by language, in order."""
-    return {title: _BLOCK.findall(body) for title, body in _SECTION.findall(PAGE)}
+    return {title: _BLOCK.findall(body) for page in PAGES for title, body in _SECTION.findall(page)}
 
 
 SECTIONS = sections()
@@ -43,11 +44,12 @@ def test_a_program_needs_nothing_but_plain_data_and_functions_over_it(title: str
 
 def test_every_block_stands_in_a_section() -> None:
     assert len(SECTIONS) > 4
-    assert sum(map(len, SECTIONS.values())) == len(_BLOCK.findall(PAGE)) == PAGE.count("\n```") / 2
+    blocks = sum(len(_BLOCK.findall(page)) for page in PAGES)
+    assert sum(map(len, SECTIONS.values())) == blocks == sum(page.count("\n```") for page in PAGES) / 2
 
 
 def test_every_function_of_the_table_exists_and_is_shown() -> None:
-    rows = _ROW.findall(PAGE)
+    rows = [row for page in PAGES for row in _ROW.findall(page)]
     assert len(rows) == len(SECTIONS)
     for functions, modules in rows:
         names = re.findall("[a-z_]+", functions)

@@ -67,6 +67,7 @@ def _carry_out(given: argparse.Namespace, screen: Screen) -> ExitStatus:
                 max_total_tokens=given.max_total_tokens,
                 retries=given.retries,
                 approvals=Approvals(given.approve),
+                sub_agents=given.sub_agents,
             )
             return run(task, screen)
         case "replay":
@@ -86,6 +87,19 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"loopkernel {_version()}")
     commands = parser.add_subparsers(dest="command", required=True, metavar=COMMANDS)
+    _add_run(commands)
+    commands.add_parser(
+        "demo", help="let the embedded model read a file in a workspace made for it", epilog=RUN_STATUSES
+    )
+    replaying = commands.add_parser(
+        "replay", help="fold a log again: its events, its last state, the laws", epilog=REPLAY_STATUSES
+    )
+    replaying.add_argument("log", metavar="LOG", type=Path, help="the log of a run")
+    return parser
+
+
+def _add_run(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """What `run` can be given."""
     running = commands.add_parser("run", help="run a task in a folder, and show what happens", epilog=RUN_STATUSES)
     running.add_argument("task", metavar="TASK", help="what to do, in your words")
     running.add_argument(
@@ -130,14 +144,11 @@ def _parser() -> argparse.ArgumentParser:
         default=Approvals.ASK.value,
         help="before a tool that asks, as write_file does: ask you (the default), allow it always, or never (deny it)",
     )
-    commands.add_parser(
-        "demo", help="let the embedded model read a file in a workspace made for it", epilog=RUN_STATUSES
+    running.add_argument(
+        "--sub-agents",
+        action="store_true",
+        help="offer the model a tool, `delegate`, that hands a task to another agent; its log lies beside this one",
     )
-    replaying = commands.add_parser(
-        "replay", help="fold a log again: its events, its last state, the laws", epilog=REPLAY_STATUSES
-    )
-    replaying.add_argument("log", metavar="LOG", type=Path, help="the log of a run")
-    return parser
 
 
 def _version() -> str:

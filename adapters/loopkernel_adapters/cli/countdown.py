@@ -5,13 +5,16 @@ import asyncio
 from loopkernel.data.blocks import TextBlock
 from loopkernel.data.events import Event
 from loopkernel.data.states import Backoff
-from loopkernel.data.user_deltas import DismissError, RetryNow, Say
+from loopkernel.data.user_deltas import CompactNow, DismissError, RetryNow, Say
 
+from loopkernel_adapters.cli.dialogue import COMPACT
 from loopkernel_adapters.cli.line_input import LineInput
 from loopkernel_adapters.cli.screen import Screen
 from loopkernel_adapters.driver.asyncio_driver import Driver
 
-PROMPT = "wait, or type `retry`, `dismiss` or another message:"
+PROMPT = f"wait, or type `retry`, `dismiss`, `{COMPACT}` or another message:"
+
+Wish = Say | RetryNow | DismissError | CompactNow
 
 
 class Countdown:
@@ -73,7 +76,7 @@ class Countdown:
             self._moved.clear()
             await self._moved.wait()
 
-    async def _ask(self) -> Say | RetryNow | DismissError | None:
+    async def _ask(self) -> Wish | None:
         """What the person wants; None when nothing more can be typed."""
         while True:
             self._screen.ask("meanwhile", PROMPT)
@@ -89,5 +92,7 @@ class Countdown:
                     return RetryNow()
                 case "dismiss":
                     return DismissError()
+                case command if command == COMPACT:
+                    return CompactNow()
                 case text:
                     return Say(content=(TextBlock(text),))

@@ -5,28 +5,48 @@ import json
 from collections.abc import Sequence
 from typing import assert_never
 
+from attrs import frozen
 from loopkernel.data.blocks import RawInput
 from loopkernel.data.errors import CodecError
 from loopkernel.data.events import EditRefused, Event, Refused
 from loopkernel.data.ids import CallId
 from loopkernel.data.json_text import Json
-from loopkernel.data.ledgers import LedgerEntry
+from loopkernel.data.ledgers import ChildWait, LedgerEntry
 from loopkernel.data.states import Confirming
 from loopkernel.data.tool_deltas import ToolChecked
 from loopkernel.data.tools import Decision, EffectClass, InvalidCall, Tool
-from loopkernel.data.user_deltas import AnswerQuestion, Approve, Correct, Reject, RememberTool
+from loopkernel.data.user_deltas import AnswerQuestion, Approve, CompactNow, Correct, Reject, RememberTool
 from loopkernel.data.words import CallStatus, RefusalReason, UserAction
 from loopkernel.planning.redaction import REDACTED, redacted_call_input
 from loopkernel.replay import LogRecord
 
 from loopkernel_adapters.cli.line_input import LineInput
 from loopkernel_adapters.cli.screen import Screen, in_one_line
+from loopkernel_adapters.cli.trace import in_words
 from loopkernel_adapters.driver.asyncio_driver import Driver
+from loopkernel_adapters.driver.children import WITH_CALLS
+from loopkernel_adapters.optional_ports import Address, NoSuchAgent
 
 LONGEST_SHOWN = 2_000  # characters of an input or a question; all of it is shown on request
 NOBODY = "Nobody could be asked: there is no input from a person, or no more of it."
 
-Answer = Approve | Reject | Correct | AnswerQuestion
+COMPACT = "/compact"  # typed in the place of an answer
+
+Answer = Approve | Reject | Correct | AnswerQuestion | CompactNow
+
+
+@frozen
+class WaitingCall:
+    """A call that waits for a person, in the session or in one of its sub-agents, and the tools that it is one of."""
+
+    within: Address
+    entry: LedgerEntry
+    tools: tuple[Tool, ...]
+
+    @property
+    def address(self) -> Address:
+        """The calls down to this one."""
+        return (*self.within, self.entry.call.id)
 
 
 class Dialogue:
@@ -45,22 +65,25 @@ class Dialogue:
         if isinstance(event, EditRefused) or (isinstance(event, Refused) and event.action is not UserAction.REPORT):
             self._refusal = event.reason
 
+    def see_of_child(self, within: Address, event: Event) -> None:
+        """The same, for an event of a sub-agent."""
+        self.see(event)
+
     async def attend(self, driver: Driver) -> None:
         """Have the first call that waits answered; or return as soon as it waits no longer, for whatever reason."""
-        state = driver.state
-        entry = first_waiting(driver)
-        if entry is None or not isinstance(state, Confirming):
+        waiting = first_waiting(driver)
+        if waiting is None:
             return
-        answer = await self._answer_in_time(driver, entry, state.session.settings.tools)
+        answer = await self._answer_in_time(driver, waiting)
         if answer is None:
             self._screen.end_stream()
         else:
-            await self._send(driver, answer)
+            await self._send(driver, answer, waiting.within)
 
-    async def _answer_in_time(self, driver: Driver, entry: LedgerEntry, tools: tuple[Tool, ...]) -> Answer | None:
+    async def _answer_in_time(self, driver: Driver, waiting: WaitingCall) -> Answer | None:
         """The answer; None when the call has stopped waiting."""
-        asking = asyncio.ensure_future(self._answer(entry, tools))
-        settled = asyncio.ensure_future(self._settled(driver, entry.call.id))
+        asking = asyncio.ensure_future(self._answer(waiting))
+        settled = asyncio.ensure_future(self._settled(driver, waiting.address))
         try:
             await asyncio.wait({asking, settled}, return_when=asyncio.FIRST_COMPLETED)
             return None if settled.done() else asking.result()
@@ -69,33 +92,40 @@ class Dialogue:
             settled.cancel()
             await asyncio.wait({asking, settled})
 
-    async def _settled(self, driver: Driver, call: CallId) -> None:
+    async def _settled(self, driver: Driver, address: Address) -> None:
         """Wait until the call is no longer the first that waits."""
-        while (entry := first_waiting(driver)) is not None and entry.call.id == call:
+        while (waiting := first_waiting(driver)) is not None and waiting.address == address:
             self._moved.clear()
             await self._moved.wait()
 
-    async def _send(self, driver: Driver, answer: Answer) -> None:
-        """Give the answer to the kernel, and tell why it is not taken."""
+    async def _send(self, driver: Driver, answer: Answer, within: Address) -> None:
+        """Give the answer to the kernel that it is for, and tell why it is not taken."""
         before = len(self._records)
         self._refusal = None
-        await driver.send(answer)
-        if self._refusal is None:
-            return
-        checked = [record.delta for record in self._records[before:] if isinstance(record.delta, ToolChecked)]
-        faults = [check.verdict.why for check in checked if isinstance(check.verdict, InvalidCall)]
-        self._tell(f"refused, since it is {self._refusal.value}{''.join(f': {why}' for why in faults)}")
+        try:
+            await driver.send(answer, () if isinstance(answer, CompactNow) else within)
+        except NoSuchAgent as error:
+            self._tell(f"too late: {error}")
+        if self._refusal is not None:
+            checked = [record.delta for record in self._records[before:] if isinstance(record.delta, ToolChecked)]
+            faults = [check.verdict.why for check in checked if isinstance(check.verdict, InvalidCall)]
+            self._tell(f"refused, since it is {self._refusal.value}{''.join(f': {why}' for why in faults)}")
+        elif isinstance(answer, CompactNow):
+            self._tell("the conversation is made shorter before the next request")
 
     # --- the questions ---
 
-    async def _answer(self, entry: LedgerEntry, tools: tuple[Tool, ...]) -> Answer:
+    async def _answer(self, waiting: WaitingCall) -> Answer:
+        entry = waiting.entry
         self._answers.forget_typing()
+        if waiting.within:
+            self._screen.labelled("sub-agent", f"of call {in_words(waiting.within)}, for its call {entry.call.id}")
         if entry.question is not None:
             return await self._answer_question(entry.call.id, entry.question)
         call, given = entry.call.id, shown_input(entry.given)
         self._screen.labelled("tool", entry.tool)
         self._screen.labelled("input", in_one_line(given, LONGEST_SHOWN, "; answer `show` to see all of it"))
-        self._screen.labelled("because", why_asked(entry.tool, tools))
+        self._screen.labelled("because", why_asked(entry.tool, waiting.tools))
         while True:
             line = await self._ask(f"yes, always (each {entry.tool} from now on), no [WHY], edit [JSON]?")
             if line is None:
@@ -114,6 +144,8 @@ class Dialogue:
                         return edited
                 case "s" | "show":
                     self._screen.line(given)
+                case command if command == COMPACT:
+                    return CompactNow()
                 case _:
                     self._tell("answer with one of these words, or its first letter; `show` shows the whole input")
 
@@ -151,12 +183,23 @@ class Dialogue:
         self._screen.labelled("", text)
 
 
-def first_waiting(driver: Driver) -> LedgerEntry | None:
+def first_waiting(driver: Driver) -> WaitingCall | None:
     """The first call that waits for a person, where nothing else is under way."""
-    state = driver.state
-    if not isinstance(state, Confirming):
+    return _first_within(driver, ()) if isinstance(driver.state, Confirming) else None
+
+
+def _first_within(driver: Driver, within: Address) -> WaitingCall | None:
+    state = driver.state_of(within)
+    if not isinstance(state, WITH_CALLS):
         return None
-    return next((entry for entry in state.ledger.entries if entry.status is CallStatus.BLOCKED_ON_USER), None)
+    for entry in state.ledger.entries:
+        if isinstance(entry.person.wait, ChildWait):
+            found = _first_within(driver, (*within, entry.call.id))
+            if found is not None:
+                return found
+        elif entry.status is CallStatus.BLOCKED_ON_USER:
+            return WaitingCall(within, entry, state.session.settings.tools)
+    return None
 
 
 def shown_input(given: Json | RawInput) -> str:

@@ -2,13 +2,15 @@
 
 from pathlib import Path
 
+from loopkernel.data.effects import AskHook
 from loopkernel.explain import interaction_of
 from loopkernel.replay import fold
 
 from loopkernel_adapters.cli.outcomes import ExitStatus, Unusable
 from loopkernel_adapters.cli.screen import Screen
-from loopkernel_adapters.cli.summary import counted, opened_log, phase_of, tell_laws, tell_outcome
-from loopkernel_adapters.cli.trace import show
+from loopkernel_adapters.cli.summary import opened_log, phase_of, tell_laws, tell_outcome
+from loopkernel_adapters.cli.trace import show, show_hook
+from loopkernel_adapters.cli.words import counted
 from loopkernel_adapters.driver.asyncio_driver import is_event
 
 
@@ -21,7 +23,9 @@ def replay(log: Path, screen: Screen) -> ExitStatus:
     steps = fold(found.records)
     for step in steps:
         for effect in step.effects:
-            if is_event(effect):
+            if isinstance(effect, AskHook):
+                show_hook(screen, effect)
+            elif is_event(effect):
                 show(screen, effect, step.after)
     screen.line()
     if found.torn_tail is not None:

@@ -30,11 +30,15 @@ from loopkernel_adapters.cli.summary import summarise
 from loopkernel_adapters.cli.trace import show
 from loopkernel_adapters.cli.verification import Witnessed, WitnessStore
 from loopkernel_adapters.driver.asyncio_driver import Driver
+from loopkernel_adapters.driver.children import InProcessAgents
 from loopkernel_adapters.driver.clocks import WallClock
+from loopkernel_adapters.optional_ports import NO_PORTS, Address, OptionalPorts
 from loopkernel_adapters.ports import Provider, Store, StoreError, ToolError, Tools
 from loopkernel_adapters.providers.by_model import ProviderByModel
 from loopkernel_adapters.providers.local import MODEL_NAME, LocalProvider, ModelMissing, find_model
+from loopkernel_adapters.stores.folders import JsonlFolder
 from loopkernel_adapters.stores.jsonl import JsonlStore, NotALog
+from loopkernel_adapters.tools.delegation import delegate_tool
 from loopkernel_adapters.tools.files import FileTools, Workspace
 from loopkernel_adapters.tools.registry import Registry
 
@@ -76,6 +80,7 @@ class Task:
     max_total_tokens: int | None = None
     retries: int = DEFAULT_RETRIES
     approvals: Approvals = Approvals.ASK
+    sub_agents: bool = False
 
     @property
     def providers(self) -> dict[str, str]:
@@ -104,10 +109,11 @@ def run(task: Task, screen: Screen) -> ExitStatus:
     if not task.text.strip():
         raise Unusable('the task is empty; say what to do, for example "Read notes.txt and say what it says"')
     with ExitStack() as resources:
-        tools = resources.enter_context(file_tools(task.workspace))
+        tools = resources.enter_context(file_tools(task.workspace, sub_agents=task.sub_agents))
         loading = {model: opened_provider(name) for model, name in task.providers.items()}
         path = new_log_path() if task.log is None else task.log
         store = WitnessStore(opened_store(path))
+        children = JsonlFolder(path.with_name(f"{path.name}.agents"))
         resources.callback(store.close)
         # Last, since it takes longest.
         models = {model: resources.enter_context(opening) for model, opening in loading.items()}
@@ -119,17 +125,18 @@ def run(task: Task, screen: Screen) -> ExitStatus:
             policy=task.policy,
             screen=screen,
             answers=answers,
+            optional=OptionalPorts(agents=InProcessAgents(children)),
         )
         try:
             witnessed = asyncio.run(session.run(task.text))
         except StoreError as error:
             raise Unusable(f"the run was stopped: {error}") from error
-    return summarise(witnessed, path, screen)
+    return summarise(witnessed, path, children.files(), screen)
 
 
 @contextmanager
-def file_tools(folder: Path) -> Iterator[Tools]:
-    """The tools for a workspace, which is open meanwhile. Raises Unusable."""
+def file_tools(folder: Path, *, sub_agents: bool) -> Iterator[Tools]:
+    """The tools for a workspace, which is open meanwhile; with one for sub-agents, if wanted. Raises Unusable."""
     try:
         workspace = Workspace(folder)
     except OSError as error:
@@ -138,7 +145,7 @@ def file_tools(folder: Path) -> Iterator[Tools]:
         ) from error
     with workspace:
         try:
-            tools = Registry(FileTools(workspace, READ_BYTES).all())
+            tools = Registry((*FileTools(workspace, READ_BYTES).all(), *((delegate_tool(),) if sub_agents else ())))
         except ToolError as error:
             raise Unusable(f"the workspace {folder} cannot be listed: {error}") from error
         yield tools
@@ -215,6 +222,7 @@ class Session:
     policy: Policy
     screen: Screen
     answers: LineInput
+    optional: OptionalPorts = NO_PORTS
 
     async def run(self, text: str) -> Witnessed:
         """Say the text, put to the person what waits for one, and tell what was witnessed.
@@ -225,6 +233,10 @@ class Session:
         shown = for_questions(self.screen) if self.answers.is_terminal else self.screen
         dialogue = Dialogue(self.answers, shown, self.store.records)
         countdown = Countdown(self.answers, shown)
+
+        def show_of_child(within: Address, event: Event) -> None:
+            show(self.screen, event, driver.state_of(within) or driver.state, within)
+
         driver = Driver.open(
             store=self.store,
             created=Created(session_id=uuid.uuid4().hex, policy=self.policy, tools=self.tools.offered()),
@@ -232,6 +244,8 @@ class Session:
             tools=self.tools,
             clock=WallClock(),
             observers=(lambda event: show(self.screen, event, driver.state), seen.append, dialogue.see, countdown.see),
+            optional=self.optional,
+            child_observers=(show_of_child, dialogue.see_of_child),
         )
         async with driver:
             with interruptible(driver, self.screen):

@@ -14,6 +14,7 @@ from loopkernel.replay import StepRecord, fold
 from loopkernel_adapters.cli.outcomes import ExitStatus, Unusable
 from loopkernel_adapters.cli.screen import Screen
 from loopkernel_adapters.cli.verification import Witnessed, effects_of, first_difference, judge
+from loopkernel_adapters.cli.words import counted
 from loopkernel_adapters.ports import RulesDiffer, StoreCorrupt, demand_same_rules
 from loopkernel_adapters.stores.jsonl import LogFile, NotALog, read_log
 
@@ -28,8 +29,11 @@ NATURAL_ENDS = frozenset(
 )
 
 
-def summarise(witnessed: Witnessed, log: Path, screen: Screen) -> ExitStatus:
-    """The end of a run: the outcome, the log replayed from the disk and compared, and the laws."""
+def summarise(witnessed: Witnessed, log: Path, children: Sequence[Path], screen: Screen) -> ExitStatus:
+    """The end of a run: the outcome, the log replayed from the disk and compared, and the laws.
+
+    Those of the logs of its sub-agents too.
+    """
     steps = fold(opened_log(log).records)
     difference = first_difference(witnessed, steps)
     screen.line()
@@ -42,6 +46,10 @@ def summarise(witnessed: Witnessed, log: Path, screen: Screen) -> ExitStatus:
         verdict = f"{len(steps)} deltas: NOT identical: {difference}. Please report this with the log"
     screen.labelled("replayed", verdict)
     held = tell_laws(steps, screen)
+    for child in children:
+        folded = fold(opened_log(child).records)
+        screen.labelled("sub-agent", f"{counted(len(folded), 'delta')} in {child.absolute()}")
+        held = tell_laws(folded, screen) and held
     if difference is not None or not held:
         return ExitStatus.OTHER_END
     return ExitStatus.NATURAL_END if reason in NATURAL_ENDS else ExitStatus.OTHER_END
@@ -99,8 +107,3 @@ def tell_laws(steps: Sequence[StepRecord], screen: Screen) -> bool:
 def phase_of(state: State) -> str:
     """The name of the phase."""
     return type(state).__name__
-
-
-def counted(number: int, what: str) -> str:
-    """The number with its noun."""
-    return f"{number} {what}{'' if number == 1 else 's'}"

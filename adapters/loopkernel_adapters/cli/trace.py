@@ -16,13 +16,16 @@ from loopkernel.data.blocks import (
     UserBlock,
     text_of,
 )
+from loopkernel.data.effects import AskHook
 from loopkernel.data.events import Event
 from loopkernel.data.messages import AssistantMessage, Message, ResultMessage, UserMessage
 from loopkernel.data.states import State
 
 from loopkernel_adapters.cli.screen import Screen, in_one_line
-from loopkernel_adapters.cli.words import ADVICE, CANCELS, FAILURES, limit_told, retry_told
+from loopkernel_adapters.cli.words import ADVICE, CANCELS, FAILURES, counted, limit_told, retry_told
+from loopkernel_adapters.optional_ports import Address
 
+INDENT = "  "  # before what a sub-agent does, for each level
 _CAPITAL = re.compile(r"(?<!^)(?=[A-Z])")
 
 
@@ -32,19 +35,23 @@ PlainEvent: TypeAlias = (
     | events.ApprovalRemembered
     | events.EditRefused
     | events.LeaseBroken
-    | events.CompactionStarted
-    | events.CompactionEnded
-    | events.ThreadRewritten
     | events.ThreadCut
     | events.MessageReplaced
-    | events.ChildStarted
-    | events.ChildFinished
+    | events.ThreadRepaired
+)
+
+# What happens beside the conversation: it is made shorter, watched, or handed over.
+CourseEvent: TypeAlias = (
+    events.CompactionStarted
+    | events.CompactionEnded
+    | events.ThreadCompacted
+    | events.ThreadRewritten
     | events.CorrectionChecked
     | events.CorrectionInjected
     | events.HandoffStarted
     | events.HandoffEnded
-    | events.ThreadRepaired
 )
+ChildEvent: TypeAlias = events.ChildStarted | events.ChildAsked | events.ChildFinished
 
 # What goes wrong, and what is done about it.
 TroubleEvent: TypeAlias = (
@@ -64,12 +71,29 @@ TroubleEvent: TypeAlias = (
 InboxEvent: TypeAlias = events.Queued | events.Dequeued | events.Discarded | events.Steered | events.Edited
 
 
-def show(screen: Screen, event: Event, state: State) -> None:
-    """Write the event's line, or its piece of the reply. `state` is the one that the event led to."""
+def show(screen: Screen, event: Event, state: State, within: Address = ()) -> None:
+    """Write the event's line, or its piece of the reply. `state` is the one that the event led to.
+
+    What a sub-agent does is indented, with the address that it is `within`.
+    """
+    before = f"{INDENT * len(within)}{in_words(within)}> " if within else ""
     if isinstance(event, events.ReplyGrew):
-        screen.stream("thought" if event.reasoning else "model", event.text)
+        screen.stream(f"{before}{'thought' if event.reasoning else 'model'}", event.text)
     else:
-        screen.labelled(*labelled(event, state))
+        label, text = labelled(event, state)
+        screen.labelled(f"{before}{label}", text)
+
+
+def show_hook(screen: Screen, asked: AskHook) -> None:
+    """Write that a hook is asked."""
+    context = asked.context
+    about = f" about call {context.call}" if context.call is not None else ""
+    screen.labelled("hook", f"{context.point.value}: {context.name} is asked{about}")
+
+
+def in_words(address: Address) -> str:
+    """The address of a sub-agent, or of a call in one, as a person names it."""
+    return "/".join(map(str, address))
 
 
 def labelled(event: Event, state: State) -> tuple[str, str]:
@@ -80,6 +104,10 @@ def labelled(event: Event, state: State) -> tuple[str, str]:
         return _trouble(event, state)
     if isinstance(event, InboxEvent):
         return _inbox(event)
+    if isinstance(event, CourseEvent):
+        return _course(event)
+    if isinstance(event, ChildEvent):
+        return _child(event)
     match event:
         case events.ReplyGrew():
             return "model", event.text
@@ -161,6 +189,44 @@ def _inbox(event: InboxEvent) -> tuple[str, str]:
             return "steer", f"message {event.number} goes into the turn"
         case events.Edited():
             return "edit", f"message {event.message} is replaced, and what followed it is dropped"
+        case _:
+            assert_never(event)
+
+
+def _course(event: CourseEvent) -> tuple[str, str]:
+    """How the conversation is made shorter, watched, and handed over."""
+    match event:
+        case events.CompactionStarted():
+            return "compact", "the conversation is made shorter"
+        case events.CompactionEnded():
+            return "compact", "done" if event.done else "it could not be made shorter, and goes on as it was"
+        case events.ThreadCompacted():
+            kept = "nothing is kept" if event.first is None else f"message {event.first} and what follows is kept"
+            note = f": {_message(event.note)[1]}" if event.note is not None else ""
+            return "compact", f"{kept}; the rest is left out{note}"
+        case events.ThreadRewritten():
+            return "compact", f"what was left out is put back: {counted(len(event.messages), 'message')} in all"
+        case events.CorrectionChecked():
+            return "correction", "the course has been looked at"
+        case events.CorrectionInjected():
+            return "correction", "the model is told to correct its course"
+        case events.HandoffStarted():
+            return "handoff", "the work is carried over to a new session"
+        case events.HandoffEnded():
+            return "handoff", "it failed" if event.thread is None else f"the work goes on in session {event.thread}"
+        case _:
+            assert_never(event)
+
+
+def _child(event: ChildEvent) -> tuple[str, str]:
+    """The sub-agents of a session."""
+    match event:
+        case events.ChildStarted():
+            return f"agent {event.call}", "a sub-agent begins"
+        case events.ChildAsked():
+            return f"ask {in_words((event.call, *event.asked.path))}", "a call of a sub-agent waits for a person"
+        case events.ChildFinished():
+            return f"agent {event.call}", f"the sub-agent has ended: {event.reason.value}"
         case _:
             assert_never(event)
 

@@ -95,3 +95,8 @@ def _limit(limit: LimitName, policy: Policy) -> str:
             return f"{policy.max_tool_calls} tool calls in all"
         case LimitName.WALL_TIME:
             return f"{(policy.max_wall_ms or 0) / 1000:g} s for a turn"
+
+
+def counted(number: int, what: str) -> str:
+    """The number with its noun."""
+    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -1,11 +1,11 @@
-"""Answers to the commands that this driver has no port for: hooks, corrections, summaries, sub-agents, handoffs.
+"""Answers to the commands that this driver has no port for: hooks, corrections, sub-agents, handoffs.
 
 Each operation gets a report that says so, so that nothing waits for ever.
 """
 
 from typing import assert_never
 
-from loopkernel.data.effects import AskHook, CheckCorrection, HandOff, StartChild, Summarise
+from loopkernel.data.effects import AskHook, CheckCorrection, HandOff, StartChild
 from loopkernel.data.outside_deltas import (
     ChildEnded,
     CorrectionAnswered,
@@ -13,22 +13,19 @@ from loopkernel.data.outside_deltas import (
     HookAnswered,
     HookFault,
     OutsideDelta,
-    SummaryFailed,
 )
 from loopkernel.data.words import TurnEndReason
 
-PortlessCommand = AskHook | CheckCorrection | Summarise | StartChild | HandOff
+PortlessCommand = AskHook | CheckCorrection | StartChild | HandOff
 
 
 def answer_without_port(command: PortlessCommand) -> OutsideDelta:
     """The report of an operation that cannot be carried out."""
     match command:
         case AskHook():
-            return HookAnswered(command.operation, HookFault(f"this driver has no hook {command.name}"))
+            return HookAnswered(command.operation, HookFault(f"this driver has no hook {command.context.name}"))
         case CheckCorrection():
             return CorrectionAnswered(command.operation, None)
-        case Summarise():
-            return SummaryFailed(command.operation, "this driver makes no summaries")
         case StartChild():
             return ChildEnded(
                 operation=command.operation, reason=TurnEndReason.ERROR, text="this driver starts no sub-agents"

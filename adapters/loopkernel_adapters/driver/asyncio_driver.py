@@ -14,48 +14,25 @@ a transition and its record, and no thread has to be ended. A disk that stalls f
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from functools import partial
 from types import TracebackType
-from typing import Self, assert_never, get_args
+from typing import Self, get_args
 
 from loopkernel.data.deltas import Delta
-from loopkernel.data.effects import (
-    AbortModel,
-    AbortOther,
-    AbortTool,
-    AnswerTool,
-    AskHook,
-    CallModel,
-    CancelTimer,
-    CheckCall,
-    CheckCorrection,
-    Command,
-    Effect,
-    HandOff,
-    StartChild,
-    StartTimer,
-    StartTool,
-    Summarise,
-)
+from loopkernel.data.effects import Command, Effect
 from loopkernel.data.events import Event, LineageForked
-from loopkernel.data.ids import OperationKind, RunOperation, TimerOperation
-from loopkernel.data.outside_deltas import TimerFired
 from loopkernel.data.states import Cancelled, Confirming, Done, Idle, Initial, State
 from loopkernel.data.steps import Context
 from loopkernel.data.thread_deltas import Acquired, Created, Resumed, ThreadDelta
-from loopkernel.data.tool_deltas import ToolStopped
 from loopkernel.data.user_deltas import UserDelta
 from loopkernel.replay import LogRecord, replay
 from loopkernel.transition import transition
 from typing_extensions import TypeIs
 
-from loopkernel_adapters.driver.absent_ports import answer_without_port
 from loopkernel_adapters.driver.durability import RECORDS_PER_GROUP, must_last
-from loopkernel_adapters.driver.failures import complain, failure_to_raise, model_failure, tool_failure
-from loopkernel_adapters.driver.runs import ToolRun
+from loopkernel_adapters.driver.failures import complain, failure_to_raise
+from loopkernel_adapters.driver.operations import Operations
 from loopkernel_adapters.driver.secret_filter import SecretFilter
-from loopkernel_adapters.driver.supervision import Job, Supervisor
-from loopkernel_adapters.driver.work import check_call, read_reply
+from loopkernel_adapters.optional_ports import NO_PORTS, Address, ChildObserver, NoSuchAgent, OptionalPorts, Ports
 from loopkernel_adapters.ports import Clock, Observer, Provider, Store, StoreFailed, Tools, demand_same_rules
 from loopkernel_adapters.secrets import NO_SECRETS, Secrets
 
@@ -80,23 +57,25 @@ class Driver:
         clock: Clock,
         observers: Sequence[Observer] = (),
         secrets: Secrets = NO_SECRETS,
+        optional: OptionalPorts = NO_PORTS,
+        child_observers: Sequence[ChildObserver] = (),
+        watch: Callable[[], None] = lambda: None,
         opening: Sequence[Delta] = (),
     ) -> None:
         """A driver that goes on from `state`, with `opening` as the first deltas; see `open`."""
         self._state = state
-        self._provider = provider
-        self._tools = tools
         self._store = store
         self._clock = clock
         self._observers = tuple(observers)
+        self._child_observers = tuple(child_observers)
+        self._watch = watch
         self._secrets = secrets
         self._filter = SecretFilter(secrets)
         self._queue: deque[Delta] = deque(opening)
         self._unstored: list[LogRecord] = []
-        self._supervisor = Supervisor(self._report)
-        self._runs: dict[RunOperation, ToolRun] = {}  # those that have begun
-        self._timers: dict[TimerOperation, Callable[[], None]] = {}
-        self._waiters: list[asyncio.Future[None]] = []
+        ports = Ports(provider=provider, tools=tools, clock=clock, secrets=secrets, optional=optional)
+        self._operations = Operations(ports, self._accept, self._report, self._deliver_of_child)
+        self._waiters: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
         self._failure: Exception | None = None
         self._closed = False
         self._draining = False
@@ -113,11 +92,15 @@ class Driver:
         clock: Clock,
         observers: Sequence[Observer] = (),
         secrets: Secrets = NO_SECRETS,
+        optional: OptionalPorts = NO_PORTS,
+        child_observers: Sequence[ChildObserver] = (),
+        watch: Callable[[], None] = lambda: None,
     ) -> Self:
         """A driver for the log in the store: an empty one begins with `created`, any other goes on where it stopped.
 
-        No value of `secrets` gets into a delta; the tools get them. Raises what the store's `load` raises, and
-        RulesDiffer where the log was written under other rules; the store is then closed.
+        No value of `secrets` gets into a delta; the tools get them. The events of sub-agents go to `child_observers`,
+        and `watch` is called after each step. Raises what the store's `load` raises, and RulesDiffer where the log was
+        written under other rules; the store is then closed.
         """
         try:
             records = store.load()
@@ -135,6 +118,9 @@ class Driver:
             clock=clock,
             observers=observers,
             secrets=secrets,
+            optional=optional,
+            child_observers=child_observers,
+            watch=watch,
             opening=opening,
         )
 
@@ -146,6 +132,15 @@ class Driver:
         `Correct` or `Swap` of its call, or, where it has a `question`, for `AnswerQuestion`.
         """
         return self._state
+
+    def state_of(self, within: Address) -> State | None:
+        """The state of the sub-agent at the address; None where there is none, or it is not known here."""
+        if not within:
+            return self._state
+        try:
+            return self._operations.agent(within[0]).state_of(within[1:])
+        except NoSuchAgent:
+            return None
 
     async def __aenter__(self) -> Self:
         self._drain()
@@ -159,12 +154,23 @@ class Driver:
     ) -> None:
         await self.close()
 
-    async def send(self, delta: UserDelta | ThreadDelta) -> None:
+    async def send(self, delta: UserDelta | ThreadDelta, within: Address = ()) -> None:
         """Apply the delta; on return it is recorded durably, and what follows from it has begun.
 
-        What became of it is told to the observers (`InputSettled`, `Refused`). Raises StoreFailed when the log
-        cannot be written, RuntimeError when the driver is closed.
+        What became of it is told to the observers (`InputSettled`, `Refused`). With `within` it is passed on to the
+        sub-agent at that address, and is not in this session's log. Raises StoreFailed when the log cannot be written,
+        NoSuchAgent when there is no such sub-agent (any more), RuntimeError when the driver is closed.
         """
+        self._demand_running()
+        if within:
+            if isinstance(delta, ThreadDelta):
+                raise TypeError(f"a {type(delta).__name__} cannot be sent to a sub-agent")
+            await self._operations.agent(within[0]).send(delta, within[1:])
+        else:
+            self.post(delta)
+
+    def post(self, delta: UserDelta | ThreadDelta) -> None:
+        """As `send`, from where nothing can be awaited: within a step, the delta is applied after it."""
         self._demand_running()
         self._queue.append(delta)
         self._drain()
@@ -177,14 +183,25 @@ class Driver:
         goes on with the answer. Not waited for are a run in the background of a turn that has ended, and a tool that
         does not heed its abort. Raises as `send` does, and RunFailed where a failed run is to raise (`on_error`).
         """
-        self._demand_running()
-        while not self._rests():
-            waiter = asyncio.get_running_loop().create_future()
-            self._waiters.append(waiter)
-            await waiter
-            self._demand_running()
+        await self._until(self._rests)
         if failed := failure_to_raise(self._state):
             raise failed
+
+    async def over(self) -> None:
+        """Wait until the run is over: `state` is `Done`. Raises as `send` does."""
+        await self._until(lambda: isinstance(self._state, Done))
+
+    async def stopped(self) -> None:
+        """Wait until nothing at all is under way, also nothing that was aborted. Raises as `send` does."""
+        await self._until(lambda: self._operations.jobs == 0)
+
+    async def _until(self, ready: Callable[[], bool]) -> None:
+        self._demand_running()
+        while not ready():
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiters.append((ready, waiter))
+            await waiter
+            self._demand_running()
 
     async def close(self, stop_seconds: float = STOP_SECONDS) -> None:
         """Stop everything and let go of everything. What was under way is not recorded as ended.
@@ -197,9 +214,9 @@ class Driver:
         self._closed = True
         try:
             self._queue.clear()
-            self._forget_timers()
+            self._operations.forget_timers()
             self._wake_waiters()
-            for name in await self._supervisor.close(stop_seconds):
+            for name in await self._operations.close(stop_seconds):
                 complain(f"{name} does not stop: its task is left behind", TimeoutError(name), self._secrets)
             if self._failure is None:
                 self._record((), durable=True)
@@ -220,15 +237,11 @@ class Driver:
             return
         if outcome is not None:
             self._queue.append(outcome)
-        if self._supervisor.jobs == 0:
+        if self._operations.jobs == 0:
             self._drain()
         elif not self._drain_is_due:
             self._drain_is_due = True
             asyncio.get_running_loop().call_soon(self._drain)
-
-    def _fire(self, operation: TimerOperation) -> None:
-        del self._timers[operation]
-        self._accept(TimerFired(operation))
 
     # --- one step after the other ---
 
@@ -271,11 +284,14 @@ class Driver:
         self._record(records, durable or bool(commands))
         self._state = state
         if forked:
-            self._let_go()
+            self._operations.let_go()
         for command in commands:
-            self._perform(command)
+            report = self._operations.begin(command, state)
+            if report is not None:
+                self._queue.append(report)
         for event in events:
             self._deliver(event)
+        self._watch()
 
     def _record(self, records: Sequence[LogRecord], durable: bool) -> None:
         """Hand the records to the store, at the latest when a group of them is full."""
@@ -298,59 +314,13 @@ class Driver:
             except Exception as error:
                 complain(f"an observer failed at {type(event).__name__}; it stays subscribed", error, self._secrets)
 
-    # --- what goes out ---
-
-    def _perform(self, command: Command) -> None:
-        """Begin what the command asks for. Nothing here waits."""
-        match command:
-            case CheckCall():
-                self._queue.append(check_call(self._tools, command))
-            case StartTool():
-                self._supervisor.start(self._tool_job(command))
-            case CallModel():
-                self._supervisor.start(self._model_job(command))
-            case AbortTool():
-                self._supervisor.abort((OperationKind.RUN, command.operation))
-            case AbortModel():
-                self._supervisor.abort((OperationKind.MODEL, command.operation))
-            case StartTimer():
-                forget = self._clock.call_at(command.deadline_ms, partial(self._fire, command.operation))
-                self._timers[command.operation] = forget
-            case CancelTimer():
-                self._timers.pop(command.operation, lambda: None)()
-            case AskHook() | CheckCorrection() | Summarise() | StartChild() | HandOff():
-                self._queue.append(answer_without_port(command))
-            case AnswerTool():
-                if command.operation in self._runs:
-                    self._runs[command.operation].answer(command.value)
-            case AbortOther():
-                pass  # what has no port was answered at once: nothing of it is under way
-            case _:
-                assert_never(command)
-
-    def _model_job(self, command: CallModel) -> Job:
-        return Job(
-            key=(OperationKind.MODEL, command.operation),
-            work=partial(read_reply, self._provider, command, self._accept, self._secrets),
-            failure=partial(model_failure, command),
-            stopped=None,
-        )
-
-    def _tool_job(self, command: StartTool) -> Job:
-        return Job(
-            key=(OperationKind.RUN, command.operation),
-            work=partial(self._run_tool, command),
-            failure=partial(tool_failure, command),
-            stopped=ToolStopped(command.operation),
-        )
-
-    async def _run_tool(self, command: StartTool, job: Job) -> Delta:
-        run = ToolRun(command, self._accept, job, self._secrets)
-        self._runs[command.operation] = run
-        try:
-            return await run.serve(self._tools)
-        finally:
-            del self._runs[command.operation]
+    def _deliver_of_child(self, within: Address, event: Event) -> None:
+        for observer in self._child_observers:
+            try:
+                observer(within, event)
+            except Exception as error:
+                what = f"an observer failed at {type(event).__name__} of a sub-agent; it stays subscribed"
+                complain(what, error, self._secrets)
 
     # --- coming to an end ---
 
@@ -369,29 +339,25 @@ class Driver:
             return False
         if isinstance(self._state, AT_REST):
             return True
-        return not self._supervisor.busy and not self._timers
+        return not self._operations.busy
 
     def _wake_waiters(self) -> None:
-        """Let `rest` look again, if it has something to see."""
-        if self._waiters and (not self._is_running() or self._rests()):
-            for waiter in self._waiters:
-                if not waiter.done():
-                    waiter.set_result(None)
-            self._waiters.clear()
+        """Let those who wait look again, if they have something to see."""
+        running, left = self._is_running(), []
+        for ready, waiter in self._waiters:
+            if waiter.done():
+                continue
+            if running and not ready():
+                left.append((ready, waiter))
+            else:
+                waiter.set_result(None)
+        self._waiters = left
 
     def _fail(self, error: Exception) -> None:
         """Stop for good: nothing is started, nothing is recorded, the state stays as the log has it."""
         self._failure = error
         self._queue.clear()
-        self._let_go()
-
-    def _let_go(self) -> None:
-        self._supervisor.abort_all()
-        self._forget_timers()
-
-    def _forget_timers(self) -> None:
-        while self._timers:
-            self._timers.popitem()[1]()
+        self._operations.let_go()
 
 
 def is_event(effect: Effect) -> TypeIs[Event]:

@@ -1,4 +1,4 @@
-"""What an adapter raises, as a delta: one function for models, one for tools, one for checks. And what stops nothing.
+"""What an adapter raises, as a delta: one function for each port. And what stops nothing.
 
 The adapters classify what they know; this is the net under them, so that nothing an adapter raises can end a run. The
 other way round, a run that ended by a failure is raised to the caller where the policy says so.
@@ -9,13 +9,31 @@ import traceback
 
 from loopkernel.data.blocks import TextBlock
 from loopkernel.data.choices import OnError
-from loopkernel.data.effects import CallModel, CheckCall, StartTool
+from loopkernel.data.effects import (
+    AskHook,
+    CallModel,
+    CheckCall,
+    CheckCorrection,
+    HandOff,
+    StartChild,
+    StartTool,
+    Summarise,
+)
 from loopkernel.data.model_deltas import ModelFailed
+from loopkernel.data.outside_deltas import (
+    ChildEnded,
+    CorrectionAnswered,
+    HandoffFailed,
+    HookAnswered,
+    HookFault,
+    SummaryFailed,
+)
 from loopkernel.data.states import Done, State
 from loopkernel.data.tool_deltas import ToolChecked, ToolFailed
 from loopkernel.data.tools import InvalidCall, ToolOutput
 from loopkernel.data.words import ErrorClass, TurnEndReason
 
+from loopkernel_adapters.optional_ports import SummaryError
 from loopkernel_adapters.ports import RunFailed, ToolError
 from loopkernel_adapters.secrets import Secrets
 
@@ -44,6 +62,34 @@ def check_failure(command: CheckCall, error: BaseException) -> ToolChecked:
     """A check that raised: a call that cannot be judged does not run."""
     why = f"the input could not be checked: {words_of(error)}"
     return ToolChecked(command.operation, InvalidCall(why))
+
+
+def hook_failure(command: AskHook, error: BaseException) -> HookAnswered:
+    """A hook that raised. What that means is the policy's to say."""
+    return HookAnswered(command.operation, HookFault(f"the hook {command.context.name} failed: {words_of(error)}"))
+
+
+def correction_failure(command: CheckCorrection, secrets: Secrets, error: BaseException) -> CorrectionAnswered:
+    """A correction that raised: nothing is corrected, and whoever looks after the program is told."""
+    complain("the course correction failed; nothing is corrected", error, secrets)
+    return CorrectionAnswered(command.operation, None)
+
+
+def summary_failure(command: Summarise, error: BaseException) -> SummaryFailed:
+    """A summariser that raised. What a failed summary has used was billed all the same."""
+    if isinstance(error, SummaryError):
+        return SummaryFailed(command.operation, spoken(error), error.usage)
+    return SummaryFailed(command.operation, words_of(error))
+
+
+def child_failure(command: StartChild, error: BaseException) -> ChildEnded:
+    """A sub-agent that could not be started, or could not go on."""
+    return ChildEnded(operation=command.operation, reason=TurnEndReason.ERROR, text=words_of(error))
+
+
+def handoff_failure(command: HandOff, error: BaseException) -> HandoffFailed:
+    """A handoff that raised: there is no new thread."""
+    return HandoffFailed(command.operation, words_of(error))
 
 
 def failure_to_raise(state: State) -> RunFailed | None:

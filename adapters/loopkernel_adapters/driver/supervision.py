@@ -21,13 +21,16 @@ class Job:
     """One operation under way.
 
     `work` runs it to its last delta (None: nothing is owed). `failure` classifies what it raises, and `stopped` is the
-    delta to report when its abort was heeded.
+    delta to report when its abort was heeded. An abort cancels the task, or where there is one, calls `stop` instead.
+    `over` is called when it has ended, however that was, and also where it never began.
     """
 
     key: JobKey
     work: Callable[["Job"], Awaitable[Delta | None]]
     failure: Callable[[BaseException], Delta]
     stopped: Delta | None
+    stop: Callable[[], None] | None = None
+    over: Callable[[], None] | None = None
     aborted: bool = False
     task: "asyncio.Task[None] | None" = None  # while it runs
 
@@ -67,23 +70,35 @@ class Supervisor:
         task.add_done_callback(self._tasks.discard)
 
     def abort(self, key: JobKey) -> None:
-        """Cancel the job; one that has not begun never does. Without such a job nothing happens."""
+        """Have the job stop; one that has not begun never does. Without such a job nothing happens."""
         job = self._jobs.get(key)
         if job is None or job.aborted:
             return
+        self._give_up(job)
+        if job.task is None:
+            return
+        if job.stop is None:
+            job.task.cancel()
+        else:
+            job.stop()
+
+    def _give_up(self, job: Job) -> None:
         job.aborted = True
         self._live -= 1
-        if job.task is not None:
-            job.task.cancel()
 
-    def abort_all(self) -> None:
-        """Cancel every job."""
-        for key in tuple(self._jobs):
-            self.abort(key)
+    def let_go(self) -> None:
+        """Cancel the task of every job, also of one that was told to stop in its own way."""
+        for job in tuple(self._jobs.values()):
+            if job.aborted and job.stop is None:
+                continue
+            if not job.aborted:
+                self._give_up(job)
+            if job.task is not None:
+                job.task.cancel()
 
     async def close(self, stop_seconds: float) -> tuple[str, ...]:
         """Cancel every job and wait for the tasks; the names of those that have not stopped in time."""
-        self.abort_all()
+        self.let_go()
         left = set(self._tasks)
         for _ in range(STOP_ATTEMPTS):
             if not left:
@@ -103,6 +118,8 @@ class Supervisor:
         delta = await self._outcome(job, first)
         del self._jobs[job.key]
         self._live -= not job.aborted
+        if job.over is not None:
+            job.over()
         following: list[Job] = []
         self._following = following
         try:

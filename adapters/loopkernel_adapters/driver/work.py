@@ -1,12 +1,16 @@
-"""What the driver does for a command: read the reply of a model, judge a call; a run of a tool is in `runs.py`."""
+"""What the driver does for a command: read the reply of a model, judge a call, ask a hook and the like.
+
+A run of a tool is in `runs.py`, a sub-agent in `children.py`.
+"""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import get_args
 
 from loopkernel.data.deltas import Delta
-from loopkernel.data.effects import CallModel, CheckCall
+from loopkernel.data.effects import AskHook, CallModel, CheckCall, CheckCorrection, HandOff, Summarise
 from loopkernel.data.model_deltas import ModelCompleted, ModelDelta, ModelFailed
+from loopkernel.data.outside_deltas import CorrectionAnswered, HandoffDone, HookAnswer, HookAnswered, SummaryReady
 from loopkernel.data.tool_deltas import ToolChecked
 from loopkernel.data.tools import InvalidCall, UnknownTool, ValidCall
 from loopkernel.data.words import ErrorClass
@@ -14,10 +18,12 @@ from loopkernel.data.words import ErrorClass
 from loopkernel_adapters.driver.failures import check_failure, complain
 from loopkernel_adapters.driver.runs import Accept
 from loopkernel_adapters.driver.supervision import Job
+from loopkernel_adapters.optional_ports import Corrector, Handoffs, Hooks, Summariser, SummaryError
 from loopkernel_adapters.ports import Provider, Tools
 from loopkernel_adapters.secrets import Secrets
 
 MODEL_DELTAS = frozenset(get_args(ModelDelta))
+HOOK_ANSWERS = frozenset(get_args(HookAnswer))
 DELTAS_PER_SLICE = 64  # after so many deltas of a stream that never waits, others get their turn
 CUT_STREAM = "the reply ended without saying that it is complete; ask again"
 
@@ -65,3 +71,30 @@ def check_call(tools: Tools, command: CheckCall) -> ToolChecked:
     except Exception as error:
         return check_failure(command, error)
     return ToolChecked(command.operation, verdict)
+
+
+async def ask_hook(hooks: Hooks, command: AskHook, job: Job) -> HookAnswered:
+    """The answer of a gated hook."""
+    answer = await hooks.ask(command.context)
+    if type(answer) not in HOOK_ANSWERS:
+        raise TypeError(f"it answered with a {type(answer).__name__}, which is no answer of a hook")
+    return HookAnswered(command.operation, answer)
+
+
+async def correct(corrector: Corrector, command: CheckCorrection, job: Job) -> CorrectionAnswered:
+    """What the course correction says; blank words are nothing."""
+    text, usage = await corrector.correct(command)
+    return CorrectionAnswered(command.operation, text if text is not None and text.strip() else None, usage)
+
+
+async def summarise(summariser: Summariser, command: Summarise, job: Job) -> SummaryReady:
+    """The summary of what a compaction leaves out."""
+    text, usage = await summariser.summarise(command)
+    if not text.strip():  # it would take the place of what was said
+        raise SummaryError("the summary is empty", usage)
+    return SummaryReady(command.operation, text, usage)
+
+
+async def hand_off(handoffs: Handoffs, command: HandOff, job: Job) -> HandoffDone:
+    """The session that the work goes on in."""
+    return HandoffDone(command.operation, await handoffs.hand_off(command))

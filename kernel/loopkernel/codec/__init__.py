@@ -10,15 +10,15 @@ from attrs import evolve
 
 from loopkernel.codec.documents import dumps, loads
 from loopkernel.codec.structure import Codec
-from loopkernel.data.effects import CallModel, CheckCorrection, Effect, HandOff, Summarise
+from loopkernel.data.effects import AskHook, CallModel, CheckCorrection, Effect, HandOff, Summarise, TellHook
 from loopkernel.data.json_text import JsonValue, exact_text
 from loopkernel.data.policy import Policy
 from loopkernel.data.records import LogRecord
 from loopkernel.data.states import State
 from loopkernel.data.threads import Thread
 
-STATE_VERSION = 3
-POLICY_VERSION = 2
+STATE_VERSION = 4
+POLICY_VERSION = 3
 
 
 @cache
@@ -66,6 +66,9 @@ def _effect_to_json(effect: Effect) -> JsonValue:
     if isinstance(effect, CallModel):
         thread = effect.request.thread
         bare: Effect = evolve(effect, request=evolve(effect.request, thread=Thread()))
+    elif isinstance(effect, AskHook | TellHook):
+        thread = effect.context.thread
+        bare = evolve(effect, context=evolve(effect.context, thread=Thread()))
     elif isinstance(effect, CheckCorrection | Summarise | HandOff):
         thread = effect.thread
         bare = evolve(effect, thread=Thread())

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from attrs import frozen
 
-from loopkernel.data.json_text import JsonValue
+from loopkernel.data.json_text import JsonValue, canonical_text
 
 
 @frozen
@@ -63,8 +63,42 @@ def _as_it_stands(value: JsonValue) -> JsonValue:
     return value
 
 
+def _state_with_gates(state: JsonValue) -> JsonValue:
+    """Version 3 did not count the size of a thread, nor whether hooks were asked before a turn: there were none.
+
+    The characters are counted as they are written here, which may be some more than those of the messages.
+    """
+    if not isinstance(state, dict):
+        raise TypeError("a state is an object")
+    session = state.get("session")
+    thread = session.get("thread") if isinstance(session, dict) else None
+    total = _characters(thread.get("messages")) if isinstance(thread, dict) else 0
+    if isinstance(session, dict) and total:
+        session["size"] = {"characters": total, "total": total}
+    turn = state.get("turn")
+    if isinstance(turn, dict):
+        turn["begun"] = turn["requested"] = True
+    for gate in ("gate", "hook", "correction"):  # none was ever opened
+        state.pop(gate, None)
+    return state
+
+
+def _characters(value: JsonValue) -> int:
+    """The characters of texts, and of names and inputs of calls, in messages as they are written."""
+    if isinstance(value, list):
+        return sum(_characters(item) for item in value)
+    if not isinstance(value, dict):
+        return 0
+    texts = (len(item) for key, item in value.items() if key in ("text", "tool") and isinstance(item, str))
+    inputs = (len(canonical_text(item)) for key, item in value.items() if key in ("input", "payload"))
+    deeper = (_characters(item) for key, item in value.items() if key in ("content", "results"))
+    return sum(texts) + sum(inputs) + sum(deeper)
+
+
 UPGRADES = (
     Upgrade("state", 1, _state_with_plan),
     Upgrade("state", 2, _state_with_recovery),
+    Upgrade("state", 3, _state_with_gates),
     Upgrade("policy", 1, _as_it_stands),
+    Upgrade("policy", 2, _as_it_stands),
 )

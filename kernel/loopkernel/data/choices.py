@@ -171,6 +171,13 @@ class RestartSafe(enum.Enum):
     ERROR = "error"
 
 
+class RestartChild(enum.Enum):
+    """What a restart does with a sub-agent (rule RESUME-3)."""
+
+    RESUME = "resume"
+    CANCEL = "cancel"
+
+
 class RestartDangerous(enum.Enum):
     """What a restart does with a run that may not be repeated (rule RESUME-3)."""
 

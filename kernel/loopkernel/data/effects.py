@@ -7,8 +7,9 @@ from typing import final
 
 from attrs import frozen
 
-from loopkernel.data.blocks import RawInput
+from loopkernel.data.compactions import Cut
 from loopkernel.data.events import Event
+from loopkernel.data.hook_calls import HookContext
 from loopkernel.data.ids import (
     CallId,
     CheckOperation,
@@ -22,9 +23,12 @@ from loopkernel.data.ids import (
     TimerOperation,
 )
 from loopkernel.data.json_text import Json
+from loopkernel.data.sessions import QueuedInput
+from loopkernel.data.thread_deltas import Created
 from loopkernel.data.threads import Thread
 from loopkernel.data.tools import Tool
-from loopkernel.data.words import CancelReason, HookPoint, RequestReason, TimerPurpose
+from loopkernel.data.user_deltas import ChangeMode, ChangePolicy, Permit, Remember
+from loopkernel.data.words import CancelReason, RequestReason, TimerPurpose
 
 
 @final
@@ -127,16 +131,20 @@ class CancelTimer:
 
 
 @final
-@frozen(kw_only=True)
+@frozen
 class AskHook:
     """Ask a gated hook. Report: `HookAnswered`."""
 
     operation: HookOperation
-    point: HookPoint
-    name: str
-    call: CallId | None = None
-    input: Json | RawInput | None = None
-    stop_hook_active: bool = False
+    context: HookContext
+
+
+@final
+@frozen
+class TellHook:
+    """Tell a hook that only observes; no report is owed."""
+
+    context: HookContext
 
 
 @final
@@ -151,25 +159,40 @@ class CheckCorrection:
 @final
 @frozen(kw_only=True)
 class Summarise:
-    """Summarise the messages before index `until` of the thread. Report: `SummaryReady` or `SummaryFailed`."""
+    """Summarise the messages of the thread that `cut` leaves out. Report: `SummaryReady` or `SummaryFailed`."""
 
     operation: SummaryOperation
     thread: Thread
-    until: int
+    cut: Cut
 
 
 @final
 @frozen(kw_only=True)
 class StartChild:
-    """Run a sub-agent in the place of a tool. Reports: `ChildProgress`, `ChildEnded`."""
+    """Run a sub-agent, a kernel of its own, in the place of a tool.
+
+    Reports: `ChildProgress`, `ChildAsks`, `ChildEnded`. Its log begins with `created`, is acquired, and then the user
+    says `task`. `resumed`: it may be under way already; it is resumed from its log, which `created` names, and begins
+    only where there is none.
+    """
 
     operation: RunOperation
     call: CallId
+    run: int
     tool: str
     input: Json
-    max_turns: int | None
-    max_output_tokens: int | None
-    timeout_ms: int | None
+    created: Created
+    task: str
+    resumed: bool = False
+
+
+@final
+@frozen
+class TellChild:
+    """Pass a change of mode, rules or policy, or a remembered approval, on to a running sub-agent."""
+
+    operation: RunOperation
+    delta: ChangeMode | Permit | Remember | ChangePolicy
 
 
 @final
@@ -180,6 +203,7 @@ class HandOff:
     operation: HandoffOperation
     goal: str
     thread: Thread
+    queue: tuple[QueuedInput, ...] = ()
 
 
 @final
@@ -201,9 +225,11 @@ Command = (
     | StartTimer
     | CancelTimer
     | AskHook
+    | TellHook
     | CheckCorrection
     | Summarise
     | StartChild
+    | TellChild
     | HandOff
     | AbortOther
 )

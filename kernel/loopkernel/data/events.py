@@ -20,6 +20,7 @@ from loopkernel.data.words import (
 )
 from loopkernel.data.work_events import ApprovalAsked as ApprovalAsked
 from loopkernel.data.work_events import ApprovalRemembered as ApprovalRemembered
+from loopkernel.data.work_events import ChildAsked as ChildAsked
 from loopkernel.data.work_events import ChildFinished as ChildFinished
 from loopkernel.data.work_events import ChildStarted as ChildStarted
 from loopkernel.data.work_events import CompactionEnded as CompactionEnded
@@ -34,6 +35,7 @@ from loopkernel.data.work_events import LoopNoted as LoopNoted
 from loopkernel.data.work_events import LoopStopped as LoopStopped
 from loopkernel.data.work_events import QuestionAsked as QuestionAsked
 from loopkernel.data.work_events import ResultsCleared as ResultsCleared
+from loopkernel.data.work_events import ThreadCompacted as ThreadCompacted
 from loopkernel.data.work_events import ToolDisabled as ToolDisabled
 from loopkernel.data.work_events import ToolEnded as ToolEnded
 from loopkernel.data.work_events import ToolProgressed as ToolProgressed
@@ -205,7 +207,7 @@ class ErrorCleared:
 @final
 @frozen
 class ThreadRewritten:
-    """The thread is now these messages: history was compacted, cut, cleared or repaired."""
+    """The thread is now these messages: what a compaction took out was put back."""
 
     messages: tuple[Message, ...]
 
@@ -303,11 +305,13 @@ Event = (
     | ErrorCleared
     | CompactionStarted
     | CompactionEnded
+    | ThreadCompacted
     | ThreadRewritten
     | ThreadCut
     | MessageReplaced
     | ResultsCleared
     | ChildStarted
+    | ChildAsked
     | ChildFinished
     | CorrectionChecked
     | CorrectionInjected

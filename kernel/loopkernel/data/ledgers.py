@@ -5,7 +5,9 @@ from typing import final
 from attrs import evolve, field, frozen
 
 from loopkernel.data.blocks import RawInput, ToolCall, ToolResult, UserBlock
-from loopkernel.data.ids import CheckOperation, ModelOperation, RunOperation, TimerOperation
+from loopkernel.data.children import ChildCall, ChildRun
+from loopkernel.data.hook_calls import NO_HOOKS, CallHooks
+from loopkernel.data.ids import CheckOperation, HookOperation, ModelOperation, RunOperation, TimerOperation
 from loopkernel.data.json_text import Json
 from loopkernel.data.plans import Plan
 from loopkernel.data.text_map import TextMap
@@ -58,7 +60,16 @@ class CrashWait:
     """A restart has found a dangerous run in flight: a person says what becomes of it (rule RESUME-3)."""
 
 
-Wait = ApprovalWait | QuestionWait | CrashWait
+@final
+@frozen
+class ChildWait:
+    """A sub-agent waits for a person, who is to answer `asked`; its time does not run meanwhile."""
+
+    asked: tuple[ChildCall, ...]
+    left_ms: int | None = None
+
+
+Wait = ApprovalWait | QuestionWait | CrashWait | ChildWait
 
 
 @final
@@ -87,7 +98,8 @@ class LedgerEntry:
     `check` is the open check, `verdict` the outcome of the last; `operation` is the latest run, `timer` what bounds it,
     or the wait for a person. `result` is there exactly when the status is terminal; `output` is what the tool returned,
     where the result says it otherwise. `batch` is the first place of the call's batch, where there are batches.
-    `effect` is the worst that its runs may have done, as the tool's profile said when they started.
+    `effect` is the worst that its runs may have done, as the tool's profile said when they started. `child`: what runs
+    is a sub-agent.
     """
 
     call: ToolCall
@@ -104,6 +116,8 @@ class LedgerEntry:
     result: ToolResult | None = None
     output: tuple[UserBlock, ...] | None = None
     batch: int | None = None
+    hooks: CallHooks = NO_HOOKS
+    child: ChildRun | None = None
 
     @property
     def is_open(self) -> bool:
@@ -112,8 +126,13 @@ class LedgerEntry:
 
     @property
     def is_running(self) -> bool:
-        """Whether a run of the call goes on, also while it waits for an answer to its question."""
-        return self.status is CallStatus.IN_PROGRESS or self.question is not None
+        """Whether the call has started and is not answered: its run goes on, asks, or is looked at by hooks."""
+        return self.status is CallStatus.IN_PROGRESS or isinstance(self.person.wait, QuestionWait | ChildWait)
+
+    @property
+    def has_run(self) -> bool:
+        """Whether a run of the call is under way: its end has not been reported."""
+        return self.is_running and self.hooks.end is None
 
     @property
     def tool(self) -> str:
@@ -123,9 +142,11 @@ class LedgerEntry:
 
     @property
     def given(self) -> Json | RawInput:
-        """The input that the tool gets: as a person edited it, else with its references resolved, else the model's."""
+        """The input that the tool gets: as a person or a hook changed it, else with its references resolved."""
         if self.person.edit is not None:
             return self.person.edit.input
+        if self.hooks.input is not None:
+            return self.hooks.input
         if self.links is not None and self.links.resolved is not None:
             return self.links.resolved
         return self.call.input
@@ -158,9 +179,12 @@ class LedgerEntry:
             timer=self.timer,
             progress=self.progress,
             batch=self.batch,
+            hooks=self.hooks,
         )
 
-    def started(self, operation: RunOperation, timer: Timer | None, effect: EffectClass) -> "LedgerEntry":
+    def started(
+        self, operation: RunOperation, timer: Timer | None, effect: EffectClass, child: ChildRun | None = None
+    ) -> "LedgerEntry":
         """The call when one more run of it has started, which may do so much."""
         return LedgerEntry(
             call=self.call,
@@ -174,6 +198,8 @@ class LedgerEntry:
             timer=timer,
             progress=self.progress,
             batch=self.batch,
+            hooks=self.hooks,
+            child=child,
         )
 
     def ended(self, result: ToolResult, output: tuple[UserBlock, ...] | None = None) -> "LedgerEntry":
@@ -191,6 +217,7 @@ class LedgerEntry:
             result=result,
             output=output,
             batch=self.batch,
+            child=self.child,
         )
 
 
@@ -199,11 +226,13 @@ class LedgerEntry:
 class Ledger:
     """All calls of the reply `reply`, at places from 0. Counts spare a scan at every report.
 
-    `unanswered` entries are open: `running` of them run, `waiting` wait for a person, `asking` of these because their
-    tool asked; `checking` checks are open. `checked[n]`, `started[n]` and `timed[n]` are the places that the nth check,
-    run and timer since `first_check`, `first_run` and `first_timer` belong to; -1 is none. `linked`: some call depends
-    on another. Two parts follow from the rest and are never written down: `plan` is there once more than one call is to
-    be scheduled, `ids` (the latest place of each provider's id) once a call depends on another.
+    Its turn was opened at `opened_ms`. `unanswered` entries are open: `running` of them run, `children` of these are
+    sub-agents; `waiting` wait for a person, `asking` of these because their tool or sub-agent asked; of `hooked` a hook
+    is asked before they run; `checking` checks are open. `checked[n]`, `started[n]`, `timed[n]` and `gated[n]` are the
+    places that the nth check, run, timer and hook since `first_check`, `first_run`, `first_timer` and `first_hook`
+    belong to; -1 is none. `linked`: some call depends on another. Two parts follow from the rest and are never written
+    down: `plan` is there once more than one call is to be scheduled, `ids` (the latest place of each provider's id)
+    once a call depends on another.
     """
 
     reply: ModelOperation
@@ -213,13 +242,18 @@ class Ledger:
     waiting: int = 0
     asking: int = 0
     checking: int = 0
+    children: int = 0
+    hooked: int = 0
     linked: bool = False
+    opened_ms: int = 0
     first_check: int = 0
     first_run: int = 0
     first_timer: int = 0
+    first_hook: int = 0
     checked: Vector[int] = Vector()
     started: Vector[int] = Vector()
     timed: Vector[int] = Vector()
+    gated: Vector[int] = Vector()
     plan: Plan | None = field(default=None, eq=False, repr=False, metadata={"derived": True})
     ids: TextMap[int] | None = field(default=None, eq=False, repr=False, metadata={"derived": True})
 
@@ -233,13 +267,18 @@ class Ledger:
             waiting=self.waiting,
             asking=self.asking,
             checking=self.checking,
+            children=self.children,
+            hooked=self.hooked,
             linked=self.linked,
+            opened_ms=self.opened_ms,
             first_check=self.first_check,
             first_run=self.first_run,
             first_timer=self.first_timer,
+            first_hook=self.first_hook,
             checked=self.checked,
             started=self.started,
             timed=self.timed,
+            gated=self.gated,
             plan=self.plan,
             ids=self.ids,
         )
@@ -255,6 +294,10 @@ class Ledger:
     def place_of_timer(self, operation: TimerOperation) -> int | None:
         """The place of the entry that this timer belongs to."""
         return self._place(self.timed, operation - self.first_timer)
+
+    def place_of_hook(self, operation: HookOperation) -> int | None:
+        """The place of the entry that this hook was asked about."""
+        return self._place(self.gated, operation - self.first_hook)
 
     @staticmethod
     def _place(places: Vector[int], index: int) -> int | None:

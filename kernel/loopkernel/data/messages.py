@@ -28,6 +28,7 @@ class UserOrigin(enum.Enum):
     GAP_NOTE = "gap_note"
     BACKGROUND_RESULT = "background_result"
     CALL_NOTE = "call_note"
+    HOOK = "hook"
 
 
 SENT_BY_USER = frozenset({UserOrigin.SAID, UserOrigin.QUEUED, UserOrigin.STEERED})

@@ -23,28 +23,37 @@ class AbandonedModelCall:
 
 @frozen
 class Operations:
-    """`minted[kind]` ids of a kind were given out, numbered from 1; `abandoned[kind]` were cut short."""
+    """`minted[kind]` ids of a kind were given out, numbered from 1; `abandoned[kind]` were cut short.
+
+    Of these, `billed[kind]` have reported their usage late; model calls are told apart above.
+    """
 
     minted: tuple[int, ...] = (0,) * len(OperationKind)
     abandoned: tuple[GrowingSet[int], ...] = (GrowingSet(),) * len(OperationKind)
     abandoned_models: Vector[AbandonedModelCall] = Vector()  # in ascending order of operation
+    billed: tuple[GrowingSet[int], ...] = (GrowingSet(),) * len(OperationKind)
 
     def mint(self, kind: OperationKind) -> tuple["Operations", int]:
         """One more id of the kind."""
         number = self.minted[kind] + 1
         minted = (*self.minted[:kind], number, *self.minted[kind + 1 :])
-        return Operations(minted, self.abandoned, self.abandoned_models), number
+        return Operations(minted, self.abandoned, self.abandoned_models, self.billed), number
 
     def abandon(self, kind: OperationKind, number: int) -> "Operations":
         """The operation is closed by something else than its own report."""
         kept = self.abandoned[kind].add(number)
         abandoned = (*self.abandoned[:kind], kept, *self.abandoned[kind + 1 :])
-        return Operations(self.minted, abandoned, self.abandoned_models)
+        return Operations(self.minted, abandoned, self.abandoned_models, self.billed)
 
     def abandon_model(self, operation: ModelOperation, counted: Usage) -> "Operations":
         """The model call is cut short; `counted` is what its reply has been billed for so far."""
         calls = self.abandoned_models.append(AbandonedModelCall(operation, counted))
-        return Operations(self.minted, self.abandoned, calls)
+        return Operations(self.minted, self.abandoned, calls, self.billed)
+
+    def bill(self, kind: OperationKind, number: int) -> "Operations":
+        """The abandoned operation has reported its usage, which is counted this once."""
+        billed = (*self.billed[:kind], self.billed[kind].add(number), *self.billed[kind + 1 :])
+        return Operations(self.minted, self.abandoned, self.abandoned_models, billed)
 
     def abandoned_model_index(self, operation: ModelOperation) -> int | None:
         """Where in `abandoned_models` the call stands, by bisection; None if it is not there."""

@@ -4,6 +4,7 @@ from typing import final
 
 from attrs import field, frozen
 
+from loopkernel.data.children import ChildCall
 from loopkernel.data.ids import (
     CorrectionOperation,
     HandoffOperation,
@@ -114,21 +115,31 @@ class SummaryFailed(FromOutside):
 @final
 @frozen
 class ChildProgress(FromOutside):
-    """A sub-agent says how far it is."""
+    """A sub-agent has said this."""
 
     operation: RunOperation
     text: str = field(converter=safe_text)
 
 
 @final
+@frozen
+class ChildAsks(FromOutside):
+    """These calls of a sub-agent wait for a person now; none: it goes on (rule CHILD-2)."""
+
+    operation: RunOperation
+    asked: tuple[ChildCall, ...] = ()
+
+
+@final
 @frozen(kw_only=True)
 class ChildEnded(FromOutside):
-    """A sub-agent's run ended (rule CHILD-2)."""
+    """A sub-agent's run ended, after so many tool calls; `text` is the last that it said (rule CHILD-2)."""
 
     operation: RunOperation
     reason: TurnEndReason
     text: str = field(default="", converter=safe_text)
     usage: Usage = NO_USAGE
+    tool_calls: int = 0
 
 
 @final
@@ -138,6 +149,7 @@ class HandoffDone(FromOutside):
 
     operation: HandoffOperation
     thread: str = field(converter=safe_text)
+    usage: Usage = NO_USAGE
 
 
 @final
@@ -147,6 +159,7 @@ class HandoffFailed(FromOutside):
 
     operation: HandoffOperation
     why: str = field(converter=safe_text)
+    usage: Usage = NO_USAGE
 
 
 OutsideDelta = (
@@ -155,6 +168,7 @@ OutsideDelta = (
     | SummaryReady
     | SummaryFailed
     | ChildProgress
+    | ChildAsks
     | ChildEnded
     | HandoffDone
     | HandoffFailed

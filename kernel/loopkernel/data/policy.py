@@ -275,11 +275,12 @@ class ChildLimits:
 @final
 @frozen(kw_only=True)
 class OnRestart:
-    """What a restart does with the runs that were in flight, by effect class (rule RESUME-3)."""
+    """What a restart does with the runs in flight, by effect class, and with sub-agents (rule RESUME-3)."""
 
     read_only: choices.RestartSafe = choices.RestartSafe.RERUN
     idempotent: choices.RestartSafe = choices.RestartSafe.RERUN
     dangerous: choices.RestartDangerous = choices.RestartDangerous.CANCEL
+    child: choices.RestartChild = choices.RestartChild.RESUME
 
 
 @final
@@ -360,4 +361,6 @@ class Policy:
         )
         if self.output_required and self.output_tool is None:
             faults.append(Fault("output_required", "needs output_tool: name the tool that gives the output"))
+        if any(hook.gated and hook.point is HookPoint.MESSAGE_ADDED for hook in self.hooks):
+            faults.append(Fault("hooks", "a hook at message_added can only observe: it cannot be gated"))
         _demand(faults)

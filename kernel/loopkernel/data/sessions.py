@@ -5,6 +5,7 @@ from typing import final
 from attrs import frozen
 
 from loopkernel.data.blocks import UserBlock
+from loopkernel.data.compactions import NO_COMPACTIONS, Compactions, ContextSize
 from loopkernel.data.held_runs import HeldRun
 from loopkernel.data.ids import CallId, MessageId, ModelOperation, QueueNumber, ReceiptId
 from loopkernel.data.operations import Operations
@@ -84,6 +85,22 @@ class Counters:
 
 
 @final
+@frozen(kw_only=True)
+class Course:
+    """What has happened since the last user message: calls that ran, `writes` of them not read-only (rule HOOK-3).
+
+    `checked`: a correction has been asked for.
+    """
+
+    calls: int = 0
+    writes: int = 0
+    checked: bool = False
+
+
+NO_COURSE = Course()
+
+
+@final
 @frozen
 class ShownError:
     """An error the user sees, until the next accepted delta (rule DELTA-5)."""
@@ -99,7 +116,7 @@ class Session:
 
     `held` are the runs whose calls are answered, and which have not stopped. Results that have a body stand from
     message `bodies_from` of the thread on; there are `bodies` of them. `started` counts the calls that have run
-    (rule LIMIT-2); `watch` looks for repetition (rule LIMIT-3).
+    (rule LIMIT-2); `watch` looks for repetition (rule LIMIT-3). `size` is that of the thread, as far as it is known.
     """
 
     settings: Settings
@@ -113,14 +130,17 @@ class Session:
     bodies_from: int = 0
     started: int = 0
     watch: Watch = Watch()
+    course: Course = NO_COURSE
+    size: ContextSize = ContextSize()
+    compactions: Compactions = NO_COMPACTIONS
     error: ShownError | None = None
     last_model: str | None = None
     last_end: TurnEndReason | None = None
 
-    # The two changes that every round makes are built by the constructor: several times as fast as `evolve`.
+    # The three changes that every round makes are built by the constructor: several times as fast as `evolve`.
 
-    def with_operations(self, operations: Operations, started: int = 0) -> "Session":
-        """This session after operations were minted or closed, and so many more calls have started to run."""
+    def with_operations(self, operations: Operations) -> "Session":
+        """This session after operations were minted or closed."""
         return Session(
             settings=self.settings,
             thread=self.thread,
@@ -131,15 +151,43 @@ class Session:
             held=self.held,
             bodies=self.bodies,
             bodies_from=self.bodies_from,
-            started=self.started + started,
+            started=self.started,
             watch=self.watch,
+            course=self.course,
+            size=self.size,
+            compactions=self.compactions,
             error=self.error,
             last_model=self.last_model,
             last_end=self.last_end,
         )
 
-    def with_message(self, thread: Thread, message: MessageId, results: int = 0) -> "Session":
-        """This session with a thread to which the message of that id was added, with so many results in it."""
+    def with_run(self, operations: Operations, *, first: bool, writes: bool) -> "Session":
+        """This session after a run has started; `first` of its call, and `writes`: it does not only read."""
+        course = self.course
+        if first:
+            course = Course(calls=course.calls + 1, writes=course.writes + writes, checked=course.checked)
+        return Session(
+            settings=self.settings,
+            thread=self.thread,
+            usage=self.usage,
+            inbox=self.inbox,
+            counters=self.counters,
+            operations=operations,
+            held=self.held,
+            bodies=self.bodies,
+            bodies_from=self.bodies_from,
+            started=self.started + first,
+            watch=self.watch,
+            course=course,
+            size=self.size,
+            compactions=self.compactions,
+            error=self.error,
+            last_model=self.last_model,
+            last_end=self.last_end,
+        )
+
+    def with_message(self, thread: Thread, message: MessageId, size: ContextSize, results: int = 0) -> "Session":
+        """This session with a thread, now of that size, to which a message was added, with so many results in it."""
         counted = self.counters
         counters = Counters(
             messages=message,
@@ -160,6 +208,9 @@ class Session:
             bodies_from=self.bodies_from,
             started=self.started,
             watch=self.watch,
+            course=self.course,
+            size=size,
+            compactions=self.compactions,
             error=self.error,
             last_model=self.last_model,
             last_end=self.last_end,
@@ -190,13 +241,15 @@ class Recovery:
 
     `model` is the place of the model asked among the policy's, 0 for its first; `retries` counts those of that model in
     a row. `raised` counts the higher output limits that were passed, `continuations` the prompts to go on, both since
-    the last reply that was not truncated. `fed_back`: the turn has told the model of an error (rule RETRY-7).
+    the last reply that was not truncated. `compacted`: a prompt that was too long has led to a compaction since
+    the last completed reply. `fed_back`: the turn has told the model of an error (rule RETRY-7).
     """
 
     model: int = 0
     retries: int = 0
     raised: int = 0
     continuations: int = 0
+    compacted: bool = False
     fed_back: bool = False
 
 
@@ -209,7 +262,9 @@ class Turn:
     """The turn in progress. `reason` is that of the request being prepared or under way (rule INFER-12).
 
     `replies` counts towards `max_turns`; `nudges` and `pauses` count those in a row. `demanded`: the required output
-    has been asked for (rule CALL-5); `forcing`: the next reply is still to give it.
+    has been asked for (rule CALL-5); `forcing`: the next reply is still to give it. `begun`: the hooks before the turn
+    have been asked; `requested`: its first request has been made. `blocks` counts the times that stop hooks kept it
+    going, `hook_retries` the replies in a row that a hook has had repeated (rule HOOK-2).
     """
 
     number: int
@@ -220,6 +275,10 @@ class Turn:
     pauses: int = 0
     demanded: bool = False
     forcing: bool = False
+    begun: bool = False
+    requested: bool = False
+    blocks: int = 0
+    hook_retries: int = 0
     recovery: Recovery = NO_RECOVERY
 
 

@@ -3,19 +3,17 @@
 Only states that wait for something can be seen; the others are passed through within one step.
 """
 
+import enum
 from typing import final
 
 from attrs import frozen
 
-from loopkernel.data.endings import Ending, Settled
-from loopkernel.data.ids import (
-    CorrectionOperation,
-    HandoffOperation,
-    HookOperation,
-    SummaryOperation,
-)
+from loopkernel.data.compactions import Cut
+from loopkernel.data.endings import Ending, Failure, Settled
+from loopkernel.data.hook_calls import OpenCorrection, OpenHook
+from loopkernel.data.ids import HandoffOperation, QueueNumber, SummaryOperation
 from loopkernel.data.ledgers import Ledger
-from loopkernel.data.model_deltas import Piece
+from loopkernel.data.model_deltas import ModelCompleted, Piece
 from loopkernel.data.sessions import OpenReply, Session, Stamp, Turn
 from loopkernel.data.timers import Timer
 from loopkernel.data.vector import Vector
@@ -44,15 +42,42 @@ class Idle:
     stamp: Stamp
 
 
+class BeforeRequest(enum.Enum):
+    """How far the gates before a request are passed (rule INFER-1)."""
+
+    NOTHING = "nothing"
+    COMPACTION = "compaction"
+    HOOKS = "hooks"
+
+
+class BeforeEnd(enum.Enum):
+    """How far the gates at the end of a turn are passed (rule INFER-6)."""
+
+    NOTHING = "nothing"
+    STOP_HOOKS = "stop_hooks"
+    CORRECTION = "correction"
+    HOOKS = "hooks"
+
+
 @final
 @frozen(kw_only=True)
 class Thinking:
-    """A request is being prepared; seen only while a gate is open."""
+    """A request is being prepared; seen only while a hook is asked."""
 
     session: Session
     stamp: Stamp
     turn: Turn
-    gate: HookOperation | None = None
+    gate: OpenHook | None = None
+    passed: BeforeRequest = BeforeRequest.NOTHING
+
+
+@final
+@frozen(kw_only=True)
+class AfterModel:
+    """The model call has ended so, and a hook is asked about it before anything else is done (rule HOOK-1)."""
+
+    gate: OpenHook
+    end: ModelCompleted | Failure
 
 
 @final
@@ -60,7 +85,8 @@ class Thinking:
 class Streaming:
     """A model call is under way. `pieces` is the partial reply as it came; `ledger` holds its calls.
 
-    The stream was last heard of at `heard_ms`; when `silence` is over, that is looked at (rule INFER-11).
+    The stream was last heard of at `heard_ms`; when `silence` is over, that is looked at (rule INFER-11). `after`: the
+    stream is over.
     """
 
     session: Session
@@ -71,6 +97,7 @@ class Streaming:
     ledger: Ledger
     heard_ms: int = 0
     silence: Timer | None = None
+    after: AfterModel | None = None
 
 
 @final
@@ -106,18 +133,35 @@ class Dispatching:
     stamp: Stamp
     turn: Turn
     ledger: Ledger
+    settled: Settled | None = None
+
+
+@final
+@frozen(kw_only=True)
+class AtRest:
+    """Where a session is at rest, to which it comes back: after a `cancel` of everything, or not.
+
+    Input that was queued behind number `queued` has come since.
+    """
+
+    queued: QueueNumber
+    cancel: CancelReason | None = None
 
 
 @final
 @frozen(kw_only=True)
 class Compacting:
-    """A summary is being made; `turn` is None when the user asked for it at rest."""
+    """A summary of what `cut` leaves out is being made: in a turn, where the prompt was too long for its `failure`.
+
+    Else the user has asked for it at rest.
+    """
 
     session: Session
     stamp: Stamp
-    turn: Turn | None
+    within: Turn | AtRest
     operation: SummaryOperation
-    until: int
+    cut: Cut
+    failure: Failure | None = None
 
 
 @final
@@ -135,14 +179,14 @@ class Backoff:
 @final
 @frozen(kw_only=True)
 class Finishing:
-    """A turn is ending; seen only while a gate is open."""
+    """A turn is ending; seen only while a hook or a correction is asked."""
 
     session: Session
     stamp: Stamp
     turn: Turn
     ending: Ending
-    hook: HookOperation | None = None
-    correction: CorrectionOperation | None = None
+    gate: OpenHook | OpenCorrection | None = None
+    passed: BeforeEnd = BeforeEnd.NOTHING
 
 
 @final
@@ -152,6 +196,7 @@ class HandingOff:
 
     session: Session
     stamp: Stamp
+    within: AtRest
     operation: HandoffOperation
     goal: str
 

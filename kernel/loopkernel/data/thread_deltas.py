@@ -7,9 +7,10 @@ from attrs import field, frozen
 from loopkernel.data.foreign import ForeignMessage
 from loopkernel.data.json_text import safe_text
 from loopkernel.data.policy import Policy
+from loopkernel.data.remembered import Remembered
 from loopkernel.data.tools import Tool
 
-RULES_VERSION = 3  # of the rules that this kernel folds logs by (rule RESUME-1)
+RULES_VERSION = 4  # of the rules that this kernel folds logs by (rule RESUME-1)
 
 
 @frozen
@@ -20,7 +21,8 @@ class FromThread:
 @final
 @frozen(kw_only=True)
 class Created(FromThread):
-    """The first record of every log (rule DELTA-8). `start` is a conversation from elsewhere to go on from.
+    """The first record of every log (rule DELTA-8). `start` is a conversation from elsewhere to go on from,
+    `remembered` are approvals that hold from the start.
 
     A log that was begun under another `rules_version` is refused, never folded in silence (rule RESUME-1).
     """
@@ -31,6 +33,7 @@ class Created(FromThread):
     instructions: str = field(default="", converter=safe_text)
     rules_version: int = field(default=RULES_VERSION, metadata={"absent": 1})  # a log that does not say: the first
     start: tuple[ForeignMessage, ...] = ()
+    remembered: tuple[Remembered, ...] = ()
 
 
 @final

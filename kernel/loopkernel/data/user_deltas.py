@@ -13,6 +13,7 @@ from loopkernel.data.choices import ApprovalMode
 from loopkernel.data.ids import CallId, MessageId, QueueNumber
 from loopkernel.data.json_text import Json, safe_text
 from loopkernel.data.policy import ApprovalRule, FieldPattern, Policy
+from loopkernel.data.remembered import Remembered
 from loopkernel.data.texts import safe_optional_text
 from loopkernel.data.tools import Tool
 
@@ -204,6 +205,14 @@ class Permit(ChangesSettings):
 
 @final
 @frozen
+class Remember(ChangesSettings):
+    """One more approval that holds for later calls: a parent's word, told to its sub-agents (rule ASK-5)."""
+
+    remembered: Remembered
+
+
+@final
+@frozen
 class ChangePolicy(ChangesSettings):
     """Another policy, from the next decision on."""
 
@@ -241,7 +250,7 @@ class StartHandoff(FromUser):
 
 
 CallAnswer = Approve | Reject | Correct | Swap | AnswerQuestion | AnswerAfterCrash
-SettingsChange = ChangeMode | Permit | ChangePolicy | ChangeTools | ChangeInstructions
+SettingsChange = ChangeMode | Permit | Remember | ChangePolicy | ChangeTools | ChangeInstructions
 
 UserDelta = (
     Say
@@ -261,6 +270,7 @@ UserDelta = (
     | DismissError
     | ChangeMode
     | Permit
+    | Remember
     | ChangePolicy
     | ChangeTools
     | ChangeInstructions

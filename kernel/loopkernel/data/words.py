@@ -40,6 +40,12 @@ class TurnEndReason(enum.Enum):
     HANDED_OFF = "handed_off"
 
 
+# Ends after which the queue goes on (rule INPUT-2).
+NATURAL_ENDS = frozenset(
+    {TurnEndReason.MODEL_STOP, TurnEndReason.STOP_SEQUENCE, TurnEndReason.OUTPUT, TurnEndReason.TOOL_FINAL}
+)
+
+
 class CancelReason(enum.Enum):
     """Why a call or a turn was cut short (rule CANCEL-1)."""
 
@@ -195,4 +201,3 @@ class TimerPurpose(enum.Enum):
     HOOK_TIMEOUT = "hook_timeout"
     GRACE = "grace"
     CHILD_TIMEOUT = "child_timeout"
-    COMPACTION_COOLDOWN = "compaction_cooldown"

@@ -5,7 +5,9 @@ from typing import final
 from attrs import frozen
 
 from loopkernel.data.blocks import ToolResult
-from loopkernel.data.ids import CallId, RunOperation
+from loopkernel.data.children import ChildCall
+from loopkernel.data.ids import CallId, MessageId, RunOperation
+from loopkernel.data.messages import Message
 from loopkernel.data.user_deltas import Remembrance
 from loopkernel.data.words import RefusalReason, TurnEndReason, UserAction
 
@@ -87,6 +89,16 @@ class CompactionEnded:
 
 
 @final
+@frozen(kw_only=True)
+class ThreadCompacted:
+    """The thread now is the messages `opening` and `note`, if any, then those from `first` on, if any."""
+
+    opening: MessageId | None
+    note: Message | None
+    first: MessageId | None
+
+
+@final
 @frozen
 class ResultsCleared:
     """Old result bodies were taken out of the thread."""
@@ -100,6 +112,15 @@ class ChildStarted:
     """A sub-agent runs in the place of a tool."""
 
     call: CallId
+
+
+@final
+@frozen
+class ChildAsked:
+    """A call of a sub-agent waits for a person."""
+
+    call: CallId
+    asked: ChildCall
 
 
 @final

@@ -1,7 +1,7 @@
-"""`Executing` and `Confirming`: one ledger under two names (rule STATE-5).
+"""`Executing`, `Confirming` and `Dispatching`: one ledger under three names (rule STATE-5).
 
 The calls of the last reply are decided on, asked about, run and answered; when all are answered, the loop goes on
-(rule TOOL-7). Which of the two names a state has is a function of its ledger, settled when it is entered.
+(rule TOOL-7). Which of the names a state has is a function of its ledger, settled when it is entered.
 """
 
 from typing import TypeVar, assert_never
@@ -14,9 +14,13 @@ from loopkernel.data.endings import Ending, Failure, GoOn, Settled
 from loopkernel.data.events import LimitReached, SessionResumed
 from loopkernel.data.ledgers import Ledger
 from loopkernel.data.model_deltas import FromModel
-from loopkernel.data.outside_deltas import FromOutside, TimerFired
+from loopkernel.data.outside_deltas import (
+    FromOutside,
+    OutsideDelta,
+    TimerFired,
+)
 from loopkernel.data.sessions import Session, Settings
-from loopkernel.data.states import Backoff, Confirming, Executing, Finishing, Thinking
+from loopkernel.data.states import Backoff, Compacting, Confirming, Dispatching, Executing, Finishing, Thinking
 from loopkernel.data.steps import Context, Step, is_refused
 from loopkernel.data.thread_deltas import Disposed, Forked, FromThread, Resumed
 from loopkernel.data.tool_deltas import FromTool, ToolDelta
@@ -27,9 +31,11 @@ from loopkernel.data.user_deltas import (
     FromUser,
     UserDelta,
 )
-from loopkernel.data.words import CallStatus, LimitName, RefusalReason, RequestReason, TurnEndReason
+from loopkernel.data.words import CallStatus, RefusalReason, RequestReason, TurnEndReason
+from loopkernel.phases.rest import recovering
 from loopkernel.regions.approvals import answer_call, reconsider
 from loopkernel.regions.cancels import Cause, cut_calls, cutting, end_cut_short, reason_of
+from loopkernel.regions.children import outside_report
 from loopkernel.regions.conversation import add_results
 from loopkernel.regions.forks import FORKED, fork_calls, fork_session
 from loopkernel.regions.held_runs import Ledgered
@@ -43,10 +49,11 @@ from loopkernel.regions.restart import restart_calls
 from loopkernel.regions.runs import timer_fired, tool_report
 from loopkernel.regions.schedule import start_ready
 from loopkernel.regions.stops import cancel_call, user_cancelled
+from loopkernel.regions.telling import tell_children
 from loopkernel.regions.user_input import input_while_busy
 
-Working = Executing | Confirming
-W = TypeVar("W", Executing, Confirming)
+Working = Executing | Confirming | Dispatching
+W = TypeVar("W", Executing, Confirming, Dispatching)
 
 
 def on_executing(state: Executing, ctx: Context) -> Step[Executing | Finishing]:
@@ -55,6 +62,11 @@ def on_executing(state: Executing, ctx: Context) -> Step[Executing | Finishing]:
 
 
 def on_confirming(state: Confirming, ctx: Context) -> Step[Confirming | Executing | Finishing]:
+    """As in `Executing`."""
+    return _on_calls(state, ctx)
+
+
+def on_dispatching(state: Dispatching, ctx: Context) -> Step[Dispatching | Executing | Finishing]:
     """As in `Executing`."""
     return _on_calls(state, ctx)
 
@@ -72,7 +84,9 @@ def _on_calls(state: W, ctx: Context) -> Step[W | Executing | Finishing]:
         case TimerFired() as delta:
             fired = timer_fired(state.ledger, state.session, delta.operation, now_ms)
             return _after_run(state, ctx, delta, fired)
-        case FromModel() | FromOutside() as report:
+        case FromOutside() as delta:
+            return _after_run(state, ctx, delta, outside_report(state.ledger, state.session, delta, now_ms))
+        case FromModel() as report:
             return _after(state, ctx, report, None)
         case FromThread() as delta:
             if isinstance(delta, Resumed):
@@ -98,11 +112,14 @@ def _on_user(ledger: Ledger, session: Session, delta: UserDelta, now_ms: int) ->
     session, effects = input_while_busy(session, ledger, delta, now_ms)
     if isinstance(delta, ChangesSettings):
         again = reconsider(ledger, session)
-        return Ledgered(again.ledger, again.session, (*effects, *again.effects))
+        told = tell_children(again.ledger, delta)
+        return Ledgered(again.ledger, again.session, (*effects, *told, *again.effects))
     return Ledgered(ledger, session, effects)
 
 
-def _after_run(state: W, ctx: Context, report: ToolDelta | TimerFired, taken: Ledgered | None) -> Step[W | Executing]:
+def _after_run(
+    state: W, ctx: Context, report: ToolDelta | TimerFired | OutsideDelta, taken: Ledgered | None
+) -> Step[W | Executing]:
     """After a report or a timer that may have ended a run: if so, the budgets are tested (rule LIMIT-2)."""
     step: Step[W | Executing] = _after(state, ctx, report, taken)
     after: W | Executing = step.next
@@ -157,13 +174,15 @@ def _forked(state: Working, ctx: Context, delta: Forked) -> Step[Finishing]:
     return Step(finishing, (*forked, *answered))
 
 
-def enter_executing(state: Executing) -> Step[Executing | Confirming | Thinking | Backoff | Finishing]:
+def enter_executing(
+    state: Executing,
+) -> Step[Executing | Confirming | Dispatching | Thinking | Backoff | Compacting | Finishing]:
     """Start what may start, and ask what is to be asked; once every call is answered, go on with the answers."""
     now_ms = state.stamp.now_ms
     started, settled = _started(state, now_ms)
     session, ledger, effects = started.session, started.ledger, started.effects
     if ledger.unanswered:
-        phase = Confirming if ledger.waiting and not ledger.running else Executing  # what is held back does not count
+        phase = _phase(ledger)
         return Step(phase(session=session, stamp=state.stamp, turn=state.turn, ledger=ledger, settled=settled), effects)
     answers = results(ledger)
     session, added = add_results(session, ledger.reply, answers)
@@ -173,12 +192,22 @@ def enter_executing(state: Executing) -> Step[Executing | Confirming | Thinking 
         effects, settled = (*effects, LimitReached(spent)), OUT_OF_BUDGET
     follows = _follows(ledger, answers, session.settings, settled)
     if isinstance(follows, Failure):
-        step: Step[Backoff | Thinking | Finishing] = _recovered(state, session, follows)
+        recovered = recover_from(session, state.turn, follows, now_ms)
+        step = recovering(recovered, state.stamp, follows)
         return Step(step.next, (*effects, *step.effects))
     if isinstance(follows, Ending):
         return Step(Finishing(session=session, stamp=state.stamp, turn=state.turn, ending=follows), effects)
     turn = evolve(state.turn, reason=follows.reason)
     return Step(Thinking(session=session, stamp=state.stamp, turn=turn), effects)
+
+
+def _phase(ledger: Ledger) -> type[Executing] | type[Confirming] | type[Dispatching]:
+    """The name of what is under way; what the schedule holds back does not count (rule STATE-5)."""
+    if ledger.waiting and not ledger.running and not ledger.hooked:
+        return Confirming
+    if ledger.children and ledger.children == ledger.running and not ledger.hooked:
+        return Dispatching
+    return Executing
 
 
 def _started(state: Executing, now_ms: int) -> tuple[Ledgered, Settled | None]:
@@ -191,25 +220,10 @@ def _started(state: Executing, now_ms: int) -> tuple[Ledgered, Settled | None]:
     skipped = skip_for_output(ledger, session, now_ms)
     ready = start_ready(skipped.ledger, skipped.session, now_ms)
     effects = (*skipped.effects, *ready.effects) if skipped.effects else ready.effects
-    if ready.out_of_calls:
+    if ready.spent is not None:
         stopped = stop_starting(ready.ledger, ready.session, now_ms)
-        return evolve(stopped, effects=(*effects, LimitReached(LimitName.TOOL_CALLS), *stopped.effects)), OUT_OF_BUDGET
+        return evolve(stopped, effects=(*effects, LimitReached(ready.spent), *stopped.effects)), OUT_OF_BUDGET
     return (evolve(ready, effects=effects) if skipped.effects else ready), settled
-
-
-def _recovered(state: Executing, session: Session, failure: Failure) -> Step[Backoff | Thinking | Finishing]:
-    """The calls of the reply whose stream failed are answered: now the failure is recovered, or ends the turn."""
-    after = recover_from(session, state.turn, failure, state.stamp.now_ms)
-    if after.ending is not None:
-        return Step(
-            Finishing(session=after.session, stamp=state.stamp, turn=after.turn, ending=after.ending), after.effects
-        )
-    if after.timer is not None:
-        backoff = Backoff(
-            session=after.session, stamp=state.stamp, turn=after.turn, timer=after.timer, error=failure.error
-        )
-        return Step(backoff, after.effects)
-    return Step(Thinking(session=after.session, stamp=state.stamp, turn=after.turn), after.effects)
 
 
 def _follows(ledger: Ledger, answers: tuple[ToolResult, ...], settings: Settings, settled: Settled | None) -> Settled:

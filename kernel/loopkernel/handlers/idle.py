@@ -3,14 +3,16 @@
 from typing import assert_never
 
 from loopkernel.data.events import SessionResumed
+from loopkernel.data.ids import QueueNumber
 from loopkernel.data.model_deltas import FromModel
 from loopkernel.data.outside_deltas import FromOutside, TimerFired
-from loopkernel.data.states import Idle, Initial, Thinking
+from loopkernel.data.states import AtRest, Compacting, HandingOff, Idle, Initial, Thinking
 from loopkernel.data.steps import Context, Step, stay
 from loopkernel.data.thread_deltas import Disposed, Forked, FromThread, Resumed
 from loopkernel.data.tool_deltas import FromTool
-from loopkernel.data.user_deltas import FromUser
+from loopkernel.data.user_deltas import CompactNow, FromUser, StartHandoff
 from loopkernel.data.words import CancelReason, RefusalReason
+from loopkernel.phases.rest import started_at_rest
 from loopkernel.regions.forks import fork_session
 from loopkernel.regions.held_runs import abort_all_in_background
 from loopkernel.regions.refusals import refusal
@@ -19,10 +21,13 @@ from loopkernel.regions.restart import restart_held_runs
 from loopkernel.regions.user_input import input_at_rest
 
 
-def on_idle(state: Idle, ctx: Context) -> Step[Idle | Thinking | Initial]:
+def on_idle(state: Idle, ctx: Context) -> Step[Idle | Thinking | Compacting | HandingOff | Initial]:
     """User input starts a turn or changes settings; reports are late; disposal releases the thread."""
     match ctx.delta:
         case FromUser() as delta:
+            if isinstance(delta, CompactNow | StartHandoff):
+                within = AtRest(queued=QueueNumber(state.session.counters.queued))
+                return started_at_rest(state, ctx, delta, within)
             session, turn, effects = input_at_rest(state.session, state.stamp.next(ctx.now_ms).now_ms, delta)
             if turn is None:
                 return stay(state, ctx, session, effects)

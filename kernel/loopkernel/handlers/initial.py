@@ -91,6 +91,7 @@ def _go_on_waiting(session: Session, ledger: Ledger, stamp: Stamp, effects: tupl
             ledger, session = waiting.ledger, waiting.session
             shown.extend((ApprovalAsked(entry.call.id), *waiting.effects))
     session, turn = open_turn(session, stamp.now_ms, RequestReason.RESUME)
+    ledger = evolve(ledger, opened_ms=turn.opened_ms)
     return Step(Executing(session=session, stamp=stamp, turn=turn, ledger=ledger), tuple(shown))
 
 
@@ -101,4 +102,5 @@ def _settings(created: Created) -> Settings:
         tools=created.tools,
         instructions=created.instructions,
         rules_version=created.rules_version,
+        remembered=created.remembered,
     )

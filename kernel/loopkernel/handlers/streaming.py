@@ -6,8 +6,8 @@ from attrs import evolve
 
 from loopkernel.data.blocks import ToolCall
 from loopkernel.data.effects import AbortModel, Effect
-from loopkernel.data.endings import Ending, Failure, Settled
-from loopkernel.data.events import CallAppeared, LimitReached, ReplyFailed, ReplyGrew, ReplyRetracted, SessionResumed
+from loopkernel.data.endings import Failure
+from loopkernel.data.events import CallAppeared, ReplyEnded, ReplyFailed, ReplyGrew, ReplyRetracted, SessionResumed
 from loopkernel.data.ids import CallId
 from loopkernel.data.model_deltas import (
     FromModel,
@@ -24,13 +24,13 @@ from loopkernel.data.model_deltas import (
     ModelUsage,
     Piece,
 )
-from loopkernel.data.outside_deltas import FromOutside, TimerFired
-from loopkernel.data.states import Backoff, Executing, Finishing, Streaming, Thinking
+from loopkernel.data.outside_deltas import FromOutside, HookAnswer, HookAnswered, TimerFired
+from loopkernel.data.sessions import OpenReply
+from loopkernel.data.states import AfterModel, Executing, Finishing, Streaming, Thinking
 from loopkernel.data.steps import Context, Step, is_refused
 from loopkernel.data.thread_deltas import Disposed, Forked, FromThread, Resumed
 from loopkernel.data.timers import Timer
 from loopkernel.data.tool_deltas import FromTool
-from loopkernel.data.usage import Usage
 from loopkernel.data.user_deltas import (
     AnswersCall,
     CancelCall,
@@ -40,31 +40,41 @@ from loopkernel.data.user_deltas import (
     UserDelta,
 )
 from loopkernel.data.words import ErrorClass, RefusalReason, RequestReason
+from loopkernel.phases.after_stream import (
+    AfterStream,
+    cut_after_stream,
+    fork_after_stream,
+    hook_has_said,
+    resume_after_stream,
+    stream_over,
+)
 from loopkernel.regions.approvals import answer_call
+from loopkernel.regions.call_hooks import forget_hooks_before_runs
 from loopkernel.regions.cancels import Cause, cut_reply, cutting, end_cut_short, reason_of
-from loopkernel.regions.completion import AfterReply, Complete, complete_reply
-from loopkernel.regions.early_runs import drop, drop_after_crash, is_committed, keep_for_effect
+from loopkernel.regions.children import outside_report
+from loopkernel.regions.early_runs import drop_after_crash, is_committed, keep_for_effect
 from loopkernel.regions.forks import FORKED, fork_reply, fork_session
 from loopkernel.regions.held_runs import Ledgered
+from loopkernel.regions.hooks import TOO_SLOW, abort_hook, is_time_of
 from loopkernel.regions.ledger import add_call
-from loopkernel.regions.limits import OUT_OF_BUDGET, budget_hit
-from loopkernel.regions.recovery import recover_from
+from loopkernel.regions.limits import budget_hit
 from loopkernel.regions.refusals import refusal
 from loopkernel.regions.reports import Report, late_report
 from loopkernel.regions.restart import restart_calls, restart_held_runs
 from loopkernel.regions.runs import timer_fired, tool_report
 from loopkernel.regions.schedule import forget_plan, start_ready
 from loopkernel.regions.stops import cancel_call
+from loopkernel.regions.telling import tell_children
 from loopkernel.regions.timers import close_timer
 from loopkernel.regions.turns import watch_silence
 from loopkernel.regions.user_input import input_while_busy
 
 
-def on_streaming(state: Streaming, ctx: Context) -> Step[Streaming | Executing | Thinking | Backoff | Finishing]:
+def on_streaming(state: Streaming, ctx: Context) -> Step[Streaming | AfterStream]:
     """Pieces, the end or the failure of the reply; its calls are checked, and may start early; a cancel cuts it."""
     match ctx.delta:
         case FromModel() as delta:
-            if delta.operation != state.reply.operation:
+            if delta.operation != state.reply.operation or state.after is not None:
                 return _with_report(state, ctx, delta, None)
             return _on_model(state, ctx, delta)
         case FromTool() as delta:
@@ -80,11 +90,18 @@ def on_streaming(state: Streaming, ctx: Context) -> Step[Streaming | Executing |
         case TimerFired() as delta:
             if state.silence is not None and delta.operation == state.silence.operation:
                 return _listened(state, ctx, state.silence)
+            if state.after is not None and is_time_of(state.after.gate, delta.operation):
+                return _hook_too_slow(state, ctx, state.after)
             now_ms = max(state.stamp.now_ms, ctx.now_ms)
-            fired = timer_fired(state.ledger, state.session, delta.operation, now_ms)
+            fired = timer_fired(state.ledger, state.session, delta.operation, now_ms, streaming=True)
             return _with_report(state, ctx, delta, fired)
         case FromOutside() as delta:
-            return _with_report(state, ctx, delta, None)
+            after = state.after
+            if isinstance(delta, HookAnswered) and after is not None and delta.operation == after.gate.operation:
+                return _hook_said(state, ctx, after, delta.answer)
+            now_ms = max(state.stamp.now_ms, ctx.now_ms)
+            taken = outside_report(state.ledger, state.session, delta, now_ms, streaming=True)
+            return _with_report(state, ctx, delta, taken)
         case FromThread() as delta:
             if isinstance(delta, Resumed):
                 return _resumed(state, ctx)
@@ -109,6 +126,7 @@ def _on_user(state: Streaming, delta: UserDelta, now_ms: int) -> Ledgered:
     session, effects = input_while_busy(session, ledger, delta, now_ms)
     if isinstance(delta, ChangesSettings):
         ledger = forget_plan(ledger)
+        effects = (*effects, *(tell_children(ledger, delta)))
     return Ledgered(ledger, session, effects)
 
 
@@ -116,7 +134,7 @@ def _listening(step: Step[Streaming], before: Streaming) -> Step[Streaming]:
     """Under another policy the stream may be silent for another time."""
     state, effects = step
     policy = state.session.settings.policy
-    if policy.silence_ms == before.session.settings.policy.silence_ms:
+    if policy.silence_ms == before.session.settings.policy.silence_ms or state.after is not None:
         return step
     operations, timer, started = watch_silence(state.session.operations, policy, state.heard_ms)
     heard = evolve(state, session=state.session.with_operations(operations), silence=timer)
@@ -141,15 +159,13 @@ def _with_calls(state: Streaming, ctx: Context, taken: Ledgered) -> Step[Streami
     else:
         stamp = state.stamp if taken.session.held is state.session.held else state.stamp.at(ctx.now_ms)
     early = Ledgered(taken.ledger, taken.session)
-    if budget_hit(taken.session, state.turn, stamp.now_ms) is None:
+    if state.after is None and budget_hit(taken.session, state.turn, stamp.now_ms) is None:
         early = start_ready(taken.ledger, taken.session, stamp.now_ms, early=True)
     after = evolve(state, session=early.session, stamp=stamp, ledger=early.ledger)
     return Step(after, (*taken.effects, *early.effects))
 
 
-def _on_model(
-    state: Streaming, ctx: Context, delta: ModelDelta
-) -> Step[Streaming | Executing | Thinking | Backoff | Finishing]:
+def _on_model(state: Streaming, ctx: Context, delta: ModelDelta) -> Step[Streaming | AfterStream]:
     match delta:
         case ModelText():
             return _grown(state, ctx, delta, (ReplyGrew(delta.operation, delta.text),))
@@ -217,23 +233,28 @@ def _with_call(state: Streaming, ctx: Context, delta: ModelCall) -> Step[Streami
 def _cut_short(state: Streaming, ctx: Context, cause: Cause) -> Step[Finishing]:
     reason = reason_of(cause)
     stamp = state.stamp.next(ctx.now_ms)
-    session, effects = cut_reply(state.session, state.reply, state.pieces, state.ledger, reason, stamp.now_ms)
+    if state.after is not None:
+        session, effects = cut_after_stream(state, state.after, reason, stamp.now_ms)
+        session, ending = end_cut_short(session, cause)
+        return Step(Finishing(session=session, stamp=stamp, turn=state.turn, ending=ending), effects)
+    closed = close_timer(state.silence)
+    session, effects = cut_reply(state.session, state.reply, state.pieces, state.ledger, reason, stamp.now_ms, closed)
     session, ending = end_cut_short(session, cause)
-    finishing = Finishing(session=session, stamp=stamp, turn=state.turn, ending=ending)
-    aborted, *others = effects  # the model first, then what waits for it (rule CANCEL-2)
-    return Step(finishing, (aborted, *close_timer(state.silence), *others))
+    return Step(Finishing(session=session, stamp=stamp, turn=state.turn, ending=ending), effects)
 
 
 def _forked(state: Streaming, ctx: Context, delta: Forked) -> Step[Finishing]:
     session, forked = fork_session(state.session, delta)
+    if state.after is not None:
+        session, left = fork_after_stream(evolve(state, session=session), state.after)
+        finishing = Finishing(session=session, stamp=state.stamp.next(ctx.now_ms), turn=state.turn, ending=FORKED)
+        return Step(finishing, (*forked, *left))
     session, kept = fork_reply(session, state.reply, state.pieces, state.ledger)
     finishing = Finishing(session=session, stamp=state.stamp.next(ctx.now_ms), turn=state.turn, ending=FORKED)
     return Step(finishing, (*forked, *kept))
 
 
-def _listened(
-    state: Streaming, ctx: Context, silence: Timer
-) -> Step[Streaming | Executing | Thinking | Backoff | Finishing]:
+def _listened(state: Streaming, ctx: Context, silence: Timer) -> Step[Streaming | AfterStream]:
     """It is time to see whether the stream has been silent too long; if not, it is looked at again (INFER-11)."""
     stamp = state.stamp.next(ctx.now_ms)
     policy = state.session.settings.policy
@@ -245,76 +266,72 @@ def _listened(
     return Step(evolve(heard, session=session, stamp=stamp, silence=timer), started)
 
 
-def _completed(
-    state: Streaming, ctx: Context, delta: ModelCompleted
-) -> Step[Executing | Thinking | Backoff | Finishing]:
+def _completed(state: Streaming, ctx: Context, delta: ModelCompleted) -> Step[Streaming | AfterStream]:
     reply = evolve(state.reply, usage=state.reply.usage.most(delta.usage))
-    stamp = state.stamp.next(ctx.now_ms)
-    complete = Complete(reply=reply, pieces=state.pieces, ledger=state.ledger, delta=delta)
-    after: AfterReply = complete_reply(state.session, state.turn, complete, stamp.now_ms)
-    effects = (*close_timer(state.silence), *after.effects)
-    if after.ledger is not None:
-        spent = budget_hit(after.session, after.turn, stamp.now_ms)
-        settled: Settled | None = after.settled if spent is None else OUT_OF_BUDGET
-        executing = Executing(session=after.session, stamp=stamp, turn=after.turn, ledger=after.ledger, settled=settled)
-        return Step(executing, effects if spent is None else (*effects, LimitReached(spent)))
-    if isinstance(after.settled, Ending):
-        return Step(Finishing(session=after.session, stamp=stamp, turn=after.turn, ending=after.settled), effects)
-    turn = after.turn if after.settled is None else evolve(after.turn, reason=after.settled.reason)
-    return Step(Thinking(session=after.session, stamp=stamp, turn=turn), effects)
+    step = stream_over(_with_usage(state, reply), delta, state.stamp.next(ctx.now_ms))
+    ended = ReplyEnded(reply.operation, delta.stop)
+    return Step(step.next, (*close_timer(state.silence), ended, *step.effects))
 
 
-def _failed(state: Streaming, ctx: Context, delta: ModelFailed) -> Step[Executing | Thinking | Backoff | Finishing]:
+def _with_usage(state: Streaming, reply: OpenReply) -> Streaming:
+    """The stream is over, and so is its silence. Built by the constructor, since every round comes by."""
+    return Streaming(
+        session=state.session,
+        stamp=state.stamp,
+        turn=state.turn,
+        reply=reply,
+        pieces=state.pieces,
+        ledger=state.ledger,
+        heard_ms=state.heard_ms,
+    )
+
+
+def _failed(state: Streaming, ctx: Context, delta: ModelFailed) -> Step[Streaming | AfterStream]:
     """The adapter reports that the model call has failed."""
     failure = Failure(
         request=delta.operation, error=delta.error, message=delta.message, retry_after_ms=delta.retry_after_ms
     )
-    return _without_reply(state, ctx, failure, state.reply.usage.most(delta.usage))
+    reply = evolve(state.reply, usage=state.reply.usage.most(delta.usage))
+    step = stream_over(_with_usage(state, reply), failure, state.stamp.next(ctx.now_ms))
+    failed = ReplyFailed(failure.request, failure.error)
+    return Step(step.next, (*close_timer(state.silence), failed, *step.effects))
 
 
-def _stalled(state: Streaming, ctx: Context) -> Step[Executing | Thinking | Backoff | Finishing]:
+def _stalled(state: Streaming, ctx: Context) -> Step[Streaming | AfterStream]:
     """The stream has been silent for too long: it is aborted, and what it still reports is late."""
     reply = state.reply
     session = state.session.with_operations(state.session.operations.abandon_model(reply.operation, reply.usage))
     failure = Failure(request=reply.operation, error=ErrorClass.STALLED, message="the model was silent for too long")
-    step = _without_reply(evolve(state, session=session), ctx, failure, reply.usage)
-    return Step(step.next, (AbortModel(reply.operation), *step.effects))
+    step = stream_over(evolve(state, session=session), failure, state.stamp.next(ctx.now_ms))
+    told = (AbortModel(reply.operation), ReplyFailed(reply.operation, failure.error))
+    return Step(step.next, (*told, *step.effects))
 
 
-def _without_reply(
-    state: Streaming, ctx: Context, failure: Failure, usage: Usage
-) -> Step[Executing | Thinking | Backoff | Finishing]:
-    """The reply will not be complete. It is discarded, unless a call of it has had an effect (rule TOOL-9)."""
-    stamp = state.stamp.next(ctx.now_ms)
-    session = evolve(state.session, usage=state.session.usage.plus(usage))
-    effects: tuple[Effect, ...] = (*close_timer(state.silence), ReplyFailed(failure.request, failure.error))
-    if is_committed(state.ledger, session.settings):
-        reply = evolve(state.reply, usage=usage)
-        kept = keep_for_effect(session, reply, state.pieces, state.ledger, stamp.now_ms)
-        executing = Executing(session=kept.session, stamp=stamp, turn=state.turn, ledger=kept.ledger, settled=failure)
-        return Step(executing, (*effects, *kept.effects))
-    session, dropped = drop(state.ledger, session, stamp.now_ms)
-    effects = (*effects, *dropped)
-    if len(state.pieces):
-        effects = (*effects, ReplyRetracted(failure.request))
-    after = recover_from(session, state.turn, failure, stamp.now_ms)
-    effects = (*effects, *after.effects)
-    if after.ending is not None:
-        return Step(Finishing(session=after.session, stamp=stamp, turn=after.turn, ending=after.ending), effects)
-    if after.timer is not None:
-        backoff = Backoff(session=after.session, stamp=stamp, turn=after.turn, timer=after.timer, error=failure.error)
-        return Step(backoff, effects)
-    return Step(Thinking(session=after.session, stamp=stamp, turn=after.turn), effects)
+def _hook_said(state: Streaming, ctx: Context, after: AfterModel, answer: HookAnswer) -> Step[Streaming | AfterStream]:
+    """The hook has answered in time: its timer is closed."""
+    step = hook_has_said(state, after, answer, state.stamp.next(ctx.now_ms))
+    return Step(step.next, (*close_timer(after.gate.timer), *step.effects))
 
 
-def _resumed(state: Streaming, ctx: Context) -> Step[Executing | Thinking]:
+def _hook_too_slow(state: Streaming, ctx: Context, after: AfterModel) -> Step[Streaming | AfterStream]:
+    """The hook has not answered in time: it is stopped, and has failed (rule HOOK-4)."""
+    session, aborted = abort_hook(state.session, after.gate, fired=True)
+    step = hook_has_said(evolve(state, session=session), after, TOO_SLOW, state.stamp.next(ctx.now_ms))
+    return Step(step.next, (*aborted, *step.effects))
+
+
+def _resumed(state: Streaming, ctx: Context) -> Step[Streaming | Executing | Thinking]:
     """The process was restarted: the partial reply is dropped and asked again, if no call had an effect (RESUME-3)."""
     stamp, reply = state.stamp.next(ctx.now_ms), state.reply
+    if state.after is not None:
+        again, asked = resume_after_stream(state, state.after, stamp)
+        return Step(again, (SessionResumed(), *asked))
     operations = state.session.operations.abandon_model(reply.operation, reply.usage)
     session = evolve(state.session, operations=operations, usage=state.session.usage.plus(reply.usage))
     turn = evolve(state.turn, reason=RequestReason.RESUME)
     if is_committed(state.ledger, session.settings):
-        kept = keep_for_effect(session, reply, state.pieces, state.ledger, stamp.now_ms)
+        ledger, session = forget_hooks_before_runs(state.ledger, session)
+        kept = keep_for_effect(session, reply, state.pieces, ledger, stamp.now_ms)
         restarted = restart_calls(kept.ledger, kept.session, stamp.now_ms)
         executing = Executing(session=restarted.session, stamp=stamp, turn=turn, ledger=restarted.ledger)
         return Step(executing, (SessionResumed(), *kept.effects, *restarted.effects))

@@ -10,14 +10,16 @@ from typing import final
 from attrs import frozen
 
 from loopkernel.data.blocks import ToolResult
+from loopkernel.data.children import ChildCall
 from loopkernel.data.choices import OnReject, OnToolFailure
 from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import AnswerTool, Effect
 from loopkernel.data.events import LimitReached, ToolEnded
+from loopkernel.data.hook_calls import RunEnd
 from loopkernel.data.ids import CallId
 from loopkernel.data.json_text import Json
-from loopkernel.data.ledgers import Edit, LedgerEntry
-from loopkernel.data.outside_deltas import TimerFired
+from loopkernel.data.ledgers import ChildWait, Edit, LedgerEntry
+from loopkernel.data.outside_deltas import ChildAsks, ChildEnded, HookAnswered, TimerFired
 from loopkernel.data.policy import Policy
 from loopkernel.data.states import State
 from loopkernel.data.steps import Context
@@ -29,6 +31,7 @@ from loopkernel.data.user_deltas import (
     Reject,
 )
 from loopkernel.data.words import CallStatus
+from loopkernel.laws.gates import call_of_hook
 from loopkernel.laws.reports import Breach, Judged
 from loopkernel.laws.views import call_of_run, entry_of_call, ledger_in, refuses, taken_again
 from loopkernel.replay import StepRecord, Transition
@@ -37,13 +40,18 @@ from loopkernel.replay import StepRecord, Transition
 @final
 @frozen
 class Got:
-    """What a call got: its end, a person's word on it, and the answer to the question of its tool."""
+    """What a call got: its end, a person's word on it, a hook's, and the answer to the question of its tool.
+
+    What a sub-agent waits for is a question too.
+    """
 
     result: ToolResult | None
     approved: bool
     edit: Edit | None
-    question: str | None
+    question: str | tuple[ChildCall, ...] | None
     told: tuple[Json | None, ...]
+    hooked: Json | None = None
+    end: RunEnd | None = None
 
 
 def address(records: Sequence[StepRecord], judged: Judged) -> Iterator[Breach]:
@@ -82,7 +90,7 @@ def _reaches_others(delta: Delta, state: State, policy: Policy) -> bool:
     if isinstance(delta, Approve):
         return delta.remember is not None
     timed = isinstance(delta, TimerFired)  # of a run, or of the wait for a person
-    failure = timed or isinstance(delta, ToolFailed | ToolStopped)
+    failure = timed or isinstance(delta, ToolFailed | ToolStopped | ChildEnded | HookAnswered)
     rejection = timed or isinstance(delta, Reject)
     return (failure and policy.on_tool_failure is OnToolFailure.CANCEL_SIBLINGS) or (
         rejection and policy.on_reject is OnReject.SKIP_REST
@@ -92,20 +100,28 @@ def _reaches_others(delta: Delta, state: State, policy: Policy) -> bool:
 def _about(delta: Delta, state: State) -> CallId | None:
     """The call, running or waiting for a person, that the delta is about; None: about no such call."""
     entry: LedgerEntry | None = None
-    if isinstance(delta, ToolSucceeded | ToolFailed | ToolStopped | ToolAsked):
+    if isinstance(delta, ToolSucceeded | ToolFailed | ToolStopped | ToolAsked | ChildEnded | ChildAsks):
         entry = call_of_run(state, delta.operation)
+    elif isinstance(delta, HookAnswered):
+        entry = call_of_hook(state, delta.operation)
     elif isinstance(delta, TimerFired):
         entry = _timed_by(delta, state)
     elif isinstance(delta, AnswersCall | CancelCall):
         entry = entry_of_call(ledger_in(state), delta.call)
-    under_way = entry is not None and entry.status in (CallStatus.IN_PROGRESS, CallStatus.BLOCKED_ON_USER)
-    return entry.call.id if entry is not None and under_way else None
+    if entry is None:
+        return None
+    under_way = entry.status in (CallStatus.IN_PROGRESS, CallStatus.BLOCKED_ON_USER) or entry.hooks.open is not None
+    return entry.call.id if under_way else None
 
 
 def _timed_by(fired: TimerFired, state: State) -> LedgerEntry | None:
     ledger = ledger_in(state)
-    timed = () if ledger is None else (entry for entry in ledger.entries if entry.timer is not None)
-    return next((entry for entry in timed if entry.timer and entry.timer.operation == fired.operation), None)
+    for entry in () if ledger is None else ledger.entries:
+        gate = entry.hooks.open
+        for timer in (entry.timer, None if gate is None else gate.timer):
+            if timer is not None and timer.operation == fired.operation:
+                return entry
+    return None
 
 
 def _swapped(first: StepRecord, second: StepRecord, transition: Transition) -> tuple[State, tuple[Effect, ...]] | None:
@@ -126,4 +142,6 @@ def _got(call: CallId, before: State, after: State, effects: Sequence[Effect]) -
     told = tuple(effect.value for effect in effects if isinstance(effect, AnswerTool) and effect.operation == operation)
     if entry is None or not entry.is_open:
         return Got(result, False, None, None, told)
-    return Got(result, entry.person.approved, entry.person.edit, entry.question, told)
+    wait = entry.person.wait
+    asks = wait.asked if isinstance(wait, ChildWait) else entry.question
+    return Got(result, entry.person.approved, entry.person.edit, asks, told, entry.hooks.input, entry.hooks.end)

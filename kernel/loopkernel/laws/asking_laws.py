@@ -1,4 +1,4 @@
-"""Trace laws about the word of a person: ASKED and AT-MOST-ONCE.
+"""The trace law about the word of a person: ASKED.
 
 A witness follows, from what the person sent and what was refused of it, which call may run with which input. What it
 believes of a call is bound to the tool and the input that the person saw, or gave instead.
@@ -8,48 +8,45 @@ from collections.abc import Iterator, Sequence
 from typing import final
 
 from loopkernel.data.blocks import RawInput
-from loopkernel.data.effects import Effect, StartChild, StartTool
 from loopkernel.data.events import EditRefused
-from loopkernel.data.ids import CallId, RunOperation
+from loopkernel.data.ids import CallId
 from loopkernel.data.json_text import Json
 from loopkernel.data.ledgers import ApprovalWait, CrashWait, Ledger, LedgerEntry
 from loopkernel.data.outside_deltas import TimerFired
 from loopkernel.data.remembered import Remembered, RememberedCall, RememberedPattern, RememberedTool
-from loopkernel.data.sessions import Settings
 from loopkernel.data.states import State
-from loopkernel.data.thread_deltas import Acquired, Created, Forked, Resumed
-from loopkernel.data.tools import Decision, EffectClass, Tool
+from loopkernel.data.thread_deltas import Created
+from loopkernel.data.tools import Decision, Tool
 from loopkernel.data.user_deltas import (
     AnswerAfterCrash,
     Approve,
     Correct,
     CrashAnswerKind,
     Reject,
+    Remember,
     RememberCall,
     RememberTool,
     Swap,
 )
-from loopkernel.data.words import CallStatus, TimerPurpose
+from loopkernel.data.words import TimerPurpose
+from loopkernel.laws.call_hooks import HooksOfCalls
 from loopkernel.laws.call_input import with_outputs
 from loopkernel.laws.ending_laws import entries_in
 from loopkernel.laws.reports import Breach
-from loopkernel.laws.views import calls_kept, effect_of, entry_of_call, held_in, refuses, tool_named
+from loopkernel.laws.views import Start, calls_kept, entry_of_call, refuses, tool_named
 from loopkernel.planning.approval import decide
 from loopkernel.replay import StepRecord
 
 Ran = tuple[str, Json]  # a tool, and its input
-Start = StartTool | StartChild
-
-# --- ASKED ----------------------------------------------------------------------------------------------
 
 
 def asked(records: Sequence[StepRecord]) -> Iterator[Breach]:
     """What starts is allowed, or a person has approved exactly that; what was rejected never starts."""
     if not records:
         return
-    words = WordsOfPerson(records[0].before)
+    words, hooks = WordsOfPerson(records[0].before), HooksOfCalls(records[0].before)
     for step, record in enumerate(records):
-        for wrong in (*words.take(record), *_remembered_otherwise(record)):
+        for wrong in (*words.take(record), *_remembered_otherwise(record), *hooks.take(record)):
             yield Breach("ASKED", step, wrong)
         for effect in record.effects:
             if isinstance(effect, Start):
@@ -159,6 +156,8 @@ def _remembered_otherwise(record: StepRecord) -> Iterator[str]:
         entry = entry_of_call(calls_kept(record.before), delta.call)
         seen = None if entry is None else _seen(entry)
         expected = old if seen is None else (*old, _to_remember(delta, *seen))
+    if isinstance(delta, Remember) and not refuses(record):
+        expected = old if delta.remembered in old else (*old, delta.remembered)
     if new is not old and new != expected:
         yield f"{len(new) - len(old)} approvals are remembered, and not what a person said"
     elif new != expected:
@@ -172,97 +171,3 @@ def _to_remember(approval: Approve, tool: str, given: Json) -> Remembered:
     if remember is None or isinstance(remember, RememberCall):
         return RememberedCall(tool, given)
     return RememberedPattern(tool, remember.fields)
-
-
-# --- AT-MOST-ONCE -------------------------------------------------------------------------------------
-
-
-def at_most_once(records: Sequence[StepRecord]) -> Iterator[Breach]:
-    """A call runs again only by a restart or a person, a dangerous one only by a person; ids and keys are its own."""
-    if not records:
-        return
-    runs = RunsTold(records[0].before)
-    for step, record in enumerate(records):
-        for wrong in runs.allow(record):
-            yield Breach("AT-MOST-ONCE", step, wrong)
-        for effect in record.effects:
-            for wrong in runs.take(effect, record.after):
-                yield Breach("AT-MOST-ONCE", step, wrong)
-
-
-@final
-class RunsTold:
-    """How often each call has run, and whose each run and each key is."""
-
-    def __init__(self, start: State) -> None:
-        self._runs: dict[CallId, int] = {}
-        self._operations: dict[RunOperation, CallId] = {}
-        self._keys: dict[str, CallId] = {}
-        self._key_of: dict[CallId, str] = {}
-        self._to_repeat: set[CallId] = set()  # calls that may run once more, and have not yet
-        self._lineages = {_lineage(start)}
-        self._dangerous = {entry.call.id for entry in entries_in(start) if entry.effect is EffectClass.DANGEROUS}
-        for entry in entries_in(start):
-            self._runs[entry.call.id] = entry.runs
-            if entry.runs and entry.status is CallStatus.QUEUED:
-                self._to_repeat.add(entry.call.id)
-            if entry.operation is not None:
-                self._operations[entry.operation] = entry.call.id
-        for run in held_in(start):
-            self._runs[run.call] = run.runs
-            self._operations[run.operation] = run.call
-
-    def allow(self, record: StepRecord) -> Iterator[str]:
-        """After a crash, runs that may be repeated are, by a restart; a dangerous one only by a person (RESUME-3).
-
-        A fork repeats nothing; its runs have keys of their own, since it has a name or number of its own.
-        """
-        delta, session = record.context.delta, record.before.session
-        if refuses(record) or session is None:
-            return
-        if isinstance(delta, AnswerAfterCrash) and delta.kind is CrashAnswerKind.RERUN:
-            self._to_repeat.add(delta.call)
-        elif isinstance(delta, Acquired | Resumed):
-            going = [(entry.call.id, entry.tool) for entry in entries_in(record.before) if entry.is_running]
-            going.extend((run.call, run.tool) for run in held_in(record.before) if run.background)
-            self._dangerous.update(call for call, tool in going if _is_dangerous(session.settings, tool))
-            self._to_repeat.update(call for call, _ in going if call not in self._dangerous)
-        elif isinstance(delta, Forked):
-            self._to_repeat.clear()
-            if _lineage(record.after) in self._lineages:
-                yield "a fork has the name and the number of a lineage before it, and so the keys of its runs"
-            self._lineages.add(_lineage(record.after))
-
-    def take(self, effect: Effect, after: State) -> Iterator[str]:
-        """What is wrong with this effect, if it starts something. What a run may do is what holds when it starts."""
-        if isinstance(effect, StartTool):
-            yield from self._repeated(effect)
-            if self._keys.setdefault(effect.key, effect.call) != effect.call:
-                yield f"call {effect.call} has the key of call {self._keys[effect.key]}"
-            if self._key_of.setdefault(effect.call, effect.key) != effect.key:
-                yield f"call {effect.call} starts again under another key than before"
-        if isinstance(effect, Start):
-            if effect.operation in self._operations:
-                taken = self._operations[effect.operation]
-                yield f"call {effect.call} starts as run {effect.operation}, which call {taken} has started as"
-            self._operations[effect.operation] = effect.call
-            if after.session is not None and _is_dangerous(after.session.settings, effect.tool):
-                self._dangerous.add(effect.call)
-
-    def _repeated(self, start: StartTool) -> Iterator[str]:
-        before = self._runs.get(start.call, 0)
-        self._runs[start.call] = before + 1
-        if start.run != before + 1:
-            yield f"call {start.call} ({start.tool}) starts as its run number {start.run}, after {before} runs"
-        if before and start.call not in self._to_repeat:
-            yield f"call {start.call} ({start.tool}) starts again, and neither a restart nor a person asks for it"
-        self._to_repeat.discard(start.call)
-
-
-def _is_dangerous(settings: Settings, tool: str) -> bool:
-    return effect_of(settings, tool) is EffectClass.DANGEROUS
-
-
-def _lineage(state: State) -> tuple[str, int] | None:
-    """What tells a lineage from others, in the keys of its runs."""
-    return None if state.session is None else (state.session.settings.session_id, state.session.settings.lineage)

@@ -4,29 +4,33 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import final
 
-from loopkernel.data.effects import AbortTool, CallModel, Effect, StartTool
+from loopkernel.data.effects import AbortTool, CallModel, Effect, StartChild
 from loopkernel.data.endings import Ending
 from loopkernel.data.events import (
     ApprovalAsked,
+    ChildFinished,
     LimitReached,
     LineageForked,
-    Refused,
     ReplyEnded,
+    ToolEnded,
     TurnEnded,
     WorkCancelled,
 )
-from loopkernel.data.ids import ModelOperation
+from loopkernel.data.ids import CallId
 from loopkernel.data.ledgers import ApprovalWait
-from loopkernel.data.model_deltas import ModelCompleted, ModelFailed, ModelUsage
+from loopkernel.data.model_deltas import ModelCompleted
+from loopkernel.data.outside_deltas import ChildEnded
 from loopkernel.data.policy import Policy
-from loopkernel.data.states import Confirming, Executing, State, Streaming
+from loopkernel.data.states import State, Streaming
 from loopkernel.data.tool_deltas import ToolFailed, ToolStopped, ToolSucceeded
-from loopkernel.data.usage import NO_USAGE, Usage
-from loopkernel.data.words import CallStatus, CancelReason, LimitName, RefusalReason, TurnEndReason
+from loopkernel.data.usage import Usage
+from loopkernel.data.words import CallStatus, CancelReason, LimitName, TurnEndReason
+from loopkernel.laws.bill import Bill
 from loopkernel.laws.ending_laws import entries_in
 from loopkernel.laws.reports import Breach
+from loopkernel.laws.shares import Shares
 from loopkernel.laws.turn_told import TurnTold
-from loopkernel.laws.views import call_of_run, held_in
+from loopkernel.laws.views import Answering, Start, call_of_run, entry_of_call, held_in, ledger_in
 from loopkernel.replay import StepRecord
 
 _ENDS_FOR_LIMIT = frozenset({TurnEndReason.MAX_TURNS, TurnEndReason.BUDGET_EXCEEDED})
@@ -62,25 +66,28 @@ def budget(records: Sequence[StepRecord]) -> Iterator[Breach]:
 class Spent:
     """What the run has spent of its limits, and the limit that its turn was told to have reached."""
 
-    def __init__(self, start: State, told: TurnTold, bill: "Bill") -> None:
+    def __init__(self, start: State, told: TurnTold, bill: Bill) -> None:
         self._told, self._bill = told, bill
         self._started = {entry.call.id for entry in entries_in(start) if entry.runs}
         self._started.update(run.call for run in held_in(start))
         self._before = (0 if start.session is None else start.session.started) - len(self._started)
         self._over = False
-        if isinstance(start, Executing | Confirming) and isinstance(start.settled, Ending):
+        self._shares = Shares(start)
+        if isinstance(start, Answering) and isinstance(start.settled, Ending):
             self._over = start.settled.reason is TurnEndReason.BUDGET_EXCEEDED
 
     @property
     def _calls(self) -> int:
-        return self._before + len(self._started)
+        return self._before + len(self._started) + self._bill.calls
 
     def take(self, effect: Effect, record: StepRecord, policy: Policy) -> Iterator[str]:
         """What is wrong with this effect."""
         if isinstance(effect, CallModel):
             yield from self._asked(effect, policy, record.after.stamp.now_ms)
-        elif isinstance(effect, StartTool):
+        elif isinstance(effect, Start):
             yield from self._begun(effect, record, policy)
+            if isinstance(effect, StartChild):
+                yield from self._shares.take(effect, record.after, policy, self._bill.total, self._calls)
         elif isinstance(effect, ApprovalAsked) and self._over:
             yield f"call {effect.call} is put to a person, though a limit ends the turn"
         elif isinstance(effect, AbortTool) and effect.reason is CancelReason.LIMIT:
@@ -88,6 +95,10 @@ class Spent:
         elif isinstance(effect, LimitReached):
             yield from self._named(effect.limit, policy, record.after.stamp.now_ms)
             self._over = True
+        elif isinstance(effect, ChildFinished):
+            self._shares.give_back(effect.call)
+        elif isinstance(effect, ToolEnded):
+            self._shares.give_back(effect.result.call)
         elif isinstance(effect, TurnEnded):
             yield from self._ended(effect, record, policy)
             self._over = False
@@ -102,14 +113,15 @@ class Spent:
         for limit in self._reached(policy, now_ms):
             yield f"{made}, though {limit.value} is spent"
 
-    def _begun(self, effect: StartTool, record: StepRecord, policy: Policy) -> Iterator[str]:
+    def _begun(self, effect: Start, record: StepRecord, policy: Policy) -> Iterator[str]:
         """A call counts when it runs for the first time."""
         if effect.call in self._started:
             return
         if self._over:
             yield f"call {effect.call} ({effect.tool}) starts, though a limit ends the turn"
-        if policy.max_tool_calls is not None and self._calls >= policy.max_tool_calls:
-            yield f"call {effect.call} ({effect.tool}) starts after {self._calls}, and max_tool_calls is used up"
+        taken = self._calls + self._shares.calls
+        if policy.max_tool_calls is not None and taken >= policy.max_tool_calls:
+            yield f"call {effect.call} ({effect.tool}) starts after {taken}, and max_tool_calls is used up"
         self._started.add(effect.call)
         if isinstance(record.after, Streaming):
             used = self._bill.without(record.after.reply.operation)
@@ -125,7 +137,7 @@ class Spent:
             for budget_spent in self._reached(policy, now_ms):
                 yield f"max_turns is said to be reached, though {budget_spent.value} is spent, which goes first"
         elif limit is LimitName.TOOL_CALLS:
-            if policy.max_tool_calls is None or self._calls < policy.max_tool_calls:
+            if policy.max_tool_calls is None or self._calls + self._shares.calls < policy.max_tool_calls:
                 yield f"tool_calls is said to be reached after {self._calls} calls"
         elif limit not in self._reached(policy, now_ms):
             yield f"{limit.value} is said to be reached, and is not"
@@ -159,7 +171,10 @@ class Spent:
 
     def after(self, record: StepRecord, policy: Policy) -> Iterator[str]:
         """Once a limit is reached nothing is left to start; and at a check point, one that is reached is told."""
-        if not isinstance(record.after, Executing | Confirming):
+        started = None if record.after.session is None else record.after.session.started
+        if started is not None and started != self._calls:
+            yield f"{started} calls are counted, and {self._calls} have started"
+        if not isinstance(record.after, Answering):
             return
         if self._over:
             for entry in record.after.ledger.entries:
@@ -191,51 +206,13 @@ def _is_check_point(record: StepRecord) -> bool:
     delta = record.context.delta
     if isinstance(delta, ModelCompleted):
         return any(isinstance(effect, ReplyEnded) for effect in record.effects)
-    if not isinstance(delta, ToolSucceeded | ToolFailed | ToolStopped) or not isinstance(
-        record.before, Executing | Confirming
-    ):
+    if not isinstance(delta, ToolSucceeded | ToolFailed | ToolStopped | ChildEnded):
         return False
-    entry = call_of_run(record.before, delta.operation)
-    return entry is not None and entry.is_open
+    entry = call_of_run(record.before, delta.operation) if isinstance(record.before, Answering) else None
+    return entry is not None and entry.is_open and not _is_looked_at(entry.call.id, record.after)
 
 
-# --- the bill -----------------------------------------------------------------------------------------
-
-
-@final
-class Bill:
-    """What the reports of the run's model calls come to: by maximum within a reply, by sum across them (INFER-3)."""
-
-    def __init__(self, start: State) -> None:
-        session = start.session
-        self.total = NO_USAGE if session is None else session.usage
-        self._of_reply: dict[ModelOperation, Usage] = {}
-        if session is not None:
-            for call in session.operations.abandoned_models:
-                self._of_reply[call.operation] = call.counted
-        if isinstance(start, Streaming):
-            self._of_reply[start.reply.operation] = start.reply.usage
-            self.total = self.total.plus(start.reply.usage)
-
-    def without(self, reply: ModelOperation) -> Usage:
-        """What the bill comes to without the reply that is open."""
-        return self.total.beyond(self._of_reply.get(reply, NO_USAGE))
-
-    def take(self, record: StepRecord) -> Iterator[str]:
-        """The bill after this step, compared with the kernel's wherever no reply is open."""
-        delta = record.context.delta
-        if isinstance(delta, ModelUsage | ModelCompleted | ModelFailed) and billed(record):
-            before = self._of_reply.get(delta.operation, NO_USAGE)
-            merged = before.most(delta.usage)
-            self._of_reply[delta.operation] = merged
-            self.total = self.total.plus(merged.beyond(before))
-        session = record.after.session
-        if session is not None and not isinstance(record.after, Streaming) and session.usage != self.total:
-            yield f"usage is {session.usage}, and the reports come to {self.total}"
-            self.total = session.usage
-
-
-def billed(record: StepRecord) -> bool:
-    """Whether a report's usage counts: when it is accepted, and when it is stale (rule DELTA-2)."""
-    refused = [effect.reason for effect in record.effects if isinstance(effect, Refused)]
-    return not refused or RefusalReason.STALE in refused
+def _is_looked_at(call: CallId, state: State) -> bool:
+    """Whether hooks have still to look at how the run of the call has ended."""
+    entry = entry_of_call(ledger_in(state), call)
+    return entry is not None and entry.hooks.end is not None

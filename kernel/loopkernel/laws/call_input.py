@@ -78,6 +78,8 @@ def to_run_with(ledger: Ledger, place: int) -> Json | None:
     entry = ledger.entries[place]
     if entry.person.edit is not None:
         return entry.person.edit.input
+    if entry.hooks.input is not None:
+        return entry.hooks.input
     return with_outputs(ledger, place, entry.call.input)
 
 

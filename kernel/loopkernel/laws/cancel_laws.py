@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
-from loopkernel.data.effects import AbortModel, AbortTool, CallModel, Command, Effect, StartTimer
+from loopkernel.data.effects import AbortModel, AbortOther, AbortTool, CallModel, Command, Effect, StartTimer
 from loopkernel.data.events import ReplyRetracted, ToolEnded, TurnEnded, WorkCancelled
 from loopkernel.data.held_runs import HeldRun
-from loopkernel.data.ids import CallId
+from loopkernel.data.ids import CallId, OperationKind
 from loopkernel.data.ledgers import LedgerEntry
-from loopkernel.data.states import Cancelled, Confirming, Done, Executing, Initial, State, Streaming
+from loopkernel.data.states import Cancelled, Done, Initial, State, Streaming
 from loopkernel.data.thread_deltas import Acquired, Disposed, Resumed
 from loopkernel.data.user_deltas import (
     CancelAll,
@@ -23,8 +23,19 @@ from loopkernel.data.user_deltas import (
 )
 from loopkernel.data.words import CallStatus, CancelReason, TurnEndReason
 from loopkernel.laws.fork_steps import forked_wrongly, is_fork
+from loopkernel.laws.gates import asked_outside
 from loopkernel.laws.reports import Breach
-from loopkernel.laws.views import calls_kept, entry_of_call, held_in, ledger_in, refuses, started_operation
+from loopkernel.laws.taken_back import is_taken_back
+from loopkernel.laws.views import (
+    Answering,
+    calls_kept,
+    entry_of_call,
+    held_in,
+    ledger_in,
+    refuses,
+    started_operation,
+    turn_of,
+)
 from loopkernel.replay import StepRecord
 
 NewInput = Say | EditMessage | Enqueue | Steer | RetryNow | CompactNow | StartHandoff
@@ -102,9 +113,8 @@ def _cancel(record: StepRecord, new_input: bool) -> Iterator[str]:
     yield from _left_open(record, effects[:place])
     ends = [effect.reason for effect in effects[place:] if isinstance(effect, TurnEnded)]
     cancelled = effects[place]
-    if isinstance(cancelled, WorkCancelled) and ends[:1] != [_ENDS.get(cancelled.reason)]:
-        how = ends[0].value if ends else "not at all"
-        yield f"work is cancelled as {cancelled.reason.value}, and the turn ends: {how}"
+    if isinstance(cancelled, WorkCancelled):
+        yield from _ends_for(cancelled, ends, record)
     if not new_input:
         for started in _starts(effects):
             yield f"{started} starts in the step of the cancel"
@@ -112,18 +122,52 @@ def _cancel(record: StepRecord, new_input: bool) -> Iterator[str]:
             yield f"after the cancel the state is {type(record.after).__name__}"
 
 
+def _ends_for(cancelled: WorkCancelled, ends: Sequence[TurnEndReason], record: StepRecord) -> Iterator[str]:
+    """The turn ends with the reason of the cancel; there is none where only a summary or a handoff was under way."""
+    if turn_of(record.before) is not None and ends[:1] != [_ENDS.get(cancelled.reason)]:
+        how = ends[0].value if ends else "not at all"
+        yield f"work is cancelled as {cancelled.reason.value}, and the turn ends: {how}"
+
+
+def _aborts(effects: Sequence[Effect]) -> Iterator[tuple[int, str]]:
+    """What is stopped, and its place in the order: the model, the runs, then hooks, summaries and handoffs."""
+    for effect in effects:
+        if isinstance(effect, AbortModel):
+            yield 0, f"model call {effect.operation}"
+        elif isinstance(effect, AbortTool):
+            yield 1, f"run {effect.operation}"
+        elif isinstance(effect, AbortOther):
+            yield 2, f"{effect.kind.name.lower()} operation {effect.operation}"
+
+
+def _going_on_outside(state: State, effects: Sequence[Effect]) -> Iterator[str]:
+    """Hooks, corrections, summaries and handoffs that go on though all is cut short."""
+    stopped = {(effect.kind, effect.operation) for effect in effects if isinstance(effect, AbortOther)}
+    for kind, number in asked_outside(state):
+        if (kind, number) not in stopped:
+            yield f"{kind.name.lower()} operation {number} is not aborted"
+
+
 def _left_open(record: StepRecord, effects: Sequence[Effect]) -> Iterator[str]:
     """What was open and is not stopped and answered by these effects."""
     state = record.before
-    if isinstance(state, Streaming) and AbortModel(state.reply.operation) not in effects:
+    yield from _going_on_outside(state, effects)
+    ranks = list(_aborts(effects))
+    for (rank, later), (other, earlier) in zip(ranks[1:], ranks, strict=False):
+        if rank < other:
+            yield f"{later} is aborted after {earlier}"
+    streams = isinstance(state, Streaming) and state.after is None
+    if isinstance(state, Streaming) and streams and AbortModel(state.reply.operation) not in effects:
         yield f"model call {state.reply.operation} is not aborted"
     aborted = {effect.operation for effect in effects if isinstance(effect, AbortTool)}
     ended = {effect.result.call: effect.result for effect in effects if isinstance(effect, ToolEnded)}
-    kept = _kept_waiting(record)
+    kept, gone = _kept_waiting(record), is_taken_back(record)
     ledger = ledger_in(state)
     for entry in () if ledger is None else ledger.entries:
         call = entry.call.id
-        if entry.is_running and entry.operation not in aborted:
+        if gone and not entry.runs:
+            continue  # it leaves with its reply, which has failed
+        if entry.has_run and entry.operation not in aborted:
             yield f"the run of call {call} is not aborted"
         if entry.is_open and call in kept:
             now = kept[call]
@@ -172,7 +216,10 @@ def _unstopped_call(record: StepRecord, delta: CancelCall) -> Iterator[str]:
     ledger = ledger_in(record.before)
     for entry in () if ledger is None else ledger.entries:
         if entry.call.id == delta.call and entry.is_open:
-            if entry.is_running and not any(
+            gate = entry.hooks.open
+            if gate is not None and AbortOther(OperationKind.HOOK, gate.operation) not in record.effects:
+                yield f"the hook that is asked about call {delta.call} is not aborted"
+            if entry.has_run and not any(
                 isinstance(effect, AbortTool) and effect.operation == entry.operation for effect in record.effects
             ):
                 yield f"the run of call {delta.call} is not aborted"
@@ -196,7 +243,7 @@ def _after_one(record: StepRecord) -> Iterator[str]:
     first = ends[0]
     if isinstance(first, CallModel):
         yield f"request {first.operation} follows, though the user cancelled a call of the reply before it"
-    elif isinstance(record.before, Executing | Confirming | Streaming) and first.reason not in (
+    elif isinstance(record.before, Answering | Streaming) and first.reason not in (
         TurnEndReason.USER_ABORT,
         TurnEndReason.DISPOSED,
         TurnEndReason.BUDGET_EXCEEDED,

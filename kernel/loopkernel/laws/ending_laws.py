@@ -4,18 +4,31 @@ from collections.abc import Iterator, Sequence
 from typing import final
 
 from loopkernel.data.blocks import ToolResult
-from loopkernel.data.effects import Effect, StartTool
-from loopkernel.data.events import MessageAdded, ReplyRetracted, ThreadCut, ToolEnded, TurnEnded
+from loopkernel.data.effects import Effect, StartChild
+from loopkernel.data.events import (
+    ChildFinished,
+    ChildStarted,
+    MessageAdded,
+    ReplyRetracted,
+    ThreadCut,
+    ThreadRewritten,
+    ToolEnded,
+    TurnEnded,
+)
 from loopkernel.data.held_runs import HeldRun
 from loopkernel.data.ids import CallId
 from loopkernel.data.ledgers import LedgerEntry
-from loopkernel.data.messages import AssistantMessage, ResultMessage, UserMessage, UserOrigin
+from loopkernel.data.messages import AssistantMessage, Message, ResultMessage, UserMessage, UserOrigin
+from loopkernel.data.outside_deltas import ChildEnded
 from loopkernel.data.states import Done, Initial, State
-from loopkernel.data.words import OPEN_STATUSES, CallStatus, TurnEndReason
+from loopkernel.data.words import OPEN_STATUSES, CallStatus, HookPoint, TurnEndReason
 from loopkernel.laws.reports import Breach
-from loopkernel.laws.views import calls_kept, held_in
+from loopkernel.laws.views import Start, call_of_run, calls_kept, held_in
 from loopkernel.replay import StepRecord
 
+_NATURAL = frozenset(
+    {TurnEndReason.MODEL_STOP, TurnEndReason.STOP_SEQUENCE, TurnEndReason.OUTPUT, TurnEndReason.TOOL_FINAL}
+)
 FIRST_REPLY = 1  # replies numbered below it, and their answers, were recorded elsewhere (rule RESUME-5)
 
 
@@ -23,12 +36,12 @@ def one_end(records: Sequence[StepRecord]) -> Iterator[Breach]:
     """Each call that stays is answered once, before its turn ends; its answer never changes."""
     if not records:
         return
-    told = EndsTold(records[0].before)
+    told, children = EndsTold(records[0].before), ChildrenTold(records[0].before)
     for step, record in enumerate(records):
         for effect in record.effects:
             for wrong in told.take(effect, record.after):
                 yield Breach("ONE-END", step, wrong)
-        for wrong in (*_changed_ends(record), *_ends_in_background(record)):
+        for wrong in (*_changed_ends(record), *_ends_in_background(record), *children.take(record)):
             yield Breach("ONE-END", step, wrong)
 
 
@@ -48,7 +61,7 @@ class EndsTold:
 
     def take(self, effect: Effect, after: State) -> Iterator[str]:
         """What is wrong with this effect."""
-        if isinstance(effect, StartTool):
+        if isinstance(effect, Start):
             self._started.add(effect.call)
         elif isinstance(effect, ToolEnded):
             yield from self._answered(effect.result)
@@ -91,8 +104,62 @@ class EndsTold:
         self._owed = {call: None for call in self._owed if call in waiting}
 
 
+@final
+class ChildrenTold:
+    """The sub-agents that are told to run: each is told to end, before its call is (rule CHILD-2)."""
+
+    def __init__(self, start: State) -> None:
+        self._going = {entry.call.id for entry in entries_in(start) if entry.has_run and entry.child is not None}
+        self._ends: dict[CallId, TurnEndReason] = {}
+
+    def take(self, record: StepRecord) -> Iterator[str]:
+        """What is wrong with this step."""
+        for effect in record.effects:
+            if isinstance(effect, ChildStarted):
+                if effect.call in self._going:
+                    yield f"the sub-agent of call {effect.call} is told to start a second time"
+                self._going.add(effect.call)
+            elif isinstance(effect, ChildFinished):
+                if effect.call not in self._going:
+                    yield f"the sub-agent of call {effect.call} is told to end, and none is going on"
+                reported = _reported_end(effect.call, record)
+                if reported is not None and reported is not effect.reason:
+                    yield f"the sub-agent of call {effect.call} ends otherwise than it has reported"
+                self._going.discard(effect.call)
+                self._ends[effect.call] = effect.reason
+            elif isinstance(effect, StartChild) and not effect.resumed and effect.call not in self._going:
+                if ChildStarted(effect.call) not in record.effects:
+                    yield f"the sub-agent of call {effect.call} starts, and is not told to"
+            elif isinstance(effect, ToolEnded):
+                yield from self._answered(effect.result, record.after)
+
+    def _answered(self, result: ToolResult, state: State) -> Iterator[str]:
+        """CHILD-2: a natural end is `done`, every other an error; only a hook may make an error of what was done."""
+        if result.call in self._going:
+            yield f"call {result.call} ends, and its sub-agent is not told to have ended"
+            self._going.discard(result.call)
+        reason = self._ends.pop(result.call, None)
+        if reason is None or state.session is None:
+            return
+        hooked = any(hook.point is HookPoint.AFTER_TOOL and hook.gated for hook in state.session.settings.policy.hooks)
+        told = f"the sub-agent of call {result.call} has ended as {reason.value}, and the call as {result.status.value}"
+        if result.status is CallStatus.DONE and reason not in _NATURAL:
+            yield told
+        if result.status is CallStatus.ERROR and reason in _NATURAL and not hooked:
+            yield told
+
+
+def _reported_end(call: CallId, record: StepRecord) -> TurnEndReason | None:
+    """How the sub-agent of the call has reported with this step to have ended, if it has."""
+    delta = record.context.delta
+    if not isinstance(delta, ChildEnded):
+        return None
+    entry = call_of_run(record.before, delta.operation)
+    return delta.reason if entry is not None and entry.call.id == call else None
+
+
 def _waits_for_person(entry: LedgerEntry) -> bool:
-    return entry.status is CallStatus.BLOCKED_ON_USER and entry.question is None
+    return entry.status is CallStatus.BLOCKED_ON_USER and not entry.is_running
 
 
 def entries_in(state: State) -> tuple[LedgerEntry, ...]:
@@ -132,14 +199,23 @@ def _ends_in_background(record: StepRecord) -> Iterator[str]:
 
 def _is_cut(record: StepRecord, call: CallId) -> bool:
     """Whether the reply of the call is taken back with this step, so that nobody is told of its end."""
-    before = record.before.session
+    messages = () if record.before.session is None else tuple(record.before.session.thread)
     for effect in record.effects:
         if isinstance(effect, ReplyRetracted) and effect.reply == call.reply:
             return True
-        if isinstance(effect, ThreadCut) and before is not None:
-            left = (before.thread.messages[place] for place in range(effect.length, len(before.thread)))
-            return any(isinstance(message, AssistantMessage) and message.reply <= call.reply for message in left)
+        if isinstance(effect, ThreadRewritten):
+            messages = effect.messages
+        if isinstance(effect, ThreadCut):
+            kept = (*_compacted(record.after), *messages[: effect.length])
+            last = max((message.reply for message in kept if isinstance(message, AssistantMessage)), default=0)
+            return call.reply > last
     return False
+
+
+def _compacted(state: State) -> Iterator[Message]:
+    """What compactions have taken out of the thread."""
+    removals = () if state.session is None else state.session.compactions.removals
+    return (message for removal in removals for message in removal.messages)
 
 
 def _in_background(state: State) -> Iterator[HeldRun]:

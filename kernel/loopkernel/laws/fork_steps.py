@@ -9,6 +9,7 @@ from loopkernel.data.thread_deltas import Forked
 from loopkernel.data.tools import EffectClass
 from loopkernel.data.words import CallStatus, CancelReason, TurnEndReason
 from loopkernel.laws.ending_laws import entries_in
+from loopkernel.laws.taken_back import is_taken_back
 from loopkernel.laws.views import effect_of, refuses, turn_of
 from loopkernel.replay import StepRecord
 
@@ -41,12 +42,14 @@ def _left_open(record: StepRecord, effects: tuple[Effect, ...]) -> Iterator[str]
     """Open calls are answered as interrupted; of a dangerous one that runs, nobody knows what becomes."""
     session = record.before.session
     ended = {effect.result.call: effect.result for effect in effects if isinstance(effect, ToolEnded)}
+    gone = is_taken_back(record)
     for entry in entries_in(record.before):
-        if session is None or not entry.is_open:
-            continue
+        if session is None or not entry.is_open or (gone and not entry.runs):
+            continue  # a call that never ran leaves with its reply, which has failed
         classes = (entry.effect, effect_of(session.settings, entry.tool))  # when it started, and now
         dangerous = EffectClass.DANGEROUS in classes and entry.runs > 0
         due = CallStatus.UNKNOWN if dangerous else CallStatus.CANCELLED
         result = ended.get(entry.call.id)
-        if result is None or (result.status, result.reason) != (due, CancelReason.USER_INTERRUPTED):
+        why = CancelReason.SUPERSEDED if gone else CancelReason.USER_INTERRUPTED
+        if result is None or (result.status, result.reason) != (due, why):
             yield f"call {entry.call.id} is not answered as {due.value} by the fork"

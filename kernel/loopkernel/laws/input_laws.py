@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TypeGuard, final
 
 from loopkernel.data.blocks import UserBlock
-from loopkernel.data.effects import Effect
+from loopkernel.data.effects import Effect, HandOff
 from loopkernel.data.events import (
     Dequeued,
     Discarded,
@@ -17,17 +17,20 @@ from loopkernel.data.events import (
     InputSettled,
     MessageAdded,
     Queued,
+    ThreadCompacted,
     ThreadCut,
     ThreadRewritten,
+    TurnEnded,
 )
 from loopkernel.data.ids import MessageId, QueueNumber, ReceiptId
 from loopkernel.data.messages import Message, UserMessage
+from loopkernel.data.outside_deltas import FromOutside
 from loopkernel.data.sessions import Inbox
-from loopkernel.data.states import Done, State
+from loopkernel.data.states import AtRest, Compacting, Done, HandingOff, State
 from loopkernel.data.user_deltas import EditMessage, Enqueue, Say, Steer
 from loopkernel.data.words import InputFate
 from loopkernel.laws.reports import Breach
-from loopkernel.laws.views import refuses
+from loopkernel.laws.views import at_rest, refuses
 from loopkernel.replay import StepRecord
 
 _EMPTY = Inbox()
@@ -63,7 +66,12 @@ class InputWitness:
         self._waiting: dict[ReceiptId, InputFate] = {}
         self._queue = [(queued.number, queued.receipt) for queued in inbox.queue]
         self._thread = [] if start.session is None else [_place(message) for message in start.session.thread]
-        self._fates.update((receipt, InputFate.IN_THREAD) for _, receipt in self._thread if receipt is not None)
+        self._compacted: set[tuple[MessageId, ReceiptId | None]] = set()  # out of the thread, and may be put back
+        if start.session is not None:
+            taken = (message for removal in start.session.compactions.removals for message in removal.messages)
+            self._compacted.update(map(_place, taken))
+        places = (*self._thread, *self._compacted)
+        self._fates.update((receipt, InputFate.IN_THREAD) for _, receipt in places if receipt is not None)
         for waiting, fate in _held(inbox).items():
             self._fates[waiting] = self._waiting[waiting] = fate
         self._contents.update(_waiting_contents(inbox))
@@ -74,11 +82,15 @@ class InputWitness:
         settled = [effect for effect in record.effects if isinstance(effect, InputSettled)]
         yield from self._accept(record, settled)
         yield from self._enter(record, settled)
-        for effect in settled:
-            yield from self._settle(effect)
+        for one in settled:
+            yield from self._settle(one)
         yield from self._cut(record, settled)
         yield from self._move(record.effects, before, after)
         yield from self._compare(after)
+        for effect in record.effects:
+            if isinstance(effect, HandOff) and effect.queue != after.queue:
+                yield f"{len(effect.queue)} inputs are handed over, and {len(after.queue)} are queued"
+        yield from _left_waiting(record)
         if isinstance(record.after, Done):
             yield from (f"the run is over, and receipt {receipt} still waits" for receipt in _held(after))
 
@@ -132,8 +144,10 @@ class InputWitness:
         for effect in record.effects:
             if isinstance(effect, MessageAdded):
                 self._thread.append(_place(effect.message))
+            elif isinstance(effect, ThreadCompacted):
+                self._compact(effect)
             elif isinstance(effect, ThreadRewritten):
-                self._thread = [_place(message) for message in effect.messages]
+                yield from self._put_back(effect)
             elif isinstance(effect, ThreadCut):
                 at = self._thread[effect.length][0] if effect.length < len(self._thread) else None
                 gone.update(receipt for _, receipt in self._thread[effect.length :] if receipt is not None)
@@ -145,6 +159,27 @@ class InputWitness:
             yield f"receipt {receipt} {how} superseded"
         if edit is not None and at != edit.message:
             yield f"message {edit.message} is edited, and the thread is cut at {'no message' if at is None else at}"
+
+    def _compact(self, cut: ThreadCompacted) -> None:
+        """COMPACT-3: what a compaction takes out of the thread stays in the log, and keeps its fate."""
+        places = [message for message, _ in self._thread]
+        until = places.index(cut.first) if cut.first in places else len(places)
+        opening = [place for place in self._thread[:until] if place[0] == cut.opening]
+        note = [] if cut.note is None else [_place(cut.note)]
+        self._compacted.update(place for place in self._thread[:until] if place not in opening)
+        self._thread = [*opening, *note, *self._thread[until:]]
+
+    def _put_back(self, rewritten: ThreadRewritten) -> Iterator[str]:
+        """INPUT-4: what a compaction took out is put back; nothing that the user sent is lost or made up."""
+        now = [_place(message) for message in rewritten.messages]
+        sent = {place for place in self._thread if place[1] is not None}
+        for place in sorted(sent.difference(now)):
+            yield f"message {place[0]} is not in the thread any more after messages were put back"
+        for place in set(now).difference(self._thread, self._compacted):
+            if place[1] is not None:
+                yield f"message {place[0]} is put back into the thread, and no compaction has taken it out"
+        self._compacted.difference_update(now)
+        self._thread = now
 
     def _move(self, effects: tuple[Effect, ...], before: Inbox, after: Inbox) -> Iterator[str]:
         """INPUT-2: in at the end, out at the head; only a discard takes from the middle, a steer goes to the head."""
@@ -196,6 +231,18 @@ class InputWitness:
 def _place(message: Message) -> tuple[MessageId, ReceiptId | None]:
     """What a message of the thread is known by: its id, and the receipt of the input that it is."""
     return message.id, message.receipt if isinstance(message, UserMessage) else None
+
+
+def _left_waiting(record: StepRecord) -> Iterator[str]:
+    """What was said while the session was compacted, or handed over, at rest starts a turn when that has ended."""
+    before = record.before
+    rest = before.within if isinstance(before, Compacting | HandingOff) else None
+    begun = any(isinstance(effect, TurnEnded) for effect in record.effects)  # and a limit has ended it at once
+    over = isinstance(record.context.delta, FromOutside) and at_rest(record.after) and not begun
+    if isinstance(rest, AtRest) and over:
+        for waiting in inbox_of(record.after).queue:
+            if waiting.number > rest.queued:
+                yield f"queued input {waiting.number} came while something was open at rest, and starts no turn then"
 
 
 def _edit_in(record: StepRecord) -> Edited | None:

@@ -11,10 +11,11 @@ from types import MappingProxyType
 from loopkernel.data.threads import Thread
 from loopkernel.explain import explain
 from loopkernel.laws.address_law import address
-from loopkernel.laws.asking_laws import asked, at_most_once
+from loopkernel.laws.asking_laws import asked
 from loopkernel.laws.budget_law import budget
 from loopkernel.laws.cancel_laws import cancel_stop
 from loopkernel.laws.catalogue import LAWS
+from loopkernel.laws.cut_law import cut_safe
 from loopkernel.laws.ending_laws import one_end
 from loopkernel.laws.import_laws import repair_fix
 from loopkernel.laws.input_laws import conserve
@@ -22,6 +23,7 @@ from loopkernel.laws.log_laws import prefix, write_ahead
 from loopkernel.laws.mirror_law import mirror
 from loopkernel.laws.pair_laws import fork_eq, pure
 from loopkernel.laws.progress_law import progress
+from loopkernel.laws.repeat_law import at_most_once
 from loopkernel.laws.reports import Breach, Findings, Judged, Report, Tally
 from loopkernel.laws.request_laws import order, pair, requests_of, shown
 from loopkernel.laws.retry_law import retry_law
@@ -54,7 +56,14 @@ TRACE_CHECKS: Mapping[str, Callable[[Records], Iterator[Breach]]] = MappingProxy
 )
 
 PAIR_CHECKS: Mapping[str, Callable[[Records, Judged], Iterator[Breach]]] = MappingProxyType(
-    {"PURE": pure, "ADDRESS": address, "FORK-EQ": fork_eq, "MIRROR": mirror, "REPAIR-FIX": repair_fix}
+    {
+        "PURE": pure,
+        "ADDRESS": address,
+        "FORK-EQ": fork_eq,
+        "MIRROR": mirror,
+        "CUT-SAFE": cut_safe,
+        "REPAIR-FIX": repair_fix,
+    }
 )
 
 

@@ -4,27 +4,27 @@ WRITE-AHEAD has a part that only a driver can break (the delta is durable before
 the kernel owes is here: each prefix of the log gives a valid state, which says of every command that it is open.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from loopkernel.codec import state_from_text, state_to_text
 from loopkernel.data.effects import CallModel, Command, Request
 from loopkernel.data.errors import CodecError
 from loopkernel.data.events import (
-    CompactionEnded,
     MessageReplaced,
     OpaqueDropped,
     ResultsCleared,
+    ThreadCompacted,
     ThreadCut,
     ThreadRepaired,
     ThreadRewritten,
 )
 from loopkernel.data.ids import OperationKind
-from loopkernel.data.ledgers import QuestionWait
-from loopkernel.data.states import Confirming, Executing, State, Streaming
+from loopkernel.data.ledgers import ChildWait, QuestionWait
+from loopkernel.data.states import Confirming, Dispatching, Executing, State, Streaming
 from loopkernel.data.threads import Thread
 from loopkernel.data.words import CallStatus
 from loopkernel.laws.reports import Breach
-from loopkernel.laws.views import calls_kept, extends, held_in, refuses, started_operation
+from loopkernel.laws.views import Answering, calls_kept, extends, held_in, refuses, started_operation
 from loopkernel.replay import StepRecord
 
 # Writing and reading a state costs its size. So that judging a long run stays linear, each step earns the right
@@ -33,7 +33,8 @@ FIRST_ALLOWANCE = 2_000
 ALLOWANCE = 4
 SMALLEST = 20  # what the settings alone cost
 
-_REWRITES = (ThreadRewritten, ThreadCut, MessageReplaced, CompactionEnded, ResultsCleared, ThreadRepaired)
+_COUNTED = ("unanswered", "running", "waiting", "asking", "in their check", "sub-agents", "hooked")
+_REWRITES = (ThreadRewritten, ThreadCut, MessageReplaced, ThreadCompacted, ResultsCleared, ThreadRepaired)
 
 
 def write_ahead(records: Sequence[StepRecord]) -> Iterator[Breach]:
@@ -59,6 +60,7 @@ def size_of(state: State) -> int:
     size = SMALLEST
     if state.session is not None:
         size += len(state.session.thread) + len(state.session.inbox.queue) + len(state.session.held)
+        size += sum(len(removal.messages) for removal in state.session.compactions.removals)
     if isinstance(state, Streaming):
         size += len(state.pieces)
     ledger = calls_kept(state)
@@ -113,13 +115,15 @@ def _ledger_faults(record: StepRecord) -> Iterator[str]:
     ledger = calls_kept(record.after)
     if ledger is None or ledger is calls_kept(record.before):
         return
-    counts = dict.fromkeys(("unanswered", "running", "waiting", "asking", "in their check"), 0)
+    counts = dict.fromkeys(_COUNTED, 0)
     for place, entry in enumerate(ledger.entries):
         counts["unanswered"] += entry.is_open
         counts["running"] += entry.status is CallStatus.IN_PROGRESS
         counts["waiting"] += entry.status is CallStatus.BLOCKED_ON_USER
-        counts["asking"] += isinstance(entry.person.wait, QuestionWait)
+        counts["asking"] += isinstance(entry.person.wait, QuestionWait | ChildWait)
         counts["in their check"] += entry.check is not None
+        counts["sub-agents"] += entry.status is CallStatus.IN_PROGRESS and entry.child is not None
+        counts["hooked"] += entry.status is CallStatus.QUEUED and entry.hooks.open is not None
         if (entry.call.id.reply, entry.call.id.position) != (ledger.reply, place + 1):
             yield f"the ledger of reply {ledger.reply} holds call {entry.call.id} at place {place + 1}"
         if entry.is_open is not (entry.result is None):
@@ -132,14 +136,22 @@ def _ledger_faults(record: StepRecord) -> Iterator[str]:
         "waiting": ledger.waiting,
         "asking": ledger.asking,
         "in their check": ledger.checking,
+        "sub-agents": ledger.children,
+        "hooked": ledger.hooked,
     }
     for name, count in told.items():
         if count != counts[name]:
             yield f"the ledger counts {count} calls as {name}, and holds {counts[name]}"
-    if isinstance(record.after, Executing | Confirming):
-        confirming = counts["waiting"] > 0 and not counts["running"]
-        if confirming is not isinstance(record.after, Confirming):
-            yield f"the state is {type(record.after).__name__}, which its ledger is not (rule STATE-5)"
+    if isinstance(record.after, Answering) and not isinstance(record.after, _phase_of(counts)):
+        yield f"the state is {type(record.after).__name__}, which its ledger is not (rule STATE-5)"
+
+
+def _phase_of(counts: Mapping[str, int]) -> type[Answering]:
+    """STATE-5, over what is under way: all of it waits for a person, or the rest of it is sub-agents only."""
+    under_way = counts["running"] + counts["hooked"]
+    if not under_way:
+        return Confirming if counts["waiting"] else Executing
+    return Dispatching if under_way == counts["sub-agents"] else Executing
 
 
 # --- PREFIX -------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from loopkernel.data.events import (
     MessageAdded,
     MessageReplaced,
     ResultsCleared,
+    ThreadCompacted,
     ThreadCut,
     ThreadRewritten,
 )
@@ -38,6 +39,8 @@ class Client:
         """Fold one event; what a client has no view of is passed over."""
         if isinstance(effect, MessageAdded):
             self.messages = self.messages.append(effect.message)
+        elif isinstance(effect, ThreadCompacted):
+            self._compact(effect)
         elif isinstance(effect, ThreadRewritten):
             self.messages = Vector.of(effect.messages)
         elif isinstance(effect, ThreadCut):
@@ -56,6 +59,14 @@ class Client:
         for place, held in enumerate(self.messages):
             if held.id == message.id:
                 self.messages = self.messages.replace(place, message)
+
+    def _compact(self, cut: ThreadCompacted) -> None:
+        """COMPACT-3: the opening message, the note, and the messages from the first that is kept on."""
+        places = {message.id: place for place, message in enumerate(self.messages)}
+        opening = [message for message in self.messages if message.id == cut.opening]
+        note = [] if cut.note is None else [cut.note]
+        start = len(self.messages) if cut.first is None else places.get(cut.first, len(self.messages))
+        self.messages = Vector.of((*opening, *note, *self.messages.since(start)))
 
     def _clear(self, calls: set[CallId]) -> None:
         """TOOL-11: the bodies of these results are gone. They stand near the end: the search ends with the last."""

@@ -12,17 +12,29 @@ from loopkernel.codec import effects_to_text, state_from_text, state_to_text
 from loopkernel.data.effects import CallModel, Effect
 from loopkernel.data.errors import CodecError
 from loopkernel.data.events import Refused
+from loopkernel.data.hook_calls import OpenHook
 from loopkernel.data.model_deltas import ModelFailed
-from loopkernel.data.outside_deltas import TimerFired
-from loopkernel.data.states import State, Streaming
+from loopkernel.data.outside_deltas import (
+    ChildEnded,
+    CorrectionAnswered,
+    HandoffDone,
+    HookAnswered,
+    HookContinue,
+    OutsideDelta,
+    SummaryReady,
+    TimerFired,
+)
+from loopkernel.data.states import Compacting, HandingOff, State, Streaming
 from loopkernel.data.steps import Context
 from loopkernel.data.threads import Thread
 from loopkernel.data.tool_deltas import ToolChecked, ToolSucceeded
 from loopkernel.data.tools import ValidCall
 from loopkernel.data.vector import Vector
-from loopkernel.data.words import ErrorClass, RefusalReason, UserAction
+from loopkernel.data.words import ErrorClass, RefusalReason, TurnEndReason, UserAction
 from loopkernel.laws.ending_laws import entries_in
 from loopkernel.laws.fork_steps import is_fork
+from loopkernel.laws.gates import gates_in
+from loopkernel.laws.likeness import alike
 from loopkernel.laws.log_laws import ALLOWANCE, FIRST_ALLOWANCE, size_of
 from loopkernel.laws.reports import Breach, Judged
 from loopkernel.laws.step_laws import pending_timers
@@ -52,8 +64,14 @@ def pure(records: Sequence[StepRecord], judged: Judged) -> Iterator[Breach]:
             size = size_of(record.after)
             if allowance >= size or step == len(records) - 1:
                 allowance -= size
-                if _written(again.next, again.effects) != _written(record.after, record.effects):
+                if not _same_bytes(again.next, again.effects, record):
                     yield Breach("PURE", step, f"{met} gives other bytes when it is taken again")
+
+
+def _same_bytes(state: State, effects: tuple[Effect, ...], record: StepRecord) -> bool:
+    if alike(state, record.after) and alike(effects, record.effects):
+        return True
+    return _written(state, effects) == _written(record.after, record.effects)
 
 
 def _written(state: State, effects: tuple[Effect, ...]) -> tuple[str, str] | None:
@@ -87,15 +105,26 @@ def _leaks(record: StepRecord, judged: Judged) -> Iterator[str]:
             yield f"the fork is reached by {type(report).__name__} {report.operation} of the lineage that was forked"
 
 
-def _open_reports(state: State) -> Iterator[ModelFailed | ToolSucceeded | ToolChecked | TimerFired]:
+def _open_reports(state: State) -> Iterator[ModelFailed | ToolSucceeded | ToolChecked | TimerFired | OutsideDelta]:
     """A report on each operation that is open."""
-    if isinstance(state, Streaming):
+    if isinstance(state, Streaming) and state.after is None:
         yield ModelFailed(state.reply.operation, error=ErrorClass.SERVER)
     for entry in entries_in(state):
         if entry.check is not None:
             yield ToolChecked(entry.check, ValidCall(()))
-        if entry.is_running and entry.operation is not None:
+        if entry.has_run and entry.operation is not None and entry.child is not None:
+            yield ChildEnded(operation=entry.operation, reason=TurnEndReason.MODEL_STOP)
+        elif entry.has_run and entry.operation is not None:
             yield ToolSucceeded(entry.operation)
+    for gate in gates_in(state):
+        if isinstance(gate, OpenHook):
+            yield HookAnswered(gate.operation, HookContinue())
+        else:
+            yield CorrectionAnswered(gate.operation, None)
+    if isinstance(state, Compacting):
+        yield SummaryReady(state.operation, "summary")
+    if isinstance(state, HandingOff):
+        yield HandoffDone(state.operation, "thread")
     yield from (ToolSucceeded(run.operation) for run in held_in(state))
     yield from (TimerFired(timer.operation) for timer in pending_timers(state))
 
@@ -122,7 +151,7 @@ def _restored(records: Sequence[StepRecord], judged: Judged) -> Iterator[Breach]
                 break
             state = went_on.next
         else:
-            if _written(state, ()) != _written(piece[-1].after, ()):
+            if not alike(state, piece[-1].after) and _written(state, ()) != _written(piece[-1].after, ()):
                 yield Breach(
                     "FORK-EQ", start + len(piece) - 1, f"restored before step {start}, the run ends in another state"
                 )

@@ -8,12 +8,14 @@ from collections.abc import Iterator, Sequence
 
 from loopkernel.data.effects import CallModel, Effect
 from loopkernel.data.events import LoopStopped, Refused, RunStarted, ToolDisabled, TurnEnded
-from loopkernel.data.states import Confirming, Executing, Finishing, State, Thinking
+from loopkernel.data.states import Finishing, State, Thinking
 from loopkernel.data.words import CallStatus, TurnEndReason
 from loopkernel.laws.recoveries import Recoveries
 from loopkernel.laws.reports import Breach
+from loopkernel.laws.turn_hooks import TurnHooks
 from loopkernel.laws.turn_told import TurnTold
-from loopkernel.laws.views import at_rest, turn_of
+from loopkernel.laws.views import Answering, turn_of
+from loopkernel.laws.works_told import Corrections, WorksTold
 from loopkernel.replay import StepRecord
 
 
@@ -23,6 +25,8 @@ def progress(records: Sequence[StepRecord]) -> Iterator[Breach]:
         return
     told = TurnTold(records[0].before)
     recoveries = Recoveries()
+    hooks, works = TurnHooks(records[0].before), WorksTold(records[0].before)
+    corrections = Corrections(records[0].before)
     started = records[0].before.session is not None
     for step, record in enumerate(records):
         session = record.after.session
@@ -31,12 +35,13 @@ def progress(records: Sequence[StepRecord]) -> Iterator[Breach]:
             for wrong in (
                 *_turn_ends(effect, told, started, record.after),
                 *recoveries.take(effect, told, record.after),
+                *corrections.take(effect, record),
             ):
                 yield Breach("PROGRESS", step, wrong)
             started = started or isinstance(effect, RunStarted)
             if session is not None:
                 told.take(effect, session.settings.policy)
-        for wrong in (*_rests(record.after, told), *_repeats(record)):
+        for wrong in (*_rests(record.after, told), *_repeats(record), *hooks.take(record), *works.take(record)):
             yield Breach("PROGRESS", step, wrong)
 
 
@@ -56,21 +61,21 @@ def _turn_ends(effect: Effect, told: TurnTold, started: bool, after: State) -> I
 
 def _rests(state: State, told: TurnTold) -> Iterator[str]:
     """No state is left that nothing can move; at rest no turn is open, and nowhere else is none."""
-    if at_rest(state):
+    if turn_of(state) is None:
         if told.open:
             yield f"the state is {type(state).__name__}, and the turn has not ended"
-    elif turn_of(state) is not None and not told.open:
+    elif not told.open:
         yield f"the state is {type(state).__name__}, and its turn has ended"
     stuck = False
-    if isinstance(state, Executing | Confirming):
+    if isinstance(state, Answering):
         stuck = not state.session.held and not any(
-            entry.check is not None or entry.status in (CallStatus.IN_PROGRESS, CallStatus.BLOCKED_ON_USER)
+            entry.check is not None
+            or entry.hooks.open is not None
+            or entry.status in (CallStatus.IN_PROGRESS, CallStatus.BLOCKED_ON_USER)
             for entry in state.ledger.entries
         )
-    elif isinstance(state, Thinking):
+    elif isinstance(state, Thinking | Finishing):
         stuck = state.gate is None
-    elif isinstance(state, Finishing):
-        stuck = state.hook is None and state.correction is None
     if stuck:
         yield f"the state is {type(state).__name__}, and nothing that it waits for is under way"
 

@@ -5,7 +5,7 @@ from typing import final
 
 from loopkernel.data.effects import CallModel, Effect, Request
 from loopkernel.data.events import MessageAdded, ReplyEnded, TurnEnded
-from loopkernel.data.messages import UserMessage
+from loopkernel.data.messages import AssistantMessage, UserMessage
 from loopkernel.data.policy import Policy
 from loopkernel.data.sessions import Session, Turn
 from loopkernel.data.states import State
@@ -13,11 +13,14 @@ from loopkernel.data.words import RequestReason, StopReason
 from loopkernel.laws.turn_told import TurnTold
 from loopkernel.laws.views import turn_of
 
+MOST_HOOK_RETRIES = 3  # in a row (rule HOOK-2)
 LONGEST_PAUSE = 10  # how often in a row a paused reply is continued (rule INFER-4)
 
 _ESCALATE, _CONTINUE = RequestReason.MAX_OUTPUT_TOKENS_ESCALATE, RequestReason.MAX_OUTPUT_TOKENS_RECOVERY
 _NUDGE, _UNPAUSE = RequestReason.NUDGE, RequestReason.TOKEN_BUDGET_CONTINUATION
-_AFTER_FAILURE = frozenset({RequestReason.ERROR_RETRY, RequestReason.COLLAPSE_DRAIN_RETRY, _ESCALATE, _CONTINUE})
+_COLLAPSE, _COMPACT = RequestReason.COLLAPSE_DRAIN_RETRY, RequestReason.REACTIVE_COMPACT_RETRY
+_HOOK, _STOP = RequestReason.HOOK_RETRY, RequestReason.STOP_HOOK_BLOCKING
+_AFTER_FAILURE = frozenset({RequestReason.ERROR_RETRY, _COLLAPSE, _COMPACT, _ESCALATE, _CONTINUE})
 _AFTER_REPLY = frozenset({_NUDGE, _UNPAUSE})
 
 
@@ -25,7 +28,7 @@ def left_after_failure(policy: Policy, session: Session, turn: Turn) -> tuple[in
     """What is left to try when a reply fails, or is cut at its limit: each try lowers one, and none before that.
 
     The model can be told once, each next model asked once, each higher limit and each prompt to go on given once, each
-    retry made once, and each result cleared once.
+    retry made once, the thread compacted once, and each result cleared once.
     """
     used = turn.recovery
     return (
@@ -34,6 +37,7 @@ def left_after_failure(policy: Policy, session: Session, turn: Turn) -> tuple[in
         len(policy.on_truncation.escalate_to) - used.raised,
         policy.on_truncation.continuations - used.continuations,
         (0 if policy.retry is None else policy.retry.retries) - used.retries,
+        int(not used.compacted),
         session.bodies,
     )
 
@@ -44,6 +48,11 @@ def left_after_reply(policy: Policy, turn: Turn) -> tuple[int, ...]:
     Such a reply is complete: after it, what is left to try after a failure is whole again.
     """
     return int(not turn.demanded), policy.empty_reply_nudges - turn.nudges, LONGEST_PAUSE - turn.pauses
+
+
+def left_to_hooks(policy: Policy, turn: Turn) -> dict[RequestReason, int]:
+    """How often hooks may still have a reply repeated, and keep the turn going (rule HOOK-2)."""
+    return {_HOOK: MOST_HOOK_RETRIES - turn.hook_retries, _STOP: policy.stop_hook_limit - turn.blocks}
 
 
 @final
@@ -66,6 +75,8 @@ class Recoveries:
             self._whole(effect.stop)
         elif isinstance(effect, MessageAdded):
             message = effect.message
+            if isinstance(message, AssistantMessage):
+                self._times.pop(_HOOK, None)  # a reply is kept
             self._spoken = self._spoken or (isinstance(message, UserMessage) and message.receipt is not None)
         elif isinstance(effect, CallModel) and after.session is not None:
             if told.open and told.stopped_by_itself and effect.request.forced_tool is None:
@@ -78,6 +89,7 @@ class Recoveries:
 
     def _whole(self, stop: StopReason) -> None:
         """A reply that was not cut, or did not pause, begins another row."""
+        self._times.pop(_COMPACT, None)
         if stop is not StopReason.MAX_TOKENS:
             self._times.pop(_ESCALATE, None)
             self._times.pop(_CONTINUE, None)
@@ -98,6 +110,9 @@ class Recoveries:
             _UNPAUSE: LONGEST_PAUSE,
             _ESCALATE: len(policy.on_truncation.escalate_to),
             _CONTINUE: policy.on_truncation.continuations,
+            _COMPACT: 1,
+            _HOOK: MOST_HOOK_RETRIES,
+            _STOP: policy.stop_hook_limit,
         }
         if reason in most and times > most[reason] and self._same_policy(policy):
             yield f"request {request.number} is number {times} for {reason.value} in a row, and {most[reason]} may be"
@@ -115,9 +130,13 @@ class Recoveries:
             return
         policy = session.settings.policy
         if request.reason in _AFTER_FAILURE:
-            was, left = left_after_failure(policy, self._session, before), left_after_failure(policy, session, turn)
+            was = left_after_failure(policy, self._session, before)
+            left = left_after_failure(policy, session, turn)
         elif request.reason in _AFTER_REPLY:
             was, left = left_after_reply(policy, before), left_after_reply(policy, turn)
+        elif request.reason in (_HOOK, _STOP):
+            was = (left_to_hooks(policy, before)[request.reason],)
+            left = (left_to_hooks(policy, turn)[request.reason],)
         else:
             return
         if not left < was:

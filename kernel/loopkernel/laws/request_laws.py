@@ -5,7 +5,7 @@ PREFIX), so what an earlier request of the run held was judged there: only the r
 again, from the last reply on that it held. A run of n messages costs about 2n, not the square.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import final
 
 from attrs import frozen
@@ -34,14 +34,7 @@ class Shown:
 
     def calls_and_answers(self) -> Iterator[Round]:
         """The calls of each message, and the results right after it. Either may be empty, not both."""
-        calls: tuple[ToolCall, ...] = ()
-        for message in self.messages:
-            results = tuple(block for block in message.content if isinstance(block, ToolResult))
-            if calls or results:
-                yield calls, results
-            calls = tuple(block for block in message.content if isinstance(block, ToolCall))
-        if calls:
-            yield calls, ()
+        return rounds_of(self.messages)
 
     def wrong_speakers(self) -> Iterator[str]:
         """Results that the model would be told it gave itself, and calls that the user would have made."""
@@ -51,6 +44,18 @@ class Shown:
                     yield f"the answer to call {block.call} is not in a message of the user"
                 if isinstance(block, ToolCall) and message.role is not Role.ASSISTANT:
                     yield f"call {block.id} is not in a message of the model"
+
+
+def rounds_of(messages: Iterable[ProjectedMessage]) -> Iterator[Round]:
+    """The calls of each message, and the results right after it."""
+    calls: tuple[ToolCall, ...] = ()
+    for message in messages:
+        results = tuple(block for block in message.content if isinstance(block, ToolResult))
+        if calls or results:
+            yield calls, results
+        calls = tuple(block for block in message.content if isinstance(block, ToolCall))
+    if calls:
+        yield calls, ()
 
 
 def requests_of(record: StepRecord) -> tuple[Request, ...]:
@@ -92,11 +97,12 @@ def pair(news: Sequence[Shown]) -> Findings:
         where = f"request {one.request.number}"
         found.extend(f"in {where}, {wrong}" for wrong in one.wrong_speakers())
         for calls, results in one.calls_and_answers():
-            found.extend(f"in {where}, {wrong}" for wrong in _unpaired(calls, results))
+            found.extend(f"in {where}, {wrong}" for wrong in unpaired(calls, results))
     return found
 
 
-def _unpaired(calls: tuple[ToolCall, ...], results: tuple[ToolResult, ...]) -> Iterator[str]:
+def unpaired(calls: tuple[ToolCall, ...], results: tuple[ToolResult, ...]) -> Iterator[str]:
+    """The calls without exactly one answer right after them, and the answers without their call."""
     answers: dict[CallId, int] = {}
     for result in results:
         answers[result.call] = answers.get(result.call, 0) + 1

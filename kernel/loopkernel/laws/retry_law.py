@@ -15,6 +15,9 @@ from loopkernel.data.choices import ErrorDisplay, Lifetime, OnError
 from loopkernel.data.effects import CallModel, Effect, StartTimer
 from loopkernel.data.endings import Failure
 from loopkernel.data.events import (
+    CompactionEnded,
+    CompactionStarted,
+    ErrorCleared,
     ErrorShown,
     MessageAdded,
     ReplyEnded,
@@ -25,14 +28,14 @@ from loopkernel.data.events import (
 )
 from loopkernel.data.messages import Message, UserMessage, UserOrigin
 from loopkernel.data.model_deltas import FromModel, ModelFailed
-from loopkernel.data.outside_deltas import TimerFired
+from loopkernel.data.outside_deltas import HookAnswered, HookRetry, TimerFired
 from loopkernel.data.policy import Policy, Retry
-from loopkernel.data.states import Backoff, Confirming, Done, Executing, State, Streaming
+from loopkernel.data.states import Backoff, Compacting, Done, State, Streaming
 from loopkernel.data.user_deltas import DismissError
 from loopkernel.data.words import ErrorClass, RequestReason, TimerPurpose, TurnEndReason
 from loopkernel.laws.reports import Breach
 from loopkernel.laws.taken_back import Seen
-from loopkernel.laws.views import refuses, turn_of
+from loopkernel.laws.views import Answering, refuses, turn_of
 from loopkernel.replay import StepRecord
 
 _SAME_FOR_ALL_MODELS = frozenset({ErrorClass.PROMPT_TOO_LONG, ErrorClass.BAD_REQUEST, ErrorClass.AUTH})
@@ -45,6 +48,7 @@ def retry_law(records: Sequence[StepRecord]) -> Iterator[Breach]:
     attempts = Attempts(records[0].before)
     seen = Seen(records[0].before)
     for step, record in enumerate(records):
+        attempts.begin(record)
         for effect in record.effects:
             for wrong in (*attempts.take(effect, record), *seen.take(effect)):
                 yield Breach("RETRY-LAW", step, wrong)
@@ -68,7 +72,18 @@ class Failed:
 
     error: ErrorClass
     asked_ms: int = 0
-    shown: int = 0
+    shown: int = 0  # how often since the user has been shown no error
+    cleared: int = 0  # how often before that
+    at_once: bool | None = None  # what policy said of showing it when a summary was asked for
+
+
+def pending_failure(state: State) -> Failure | None:
+    """A failure about which nothing was done yet: calls have to end first, hooks look at it, or a summary is made."""
+    if isinstance(state, Answering):
+        return state.settled if isinstance(state.settled, Failure) else None
+    if isinstance(state, Streaming) and state.after is not None:
+        return state.after.end if isinstance(state.after.end, Failure) else None
+    return state.failure if isinstance(state, Compacting) else None
 
 
 def longest_wait_ms(policy: Policy, retry: Retry) -> int:
@@ -99,8 +114,18 @@ class Attempts:
         self._waited_ms = 0
         self._heard_ms = start.heard_ms if isinstance(start, Streaming) else 0
         self._failed: Failed | None = None
-        if isinstance(start, Executing | Confirming) and isinstance(start.settled, Failure):
-            self._failed = Failed(start.settled.error, start.settled.retry_after_ms or 0)
+        self._compacting = isinstance(start, Compacting)
+        self._smaller: RequestReason | None = None  # why the next request is made, which is smaller than the last
+        failure = pending_failure(start)
+        if failure is not None:
+            self._failed = Failed(failure.error, failure.retry_after_ms or 0)
+
+    def begin(self, record: StepRecord) -> None:
+        """A step begins: a hook may have the request that failed made again, which is a way out too (rule HOOK-2)."""
+        delta, turn = record.context.delta, turn_of(record.after)
+        wants = isinstance(delta, HookAnswered) and isinstance(delta.answer, HookRetry) and not refuses(record)
+        if wants and turn is not None and turn.reason is RequestReason.HOOK_RETRY:
+            self._failed = None
 
     def heard(self, record: StepRecord) -> None:
         """The stream was heard of in this step, or it began; or the user gave up the wait for a retry (RETRY-4)."""
@@ -125,8 +150,19 @@ class Attempts:
         elif isinstance(effect, MessageAdded):
             yield from self._adds(effect.message, policy)
         elif isinstance(effect, ResultsCleared):
-            if self._failed is not None and self._failed.error is ErrorClass.PROMPT_TOO_LONG:
-                yield from self._takes(Way.SMALLER, policy)
+            yield from self._shrinks(RequestReason.COLLAPSE_DRAIN_RETRY, policy)
+        elif isinstance(effect, CompactionStarted):
+            self._compacting = True
+            if self._failed is not None:
+                self._failed = evolve(self._failed, at_once=policy.errors is ErrorDisplay.SHOWN)
+        elif isinstance(effect, ErrorCleared):
+            if self._failed is not None:
+                failed = self._failed
+                self._failed = evolve(failed, shown=0, cleared=failed.cleared + failed.shown)
+        elif isinstance(effect, CompactionEnded):
+            if effect.done:
+                yield from self._shrinks(RequestReason.REACTIVE_COMPACT_RETRY, policy)
+            self._compacting = False
         elif isinstance(effect, ErrorShown):
             yield from self._shows(effect, record, policy)
         elif isinstance(effect, ReplyEnded):
@@ -175,10 +211,17 @@ class Attempts:
         is_open = self._open_way(failed, policy)
         if way is not is_open and not (way is Way.SMALLER and failed.error is ErrorClass.PROMPT_TOO_LONG):
             yield f"the failure {told} leads to {way.value}, and {is_open.value} is left"
-        at_once = policy.errors is ErrorDisplay.SHOWN and way is not Way.FEED_BACK
-        expected = 1 if at_once or way is Way.NONE else 0
-        if failed.shown != expected:
-            yield f"the failure {told} leads to {way.value}, and is shown {failed.shown} times, not {expected}"
+        at_once = policy.errors is ErrorDisplay.SHOWN if failed.at_once is None else failed.at_once
+        expected = int(way is Way.NONE or (at_once and way is not Way.FEED_BACK))
+        shown = failed.shown + (0 if way in (Way.NONE, Way.FEED_BACK) else failed.cleared)
+        if shown != expected:
+            yield f"the failure {told} leads to {way.value}, and is shown {shown} times, not {expected}"
+
+    def _shrinks(self, reason: RequestReason, policy: Policy) -> Iterator[str]:
+        """INFER-8: old results are cleared, or the thread is compacted, for a prompt that was too long."""
+        if self._failed is not None and self._failed.error is ErrorClass.PROMPT_TOO_LONG:
+            yield from self._takes(Way.SMALLER, policy)
+            self._smaller = RequestReason.REACTIVE_COMPACT_RETRY if self._compacting else reason
 
     def _waits(self, wait: RetryScheduled, record: StepRecord, policy: Policy) -> Iterator[str]:
         failed, retry = self._failed, policy.retry
@@ -230,6 +273,9 @@ class Attempts:
             yield f"request {asked.operation} asks model {asked.request.model}, and {due} is due"
         if again and asked.request.reason is not RequestReason.ERROR_RETRY:
             yield f"request {asked.operation} follows a failure, and its reason is {asked.request.reason.value}"
+        if self._smaller is not None and asked.request.reason is not self._smaller:
+            yield f"request {asked.operation} is to be smaller, and its reason is {asked.request.reason.value}"
+        self._smaller = None
 
     # --- what is shown, and the end ---------------------------------------------------------------------
 
@@ -252,5 +298,5 @@ class Attempts:
             if over is not isinstance(record.after, Done):
                 told = "goes on" if over else "ends with it"
                 yield f"the failure {failed.error.value} is not recovered, and the run {told}"
-        self._failed, self._fed_back, self._place = None, False, 0
+        self._failed, self._fed_back, self._place, self._smaller = None, False, 0, None
         self._start_again()

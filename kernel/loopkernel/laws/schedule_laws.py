@@ -8,22 +8,23 @@ from collections.abc import Iterator
 from typing import assert_never
 
 from loopkernel.data.choices import OnToolFailure, Schedule
-from loopkernel.data.effects import StartTool
+from loopkernel.data.effects import AskHook
 from loopkernel.data.events import ToolEnded
 from loopkernel.data.ids import CallId, RunOperation
 from loopkernel.data.ledgers import ApprovalWait, Ledger, LedgerEntry
-from loopkernel.data.outside_deltas import TimerFired
-from loopkernel.data.states import Confirming, Dispatching, Done, Executing, State, Streaming
+from loopkernel.data.outside_deltas import ChildEnded, TimerFired
+from loopkernel.data.states import Done, State, Streaming
 from loopkernel.data.thread_deltas import Acquired, Forked, Resumed
 from loopkernel.data.tool_deltas import ToolFailed, ToolStopped, ToolSucceeded
 from loopkernel.data.tools import Decision, InvalidCall, UnknownTool, ValidCall
-from loopkernel.data.words import CallStatus
+from loopkernel.data.words import CallStatus, HookPoint
 from loopkernel.laws.budget_law import budgets_spent
 from loopkernel.laws.call_input import sources_of
 from loopkernel.laws.keys_in_use import Claims, claims_of
 from loopkernel.laws.reports import Findings
+from loopkernel.laws.shares import is_reserved
 from loopkernel.laws.standing import Standing, batches_of, decision_on, may_stream_early
-from loopkernel.laws.views import held_in, ledger_in, named
+from loopkernel.laws.views import Answering, Start, held_in, ledger_in, named
 from loopkernel.replay import StepRecord
 
 # --- NO-CONFLICT ----------------------------------------------------------------------------------------
@@ -31,14 +32,17 @@ from loopkernel.replay import StepRecord
 
 def no_conflict(record: StepRecord) -> Findings:
     """Each call that starts has nobody in its way, and what has not stopped keeps what it uses."""
-    started = {effect.call for effect in record.effects if isinstance(effect, StartTool)}
+    started = {effect.call for effect in record.effects if isinstance(effect, Start)}
     state, ledger = record.after, ledger_in(record.after)
+    hooked = {one.context.call for one in record.effects if isinstance(one, AskHook) and _is_before_tool(one)}
     found = [*_let_go(record), *_batched_wrongly(record, too_early=True)]
-    if not started or ledger is None or state.session is None:
+    if not (started or hooked) or ledger is None or state.session is None:
         return found or None
     standing = Standing(ledger, state.session, streaming=isinstance(state, Streaming))
     for place, entry in enumerate(ledger.entries):
         call, before = entry.call.id, standing.in_the_way.get(place)
+        if before is not None and call in hooked:
+            found.append(f"a hook is asked about {named(entry.call)}, but {before.how}")
         if before is None or not entry.is_running:
             continue
         if call in started:
@@ -46,6 +50,10 @@ def no_conflict(record: StepRecord) -> Findings:
         elif before.call in started and _overlap(ledger, before.call):
             found.append(f"{named(entry.call)} runs, but {before.how}")
     return found
+
+
+def _is_before_tool(asked: AskHook) -> bool:
+    return asked.context.point is HookPoint.BEFORE_TOOL
 
 
 def _overlap(ledger: Ledger, other: CallId) -> bool:
@@ -80,7 +88,7 @@ def _using(state: State) -> Iterator[tuple[RunOperation, tuple[CallId, Claims]]]
     if session is None:
         return
     for entry in () if ledger is None else ledger.entries:
-        if entry.is_running and entry.operation is not None:
+        if entry.has_run and entry.operation is not None:  # one that hooks look at has stopped
             yield entry.operation, (entry.call.id, claims_of(entry, session.settings))
     for run in session.held:
         yield run.operation, (run.call, run.claims)
@@ -89,7 +97,7 @@ def _using(state: State) -> Iterator[tuple[RunOperation, tuple[CallId, Claims]]]
 def _stopped_by(record: StepRecord) -> frozenset[RunOperation]:
     """The runs that the delta shows to have stopped, or whose grace time is over."""
     delta = record.context.delta
-    if isinstance(delta, ToolStopped):
+    if isinstance(delta, ToolStopped | ChildEnded):
         return frozenset({delta.operation})
     if isinstance(delta, ToolSucceeded | ToolFailed):
         return frozenset() if _goes_to_background(record, delta) else frozenset({delta.operation})
@@ -102,10 +110,13 @@ def _stopped_by(record: StepRecord) -> frozenset[RunOperation]:
 def _answered_by_run(record: StepRecord) -> frozenset[CallId]:
     """The calls that are told to have ended by themselves; whether the report was about them, ADDRESS says."""
     delta = record.context.delta
-    if not isinstance(delta, ToolSucceeded | ToolFailed | ToolStopped) or _stopped_by(record) == frozenset():
+    if not isinstance(delta, ToolSucceeded | ToolFailed | ToolStopped | ChildEnded) or not _stopped_by(record):
         return frozenset()
     results = (effect.result for effect in record.effects if isinstance(effect, ToolEnded))
-    return frozenset(result.call for result in results if result.ran and result.reason is None)
+    told = {result.call for result in results if result.ran and result.reason is None}
+    ledger = ledger_in(record.after)
+    looked_at = {entry.call.id for entry in (ledger.entries if ledger else ()) if entry.hooks.end is not None}
+    return frozenset(told | looked_at)
 
 
 def _goes_to_background(record: StepRecord, delta: ToolSucceeded | ToolFailed) -> bool:
@@ -142,7 +153,7 @@ def parallel(record: StepRecord) -> Findings:
     """Each call that waits has a reason; and no more run than there are slots."""
     state = record.after
     found = [*_held_for_nothing(record), *_batched_wrongly(record, too_early=False)]
-    if not isinstance(state, Streaming | Executing | Confirming | Dispatching) or not state.ledger.unanswered:
+    if not isinstance(state, Streaming | Answering) or not state.ledger.unanswered:
         return found or None
     if record.before.session is state.session and ledger_in(record.before) is state.ledger:
         return found or None  # nothing has changed for the calls
@@ -173,7 +184,7 @@ def _held_for_nothing(record: StepRecord) -> Iterator[str]:
 def _too_many(record: StepRecord, standing: Standing) -> Iterator[str]:
     """A start takes a free slot (rule TOOL-3)."""
     limit = standing.session.settings.policy.max_parallel
-    started = any(isinstance(effect, StartTool) for effect in record.effects)
+    started = any(isinstance(effect, Start) for effect in record.effects)
     if started and limit is not None and standing.slots_taken > limit:
         yield f"{standing.slots_taken} calls run, and there are {limit} slots"
 
@@ -181,10 +192,16 @@ def _too_many(record: StepRecord, standing: Standing) -> Iterator[str]:
 def idle_wait(standing: Standing, place: int, state: State) -> Iterator[str]:
     """What is wrong with the wait of the call at `place`, which is not running, if anything is."""
     entry, streaming = standing.ledger.entries[place], isinstance(state, Streaming)
-    if entry.check is not None or entry.is_running:
+    if entry.check is not None or entry.is_running or entry.hooks.open is not None:
         return
+    if isinstance(state, Streaming) and state.after is not None:
+        return  # hooks look at the reply before any more of it is acted on
     if entry.status is CallStatus.BLOCKED_ON_USER:
         yield from _idle_approval(standing, entry)
+        return
+    if entry.hooks.blocked is not None:
+        if not streaming:
+            yield "is blocked by a hook, but it waits instead of being answered"
         return
     match entry.verdict:
         case None:
@@ -203,6 +220,8 @@ def _may_start_early(standing: Standing, entry: LedgerEntry, state: Streaming) -
     """Whether the call may start while the reply streams: no failure, and no budget that is spent, keeps it back."""
     settings, session = standing.settings, state.session
     if not may_stream_early(entry, settings) or sibling_failed(standing):
+        return False
+    if decision_on(entry, settings) is not Decision.ALLOW:
         return False
     limit = settings.policy.max_tool_calls
     if limit is not None and session.started >= limit and not entry.runs:
@@ -235,12 +254,22 @@ def _idle_start(standing: Standing, place: int, *, streaming: bool) -> Iterator[
         if not (streaming or place in standing.in_the_way or standing.waits_for_others()):
             yield "gives the output, and waits for nothing"
     elif place not in standing.in_the_way:
+        if _hooks_are_due(ledger.entries[place], standing):
+            yield "waits for nothing: no other call is in its way, and no hook is asked that has its turn before it"
+            return
         decision = decision_on(ledger.entries[place], standing.settings)
         if decision is Decision.ALLOW:
-            if standing.slot_free:
+            if standing.slot_free and not is_reserved(ledger.entries[place], ledger, standing.session):
                 yield "waits for nothing: a slot is free, and no other call is in its way"
         elif not streaming:
             yield f"waits for nothing: no other call is in its way, and the decision on it is: {decision.value}"
+
+
+def _hooks_are_due(entry: LedgerEntry, standing: Standing) -> bool:
+    """Whether hooks have still to be asked before the call is decided (rule TOOL-5)."""
+    hooks = standing.settings.policy.hooks
+    has_some = any(hook.point is HookPoint.BEFORE_TOOL and hook.gated for hook in hooks)
+    return has_some and entry.hooks.left is None and entry.person.edit is None and not entry.runs
 
 
 def _has_failed(entry: LedgerEntry) -> bool:

@@ -7,14 +7,17 @@ from loopkernel.data.effects import AbortTool
 from loopkernel.data.events import ToolEnded
 from loopkernel.data.ids import CallId
 from loopkernel.data.ledgers import ApprovalWait, Ledger, LedgerEntry
-from loopkernel.data.outside_deltas import TimerFired
+from loopkernel.data.outside_deltas import ChildEnded, HookAnswered, TimerFired
 from loopkernel.data.states import State
 from loopkernel.data.tool_deltas import ToolFailed, ToolStopped
 from loopkernel.data.words import CallStatus, CancelReason, TimerPurpose
 from loopkernel.laws.call_input import sources_of
+from loopkernel.laws.gates import call_of_hook
 from loopkernel.laws.reports import Breach
 from loopkernel.laws.views import call_of_run, entry_of_call, ledger_in, refuses, turn_of
 from loopkernel.replay import StepRecord
+
+_TIMES_OF_RUNS = frozenset({TimerPurpose.TOOL_TIMEOUT, TimerPurpose.CHILD_TIMEOUT})
 
 
 def sibling(records: Sequence[StepRecord]) -> Iterator[Breach]:
@@ -30,18 +33,49 @@ def sibling(records: Sequence[StepRecord]) -> Iterator[Breach]:
 
 
 def _failed_run(record: StepRecord) -> LedgerEntry | None:
-    """The call whose run ends in an error by this delta: a failure, a stop without result, or the end of its time."""
+    """The call whose run ends in an error by this delta: a failure, a stop without result, or the end of its time.
+
+    Where hooks look at the end of a run, it has ended when they have answered, and as they say.
+    """
     delta = record.context.delta
     entry: LedgerEntry | None = None
+    looked_at = False
     if isinstance(delta, ToolFailed | ToolStopped):
         entry = call_of_run(record.before, delta.operation)
+    elif isinstance(delta, ChildEnded):
+        entry, looked_at = call_of_run(record.before, delta.operation), True
+    elif isinstance(delta, HookAnswered):
+        entry, looked_at = call_of_hook(record.before, delta.operation), True
     elif isinstance(delta, TimerFired):
-        ledger = ledger_in(record.before)
-        for one in () if ledger is None else ledger.entries:
-            timer = one.timer
-            if timer is not None and timer.operation == delta.operation and timer.purpose is TimerPurpose.TOOL_TIMEOUT:
-                entry = one
-    return entry if entry is not None and entry.is_open else None
+        entry = _out_of_time(delta, record.before)
+        looked_at = entry is not None and entry.hooks.open is not None
+    if entry is None or not entry.is_open or _is_still_open(entry, record):
+        return None
+    if looked_at:
+        return entry if entry.is_running and _ends_in_error(entry, record) else None
+    return entry
+
+
+def _out_of_time(fired: TimerFired, state: State) -> LedgerEntry | None:
+    """The call whose run, or a hook that is asked about it, has no more time."""
+    for entry in _entries(state):
+        gate, timer = entry.hooks.open, entry.timer
+        if gate is not None and gate.timer is not None and gate.timer.operation == fired.operation:
+            return entry
+        if timer is not None and timer.operation == fired.operation and timer.purpose in _TIMES_OF_RUNS:
+            return entry
+    return None
+
+
+def _is_still_open(entry: LedgerEntry, record: StepRecord) -> bool:
+    """Whether hooks have still to look at how the run has ended, or have had it repeated."""
+    now = entry_of_call(ledger_in(record.after), entry.call.id)
+    return now is not None and now.is_running and (now.hooks.end is not None or now.runs > entry.runs)
+
+
+def _ends_in_error(entry: LedgerEntry, record: StepRecord) -> bool:
+    ends = (effect.result for effect in record.effects if isinstance(effect, ToolEnded))
+    return any(result.call == entry.call.id and result.status is CallStatus.ERROR for result in ends)
 
 
 def _has_failed_before(record: StepRecord) -> bool:
@@ -87,7 +121,7 @@ def _dropped(record: StepRecord, failed: LedgerEntry) -> Iterator[str]:
             result = ended.get(call)
             if result is None or (result.status, result.reason) != (CallStatus.CANCELLED, CancelReason.SIBLING):
                 yield f"call {call} is not cancelled as its sibling"
-            elif entry.is_running and entry.operation not in aborted:
+            elif entry.has_run and entry.operation not in aborted:
                 yield f"the run of call {call} is not aborted"
         elif entry.operation in aborted:
             yield f"the run of call {call} is aborted"
@@ -96,6 +130,8 @@ def _dropped(record: StepRecord, failed: LedgerEntry) -> Iterator[str]:
                 yield f"call {call} is cancelled"
         elif now is not None:
             yield from _approval_lost(entry, now)
+            if entry.hooks.open is not None and entry.hooks != now.hooks:
+                yield f"the hook that is asked about call {call} is not left alone"
 
 
 def _unreachable(ledger: Ledger, failed: LedgerEntry, *, spared: bool) -> set[int]:

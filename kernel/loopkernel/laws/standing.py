@@ -52,7 +52,7 @@ class Standing:
     def _may_run(self, entry: LedgerEntry) -> bool:
         """Whether the call is open, and not known to be answered without a run: those hold nobody back."""
         never = isinstance(entry.verdict, InvalidCall | UnknownTool) or self.gives_output(entry)
-        return entry.is_open and not never
+        return entry.is_open and not never and entry.hooks.blocked is None
 
     # --- rule TOOL-2: what conflicts ---------------------------------------------------------------------
 
@@ -221,9 +221,11 @@ def batches_of(ledger: Ledger, session: Session, fixed: Ledger | None = None) ->
     """The batch of each call, by the place of its first; None where a call is passed over, or it is too early to say.
 
     A batch that a call is in stays: with `fixed`, only those that it had in that ledger; the others are drawn here.
+    What a run that has not stopped uses is what it took.
     """
     settings = session.settings
     overlap = settings.policy.write_conflict is WriteConflict.LAST_WRITE
+    held = {run.call: run.claims for run in session.held}
     current: int | None = None
     too_early = False
     members = KeysInUse(writers_overlap=overlap)
@@ -231,7 +233,7 @@ def batches_of(ledger: Ledger, session: Session, fixed: Ledger | None = None) ->
         known = entry.batch
         if fixed is not None:
             known = fixed.entries[place].batch if place < len(fixed.entries) else None
-        claims = claims_of(entry, settings)
+        claims = held[entry.call.id] if entry.call.id in held else claims_of(entry, settings)
         if known is None:
             too_early = too_early or (entry.check is not None and entry.verdict is None)
             if too_early or not entry.is_open or not isinstance(entry.verdict, ValidCall):
@@ -262,7 +264,7 @@ def may_stream_early(entry: LedgerEntry, settings: Settings) -> bool:
     policy, tool = settings.policy, tool_named(settings, entry.tool)
     if policy.early_start is not EarlyStart.GATED or policy.run_calls is RunCalls.STOP_REASON:
         return False
-    if tool is None or tool.profile is None or tool.profile.child:
+    if tool is None or tool.profile is None or (tool.profile.child and policy.child.depth < 1):
         return False
     return tool.profile.early and tool.profile.effect is not EffectClass.DANGEROUS
 

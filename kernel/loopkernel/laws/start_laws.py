@@ -3,9 +3,11 @@
 from collections.abc import Iterator
 
 from loopkernel.data.blocks import RawInput
-from loopkernel.data.effects import CheckCall, StartTool
+from loopkernel.data.effects import CheckCall, StartChild
 from loopkernel.data.events import EditRefused
+from loopkernel.data.json_text import Json
 from loopkernel.data.ledgers import ApprovalWait, Edit, Ledger, LedgerEntry
+from loopkernel.data.outside_deltas import HookAnswered, HookModify
 from loopkernel.data.states import State, Streaming
 from loopkernel.data.thread_deltas import Acquired, Resumed
 from loopkernel.data.tool_deltas import ToolChecked
@@ -13,18 +15,18 @@ from loopkernel.data.tools import ValidCall
 from loopkernel.laws.call_input import names_no_call, refers, sources_of, to_run_with
 from loopkernel.laws.reports import Findings
 from loopkernel.laws.standing import may_stream_early
-from loopkernel.laws.views import calls_kept, entry_of_call, held_in, ledger_in, named, refuses
+from loopkernel.laws.views import Start, calls_kept, entry_of_call, held_in, ledger_in, named, refuses
 from loopkernel.replay import StepRecord
 
 
 def final_args(record: StepRecord) -> Findings:
     """What starts is a complete call, found valid with the very input it gets: the model's, or a person's."""
-    starts = [effect for effect in record.effects if isinstance(effect, StartTool)]
+    starts = [effect for effect in record.effects if isinstance(effect, Start)]
     checks = [effect for effect in record.effects if isinstance(effect, CheckCall)]
-    checked = isinstance(record.context.delta, ToolChecked) and not refuses(record)
-    if not (starts or checks or checked):
+    heard = isinstance(record.context.delta, ToolChecked | HookAnswered) and not refuses(record)
+    if not (starts or checks or heard):
         return None
-    found = [*_verdict_kept(record), *_changed_unchecked(record)]
+    found = [*_verdict_kept(record), *_changed_unchecked(record), *_hooked_otherwise(record)]
     for check in checks:
         found.extend(_asked_otherwise(check, ledger_in(record.after)))
     for start in starts:
@@ -81,10 +83,34 @@ def _changed_unchecked(record: StepRecord) -> Iterator[str]:
             yield f"the references of {named(new.call)} are resolved, and it is not checked again"
 
 
+def _hooked_otherwise(record: StepRecord) -> Iterator[str]:
+    """HOOK-2: a hook before the run may put another input in the place of a call's, which is checked again."""
+    before, after = calls_kept(record.before), calls_kept(record.after)
+    if before is None or after is None or before is after or before.reply != after.reply:
+        return
+    delta = record.context.delta
+    for old, new in zip(before.entries, after.entries, strict=False):
+        if old is new or not new.is_open:
+            continue
+        due, gate = old.hooks.input, old.hooks.open
+        if isinstance(delta, HookAnswered) and gate is not None and gate.operation == delta.operation:
+            answer = delta.answer
+            if isinstance(answer, HookModify) and answer.input is not None and old.hooks.end is None:
+                due = answer.input
+        if new.hooks.input != due:
+            yield f"a hook has not put the input of {named(new.call)} that it has now in the place of another"
+        elif due not in (old.hooks.input, old.given) and not _is_asked_again(new, record):
+            yield f"a hook changes the input of {named(new.call)}, and it is not checked again"
+
+
+def _is_asked_again(entry: LedgerEntry, record: StepRecord) -> bool:
+    return any(isinstance(effect, CheckCall) and effect.call == entry.call.id for effect in record.effects)
+
+
 # --- starts ---------------------------------------------------------------------------------------------
 
 
-def _not_final(start: StartTool, record: StepRecord) -> Iterator[str]:
+def _not_final(start: Start, record: StepRecord) -> Iterator[str]:
     state = record.after
     entry = entry_of_call(ledger_in(state), start.call)
     if entry is None or not entry.is_open:
@@ -95,6 +121,8 @@ def _not_final(start: StartTool, record: StepRecord) -> Iterator[str]:
     ledger = ledger_in(state)
     if ledger is not None:
         yield from _other_arguments(start, ledger, entry, place)
+    if isinstance(start, StartChild) and start.task != _task(start.input):
+        yield f"and its sub-agent is told to do {start.task!r}"
     yield from _too_early(state, entry)
     if _still_checked(start, record):
         yield "but its check has not answered"
@@ -103,7 +131,14 @@ def _not_final(start: StartTool, record: StepRecord) -> Iterator[str]:
         yield f"but it is {found}"
 
 
-def _repeated_in_background(start: StartTool, record: StepRecord) -> bool:
+def _task(given: Json) -> str:
+    """What a sub-agent is to do: the text under `prompt` or `task`, else the whole input."""
+    parsed = given.value()
+    texts = [parsed.get(field) for field in ("prompt", "task")] if isinstance(parsed, dict) else []
+    return next((text for text in texts if isinstance(text, str)), given.text)
+
+
+def _repeated_in_background(start: Start, record: StepRecord) -> bool:
     """Whether a restart repeats a run in the background, with what it had."""
     if not isinstance(record.context.delta, Acquired | Resumed):
         return False
@@ -113,7 +148,7 @@ def _repeated_in_background(start: StartTool, record: StepRecord) -> bool:
     )
 
 
-def _other_arguments(start: StartTool, ledger: Ledger, entry: LedgerEntry, place: int) -> Iterator[str]:
+def _other_arguments(start: Start, ledger: Ledger, entry: LedgerEntry, place: int) -> Iterator[str]:
     """A person's edit, else the model's input with the outputs that it refers to: of the right calls, in full."""
     if entry.person.edit is None and isinstance(entry.call.input, RawInput):
         yield "but its arguments do not parse"
@@ -129,7 +164,7 @@ def _other_arguments(start: StartTool, ledger: Ledger, entry: LedgerEntry, place
         yield f"but with other arguments than {named(entry.call)} has"
 
 
-def _still_checked(start: StartTool, record: StepRecord) -> bool:
+def _still_checked(start: Start, record: StepRecord) -> bool:
     """Whether the call is being checked, since before this step or from it on."""
     before, delta = entry_of_call(ledger_in(record.before), start.call), record.context.delta
     open_check = None if before is None else before.check

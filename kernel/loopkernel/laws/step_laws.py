@@ -7,13 +7,15 @@ from attrs import evolve
 from loopkernel.data.effects import CancelTimer, Effect, StartTimer
 from loopkernel.data.events import ErrorCleared, Refused
 from loopkernel.data.held_runs import HeldRun
-from loopkernel.data.outside_deltas import TimerFired
+from loopkernel.data.outside_deltas import ChildEnded, TimerFired
 from loopkernel.data.states import Backoff, Done, State, Streaming
 from loopkernel.data.steps import Context
 from loopkernel.data.thread_deltas import Acquired, Forked, Resumed
 from loopkernel.data.timers import Timer
 from loopkernel.data.tool_deltas import ToolFailed, ToolStopped, ToolSucceeded
 from loopkernel.data.words import RefusalReason, UserAction
+from loopkernel.laws.gates import gate_timers
+from loopkernel.laws.outside_timers import outside_timers
 from loopkernel.laws.reports import Findings, Judged
 from loopkernel.laws.views import calls_kept, held_in, refuses, taken_again
 from loopkernel.replay import StepRecord
@@ -61,7 +63,8 @@ def _refused_in_full(record: StepRecord, judged: Judged) -> Iterator[str]:
         return
     stale = any(isinstance(effect, Refused) and effect.reason is RefusalReason.STALE for effect in record.effects)
     if stale and type(after) is type(before) and after.session is not None and before.session is not None:
-        billed = evolve(after.session, usage=before.session.usage, operations=before.session.operations)
+        was = before.session
+        billed = evolve(after.session, usage=was.usage, operations=was.operations, started=was.started)
         unbilled: State = evolve(after, session=billed)
         counts = after.session.operations.minted == before.session.operations.minted
         if counts and unbilled == before:
@@ -72,7 +75,7 @@ def _refused_in_full(record: StepRecord, judged: Judged) -> Iterator[str]:
 def _shown_to_have_stopped(record: StepRecord) -> HeldRun | None:
     """The aborted run that has now reported its end, after its call was answered (rule TOOL-17)."""
     delta = record.context.delta
-    if not isinstance(delta, ToolSucceeded | ToolFailed):
+    if not isinstance(delta, ToolSucceeded | ToolFailed | ChildEnded):
         return None
     held = (run for run in held_in(record.before) if run.operation == delta.operation and not run.background)
     return next(held, None)
@@ -95,6 +98,10 @@ def _frees_and_no_more(record: StepRecord, run: HeldRun, judged: Judged) -> Iter
     expected: State = evolve(same.next, stamp=after.stamp)
     if expected.session is not None and before.session is not None and told != same.effects:
         expected = evolve(expected, session=evolve(expected.session, error=before.session.error))
+    if isinstance(record.context.delta, ChildEnded) and expected.session is not None and after.session is not None:
+        billed = after.session  # what it has used counts, which BUDGET judges
+        used = evolve(expected.session, usage=billed.usage, operations=billed.operations, started=billed.started)
+        expected = evolve(expected, session=used)
     if (after, record.effects[1:]) != (expected, told):
         yield f"{met(record)} is refused, and yet it does more than to free the resources of its run"
     if after.stamp not in (before.stamp, before.stamp.at(record.context.now_ms)):
@@ -138,6 +145,7 @@ def timer_data(record: StepRecord) -> Findings:
         found.extend(_not_started_anew(record, pending, timers))
     else:
         found.extend(_left_running(record, before, pending, timers))
+        found.extend(outside_timers(record, timers))
     return found
 
 
@@ -172,7 +180,7 @@ def _left_running(
 
 
 def pending_timers(state: State) -> tuple[Timer, ...]:
-    """The delays that the state waits for: of a retry, a silent stream, its calls, and runs that have still to stop."""
+    """The delays that the state waits for: of a retry, a silent stream, its calls, hooks, and runs that are to stop."""
     found: list[Timer] = []
     if isinstance(state, Backoff):
         found.append(state.timer)
@@ -181,5 +189,6 @@ def pending_timers(state: State) -> tuple[Timer, ...]:
     ledger = calls_kept(state)
     if ledger is not None:
         found.extend(entry.timer for entry in ledger.entries if entry.timer is not None)
+    found.extend(gate_timers(state))
     found.extend(run.grace for run in held_in(state) if run.grace is not None)
     return tuple(found)

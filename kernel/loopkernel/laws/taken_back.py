@@ -4,11 +4,13 @@ from collections.abc import Iterator
 from typing import final
 
 from loopkernel.data.effects import CallModel, Effect
+from loopkernel.data.endings import Failure
 from loopkernel.data.events import CallAppeared, MessageAdded, ReplyGrew, ReplyRetracted
 from loopkernel.data.ids import ModelOperation
 from loopkernel.data.messages import AssistantMessage
 from loopkernel.data.model_deltas import ModelCall, ModelReasoning, ModelText
 from loopkernel.data.states import State, Streaming
+from loopkernel.replay import StepRecord
 
 
 @final
@@ -35,3 +37,11 @@ class Seen:
         elif isinstance(effect, CallModel) and self._reply is not None:
             yield f"request {effect.operation} may repeat reply {self._reply}, which was seen and is not taken back"
             self._reply = None
+
+
+def is_taken_back(record: StepRecord) -> bool:
+    """Whether this step discards the reply whose failure hooks were looking at (rules TOOL-9 and HOOK-1)."""
+    state = record.before
+    if not isinstance(state, Streaming) or state.after is None or not isinstance(state.after.end, Failure):
+        return False
+    return ReplyRetracted(state.reply.operation) in record.effects

@@ -4,8 +4,8 @@ from typing import final
 
 from loopkernel.data.choices import TurnLimitCounts
 from loopkernel.data.effects import CallModel, Effect
-from loopkernel.data.events import CallAppeared, MessageAdded, ReplyEnded, ReplyGrew, TurnEnded
-from loopkernel.data.messages import AssistantMessage, Message, UserMessage
+from loopkernel.data.events import CallAppeared, MessageAdded, ReplyEnded, ReplyGrew, ReplyRetracted, TurnEnded
+from loopkernel.data.messages import AssistantMessage, Message, UserMessage, UserOrigin
 from loopkernel.data.policy import Policy
 from loopkernel.data.states import Initial, State, Streaming
 from loopkernel.data.user_deltas import RetryNow
@@ -14,6 +14,7 @@ from loopkernel.laws.ending_laws import FIRST_REPLY
 from loopkernel.laws.views import at_rest, refuses, turn_of
 from loopkernel.replay import StepRecord
 
+_KEEPS_GOING = frozenset({UserOrigin.STOP_HOOK, UserOrigin.CORRECTION})
 _ENDS_BY_ITSELF = frozenset({StopReason.END_TURN, StopReason.STOP_SEQUENCE})
 
 
@@ -29,7 +30,7 @@ class TurnTold:
         self.stop: StopReason | None = None  # of the last reply; None before the first and while one streams
         self.calls = isinstance(start, Streaming) and len(start.ledger.entries) > 0
         self.text = False
-        self.spoken = False  # the user's words went in after the last reply
+        self.spoken = False  # somebody's words went in after the last reply: the user's, a stop hook's, a correction
         self._now_ms = 0
 
     def begin(self, record: StepRecord) -> None:
@@ -55,6 +56,8 @@ class TurnTold:
             self.calls = True
         elif isinstance(effect, ReplyEnded):
             self.stop = effect.stop
+        elif isinstance(effect, ReplyRetracted):
+            self.stop, self.calls, self.text = None, False, False
         elif isinstance(effect, MessageAdded):
             self._add(effect.message, policy)
         elif isinstance(effect, TurnEnded):
@@ -68,6 +71,8 @@ class TurnTold:
         """A whole reply counts when it stays, which one that is asked again does not (rule LIMIT-1)."""
         if isinstance(message, UserMessage) and message.receipt is not None:
             self._open()
+            self.spoken = True
+        elif isinstance(message, UserMessage) and message.origin in _KEEPS_GOING:
             self.spoken = True
         elif isinstance(message, AssistantMessage) and message.stop is not None and message.reply >= FIRST_REPLY:
             self.replies += self.calls or policy.turn_limit_counts is TurnLimitCounts.REPLIES

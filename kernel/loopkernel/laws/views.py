@@ -19,6 +19,8 @@ from loopkernel.data.effects import (
     StartTimer,
     StartTool,
     Summarise,
+    TellChild,
+    TellHook,
 )
 from loopkernel.data.events import Refused
 from loopkernel.data.held_runs import HeldRun
@@ -47,6 +49,9 @@ from loopkernel.data.vector import MASK, WIDTH_BITS, Node, Vector
 from loopkernel.replay import StepRecord, Transition
 
 T = TypeVar("T")
+
+Answering = Executing | Confirming | Dispatching  # the calls of a whole reply are being answered
+Start = StartTool | StartChild
 
 
 def ledger_in(state: State) -> Ledger | None:
@@ -77,8 +82,10 @@ def turn_of(state: State) -> Turn | None:
     match state:
         case Streaming() | Executing() | Confirming() | Dispatching() | Thinking() | Finishing():
             return state.turn
-        case Compacting() | Backoff():
+        case Backoff():
             return state.turn
+        case Compacting():
+            return state.within if isinstance(state.within, Turn) else None
         case Idle() | HandingOff() | Cancelled() | Done() | Initial():
             return None
         case _:
@@ -147,6 +154,8 @@ def started_operation(command: Command) -> tuple[OperationKind, int] | None:
             return OperationKind.HANDOFF, command.operation
         case AbortModel() | AbortTool() | AbortOther() | AnswerTool() | CancelTimer():
             return None
+        case TellHook() | TellChild():
+            return None  # nothing comes back of it
         case _:
             assert_never(command)
 

@@ -5,13 +5,14 @@ from collections.abc import Iterator
 from typing import assert_never
 
 from loopkernel.data.ids import CallId
-from loopkernel.data.ledgers import ApprovalWait, CrashWait
+from loopkernel.data.ledgers import ApprovalWait, ChildWait, CrashWait
 from loopkernel.data.states import State, Streaming
 from loopkernel.data.tools import AccessMode, Claim, Decision
 from loopkernel.data.words import CallStatus
 from loopkernel.laws.keys_in_use import Claims
 from loopkernel.laws.reports import Findings, Judged
 from loopkernel.laws.schedule_laws import idle_wait
+from loopkernel.laws.shares import all_is_reserved, is_reserved
 from loopkernel.laws.standing import Standing, decision_on
 from loopkernel.laws.step_laws import met
 from loopkernel.laws.views import entry_of_call, ledger_in, named, taken_again
@@ -20,11 +21,14 @@ from loopkernel.waits import (
     ForAnswer,
     ForApproval,
     ForCheck,
+    ForChild,
     ForConflict,
+    ForHook,
     ForMore,
     ForOthers,
     ForOwnResult,
     ForReply,
+    ForShare,
     ForSlot,
     ForSource,
     ForTurn,
@@ -86,7 +90,11 @@ def is_true(reason: Reason, standing: Standing, place: int, state: State) -> boo
         case ForCheck():
             return entry.check is not None
         case ForOwnResult():
-            return entry.status is CallStatus.IN_PROGRESS
+            return entry.status is CallStatus.IN_PROGRESS and entry.hooks.open is None
+        case ForHook():
+            return entry.hooks.open is not None and entry.hooks.open.hook.name == reason.name
+        case ForChild():
+            return isinstance(entry.person.wait, ChildWait) and entry.person.wait.asked == reason.asked
         case ForApproval():
             to_ask = not entry.person.approved and decision_on(entry, settings) is Decision.ASK
             return isinstance(entry.person.wait, ApprovalWait) or (entry.status is CallStatus.QUEUED and to_ask)
@@ -108,6 +116,10 @@ def is_true(reason: Reason, standing: Standing, place: int, state: State) -> boo
         case ForSlot():
             limit = settings.policy.max_parallel
             return reason.slots == limit and not standing.slot_free
+        case ForShare():
+            return is_reserved(entry, standing.ledger, standing.session)
+        case ForShare():
+            return all_is_reserved(entry, standing.ledger, standing.session)
         case ForOthers():
             return standing.gives_output(entry) and standing.waits_for_others()
         case _:

@@ -26,10 +26,10 @@ def cost_usd(usage: Usage, prices: Prices) -> Fraction:
     Tokens of a cache are priced as input: no less than what they cost.
     """
     read = usage.input + usage.cache_read + usage.cache_write
-    return (read * _exact(prices.input) + usage.output * _exact(prices.output)) / _TOKENS_A_PRICE
+    return (read * exact(prices.input) + usage.output * exact(prices.output)) / _TOKENS_A_PRICE
 
 
-def _exact(number: float) -> Fraction:
+def exact(number: float) -> Fraction:
     """The number that its shortest decimal says: 0.1 is a tenth, not the nearest binary fraction."""
     return Fraction(repr(number))
 
@@ -38,7 +38,7 @@ def budget_reached(policy: Policy, usage: Usage, turn_ms: int) -> LimitName | No
     """The first budget that is spent, by what the run has used and the milliseconds that its turn has taken."""
     if policy.max_total_tokens is not None and usage.total >= policy.max_total_tokens:
         return LimitName.TOKENS
-    if policy.max_cost_usd is not None and cost_usd(usage, policy.prices) >= _exact(policy.max_cost_usd):
+    if policy.max_cost_usd is not None and cost_usd(usage, policy.prices) >= exact(policy.max_cost_usd):
         return LimitName.COST
     if policy.max_wall_ms is not None and turn_ms >= policy.max_wall_ms:
         return LimitName.WALL_TIME

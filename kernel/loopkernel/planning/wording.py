@@ -3,7 +3,7 @@
 from typing import assert_never
 
 from loopkernel.data.errors import quoted
-from loopkernel.data.words import CallStatus, CancelReason, ErrorClass
+from loopkernel.data.words import CallStatus, CancelReason, ErrorClass, TurnEndReason
 
 NUDGE = "Your last reply was empty. Go on with the task, or say in a sentence what stops you."
 STOPPED_REPLY = "(The reply before this message was stopped before it was complete.)"
@@ -14,6 +14,8 @@ OUTPUT_TAKEN = "The output was taken."
 CONTINUE = (
     "Your last reply was cut off at the output limit. Go on exactly where it stopped; do not repeat what you said."
 )
+GAP = "(Earlier messages stood here. They were left out to save space.)"
+NOT_DONE = "The work is not done yet. Go on."
 UNPARSED = "its arguments are not valid JSON"
 UNSAFE_NAME = "invalid_tool_name"
 
@@ -60,9 +62,36 @@ def denied_text(tool: str) -> str:
     return f"This call of {quoted(tool)} is denied by policy. Do it another way, or tell the user."
 
 
-def not_supported_text(tool: str, need: str) -> str:
-    """The call would need a part of the loop that is not built."""
-    return f"This call of {quoted(tool)} was not run: {need} is not supported. Do it another way, or tell the user."
+def too_deep_text(tool: str) -> str:
+    """A sub-agent may not start another one."""
+    return f"This call of {quoted(tool)} was not run: no further sub-agents may be started here. Do the work yourself."
+
+
+def blocked_text(tool: str, why: str) -> str:
+    """A hook has blocked the call, or its result."""
+    told = f": {why}" if why.strip() else ""
+    return f"This call of {quoted(tool)} was blocked{told}. Do it another way, or tell the user."
+
+
+def child_end_text(reason: TurnEndReason, text: str) -> str:
+    """A sub-agent has ended before its work was done; what it has said last may still be of use."""
+    partial = f" The last that it said: {text}" if text.strip() else ""
+    return f"The sub-agent ended as {reason.value}, before its work was done.{partial}"
+
+
+def stop_hook_text(why: str) -> str:
+    """A stop hook does not let the turn end."""
+    return why if why.strip() else NOT_DONE
+
+
+def correction_text(text: str) -> str:
+    """What the course correction says, marked as what it is."""
+    return f"(A check of the course so far says:) {text}"
+
+
+def summary_text(text: str) -> str:
+    """The summary that stands in the place of earlier messages."""
+    return f"(Earlier messages were replaced by this summary.)\n{text}"
 
 
 def unreachable_text(source: str, status: CallStatus) -> str:

@@ -1,7 +1,7 @@
 """Amp: a session that shows errors at once, batches calls by conflict, and halts after a rejection."""
 
 from loopkernel.data import choices
-from loopkernel.data.policy import Compaction, CourseCorrection, Policy, Truncation
+from loopkernel.data.policy import Compaction, CourseCorrection, OnRestart, Policy, Truncation
 
 AMP = Policy(
     run_calls=choices.RunCalls.STOP_REASON,
@@ -19,4 +19,5 @@ AMP = Policy(
     tool_timeout_ms=None,
     result_limit=None,
     course_correction=CourseCorrection(),
+    on_restart=OnRestart(child=choices.RestartChild.CANCEL),
 )

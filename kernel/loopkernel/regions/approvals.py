@@ -11,6 +11,7 @@ from loopkernel.data.events import ApprovalRemembered, EditRefused, QuestionAske
 from loopkernel.data.json_text import Json
 from loopkernel.data.ledgers import (
     ApprovalWait,
+    ChildWait,
     CrashWait,
     Edit,
     Ledger,
@@ -29,6 +30,7 @@ from loopkernel.data.user_deltas import (
     Correct,
     CrashAnswerKind,
     Reject,
+    Remember,
     RememberCall,
     RememberPattern,
     RememberTool,
@@ -37,6 +39,7 @@ from loopkernel.data.user_deltas import (
 )
 from loopkernel.data.words import CallStatus, CancelReason, RefusalReason, TimerPurpose, UserAction
 from loopkernel.planning.approval import decide
+from loopkernel.planning.children import starts_child
 from loopkernel.planning.references import has_references, resolved, sources
 from loopkernel.planning.scheduling import look_again
 from loopkernel.planning.wording import REJECTED_BY_TIME, denied_text, rejected_text, unknown_tool_text
@@ -44,8 +47,10 @@ from loopkernel.regions.claims import offered
 from loopkernel.regions.held_runs import Ledgered
 from loopkernel.regions.ledger import answer_of, ask_check, close, drop_check, error_result, outputs_of
 from loopkernel.regions.refusals import answer_refusal, refusal
-from loopkernel.regions.schedule import forget_plan, set_timer
+from loopkernel.regions.schedule import forget_plan
+from loopkernel.regions.starts import set_timer
 from loopkernel.regions.stops import cancel_others, open_place, stop_call
+from loopkernel.regions.telling import tell_children
 from loopkernel.regions.timers import close_timer
 
 
@@ -62,6 +67,8 @@ def answer_call(ledger: Ledger, session: Session, delta: CallAnswer, now_ms: int
             return _answer_question(ledger, session, place, wait, delta, now_ms)
         case CrashWait():
             return _answer_crash(ledger, session, place, delta, now_ms)
+        case ChildWait():  # the answer is to a call of the sub-agent, and goes there
+            return Ledgered(ledger, session, refusal(delta, RefusalReason.INVALID))
         case _:
             assert_never(wait)
 
@@ -105,7 +112,8 @@ def _approve(ledger: Ledger, session: Session, place: int, delta: Approve) -> Le
     remembered = _remembered(entry.tool, entry.given, delta.remember)
     settings = evolve(session.settings, remembered=(*session.settings.remembered, remembered))
     again = reconsider(ledger, evolve(session, settings=settings))
-    told = (*effects, ApprovalRemembered(delta.call, delta.remember), *again.effects)
+    passed_on = tell_children(again.ledger, Remember(remembered))
+    told = (*effects, ApprovalRemembered(delta.call, delta.remember), *passed_on, *again.effects)
     return Ledgered(again.ledger, again.session, told)
 
 
@@ -219,7 +227,8 @@ def take_edit_verdict(ledger: Ledger, session: Session, place: int, edit: Edit, 
     ledger = evolve(ledger, checking=ledger.checking - 1)
     tool = offered(settings, edit.tool)
     refused: RefusalReason | None = None
-    if not isinstance(verdict, ValidCall) or tool is None or (tool.profile is not None and tool.profile.child):
+    too_deep = tool is not None and starts_child(tool) and settings.policy.child.depth < 1
+    if not isinstance(verdict, ValidCall) or tool is None or too_deep:
         refused = RefusalReason.INVALID
     elif decide(settings.policy, settings.remembered, tool, edit.input) is Decision.DENY:
         refused = RefusalReason.DENIED

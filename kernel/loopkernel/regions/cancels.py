@@ -16,12 +16,13 @@ from loopkernel.data.user_deltas import CancelAll, EditMessage, Say, UserDelta
 from loopkernel.data.vector import Vector
 from loopkernel.data.words import CancelReason, RefusalReason, TurnEndReason
 from loopkernel.planning.replies import assemble
+from loopkernel.regions.compaction import was_removed
 from loopkernel.regions.conversation import add_reply, add_results
 from loopkernel.regions.held_runs import abort_all_in_background
 from loopkernel.regions.inbox import seen_before, take_receipt
 from loopkernel.regions.ledger import results
 from loopkernel.regions.rewriting import index_of_input
-from loopkernel.regions.stops import cancel_open, put_down, waits_for_person
+from loopkernel.regions.stops import cancel_open, put_down, timers_last, waits_for_person
 
 Cause = CancelAll | Disposed | Say | EditMessage
 
@@ -37,10 +38,11 @@ def cutting(session: Session, delta: UserDelta) -> CancelAll | Say | EditMessage
 
 
 def edit_refusal(session: Session, delta: EditMessage) -> RefusalReason | None:
-    """Why the edit does not apply: it was sent before, or the user's message of that id is not in the thread."""
+    """Why the edit does not apply: it was sent before, or the user has sent no message of that id that still counts."""
     if seen_before(session, delta):
         return RefusalReason.DUPLICATE
-    return RefusalReason.UNKNOWN if index_of_input(session, delta.message) is None else None
+    there = index_of_input(session, delta.message) is not None or was_removed(session, delta.message)
+    return None if there else RefusalReason.UNKNOWN
 
 
 def reason_of(cause: Cause) -> CancelReason:
@@ -81,14 +83,16 @@ def end_cut_short(session: Session, cause: Cause, waiting: Ledger | None = None)
             assert_never(cause)
 
 
-def cut_gates(session: Session, reason: CancelReason, now_ms: int) -> tuple[Session, tuple[Effect, ...]]:
-    """No reply and no call is open: what runs in the background is stopped, and one event says so."""
+def cut_gates(
+    session: Session, reason: CancelReason, now_ms: int, closed: tuple[Effect, ...] = ()
+) -> tuple[Session, tuple[Effect, ...]]:
+    """No reply and no call is open: what runs in the background is stopped, what else was is told, and one event."""
     session, aborted = abort_all_in_background(session, reason, now_ms)
-    return session, (*aborted, WorkCancelled(reason))
+    return session, (*timers_last((*aborted, *closed)), WorkCancelled(reason))
 
 
 def cut_calls(
-    session: Session, ledger: Ledger, reason: CancelReason, now_ms: int
+    session: Session, ledger: Ledger, reason: CancelReason, now_ms: int, closed: tuple[Effect, ...] = ()
 ) -> tuple[Session, Ledger | None, tuple[Effect, ...]]:
     """Every open call is answered, and the answers go into the thread; one event says that all was cancelled.
 
@@ -96,7 +100,7 @@ def cut_calls(
     """
     session, aborted = abort_all_in_background(session, reason, now_ms)
     released = reason is CancelReason.DISPOSED and any(waits_for_person(entry) for entry in ledger.entries)
-    cut = cancel_open(ledger, session, reason, now_ms, but_waiting=released)
+    cut = cancel_open(ledger, session, reason, now_ms, but_waiting=released, closed=closed)
     session = cut.session
     if released:
         kept, session, closed = put_down(cut.ledger, session)
@@ -112,6 +116,7 @@ def cut_reply(
     ledger: Ledger,
     reason: CancelReason,
     now_ms: int,
+    closed: tuple[Effect, ...] = (),
 ) -> tuple[Session, tuple[Effect, ...]]:
     """The reply under way stays in the thread with its text and its complete calls, which are answered (INPUT-5)."""
     operations = session.operations.abandon_model(reply.operation, reply.usage)
@@ -119,9 +124,9 @@ def cut_reply(
     session, kept = keep_cut_reply(session, reply, pieces, ledger)
     stopped: tuple[Effect, ...] = (AbortModel(reply.operation), ReplyAborted(reply.operation), *kept)
     if not len(ledger.entries):
-        session, cut = cut_gates(session, reason, now_ms)
+        session, cut = cut_gates(session, reason, now_ms, closed)
     else:
-        session, _, cut = cut_calls(session, ledger, reason, now_ms)
+        session, _, cut = cut_calls(session, ledger, reason, now_ms, closed)
     return session, (*stopped, *cut)
 
 

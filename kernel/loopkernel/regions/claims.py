@@ -19,7 +19,9 @@ def is_output_call(entry: LedgerEntry, settings: Settings) -> bool:
 
 def never_runs(entry: LedgerEntry, settings: Settings) -> bool:
     """Whether the call is answered without a run, whatever is decided: it holds no other back."""
-    return isinstance(entry.verdict, InvalidCall | UnknownTool) or is_output_call(entry, settings)
+    if isinstance(entry.verdict, InvalidCall | UnknownTool) or entry.hooks.blocked is not None:
+        return True
+    return is_output_call(entry, settings)
 
 
 def claimant_of(entry: LedgerEntry, settings: Settings) -> Claimant | None:

@@ -9,6 +9,7 @@ from loopkernel.data.ids import CallId
 from loopkernel.data.messages import ResultMessage
 from loopkernel.data.sessions import Session
 from loopkernel.planning.clearing import cleared_message, is_cleared
+from loopkernel.planning.compaction import characters_of, rewritten
 
 
 def clear_results(session: Session) -> tuple[Session, tuple[Effect, ...]]:
@@ -25,12 +26,22 @@ def clear_under_pressure(session: Session) -> tuple[Session, tuple[Effect, ...]]
     return (session, ()) if policy is None else _clear(session, policy.keep)
 
 
+def clear_before(session: Session, until: int) -> tuple[Session, tuple[Effect, ...]]:
+    """All results before that index of the thread lose their body (rule COMPACT-2)."""
+    later = session.thread.messages.since(until)
+    kept = sum(
+        not is_cleared(result) for message in later if isinstance(message, ResultMessage) for result in message.results
+    )
+    return _clear(session, kept)
+
+
 def _clear(session: Session, keep: int) -> tuple[Session, tuple[Effect, ...]]:
     """All results but so many lose their body; no effect where none has to."""
     if session.bodies <= keep:
         return session, ()
     thread = session.thread
     messages, remaining, gone = thread.messages, session.bodies, list[CallId]()
+    total = session.size.total
     first = len(messages)
     for index in range(session.bodies_from, len(messages)):
         message = messages[index]
@@ -38,11 +49,15 @@ def _clear(session: Session, keep: int) -> tuple[Session, tuple[Effect, ...]]:
             continue
         bodies = [result.call for result in message.results if not is_cleared(result)]
         old = bodies[: remaining - keep]
-        messages = messages.replace(index, cleared_message(message, frozenset(old)))
+        shorter = cleared_message(message, frozenset(old))
+        total += characters_of(shorter) - characters_of(message)
+        messages = messages.replace(index, shorter)
         gone.extend(old)
         remaining -= len(old)
         if len(old) < len(bodies):
             first = index
             break
     thread = evolve(thread, messages=messages, generation=thread.generation + 1)
-    return evolve(session, thread=thread, bodies=remaining, bodies_from=first), (ResultsCleared(tuple(gone)),)
+    size = rewritten(total)
+    cleared = evolve(session, thread=thread, bodies=remaining, bodies_from=first, size=size)
+    return cleared, (ResultsCleared(tuple(gone)),)

@@ -8,7 +8,7 @@ from loopkernel.data.blocks import AssistantBlock, TextBlock, ToolCall
 from loopkernel.data.choices import ErrorDisplay, RunCalls, TruncatedCalls, TruncationEnd
 from loopkernel.data.effects import Effect
 from loopkernel.data.endings import Ending, GoOn
-from loopkernel.data.events import ReplyEnded, ReplyRetracted
+from loopkernel.data.events import ReplyRetracted
 from loopkernel.data.ledgers import Ledger
 from loopkernel.data.model_deltas import ModelCompleted, Piece
 from loopkernel.data.policy import Policy
@@ -24,11 +24,13 @@ from loopkernel.data.words import (
 from loopkernel.planning.budget import counts_as_reply
 from loopkernel.planning.replies import MAX_PAUSES, Outcome, assemble, has_text, outcome
 from loopkernel.planning.wording import call_note, cut_call_text
+from loopkernel.regions.call_hooks import abort_call_hook
 from loopkernel.regions.conversation import add_reply, add_results
 from loopkernel.regions.early_runs import drop, is_committed
 from loopkernel.regions.errors import show_error
+from loopkernel.regions.faults import answer_all_faulty
 from loopkernel.regions.held_runs import Ledgered
-from loopkernel.regions.ledger import answer_all_faulty, close, drop_check, error_result, results
+from loopkernel.regions.ledger import close, drop_check, error_result, results
 from loopkernel.regions.repetition import watch_calls
 from loopkernel.regions.rewriting import redact_input, redacted_reply
 from loopkernel.regions.schedule import failed_run, forget_plan
@@ -68,29 +70,43 @@ class Complete:
         return len(self.ledger.entries) > 0
 
 
-def complete_reply(session: Session, turn: Turn, complete: Complete, now_ms: int) -> AfterReply:
-    """The reply is billed; it is appended, or asked again; what follows depends on how it stopped (INFER-4 to 7)."""
+def complete_reply(
+    session: Session, turn: Turn, complete: Complete, now_ms: int, *, blocked: bool = False
+) -> AfterReply:
+    """The reply is billed; it is appended, or asked again; what follows depends on how it stopped (INFER-4 to 7).
+
+    `blocked`: a hook does not let the turn go on, as a guardrail does not (rule HOOK-2).
+    """
     reply, ledger, stop = complete.reply, complete.ledger, complete.delta.stop
     session = evolve(session, usage=session.usage.plus(reply.usage))
     follows = outcome(session.settings.policy.run_calls, stop, complete.has_calls, has_text(complete.pieces))
     session, redacted = redact_input(session, complete.delta.redaction)
-    if follows is Outcome.TRUNCATED:
+    if follows is Outcome.TRUNCATED and not blocked:
         after = _truncated(session, turn, complete, now_ms)
-        return evolve(after, effects=(after.effects[0], *redacted, *after.effects[1:])) if redacted else after
+        return evolve(after, effects=(*redacted, *after.effects)) if redacted else after
     pauses = turn.pauses + 1 if follows is Outcome.CONTINUE_PAUSED else 0
     turn = _counted(session.settings.policy, turn, complete, NO_RECOVERY, pauses)
     session, added = add_reply(watch_calls(session, ledger), reply, _content(complete), stop)
-    effects: tuple[Effect, ...] = (ReplyEnded(reply.operation, stop), *redacted, *added)
-    if follows is Outcome.RUN_CALLS:
+    effects: tuple[Effect, ...] = (*redacted, *added)
+    if follows is Outcome.RUN_CALLS and not blocked:
         return _with_calls(session, turn, ledger, effects, now_ms)
     if complete.has_calls:
         session, skipped = _skip_calls(session, ledger, now_ms)
         effects = (*effects, *skipped)
     if user_cancelled(results(ledger)):
         settled: Ending | GoOn = Ending(reason=TurnEndReason.USER_ABORT)
+    elif blocked or follows is Outcome.RUN_CALLS or follows is Outcome.TRUNCATED:
+        settled = Ending(reason=TurnEndReason.GUARDRAIL)
     else:
         turn, settled = _follow(session.settings.policy, turn, follows, stop)
     return AfterReply(session=session, turn=turn, effects=effects, settled=settled)
+
+
+def keep_completed(session: Session, complete: Complete) -> tuple[Session, tuple[Effect, ...]]:
+    """A whole reply goes into the thread, and nothing more is done with it: its turn was cut short."""
+    session, redacted = redact_input(session, complete.delta.redaction)
+    session, added = add_reply(session, complete.reply, _content(complete), complete.delta.stop)
+    return session, (*redacted, *added)
 
 
 def _content(complete: Complete) -> tuple[AssistantBlock, ...]:
@@ -102,9 +118,9 @@ def _counted(policy: Policy, turn: Turn, complete: Complete, recovery: Recovery,
     """The turn with one more completed reply: retries are counted anew, and the model that was fallen back on stays."""
     used = turn.recovery
     if used is not recovery:
-        recovery = evolve(recovery, model=used.model, retries=0, fed_back=used.fed_back)
+        recovery = evolve(recovery, model=used.model, retries=0, compacted=False, fed_back=used.fed_back)
     replies = turn.replies + 1 if counts_as_reply(policy, complete.has_calls) else turn.replies
-    return evolve(turn, replies=replies, pauses=pauses, forcing=False, recovery=recovery)
+    return evolve(turn, replies=replies, pauses=pauses, forcing=False, hook_retries=0, recovery=recovery)
 
 
 def _with_calls(
@@ -152,10 +168,9 @@ def _truncated(session: Session, turn: Turn, complete: Complete, now_ms: int) ->
         turn, settled = _given_up(policy, _counted(policy, turn, complete, evolve(used, retries=0)))
     turn = evolve(turn, forcing=turn.forcing or forcing)  # what was demanded is still to come
     stop = complete.delta.stop
-    effects: tuple[Effect, ...] = (ReplyEnded(complete.reply.operation, stop),)
+    effects: tuple[Effect, ...] = ()
     if isinstance(settled, GoOn):
-        session, shown = _shown_at_once(session)
-        effects = (*effects, *shown)
+        session, effects = _shown_at_once(session)
     content = _content(complete)
     if policy.on_truncation.calls is TruncatedCalls.NOTE and not committed:
         session, dropped = drop(complete.ledger, session, now_ms)
@@ -191,7 +206,7 @@ def _asked_again(session: Session, turn: Turn, complete: Complete, raised: int, 
     """The reply is taken back, and asked for under a higher limit."""
     operation = complete.reply.operation
     session, dropped = drop(complete.ledger, session, now_ms)
-    effects: tuple[Effect, ...] = (ReplyEnded(operation, complete.delta.stop), *dropped)
+    effects: tuple[Effect, ...] = dropped
     if len(complete.pieces):
         effects = (*effects, ReplyRetracted(operation))
     session, shown = _shown_at_once(session)
@@ -220,7 +235,9 @@ def _answer_cut_call(ledger: Ledger, session: Session) -> Ledgered:
     if not entry.is_open or entry.runs:
         return Ledgered(ledger, session)
     ledger, session = drop_check(ledger, session, place)
-    return close(ledger, session, place, error_result(ledger.entries[place], cut_call_text(entry.tool)))
+    ledger, session, aborted = abort_call_hook(ledger, session, place)
+    closed = close(ledger, session, place, error_result(ledger.entries[place], cut_call_text(entry.tool)))
+    return evolve(closed, effects=(*aborted, *closed.effects))
 
 
 def _given_up(policy: Policy, turn: Turn) -> Following:

@@ -14,20 +14,22 @@ from loopkernel.data.messages import (
     UserMessage,
     UserOrigin,
 )
-from loopkernel.data.sessions import OpenReply, Session
+from loopkernel.data.sessions import NO_COURSE, OpenReply, Session
 from loopkernel.data.threads import Thread
 from loopkernel.data.watches import Watch
 from loopkernel.data.words import InputFate, StopReason
 from loopkernel.planning.clearing import is_cleared
+from loopkernel.planning.compaction import grown
 from loopkernel.planning.redaction import redacted_message
+from loopkernel.regions.hooks import tell_message
 
 
-def _append(session: Session, thread: Thread, message: Message) -> tuple[Session, MessageAdded]:
+def _append(session: Session, thread: Thread, message: Message) -> tuple[Session, tuple[Effect, ...]]:
     """The message goes to the end of the thread; what is shown of it holds no secret (rule TOOL-12)."""
     answers = message.results if isinstance(message, ResultMessage) else ()
     results = sum(not is_cleared(result) for result in answers)
-    grown = session.with_message(thread.append(message), message.id, results)
-    return grown, MessageAdded(redacted_message(message))
+    longer = session.with_message(thread.append(message), message.id, grown(session.size, message), results)
+    return longer, (MessageAdded(redacted_message(message)), *tell_message(longer, message))
 
 
 def _next_id(session: Session) -> MessageId:
@@ -41,19 +43,21 @@ def add_input(
     receipt: ReceiptId,
     key: str | None = None,
 ) -> tuple[Session, tuple[Effect, ...]]:
-    """What the user sent goes into the thread; its receipt is settled, and repetition is counted anew (LIMIT-3)."""
-    if session.watch.calls:
-        session = evolve(session, watch=Watch(disabled=session.watch.disabled))
+    """What the user sent goes into the thread; its receipt is settled.
+
+    Repetition, and what happens before a correction, are counted anew (rules LIMIT-3 and HOOK-3).
+    """
+    if session.watch.calls or session.course is not NO_COURSE:
+        session = evolve(session, watch=Watch(disabled=session.watch.disabled), course=NO_COURSE)
     message = UserMessage(id=_next_id(session), content=content, origin=origin, receipt=receipt)
     session, added = _append(session, session.thread, message)
-    return session, (InputSettled(receipt, InputFate.IN_THREAD, key), added)
+    return session, (InputSettled(receipt, InputFate.IN_THREAD, key), *added)
 
 
 def add_foreign_input(session: Session, content: tuple[UserBlock, ...]) -> tuple[Session, tuple[Effect, ...]]:
     """What a user sent in a conversation recorded elsewhere goes into the thread; it has no receipt here."""
     message = UserMessage(id=_next_id(session), content=content)
-    session, added = _append(session, session.thread, message)
-    return session, (added,)
+    return _append(session, session.thread, message)
 
 
 def add_note(session: Session, text: str, origin: UserOrigin) -> tuple[Session, tuple[Effect, ...]]:
@@ -66,8 +70,7 @@ def add_blocks(
 ) -> tuple[Session, tuple[Effect, ...]]:
     """What the kernel hands over in the user's place goes into the thread."""
     message = UserMessage(id=_next_id(session), content=content, origin=origin)
-    session, added = _append(session, session.thread, message)
-    return session, (added,)
+    return _append(session, session.thread, message)
 
 
 def add_reply(
@@ -87,8 +90,7 @@ def add_reply(
     for block in content:
         if isinstance(block, OpaqueBlock) and block.model not in thread.opaque_models:
             thread = Thread(thread.messages, thread.generation, (*thread.opaque_models, block.model))
-    session, added = _append(session, thread, message)
-    return session, (added,)
+    return _append(session, thread, message)
 
 
 def add_results(
@@ -96,5 +98,4 @@ def add_results(
 ) -> tuple[Session, tuple[Effect, ...]]:
     """The answers to a reply's calls go into the thread, in call order."""
     message = ResultMessage(id=_next_id(session), reply=reply, results=results)
-    session, added = _append(session, session.thread, message)
-    return session, (added,)
+    return _append(session, session.thread, message)

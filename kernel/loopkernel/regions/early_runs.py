@@ -3,12 +3,15 @@
 from attrs import evolve
 
 from loopkernel.data.effects import Effect
+from loopkernel.data.events import ChildFinished
 from loopkernel.data.ids import OperationKind
 from loopkernel.data.ledgers import Ledger
 from loopkernel.data.model_deltas import ModelCall, Piece
 from loopkernel.data.sessions import OpenReply, Session, Settings
 from loopkernel.data.vector import Vector
 from loopkernel.data.words import CancelReason
+from loopkernel.planning.children import end_of
+from loopkernel.regions.call_hooks import forget_call_hook
 from loopkernel.regions.cancels import keep_cut_reply
 from loopkernel.regions.claims import only_reads
 from loopkernel.regions.held_runs import Ledgered, abort_background_of, forget_background, let_go
@@ -34,7 +37,7 @@ def keep_for_effect(session: Session, reply: OpenReply, pieces: Vector[Piece], l
     effects: list[Effect] = [*kept]
     for place in range(ledger.entries.size):
         entry = ledger.entries[place]
-        if entry.is_open and not entry.is_running:
+        if entry.is_open and not entry.runs:
             stopped = stop_call(ledger, session, place, CancelReason.SUPERSEDED, now_ms)
             ledger, session = stopped.ledger, stopped.session
             effects.extend(stopped.effects)
@@ -47,10 +50,11 @@ def drop(ledger: Ledger, session: Session, now_ms: int) -> tuple[Session, tuple[
     for place in range(ledger.entries.size):
         if ledger.entries[place].is_open:
             ledger, session, runs, aborted = abort_work(ledger, session, place, CancelReason.SUPERSEDED, now_ms)
-            if runs:
+            effects.extend(aborted)
+            if ledger.entries[place].runs:
                 result = cancelled_result(ledger.entries[place], CancelReason.SUPERSEDED)
-                ledger, session, told = shut(ledger, session, place, result, stopped=False)
-                effects.extend((*aborted, *told))
+                ledger, session, told = shut(ledger, session, place, result, stopped=not runs)
+                effects.extend(told)
     session, aborted = abort_background_of(session, ledger.reply, CancelReason.SUPERSEDED, now_ms)
     return session, (*effects, *aborted)
 
@@ -68,8 +72,12 @@ def drop_after_crash(ledger: Ledger, session: Session) -> tuple[Session, tuple[E
         if not entry.is_open:
             continue
         ledger, session = drop_check(ledger, session, place)
-        if entry.is_running and entry.operation is not None:
+        ledger, session = forget_call_hook(ledger, session, place)
+        if entry.has_run and entry.operation is not None:
             session = session.with_operations(session.operations.abandon(OperationKind.RUN, entry.operation))
+            if entry.child is not None:
+                effects.append(ChildFinished(entry.call.id, end_of(CancelReason.SUPERSEDED)))
+        if entry.is_running:
             result = cancelled_result(entry, CancelReason.SUPERSEDED)
             ledger, session, told = shut(ledger.put(place, evolve(entry, timer=None)), session, place, result)
             effects.extend(told)

@@ -8,7 +8,7 @@ from attrs import evolve
 from loopkernel.data.blocks import TextBlock
 from loopkernel.data.effects import Effect
 from loopkernel.data.endings import Ending
-from loopkernel.data.events import LineageForked, ReplyAborted
+from loopkernel.data.events import ChildFinished, LineageForked, ReplyAborted
 from loopkernel.data.ids import OperationKind
 from loopkernel.data.ledgers import Ledger
 from loopkernel.data.model_deltas import Piece
@@ -17,7 +17,9 @@ from loopkernel.data.thread_deltas import Forked
 from loopkernel.data.tools import EffectClass
 from loopkernel.data.vector import Vector
 from loopkernel.data.words import CallStatus, CancelReason, TurnEndReason
+from loopkernel.planning.children import end_of
 from loopkernel.planning.wording import cancelled_text
+from loopkernel.regions.call_hooks import forget_call_hook
 from loopkernel.regions.cancels import keep_cut_reply
 from loopkernel.regions.claims import effect_class
 from loopkernel.regions.conversation import add_results
@@ -49,8 +51,11 @@ def fork_calls(session: Session, ledger: Ledger) -> Forking:
         if not entry.is_open:
             continue
         ledger, session = drop_check(ledger, session, place)
-        if entry.is_running and entry.operation is not None:
+        ledger, session = forget_call_hook(ledger, session, place)
+        if entry.has_run and entry.operation is not None:
             session = session.with_operations(session.operations.abandon(OperationKind.RUN, entry.operation))
+            if entry.child is not None:
+                effects.append(ChildFinished(entry.call.id, end_of(LEFT_BEHIND)))
         ledger = ledger.put(place, evolve(ledger.entries[place], timer=None))
         result = cancelled_result(entry, LEFT_BEHIND)
         if entry.runs and effect_class(entry, session.settings) is EffectClass.DANGEROUS:

@@ -11,7 +11,7 @@ from loopkernel.data.ledgers import Ledger
 from loopkernel.data.messages import UserOrigin
 from loopkernel.data.sessions import BackgroundEnd, Session
 from loopkernel.data.tools import ToolOutput
-from loopkernel.data.words import CancelReason, TimerPurpose
+from loopkernel.data.words import CancelReason, LimitName, TimerPurpose
 from loopkernel.planning.scheduling import stop, unpark
 from loopkernel.planning.shortening import shortened
 from loopkernel.planning.wording import background_end_text, cancelled_text
@@ -23,13 +23,13 @@ from loopkernel.regions.timers import close_timer, start_timer
 class Ledgered:
     """A ledger and its session after a change, and what the change causes.
 
-    `out_of_calls`: a call could have started, and the budget of tool calls is spent (rule LIMIT-2).
+    `spent`: a call could have started, if this budget left room for it (rule LIMIT-2).
     """
 
     ledger: Ledger
     session: Session
     effects: tuple[Effect, ...] = ()
-    out_of_calls: bool = False
+    spent: LimitName | None = None
 
 
 def lease(session: Session, run: HeldRun, now_ms: int) -> tuple[Session, tuple[Effect, ...]]:

@@ -4,7 +4,6 @@ A call is answered exactly once; what comes after finds it closed and is refused
 """
 
 from collections.abc import Iterable
-from typing import assert_never
 
 from attrs import evolve
 
@@ -15,26 +14,23 @@ from loopkernel.data.events import ToolEnded
 from loopkernel.data.ids import CheckOperation, OperationKind, RunOperation
 from loopkernel.data.json_text import Json
 from loopkernel.data.ledgers import Ledger, LedgerEntry, Links
-from loopkernel.data.sessions import Session
+from loopkernel.data.plans import Plan
+from loopkernel.data.sessions import Session, Settings
 from loopkernel.data.text_map import TextMap
-from loopkernel.data.tools import InvalidCall, Tool, UnknownTool, ValidCall, Verdict
+from loopkernel.data.tools import InvalidCall, UnknownTool, Verdict
 from loopkernel.data.vector import Vector
 from loopkernel.data.words import CallStatus, CancelReason, UserAction
 from loopkernel.planning.loop_detection import is_disabled
 from loopkernel.planning.redaction import redacted
 from loopkernel.planning.references import has_references, references, resolved, sources
-from loopkernel.planning.scheduling import add, end, know, look_again, pass_over, places_of
+from loopkernel.planning.scheduling import add, end, know, look_again, pass_over, places_of, unpark
 from loopkernel.planning.wording import (
     UNPARSED,
     cancelled_text,
-    disabled_text,
     edited_text,
-    invalid_call_text,
-    not_supported_text,
-    unknown_tool_text,
     unreachable_text,
 )
-from loopkernel.regions.claims import claimant_of, never_runs, offered, only_reads
+from loopkernel.regions.claims import claimant_of, never_runs, only_reads
 from loopkernel.regions.held_runs import Ledgered
 from loopkernel.regions.timers import close_timer
 
@@ -65,17 +61,6 @@ def add_call(ledger: Ledger, session: Session, call: ToolCall, verdict: Verdict 
         effects = (CheckCall(operation=check, call=call.id, tool=call.tool, input=given),)
         checked = noted(checked, number - ledger.first_check, place)
     entry = LedgerEntry(call=call, check=check, verdict=verdict, links=links)
-    plan = ledger.plan
-    if plan is not None:
-        needs = () if links is None else links.sources
-        settings = session.settings
-        plan = add(
-            plan,
-            claimant_of(entry, settings),
-            reads=only_reads(entry, settings),
-            passive=never_runs(entry, settings),
-            sources=needs,
-        )
     grown = Ledger(
         reply=ledger.reply,
         entries=ledger.entries.append(entry),
@@ -84,19 +69,35 @@ def add_call(ledger: Ledger, session: Session, call: ToolCall, verdict: Verdict 
         waiting=ledger.waiting,
         asking=ledger.asking,
         checking=ledger.checking + (check is not None),
+        children=ledger.children,
+        hooked=ledger.hooked,
         linked=ledger.linked or links is not None,
+        opened_ms=ledger.opened_ms,
         first_check=ledger.first_check,
         first_run=ledger.first_run,
         first_timer=ledger.first_timer,
+        first_hook=ledger.first_hook,
         checked=checked,
         started=ledger.started,
         timed=ledger.timed,
-        plan=plan,
+        gated=ledger.gated,
+        plan=None if ledger.plan is None else _planned(ledger.plan, entry, session.settings),
         ids=None if ledger.ids is None else ledger.ids.put(call.provider_id, place),
     )
     if failed is None:
         return Ledgered(grown, session, effects)
     return close(grown, session, place, _unreachable(grown, place, failed))
+
+
+def _planned(plan: Plan, entry: LedgerEntry, settings: Settings) -> Plan:
+    """The plan with one more call, behind all others."""
+    return add(
+        plan,
+        claimant_of(entry, settings),
+        reads=only_reads(entry, settings),
+        passive=never_runs(entry, settings),
+        sources=() if entry.links is None else entry.links.sources,
+    )
 
 
 def noted(places: Vector[int], index: int, place: int) -> Vector[int]:
@@ -139,7 +140,7 @@ def open_run(ledger: Ledger, operation: RunOperation) -> int | None:
     if place is None:
         return None
     entry = ledger.entries[place]
-    return place if entry.operation == operation and entry.is_running else None
+    return place if entry.operation == operation and entry.has_run else None
 
 
 # --- checks -----------------------------------------------------------------------------------------------
@@ -183,46 +184,6 @@ def drop_check(ledger: Ledger, session: Session, place: int) -> tuple[Ledger, Se
         return ledger, session
     session = session.with_operations(session.operations.abandon(OperationKind.CHECK, entry.check))
     return evolve(ledger.put(place, evolve(entry, check=None)), checking=ledger.checking - 1), session
-
-
-def answer_faulty(ledger: Ledger, session: Session, place: int) -> Ledgered:
-    """A checked call that may not run is answered with an error (rule TOOL-5); any other is left as it is."""
-    entry = ledger.entries[place]
-    if entry.status is not CallStatus.QUEUED or entry.verdict is None:
-        return Ledgered(ledger, session)
-    why = _why_faulty(entry, session)
-    if why is None:
-        return Ledgered(ledger, session)
-    return close(ledger, session, place, error_result(entry, why))
-
-
-def answer_all_faulty(ledger: Ledger, session: Session) -> Ledgered:
-    """The reply is complete: every checked call that may not run is answered."""
-    effects: list[Effect] = []
-    for place in range(ledger.entries.size):
-        done = answer_faulty(ledger, session, place)
-        ledger, session = done.ledger, done.session
-        effects.extend(done.effects)
-    return Ledgered(ledger, session, tuple(effects))
-
-
-def _why_faulty(entry: LedgerEntry, session: Session) -> str | None:
-    """Why a checked call is answered with an error whatever policy says; None if it is sound."""
-    name = entry.tool
-    tool: Tool | None = offered(session.settings, name)
-    match entry.verdict:
-        case InvalidCall(why):
-            return invalid_call_text(name, why)
-        case UnknownTool() | None:
-            return disabled_text(name) if is_disabled(session.watch, name) else unknown_tool_text(name)
-        case ValidCall():
-            if tool is None:
-                return unknown_tool_text(name)
-        case _:
-            assert_never(entry.verdict)
-    if tool.profile is not None and tool.profile.child:
-        return not_supported_text(name, "a sub-agent")
-    return None
 
 
 # --- answers ----------------------------------------------------------------------------------------------
@@ -320,19 +281,30 @@ def shut(
         unanswered=ledger.unanswered - 1,
         running=ledger.running - (entry.status is CallStatus.IN_PROGRESS),
         waiting=ledger.waiting - waits,
-        asking=ledger.asking - (waits and entry.question is not None),
+        asking=ledger.asking - (waits and entry.is_running),
         checking=ledger.checking,
+        children=ledger.children - (entry.child is not None and entry.status is CallStatus.IN_PROGRESS),
+        hooked=ledger.hooked - (entry.status is CallStatus.QUEUED and entry.hooks.open is not None),
         linked=ledger.linked,
+        opened_ms=ledger.opened_ms,
         first_check=ledger.first_check,
         first_run=ledger.first_run,
         first_timer=ledger.first_timer,
+        first_hook=ledger.first_hook,
         checked=ledger.checked,
         started=ledger.started,
         timed=ledger.timed,
-        plan=None if ledger.plan is None else end(ledger.plan, place, stopped=stopped),
+        gated=ledger.gated,
+        plan=None if ledger.plan is None else _ended(ledger.plan, place, entry, stopped),
         ids=ledger.ids,
     )
     return ledger, session, (*close_timer(entry.timer), ToolEnded(result))
+
+
+def _ended(plan: Plan, place: int, entry: LedgerEntry, stopped: bool) -> Plan:
+    """The plan without the call; what was reserved for a sub-agent is there for others again (rule LIMIT-2)."""
+    plan = end(plan, place, stopped=stopped)
+    return plan if entry.child is None else unpark(plan)
 
 
 def _dependents(ledger: Ledger, place: int) -> Iterable[int]:

@@ -5,9 +5,11 @@ from typing import assert_never
 from attrs import evolve, frozen
 
 from loopkernel.data.choices import ErrorDisplay, OnError
+from loopkernel.data.compactions import Cut
 from loopkernel.data.effects import Effect
 from loopkernel.data.endings import Ending, Failure
 from loopkernel.data.events import RetryScheduled
+from loopkernel.data.ids import SummaryOperation
 from loopkernel.data.messages import UserOrigin
 from loopkernel.data.sessions import Session, Turn
 from loopkernel.data.timers import Timer
@@ -15,6 +17,7 @@ from loopkernel.data.words import ErrorClass, RequestReason, TimerPurpose, TurnE
 from loopkernel.planning.retry import Dice, GiveUp, NextModel, WaitForRetry, recover
 from loopkernel.planning.wording import failure_text
 from loopkernel.regions.clearing import clear_under_pressure
+from loopkernel.regions.compaction import compact
 from loopkernel.regions.conversation import add_note
 from loopkernel.regions.errors import show_error
 from loopkernel.regions.timers import start_timer
@@ -22,13 +25,17 @@ from loopkernel.regions.timers import start_timer
 
 @frozen(kw_only=True)
 class Recovered:
-    """Where a failure leads: to its `ending`; else to a request, at once or when the `timer` has run out."""
+    """Where a failure leads: to its `ending`; else to a request, at once or when the `timer` has run out.
+
+    Behind a `summary`, the operation that makes it and what is cut, the request comes when that is there.
+    """
 
     session: Session
     turn: Turn
     effects: tuple[Effect, ...] = ()
     ending: Ending | None = None
     timer: Timer | None = None
+    summary: tuple[SummaryOperation, Cut] | None = None
 
 
 def recover_from(session: Session, turn: Turn, failure: Failure, now_ms: int) -> Recovered:
@@ -36,7 +43,7 @@ def recover_from(session: Session, turn: Turn, failure: Failure, now_ms: int) ->
     if failure.error is ErrorClass.PROMPT_TOO_LONG:
         smaller, cleared = clear_under_pressure(session)
         if not cleared:
-            return _surface(session, turn, failure)
+            return _compacted(session, turn, failure)
         smaller, shown = _shown_at_once(smaller, failure)
         again = evolve(turn, reason=RequestReason.COLLAPSE_DRAIN_RETRY)
         return Recovered(session=smaller, turn=again, effects=(*shown, *cleared))
@@ -62,9 +69,21 @@ def recover_from(session: Session, turn: Turn, failure: Failure, now_ms: int) ->
             turn = evolve(turn, reason=RequestReason.ERROR_RETRY, recovery=evolve(used, model=index, retries=0))
             return Recovered(session=session, turn=turn, effects=shown)
         case GiveUp():
-            return _surface(session, turn, failure)
+            return surface(session, turn, failure)
         case _:
             assert_never(way)
+
+
+def _compacted(session: Session, turn: Turn, failure: Failure) -> Recovered:
+    """The prompt is too long and nothing is left to clear: one compaction, until a reply is complete (INFER-8)."""
+    opened = None if turn.recovery.compacted else compact(session)
+    if opened is None:
+        return surface(session, turn, failure)
+    session, shown = _shown_at_once(opened.session, failure)
+    used = evolve(turn.recovery, compacted=True)
+    turn = evolve(turn, reason=RequestReason.REACTIVE_COMPACT_RETRY, recovery=used)
+    summary = None if opened.operation is None else (opened.operation, opened.cut)
+    return Recovered(session=session, turn=turn, effects=(*shown, *opened.effects), summary=summary)
 
 
 def _shown_at_once(session: Session, failure: Failure) -> tuple[Session, tuple[Effect, ...]]:
@@ -74,7 +93,7 @@ def _shown_at_once(session: Session, failure: Failure) -> tuple[Session, tuple[E
     return show_error(session, failure.error, failure.message)
 
 
-def _surface(session: Session, turn: Turn, failure: Failure) -> Recovered:
+def surface(session: Session, turn: Turn, failure: Failure) -> Recovered:
     """Nothing recovers the failure: what then happens is the policy's choice (rule RETRY-7)."""
     ended = Ending(reason=TurnEndReason.ERROR, error=failure.error, message=failure.message)
     if failure.error is ErrorClass.REFUSED:

@@ -31,6 +31,7 @@ from loopkernel.data.user_deltas import (
     Enqueue,
     Permit,
     Reject,
+    Remember,
     RetryNow,
     Say,
     SettingsChange,
@@ -97,7 +98,7 @@ def _change_of(delta: SettingsChange) -> UserAction:
     match delta:
         case ChangeMode():
             return UserAction.MODE
-        case Permit():
+        case Permit() | Remember():
             return UserAction.PERMIT
         case ChangePolicy():
             return UserAction.POLICY

@@ -12,6 +12,7 @@ from loopkernel.data.ledgers import Ledger
 from loopkernel.data.model_deltas import FromModel, ModelCompleted, ModelDelta, ModelFailed, ModelUsage
 from loopkernel.data.operations import AbandonedModelCall, Operations
 from loopkernel.data.outside_deltas import (
+    ChildAsks,
     ChildEnded,
     ChildProgress,
     CorrectionAnswered,
@@ -49,6 +50,7 @@ from loopkernel.regions.held_runs import (
     leased_until,
 )
 
+BilledReport = SummaryReady | SummaryFailed | CorrectionAnswered | ChildEnded | HandoffDone | HandoffFailed
 Report = ModelDelta | ToolDelta | TimerFired | OutsideDelta
 
 
@@ -74,7 +76,9 @@ def late_report(session: Session, report: Report, ledger: Ledger | None = None) 
     if isinstance(report, FromModel):
         session, reason = _late_model_report(session, report)
     else:
-        reason = _judge(session.operations, *_named_by(report))
+        kind, number = _named_by(report)
+        reason = _judge(session.operations, kind, number)
+        session = _billed_late(session, report, kind, number, reason)
     return Reported(session, ledger, (Refused(UserAction.REPORT, reason),))
 
 
@@ -98,6 +102,9 @@ def _on_held_run(session: Session, report: Report, ledger: Ledger | None) -> Rep
                 if run.background
                 else _on_aborted(session, run, report, ledger)
             )
+        case ChildEnded():
+            run = held_run(session, report.operation)
+            return None if run is None else _on_aborted_child(session, run, report, ledger)
         case FromModel() | FromOutside():
             return None
         case _:
@@ -121,6 +128,13 @@ def _on_aborted(session: Session, run: HeldRun, report: RunReport, ledger: Ledge
             return Reported(session, ledger, stale)
         case _:
             assert_never(report)
+
+
+def _on_aborted_child(session: Session, run: HeldRun, report: ChildEnded, ledger: Ledger | None) -> Reported:
+    """An aborted sub-agent has stopped, and says what it has used."""
+    session = _billed_late(session, report, OperationKind.RUN, report.operation, RefusalReason.STALE)
+    session, effects = has_stopped(session, run)
+    return Reported(session, freed(ledger, run), (Refused(UserAction.REPORT, RefusalReason.STALE), *effects))
 
 
 def _on_background(session: Session, run: HeldRun, report: RunReport, ledger: Ledger | None) -> Reported:
@@ -152,6 +166,25 @@ def _judge(operations: Operations, kind: OperationKind, number: int) -> RefusalR
     return RefusalReason.DUPLICATE
 
 
+def _billed_late(
+    session: Session,
+    report: ToolDelta | TimerFired | OutsideDelta,
+    kind: OperationKind,
+    number: int,
+    reason: RefusalReason,
+) -> Session:
+    """What an operation that was closed otherwise has used is counted, once."""
+    if reason is not RefusalReason.STALE or not isinstance(report, BilledReport):
+        return session
+    if number in session.operations.billed[kind]:
+        return session
+    calls = report.tool_calls if isinstance(report, ChildEnded) else 0
+    if report.usage == NO_USAGE and not calls:
+        return session
+    session = session.with_operations(session.operations.bill(kind, number))
+    return evolve(session, usage=session.usage.plus(report.usage), started=session.started + calls)
+
+
 def _late_model_report(session: Session, report: ModelDelta) -> tuple[Session, RefusalReason]:
     operations = session.operations
     index = operations.abandoned_model_index(report.operation)
@@ -178,7 +211,7 @@ def _named_by(report: ToolDelta | TimerFired | OutsideDelta) -> tuple[OperationK
             return OperationKind.CHECK, report.operation
         case ToolSucceeded() | ToolFailed() | ToolProgress() | ToolAsked() | ToolStopped():
             return OperationKind.RUN, report.operation
-        case ChildProgress() | ChildEnded():
+        case ChildProgress() | ChildAsks() | ChildEnded():
             return OperationKind.RUN, report.operation
         case TimerFired():
             return OperationKind.TIMER, report.operation

@@ -9,8 +9,9 @@ from typing import assert_never
 from attrs import evolve
 
 from loopkernel.data.blocks import RawInput, TextBlock
-from loopkernel.data.choices import RestartDangerous, RestartSafe
+from loopkernel.data.choices import RestartChild, RestartDangerous, RestartSafe
 from loopkernel.data.effects import Effect, StartTool
+from loopkernel.data.events import ChildFinished
 from loopkernel.data.held_runs import HeldRun
 from loopkernel.data.ids import OperationKind, RunOperation
 from loopkernel.data.ledgers import ApprovalWait, CrashWait, Ledger
@@ -18,11 +19,15 @@ from loopkernel.data.sessions import Session, Settings
 from loopkernel.data.tools import Decision, EffectClass
 from loopkernel.data.words import CallStatus, CancelReason, TimerPurpose
 from loopkernel.planning.approval import decide
+from loopkernel.planning.children import end_of
 from loopkernel.planning.wording import cancelled_text
+from loopkernel.regions.call_hooks import ask_call_hook_again
+from loopkernel.regions.children import resume_child
 from loopkernel.regions.claims import class_of, offered
 from loopkernel.regions.held_runs import Ledgered, lost_in_background
-from loopkernel.regions.ledger import answer_of, ask_check, close, drop_check
-from loopkernel.regions.schedule import ask, forget_plan, time_approval
+from loopkernel.regions.ledger import answer_of, ask_check, cancelled_result, close, drop_check
+from loopkernel.regions.schedule import forget_plan
+from loopkernel.regions.starts import ask, time_approval
 from loopkernel.regions.timers import close_timer, start_timer
 
 
@@ -43,15 +48,23 @@ def restart_calls(ledger: Ledger, session: Session, now_ms: int) -> Ledgered:
 def _restarted(ledger: Ledger, session: Session, place: int, now_ms: int) -> Ledgered:
     """One open call after a restart."""
     entry = ledger.entries[place]
-    given = entry.given
+    given, gate = entry.given, entry.hooks.open
+    if gate is not None:
+        return ask_call_hook_again(ledger, session, place, gate, now_ms)
     if isinstance(entry.person.wait, ApprovalWait):
         return wait_again(ledger, session, place, now_ms)
     if entry.check is not None and not isinstance(given, RawInput):
         ledger, session = drop_check(ledger, session, place)
         return ask_check(ledger, session, place, entry.tool, given)
+    if entry.child is not None and entry.is_running and _resumes_children(session):
+        return resume_child(ledger, session, place, entry.child, now_ms)
     if entry.is_running:
         return _run_restarted(ledger, session, place, now_ms)
     return Ledgered(ledger, session)
+
+
+def _resumes_children(session: Session) -> bool:
+    return session.settings.policy.on_restart.child is RestartChild.RESUME
 
 
 def wait_again(ledger: Ledger, session: Session, place: int, now_ms: int) -> Ledgered:
@@ -70,14 +83,18 @@ def _run_restarted(ledger: Ledger, session: Session, place: int, now_ms: int) ->
     entry = ledger.entries[place]
     if entry.operation is not None:
         session = session.with_operations(session.operations.abandon(OperationKind.RUN, entry.operation))
-    asking = entry.question is not None
+    asking = entry.status is CallStatus.BLOCKED_ON_USER
     idle = evolve(entry, status=CallStatus.QUEUED, timer=None, person=evolve(entry.person, wait=None))
     ledger = evolve(
         ledger.put(place, idle),
         running=ledger.running - (not asking),
         waiting=ledger.waiting - asking,
         asking=ledger.asking - asking,
+        children=ledger.children - (entry.child is not None and not asking),
     )
+    if entry.child is not None:
+        lost = close(ledger, session, place, cancelled_result(idle, CancelReason.SAFETY))
+        return evolve(lost, effects=(ChildFinished(entry.call.id, end_of(CancelReason.SAFETY)), *lost.effects))
     effect = class_of(session.settings, entry.tool).worst(entry.effect)
     status = after_crash(effect, session.settings)
     if status is None:

@@ -7,7 +7,7 @@ from attrs import evolve
 from loopkernel.data.blocks import AssistantBlock, OpaqueBlock, TextBlock, ToolCall, ToolResult
 from loopkernel.data.effects import Effect
 from loopkernel.data.events import Edited, InputSettled, MessageReplaced, ReplyRetracted, ThreadCut
-from loopkernel.data.ids import MessageId
+from loopkernel.data.ids import MessageId, ModelOperation
 from loopkernel.data.json_text import Json
 from loopkernel.data.messages import SENT_BY_USER, AssistantMessage, Message, ResultMessage, UserMessage
 from loopkernel.data.model_deltas import Redaction
@@ -16,9 +16,11 @@ from loopkernel.data.threads import Thread
 from loopkernel.data.tools import EffectClass
 from loopkernel.data.words import CancelReason, InputFate, StopReason
 from loopkernel.planning.clearing import is_cleared
+from loopkernel.planning.compaction import characters_of, rewritten
 from loopkernel.planning.loop_detection import forget_calls
 from loopkernel.planning.redaction import redacted_message
 from loopkernel.regions.claims import offered
+from loopkernel.regions.compaction import restore_for
 from loopkernel.regions.held_runs import abort_background_of
 
 Rewritten = tuple[Session, tuple[Effect, ...]]
@@ -37,9 +39,10 @@ def index_of_input(session: Session, message: MessageId) -> int | None:
 
 def drop_from(session: Session, message: MessageId) -> Rewritten:
     """The user's message, which is in the thread, is being replaced: it leaves with all that follows (INPUT-4)."""
+    session, restored = restore_for(session, message)
     index = index_of_input(session, message)
     if index is None:
-        return session, ()
+        return session, restored
     thread = session.thread.messages
     dropped = (thread[place] for place in range(index, len(thread)))
     superseded = tuple(
@@ -48,7 +51,7 @@ def drop_from(session: Session, message: MessageId) -> Rewritten:
         if isinstance(found, UserMessage) and found.receipt is not None
     )
     session, cut = _cut(session, index)
-    return session, (*superseded, Edited(message), *cut)
+    return session, (*restored, *superseded, Edited(message), *cut)
 
 
 def drop_refused_reply(session: Session, now_ms: int) -> Rewritten:
@@ -83,14 +86,14 @@ def _cut(session: Session, length: int) -> Rewritten:
     thread = session.thread
     kept = thread.messages.first(length)
     dropped = tuple(thread.messages.since(length))
+    size = rewritten(session.size.total - sum(characters_of(message) for message in dropped))
     bodies = sum(
         not is_cleared(result)
         for message in dropped
         if isinstance(message, ResultMessage)
         for result in message.results
     )
-    backwards = (kept[place] for place in range(length - 1, -1, -1))
-    last_reply = next((found.reply for found in backwards if isinstance(found, AssistantMessage)), None)
+    last_reply = _last_reply(session, length)
     opaque = thread.opaque_models
     if opaque and _opaque_models(dropped):
         opaque = _opaque_models(kept)
@@ -102,10 +105,24 @@ def _cut(session: Session, length: int) -> Rewritten:
         thread=Thread(kept, thread.generation + 1, opaque),
         bodies=session.bodies - bodies,
         bodies_from=min(session.bodies_from, length),
+        size=size,
     )
+    if session.compactions.useless_at is not None:  # the thread that could not be made smaller is another now
+        session = evolve(session, compactions=evolve(session.compactions, useless_at=None))
     if background != session.inbox.background:
         session = evolve(session, inbox=evolve(session.inbox, background=background))
     return session, (ThreadCut(length),)
+
+
+def _last_reply(session: Session, length: int) -> ModelOperation | None:
+    """The last reply that still counts: among so many messages of the thread, or those that compactions took out."""
+    parts = (*(removal.messages for removal in session.compactions.removals), session.thread.messages.first(length))
+    for part in reversed(parts):
+        backwards = (part[place] for place in range(len(part) - 1, -1, -1))
+        found = next((message.reply for message in backwards if isinstance(message, AssistantMessage)), None)
+        if found is not None:
+            return found
+    return None
 
 
 def _opaque_models(messages: Iterable[Message]) -> tuple[str, ...]:
@@ -134,8 +151,23 @@ def redact_input(session: Session, redaction: Redaction | None) -> Rewritten:
             thread = session.thread
             messages = thread.messages.replace(index, replaced)
             thread = Thread(messages, thread.generation + 1, thread.opaque_models)
-            return evolve(session, thread=thread), (MessageReplaced(redacted_message(replaced)),)
-    return session, ()
+            size = rewritten(session.size.total + characters_of(replaced) - characters_of(message))
+            return evolve(session, thread=thread, size=size), (MessageReplaced(redacted_message(replaced)),)
+    return _redact_removed(session, redaction.user_text), ()
+
+
+def _redact_removed(session: Session, text: str) -> Session:
+    """A compaction has taken the message out of the thread: should it be put back, it reads so too."""
+    past = session.compactions
+    for index in range(past.removals.size - 1, -1, -1):
+        removal = past.removals[index]
+        for place in range(removal.messages.size - 1, -1, -1):
+            message = removal.messages[place]
+            if isinstance(message, UserMessage) and message.origin in SENT_BY_USER:
+                replaced = evolve(message, content=(TextBlock(text),))
+                removal = evolve(removal, messages=removal.messages.replace(place, replaced))
+                return evolve(session, compactions=evolve(past, removals=past.removals.replace(index, removal)))
+    return session
 
 
 def redacted_reply(content: tuple[AssistantBlock, ...], redaction: Redaction | None) -> tuple[AssistantBlock, ...]:

@@ -1,4 +1,4 @@
-"""Reports on the calls of a reply take effect: verdicts, progress, questions, ends, and time that has run out."""
+"""Reports on the calls of a reply take effect: verdicts, progress, questions, ends, hooks, and time that is over."""
 
 from typing import assert_never
 
@@ -7,8 +7,11 @@ from attrs import evolve
 from loopkernel.data.blocks import TextBlock, ToolResult
 from loopkernel.data.choices import OnToolFailure
 from loopkernel.data.events import ToolProgressed
+from loopkernel.data.hook_calls import OpenHook, RunEnd
 from loopkernel.data.ids import TimerOperation
 from loopkernel.data.ledgers import ApprovalWait, Ledger
+from loopkernel.data.outside_deltas import HookAnswer, HookAnswered, HookBlock, HookContinue, HookModify, HookRetry
+from loopkernel.data.policy import Hook
 from loopkernel.data.sessions import Session
 from loopkernel.data.tool_deltas import (
     ToolAsked,
@@ -20,13 +23,17 @@ from loopkernel.data.tool_deltas import (
     ToolSucceeded,
 )
 from loopkernel.data.tools import ToolOutput
-from loopkernel.data.words import CallStatus, CancelReason, TimerPurpose
+from loopkernel.data.words import CallStatus, CancelReason, HookPoint, TimerPurpose
+from loopkernel.planning.children import end_of
 from loopkernel.planning.shortening import shortened
-from loopkernel.planning.wording import NO_RESULT, background_text, cancelled_text
+from loopkernel.planning.wording import NO_RESULT, background_text, blocked_text, cancelled_text, child_end_text
 from loopkernel.regions.approvals import approval_is_late, ask_question, take_edit_verdict
+from loopkernel.regions.call_hooks import ask_about, may_repeat, release, repeat_run, stop_time
+from loopkernel.regions.faults import answer_faulty
 from loopkernel.regions.held_runs import Ledgered
+from loopkernel.regions.hooks import TOO_SLOW, abort_hook, answer_of_hook, hooks_at
 from loopkernel.regions.ledger import (
-    answer_faulty,
+    ask_check,
     close,
     error_result,
     note_on_edit,
@@ -34,7 +41,9 @@ from loopkernel.regions.ledger import (
     open_run,
     take_verdict,
 )
+from loopkernel.regions.schedule import forget_plan
 from loopkernel.regions.stops import cancel_others, run_of, stop_call
+from loopkernel.regions.timers import close_timer
 
 
 def tool_report(
@@ -54,11 +63,11 @@ def tool_report(
         judged = take_verdict(ledger, session, place, delta.verdict)
         return judged if streaming else answer_faulty(judged.ledger, judged.session, place)
     place = open_run(ledger, delta.operation)
-    if place is None:
-        return None
+    if place is None or ledger.entries[place].child is not None:
+        return None  # a sub-agent does not report as a tool does
     match delta:
         case ToolSucceeded():
-            return _succeeded(ledger, session, place, delta.output)
+            return _succeeded(ledger, session, place, delta.output, now_ms)
         case ToolFailed():
             return _failed(ledger, session, place, delta.output, now_ms)
         case ToolProgress():
@@ -68,17 +77,25 @@ def tool_report(
         case ToolAsked():
             return ask_question(ledger, session, place, delta.question, now_ms)
         case ToolStopped():
-            return _failed(ledger, session, place, ToolOutput(content=(TextBlock(NO_RESULT),)), now_ms)
+            output = ToolOutput(content=(TextBlock(NO_RESULT),))
+            return _failed(ledger, session, place, output, now_ms)
         case _:
             assert_never(delta)
 
 
-def timer_fired(ledger: Ledger, session: Session, operation: TimerOperation, now_ms: int) -> Ledgered | None:
-    """The time of a run, or of a person, has run out; None if the timer bounds no call of this reply."""
+def timer_fired(
+    ledger: Ledger, session: Session, operation: TimerOperation, now_ms: int, *, streaming: bool = False
+) -> Ledgered | None:
+    """The time of a run, of a hook or of a person has run out; None if the timer bounds no call of this reply."""
     place = ledger.place_of_timer(operation)
     if place is None:
         return None
-    timer = ledger.entries[place].timer
+    entry = ledger.entries[place]
+    gate, timer = entry.hooks.open, entry.timer
+    if gate is not None and gate.timer is not None and gate.timer.operation == operation:
+        session, aborted = abort_hook(session, gate, fired=True)
+        late = take_hook_answer(ledger, session, place, gate, TOO_SLOW, now_ms, streaming=streaming)
+        return evolve(late, effects=(*aborted, *late.effects))
     if timer is None or timer.operation != operation:
         return None
     if timer.purpose is TimerPurpose.APPROVAL_TIMEOUT:
@@ -87,33 +104,61 @@ def timer_fired(ledger: Ledger, session: Session, operation: TimerOperation, now
 
 
 def _timed_out(ledger: Ledger, session: Session, place: int, now_ms: int) -> Ledgered:
-    """The run took longer than it may: it is aborted, and the call answered with an error (rule TOOL-10)."""
+    """The run took longer than it may: it is aborted, and the call answered with an error (TOOL-10 and CHILD-2)."""
     entry = evolve(ledger.entries[place], timer=None)
     reason = CancelReason.TIMEOUT
-    result = error_result(entry, cancelled_text(reason), reason)
-    stopped = stop_call(ledger.put(place, entry), session, place, reason, now_ms, result)
+    why = cancelled_text(reason)
+    if entry.child is not None:
+        why = child_end_text(end_of(reason), entry.child.text)
+    stopped = stop_call(ledger.put(place, entry), session, place, reason, now_ms, error_result(entry, why, reason))
     return _spread(stopped, now_ms)
 
 
 # --- ends -----------------------------------------------------------------------------------------------
 
 
-def _succeeded(ledger: Ledger, session: Session, place: int, output: ToolOutput) -> Ledgered:
+def _succeeded(ledger: Ledger, session: Session, place: int, output: ToolOutput, now_ms: int) -> Ledgered:
     """The run returned, or says that it goes on in the background (rule TOOL-20)."""
     entry = ledger.entries[place]
-    if not output.background:
-        return _ended(ledger, session, place, output, CallStatus.DONE)
-    run = run_of(entry, session)
+    run = run_of(entry, session) if output.background else None
     if run is None:
-        return _ended(ledger, session, place, output, CallStatus.DONE)
+        return run_ended(ledger, session, place, RunEnd(status=CallStatus.DONE, output=output), now_ms)
     handle = evolve(output, content=output.content or (TextBlock(background_text(entry.tool)),))
     session = evolve(session, held=(*session.held, run))
-    return _ended(ledger, session, place, handle, CallStatus.DONE, stopped=False)
+    return _answered(ledger, session, place, RunEnd(status=CallStatus.DONE, output=handle), stopped=False)
 
 
 def _failed(ledger: Ledger, session: Session, place: int, output: ToolOutput, now_ms: int) -> Ledgered:
     """The run failed, which is an observation for the model (rule TOOL-6)."""
-    return _spread(_ended(ledger, session, place, output, CallStatus.ERROR), now_ms)
+    return run_ended(ledger, session, place, RunEnd(status=CallStatus.ERROR, output=output), now_ms)
+
+
+def run_ended(ledger: Ledger, session: Session, place: int, end: RunEnd, now_ms: int) -> Ledgered:
+    """The run, or the sub-agent, has reported its end: hooks look at it, and then it is the answer."""
+    hooks = hooks_at(session.settings.policy, HookPoint.AFTER_TOOL)
+    if not hooks:
+        return _end_stands(ledger, session, place, end, now_ms)
+    ledger, closed = stop_time(ledger, place)
+    looked_at = _asked_about_end(ledger, session, place, end, hooks, now_ms)
+    return evolve(looked_at, effects=(*closed, *looked_at.effects))
+
+
+def _asked_about_end(
+    ledger: Ledger, session: Session, place: int, end: RunEnd, hooks: tuple[Hook, ...], now_ms: int
+) -> Ledgered:
+    """The hooks are asked about the end of the run; once none is left, it is the answer."""
+    entry = ledger.entries[place]
+    ledger = ledger.put(place, evolve(entry, hooks=evolve(entry.hooks, end=end)))
+    asked = ask_about(ledger, session, place, hooks, HookPoint.AFTER_TOOL, now_ms)
+    if asked.ledger.entries[place].hooks.open is not None:
+        return asked
+    answered = _end_stands(asked.ledger, asked.session, place, end, now_ms)
+    return evolve(answered, effects=(*asked.effects, *answered.effects))
+
+
+def _end_stands(ledger: Ledger, session: Session, place: int, end: RunEnd, now_ms: int) -> Ledgered:
+    answered = _answered(ledger, session, place, end)
+    return _spread(answered, now_ms) if end.status is CallStatus.ERROR else answered
 
 
 def _spread(failed: Ledgered, now_ms: int) -> Ledgered:
@@ -124,18 +169,16 @@ def _spread(failed: Ledgered, now_ms: int) -> Ledgered:
     return Ledgered(others.ledger, others.session, (*failed.effects, *others.effects))
 
 
-def _ended(
-    ledger: Ledger, session: Session, place: int, output: ToolOutput, status: CallStatus, *, stopped: bool = True
-) -> Ledgered:
-    """The open run of the entry reported its end: its output is the answer, cut where it is too large (TOOL-11)."""
-    entry = ledger.entries[place]
+def _answered(ledger: Ledger, session: Session, place: int, end: RunEnd, *, stopped: bool = True) -> Ledgered:
+    """The end of the run is the answer, cut where it is too large (TOOL-11)."""
+    entry, output = ledger.entries[place], end.output
     call = entry.call
     content = (*note_on_edit(entry), *shortened(output.content, session.settings.policy.result_limit))
     result = ToolResult(
         call=call.id,
         provider_id=call.provider_id,
         tool=call.tool,
-        status=status,
+        status=end.status,
         content=content,
         ran=True,
         final=output.final,
@@ -144,3 +187,66 @@ def _ended(
     )
     raw = None if content == output.content else output.content
     return close(ledger, session, place, result, stopped=stopped, output=raw)
+
+
+# --- hooks ----------------------------------------------------------------------------------------------
+
+
+def hook_report(
+    ledger: Ledger, session: Session, delta: HookAnswered, now_ms: int, *, streaming: bool = False
+) -> Ledgered | None:
+    """A hook about a call has answered; None if it is none of this reply that is being asked."""
+    place = ledger.place_of_hook(delta.operation)
+    gate = None if place is None else ledger.entries[place].hooks.open
+    if place is None or gate is None or gate.operation != delta.operation:
+        return None
+    taken = take_hook_answer(ledger, session, place, gate, delta.answer, now_ms, streaming=streaming)
+    return evolve(taken, effects=(*close_timer(gate.timer), *taken.effects))
+
+
+def take_hook_answer(
+    ledger: Ledger,
+    session: Session,
+    place: int,
+    gate: OpenHook,
+    answer: HookAnswer,
+    now_ms: int,
+    *,
+    streaming: bool = False,
+) -> Ledgered:
+    """What the hook says of the call, before or after its run (rule HOOK-2)."""
+    ledger = release(ledger, place, gate)
+    entry = ledger.entries[place]
+    said = answer_of_hook(session.settings.policy, gate, answer)
+    if entry.hooks.end is not None:
+        return _after_run(ledger, session, place, gate, entry.hooks.end, said, now_ms)
+    if isinstance(said, HookBlock):
+        blocked = evolve(entry, hooks=evolve(entry.hooks, blocked=said.why))
+        ledger = forget_plan(ledger.put(place, blocked))
+        return Ledgered(ledger, session) if streaming else answer_faulty(ledger, session, place)
+    if not isinstance(said, HookModify) or said.input is None:
+        return Ledgered(ledger, session)  # the next hook is asked when the schedule looks at the call again
+    changed = evolve(entry.hooks, input=said.input)
+    entry = evolve(entry, hooks=changed, person=evolve(entry.person, approved=False))
+    return ask_check(forget_plan(ledger.put(place, entry)), session, place, entry.tool, said.input)
+
+
+def _after_run(
+    ledger: Ledger,
+    session: Session,
+    place: int,
+    gate: OpenHook,
+    end: RunEnd,
+    said: HookContinue | HookBlock | HookModify | HookRetry,
+    now_ms: int,
+) -> Ledgered:
+    """A hook has looked at the end of a run: it stands, reads otherwise, is void, or the call runs once more."""
+    if isinstance(said, HookBlock):
+        entry = ledger.entries[place]
+        closed = close(ledger, session, place, error_result(entry, blocked_text(entry.tool, said.why)))
+        return _spread(closed, now_ms)
+    if isinstance(said, HookRetry) and may_repeat(ledger, session, place, now_ms):
+        return repeat_run(ledger, session, place, now_ms)
+    if isinstance(said, HookModify) and said.result is not None:
+        end = evolve(end, output=evolve(end.output, content=(TextBlock(said.result),)))
+    return _asked_about_end(ledger, session, place, end, gate.left, now_ms)

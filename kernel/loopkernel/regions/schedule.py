@@ -6,18 +6,15 @@ from attrs import evolve
 
 from loopkernel.data.blocks import RawInput
 from loopkernel.data.choices import EarlyStart, OnToolFailure, RunCalls, Schedule, WriteConflict
-from loopkernel.data.effects import Effect, StartTool
-from loopkernel.data.events import ApprovalAsked
-from loopkernel.data.ids import OperationKind, RunOperation
-from loopkernel.data.json_text import Json
-from loopkernel.data.ledgers import ApprovalWait, Ledger, LedgerEntry, Wait
+from loopkernel.data.effects import Effect
+from loopkernel.data.ledgers import ApprovalWait, Ledger, LedgerEntry
 from loopkernel.data.plans import Plan
 from loopkernel.data.sessions import Session, Settings
-from loopkernel.data.timers import Timer
 from loopkernel.data.tools import Decision, EffectClass, ValidCall
-from loopkernel.data.words import CallStatus, TimerPurpose
+from loopkernel.data.words import CallStatus, LimitName
 from loopkernel.planning.approval import decide
 from loopkernel.planning.budget import may_call
+from loopkernel.planning.children import starts_child
 from loopkernel.planning.scheduling import (
     Claimant,
     add,
@@ -27,15 +24,15 @@ from loopkernel.planning.scheduling import (
     look,
     next_candidate,
     park,
-    start,
     wait,
 )
 from loopkernel.planning.wording import denied_text, unknown_tool_text
-from loopkernel.regions.claims import claimant_of, class_of, is_output_call, never_runs, offered, only_reads
+from loopkernel.regions.call_hooks import ask_before_run
+from loopkernel.regions.claims import claimant_of, is_output_call, never_runs, offered, only_reads
 from loopkernel.regions.held_runs import Ledgered
-from loopkernel.regions.ledger import close, error_result, noted
+from loopkernel.regions.ledger import close, error_result
 from loopkernel.regions.output import take_output, unjudged_output
-from loopkernel.regions.timers import start_timer
+from loopkernel.regions.starts import ask, start_call
 
 # --- the plan -------------------------------------------------------------------------------------------
 
@@ -52,25 +49,27 @@ def planned(ledger: Ledger, session: Session) -> Ledger:
     settings = session.settings
     policy = settings.policy
     plan = Plan(schedule=policy.schedule, last_write=policy.write_conflict is WriteConflict.LAST_WRITE)
-    stopping = {run.call for run in session.held}
+    stopping = {run.call: run for run in session.held}
     closed: list[tuple[int, bool]] = []
     running = waiting = passive = restarting = 0
     for place, entry in enumerate(ledger.entries):
         bit = 1 << place
-        held = entry.call.id in stopping
+        held = stopping.get(entry.call.id)
         needs = () if entry.links is None else entry.links.sources
-        wanted = entry.is_open or held or plan.schedule is Schedule.BATCHES  # a batch keeps members that have ended
+        wanted = entry.is_open or plan.schedule is Schedule.BATCHES  # a batch keeps members that have ended
         claimant = claimant_of(entry, settings) if wanted else None
+        if held is not None:  # it keeps what it took, whatever its tool is now (rule TOOL-17)
+            claimant = Claimant(held.claims)
         plan = add(plan, claimant, reads=only_reads(entry, settings), sources=needs, batch=entry.batch)
         if never_runs(entry, settings):
             passive |= bit
         if not entry.is_open:
-            closed.append((place, not held))
+            closed.append((place, held is None))
         elif entry.is_running:
             running |= bit
         else:
             restarting |= bit if entry.runs else 0
-            waiting |= bit if entry.status is CallStatus.BLOCKED_ON_USER else 0
+            waiting |= bit if entry.status is CallStatus.BLOCKED_ON_USER or entry.hooks.open is not None else 0
     for place, stopped in closed:
         plan = end(plan, place, stopped=stopped)
     candidates = plan.candidates & ~running & ~waiting
@@ -125,14 +124,14 @@ def start_ready(ledger: Ledger, session: Session, now_ms: int, *, early: bool = 
             taken = _take(ledger, session, place, now_ms, early)
             ledger, session = _batched(taken.ledger, taken.session.settings), taken.session  # a denial may let more in
             effects.extend(taken.effects)
-            if taken.out_of_calls:
-                return Ledgered(ledger, session, tuple(effects), out_of_calls=True)
+            if taken.spent is not None:
+                return Ledgered(ledger, session, tuple(effects), spent=taken.spent)
     elif ledger.entries.size and _may_be_looked_at(ledger.entries[0], session.settings):
         taken = _take(ledger, session, 0, now_ms, early)
         ledger, session = taken.ledger, taken.session
         effects.extend(taken.effects)
-        if taken.out_of_calls:
-            return Ledgered(ledger, session, tuple(effects), out_of_calls=True)
+        if taken.spent is not None:
+            return Ledgered(ledger, session, tuple(effects), spent=taken.spent)
     if not early and session.settings.policy.output_tool is not None:
         given = take_output(ledger, session)
         if given.effects:
@@ -158,6 +157,8 @@ def _may_be_looked_at(entry: LedgerEntry, settings: Settings) -> bool:
         and isinstance(entry.verdict, ValidCall)
         and not entry.refers
         and entry.check is None
+        and entry.hooks.open is None
+        and entry.hooks.blocked is None
         and not is_output_call(entry, settings)
     )
 
@@ -182,14 +183,20 @@ def _set_aside(ledger: Ledger, place: int) -> Ledger:
 
 
 def _decided(ledger: Ledger, session: Session, place: int, now_ms: int) -> Ledgered:
-    """The decision on a call that the schedule lets start, and what follows from it (rules TOOL-5 and ASK-1)."""
+    """The hooks before a call that the schedule lets start, the decision on it, and what follows (TOOL-5, ASK-1)."""
+    asked = ask_before_run(ledger, session, place, now_ms)
+    if asked is not None and asked.ledger.entries[place].hooks.open is not None:
+        return Ledgered(_set_aside(asked.ledger, place), asked.session, asked.effects)
+    if asked is not None:
+        decided = _decided(asked.ledger, asked.session, place, now_ms)
+        return evolve(decided, effects=(*asked.effects, *decided.effects))
     entry, settings = ledger.entries[place], session.settings
     given, tool = entry.given, offered(settings, entry.tool)
     if tool is None or isinstance(given, RawInput):
         return close(ledger, session, place, error_result(entry, unknown_tool_text(entry.tool)))
     decision = decide(settings.policy, settings.remembered, tool, given, approved=entry.person.approved)
     if decision is not Decision.DENY and not _has_budget(entry, session):
-        return Ledgered(ledger, session, out_of_calls=True)
+        return Ledgered(ledger, session, spent=LimitName.TOOL_CALLS)
     match decision:
         case Decision.DENY:
             return close(ledger, session, place, error_result(entry, denied_text(entry.tool)))
@@ -197,7 +204,7 @@ def _decided(ledger: Ledger, session: Session, place: int, now_ms: int) -> Ledge
             return ask(_set_aside(ledger, place), session, place, ApprovalWait(), now_ms)
         case Decision.ALLOW:
             if _slot_free(ledger, settings):
-                return start_run(ledger, session, place, given, now_ms)
+                return start_call(ledger, session, place, given, now_ms)
             return Ledgered(ledger, session)
         case _:
             assert_never(decision)
@@ -231,7 +238,8 @@ def may_start_early(entry: LedgerEntry, session: Session) -> bool:
         return False
     if tool is None or tool.profile is None or not tool.profile.early or isinstance(given, RawInput):
         return False
-    if tool.profile.child or tool.profile.effect is EffectClass.DANGEROUS:
+    too_deep = starts_child(tool) and policy.child.depth < 1
+    if tool.profile.effect is EffectClass.DANGEROUS or too_deep:
         return False
     return decide(policy, settings.remembered, tool, given) is Decision.ALLOW
 
@@ -252,85 +260,3 @@ def holder_elsewhere(ledger: Ledger, session: Session, place: int) -> int | None
         if run.call.reply != ledger.reply and conflict(Claimant(run.claims), mine, last_write=last_write):
             return index
     return None
-
-
-# --- starts and questions -------------------------------------------------------------------------------
-
-
-def start_run(ledger: Ledger, session: Session, place: int, given: Json, now_ms: int) -> Ledgered:
-    """One more run of the call starts, within its time (rule TOOL-10)."""
-    entry, settings = ledger.entries[place], session.settings
-    operations, number = session.operations.mint(OperationKind.RUN)
-    operation = RunOperation(number)
-    timer: Timer | None = None
-    effects: tuple[Effect, ...] = ()
-    timed = ledger.timed
-    limit_ms = timeout_of(entry, settings)
-    if limit_ms is not None:
-        operations, timer, command = start_timer(operations, TimerPurpose.TOOL_TIMEOUT, now_ms + limit_ms)
-        timed = noted(timed, timer.operation - ledger.first_timer, place)
-        effects = (command,)
-    waited = entry.status is CallStatus.BLOCKED_ON_USER
-    entry = entry.started(operation, timer, class_of(settings, entry.tool).worst(entry.effect))
-    ledger = Ledger(
-        reply=ledger.reply,
-        entries=ledger.entries.replace(place, entry),
-        unanswered=ledger.unanswered,
-        running=ledger.running + 1,
-        waiting=ledger.waiting - waited,
-        asking=ledger.asking,
-        checking=ledger.checking,
-        linked=ledger.linked,
-        first_check=ledger.first_check,
-        first_run=ledger.first_run,
-        first_timer=ledger.first_timer,
-        checked=ledger.checked,
-        started=noted(ledger.started, number - ledger.first_run, place),
-        timed=timed,
-        plan=None if ledger.plan is None else start(ledger.plan, place),
-        ids=ledger.ids,
-    )
-    command_start = StartTool(
-        operation=operation,
-        call=entry.call.id,
-        run=entry.runs,
-        tool=entry.tool,
-        input=given,
-        key=f"{settings.session_id}/{settings.lineage}/{entry.call.id}",
-    )
-    first = int(entry.runs == 1)
-    return Ledgered(ledger, session.with_operations(operations, started=first), (command_start, *effects))
-
-
-def timeout_of(entry: LedgerEntry, settings: Settings) -> int | None:
-    """How long a run of the entry may take, in milliseconds; None: as long as it likes."""
-    tool = offered(settings, entry.tool)
-    own = None if tool is None or tool.profile is None else tool.profile.timeout_ms
-    return settings.policy.tool_timeout_ms if own is None else own
-
-
-def ask(ledger: Ledger, session: Session, place: int, why: Wait, now_ms: int) -> Ledgered:
-    """The call is put to a person, who may have only so much time (rules ASK-2 and ASK-6)."""
-    entry = ledger.entries[place]
-    person = evolve(entry.person, wait=why, asked=True)
-    entry = evolve(entry, status=CallStatus.BLOCKED_ON_USER, person=person)
-    ledger = evolve(ledger.put(place, entry), waiting=ledger.waiting + 1)
-    timed = time_approval(ledger, session, place, now_ms)
-    return Ledgered(timed.ledger, timed.session, (ApprovalAsked(entry.call.id), *timed.effects))
-
-
-def time_approval(ledger: Ledger, session: Session, place: int, now_ms: int) -> Ledgered:
-    """The time in which a person must approve the call starts anew."""
-    entry, limit_ms = ledger.entries[place], session.settings.policy.approval_timeout_ms
-    if limit_ms is None or not isinstance(entry.person.wait, ApprovalWait):
-        return Ledgered(ledger.put(place, evolve(entry, timer=None)), session)
-    return set_timer(ledger, session, place, TimerPurpose.APPROVAL_TIMEOUT, now_ms + limit_ms)
-
-
-def set_timer(ledger: Ledger, session: Session, place: int, purpose: TimerPurpose, deadline_ms: int) -> Ledgered:
-    """The entry is bounded by a new timer."""
-    operations, timer, command = start_timer(session.operations, purpose, deadline_ms)
-    entry = evolve(ledger.entries[place], timer=timer)
-    timed = noted(ledger.timed, timer.operation - ledger.first_timer, place)
-    ledger = evolve(ledger.put(place, entry), timed=timed)
-    return Ledgered(ledger, session.with_operations(operations), (command,))

@@ -11,6 +11,7 @@ from loopkernel.data.user_deltas import (
     ChangePolicy,
     ChangeTools,
     Permit,
+    Remember,
     SettingsChange,
 )
 
@@ -27,6 +28,10 @@ def _changed(settings: Settings, delta: SettingsChange) -> Settings:
             return evolve(settings, policy=evolve(policy, approval_mode=delta.mode))
         case Permit():
             return evolve(settings, policy=evolve(policy, approval_rules=(*policy.approval_rules, delta.rule)))
+        case Remember():
+            if delta.remembered in settings.remembered:
+                return settings
+            return evolve(settings, remembered=(*settings.remembered, delta.remembered))
         case ChangePolicy():
             return evolve(settings, policy=delta.policy)
         case ChangeTools():

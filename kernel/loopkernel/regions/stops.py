@@ -3,13 +3,16 @@
 from attrs import evolve
 
 from loopkernel.data.blocks import RawInput, ToolResult
-from loopkernel.data.effects import AbortTool, Effect
+from loopkernel.data.effects import AbortTool, CancelTimer, Effect
+from loopkernel.data.events import ChildFinished
 from loopkernel.data.held_runs import HeldRun
 from loopkernel.data.ids import CallId
 from loopkernel.data.ledgers import Ledger, LedgerEntry
 from loopkernel.data.sessions import Session
 from loopkernel.data.words import CallStatus, CancelReason
+from loopkernel.planning.children import end_of
 from loopkernel.planning.scheduling import Claimant
+from loopkernel.regions.call_hooks import abort_call_hook
 from loopkernel.regions.claims import claimant_of, effect_class
 from loopkernel.regions.held_runs import Ledgered, lease
 from loopkernel.regions.ledger import cancelled_result, close, drop_check, shut
@@ -35,18 +38,29 @@ def abort_work(
     ledger: Ledger, session: Session, place: int, reason: CancelReason, now_ms: int
 ) -> tuple[Ledger, Session, bool, tuple[Effect, ...]]:
     """What the call has under way is stopped; whether it has a run that must still stop is told too."""
+    ledger, session, hook = abort_call_hook(ledger, session, place)
+    ledger, session, runs, effects = _abort_run(ledger, session, place, reason, now_ms)
+    return ledger, session, runs, (*effects, *hook)
+
+
+def _abort_run(
+    ledger: Ledger, session: Session, place: int, reason: CancelReason, now_ms: int
+) -> tuple[Ledger, Session, bool, tuple[Effect, ...]]:
+    """The check or the run of the call is stopped; whether there is a run that must still stop is told too."""
     ledger, session = drop_check(ledger, session, place)
-    run = run_of(ledger.entries[place], session)
+    entry = ledger.entries[place]
+    run = run_of(entry, session)
     if run is None:
         return ledger, session, False, ()
     session, leased = lease(session, run, now_ms)
-    return ledger, session, True, (AbortTool(run.operation, reason), *leased)
+    finished = () if entry.child is None else (ChildFinished(entry.call.id, end_of(reason)),)
+    return ledger, session, True, (AbortTool(run.operation, reason), *leased, *finished)
 
 
 def run_of(entry: LedgerEntry, session: Session) -> HeldRun | None:
     """The run of the call that goes on, and what it holds."""
     given = entry.given
-    if not entry.is_running or entry.operation is None or isinstance(given, RawInput):
+    if not entry.has_run or entry.operation is None or isinstance(given, RawInput):
         return None
     claimant = claimant_of(entry, session.settings) or Claimant(None)
     return HeldRun(
@@ -87,30 +101,51 @@ def cancel_others(ledger: Ledger, session: Session, reason: CancelReason, now_ms
 
 
 def cancel_open(
-    ledger: Ledger, session: Session, reason: CancelReason, now_ms: int, *, but_waiting: bool = False
+    ledger: Ledger,
+    session: Session,
+    reason: CancelReason,
+    now_ms: int,
+    *,
+    but_waiting: bool = False,
+    closed: tuple[Effect, ...] = (),
 ) -> Ledgered:
     """Every open call is answered as cancelled; first all aborts, then all answers (rule CANCEL-2).
 
-    `but_waiting`: calls that wait for a person's approval stay open.
+    `but_waiting`: calls that wait for a person's approval stay open. `closed`: what else was stopped, after the runs.
     """
+    places = [
+        place
+        for place, entry in enumerate(ledger.entries)
+        if entry.is_open and not (but_waiting and waits_for_person(entry))
+    ]
     aborts: list[Effect] = []
-    answers: list[Effect] = []
-    for place in range(ledger.entries.size):
-        entry = ledger.entries[place]
-        if not entry.is_open or (but_waiting and waits_for_person(entry)):
-            continue
-        ledger, session, runs, effects = abort_work(ledger, session, place, reason, now_ms)
+    running: set[int] = set()
+    for place in places:
+        ledger, session, runs, effects = _abort_run(ledger, session, place, reason, now_ms)
         aborts.extend(effects)
+        running.update((place,) if runs else ())
+    for place in places:
+        ledger, session, effects = abort_call_hook(ledger, session, place)
+        aborts.extend(effects)
+    timers: list[Effect] = []
+    answers: list[Effect] = []
+    for place in places:
         result = cancelled_result(ledger.entries[place], reason)
-        ledger, session, told = shut(ledger, session, place, result, stopped=not runs)
-        aborts.extend(told[:-1])
+        ledger, session, told = shut(ledger, session, place, result, stopped=place not in running)
+        timers.extend(told[:-1])
         answers.append(told[-1])
-    return Ledgered(ledger, session, (*aborts, *answers))
+    return Ledgered(ledger, session, (*timers_last((*aborts, *closed, *timers)), *answers))
+
+
+def timers_last(effects: tuple[Effect, ...]) -> tuple[Effect, ...]:
+    """What stops work, and behind it the timers that are closed (rule CANCEL-2)."""
+    timers = tuple(effect for effect in effects if isinstance(effect, CancelTimer))
+    return (*(effect for effect in effects if not isinstance(effect, CancelTimer)), *timers) if timers else effects
 
 
 def waits_for_person(entry: LedgerEntry) -> bool:
     """Whether the call waits for a person, and nothing of it runs."""
-    return entry.status is CallStatus.BLOCKED_ON_USER and entry.question is None
+    return entry.status is CallStatus.BLOCKED_ON_USER and not entry.is_running
 
 
 def user_cancelled(answers: tuple[ToolResult, ...]) -> bool:

@@ -88,9 +88,11 @@ def begin_request(session: Session, turn: Turn, now_ms: int) -> Asked:
             effects = (OpaqueDropped(operation, foreign), *effects)
     ledger = Ledger(
         reply=operation,
+        opened_ms=turn.opened_ms,
         first_check=operations.minted[OperationKind.CHECK] + 1,
         first_run=operations.minted[OperationKind.RUN] + 1,
         first_timer=operations.minted[OperationKind.TIMER] + 1,
+        first_hook=operations.minted[OperationKind.HOOK] + 1,
     )
     session = evolve(session, operations=operations, last_model=model)
     reply = OpenReply(operation, model, limit=request.max_output_tokens)

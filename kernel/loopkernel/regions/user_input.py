@@ -28,8 +28,9 @@ from loopkernel.data.user_deltas import (
     Steer,
     UserDelta,
 )
-from loopkernel.data.words import CancelReason, RefusalReason, RequestReason, TurnEndReason
+from loopkernel.data.words import NATURAL_ENDS, CancelReason, RefusalReason, RequestReason, TurnEndReason
 from loopkernel.regions.cancels import edit_refusal
+from loopkernel.regions.compaction import request_compaction
 from loopkernel.regions.held_runs import abort_all_in_background, abort_in_background, background_run
 from loopkernel.regions.inbox import (
     discard,
@@ -45,9 +46,6 @@ from loopkernel.regions.rewriting import drop_from, drop_refused_reply
 from loopkernel.regions.settings import change_settings
 from loopkernel.regions.turns import open_turn, open_turn_with
 
-NATURAL_ENDS = frozenset(
-    {TurnEndReason.MODEL_STOP, TurnEndReason.STOP_SEQUENCE, TurnEndReason.OUTPUT, TurnEndReason.TOOL_FINAL}
-)
 Taken = tuple[Session, tuple[Effect, ...]]
 Opened = tuple[Session, Turn | None, tuple[Effect, ...]]
 
@@ -58,8 +56,7 @@ def input_at_rest(session: Session, now_ms: int, delta: UserDelta) -> Opened:
         case Say() | Steer():
             if seen_before(session, delta):
                 return session, None, refusal(delta, RefusalReason.DUPLICATE)
-            session, receipt = take_receipt(session, delta.key)
-            return open_turn_with(session, now_ms, delta.content, receipt, key=delta.key)
+            return message_at_rest(session, now_ms, delta)
         case Enqueue():
             if seen_before(session, delta):
                 return session, None, refusal(delta, RefusalReason.DUPLICATE)
@@ -76,11 +73,9 @@ def input_at_rest(session: Session, now_ms: int, delta: UserDelta) -> Opened:
             refused = edit_refusal(session, delta)
             if refused is not None:
                 return session, None, refusal(delta, refused)
-            session, receipt = take_receipt(session, delta.key)
             session, aborted = abort_all_in_background(session, CancelReason.EDITED, now_ms)
-            session, dropped = drop_from(session, delta.message)
-            session, turn, added = open_turn_with(session, now_ms, delta.content, receipt, key=delta.key)
-            return session, turn, (*aborted, *dropped, *added)
+            session, turn, opened = message_at_rest(session, now_ms, delta)
+            return session, turn, (*aborted, *opened)
         case CancelAll():
             return session, None, refusal(delta, RefusalReason.NOT_NOW)
         case CancelCall() | AnswersCall() | ChangesSettings() | Discard() | DismissError():
@@ -90,6 +85,16 @@ def input_at_rest(session: Session, now_ms: int, delta: UserDelta) -> Opened:
             return session, None, refusal(delta, RefusalReason.NOT_NOW)
         case _:
             assert_never(delta)
+
+
+def message_at_rest(
+    session: Session, now_ms: int, delta: Say | Steer | EditMessage
+) -> tuple[Session, Turn, tuple[Effect, ...]]:
+    """A message that is taken starts a turn; an edit drops what it replaces, and all that follows, first."""
+    session, receipt = take_receipt(session, delta.key)
+    session, dropped = drop_from(session, delta.message) if isinstance(delta, EditMessage) else (session, ())
+    session, turn, added = open_turn_with(session, now_ms, delta.content, receipt, key=delta.key)
+    return session, turn, (*dropped, *added)
 
 
 def _enqueue_at_rest(session: Session, now_ms: int, delta: Enqueue) -> Opened:
@@ -126,7 +131,10 @@ def input_while_busy(session: Session, ledger: Ledger | None, delta: UserDelta, 
             return _input_in_any_phase(session, ledger, delta, now_ms)
         case EditMessage():
             return session, refusal(delta, edit_refusal(session, delta) or RefusalReason.NOT_NOW)
-        case RetryNow() | CompactNow() | StartHandoff() | CancelAll():
+        case CompactNow():
+            requested = request_compaction(session)
+            return (session, refusal(delta, RefusalReason.NOT_NOW)) if requested is None else (requested, ())
+        case RetryNow() | StartHandoff() | CancelAll():
             return session, refusal(delta, RefusalReason.NOT_NOW)
         case _:
             assert_never(delta)

@@ -21,10 +21,11 @@ from loopkernel.testing.scenario_actions import TimedAction
 @final
 @frozen
 class Operation:
-    """Something that was started outside, by kind and number."""
+    """Something that was started outside, by kind and number. `kernel` tells who started it: 0, or a sub-agent."""
 
     kind: OperationKind
     number: int
+    kernel: int = 0
 
 
 class _Rank(enum.IntEnum):
@@ -72,6 +73,11 @@ class Agenda:
     def drop(self, operation: Operation) -> None:
         """What the operation had still to say will not come."""
         self._due = [due for due in self._due if due.operation != operation]
+        heapq.heapify(self._due)
+
+    def drop_kernel(self, kernel: int) -> None:
+        """Nothing that this sub-agent started reports any more."""
+        self._due = [due for due in self._due if due.operation is None or due.operation.kernel != kernel]
         heapq.heapify(self._due)
 
     def drop_all(self) -> None:

@@ -16,11 +16,15 @@ NO_MESSAGE = MessageId(1_000_000)
 
 @define
 class CallNames:
-    """The scenario's names, learnt as the run goes on. A name that is used again means its latest call."""
+    """The scenario's names, learnt as the run goes on. A name that is used again means its latest call.
+
+    `children` are the names within the sub-agents, by the calls that they run for.
+    """
 
     names: dict[CallId, str] = Factory(dict)
     calls: dict[str, CallId] = Factory(dict)
     sent: list[MessageId] = Factory(list)
+    children: dict[CallId, "CallNames"] = Factory(dict)
 
     def expect_calls(self, reply: ModelOperation, names: Iterable[str]) -> None:
         """The calls of a reply, in the order in which they will stream."""
@@ -32,6 +36,14 @@ class CallNames:
     def name_of(self, call: CallId) -> str:
         """The scenario's name of a call, or its id where the scenario has none."""
         return self.names.get(call, str(call))
+
+    def address_of(self, call: CallId, path: Iterable[CallId]) -> str:
+        """What a call within a sub-agent is called: `c1/k1` is k1 of the sub-agent that runs for c1."""
+        words, names = [self.name_of(call)], self.children.get(call)
+        for inner in path:
+            words.append(str(inner) if names is None else names.name_of(inner))
+            names = None if names is None else names.children.get(inner)
+        return "/".join(words)
 
     def call_named(self, name: str) -> CallId:
         """The call of that name, or one that does not exist."""

@@ -66,7 +66,9 @@ def _wish(delta: said.UserDelta, name: Callable[[CallId], str]) -> actions.UserA
             return actions.ChangeMode(delta.mode)
         case said.Permit():
             return actions.Permit(delta.rule)
-        case said.EditMessage() | said.ChangePolicy() | said.ChangeTools() | said.ChangeInstructions():
+        case (
+            said.EditMessage() | said.Remember() | said.ChangePolicy() | said.ChangeTools() | said.ChangeInstructions()
+        ):
             return None
         case _:
             assert_never(delta)

@@ -77,7 +77,7 @@ def wishes(state: State, scope: Scope) -> Iterator[Delta]:
         if waiting < scope.waiting or full:
             yield Say(content=A, key=key)
             yield Enqueue(content=A, key=key)
-        if waiting < scope.waiting and not inbox.steers:
+        if scope.steers and waiting < scope.waiting and not inbox.steers:
             yield Steer(content=A, key=key)
         if isinstance(state, RESTS):
             yield RetryNow()
@@ -106,8 +106,10 @@ def _recoveries(state: State, session: Session) -> Iterator[Delta]:
 
 
 def _sent(session: Session) -> tuple[MessageId, ...]:
-    """The first and the last message in the thread that the user sent."""
-    sent = [m.id for m in session.thread if isinstance(m, UserMessage) and m.origin in SENT_BY_USER]
+    """The first and the last message that the user sent, those too that a compaction took out of the thread."""
+    taken = [message for removal in session.compactions.removals for message in removal.messages]
+    said = [*taken, *session.thread]
+    sent = [message.id for message in said if isinstance(message, UserMessage) and message.origin in SENT_BY_USER]
     return tuple(dict.fromkeys((*sent[:1], *sent[-1:])))
 
 

@@ -6,17 +6,19 @@ from typing import assert_never
 from attrs import evolve
 
 from loopkernel.data.deltas import Delta
+from loopkernel.data.hook_calls import OpenCorrection, OpenHook
 from loopkernel.data.ids import CallId, HookOperation, RunOperation
 from loopkernel.data.json_text import Json
-from loopkernel.data.ledgers import ApprovalWait, CrashWait, Ledger, LedgerEntry, QuestionWait
+from loopkernel.data.ledgers import ApprovalWait, ChildWait, CrashWait, Ledger, LedgerEntry, QuestionWait
 from loopkernel.data.model_deltas import ModelCall, ModelCompleted, ModelText
 from loopkernel.data.outside_deltas import (
+    ChildAsks,
+    ChildEnded,
+    ChildProgress,
     CorrectionAnswered,
     HandoffDone,
     HandoffFailed,
     HookAnswered,
-    HookBlock,
-    HookContinue,
     SummaryFailed,
     SummaryReady,
     TimerFired,
@@ -49,39 +51,46 @@ from loopkernel.data.tool_deltas import (
 from loopkernel.data.tools import Claim, FixedResource, InvalidCall, ValidCall, Verdict
 from loopkernel.data.user_deltas import AnswerAfterCrash, AnswerQuestion, CallAnswer, CrashAnswerKind, Reject
 from loopkernel.laws.views import ledger_in
-from loopkernel.testing.explore_scope import OUTPUT, RunEnd, Scope
+from loopkernel.testing.explore_scope import ASKED_BY_CHILD, OUTPUT, EndOfRun, Scope
 
 ASIDE = evolve(OUTPUT, background=True)  # the run goes on in the background
 
 
 def reports(state: State, scope: Scope) -> Iterable[Delta]:
     """What the outside may report on the operations that are open in the state."""
+    held = () if state.session is None else tuple(_held_reports(state.session, scope))
     match state:
         case Streaming():
-            calls = _tool_reports(state.ledger, state.session, scope)
-            return (*_model_reports(state, scope), *calls, *_held_reports(state.session, scope))
+            model = _model_reports(state, scope) if state.after is None else _gate_reports(state.after.gate, scope)
+            return (*model, *_tool_reports(state.ledger, state.session, scope), *held)
         case Executing() | Confirming() | Dispatching():
-            return (*_tool_reports(state.ledger, state.session, scope), *_held_reports(state.session, scope))
-        case Thinking():
-            return () if state.gate is None else _hook_reports(state.gate)
+            return (*_tool_reports(state.ledger, state.session, scope), *held)
+        case Thinking() | Finishing():
+            return (*_gate_reports(state.gate, scope), *held)
         case Compacting():
-            return (SummaryReady(state.operation, "a"), SummaryFailed(state.operation, "a"))
+            return (SummaryReady(state.operation, "a"), SummaryFailed(state.operation, "a"), *held)
         case Backoff():
-            return (TimerFired(state.timer.operation), *_held_reports(state.session, scope))
-        case Finishing():
-            if state.correction is not None:
-                return (CorrectionAnswered(state.correction, None), CorrectionAnswered(state.correction, "a"))
-            return () if state.hook is None else _hook_reports(state.hook)
+            return (TimerFired(state.timer.operation), *held)
         case HandingOff():
-            return (HandoffDone(state.operation, "t"), HandoffFailed(state.operation, "a"))
+            return (HandoffDone(state.operation, "t"), HandoffFailed(state.operation, "a"), *held)
         case Initial() | Idle() | Cancelled() | Done():
-            return () if state.session is None else tuple(_held_reports(state.session, scope))
+            return held
         case _:
             assert_never(state)
 
 
-def _hook_reports(hook: HookOperation) -> tuple[Delta, ...]:
-    return (HookAnswered(hook, HookContinue()), HookAnswered(hook, HookBlock("a")))
+def _gate_reports(gate: OpenHook | OpenCorrection | None, scope: Scope) -> Iterator[Delta]:
+    """What a hook, or the course correction, may say."""
+    if isinstance(gate, OpenCorrection):
+        yield from (CorrectionAnswered(gate.operation, None), CorrectionAnswered(gate.operation, "a"))
+    elif gate is not None:
+        yield from _hook_reports(gate.operation, scope)
+    if gate is not None and gate.timer is not None and scope.times:
+        yield TimerFired(gate.timer.operation)
+
+
+def _hook_reports(hook: HookOperation, scope: Scope) -> Iterator[Delta]:
+    return (HookAnswered(hook, answer) for answer in scope.hook_answers)
 
 
 # --- the model ------------------------------------------------------------------------------------------
@@ -136,7 +145,11 @@ def _tool_reports(ledger: Ledger, session: Session, scope: Scope) -> Iterator[De
         if entry.check is not None:
             for verdict in scope.verdicts or _verdicts(entry, session):
                 yield ToolChecked(entry.check, verdict)
-        if entry.operation is not None and entry.is_running:
+        if entry.hooks.open is not None:
+            yield from _gate_reports(entry.hooks.open, scope)
+        if entry.operation is not None and entry.child is not None and entry.has_run:
+            yield from _child_reports(entry, entry.operation, scope)
+        elif entry.operation is not None and entry.has_run:
             yield from _run_reports(entry, entry.operation, scope)
         if scope.times and entry.timer is not None:
             yield TimerFired(entry.timer.operation)
@@ -158,15 +171,27 @@ def _run_reports(entry: LedgerEntry, operation: RunOperation, scope: Scope) -> I
         yield ToolAsked(operation, "a")
 
 
-def _end(operation: RunOperation, end: RunEnd) -> Delta:
+def _child_reports(entry: LedgerEntry, operation: RunOperation, scope: Scope) -> Iterator[Delta]:
+    """A sub-agent ends, says something, and waits for a person, or no more."""
+    for reason in scope.child_ends:
+        yield ChildEnded(operation=operation, reason=reason, text="a")
+    if isinstance(entry.person.wait, ChildWait):
+        yield ChildAsks(operation)
+    elif scope.child_asks:
+        yield ChildAsks(operation, (ASKED_BY_CHILD,))
+    if scope.progress and entry.child is not None and not entry.child.text:
+        yield ChildProgress(operation, "a")
+
+
+def _end(operation: RunOperation, end: EndOfRun) -> Delta:
     match end:
-        case RunEnd.RETURNS:
+        case EndOfRun.RETURNS:
             return ToolSucceeded(operation, OUTPUT)
-        case RunEnd.FAILS:
+        case EndOfRun.FAILS:
             return ToolFailed(operation, OUTPUT)
-        case RunEnd.STOPS:
+        case EndOfRun.STOPS:
             return ToolStopped(operation)
-        case RunEnd.GOES_ON:
+        case EndOfRun.GOES_ON:
             return ToolSucceeded(operation, ASIDE)
         case _:
             assert_never(end)
@@ -176,7 +201,7 @@ def _held_reports(session: Session, scope: Scope) -> Iterator[Delta]:
     """Aborted runs have still to stop, or report late; those in the background have still to end."""
     for run in session.held:
         if run.grace is None:
-            yield from (_end(run.operation, end) for end in scope.ends if end is not RunEnd.GOES_ON)
+            yield from (_end(run.operation, end) for end in scope.ends if end is not EndOfRun.GOES_ON)
             continue
         yield ToolStopped(run.operation)
         if scope.strays:
@@ -194,8 +219,8 @@ def answers(state: State, scope: Scope) -> Iterator[CallAnswer]:
     for entry in () if ledger is None else ledger.entries:
         call, wait = entry.call.id, entry.person.wait
         match wait:
-            case None:
-                pass
+            case None | ChildWait():
+                pass  # a person's word about a call of a sub-agent goes to that
             case ApprovalWait():
                 if wait.edit is None:
                     yield from (evolve(answer, call=call) for answer in scope.answers)

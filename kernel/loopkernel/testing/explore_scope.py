@@ -8,19 +8,22 @@ import enum
 from attrs import frozen
 
 from loopkernel.data.blocks import TextBlock
+from loopkernel.data.children import ChildCall
 from loopkernel.data.deltas import Delta
 from loopkernel.data.ids import CallId, ModelOperation
 from loopkernel.data.model_deltas import ModelCompleted, ModelFailed
+from loopkernel.data.outside_deltas import HookAnswer, HookBlock, HookContinue
 from loopkernel.data.states import Cancelled, Done, Idle, Initial
 from loopkernel.data.tools import ToolOutput, UnknownTool, ValidCall, Verdict
 from loopkernel.data.user_deltas import Approve, Correct, Reject, Swap, UserDelta
-from loopkernel.data.words import ErrorClass, StopReason
+from loopkernel.data.words import ErrorClass, StopReason, TurnEndReason
 
 A = (TextBlock("a"),)
 OUTPUT = ToolOutput(content=A)
 RESTS = (Idle, Cancelled, Done, Initial)
 ANY_REPLY = ModelOperation(0)  # stands for the reply that a report of a scope is about
 ANY_CALL = CallId(ANY_REPLY, 0)  # stands for the call that an answer of a scope is sent to
+ASKED_BY_CHILD = ChildCall((CallId(ModelOperation(1), 1),))  # the call of a sub-agent that a person is asked about
 
 
 class MoveKind(enum.Enum):
@@ -46,7 +49,7 @@ class Move:
     explored: bool = True
 
 
-class RunEnd(enum.Enum):
+class EndOfRun(enum.Enum):
     """What a run may report of its end."""
 
     RETURNS = "returns"
@@ -87,19 +90,23 @@ class Scope:
     rounds: int = 2
     turns: int | None = None
     waiting: int = 2
+    steers: bool = True
     tools: tuple[str, ...] = ("r", "w")
     offers: tuple[tuple[OfferedCall, ...], ...] = ()
     verdicts: tuple[Verdict, ...] = (ValidCall(), UnknownTool())
     stops: tuple[StopReason, ...] = (StopReason.END_TURN,)
     completions: tuple[ModelCompleted, ...] = ()
     failures: tuple[ModelFailed, ...] = (ModelFailed(ANY_REPLY, error=ErrorClass.NETWORK),)
-    ends: tuple[RunEnd, ...] = (RunEnd.RETURNS, RunEnd.FAILS, RunEnd.STOPS)
+    ends: tuple[EndOfRun, ...] = (EndOfRun.RETURNS, EndOfRun.FAILS, EndOfRun.STOPS)
     answers: tuple[Answer, ...] = (Approve(call=ANY_CALL), Reject(call=ANY_CALL))
     cancels: int | None = None  # of single calls, in each reply
     held: int = 0  # the user waits while more runs than these have been aborted and not stopped, or go on aside
     texts: bool = True
     progress: bool = False
     questions: bool = False  # a run may ask one
+    hook_answers: tuple[HookAnswer, ...] = (HookContinue(), HookBlock("a"))
+    child_ends: tuple[TurnEndReason, ...] = (TurnEndReason.MODEL_STOP, TurnEndReason.ERROR)
+    child_asks: bool = False  # a sub-agent may wait for a person
     times: bool = False  # time runs out for whatever is timed: a little early, on time, and late
     lives: bool = False  # the thread is released and taken up again
     crashes: bool = False  # the process is restarted, and goes on

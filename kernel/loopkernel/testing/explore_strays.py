@@ -7,6 +7,8 @@ from loopkernel.data.deltas import Delta
 from loopkernel.data.ids import (
     CallId,
     CheckOperation,
+    CorrectionOperation,
+    HandoffOperation,
     HookOperation,
     MessageId,
     ModelOperation,
@@ -17,12 +19,31 @@ from loopkernel.data.ids import (
     TimerOperation,
 )
 from loopkernel.data.json_text import Json
-from loopkernel.data.ledgers import ApprovalWait, CrashWait, LedgerEntry, QuestionWait
+from loopkernel.data.ledgers import ApprovalWait, ChildWait, CrashWait, LedgerEntry, QuestionWait
 from loopkernel.data.messages import UserMessage
 from loopkernel.data.model_deltas import ModelCompleted, ModelFailed, ModelText
-from loopkernel.data.outside_deltas import HookAnswered, HookContinue, SummaryReady, TimerFired
+from loopkernel.data.outside_deltas import (
+    ChildAsks,
+    ChildEnded,
+    CorrectionAnswered,
+    HandoffDone,
+    HookAnswered,
+    HookContinue,
+    SummaryReady,
+    TimerFired,
+)
 from loopkernel.data.sessions import Session
-from loopkernel.data.states import Backoff, Compacting, Finishing, HandingOff, Initial, State, Streaming, Thinking
+from loopkernel.data.states import (
+    Backoff,
+    Cancelled,
+    Compacting,
+    Done,
+    HandingOff,
+    Idle,
+    Initial,
+    State,
+    Streaming,
+)
 from loopkernel.data.thread_deltas import Acquired, Created, Forked, Resumed
 from loopkernel.data.tool_deltas import (
     ToolAsked,
@@ -52,7 +73,8 @@ from loopkernel.data.user_deltas import (
     StartHandoff,
     Swap,
 )
-from loopkernel.data.words import ErrorClass, StopReason
+from loopkernel.data.words import ErrorClass, StopReason, TurnEndReason
+from loopkernel.laws.gates import asked_outside
 from loopkernel.laws.step_laws import pending_timers
 from loopkernel.laws.views import ledger_in
 from loopkernel.testing.explore_scope import RESTS, A
@@ -63,25 +85,22 @@ _WRONG_PHASE: tuple[Delta, ...] = (
     CancelCall(UNKNOWN_CALL),
     Discard(QueueNumber(99)),
     EditMessage(message=MessageId(99), content=A),
-    CompactNow(),
-    StartHandoff("a"),
     Created(session_id="t"),
-    HookAnswered(HookOperation(1), HookContinue()),
-    SummaryReady(SummaryOperation(1), "a"),
 )
 
 
 def strays(state: State) -> Iterator[Delta]:
     """Deltas that do not apply in the state, or come a second time."""
     session = state.session
-    if not isinstance(state, Compacting | HandingOff | Finishing | Thinking):
-        yield from _WRONG_PHASE
+    yield from _WRONG_PHASE
+    yield from _wishes_in_vain(state)
     if session is None:
         yield Forked(session_id="t")
         yield from _reports_on_nothing(ModelOperation(1), CheckOperation(1), RunOperation(1))
         yield from (TimerFired(TimerOperation(1)), Acquired(), Resumed(), Say(content=A), CancelAll())
         return
     yield from _late_reports(state, session)
+    yield from _late_reports_from_outside(state, session)
     yield from _vain_answers(state)
     if session.inbox.keys:
         yield Say(content=A, key="k1")  # the first message, once more
@@ -93,6 +112,16 @@ def strays(state: State) -> Iterator[Delta]:
         yield RetryNow()
     if session.error is None and not isinstance(state, Backoff):
         yield DismissError()
+
+
+def _wishes_in_vain(state: State) -> Iterator[Delta]:
+    """To compact what may not be compacted, to hand off what is not at rest."""
+    session = state.session
+    never = isinstance(state, Initial | Done | Compacting | HandingOff)
+    if never or session is None or session.settings.policy.compaction is None:
+        yield CompactNow()
+    if not isinstance(state, Idle | Cancelled):
+        yield StartHandoff("a")
 
 
 def _edits_in_vain(session: Session) -> Iterator[EditMessage]:
@@ -130,6 +159,39 @@ def _late_reports(state: State, session: Session) -> Iterator[Delta]:
     for number in _around(minted[OperationKind.TIMER]):
         if number not in pending:
             yield TimerFired(TimerOperation(number))
+
+
+def _late_reports_from_outside(state: State, session: Session) -> Iterator[Delta]:
+    """The same of hooks, corrections, summaries, handoffs and sub-agents; where there were none, of the first hook."""
+    minted, going_on = session.operations.minted, set(asked_outside(state))
+    for kind in _FROM_OUTSIDE:
+        newest = minted[kind]
+        for number in (newest, newest + 1) if newest else ():
+            if (kind, number) not in going_on:
+                yield _report_from_outside(kind, number)
+    if not minted[OperationKind.HOOK]:
+        yield HookAnswered(HookOperation(1), HookContinue())
+    ledger = ledger_in(state)
+    entries = [] if ledger is None else [entry for entry in ledger.entries if entry.child is not None]
+    for entry in entries:
+        if entry.operation is not None and not entry.is_running:
+            yield ChildAsks(entry.operation)
+            yield ChildEnded(operation=entry.operation, reason=TurnEndReason.ERROR, text="b")
+
+
+_FROM_OUTSIDE = (OperationKind.HOOK, OperationKind.CORRECTION, OperationKind.SUMMARY, OperationKind.HANDOFF)
+
+
+def _report_from_outside(kind: OperationKind, number: int) -> Delta:
+    match kind:
+        case OperationKind.CORRECTION:
+            return CorrectionAnswered(CorrectionOperation(number), "b")
+        case OperationKind.SUMMARY:
+            return SummaryReady(SummaryOperation(number), "b")
+        case OperationKind.HANDOFF:
+            return HandoffDone(HandoffOperation(number), "b")
+        case _:
+            return HookAnswered(HookOperation(number), HookContinue())
 
 
 def _around(newest: int) -> tuple[int, ...]:
@@ -176,6 +238,8 @@ def _vain_answers_to(entry: LedgerEntry) -> Iterator[CallAnswer]:
                 yield from (*approvals, Reject(call=call))
         case QuestionWait():
             yield from (*approvals, after_crash)
+        case ChildWait():
+            yield from (*approvals, answer, after_crash, Reject(call=call))
         case CrashWait():
             yield from (*approvals, answer, Reject(call=call))
         case _:

@@ -1,20 +1,37 @@
 """Which states the explorer counts as one: a view of each, as far as it matters."""
 
 from collections.abc import Callable
+from functools import cache
 
-from attrs import evolve
+from attrs import evolve, fields
 
 from loopkernel.data.blocks import text_of
 from loopkernel.data.endings import Failure, Settled
 from loopkernel.data.held_runs import HeldRun
-from loopkernel.data.ledgers import ApprovalWait, Ledger, LedgerEntry, Person, QuestionWait, Wait
-from loopkernel.data.sessions import Session, Settings, Stamp, Turn
-from loopkernel.data.states import Confirming, Executing, Initial, State, Streaming
-from loopkernel.data.words import CallStatus, CancelReason, TurnEndReason
+from loopkernel.data.hook_calls import CallHooks, OpenCorrection, OpenHook
+from loopkernel.data.ledgers import ApprovalWait, ChildWait, Ledger, LedgerEntry, Person, QuestionWait, Wait
+from loopkernel.data.messages import UserMessage
+from loopkernel.data.model_deltas import ModelCompleted
+from loopkernel.data.sessions import Session, Settings, Turn
+from loopkernel.data.states import (
+    AtRest,
+    Compacting,
+    Confirming,
+    Dispatching,
+    Executing,
+    Finishing,
+    HandingOff,
+    Initial,
+    State,
+    Streaming,
+    Thinking,
+)
+from loopkernel.data.vector import Vector
+from loopkernel.data.words import NATURAL_ENDS, CallStatus, CancelReason, TurnEndReason
 from loopkernel.laws.step_laws import pending_timers
 from loopkernel.laws.views import ledger_in, turn_of
 from loopkernel.regions.rewriting import drop_refused_reply
-from loopkernel.regions.user_input import NATURAL_ENDS
+from loopkernel.testing.explore_keys import Key, key_of_settings
 from loopkernel.testing.explore_scope import RESTS
 
 View = Callable[[State], object]  # hashable; states with one view count as one
@@ -22,7 +39,23 @@ View = Callable[[State], object]  # hashable; states with one view count as one
 
 def whole(state: State) -> object:
     """The state, however many deltas have led to it: its version does not count."""
-    return evolve(state, stamp=Stamp(now_ms=state.stamp.now_ms))
+    session = state.session
+    parts: tuple[object, ...] = (type(state), state.stamp.now_ms, _parts(state, "stamp", "session"))
+    if session is None:
+        return Key(parts, type(state))
+    counts = (session.operations.minted, len(session.thread), session.usage)
+    parts = (*parts, key_of_settings(session.settings), _parts(session, "settings"))
+    return Key(parts, (state.stamp.now_ms, outline(state), counts))
+
+
+def _parts(value: State | Session, *left_out: str) -> tuple[object, ...]:
+    kind: type = type(value)
+    return tuple(getattr(value, name) for name in _names(kind) if name not in left_out)
+
+
+@cache
+def _names(kind: type) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))
 
 
 def outline(state: State) -> object:
@@ -47,28 +80,37 @@ def outline(state: State) -> object:
         len(inbox.background) > 0,
         len(inbox.keys) > 0,
         session.error is not None,
-        isinstance(state, RESTS) and (session.last_end is None or session.last_end in NATURAL_ENDS),
-        isinstance(state, RESTS) and session.last_end is TurnEndReason.REFUSAL,
+        _comes_to_rest(state) and (session.last_end is None or session.last_end in NATURAL_ENDS),
+        _comes_to_rest(state) and session.last_end is TurnEndReason.REFUSAL,
         _outline_of_turn(turn_of(state)),
         _outline_of_what_is_spent(state, session),
         None if ledger is None else _outline_of_calls(ledger, session, isinstance(state, Streaming)),
         _outline_of_held_runs(session, ledger),
         _outline_of_stream(state) if isinstance(state, Streaming) else None,
-        _outline_of_settled(state.settled) if isinstance(state, Executing | Confirming) else None,
+        _outline_of_settled(state.settled) if isinstance(state, Executing | Confirming | Dispatching) else None,
+        _outline_of_gates(state),
+        _outline_of_care(state, session),
     )
+
+
+def _comes_to_rest(state: State) -> bool:
+    """Whether no turn is open, so that how the last one ended matters."""
+    between = isinstance(state, Compacting) and isinstance(state.within, AtRest)
+    return between or isinstance(state, (*RESTS, HandingOff))
 
 
 def _outline_of_settings(settings: Settings) -> object:
     """Approvals may be remembered any number of times; once is enough."""
     if not settings.remembered:
-        return settings, frozenset[object]()
-    return evolve(settings, remembered=()), frozenset(settings.remembered)
+        return key_of_settings(settings), frozenset[object]()
+    return key_of_settings(settings, remembered=False), frozenset(settings.remembered)
 
 
 def _outline_of_turn(turn: Turn | None) -> object:
     if turn is None:
         return None
-    return turn.reason, turn.replies, turn.nudges, turn.pauses, turn.demanded, turn.forcing, turn.recovery
+    asked = turn.begun, turn.blocks, turn.hook_retries
+    return turn.reason, turn.replies, turn.nudges, turn.pauses, turn.demanded, turn.forcing, turn.recovery, asked
 
 
 def _outline_of_what_is_spent(state: State, session: Session) -> object:
@@ -100,6 +142,58 @@ def _outline_of_stream(state: Streaming) -> object:
     return tuple(type(piece) for piece in state.pieces), early_ms
 
 
+def _outline_of_gates(state: State) -> object:
+    """Which hook or correction is asked, and what was passed before."""
+    if isinstance(state, Thinking):
+        return _outline_of_gate(state.gate), state.passed
+    if isinstance(state, Streaming) and state.after is not None:
+        end = state.after.end
+        stop = end.stop if isinstance(end, ModelCompleted) else (end.error, end.retry_after_ms)
+        return _outline_of_gate(state.after.gate), stop
+    if isinstance(state, Finishing):
+        ending = evolve(state.ending, then=None, waiting=None)
+        return _outline_of_gate(state.gate), state.passed, ending, type(state.ending.then)
+    return None
+
+
+def _outline_of_gate(gate: OpenHook | OpenCorrection | None) -> object:
+    return (gate.hook, gate.left) if isinstance(gate, OpenHook) else type(gate)
+
+
+def _outline_of_care(state: State, session: Session) -> object:
+    """Compactions: that one is under way, where it is cut, what is remembered; the course; that the work is handed off.
+
+    What a compaction would cut depends on who said what, and on how long it was.
+    """
+    policy = session.settings.policy
+    under_way: object = None
+    if isinstance(state, Compacting):
+        within = state.within
+        kept = _outline_of_rest(within, session) if isinstance(within, AtRest) else None
+        under_way = kept, state.cut, state.failure is not None
+    if isinstance(state, HandingOff):
+        under_way = _outline_of_rest(state.within, session)
+    remembered: object = None
+    if policy.compaction is not None:
+        kinds = tuple(
+            (type(message), message.origin if isinstance(message, UserMessage) else None) for message in session.thread
+        )
+        now_ms, again_ms = state.stamp.now_ms, session.compactions.again_ms
+        cooling = None if again_ms is None else max(again_ms - now_ms, 0)
+        failures = min(session.compactions.failures, policy.compaction.failures)
+        sizes = evolve(session.compactions, removals=Vector(), again_ms=None, failures=failures)
+        ledger = ledger_in(state)
+        results = [entry.result for entry in (() if ledger is None else ledger.entries) if entry.result is not None]
+        to_come = sum(len(text_of(result.content)) for result in results)
+        remembered = kinds, session.size, sizes, cooling, to_come
+    return under_way, remembered, session.course if policy.course_correction is not None else None
+
+
+def _outline_of_rest(rest: AtRest, session: Session) -> object:
+    """How much has been queued since, and where the session comes back to."""
+    return sum(waiting.number > rest.queued for waiting in session.inbox.queue), rest.cancel
+
+
 def _outline_of_settled(settled: Settled | None) -> object:
     return (settled.error, settled.retry_after_ms) if isinstance(settled, Failure) else settled
 
@@ -127,7 +221,14 @@ def _outline_of_open(entry: LedgerEntry) -> object:
         entry.timer is not None,
         len(entry.progress) > 0,
         entry.batch,
+        _outline_of_hooks(entry.hooks),
+        None if entry.child is None else entry.child.text,
     )
+
+
+def _outline_of_hooks(hooks: CallHooks) -> object:
+    end = None if hooks.end is None else (hooks.end.status, hooks.end.output)
+    return _outline_of_gate(hooks.open), hooks.left, hooks.input, end, hooks.retries
 
 
 def _outline_of_closed(entry: LedgerEntry, wanted: bool, held: bool) -> object:
@@ -153,7 +254,7 @@ def _outline_of_person(person: Person) -> object:
 def _outline_of_wait(wait: Wait | None) -> object:
     if isinstance(wait, ApprovalWait):
         return ApprovalWait, wait.edit
-    return (type(wait), isinstance(wait, QuestionWait) and wait.left_ms is not None)
+    return (type(wait), isinstance(wait, QuestionWait | ChildWait) and wait.left_ms is not None)
 
 
 def _outline_of_held_runs(session: Session, ledger: Ledger | None) -> object:

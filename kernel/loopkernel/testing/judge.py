@@ -16,7 +16,7 @@ from loopkernel.testing.expectations import differences
 from loopkernel.testing.recording import Recording, TraceLine
 from loopkernel.testing.replay_check import replay_difference
 from loopkernel.testing.scenario_data import Scenario
-from loopkernel.testing.scenario_rules import first_unbuilt, rules_used
+from loopkernel.testing.scenario_rules import first_unbuilt
 from loopkernel.transition import transition as the_transition
 
 
@@ -42,9 +42,7 @@ class Judgement:
 def run_scenario(scenario: Scenario, transition: Transition = the_transition) -> Judgement:
     """Runs the scenario and judges it; `transition` is the kernel under test.
 
-    A scenario that names a rule which is not built is not judged. One whose expectations are not met, and which
-    uses a rule that is not built without naming it, has not failed but needs that rule; a broken law is a failure
-    even so.
+    A scenario that names a rule which is not built is not judged.
     """
     try:
         policy = effective_policy(scenario.policy)
@@ -54,18 +52,13 @@ def run_scenario(scenario: Scenario, transition: Transition = the_transition) ->
         run = Drive(scenario, policy, transition).run()
     except CodecError as error:
         return _failed((f"the scenario has a value that is no JSON: {'; '.join(map(str, error.faults))}",), ())
-    broken = tuple(map(_on_one_line, broken_laws(run, transition)))
-    found = _most_telling_first((*broken, *map(_on_one_line, unmet_expectations(scenario, run))))
     named = first_unbuilt(scenario.rules)
     if named is not None:
         return Judgement(outcome=ScenarioOutcome.NOT_BUILT, difference=f"needs {named}", trace=run.lines)
+    broken = tuple(map(_on_one_line, broken_laws(run, transition)))
+    found = _most_telling_first((*broken, *map(_on_one_line, unmet_expectations(scenario, run))))
     if not found:
         return Judgement(outcome=ScenarioOutcome.PASS, trace=run.lines)
-    used = None if broken else next(rules_used(scenario, policy), None)
-    if used is not None:
-        return Judgement(
-            outcome=ScenarioOutcome.NOT_BUILT, difference=f"needs {used}", differences=found, trace=run.lines
-        )
     return _failed(found, run.lines)
 
 
@@ -93,8 +86,10 @@ def broken_laws(run: Recording, transition: Transition) -> Iterator[str]:
     """Which laws do not hold, and whether the log replays to other bytes."""
     if run.raised is not None:
         yield run.raised
-    yield from _breaches(run, transition)
-    yield from replay_difference(run, transition)
+    for one in (run, *run.children):
+        whose = f"in the sub-agent of {one.address}: " if one.address else ""
+        yield from (f"{whose}{broken}" for broken in _breaches(one, transition))
+        yield from (f"{whose}{other}" for other in replay_difference(one, transition))
 
 
 def _breaches(run: Recording, transition: Transition) -> Iterator[str]:

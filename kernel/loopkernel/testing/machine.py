@@ -11,7 +11,7 @@ from loopkernel.data.ids import (
     TimerOperation,
 )
 from loopkernel.data.outside_deltas import TimerFired
-from loopkernel.data.states import Backoff, Cancelled, Confirming, Executing, Idle, Initial, Streaming
+from loopkernel.data.states import Backoff, Cancelled, Confirming, Dispatching, Executing, Idle, Initial, Streaming
 from loopkernel.data.thread_deltas import Acquired, Disposed, Forked, Resumed
 from loopkernel.data.user_deltas import (
     CancelAll,
@@ -25,8 +25,8 @@ from loopkernel.data.user_deltas import (
     Steer,
     UserDelta,
 )
-from loopkernel.regions.user_input import NATURAL_ENDS
-from loopkernel.testing.machine_calls import CallRules
+from loopkernel.data.words import NATURAL_ENDS
+from loopkernel.testing.machine_plays import PlayRules
 from loopkernel.testing.strategies.conversation import contents
 from loopkernel.testing.strategies.deltas import (
     deltas,
@@ -49,7 +49,7 @@ in_backoff: st.SearchStrategy[Delta] = st.one_of(
 WITHOUT_RUN = (Waiting.APPROVAL, Waiting.EDIT, Waiting.WORD)  # what a call may wait for in a released thread
 
 
-class KernelMachine(CallRules):
+class KernelMachine(PlayRules):
     """Any run of the kernel. A subclass may put a broken one in its place, to see it fail."""
 
     # --- life ---------------------------------------------------------------------------------------------
@@ -71,7 +71,7 @@ class KernelMachine(CallRules):
         """The process dies with calls in flight, and is restarted."""
         self.deliver(Resumed())
 
-    @precondition(lambda self: isinstance(self.state, Executing | Confirming | Backoff))
+    @precondition(lambda self: isinstance(self.state, Executing | Confirming | Dispatching | Backoff))
     @rule(data=st.data(), delta=disturbances | st.none())
     def disturb(self, data: st.DataObject, delta: Delta | None) -> None:
         """The same, or an edit, while calls or a retry are waited for."""

@@ -31,6 +31,7 @@ from loopkernel.data.user_deltas import (
     Swap,
 )
 from loopkernel.data.words import ErrorClass, StopReason
+from loopkernel.laws.views import ledger_in
 from loopkernel.testing.machine_steps import JudgedMachine
 from loopkernel.testing.strategies.conversation import call_inputs, claims, contents, tool_outputs, verdicts
 from loopkernel.testing.strategies.deltas import (
@@ -159,7 +160,7 @@ class CallRules(JudgedMachine):
         """The model makes the same call as ever, and gets the same answer."""
         operation = ModelOperation(self.number(OperationKind.MODEL, data))
         self.call_all(operation, [(OFFERED[0], Claim("a", AccessMode.READ), False, False)])
-        for number in self.witness.open_operations(OperationKind.RUN):
+        for number in self.tool_runs():
             self.deliver(ToolSucceeded(RunOperation(number)))
 
     @precondition(lambda self: self.is_open(OperationKind.MODEL))
@@ -219,18 +220,24 @@ class CallRules(JudgedMachine):
         for number in self.witness.open_operations(OperationKind.CHECK):
             self.deliver(ToolChecked(CheckOperation(number), ValidCall((claim,))))
 
-    @precondition(lambda self: self.is_open(OperationKind.RUN))
+    def tool_runs(self) -> list[int]:
+        """The runs that go on, but for sub-agents."""
+        ledger = ledger_in(self.state)
+        children = {e.operation for e in (() if ledger is None else ledger.entries) if e.child is not None}
+        return [run for run in self.witness.open_operations(OperationKind.RUN) if run not in children]
+
+    @precondition(lambda self: bool(self.tool_runs()))
     @rule(data=st.data(), output=tool_outputs, done=st.booleans())
     def end_run(self, data: st.DataObject, output: ToolOutput, done: bool) -> None:
         """A run returns or fails."""
-        operation = RunOperation(self.number(OperationKind.RUN, data))
+        operation = RunOperation(data.draw(st.sampled_from(self.tool_runs()), label="run"))
         self.deliver(ToolSucceeded(operation, output) if done else ToolFailed(operation, output))
 
-    @precondition(lambda self: self.is_open(OperationKind.RUN))
+    @precondition(lambda self: bool(self.tool_runs()))
     @rule(final=st.booleans())
     def end_all_runs(self, final: bool) -> None:
         """All runs return; what they return may be final."""
-        for number in self.witness.open_operations(OperationKind.RUN):
+        for number in self.tool_runs():
             self.deliver(ToolSucceeded(RunOperation(number), ToolOutput(final=final)))
 
     @precondition(lambda self: self.is_open(OperationKind.RUN))
@@ -239,11 +246,11 @@ class CallRules(JudgedMachine):
         """Anything that a tool can report: progress, a question, that it has stopped."""
         self.deliver(evolve(delta, operation=RunOperation(self.number(OperationKind.RUN, data))))
 
-    @precondition(lambda self: self.is_open(OperationKind.RUN))
+    @precondition(lambda self: bool(self.tool_runs()))
     @rule(data=st.data(), asks=st.booleans())
     def go_on(self, data: st.DataObject, asks: bool) -> None:
         """A run has a question, or goes on in the background."""
-        operation = RunOperation(self.number(OperationKind.RUN, data))
+        operation = RunOperation(data.draw(st.sampled_from(self.tool_runs()), label="run"))
         aside = ToolSucceeded(operation, ToolOutput(background=True))
         self.deliver(ToolAsked(operation, "a") if asks else aside)
 

@@ -44,7 +44,10 @@ from loopkernel.explain import Explanation
 from loopkernel.explain import explain as explain_kernel
 from loopkernel.replay import Transition
 from loopkernel.testing.planted_calls import PLANTED_CALLS
+from loopkernel.testing.planted_children import PLANTED_CHILDREN
+from loopkernel.testing.planted_compactions import PLANTED_COMPACTIONS
 from loopkernel.testing.planted_endurance import PLANTED_ENDURANCE
+from loopkernel.testing.planted_hooks import PLANTED_HOOKS
 from loopkernel.testing.planted_lineages import PLANTED_LINEAGES
 from loopkernel.testing.planting import (
     Explain,
@@ -390,4 +393,7 @@ PLANTED = (
     *PLANTED_CALLS,
     *PLANTED_ENDURANCE,
     *PLANTED_LINEAGES,
+    *PLANTED_HOOKS,
+    *PLANTED_COMPACTIONS,
+    *PLANTED_CHILDREN,
 )

@@ -34,11 +34,13 @@ from loopkernel.data.user_deltas import (
 )
 from loopkernel.data.words import TimerPurpose
 from loopkernel.testing.player import (
+    Player,
+    Script,
+)
+from loopkernel.testing.player_tools import (
     NOTHING,
     POLICY,
     Call,
-    Player,
-    Script,
     path_of,
     read,
     shell,

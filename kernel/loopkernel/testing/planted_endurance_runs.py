@@ -24,7 +24,19 @@ from loopkernel.data.user_deltas import (
     Steer,
 )
 from loopkernel.data.words import ErrorClass, StopReason, TimerPurpose
-from loopkernel.testing.player import POLICY, TO_ASK, USAGE, Call, Player, Script, path_of, read, write
+from loopkernel.testing.player import (
+    Player,
+    Script,
+)
+from loopkernel.testing.player_tools import (
+    POLICY,
+    TO_ASK,
+    USAGE,
+    Call,
+    path_of,
+    read,
+    write,
+)
 
 RETRY = Retry(base_ms=100, factor=2, cap_ms=300, retries=2, jitter_ms=40)
 RETRIED = evolve(POLICY, retry=RETRY, retry_after_cap_ms=1_000, silence_ms=500)

@@ -41,8 +41,15 @@ from loopkernel.data.user_deltas import (
 )
 from loopkernel.data.words import CallStatus, ErrorClass, StopReason
 from loopkernel.testing.planted_call_runs import CALL_SCRIPTS
+from loopkernel.testing.planted_child_runs import CHILD_SCRIPTS
+from loopkernel.testing.planted_compaction_runs import COMPACTION_SCRIPTS
 from loopkernel.testing.planted_endurance_runs import ENDURANCE_SCRIPTS
+from loopkernel.testing.planted_hook_runs import HOOK_SCRIPTS
 from loopkernel.testing.player import (
+    Player,
+    Script,
+)
+from loopkernel.testing.player_tools import (
     ALONE_CALL,
     BARE_CALL,
     INVALID,
@@ -53,8 +60,6 @@ from loopkernel.testing.player import (
     UNKNOWN,
     UNPARSED,
     USAGE,
-    Player,
-    Script,
     read,
     write,
 )
@@ -305,6 +310,9 @@ def imported(player: Player) -> None:
 SCRIPTS: Mapping[str, Script] = MappingProxyType(
     dict(CALL_SCRIPTS)
     | dict(ENDURANCE_SCRIPTS)
+    | dict(HOOK_SCRIPTS)
+    | dict(COMPACTION_SCRIPTS)
+    | dict(CHILD_SCRIPTS)
     | {
         script.__name__: script
         for script in (

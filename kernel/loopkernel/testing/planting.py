@@ -22,13 +22,16 @@ from loopkernel.data.messages import Message
 from loopkernel.data.policy import Policy
 from loopkernel.data.records import StepRecord
 from loopkernel.data.sessions import Inbox, Session, Settings
-from loopkernel.data.states import Confirming, Executing, State, Streaming
+from loopkernel.data.states import Confirming, Dispatching, Executing, State, Streaming
 from loopkernel.data.steps import Context, Step
 from loopkernel.data.threads import Thread
 from loopkernel.explain import Cause, Explanation
 from loopkernel.laws import Judged, check_pairs, check_trace
 from loopkernel.replay import Transition
-from loopkernel.testing.player import Script, play
+from loopkernel.testing.player import (
+    Script,
+    play,
+)
 from loopkernel.transition import transition as the_transition
 from loopkernel.waits import waits_of
 
@@ -132,12 +135,13 @@ def changing_messages(change: Callable[[Message, Context], Message]) -> Plant:
     def plant(transition: Transition) -> Transition:
         def broken(state: State, ctx: Context) -> Step[State]:
             after, effects = transition(state, ctx)
-            if after.session is None or not any(isinstance(effect, MessageAdded) for effect in effects):
+            added = {effect.message.id for effect in effects if isinstance(effect, MessageAdded)}
+            if after.session is None or not added:
                 return Step(after, effects)
-            known = 0 if state.session is None else len(state.session.thread)
             messages = after.session.thread.messages
-            for index in range(known, len(messages)):
-                messages = messages.replace(index, change(messages[index], ctx))
+            for index, message in enumerate(messages):
+                if message.id in added:
+                    messages = messages.replace(index, change(message, ctx))
             thread = evolve(after.session.thread, messages=messages)
             told = tuple(
                 MessageAdded(change(effect.message, ctx))
@@ -200,7 +204,7 @@ def with_settings(state: State, settings: Settings) -> State:
 
 def with_calls(state: State, change: Callable[[Ledger], Ledger]) -> State:
     """The state, with its calls changed, if it has any."""
-    if not isinstance(state, Streaming | Executing | Confirming):
+    if not isinstance(state, Streaming | Executing | Confirming | Dispatching):
         return state
     changed: State = evolve(state, ledger=change(state.ledger))
     return changed

@@ -1,26 +1,30 @@
 """A run played by hand: a player that keeps what is open outside, so that moves need no operation ids.
 
 It goes on where a broken kernel does something else than was expected, and `settle` answers all that is open, within
-a bound. Also here: a few tools, and the verdicts of an adapter that knows them.
+a bound. Its tools are in `player_tools`.
 """
 
 from collections.abc import Callable
 from typing import final
 
-from attrs import frozen
-
-from loopkernel.data.blocks import RawInput, TextBlock
-from loopkernel.data.choices import NoProfileApproval
+from loopkernel.data.blocks import TextBlock
+from loopkernel.data.children import ChildCall
 from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import (
     AbortModel,
+    AbortOther,
     AbortTool,
+    AskHook,
     CallModel,
     CancelTimer,
     CheckCall,
+    CheckCorrection,
     Effect,
+    HandOff,
+    StartChild,
     StartTimer,
     StartTool,
+    Summarise,
 )
 from loopkernel.data.events import ApprovalAsked, QuestionAsked, ToolEnded
 from loopkernel.data.foreign import ForeignMessage
@@ -28,17 +32,29 @@ from loopkernel.data.ids import (
     CallId,
     CheckOperation,
     ModelOperation,
+    OperationKind,
     RunOperation,
     TimerOperation,
 )
-from loopkernel.data.json_text import Json
 from loopkernel.data.model_deltas import (
     ModelCall,
     ModelCompleted,
     ModelFailed,
     ModelText,
 )
-from loopkernel.data.outside_deltas import TimerFired
+from loopkernel.data.outside_deltas import (
+    ChildAsks,
+    ChildEnded,
+    CorrectionAnswered,
+    HandoffDone,
+    HandoffFailed,
+    HookAnswer,
+    HookAnswered,
+    HookContinue,
+    SummaryFailed,
+    SummaryReady,
+    TimerFired,
+)
 from loopkernel.data.policy import Policy
 from loopkernel.data.records import StepRecord
 from loopkernel.data.states import Initial, State
@@ -46,88 +62,19 @@ from loopkernel.data.steps import Context
 from loopkernel.data.thread_deltas import Acquired, Created, Resumed
 from loopkernel.data.tool_deltas import ToolAsked, ToolChecked, ToolFailed, ToolStopped, ToolSucceeded
 from loopkernel.data.tools import (
-    AccessMode,
-    Claim,
-    Decision,
-    EffectClass,
-    FieldResource,
-    InvalidCall,
     Tool,
     ToolOutput,
-    ToolProfile,
-    UnknownTool,
-    ValidCall,
-    Verdict,
 )
 from loopkernel.data.usage import Usage
 from loopkernel.data.user_deltas import AnswerAfterCrash, AnswerQuestion, Approve, CrashAnswerKind, Say
-from loopkernel.data.words import ErrorClass, StopReason, TimerPurpose
+from loopkernel.data.words import ErrorClass, StopReason, TimerPurpose, TurnEndReason
 from loopkernel.replay import Transition
+from loopkernel.testing.player_tools import NOTHING, POLICY, TOOLS, USAGE, Call, verdict_on
+
+Other = AskHook | CheckCorrection | Summarise | HandOff
 
 MOVE_MS = 10  # what each move takes
 MOST_ROUNDS = 20  # after which `settle` gives up: the laws say what is wrong
-
-READS_PATH = (FieldResource("path", AccessMode.READ),)
-WRITES_PATH = (FieldResource("path", AccessMode.WRITE),)
-
-READ = Tool(name="read", profile=ToolProfile(effect=EffectClass.READ_ONLY, resources=READS_PATH))
-WRITE = Tool(name="write", profile=ToolProfile(effect=EffectClass.IDEMPOTENT, resources=WRITES_PATH))
-GLANCE = Tool(name="glance", profile=ToolProfile(effect=EffectClass.READ_ONLY, resources=READS_PATH, early=True))
-NOTE = Tool(name="note", profile=ToolProfile(effect=EffectClass.IDEMPOTENT, resources=WRITES_PATH, early=True))
-EAGER = Tool(name="eager", profile=ToolProfile(resources=WRITES_PATH, early=True))
-SHELL = Tool(name="shell", profile=ToolProfile(approval=Decision.ASK, resources=WRITES_PATH))
-ASKS = Tool(name="asks", profile=ToolProfile(approval=Decision.ASK))
-DENIED = Tool(name="erase", profile=ToolProfile(approval=Decision.DENY))
-ALONE = Tool(name="alone", profile=ToolProfile(effect=EffectClass.READ_ONLY, serial=True))
-BARE = Tool(name="bare")
-TOOLS = (READ, WRITE, GLANCE, NOTE, EAGER, SHELL, ASKS, DENIED, ALONE, BARE)
-POLICY = Policy(no_profile_approval=NoProfileApproval.ALLOW)
-USAGE = Usage(input=10, output=2)
-
-
-@final
-@frozen
-class Call:
-    """A call to make: a tool, its input, and the ids of the calls that it declares to depend on."""
-
-    tool: str
-    input: Json | RawInput
-    after: tuple[str, ...] = ()
-
-
-def path_of(path: str) -> Json:
-    """The input that names the path."""
-    return Json.of({"path": path})
-
-
-def read(path: str, after: tuple[str, ...] = ()) -> Call:
-    """A call of the tool that reads."""
-    return Call("read", path_of(path), after)
-
-
-def write(path: str, after: tuple[str, ...] = ()) -> Call:
-    """A call of the tool that writes."""
-    return Call("write", path_of(path), after)
-
-
-def shell(path: str) -> Call:
-    """A call, dangerous and about a path, that a person is asked about."""
-    return Call("shell", path_of(path))
-
-
-def write_to_result(of: str) -> Call:
-    """A call of the tool that writes, to the path that another call tells."""
-    return Call("write", Json.of({"path": {"$result": of}}))
-
-
-NOTHING = Json.of({})
-BARE_CALL = Call("bare", NOTHING)
-ALONE_CALL = Call("alone", NOTHING)
-TO_ASK = Call("asks", NOTHING)
-TO_DENY = Call("erase", NOTHING)
-INVALID = Call("read", NOTHING)
-UNPARSED = Call("read", RawInput('{"pa'))
-UNKNOWN = Call("nothing", NOTHING)
 
 
 @final
@@ -145,6 +92,8 @@ class Player:
         self.aborted: list[RunOperation] = []
         self.asked: dict[CallId, bool] = {}  # whether it is a question of a running tool
         self.timers: dict[TimerOperation, StartTimer] = {}
+        self.others: dict[tuple[OperationKind, int], Other] = {}
+        self.children: dict[RunOperation, CallId] = {}
 
     def deliver(self, delta: Delta, *, earlier_ms: int = 0) -> None:
         """One delta. Where the kernel raises, nothing has happened: that is what law TOTAL is told by."""
@@ -168,8 +117,21 @@ class Player:
             self.checks[effect.operation] = effect
         elif isinstance(effect, StartTool):
             self.runs[effect.operation] = effect.call
+        elif isinstance(effect, StartChild):
+            self.children[effect.operation] = effect.call
+        elif isinstance(effect, AskHook):
+            self.others[OperationKind.HOOK, effect.operation] = effect
+        elif isinstance(effect, CheckCorrection):
+            self.others[OperationKind.CORRECTION, effect.operation] = effect
+        elif isinstance(effect, Summarise):
+            self.others[OperationKind.SUMMARY, effect.operation] = effect
+        elif isinstance(effect, HandOff):
+            self.others[OperationKind.HANDOFF, effect.operation] = effect
+        elif isinstance(effect, AbortOther):
+            self.others.pop((effect.kind, effect.operation), None)
         elif isinstance(effect, AbortTool):
             self.runs.pop(effect.operation, None)
+            self.children.pop(effect.operation, None)
             self.aborted.append(effect.operation)
         elif isinstance(effect, ApprovalAsked | QuestionAsked):
             self.asked[effect.call] = isinstance(effect, QuestionAsked)
@@ -244,16 +206,64 @@ class Player:
         output = ToolOutput(content=(TextBlock(text or f"output of {call}"),), background=background)
         self.deliver(ToolFailed(operation, output) if fails else ToolSucceeded(operation, output))
 
-    def stop(self, *, reports: bool = False) -> None:
-        """The run that was aborted first has stopped, or reports its end all the same."""
+    def stop(self, *, reports: bool = False, child: bool = False) -> None:
+        """The run that was aborted first has stopped, or reports its end all the same; so does a sub-agent."""
         if self.aborted:
             operation = self.aborted.pop(0)
+            if child:
+                late = ChildEnded(operation=operation, reason=TurnEndReason.USER_ABORT, usage=USAGE, tool_calls=1)
+                self.deliver(late)
+                return
             self.deliver(ToolSucceeded(operation) if reports else ToolStopped(operation))
 
     def ask(self, question: str, place: int = 0) -> None:
         """The open run at this place asks the user something."""
         if place < len(self.runs):
             self.deliver(ToolAsked(list(self.runs)[place], question))
+
+    def answer(self, answer: HookAnswer | str | None = None, *, usage: Usage = USAGE) -> None:
+        """Who was asked first answers: a hook so, or it lets go on; of the others this is the text.
+
+        Without a text there is nothing to correct, no summary of the thread, and no new one.
+        """
+        if not self.others:
+            return
+        text = answer if isinstance(answer, str) else None
+        operation = next(iter(self.others))
+        match self.others.pop(operation):
+            case AskHook(number):
+                self.deliver(
+                    HookAnswered(number, HookContinue() if answer is None or isinstance(answer, str) else answer)
+                )
+            case CheckCorrection(number):
+                self.deliver(CorrectionAnswered(number, text, usage))
+            case Summarise() as asked:
+                failed = SummaryFailed(asked.operation, "no", usage)
+                self.deliver(failed if text is None else SummaryReady(asked.operation, text, usage))
+            case HandOff() as asked:
+                failed_handoff = HandoffFailed(asked.operation, "no")
+                self.deliver(failed_handoff if text is None else HandoffDone(asked.operation, text))
+
+    def approve(self, call: CallId) -> None:
+        """A person approves the call."""
+        self.asked.pop(call, None)
+        self.deliver(Approve(call=call))
+
+    def child_asks(self, *positions: int) -> None:
+        """The first sub-agent waits for a person, about calls of its first reply; about none: it goes on."""
+        operation = next(iter(self.children), None)
+        if operation is not None:
+            asked = tuple(ChildCall((CallId(ModelOperation(1), position),)) for position in positions)
+            self.deliver(ChildAsks(operation, asked))
+
+    def child_ends(self, reason: TurnEndReason = TurnEndReason.MODEL_STOP, *, place: int = 0, calls: int = 1) -> None:
+        """The sub-agent at this place comes to an end."""
+        if place < len(self.children):
+            operation = list(self.children)[place]
+            call = self.children.pop(operation)
+            self.deliver(
+                ChildEnded(operation=operation, reason=reason, text=f"done {call}", usage=USAGE, tool_calls=calls)
+            )
 
     def expire(self, purpose: TimerPurpose) -> None:
         """The time of the first timer of this purpose is over."""
@@ -267,6 +277,7 @@ class Player:
         """The process dies, and all that ran in it; another one takes the session up."""
         self.model = None
         self.checks, self.runs, self.aborted, self.timers = {}, {}, [], {}
+        self.others, self.children = {}, {}
         self.deliver(Resumed())
 
     def settle(self) -> None:
@@ -276,11 +287,15 @@ class Player:
             for call, question in tuple(self.asked.items()):
                 self.asked.pop(call, None)
                 self._answer(call, question=question)
+            while self.others:
+                self.answer(None if next(iter(self.others))[0] is not OperationKind.SUMMARY else "so far")
             while self.runs:
                 self.end()
+            while self.children:
+                self.child_ends()
             while self.aborted:
                 self.stop()
-            if self.model is None and not (self.checks or self.asked or self.runs):
+            if self.model is None and not (self.checks or self.asked or self.runs or self.others or self.children):
                 return
             if self.model is not None:
                 self.reply(text="done")
@@ -292,24 +307,6 @@ class Player:
             return
         self.deliver(Approve(call=call))
         self.deliver(AnswerAfterCrash(call=call, kind=CrashAnswerKind.CANCEL))
-
-
-def verdict_on(check: CheckCall) -> Verdict:
-    """What an adapter finds: the tools of this file, and a path where one is needed."""
-    tool = next((tool for tool in TOOLS if tool.name == check.tool), None)
-    if tool is None:
-        return UnknownTool()
-    given = check.input.value()
-    claims: list[Claim] = []
-    for rule in tool.profile.resources if tool.profile is not None else ():
-        if isinstance(rule, FieldResource):
-            path = given.get(rule.field) if isinstance(given, dict) else None
-            if isinstance(path, dict):
-                return ValidCall(None)  # a reference: what it names is not known yet
-            if not isinstance(path, str):
-                return InvalidCall(f"{rule.field} is missing")
-            claims.append(Claim(path, rule.mode))
-    return ValidCall(tuple(claims))
 
 
 Script = Callable[[Player], None]

@@ -45,6 +45,7 @@ class Recording:
     """A run that is over.
 
     `trouble` says why it could not go on to its end, if it could not; `raised`, that it was the kernel which raised.
+    `children` are the sub-agents, each with a run of its own, at the `address` of the call that it ran for.
     """
 
     steps: tuple[StepRecord, ...]
@@ -53,6 +54,8 @@ class Recording:
     names: CallNames
     trouble: str | None = None
     raised: str | None = None
+    address: str = ""
+    children: "tuple[Recording, ...]" = ()
 
     @property
     def log(self) -> tuple[LogRecord, ...]:

@@ -108,6 +108,7 @@ _RESTART: Options = {
     "read_only": _choice(choices.RestartSafe),
     "idempotent": _choice(choices.RestartSafe),
     "dangerous": _choice(choices.RestartDangerous),
+    "child": _choice(choices.RestartChild),
 }
 
 OPTIONS: Options = {

@@ -32,7 +32,7 @@ def _line_of_command(command: Command, names: CallNames) -> str | None:
         case commands.StartTool():
             return f"tool {names.name_of(command.call)} started"
         case commands.AskHook():
-            return f"hook {command.point.value}"
+            return f"hook {command.context.point.value}"
         case (
             commands.AbortModel()
             | commands.CheckCall()
@@ -40,9 +40,11 @@ def _line_of_command(command: Command, names: CallNames) -> str | None:
             | commands.AnswerTool()
             | commands.StartTimer()
             | commands.CancelTimer()
+            | commands.TellHook()
             | commands.CheckCorrection()
             | commands.Summarise()
             | commands.StartChild()
+            | commands.TellChild()
             | commands.HandOff()
             | commands.AbortOther()
         ):
@@ -73,6 +75,8 @@ def _line_of_event(event: Event, names: CallNames) -> str | None:
             return f"lease broken {names.name_of(event.call)}"
         case events.ChildStarted():
             return f"child {names.name_of(event.call)} started"
+        case events.ChildAsked():
+            return f"ask {names.address_of(event.call, event.asked.path)}"
         case events.ChildFinished():
             return f"child {names.name_of(event.call)} ended {event.reason.value}"
         case events.Edited():
@@ -86,6 +90,7 @@ def _line_of_event(event: Event, names: CallNames) -> str | None:
             | events.OpaqueDropped()
             | events.ToolProgressed()
             | events.ApprovalRemembered()
+            | events.ThreadCompacted()
             | events.ThreadRewritten()
             | events.ThreadCut()
             | events.MessageReplaced()

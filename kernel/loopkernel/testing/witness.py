@@ -6,19 +6,24 @@ are not wrong in the same way.
 
 from collections.abc import Iterator
 
-from attrs import Factory, define
+from attrs import define
 
-from loopkernel.data.choices import OnBusy
 from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import (
     AbortModel,
+    AbortOther,
     AbortTool,
+    AskHook,
     CallModel,
     CancelTimer,
     CheckCall,
+    CheckCorrection,
     Effect,
+    HandOff,
+    StartChild,
     StartTimer,
     StartTool,
+    Summarise,
 )
 from loopkernel.data.events import (
     ApprovalAsked,
@@ -32,147 +37,52 @@ from loopkernel.data.events import (
     ToolEnded,
     TurnEnded,
 )
-from loopkernel.data.ids import CallId, ModelOperation, OperationKind
-from loopkernel.data.model_deltas import ModelCall, ModelCompleted, ModelDelta, ModelFailed, ModelUsage
+from loopkernel.data.ids import CallId, OperationKind
+from loopkernel.data.model_deltas import ModelCall, ModelCompleted, ModelFailed, ModelUsage
 from loopkernel.data.outside_deltas import (
+    ChildAsks,
     ChildEnded,
-    ChildProgress,
-    OutsideDelta,
+    CorrectionAnswered,
+    HandoffDone,
+    HandoffFailed,
+    HookAnswered,
+    SummaryFailed,
+    SummaryReady,
     TimerFired,
 )
-from loopkernel.data.policy import Policy
-from loopkernel.data.states import Backoff, Cancelled, Done, Idle, Initial, State
-from loopkernel.data.thread_deltas import Acquired, Disposed, Forked, Resumed, ThreadDelta
-from loopkernel.data.tool_deltas import ToolChecked, ToolDelta, ToolFailed, ToolStopped, ToolSucceeded
-from loopkernel.data.usage import NO_USAGE, Usage
+from loopkernel.data.states import Initial, State, Streaming
+from loopkernel.data.thread_deltas import Acquired, Disposed, Resumed
+from loopkernel.data.tool_deltas import ToolChecked, ToolFailed, ToolStopped, ToolSucceeded
+from loopkernel.data.usage import NO_USAGE
 from loopkernel.data.user_deltas import (
     AnswersCall,
     Approve,
-    CancelAll,
-    CancelCall,
     ChangesSettings,
-    DismissError,
-    EditMessage,
     RetryNow,
-    Say,
-    Steer,
 )
 from loopkernel.data.words import RefusalReason, TimerPurpose
 from loopkernel.laws.step_laws import pending_timers
-from loopkernel.laws.views import ledger_in
-from loopkernel.testing.witness_calls import SeenCalls, Waiting
-from loopkernel.testing.witness_outcomes import ACCEPTED, REFUSED, UNFORESEEN, Fate, Outcomes, goes_aside, kind_of, only
-from loopkernel.testing.witness_thread import SeenThread, SentByUser, calls_left_out
+from loopkernel.laws.views import ledger_in, started_operation, turn_of
+from loopkernel.testing.witness_calls import Waiting
+from loopkernel.testing.witness_foresight import AT_REST, RELEASED, Foresight
+from loopkernel.testing.witness_outcomes import (
+    Fate,
+    goes_aside,
+    kind_of,
+)
+from loopkernel.testing.witness_thread import SentByUser, calls_left_out
 
 # The reports that close what they are about; a run that goes on in the background is not closed.
-Closing = ModelCompleted | ModelFailed | ToolChecked | ToolSucceeded | ToolFailed | ToolStopped | TimerFired
-_RELEASED = (Initial, Done)
-_AT_REST = (Idle, Cancelled)
-_ABOUT_CALLS = CheckCall | StartTool | ApprovalAsked | QuestionAsked | EditRefused | ToolEnded
+Closing = (ModelCompleted | ModelFailed | ToolChecked | ToolSucceeded | ToolFailed | ToolStopped | TimerFired) | (
+    HookAnswered | CorrectionAnswered | SummaryReady | SummaryFailed | ChildEnded | HandoffDone | HandoffFailed
+)
+_BILLED_ONCE = CorrectionAnswered | SummaryReady | SummaryFailed | ChildEnded
+_ABOUT_CALLS = CheckCall | StartTool | StartChild | ApprovalAsked | QuestionAsked | EditRefused | ToolEnded
 
 
 @define
-class Witness:
-    """What has happened so far. Runs that outlast the answers to their calls are `held`, with the calls."""
-
-    seen: SeenCalls = Factory(SeenCalls)
-    thread: SeenThread = Factory(SeenThread)
-    operations: dict[tuple[OperationKind, int], Fate] = Factory(dict)
-    deadlines: dict[int, int] = Factory(dict)  # of the timers that were started
-    aborted: dict[int, CallId] = Factory(dict)
-    aside: dict[int, CallId] = Factory(dict)
-    repeated: set[int] = Factory(set)  # of those aside: begun again by a restart, they may say once more that they are
-    billed: dict[int, Usage] = Factory(dict)
-    turns_open: int = 0
-
-    @property
-    def policy(self) -> Policy:
-        """The policy that holds now."""
-        return self.seen.approvals.policy
-
-    @property
-    def open_calls(self) -> list[CallId]:
-        """The calls that are not answered yet."""
-        return [call.call for call in self.seen.open()]
-
-    # --- predictions ------------------------------------------------------------------------------------
-
-    def outcomes(self, state: State, delta: Delta) -> Outcomes:
-        """How the state may take the delta."""
-        if isinstance(delta, ModelDelta | ToolDelta | OutsideDelta | TimerFired):
-            return self._outcomes_of_report(delta)
-        if isinstance(delta, ThreadDelta):
-            return self._outcomes_of_life(state, delta)
-        if isinstance(state, _RELEASED):
-            return only(RefusalReason.NOT_NOW)
-        return self._outcomes_of_wish(state, delta)
-
-    def _outcomes_of_report(self, delta: ModelDelta | ToolDelta | OutsideDelta | TimerFired) -> Outcomes:
-        kind, number = kind_of(delta), delta.operation
-        if kind is OperationKind.RUN and number in self.aborted:
-            return ACCEPTED if isinstance(delta, ToolStopped) else only(RefusalReason.STALE)
-        if kind is OperationKind.RUN and number in self.aside and goes_aside(delta):
-            return ACCEPTED if number in self.repeated else only(RefusalReason.DUPLICATE)
-        fate = self.operations.get((kind, number))
-        if fate is None:
-            return only(RefusalReason.UNKNOWN)
-        if fate is Fate.REPORTED and kind is not OperationKind.TIMER:
-            return only(RefusalReason.DUPLICATE)
-        if fate is not Fate.OPEN:
-            return only(RefusalReason.STALE)
-        # Open; but no run is a sub-agent yet.
-        return REFUSED if isinstance(delta, ChildProgress | ChildEnded) else ACCEPTED
-
-    def _outcomes_of_life(self, state: State, delta: ThreadDelta) -> Outcomes:
-        """Of what happens to the session itself."""
-        released = isinstance(state, Initial)
-        if isinstance(delta, Disposed):
-            return only(RefusalReason.NOT_NOW) if isinstance(state, Done) else ACCEPTED
-        if isinstance(delta, Acquired | Resumed):
-            takes = released and state.session is not None
-            if isinstance(delta, Resumed):
-                takes = takes or not isinstance(state, _RELEASED)
-            return ACCEPTED if takes else only(RefusalReason.NOT_NOW)
-        if isinstance(delta, Forked):
-            return only(RefusalReason.NOT_NOW) if isinstance(state, _RELEASED) else ACCEPTED
-        return UNFORESEEN if released and state.session is None else only(RefusalReason.NOT_NOW)
-
-    def _outcomes_of_wish(self, state: State, delta: Delta) -> Outcomes:
-        if isinstance(delta, SentByUser):
-            return self._outcomes_of_message(state, delta)
-        if isinstance(state, Backoff) and isinstance(delta, RetryNow | DismissError):
-            return ACCEPTED
-        if isinstance(delta, CancelAll):
-            return ACCEPTED if self.turns_open else only(RefusalReason.NOT_NOW)
-        if isinstance(delta, CancelCall | AnswersCall):
-            self.seen.gone = self._gone()
-        if isinstance(delta, CancelCall):
-            return self.seen.outcomes_of_cancel(delta.call, delta.call in self.aside.values())
-        if isinstance(delta, AnswersCall):
-            return self.seen.outcomes_of_answer(delta)
-        return ACCEPTED if isinstance(delta, ChangesSettings) else UNFORESEEN
-
-    def _gone(self) -> set[ModelOperation]:
-        """The replies that were asked for, and are neither under way nor in the thread."""
-        asked = {number for kind, number in self.operations if kind is OperationKind.MODEL}
-        gone = asked - set(self.open_operations(OperationKind.MODEL)) - set(self.thread.replies())
-        return {ModelOperation(number) for number in gone}
-
-    def _outcomes_of_message(self, state: State, delta: SentByUser) -> Outcomes:
-        if delta.key is not None and delta.key in self.thread.keys:
-            return only(RefusalReason.DUPLICATE)
-        if isinstance(delta, EditMessage):
-            return ACCEPTED if delta.message in self.thread.editable() else only(RefusalReason.UNKNOWN)
-        if isinstance(state, (*_AT_REST, Backoff)) or isinstance(delta, Steer):
-            return ACCEPTED
-        if isinstance(delta, Say) and self.policy.on_busy is OnBusy.REJECT:
-            return only(RefusalReason.NOT_NOW)
-        if isinstance(delta, Say) and self.policy.on_busy is OnBusy.INTERRUPT:
-            return ACCEPTED
-        if state.session is None:
-            return REFUSED
-        full = len(state.session.inbox.queue) >= self.policy.queue_limit
-        return only(RefusalReason.FULL) if full else ACCEPTED
+class Witness(Foresight):
+    """A run as its deltas and effects tell of it, step by step."""
 
     # --- what happens -----------------------------------------------------------------------------------
 
@@ -184,9 +94,11 @@ class Witness:
         if billable and isinstance(delta, ModelUsage | ModelCompleted | ModelFailed):
             before = self.billed.get(delta.operation, NO_USAGE)
             self.billed[delta.operation] = before.most(delta.usage)
+        if billable and isinstance(delta, _BILLED_ONCE):
+            self.billed_once.setdefault((kind_of(delta), delta.operation), delta.usage)
         if refusal is None:
             yield from self._accept(delta, effects)
-        elif refusal is RefusalReason.STALE and isinstance(delta, ToolSucceeded | ToolFailed):
+        elif refusal is RefusalReason.STALE and isinstance(delta, ToolSucceeded | ToolFailed | ChildEnded):
             self.aborted.pop(delta.operation, None)  # it has stopped, whatever it reports
         died: set[CallId] = set()
         for effect in effects:
@@ -230,6 +142,8 @@ class Witness:
             self.turns_open = 1
         elif isinstance(delta, AnswersCall):
             self.seen.answer(delta)
+        elif isinstance(delta, ChildAsks):
+            self.seen.child_asks(delta)
         if isinstance(delta, Acquired | Resumed) and self.open_calls:
             self.turns_open = 1  # the calls of a released thread are shown again, in a new turn
         if isinstance(delta, ChangesSettings) or (isinstance(delta, Approve) and delta.remember is not None):
@@ -245,6 +159,7 @@ class Witness:
         self.operations[kind, number] = Fate.REPORTED
         if kind is OperationKind.RUN:
             self.aside.pop(number, None)
+            self.seen.run_is_over(number)
 
     def _reconsider(self, effects: tuple[Effect, ...]) -> Iterator[str]:
         ended = {effect.result.call for effect in effects if isinstance(effect, ToolEnded)}
@@ -258,7 +173,7 @@ class Witness:
             yield from self._open(OperationKind.CHECK, effect.operation)
         elif isinstance(effect, ToolEnded):
             yield from self._cut_check(effect.result.call)
-        elif isinstance(effect, StartTool):
+        elif isinstance(effect, StartTool | StartChild):
             yield from self._open(OperationKind.RUN, effect.operation)
             again = next((run for run, call in self.aside.items() if call == effect.call), None)
             if again is not None:  # it went on in the background, and is begun again after a restart
@@ -290,6 +205,12 @@ class Witness:
             yield from self._cut(OperationKind.MODEL, effect.operation)
         elif isinstance(effect, AbortTool):
             yield from self._abort(effect.operation)
+        elif isinstance(effect, AskHook | CheckCorrection | Summarise | HandOff):
+            started = started_operation(effect)
+            if started is not None:
+                yield from self._open(*started)
+        elif isinstance(effect, AbortOther):
+            yield from self._cut(effect.kind, effect.operation)
         elif isinstance(effect, LeaseBroken):
             self.aborted = {run: call for run, call in self.aborted.items() if call != effect.call}
         elif isinstance(effect, CallAppeared):
@@ -341,18 +262,14 @@ class Witness:
 
     # --- what the state must hold -----------------------------------------------------------------------
 
-    def open_operations(self, kind: OperationKind) -> list[int]:
-        """The operations of the kind that are open."""
-        return [n for (other, n), fate in self.operations.items() if other is kind and fate is Fate.OPEN]
-
     def contradictions(self, state: State) -> Iterator[str]:
         """What the state holds that cannot be."""
         session = state.session
         if session is None:
             return
-        if isinstance(state, (*_RELEASED, *_AT_REST)):
+        if isinstance(state, (*RELEASED, *AT_REST)):
             yield from self._contradictions_at_rest(state)
-        elif self.turns_open != 1:
+        elif self.turns_open != (0 if turn_of(state) is None else 1):
             yield f"{type(state).__name__}, but {self.turns_open} turns are open"
         ledger = state.ledger if isinstance(state, Initial) else ledger_in(state)
         yield from self.seen.contradictions(ledger)
@@ -363,11 +280,9 @@ class Witness:
         pending = sorted(timer.operation for timer in pending_timers(state))
         if pending != sorted(self.open_operations(OperationKind.TIMER)):
             yield f"pending are the timers {pending}, and not {self.open_operations(OperationKind.TIMER)}"
-        closed = [
-            used for number, used in self.billed.items() if number not in self.open_operations(OperationKind.MODEL)
-        ]
+        streaming = state.reply.operation if isinstance(state, Streaming) else None
         total = NO_USAGE
-        for used in closed:
+        for used in (*(used for reply, used in self.billed.items() if reply != streaming), *self.billed_once.values()):
             total = total.plus(used)
         if session.usage != total:
             yield f"the usage is {session.usage}, and what was reported comes to {total}"

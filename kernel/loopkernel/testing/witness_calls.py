@@ -7,12 +7,13 @@ from attrs import Factory, define
 
 from loopkernel.data.blocks import RawInput
 from loopkernel.data.choices import RestartDangerous
-from loopkernel.data.effects import CheckCall, StartTool
+from loopkernel.data.effects import CheckCall, StartChild, StartTool
 from loopkernel.data.events import ApprovalAsked, EditRefused, QuestionAsked, ToolEnded
 from loopkernel.data.ids import CallId, CheckOperation, ModelOperation, RunOperation
 from loopkernel.data.json_text import Json, JsonValue
-from loopkernel.data.ledgers import ApprovalWait, CrashWait, Ledger, LedgerEntry, QuestionWait
+from loopkernel.data.ledgers import ApprovalWait, ChildWait, CrashWait, Ledger, LedgerEntry, QuestionWait
 from loopkernel.data.model_deltas import ModelCall
+from loopkernel.data.outside_deltas import ChildAsks
 from loopkernel.data.tools import Decision, ValidCall, Verdict
 from loopkernel.data.user_deltas import (
     AnswerAfterCrash,
@@ -26,7 +27,7 @@ from loopkernel.data.user_deltas import (
 )
 from loopkernel.data.words import CallStatus, RefusalReason, UserAction
 from loopkernel.testing.slow_approval import SlowApprovals
-from loopkernel.testing.witness_outcomes import ACCEPTED, Outcomes, only
+from loopkernel.testing.witness_outcomes import ACCEPTED, REFUSED, Outcomes, only
 
 
 class Waiting(enum.Enum):
@@ -36,6 +37,7 @@ class Waiting(enum.Enum):
     EDIT = "the check of an edit"
     ANSWER = "the answer to a question"
     WORD = "a word after a crash"
+    CHILD = "a word to its sub-agent"
 
 
 @define
@@ -51,7 +53,9 @@ class SeenCall:
     shown: int = 0  # how often a person was asked
     answered: bool = False
     check: CheckOperation | None = None
-    run: RunOperation | None = None  # which goes on
+    run: RunOperation | None = None  # which goes on, or is over and looked at by hooks
+    child: bool = False  # what runs is a sub-agent
+    over: bool = False  # the run has reported its end
     edit: tuple[UserAction, str, Json] | None = None  # that is being checked
     by_word: bool = False  # a person said after a crash that it is done
     own_report: bool = False  # it ran, and no cancel or timeout ended it
@@ -103,6 +107,8 @@ class SeenCalls:
             return _outcomes_of_vain_answer(call)
         if call.waits is Waiting.EDIT:
             return only(RefusalReason.DUPLICATE)
+        if call.waits is Waiting.CHILD:
+            return REFUSED  # it is the sub-agent that is asked, not its call
         fits: dict[Waiting, type | tuple[type, ...]] = {
             Waiting.APPROVAL: (Approve, Reject, Correct, Swap),
             Waiting.ANSWER: (AnswerQuestion, Reject),
@@ -191,17 +197,31 @@ class SeenCalls:
         call.waits, call.answered, call.tool, call.input = None, True, name, given
         return None
 
+    def child_asks(self, delta: ChildAsks) -> None:
+        """A sub-agent waits for a person, or goes on."""
+        for call in self.open():
+            if call.run == delta.operation:
+                call.waits = Waiting.CHILD if delta.asked else None
+
+    def run_is_over(self, operation: int) -> None:
+        """The run has reported its end; its call is told to have ended, or hooks look at it first."""
+        for call in self.open():
+            if call.run == operation:
+                call.over, call.waits = True, None
+
     def restart(self) -> set[CallId]:
         """The process has died with all runs and checks; gives the calls whose runs were in flight."""
-        running = {call.call for call in self.open() if call.run is not None}
+        running = {call.call for call in self.open() if call.run is not None and not call.over}
         for call in self.open():
-            call.run = call.check = None
+            call.run, call.check = (call.run if call.over else None), None
             if call.call in running:
                 call.waits = None
         return running
 
     def learn(
-        self, effect: CheckCall | StartTool | ApprovalAsked | QuestionAsked | EditRefused | ToolEnded, died: set[CallId]
+        self,
+        effect: CheckCall | StartTool | StartChild | ApprovalAsked | QuestionAsked | EditRefused | ToolEnded,
+        died: set[CallId],
     ) -> Iterator[str]:
         """An effect about a call; `died` are the calls whose runs the restart of this very step has found in flight."""
         name = effect.result.call if isinstance(effect, ToolEnded) else effect.call
@@ -215,8 +235,9 @@ class SeenCalls:
                 call.input = effect.input
             else:
                 call.edit = (call.edit[0], effect.tool, effect.input)
-        elif isinstance(effect, StartTool):
-            call.run, call.waits = effect.operation, None
+        elif isinstance(effect, StartTool | StartChild):
+            call.run, call.waits, call.over = effect.operation, None, False
+            call.child = isinstance(effect, StartChild)
         elif isinstance(effect, ApprovalAsked):
             yield from self._asked(call, died)
         elif isinstance(effect, QuestionAsked):
@@ -273,6 +294,8 @@ def _waiting(entry: LedgerEntry) -> Waiting | None:
         return Waiting.APPROVAL if wait.edit is None else Waiting.EDIT
     if isinstance(wait, QuestionWait):
         return Waiting.ANSWER
+    if isinstance(wait, ChildWait):
+        return Waiting.CHILD
     return Waiting.WORD if isinstance(wait, CrashWait) else None
 
 

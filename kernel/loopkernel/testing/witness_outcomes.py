@@ -5,6 +5,7 @@ import enum
 from loopkernel.data.ids import OperationKind
 from loopkernel.data.model_deltas import ModelDelta
 from loopkernel.data.outside_deltas import (
+    ChildAsks,
     ChildEnded,
     ChildProgress,
     CorrectionAnswered,
@@ -16,6 +17,8 @@ from loopkernel.data.outside_deltas import (
 )
 from loopkernel.data.tool_deltas import ToolChecked, ToolDelta, ToolFailed, ToolSucceeded
 from loopkernel.data.words import RefusalReason
+
+ChildReport = ChildProgress | ChildAsks | ChildEnded
 
 # How a delta may be taken: refused for one of these reasons, or (None) accepted.
 Outcomes = frozenset[RefusalReason | None]
@@ -48,7 +51,7 @@ def kind_of(delta: ModelDelta | ToolDelta | OutsideDelta | TimerFired) -> Operat
         return OperationKind.MODEL
     if isinstance(delta, ToolChecked):
         return OperationKind.CHECK
-    if isinstance(delta, ToolDelta | ChildProgress | ChildEnded):
+    if isinstance(delta, ToolDelta | ChildReport):
         return OperationKind.RUN
     if isinstance(delta, TimerFired):
         return OperationKind.TIMER

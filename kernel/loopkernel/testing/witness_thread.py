@@ -6,7 +6,14 @@ from attrs import Factory, define
 
 from loopkernel.data.blocks import UserBlock
 from loopkernel.data.effects import Effect
-from loopkernel.data.events import InputSettled, MessageAdded, MessageReplaced, ThreadCut
+from loopkernel.data.events import (
+    InputSettled,
+    MessageAdded,
+    MessageReplaced,
+    ThreadCompacted,
+    ThreadCut,
+    ThreadRewritten,
+)
 from loopkernel.data.ids import CallId, MessageId, ModelOperation, ReceiptId
 from loopkernel.data.messages import SENT_BY_USER, AssistantMessage, Message, UserMessage
 from loopkernel.data.sessions import QueuedInput, Session, WaitingSteer
@@ -19,9 +26,13 @@ _GONE = frozenset({InputFate.DISCARDED, InputFate.HANDED_BACK, InputFate.SUPERSE
 
 @define
 class SeenThread:
-    """The messages, oldest first; what was sent, by receipt, with the keys of callers; and whose receipts are gone."""
+    """The messages, oldest first, and those that compactions took out, by id.
+
+    Also what was sent, by receipt, with the keys of callers; and whose receipts are gone.
+    """
 
     messages: list[Message] = Factory(list)
+    removed: dict[MessageId, Message] = Factory(dict)
     sent: list[tuple[UserBlock, ...]] = Factory(list)
     keys: set[str] = Factory(set)
     gone: set[ReceiptId] = Factory(set)
@@ -38,6 +49,12 @@ class SeenThread:
             self.messages.append(effect.message)
         elif isinstance(effect, MessageReplaced):
             self._replace(effect.message)
+        elif isinstance(effect, ThreadCompacted):
+            self._compact(effect)
+        elif isinstance(effect, ThreadRewritten):
+            self.messages = list(effect.messages)
+            for message in effect.messages:
+                self.removed.pop(message.id, None)
         elif isinstance(effect, ThreadCut):
             dropped = self.messages[effect.length :]
             del self.messages[effect.length :]
@@ -45,6 +62,13 @@ class SeenThread:
         elif isinstance(effect, InputSettled) and effect.fate in _GONE:
             self.gone.add(effect.receipt)
         return []
+
+    def _compact(self, cut: ThreadCompacted) -> None:
+        ids = [message.id for message in self.messages]
+        until = len(ids) if cut.first is None else ids.index(cut.first)
+        opening = [message for message in self.messages[:until] if message.id == cut.opening]
+        self.removed.update((m.id, m) for m in self.messages[:until] if m not in opening)
+        self.messages = [*opening, *([] if cut.note is None else [cut.note]), *self.messages[until:]]
 
     def _replace(self, message: Message) -> None:
         self.messages = [message if other.id == message.id else other for other in self.messages]
@@ -59,7 +83,8 @@ class SeenThread:
 
     def editable(self) -> list[MessageId]:
         """The messages that the user sent, and may replace."""
-        return [m.id for m in self.messages if isinstance(m, UserMessage) and m.origin in SENT_BY_USER]
+        known = (*self.removed.values(), *self.messages)
+        return [m.id for m in known if isinstance(m, UserMessage) and m.origin in SENT_BY_USER]
 
     def replies(self) -> list[ModelOperation]:
         """The replies that are in the thread."""
@@ -77,7 +102,8 @@ class SeenThread:
             if receipt in found:
                 yield f"receipt {receipt} is in two places"
             found[receipt] = holder.content
-        expected = {n: content for n, content in enumerate(self.sent, 1) if ReceiptId(n) not in self.gone}
+        out = {m.receipt for m in self.removed.values() if isinstance(m, UserMessage)}
+        expected = {n: c for n, c in enumerate(self.sent, 1) if ReceiptId(n) not in self.gone | out}
         if found != expected:
             yield f"sent and kept are the receipts {sorted(expected)}, and {sorted(found)} are found"
         if [message.id for message in session.thread] != [message.id for message in self.messages]:

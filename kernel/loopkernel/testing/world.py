@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import assert_never, final
 
-from attrs import frozen
+from attrs import define, evolve, frozen
 
 from loopkernel.data.blocks import TextBlock
 from loopkernel.data.deltas import Delta
@@ -17,6 +17,7 @@ from loopkernel.data.effects import (
     CheckCall,
     CheckCorrection,
     HandOff,
+    StartChild,
     StartTool,
     Summarise,
 )
@@ -35,6 +36,7 @@ from loopkernel.data.outside_deltas import (
     SummaryFailed,
     SummaryReady,
 )
+from loopkernel.data.thread_deltas import Created
 from loopkernel.data.tool_deltas import ToolAsked, ToolChecked, ToolFailed, ToolProgress, ToolSucceeded
 from loopkernel.data.tools import Tool, ToolOutput
 from loopkernel.data.usage import NO_USAGE
@@ -61,18 +63,68 @@ class RunScript:
     ignores_abort: bool = False
 
 
+@define
+class Answers:
+    """The answers to hooks, summaries, corrections and handoffs that are not used up; sub-agents take of them too."""
+
+    hooks: list[script.HookScript]
+    summaries: list[script.SummaryScript]
+    corrections: list[script.CorrectionScript]
+    handoffs: list[script.HandoffScript]
+
+
 class World:
-    """One world for one run: it remembers which answers are used up."""
+    """One world for one kernel: it remembers which answers are used up.
+
+    That of a sub-agent has an `address`, and within it `model`, `model_rest` and tools of its own.
+    """
 
     def __init__(self, scenario: Scenario) -> None:
         self.tools: dict[str, script.ToolScript] = dict(scenario.tools)
+        self.address = ""
         self._scenario = scenario
+        self._model = scenario.model
+        self._model_rest = scenario.model_rest
+        self._own_tools = True
         self._requests = 0
         self._runs: Counter[str] = Counter()
-        self._hooks = list(scenario.hooks)
-        self._summaries = iter(scenario.summaries)
-        self._corrections = iter(scenario.corrections)
-        self._handoffs = iter(scenario.handoffs)
+        self._answers = Answers(
+            hooks=list(scenario.hooks),
+            summaries=list(scenario.summaries),
+            corrections=list(scenario.corrections),
+            handoffs=list(scenario.handoffs),
+        )
+
+    @property
+    def whose(self) -> str:
+        """For a message: of which sub-agent it tells, if of any."""
+        return f"in the sub-agent of {self.address}: " if self.address else ""
+
+    def for_child(self, call: str, command: StartChild) -> "World":
+        """The world of the sub-agent that runs for the call. Raises RunStopped when it has no script."""
+        address = self.addressed(call)
+        found = self._scenario.children.get(address) or self._scenario.children.get(call)
+        if found is None:
+            raise RunStopped(f"the sub-agent of {address} has no script: `children` has no entry `{address}`")
+        world = World(self._scenario)
+        world.address = address
+        world._model, world._model_rest = found.model, found.model_rest
+        world._answers = self._answers
+        world._own_tools = found.tools is not None
+        if found.tools is not None:
+            world.tools = dict(found.tools)
+        else:
+            world.tools = {tool.name: self.tools[tool.name] for tool in command.created.tools}
+            world._runs = self._runs  # the same tools, whose runs are counted together
+        return world
+
+    def addressed(self, call: str) -> str:
+        """The name of a call of this kernel, as it is called from above."""
+        return f"{self.address}/{call}" if self.address else call
+
+    def created(self, created: Created) -> Created:
+        """How a sub-agent begins: with tools of its own, where the scenario gives it some."""
+        return evolve(created, tools=self.offered_tools()) if self._own_tools else created
 
     def offered_tools(self) -> tuple[Tool, ...]:
         """The tools, as the kernel is told of them."""
@@ -91,18 +143,19 @@ class World:
 
     def reply(self, command: CallModel) -> Reply:
         """The answer to the next request. Raises RunStopped when there is none, or another model was meant."""
-        entries = self._scenario.model
-        entry = entries[self._requests] if self._requests < len(entries) else self._scenario.model_rest
+        entries = self._model
+        entry = entries[self._requests] if self._requests < len(entries) else self._model_rest
         self._requests += 1
         if entry is None:
             raise RunStopped(
-                f"request {command.operation} has no answer: `model` has {len(entries)} entries,"
+                f"{self.whose}request {command.operation} has no answer: `model` has {len(entries)} entries,"
                 " and there is no `model_rest`"
             )
         model = command.request.model
         if entry.model_name not in (None, model):
             raise RunStopped(
-                f"request {command.operation} was to be asked of model {entry.model_name}, and was asked of {model}"
+                f"{self.whose}request {command.operation} was to be asked of model {entry.model_name},"
+                f" and was asked of {model}"
             )
         return reply_of(entry, command.operation, model)
 
@@ -114,7 +167,8 @@ class World:
         """What the run does; `call` is the scenario's name of the call."""
         self._runs[command.tool] += 1
         tool = self.tools.get(command.tool, script.ToolScript())
-        behaviour = tool.behaviour_of(call, self._runs[command.tool])
+        named = next((name for name in (self.addressed(call), call) if name in tool.calls), call)
+        behaviour = tool.behaviour_of(named, self._runs[command.tool])
         reports = [
             DelayedDelta(progress.at_ms, ToolProgress(command.operation, progress.text))
             for progress in behaviour.progress
@@ -140,9 +194,10 @@ class World:
 
     def hook(self, command: AskHook, call: str | None) -> tuple[DelayedDelta, ...]:
         """The first unused answer for this point and call; without one the hook continues."""
-        for index, hook in enumerate(self._hooks):
-            if hook.point is command.point and hook.call in (None, call):
-                del self._hooks[index]
+        names = (None,) if call is None else (None, call, self.addressed(call))
+        for index, hook in enumerate(self._answers.hooks):
+            if hook.point is command.context.point and hook.call in names:
+                del self._answers.hooks[index]
                 answer = _hook_answer(hook.outcome)
                 delta = None if answer is None else HookAnswered(command.operation, answer)
                 return () if delta is None else (DelayedDelta(hook.takes_ms, delta),)
@@ -150,7 +205,7 @@ class World:
 
     def summary(self, command: Summarise) -> DelayedDelta:
         """The next summary, or a short default."""
-        entry = next(self._summaries, None)
+        entry = self._answers.summaries.pop(0) if self._answers.summaries else None
         if entry is None:
             return DelayedDelta(0, SummaryReady(command.operation, DEFAULT_SUMMARY))
         match entry.outcome:
@@ -163,12 +218,13 @@ class World:
 
     def correction(self, command: CheckCorrection) -> DelayedDelta:
         """The next correction, or none."""
-        entry = next(self._corrections, script.CorrectionScript())
+        waiting = self._answers.corrections
+        entry = waiting.pop(0) if waiting else script.CorrectionScript()
         return DelayedDelta(entry.takes_ms, CorrectionAnswered(command.operation, entry.text))
 
     def handoff(self, command: HandOff) -> DelayedDelta:
         """The next thread, or a default one."""
-        entry = next(self._handoffs, None)
+        entry = self._answers.handoffs.pop(0) if self._answers.handoffs else None
         if entry is None:
             return DelayedDelta(0, HandoffDone(command.operation, DEFAULT_HANDOFF))
         match entry.outcome:

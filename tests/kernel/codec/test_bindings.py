@@ -15,6 +15,7 @@ from loopkernel.codec import (
     state_from_text,
     state_to_text,
 )
+from loopkernel.data.compactions import Cut
 from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import CallModel, CheckCorrection, Effect, HandOff, Request, Summarise
 from loopkernel.data.errors import CodecError
@@ -203,7 +204,7 @@ def commands_on(thread: Thread) -> tuple[Effect, ...]:
     return (
         CallModel(ONE, request(thread)),
         CheckCorrection(CorrectionOperation(1), thread),
-        Summarise(operation=SummaryOperation(1), thread=thread, until=1),
+        Summarise(operation=SummaryOperation(1), thread=thread, cut=Cut(1)),
         HandOff(operation=HandoffOperation(1), goal="g", thread=thread),
     )
 

@@ -6,19 +6,34 @@ from typing import Any
 import pytest
 from attrs import evolve
 from loopkernel.codec import STATE_VERSION, state_from_text, state_to_text
+from loopkernel.codec.upgrades import UPGRADES
 from loopkernel.data.endings import Ending, NextInput
 from loopkernel.data.errors import CodecError
 from loopkernel.data.json_text import canonical_text, parse_json
 from loopkernel.data.messages import UserMessage
 from loopkernel.data.records import StepRecord
-from loopkernel.data.states import Confirming, Executing, Finishing, Idle, Streaming
+from loopkernel.data.states import Confirming, Executing, Finishing, Idle, State, Streaming
 from loopkernel.data.steps import Context, Step
 from loopkernel.data.thread_deltas import Resumed
 from loopkernel.data.user_deltas import CancelAll
 from loopkernel.laws.judging import check_step
+from loopkernel.planning.compaction import characters_of
 from loopkernel.transition import settle, transition
 
-from tests.kernel.building import a, after, enqueue, entries_of, say, session_of, steer, succeeded
+from tests.kernel.building import (
+    a,
+    after,
+    asked,
+    at_rest,
+    enqueue,
+    entries_of,
+    made_call,
+    say,
+    session_of,
+    steer,
+    succeeded,
+    working,
+)
 
 VECTORS = Path(__file__).resolve().parents[3] / "specs" / "vectors"
 SNAPSHOTS = (VECTORS / "states-2.jsonl").read_text(encoding="ascii").splitlines()
@@ -89,7 +104,7 @@ def test_the_turn_of_a_failed_reply_ends_as_it_was_to_end_once_its_calls_are_ans
 def test_a_turn_that_was_ending_ends_and_the_message_behind_it_starts_its_own(text: str) -> None:
     waiting = a(Finishing, state_from_text(text))
     old = value_of(text)["ending"]
-    following = settle(Step(evolve(waiting, hook=None), ())).next
+    following = settle(Step(evolve(waiting, gate=None), ())).next
     assert session_of(following).last_end is waiting.ending.reason
     assert waiting.ending.reason.value == old["reason"]
     if "then" not in old:
@@ -114,6 +129,56 @@ def test_an_output_that_was_demanded_is_still_owed_by_the_reply_to_the_demand_al
     if isinstance(state, Streaming):
         again = a(Streaming, after(state, Resumed()))
         assert again.turn.forcing is state.turn.forcing
+
+
+def as_version_3(state: State) -> Any:  # Any: a document of an older shape
+    """The state as version 3 would have written it: no size, nothing of hooks, compactions or corrections."""
+    value: Any = parse_json(state_to_text(state))["value"]  # type: ignore[index, call-overload]
+    for key in ("size", "course", "compactions"):
+        value["session"].pop(key, None)
+    for key in ("begun", "requested"):
+        value.get("turn", {}).pop(key, None)
+    return value
+
+
+@pytest.mark.rule("RESUME-1")
+@pytest.mark.rule("COMPACT-1")
+@pytest.mark.parametrize(
+    "state", [at_rest(), asked(), working(made_call()), after(working(made_call()), succeeded(1, "x" * 40))]
+)
+def test_a_state_of_version_3_is_read_with_the_size_of_its_thread_and_its_turn_begun(state: State) -> None:
+    old = as_version_3(state)
+    read = state_from_text(canonical_text({"loopkernel": "state", "version": 3, "value": old}))
+    counted = sum(map(characters_of, session_of(state).thread))
+    size = session_of(read).size
+    assert size.tokens == 0
+    assert size.characters == size.total >= counted
+    assert size.total <= 2 * counted
+    if isinstance(read, Streaming | Executing):
+        assert read.turn.begun
+    before = session_of(state)
+    assert evolve(session_of(read), size=before.size, course=before.course) == before
+
+
+@pytest.mark.rule("RESUME-1")
+def test_of_a_state_of_version_3_only_what_counts_is_counted() -> None:
+    call = {"type": "tool-call", "id": "1.1", "provider_id": "ppp", "tool": "read", "input": {"a": 1}}
+    opaque = {"type": "opaque-block", "model": "mmm", "payload": [1]}
+    results = [{"content": [{"type": "text-block", "text": "12"}]}]
+    messages = [
+        {"content": [{"type": "text-block", "text": "12345"}, 7]},
+        {"content": [call, opaque]},
+        {"results": results},
+        "no message",
+    ]
+    value: Any = {"session": {"thread": {"messages": messages}}, "turn": 1}  # Any: as above
+    (upgrade,) = [found for found in UPGRADES if (found.kind, found.before) == ("state", 3)]
+    after_it: Any = upgrade.apply(value)  # Any: as above
+    assert after_it["session"]["size"]["total"] == 5 + len("read") + len('{"a":1}') + len("[1]") + 2
+    assert upgrade.apply({"session": []}) == {"session": []}
+    assert upgrade.apply({"session": {"thread": 1}, "gate": 1, "hook": 2}) == {"session": {"thread": 1}}
+    with pytest.raises(TypeError):
+        upgrade.apply([])
 
 
 @pytest.mark.rule("RESUME-1")

@@ -13,6 +13,7 @@ from loopkernel.data.policy import (
     ClearResults,
     Compaction,
     CourseCorrection,
+    Hook,
     LoopTiers,
     Policy,
     Prices,
@@ -20,6 +21,7 @@ from loopkernel.data.policy import (
     Retry,
     Truncation,
 )
+from loopkernel.data.words import HookPoint
 from loopkernel.testing.strategies.policies import OPTIONS, compactions, policies, result_limits
 
 # Each number of each part, by the path that a fault names, with the least value that it may have.
@@ -132,6 +134,16 @@ def test_each_higher_limit_is_tested() -> None:
 def test_a_required_output_needs_its_tool_and_all_is_told_at_once() -> None:
     wrong = {"output_required": True, "max_turns": 0, "queue_limit": -1}
     assert faults_of(Policy, wrong) == ["max_turns", "queue_limit", "output_required"]
+
+
+@pytest.mark.rule("HOOK-1")
+@pytest.mark.parametrize("point", HookPoint)
+def test_a_hook_may_be_gated_at_every_point_but_where_a_message_is_added(point: HookPoint) -> None:
+    hooks = (Hook(point=point, name="a"), Hook(point=point, name="b", gated=True))
+    if point is HookPoint.MESSAGE_ADDED:
+        assert faults_of(Policy, {"hooks": hooks}) == ["hooks"]
+    else:
+        assert Policy(hooks=hooks).hooks == hooks
 
 
 def test_the_message_tells_where_and_what_to_do() -> None:

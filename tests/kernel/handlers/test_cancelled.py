@@ -41,7 +41,8 @@ STARTS = {"Say": "Streaming", "Enqueue": "Streaming", "Steer": "Streaming", "Ret
 @pytest.mark.rule("DELTA-2")
 @pytest.mark.parametrize("state", [CUT, CUT_CALLS])
 def test_after_a_cancel_input_starts_again_and_a_second_cancel_is_refused(state: Cancelled) -> None:
-    expected = expected_grid(settings="Cancelled", **STARTS, Resumed="Cancelled", Disposed="Initial", Forked="Idle")
+    moved = {"Resumed": "Cancelled", "Disposed": "Initial", "Forked": "Idle", "StartHandoff": "HandingOff"}
+    expected = expected_grid(settings="Cancelled", **STARTS, **moved)
     assert grid(state) == expected
 
 
@@ -49,7 +50,16 @@ def test_after_a_cancel_input_starts_again_and_a_second_cancel_is_refused(state:
 @pytest.mark.rule("TOOL-17")
 @pytest.mark.rule("DELTA-2")
 def test_what_reports_after_it_was_cut_is_stale_and_that_it_has_stopped_is_accepted() -> None:
-    runs = ("ToolProgress", "ToolSucceeded", "ToolFailed", "ToolAsked", "ChildProgress", "ChildEnded", "TimerFired")
+    runs = (
+        "ToolProgress",
+        "ToolSucceeded",
+        "ToolFailed",
+        "ToolAsked",
+        "ChildProgress",
+        "ChildAsks",
+        "ChildEnded",
+        "TimerFired",
+    )
     found = grid(CUT_CALLS, 1)
     assert {name: found[name] for name in runs} == dict.fromkeys(runs, "refused stale")
     assert found["ToolStopped"] == "Cancelled"

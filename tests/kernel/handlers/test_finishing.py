@@ -3,18 +3,20 @@
 import pytest
 from attrs import evolve
 from loopkernel.data.choices import Lifetime, OnBusy
+from loopkernel.data.effects import AbortOther
 from loopkernel.data.endings import Ending, NextInput
 from loopkernel.data.events import Dequeued, MessageAdded, Queued, TurnEnded, WorkCancelled
+from loopkernel.data.hook_calls import OpenCorrection, OpenHook
 from loopkernel.data.ids import CorrectionOperation, HookOperation, OperationKind, QueueNumber, ReceiptId
 from loopkernel.data.messages import UserMessage
 from loopkernel.data.model_deltas import ModelText
-from loopkernel.data.policy import Policy
+from loopkernel.data.policy import Hook, Policy
 from loopkernel.data.sessions import Session, Stamp, Turn
 from loopkernel.data.states import Cancelled, Done, Finishing, Idle, Initial, State, Streaming, Thinking
 from loopkernel.data.thread_deltas import Disposed
 from loopkernel.data.usage import Usage
 from loopkernel.data.user_deltas import CancelAll, CancelCall
-from loopkernel.data.words import CancelReason, ErrorClass, RequestReason, TurnEndReason
+from loopkernel.data.words import CancelReason, ErrorClass, HookPoint, RequestReason, TurnEndReason
 from loopkernel.handlers.finishing import enter_finishing
 
 from tests.kernel.building import (
@@ -73,17 +75,17 @@ def ending(session: Session, how: Ending, replies: int = 1) -> Finishing:
 
 
 def gated(policy: Policy = ASKING_NOBODY, *, correcting: bool = False) -> Finishing:
-    """A turn that waits for a gate before it ends, which no run reaches before hooks are built."""
+    """A turn that waits for a gate before it ends."""
     session = at_rest(policy).session
     kind = OperationKind.CORRECTION if correcting else OperationKind.HOOK
     operations, _ = session.operations.mint(kind)
+    hook = OpenHook(operation=HookOperation(1), hook=Hook(point=HookPoint.STOP, name="gate", gated=True))
     return Finishing(
         session=evolve(session, operations=operations),
         stamp=Stamp(5, 9),
         turn=TURN,
         ending=NATURAL,
-        hook=None if correcting else HookOperation(1),
-        correction=CorrectionOperation(1) if correcting else None,
+        gate=OpenCorrection(CorrectionOperation(1)) if correcting else hook,
     )
 
 
@@ -103,6 +105,7 @@ def test_while_a_gate_is_open_the_turn_has_not_ended(interrupting: bool, correct
         Steer="Finishing",
         CancelAll="Cancelled",
         Disposed="Initial",
+        Resumed="Finishing",
         Forked="Idle",
     )
     assert grid(gated(policy, correcting=correcting)) == expected
@@ -113,16 +116,18 @@ def test_while_a_gate_is_open_the_turn_has_not_ended(interrupting: bool, correct
 @pytest.mark.rule("CANCEL-2")
 def test_a_cancel_at_a_gate_ends_the_turn_as_cancelled() -> None:
     following, effects = step(gated(), CancelAll())
-    assert effects[0] == WorkCancelled(CancelReason.USER_CANCELLED)
+    assert effects[:2] == (AbortOther(OperationKind.HOOK, 1), WorkCancelled(CancelReason.USER_CANCELLED))
     assert [ended.reason for ended in of_kind(TurnEnded, effects)] == [TurnEndReason.USER_ABORT]
     assert a(Cancelled, following).reason is CancelReason.USER_CANCELLED
-    assert effects_of(gated(), Disposed())[0] == WorkCancelled(CancelReason.DISPOSED)
+    correcting = effects_of(gated(correcting=True), Disposed())
+    assert correcting[:2] == (AbortOther(OperationKind.CORRECTION, 1), WorkCancelled(CancelReason.DISPOSED))
 
 
 @pytest.mark.rule("INPUT-1")
 def test_an_interruption_at_a_gate_starts_its_own_turn() -> None:
     effects = effects_of(gated(Policy(on_busy=OnBusy.INTERRUPT)), say("instead"))
-    assert named(effects) == ["WorkCancelled", "TurnEnded", "InputSettled", "MessageAdded", "CallModel", "StartTimer"]
+    cut = ["AbortOther", "WorkCancelled", "TurnEnded"]
+    assert named(effects) == [*cut, "InputSettled", "MessageAdded", "CallModel", "StartTimer"]
 
 
 # --- the end of a turn ----------------------------------------------------------------------------------
@@ -251,7 +256,7 @@ def test_a_released_thread_keeps_the_calls_that_wait_for_a_person() -> None:
 def test_a_cancel_at_a_gate_stops_what_runs_in_the_background() -> None:
     state = evolve(gated(), session=BEHIND)
     following, effects = step(state, CancelAll())
-    assert named(effects)[:3] == ["AbortTool", "StartTimer", "WorkCancelled"]
+    assert named(effects)[:4] == ["AbortTool", "StartTimer", "AbortOther", "WorkCancelled"]
     assert not any(held.background for held in session_of(following).held)
     by_one = step(state, CancelCall(call_id(1)))
     assert (type(by_one.next), named(by_one.effects)) == (Finishing, ["AbortTool", "StartTimer"])

@@ -65,7 +65,7 @@ WITH_QUEUE = a(Idle, after(REST, say(), enqueue("later"), failed(ErrorClass.AUTH
 )
 def test_at_rest_input_starts_a_turn_or_changes_settings(state: Idle, retry: str, dismiss: str, answers: str) -> None:
     others = {"RetryNow": retry, "DismissError": dismiss, "Discard": UNKNOWN, "EditMessage": UNKNOWN}
-    moved = {"Resumed": "Idle", "Disposed": "Initial", "Forked": "Idle"}
+    moved = {"Resumed": "Idle", "Disposed": "Initial", "Forked": "Idle", "StartHandoff": "HandingOff"}
     expected = expected_grid(answers=answers, settings="Idle", **SPOKEN, **others, **moved)
     assert grid(state) == expected
 

@@ -3,18 +3,27 @@
 import pytest
 from attrs import evolve
 from loopkernel.data.choices import ClearMoment, OnBusy
-from loopkernel.data.effects import CallModel
+from loopkernel.data.effects import AbortOther, CallModel
 from loopkernel.data.events import LimitReached, MessageAdded, Refused, Steered, TurnEnded, WorkCancelled
+from loopkernel.data.hook_calls import OpenHook
 from loopkernel.data.ids import HookOperation, OperationKind
 from loopkernel.data.messages import UserMessage, UserOrigin
-from loopkernel.data.policy import ClearResults, Policy
+from loopkernel.data.policy import ClearResults, Hook, Policy
 from loopkernel.data.sessions import Session, Stamp, Turn
 from loopkernel.data.states import Cancelled, Finishing, Initial, Streaming, Thinking
 from loopkernel.data.steps import Context
 from loopkernel.data.thread_deltas import Disposed
 from loopkernel.data.usage import NO_USAGE
 from loopkernel.data.user_deltas import CancelAll, Steer
-from loopkernel.data.words import CancelReason, LimitName, RefusalReason, RequestReason, TurnEndReason, UserAction
+from loopkernel.data.words import (
+    CancelReason,
+    HookPoint,
+    LimitName,
+    RefusalReason,
+    RequestReason,
+    TurnEndReason,
+    UserAction,
+)
 from loopkernel.handlers.thinking import enter_thinking, on_thinking
 from loopkernel.planning.wording import NUDGE, demand_text
 
@@ -38,14 +47,15 @@ from tests.kernel.building import (
 from tests.kernel.grids import expected_grid, grid
 
 TURN = Turn(number=1, opened_ms=0)
+GATE = OpenHook(operation=HookOperation(1), hook=Hook(point=HookPoint.BEFORE_MODEL, name="gate", gated=True))
 
 
 def gated(policy: Policy | None = None) -> Thinking:
-    """A turn that waits for a gate, which no run reaches before hooks are built."""
+    """A turn that waits for a hook before its request."""
     session = at_rest().session if policy is None else at_rest(policy).session
     minted = (0, 0, 0, 0, 1, 0, 0, 0)
     session = evolve(session, operations=evolve(session.operations, minted=minted))
-    return Thinking(session=session, stamp=Stamp(3, 5), turn=TURN, gate=HookOperation(1))
+    return Thinking(session=session, stamp=Stamp(3, 5), turn=evolve(TURN, begun=True), gate=GATE)
 
 
 def entering(session: Session, turn: Turn = TURN) -> Thinking:
@@ -65,6 +75,7 @@ def test_while_a_gate_is_open_input_waits_and_a_cancel_ends_the_turn(interruptin
         Steer="Thinking",
         CancelAll="Cancelled",
         Disposed="Initial",
+        Resumed="Thinking",
         Forked="Idle",
     )
     assert grid(state) == expected
@@ -75,19 +86,21 @@ def test_while_a_gate_is_open_input_waits_and_a_cancel_ends_the_turn(interruptin
 def test_a_cancel_at_a_gate_says_so_and_ends_the_turn() -> None:
     following, effects = step(gated(), CancelAll())
     assert effects == (
+        AbortOther(OperationKind.HOOK, 1),
         WorkCancelled(CancelReason.USER_CANCELLED),
         TurnEnded(TurnEndReason.USER_ABORT, NO_USAGE),
     )
     assert a(Cancelled, following).reason is CancelReason.USER_CANCELLED
-    assert effects_of(gated(), Disposed())[0] == WorkCancelled(CancelReason.DISPOSED)
+    assert effects_of(gated(), Disposed())[1] == WorkCancelled(CancelReason.DISPOSED)
     assert isinstance(after(gated(), Disposed()), Initial)
 
 
 @pytest.mark.rule("INPUT-1")
 def test_an_interrupting_message_ends_the_turn_and_starts_its_own() -> None:
     following, effects = step(gated(Policy(on_busy=OnBusy.INTERRUPT)), say("instead"))
-    assert named(effects) == ["WorkCancelled", "TurnEnded", "InputSettled", "MessageAdded", "CallModel", "StartTimer"]
-    assert effects[0] == WorkCancelled(CancelReason.USER_INTERRUPTED)
+    cut = ["AbortOther", "WorkCancelled", "TurnEnded"]
+    assert named(effects) == [*cut, "InputSettled", "MessageAdded", "CallModel", "StartTimer"]
+    assert effects[1] == WorkCancelled(CancelReason.USER_INTERRUPTED)
     assert of_kind(TurnEnded, effects)[0].reason is TurnEndReason.INTERRUPTED
     assert a(Streaming, following).turn.number == 1 + session_of(gated()).counters.turns
 
@@ -99,8 +112,11 @@ def test_an_interrupting_message_that_was_sent_before_is_a_duplicate() -> None:
     assert effects_of(keyed, say("b", "k")) == (Refused(UserAction.SAY, RefusalReason.DUPLICATE, "k"),)
 
 
-def test_reports_at_a_gate_are_late() -> None:
-    assert grid(gated(), 1)["HookAnswered"] == "refused duplicate"
+def test_reports_at_a_gate_are_late_but_the_answer_itself() -> None:
+    found = grid(gated(), 1)
+    assert found["HookAnswered"] == "Streaming"
+    reports = ("CorrectionAnswered", "SummaryReady", "ChildEnded", "ToolSucceeded", "ModelText", "TimerFired")
+    assert {found[name] for name in reports} == {"refused unknown"}
 
 
 # --- entering it ----------------------------------------------------------------------------------------
@@ -232,5 +248,5 @@ def test_what_ended_in_the_background_goes_in_first_and_old_results_are_cleared_
 def test_a_cancel_at_a_gate_stops_what_runs_in_the_background() -> None:
     behind = session_of(after(working(made_call()), succeeded(1, background=True)))
     following, effects = step(evolve(gated(), session=behind), CancelAll())
-    assert named(effects)[:3] == ["AbortTool", "StartTimer", "WorkCancelled"]
+    assert named(effects)[:4] == ["AbortTool", "StartTimer", "AbortOther", "WorkCancelled"]
     assert not any(held.background for held in session_of(following).held)

@@ -5,7 +5,8 @@ from collections.abc import Callable
 import pytest
 from attrs import evolve
 from loopkernel.data.blocks import ToolCall, ToolResult
-from loopkernel.data.choices import OnToolFailure
+from loopkernel.data.choices import ApprovalMode, OnToolFailure
+from loopkernel.data.compactions import Cut
 from loopkernel.data.effects import (
     AbortModel,
     AbortOther,
@@ -20,25 +21,29 @@ from loopkernel.data.effects import (
     StartTimer,
     StartTool,
     Summarise,
+    TellChild,
+    TellHook,
 )
+from loopkernel.data.hook_calls import HookContext
 from loopkernel.data.ids import (
     CorrectionOperation,
     HandoffOperation,
     HookOperation,
     ModelOperation,
     OperationKind,
+    QueueNumber,
     RunOperation,
     SummaryOperation,
     TimerOperation,
 )
 from loopkernel.data.json_text import Json, JsonValue
 from loopkernel.data.policy import Policy
-from loopkernel.data.states import Compacting, State
+from loopkernel.data.states import AtRest, Compacting, State
 from loopkernel.data.steps import Context, Step
 from loopkernel.data.thread_deltas import Created
 from loopkernel.data.threads import Thread
 from loopkernel.data.tool_deltas import ToolChecked, ToolFailed, ToolSucceeded
-from loopkernel.data.user_deltas import Say
+from loopkernel.data.user_deltas import ChangeMode, Say
 from loopkernel.data.words import CallStatus, CancelReason, HookPoint, TimerPurpose
 from loopkernel.explain import Explanation, explain
 from loopkernel.laws import KERNEL, Judged, check_pairs, check_step, check_trace
@@ -52,7 +57,12 @@ from loopkernel.laws.start_laws import final_args
 from loopkernel.laws.views import call_of_run, entry_of_call, started_operation, tool_named, turn_of
 from loopkernel.planning.projection import ProjectedMessage, Role
 from loopkernel.replay import StepRecord
-from loopkernel.testing.player import Player, read
+from loopkernel.testing.player import (
+    Player,
+)
+from loopkernel.testing.player_tools import (
+    read,
+)
 from loopkernel.transition import transition
 
 from tests.kernel.laws.tampering import CALL, at, changed, more, request_of
@@ -265,6 +275,7 @@ def test_a_reference_is_an_object_with_one_key(value: JsonValue, found: bool) ->
 
 NOTHING = Json.of({})
 THREAD = Thread()
+STOP_HOOK = HookContext(point=HookPoint.STOP, name="h", thread=THREAD)
 
 
 @pytest.mark.rule("DELTA-3")
@@ -275,11 +286,11 @@ THREAD = Thread()
             StartChild(
                 operation=RunOperation(1),
                 call=CALL,
+                run=1,
                 tool="t",
                 input=NOTHING,
-                max_turns=None,
-                max_output_tokens=None,
-                timeout_ms=None,
+                created=Created(session_id="child"),
+                task="look",
             ),
             (OperationKind.RUN, 1),
         ),
@@ -287,9 +298,9 @@ THREAD = Thread()
             StartTimer(operation=TimerOperation(2), purpose=TimerPurpose.RETRY, deadline_ms=0),
             (OperationKind.TIMER, 2),
         ),
-        (AskHook(operation=HookOperation(3), point=HookPoint.STOP, name="h"), (OperationKind.HOOK, 3)),
+        (AskHook(HookOperation(3), STOP_HOOK), (OperationKind.HOOK, 3)),
         (CheckCorrection(CorrectionOperation(4), THREAD), (OperationKind.CORRECTION, 4)),
-        (Summarise(operation=SummaryOperation(5), thread=THREAD, until=0), (OperationKind.SUMMARY, 5)),
+        (Summarise(operation=SummaryOperation(5), thread=THREAD, cut=Cut(0)), (OperationKind.SUMMARY, 5)),
         (HandOff(operation=HandoffOperation(6), goal="g", thread=THREAD), (OperationKind.HANDOFF, 6)),
         (request_of("reads"), (OperationKind.MODEL, 1)),
         (AbortModel(ModelOperation(1)), None),
@@ -297,6 +308,8 @@ THREAD = Thread()
         (AbortOther(OperationKind.HOOK, 1), None),
         (AnswerTool(operation=RunOperation(1), value=None), None),
         (CancelTimer(TimerOperation(1)), None),
+        (TellHook(STOP_HOOK), None),
+        (TellChild(RunOperation(1), ChangeMode(ApprovalMode.PLAN)), None),
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -306,13 +319,14 @@ def test_each_command_that_starts_something_names_its_operation(
     assert started_operation(command) == started
 
 
-def test_a_turn_goes_on_through_what_is_not_built_yet() -> None:
+def test_a_turn_goes_on_while_it_is_compacted() -> None:
     turn, session = turn_of(SAID.after), SAID.after.session
     assert turn is not None
     assert session is not None
     stamp = SAID.after.stamp
-    waiting = Compacting(session=session, stamp=stamp, turn=turn, operation=SummaryOperation(1), until=0)
+    waiting = Compacting(session=session, stamp=stamp, within=turn, operation=SummaryOperation(1), cut=Cut(0))
     assert turn_of(waiting) == turn
+    assert turn_of(evolve(waiting, within=AtRest(queued=QueueNumber(0)))) is None
 
 
 def test_what_is_not_there_is_not_found() -> None:

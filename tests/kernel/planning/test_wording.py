@@ -19,7 +19,8 @@ def test_an_error_names_the_tool_and_what_is_wrong() -> None:
         wording.unknown_tool_text("raed"),
         wording.invalid_call_text("raed", "no path"),
         wording.denied_text("raed"),
-        wording.not_supported_text("raed", "no path"),
+        wording.too_deep_text("raed"),
+        wording.blocked_text("raed", "no path"),
         wording.background_text("raed"),
         wording.background_end_text("raed", "1.1", "has ended"),
         wording.demand_text("raed"),
@@ -30,7 +31,7 @@ def test_an_error_names_the_tool_and_what_is_wrong() -> None:
         wording.disabled_text("raed"),
     )
     assert all('"raed"' in text for text in told)
-    assert all("no path" in text for text in (told[1], told[3]))
+    assert all("no path" in text for text in (told[1], told[4]))
     assert len(set(told)) == len(told)
 
 

@@ -176,6 +176,10 @@ def safe_restart(policy: Policy, cell: str) -> None:
     assert policy.on_restart.read_only.value == policy.on_restart.idempotent.value == cell
 
 
+def restarted_child(policy: Policy, cell: str) -> None:
+    assert policy.on_restart.child.value == plain(cell)
+
+
 CHECKS: dict[str, Callable[[Policy, str], None]] = {
     "lifetime": field("lifetime", word(choices.Lifetime)),
     "max_output_tokens": field("max_output_tokens", number),
@@ -217,6 +221,7 @@ CHECKS: dict[str, Callable[[Policy, str], None]] = {
     "course_correction": course_correction,
     "on_restart: dangerous": on_restart,
     "on_restart: read_only, idempotent": safe_restart,
+    "on_restart: child": restarted_child,
 }
 
 

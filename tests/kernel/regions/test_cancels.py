@@ -114,11 +114,12 @@ def test_a_cut_reply_stays_with_what_had_come_and_every_call_is_answered_once(st
         "WorkCancelled",
     ]
     behind = [held.operation for held in state.session.held if held.background]
-    running = [entry.operation for entry in entries if entry.is_running and isinstance(entry.given, Json)]
+    running = [entry.operation for entry in entries if entry.has_run and isinstance(entry.given, Json)]
     assert [abort.operation for abort in of_kind(AbortTool, effects)] == [*behind, *running]
 
 
-STOPS = ("AbortTool", "StartTimer", "CancelTimer")  # the runs are aborted, each within its grace time
+# The runs are aborted, each within its grace time; then the hooks.
+STOPS = ("AbortTool", "StartTimer", "ChildFinished", "AbortOther", "CancelTimer")
 
 
 @pytest.mark.rule("INFER-3")

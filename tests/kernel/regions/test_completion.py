@@ -7,7 +7,7 @@ from loopkernel.data.choices import OnToolFailure, RunCalls, TurnLimitCounts
 from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import AbortTool
 from loopkernel.data.endings import Ending, GoOn
-from loopkernel.data.events import ErrorShown, MessageAdded, ReplyEnded, ToolEnded
+from loopkernel.data.events import ErrorShown, MessageAdded, ToolEnded
 from loopkernel.data.messages import AssistantMessage, ResultMessage
 from loopkernel.data.model_deltas import ModelServerCall, ModelText
 from loopkernel.data.policy import Policy
@@ -100,7 +100,7 @@ def test_calls_that_do_not_run_are_answered_as_superseded(stop: StopReason, run_
         (CallStatus.CANCELLED, CancelReason.SUPERSEDED)
     ] * 2
     assert list(after.session.operations.abandoned[1]) == [1]
-    assert named(after.effects)[:5] == ["ReplyEnded", "MessageAdded", "ToolEnded", "ToolEnded", "MessageAdded"]
+    assert named(after.effects)[:4] == ["MessageAdded", "ToolEnded", "ToolEnded", "MessageAdded"]
 
 
 @pytest.mark.rule("INFER-5")
@@ -109,13 +109,13 @@ def test_calls_that_do_not_run_are_answered_as_superseded(stop: StopReason, run_
 def test_calls_run_after_tool_use_and_after_a_pause_under_every_policy(stop: StopReason, run_calls: RunCalls) -> None:
     after = completing(made_call(), stop=stop, policy=Policy(run_calls=run_calls))
     assert (after.settled, after.ledger is None) == (None, False)
-    assert named(after.effects) == ["ReplyEnded", "MessageAdded"]
+    assert named(after.effects) == ["MessageAdded"]
 
 
 @pytest.mark.rule("TOOL-5")
 def test_what_may_not_run_is_answered_when_the_reply_is_complete() -> None:
     after = completing(made_call(), made_call(call_input=RawInput("{")), stop=StopReason.TOOL_USE)
-    assert named(after.effects) == ["ReplyEnded", "MessageAdded", "ToolEnded"]
+    assert named(after.effects) == ["MessageAdded", "ToolEnded"]
     assert after.ledger is not None
     assert after.ledger.unanswered == 1
 
@@ -190,8 +190,8 @@ def test_a_completed_reply_counts_towards_the_limit(counts: TurnLimitCounts, cal
 def test_the_reply_is_billed_and_appended_before_anything_else() -> None:
     state = asked(ASKING_NOBODY, TALK)
     after = completing_of(evolve(state, reply=evolve(state.reply, usage=Usage(output=3))), StopReason.END_TURN)
-    assert after.effects[0] == ReplyEnded(ONE, StopReason.END_TURN)
     (added,) = of_kind(MessageAdded, after.effects)
+    assert added is after.effects[0]
     assert a(AssistantMessage, added.message).usage == after.session.usage == Usage(output=3)
 
 

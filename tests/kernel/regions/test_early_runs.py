@@ -237,12 +237,13 @@ def test_after_a_crash_a_reply_with_an_effect_is_kept_and_its_runs_are_restarted
     assert a(Streaming, going_on).turn.reason is RequestReason.NEXT_TURN
 
 
-def test_an_entry_without_a_run_is_dropped_in_silence() -> None:
+def test_an_entry_without_a_run_is_answered_and_nothing_is_abandoned() -> None:
     """No call runs without one; the type allows it."""
     state = streaming(READING)
     entry = evolve(state.ledger.entries[0], operation=None)
     ledger = evolve(state.ledger, entries=state.ledger.entries.replace(0, entry))
-    assert drop_after_crash(ledger, state.session) == (state.session, ())
+    session, effects = drop_after_crash(ledger, state.session)
+    assert (session, named(effects)) == (state.session, ["ToolEnded"])
 
 
 @pytest.mark.rule("RESUME-3")

@@ -8,10 +8,20 @@ from loopkernel.data.effects import CheckCall, StartTool
 from loopkernel.data.events import EditRefused, Refused
 from loopkernel.data.json_text import Json
 from loopkernel.data.ledgers import ApprovalWait, Edit
-from loopkernel.data.policy import ApprovalRule
+from loopkernel.data.policy import ApprovalRule, ChildLimits
 from loopkernel.data.states import Confirming
 from loopkernel.data.tools import Decision, InvalidCall, UnknownTool, Verdict
-from loopkernel.data.user_deltas import AnswerQuestion, Approve, CancelCall, ChangeMode, Correct, Permit, Reject, Swap
+from loopkernel.data.user_deltas import (
+    AnswerQuestion,
+    Approve,
+    CancelCall,
+    ChangeMode,
+    ChangePolicy,
+    Correct,
+    Permit,
+    Reject,
+    Swap,
+)
 from loopkernel.data.words import CallStatus, RefusalReason, UserAction
 
 from tests.kernel.building import (
@@ -115,13 +125,17 @@ def test_an_edit_that_is_not_valid_is_refused_and_the_call_keeps_waiting(
     assert starts(effects_of(following, Approve(call=FIRST))) == [FIRST]
 
 
+# No call may start a sub-agent under this policy.
+TOO_DEEP = ChangePolicy(evolve(ASKING_NOBODY, child=ChildLimits(depth=0)))
+
+
 @pytest.mark.rule("ASK-3")
 @pytest.mark.parametrize(
     ("tool", "reason"),
     [("nothing", RefusalReason.INVALID), ("child", RefusalReason.INVALID), ("denied", RefusalReason.DENIED)],
 )
 def test_a_swap_to_a_tool_that_may_not_run_is_refused(tool: str, reason: RefusalReason) -> None:
-    swapped = after(ONE, Swap(call=FIRST, tool=tool, input=PATH_B))
+    swapped = after(ONE, TOO_DEEP, Swap(call=FIRST, tool=tool, input=PATH_B))
     following, effects = step(swapped, checked(1))
     assert effects == (EditRefused(FIRST, UserAction.SWAP, reason),)
     assert statuses(following) == [WAITING]

@@ -9,14 +9,24 @@ from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import AbortModel, Effect
 from loopkernel.data.endings import Ending
 from loopkernel.data.events import LineageForked, Refused, TurnEnded
+from loopkernel.data.hook_calls import OpenHook
 from loopkernel.data.ids import HookOperation
 from loopkernel.data.messages import AssistantMessage, ReplyState, ResultMessage, UserMessage, UserOrigin
 from loopkernel.data.model_deltas import ModelText, ModelUsage
+from loopkernel.data.policy import Hook
 from loopkernel.data.states import Executing, Finishing, Idle, Initial, State, Streaming, Thinking
 from loopkernel.data.thread_deltas import Forked
 from loopkernel.data.usage import Usage
 from loopkernel.data.user_deltas import Approve, CancelAll, CancelCall, RememberTool, RetryNow
-from loopkernel.data.words import CallStatus, CancelReason, ErrorClass, RefusalReason, TurnEndReason, UserAction
+from loopkernel.data.words import (
+    CallStatus,
+    CancelReason,
+    ErrorClass,
+    HookPoint,
+    RefusalReason,
+    TurnEndReason,
+    UserAction,
+)
 
 from tests.kernel.building import (
     ALL_TOOLS,
@@ -180,15 +190,18 @@ def test_runs_that_outlast_their_calls_stay_with_the_other_lineage() -> None:
     assert effects_of(rest, succeeded(1)) == (Refused(UserAction.REPORT, RefusalReason.STALE),)
 
 
+GATE = OpenHook(operation=HookOperation(1), hook=Hook(point=HookPoint.STOP, name="gate", gated=True))
+
+
 @pytest.mark.rule("RESUME-6")
 @pytest.mark.parametrize("phase", [Thinking, Finishing])
 def test_a_fork_at_an_open_gate_ends_the_turn(phase: type[Thinking | Finishing]) -> None:
     streaming = asked()
     session, stamp, turn = streaming.session, streaming.stamp, streaming.turn
-    state: State = Thinking(session=session, stamp=stamp, turn=turn, gate=HookOperation(1))
+    state: State = Thinking(session=session, stamp=stamp, turn=turn, gate=GATE)
     if phase is Finishing:
         ending = Ending(reason=TurnEndReason.MODEL_STOP, natural=True)
-        state = Finishing(session=session, stamp=stamp, turn=turn, ending=ending, hook=HookOperation(1))
+        state = Finishing(session=session, stamp=stamp, turn=turn, ending=ending, gate=GATE)
     following, effects = step(state, FORK)
     assert effects[0] == LineageForked("t")
     if phase is Thinking:

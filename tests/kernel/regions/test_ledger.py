@@ -11,18 +11,17 @@ from loopkernel.data.events import ToolEnded
 from loopkernel.data.json_text import Json, JsonValue
 from loopkernel.data.ledgers import Ledger, LedgerEntry, Links
 from loopkernel.data.model_deltas import ModelCall
-from loopkernel.data.policy import Policy
+from loopkernel.data.policy import ChildLimits, Policy
 from loopkernel.data.states import Executing
 from loopkernel.data.tool_deltas import ToolSucceeded
 from loopkernel.data.tools import InvalidCall, UnknownTool, Verdict
 from loopkernel.data.user_deltas import CancelCall
 from loopkernel.data.vector import Vector
 from loopkernel.data.words import CallStatus
+from loopkernel.regions.faults import answer_all_faulty, answer_faulty
 from loopkernel.regions.held_runs import Ledgered
 from loopkernel.regions.ledger import (
     add_call,
-    answer_all_faulty,
-    answer_faulty,
     ask_check,
     drop_check,
     noted,
@@ -258,14 +257,14 @@ def answer_to(call: ModelCall, policy: Policy = ASKING_NOBODY) -> ToolEnded | St
         (made_call(call_input=RawInput("{")), "not valid JSON"),
         (made_call(verdict=None, call_input=RawInput("{")), "not valid JSON"),
         (made_call("denied"), "denied by policy"),
-        (made_call("child"), "a sub-agent is not supported"),
+        (made_call("child"), "no further sub-agents"),
         (made_call(needs=("p0",)), '"p0", which no earlier call'),
         (made_call(call_input=Json.of({"path": {"$result": "p0"}})), '"p0", which no earlier call'),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_a_call_that_may_not_run_is_answered_and_told_why(call: ModelCall, told: str) -> None:
-    found = a(ToolEnded, answer_to(call))
+    found = a(ToolEnded, answer_to(call, evolve(ASKING_NOBODY, child=ChildLimits(depth=0))))
     assert (found.result.status, found.result.ran, found.result.reason) == (CallStatus.ERROR, False, None)
     assert told in text_of(found.result.content)
 

@@ -54,6 +54,7 @@ ACTIONS = {
     "AnswerAfterCrash": UserAction.AFTER_CRASH,
     "ChangeMode": UserAction.MODE,
     "Permit": UserAction.PERMIT,
+    "Remember": UserAction.PERMIT,
     "ChangePolicy": UserAction.POLICY,
     "ChangeTools": UserAction.TOOLS,
     "ChangeInstructions": UserAction.INSTRUCTIONS,

@@ -283,7 +283,7 @@ def test_calls_are_asked_about_and_denied_when_all_slots_are_taken() -> None:
     effects = effects_of(asked(policy, tools=ALL_TOOLS), *calls, completed())
     assert starts(effects) == [call_id(1)]
     assert of_kind(ApprovalAsked, effects) == [ApprovalAsked(call_id(2))]
-    assert [place for place, _, _ in ends(effects)] == [4, 3]
+    assert [place for place, _, _ in ends(effects)] == [3]
 
 
 @pytest.mark.rule("TOOL-5")

@@ -15,19 +15,11 @@ from loopkernel.data.sessions import Session, Settings
 from loopkernel.data.states import Executing
 from loopkernel.data.timers import Timer
 from loopkernel.data.tools import Decision, EffectClass, Tool, ToolProfile
-from loopkernel.data.user_deltas import CancelCall
+from loopkernel.data.user_deltas import CancelCall, ChangeTools
 from loopkernel.data.vector import Vector
 from loopkernel.data.words import CallStatus, StopReason, TimerPurpose
-from loopkernel.regions.schedule import (
-    ask,
-    holder_elsewhere,
-    may_start_early,
-    set_timer,
-    start_ready,
-    start_run,
-    time_approval,
-    timeout_of,
-)
+from loopkernel.regions.schedule import holder_elsewhere, may_start_early, start_ready
+from loopkernel.regions.starts import ask, set_timer, start_run, time_approval, timeout_of
 
 from tests.kernel.building import (
     ALL_TOOLS,
@@ -59,6 +51,7 @@ from tests.kernel.building import (
     starts,
     statuses,
     step,
+    stopped,
     succeeded,
     timer,
     working,
@@ -119,6 +112,16 @@ def test_what_a_call_waits_for_elsewhere_is_what_it_conflicts_with(
     state = second_reply(call, policy=policy)
     assert (statuses(state) == [QUEUED]) is waits
     assert holder_elsewhere(state.ledger, state.session, 0) == (0 if waits else None)
+
+
+@pytest.mark.rule("TOOL-17")
+@pytest.mark.rule("DELTA-8")
+def test_a_run_that_has_not_stopped_keeps_what_it_took_when_its_tool_is_offered_otherwise() -> None:
+    state = after(working(made_call("bare"), made_call(*A)), CancelCall(call_id(1)))  # it may use anything
+    tools = session_of(state).settings.tools
+    changed = ChangeTools(tuple(evolve(tool, profile=tool.profile or ToolProfile()) for tool in tools))
+    assert starts(effects_of(state, changed)) == []
+    assert starts(effects_of(state, changed, stopped(1))) == [call_id(2)]
 
 
 @pytest.mark.rule("TOOL-17")
@@ -262,7 +265,7 @@ def named_early(tool: Tool, profile: ToolProfile | None = None) -> Tool:
         (settings_with(Tool(name="early_read"), EARLY_WRITE), False),  # it has no profile
         (settings_with(named_early(READ), EARLY_WRITE), False),  # it may not start early
         (settings_with(Tool(name="early_read", profile=ToolProfile(early=True))), False),  # it is dangerous
-        (settings_with(named_early(CHILD, ToolProfile(effect=EffectClass.READ_ONLY, early=True, child=True))), False),
+        (settings_with(named_early(CHILD, ToolProfile(effect=EffectClass.READ_ONLY, early=True, child=True))), True),
         (settings_with(EARLY_READ, policy=Policy(approval_rules=(ApprovalRule(decision=Decision.ASK),))), False),
         (settings_with(EARLY_READ, policy=Policy(approval_rules=(ApprovalRule(decision=Decision.DENY),))), False),
         (settings_with(named_early(EARLY_WRITE), policy=Policy(approval_mode=ApprovalMode.PLAN)), False),

@@ -6,6 +6,7 @@ from hypothesis import given
 from loopkernel.data.choices import ApprovalMode
 from loopkernel.data.effects import CallModel
 from loopkernel.data.policy import ApprovalRule, Policy
+from loopkernel.data.remembered import RememberedTool
 from loopkernel.data.sessions import Settings
 from loopkernel.data.tools import Decision
 from loopkernel.data.user_deltas import (
@@ -14,6 +15,7 @@ from loopkernel.data.user_deltas import (
     ChangePolicy,
     ChangeTools,
     Permit,
+    Remember,
     SettingsChange,
 )
 from loopkernel.regions.settings import change_settings
@@ -42,6 +44,9 @@ def expected(before: Settings, delta: SettingsChange) -> Settings:
             return evolve(before, policy=evolve(policy, approval_mode=mode))
         case Permit(rule):
             return evolve(before, policy=evolve(policy, approval_rules=(*policy.approval_rules, rule)))
+        case Remember(word):
+            known = word in before.remembered
+            return before if known else evolve(before, remembered=(*before.remembered, word))
         case ChangePolicy(other):
             return evolve(before, policy=other)
         case ChangeTools(tools):
@@ -72,3 +77,11 @@ def test_every_change_changes_something(delta: SettingsChange) -> None:
 def test_the_next_request_is_made_under_what_was_changed() -> None:
     (call,) = of_kind(CallModel, effects_of(at_rest(), *CHANGES, say()))
     assert (call.request.model, call.request.tools, call.request.instructions) == ("other", (READ,), "be long")
+
+
+@pytest.mark.rule("ASK-5")
+def test_an_approval_that_is_said_twice_is_remembered_once() -> None:
+    word = Remember(RememberedTool("read"))
+    once = change_settings(at_rest().session, word)
+    assert once.settings.remembered == (RememberedTool("read"),)
+    assert change_settings(once, word) == once

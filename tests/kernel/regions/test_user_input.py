@@ -19,8 +19,8 @@ from loopkernel.data.user_deltas import (
     StartHandoff,
     Steer,
 )
-from loopkernel.data.words import InputFate, RefusalReason, RequestReason, TurnEndReason, UserAction
-from loopkernel.regions.user_input import NATURAL_ENDS, input_at_rest, input_while_busy, open_queued_turn
+from loopkernel.data.words import NATURAL_ENDS, InputFate, RefusalReason, RequestReason, TurnEndReason, UserAction
+from loopkernel.regions.user_input import input_at_rest, input_while_busy, open_queued_turn
 
 from tests.kernel.building import ONE, a, after, asked, at_rest, enqueue, named, say, session_of, steer, text
 

@@ -3,13 +3,17 @@
 from collections.abc import Iterable
 
 from loopkernel.data.endings import NextInput, NextQueued, Settled
+from loopkernel.data.hook_calls import OpenHook
 from loopkernel.data.ids import OperationKind
-from loopkernel.data.ledgers import ApprovalWait, CrashWait, Ledger, LedgerEntry, QuestionWait
+from loopkernel.data.ledgers import ApprovalWait, ChildWait, CrashWait, Ledger, LedgerEntry, QuestionWait
 from loopkernel.data.messages import ResultMessage
 from loopkernel.data.sessions import NO_RECOVERY, Session
 from loopkernel.data.states import (
+    AtRest,
     Backoff,
+    Compacting,
     Confirming,
+    Dispatching,
     Executing,
     Finishing,
     Initial,
@@ -18,6 +22,7 @@ from loopkernel.data.states import (
 )
 from loopkernel.data.tools import ValidCall
 from loopkernel.data.words import CallStatus, TimerPurpose
+from loopkernel.laws.gates import asked_outside, gates_in
 from loopkernel.laws.step_laws import pending_timers
 from loopkernel.laws.views import ledger_in, turn_of
 from loopkernel.planning.clearing import is_cleared
@@ -45,6 +50,7 @@ def incoherences(state: State) -> Iterable[str]:
         yield f"a queued input has a number beyond {counters.queued}"
     yield from incoherences_of_held_runs(session)
     yield from incoherences_of_timers(state, session)
+    yield from incoherences_of_gates(state, session)
     results = [result for message in session.thread if isinstance(message, ResultMessage) for result in message.results]
     if session.bodies_from == 0 and session.bodies != len([result for result in results if not is_cleared(result)]):
         yield f"{session.bodies} results with a body are counted"
@@ -56,8 +62,12 @@ def incoherences(state: State) -> Iterable[str]:
             yield from incoherences_of_person(entry, streaming=isinstance(state, Streaming))
     if isinstance(state, Confirming):
         waiting = state.ledger
-        if not waiting.waiting or waiting.running or waiting.checking:
+        if not waiting.waiting or waiting.running or waiting.hooked:
             yield "something is under way, or nothing waits for a person"
+    if isinstance(state, Dispatching):
+        under_way = state.ledger
+        if not under_way.children or under_way.running != under_way.children or under_way.hooked:
+            yield "something other than sub-agents is under way"
     if isinstance(state, Initial) and state.ledger is not None:
         released = state.ledger
         if not released.unanswered == released.waiting > released.asking == 0:
@@ -98,6 +108,24 @@ def incoherences_of_timers(state: State, session: Session) -> Iterable[str]:
         yield f"the silence is a timer for {state.silence.purpose.value}"
 
 
+def incoherences_of_gates(state: State, session: Session) -> Iterable[str]:
+    """Where a hook, correction, summary or handoff that is open was never begun, or is one of two."""
+    asked = list(asked_outside(state))
+    if len(set(asked)) != len(asked):
+        yield f"one of the operations {asked} is open twice"
+    for kind, number in asked:
+        if not 1 <= number <= session.operations.minted[kind] or number in session.operations.abandoned[kind]:
+            yield f"{kind.name} operation {number} is open, and was never minted, or is abandoned"
+    if isinstance(state, Compacting) and not 0 < state.cut.until <= max(1, len(session.thread)):
+        yield f"the thread of {len(session.thread)} messages is cut at {state.cut.until}"
+    thread = [message.id for message in session.thread]
+    for removal in session.compactions.removals:
+        if set(thread) & {message.id for message in removal.messages}:
+            yield "a message that was taken out is in the thread"
+        if removal.note not in (None, *thread):
+            yield "the note in the place of what was taken out is not in the thread"
+
+
 def incoherences_of_counts(ledger: Ledger) -> Iterable[str]:
     """Where the ledger counts otherwise than its entries."""
     entries = list(ledger.entries)
@@ -105,14 +133,21 @@ def incoherences_of_counts(ledger: Ledger) -> Iterable[str]:
         "unanswered": sum(entry.is_open for entry in entries),
         "running": sum(entry.status is CallStatus.IN_PROGRESS for entry in entries),
         "waiting": sum(entry.status is CallStatus.BLOCKED_ON_USER for entry in entries),
-        "asking": sum(isinstance(entry.person.wait, QuestionWait) for entry in entries),
+        "asking": sum(isinstance(entry.person.wait, QuestionWait | ChildWait) for entry in entries),
         "checking": sum(entry.check is not None for entry in entries),
+        "children": sum(e.child is not None and e.status is CallStatus.IN_PROGRESS for e in entries),
+        "hooked": sum(e.hooks.open is not None and e.status is CallStatus.QUEUED for e in entries),
         "linked": any(entry.links is not None for entry in entries),
     }
     for name, count in counted.items():
         if getattr(ledger, name) != count:
             yield f"the count {name} is {getattr(ledger, name)}, not {count}"
-    belongs = {"checked": ledger.checked, "started": ledger.started, "timed": ledger.timed}
+    belongs = {
+        "checked": ledger.checked,
+        "started": ledger.started,
+        "timed": ledger.timed,
+        "gated": ledger.gated,
+    }
     for name, places in belongs.items():
         if any(not -1 <= place < len(entries) for place in places):
             yield f"{name} names a place that is not there"
@@ -146,7 +181,9 @@ def incoherences_of_entry(ledger: Ledger, place: int, entry: LedgerEntry, sessio
             yield f"{kind.name} operation {number} was never minted"
         if number is not None and kind is OperationKind.CHECK and number in abandoned[kind]:
             yield f"check {number} is open and abandoned"
-    runs = entry.status is CallStatus.IN_PROGRESS or entry.question is not None
+    if entry.hooks.open is not None and ledger.place_of_hook(entry.hooks.open.operation) != place:
+        yield f"hook {entry.hooks.open.operation} is not that of place {place}"
+    runs = entry.has_run
     if runs and entry.operation is not None and entry.operation in abandoned[OperationKind.RUN]:
         yield f"run {entry.operation} is open and abandoned"
     if runs and (entry.operation is None or not isinstance(entry.verdict, ValidCall)):
@@ -175,10 +212,17 @@ def incoherences_of_person(entry: LedgerEntry, streaming: bool) -> Iterable[str]
             yield f"call {call} has check {entry.check} and edit {wait.edit}"
         if streaming:
             yield f"call {call} is to be approved while its reply streams"
-    elif entry.timer is not None and entry.status is not CallStatus.IN_PROGRESS:
+    elif entry.timer is not None and (entry.status is not CallStatus.IN_PROGRESS or entry.hooks.end is not None):
         yield f"call {call} is {entry.status.value}, and timed"
-    if isinstance(wait, CrashWait | QuestionWait) and entry.operation is None:
+    if isinstance(wait, CrashWait | QuestionWait | ChildWait) and entry.operation is None:
         yield f"call {call} waits as {wait}, and never ran"
+    if isinstance(wait, ChildWait) and (entry.child is None or not wait.asked):
+        yield f"call {call} waits as {wait}, and is no sub-agent that asks"
+    gate = entry.hooks.open
+    if gate is not None and (wait is not None or not entry.is_open):
+        yield f"call {call} is {entry.status.value}, and hook {gate.operation} is asked about it"
+    if gate is not None and (entry.hooks.end is None) is (entry.status is CallStatus.IN_PROGRESS):
+        yield f"call {call} is {entry.status.value}, and its run has ended as {entry.hooks.end}"
     if entry.person.edit is not None and not entry.person.approved:
         yield f"call {call} was edited, and is not approved"
 
@@ -188,7 +232,7 @@ def incoherences_of_person(entry: LedgerEntry, streaming: bool) -> Iterable[str]
 
 def follows_of(state: State) -> Iterable[Settled | NextInput | NextQueued]:
     """What is known already to follow."""
-    if isinstance(state, Executing | Confirming) and state.settled is not None:
+    if isinstance(state, Executing | Confirming | Dispatching) and state.settled is not None:
         yield state.settled
     if isinstance(state, Finishing) and state.ending.then is not None:
         yield state.ending.then
@@ -208,17 +252,27 @@ def kinds_in_session(session: Session, state: State) -> Iterable[str]:
         yield "silence to look at again" if early else "silence"
     if isinstance(state, Executing | Confirming) and state.settled == OUT_OF_BUDGET:
         yield "out of budget"
-    if isinstance(state, Finishing):
-        then = state.ending.then
-        if isinstance(then, NextInput) and then.replaces is not None:
-            yield "edit"
-        yield from (name for name in ("final", "forked") if getattr(state.ending, name))
+    if session.compactions.removals:
+        yield "compacted"
+    if session.course.checked:
+        yield "course checked"
+    if isinstance(state, Finishing) and state.ending.final:
+        yield "final"
+    if isinstance(state, Compacting):
+        yield "at rest" if isinstance(state.within, AtRest) else "in a turn"
+        if state.failure is not None:
+            yield "after a failure"
+    for gate in gates_in(state):
+        yield f"gate {gate.hook.point.value}" if isinstance(gate, OpenHook) else "correction"
+        if gate.timer is not None:
+            yield gate.timer.purpose.value
 
 
 def kinds_in(state: State) -> Iterable[str]:
     """What a state holds of all that a call, and a run that outlasts it, can be."""
     ledger, session = ledger_of(state), state.session
     if session is not None:
+        yield type(state).__name__
         yield from ("background" if run.background else "lease" for run in session.held)
         yield from ("background end" for _ in session.inbox.background)
         yield from (f"end then {type(end).__name__}" for end in follows_of(state))
@@ -236,6 +290,10 @@ def kinds_in(state: State) -> Iterable[str]:
             yield "edited"
         if entry.person.approved and entry.status is CallStatus.QUEUED:
             yield "approved and waiting"
+        if entry.hooks.end is not None:
+            yield "looked at by hooks"
+        if entry.hooks.input is not None:
+            yield "input of a hook"
         if entry.links is not None:
             yield "sources" if entry.links.resolved is None else "resolved references"
         if entry.timer is not None:

@@ -98,8 +98,8 @@ OPTIONS: list[tuple[str, dict[str, object]]] = [
     ("course_correction: {after_calls: 2}", {"course_correction": CourseCorrection(after_calls=2)}),
     ("course_correction: none", {"course_correction": None}),
     ("child: {max_turns: none, depth: 2}", {"child": ChildLimits(max_turns=None, depth=2)}),
-    ("on_restart: {read_only: error, dangerous: ask}",
-     {"on_restart": OnRestart(read_only=choices.RestartSafe.ERROR, dangerous=choices.RestartDangerous.ASK)}),
+    ("on_restart: {read_only: error, child: cancel}",
+     {"on_restart": OnRestart(read_only=choices.RestartSafe.ERROR, child=choices.RestartChild.CANCEL)}),
 ]  # fmt: skip
 
 

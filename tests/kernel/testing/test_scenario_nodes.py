@@ -1,14 +1,26 @@
 """From YAML text to nodes: its traps, its bombs, and any text at all."""
 
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from loopkernel.testing import scenario_nodes
 from loopkernel.testing.scenario_actions import Say
 from loopkernel.testing.scenario_data import Scenario
 from loopkernel.testing.scenario_document import read_scenarios
-from loopkernel.testing.scenario_nodes import MAX_CHARACTERS, MAX_SHOWN, ScenarioError, ScenarioFault
+from loopkernel.testing.scenario_nodes import (
+    MAX_CHARACTERS,
+    MAX_SHOWN,
+    ScenarioError,
+    ScenarioFault,
+    _read,
+    _read_by_libyaml,
+    read_documents,
+)
+
+from tests.kernel.scenario_logs import FILES
 
 DOCUMENT = """
 scenario: a-document  # whose parts are damaged below
@@ -132,7 +144,11 @@ def test_the_document_that_is_damaged_below_is_whole() -> None:
 
 
 def read_or_refuse(text: str) -> None:
-    """Any text gives scenarios, or faults that can be shown on one line each."""
+    """Any text gives scenarios, or faults that can be shown on one line each; by libyaml the same, or nothing."""
+    fast = _read_by_libyaml(text, "some.yaml")
+    if fast is not None:
+        slow = _read(text, "some.yaml")
+        assert (fast.documents, fast.faults) == (slow.documents, slow.faults)
     try:
         scenarios = read_scenarios(text, "some.yaml")
     except ScenarioError as error:
@@ -140,6 +156,21 @@ def read_or_refuse(text: str) -> None:
         assert all(1 <= fault.line <= len(re.split("\r\n|[\r\n\x85\u2028\u2029]", text)) + 1 for fault in error.faults)
     else:
         assert scenarios
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_both_parsers_read_the_same_in_every_scenario_file(file: Path) -> None:
+    text = file.read_text(encoding="utf-8")
+    fast, slow = _read_by_libyaml(text, "some.yaml"), _read(text, "some.yaml")
+    assert slow.documents
+    assert fast is None or (fast.documents, fast.faults) == (slow.documents, slow.faults)
+
+
+def test_without_libyaml_the_other_parser_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = read_documents(DOCUMENT, "some.yaml")
+    monkeypatch.setattr(scenario_nodes, "_HAS_LIBYAML", False)
+    assert _read_by_libyaml(DOCUMENT, "some.yaml") is None
+    assert read_documents(DOCUMENT, "some.yaml") == expected
 
 
 @given(st.text(alphabet=st.characters(codec=None)))

@@ -80,7 +80,7 @@ VALUES: list[tuple[str, str, JsonValue]] = [
      {"max_turns": 3, "max_output_tokens": None, "timeout_ms": 9, "depth": 2}),
     ("on_restart", "{read_only: rerun, idempotent: error, dangerous: unknown}",
      {"read_only": "rerun", "idempotent": "error", "dangerous": "unknown"}),
-    ("on_restart", "{idempotent: cancel, dangerous: ask}", {"idempotent": "cancel", "dangerous": "ask"}),
+    ("on_restart", "{dangerous: ask, child: cancel}", {"dangerous": "ask", "child": "cancel"}),
 ]  # fmt: skip
 
 

@@ -22,15 +22,7 @@ from loopkernel.data.messages import Message, ResultMessage
 from loopkernel.data.policy import Policy
 from loopkernel.data.remembered import Remembered
 from loopkernel.data.states import (
-    Backoff,
-    Cancelled,
-    Confirming,
-    Done,
-    Executing,
-    Idle,
-    Initial,
     State,
-    Streaming,
 )
 from loopkernel.data.threads import Thread
 from loopkernel.data.tools import Verdict
@@ -50,10 +42,12 @@ from loopkernel.testing.strategies.effects import effects_of_any_kind
 from loopkernel.testing.strategies.policies import policies, remembered
 from loopkernel.testing.strategies.states import (
     backoff_states,
+    compacting_states,
     finishing_states,
     initial_states,
     states,
     streaming_states,
+    thinking_states,
     working_states,
 )
 from loopkernel.testing.strategies.walks import Run, reachable_states, runs
@@ -152,19 +146,25 @@ EVERY_KIND: list[tuple[SearchStrategy[State], set[str]]] = [
             *("tool_timeout", "approval_timeout", "batch", "background", "lease", "background end"),
             *("end then Failure", "end then GoOn", "end then Ending", "out of budget"),
             *("watched calls", "disabled tool", "recovery in Executing", "recovery in Confirming"),
+            *("Dispatching", "recovery in Dispatching", "ChildWait", "child_timeout", "hook_timeout", "compacted"),
+            *("gate before_tool", "gate after_tool", "looked at by hooks", "input of a hook", "course checked"),
         },
     ),
-    (streaming_states(), {"silence", "silence to look at again", "recovery in Streaming"}),
+    (streaming_states(), {"silence", "silence to look at again", "recovery in Streaming", "gate after_model"}),
+    (thinking_states(), {"gate before_invocation", "gate before_model", "recovery in Thinking", "compacted"}),
+    (compacting_states(), {"at rest", "in a turn", "after a failure", "recovery in Compacting", "compacted"}),
     (backoff_states(), {"recovery in Backoff"}),
     (initial_states(), {"released in Initial"}),
     (
         finishing_states(),
-        {"released in Finishing", "end then NextInput", "end then NextQueued", "edit", "final", "forked"},
+        {"gate stop", "gate after_invocation", "correction", "end then NextQueued", "final", "recovery in Finishing"},
     ),
 ]
 
 
-@pytest.mark.parametrize(("strategy", "kinds"), EVERY_KIND, ids=["work", "stream", "backoff", "initial", "finish"])
+@pytest.mark.parametrize(
+    ("strategy", "kinds"), EVERY_KIND, ids=["work", "stream", "think", "compact", "backoff", "initial", "finish"]
+)
 def test_states_hold_everything_that_a_call_and_a_turn_can_be(strategy: SearchStrategy[State], kinds: set[str]) -> None:
     missing = set(kinds)
 
@@ -203,11 +203,10 @@ def test_broken_threads_are_broken() -> None:
 
 
 def test_runs_reach_every_phase_that_is_built() -> None:
-    missing: set[type] = {Streaming, Executing, Confirming, Backoff, Idle, Cancelled, Done, Initial}
+    missing = set(kinds(State))
 
     def reaches_the_last_that_was_missing(run: Run) -> bool:
-        if len(run.steps) > 2:
-            missing.discard(type(run.state))
+        missing.difference_update(type(step.after) for step in run.steps)
         return not missing
 
     find(runs(), reaches_the_last_that_was_missing, settings=SEARCH)

@@ -5,8 +5,12 @@ from typing import get_args
 import pytest
 from loopkernel.data import effects, events
 from loopkernel.data.blocks import TextBlock, ToolResult
+from loopkernel.data.children import ChildCall
+from loopkernel.data.choices import ApprovalMode
+from loopkernel.data.compactions import Cut
 from loopkernel.data.effects import Effect, Request
 from loopkernel.data.foreign import Repair, RepairKind
+from loopkernel.data.hook_calls import HookContext
 from loopkernel.data.ids import (
     CallId,
     CheckOperation,
@@ -24,9 +28,10 @@ from loopkernel.data.ids import (
 )
 from loopkernel.data.json_text import Json
 from loopkernel.data.messages import UserMessage, UserOrigin
+from loopkernel.data.thread_deltas import Created
 from loopkernel.data.threads import Thread
 from loopkernel.data.usage import NO_USAGE
-from loopkernel.data.user_deltas import RememberTool
+from loopkernel.data.user_deltas import ChangeMode, RememberTool
 from loopkernel.data.words import (
     CallStatus,
     CancelReason,
@@ -58,6 +63,7 @@ REQUEST = Request(
     thread=Thread(),
     max_output_tokens=None,
 )
+ABOUT_HOOK = HookContext(point=HookPoint.BEFORE_TOOL, name="n", thread=Thread())
 LINES: list[tuple[Effect, str | None]] = [
     (effects.CallModel(SEVEN, REQUEST), "request 7"),
     (effects.AbortModel(SEVEN), None),
@@ -67,11 +73,13 @@ LINES: list[tuple[Effect, str | None]] = [
     (effects.AnswerTool(operation=RUN, value=None), None),
     (effects.StartTimer(operation=TimerOperation(1), purpose=TimerPurpose.RETRY, deadline_ms=5), None),
     (effects.CancelTimer(TimerOperation(1)), None),
-    (effects.AskHook(operation=HookOperation(1), point=HookPoint.BEFORE_TOOL, name="n"), "hook before_tool"),
+    (effects.AskHook(HookOperation(1), ABOUT_HOOK), "hook before_tool"),
+    (effects.TellHook(ABOUT_HOOK), None),
     (effects.CheckCorrection(CorrectionOperation(1), Thread()), None),
-    (effects.Summarise(operation=SummaryOperation(1), thread=Thread(), until=1), None),
-    (effects.StartChild(operation=RUN, call=CALL, tool="t", input=NOTHING, max_turns=1, max_output_tokens=1,
-                        timeout_ms=1), None),
+    (effects.Summarise(operation=SummaryOperation(1), thread=Thread(), cut=Cut(1)), None),
+    (effects.StartChild(operation=RUN, call=CALL, run=1, tool="t", input=NOTHING, created=Created(session_id="t"),
+                        task="do it"), None),
+    (effects.TellChild(RUN, ChangeMode(ApprovalMode.PLAN)), None),
     (effects.HandOff(operation=HandoffOperation(1), goal="g", thread=Thread()), None),
     (effects.AbortOther(OperationKind.HOOK, 1), None),
     (events.ReplyGrew(SEVEN, "a"), None),
@@ -105,11 +113,13 @@ LINES: list[tuple[Effect, str | None]] = [
     (events.CompactionStarted(), "compaction started"),
     (events.CompactionEnded(True), "compaction ended done"),
     (events.CompactionEnded(False), "compaction ended failed"),
+    (events.ThreadCompacted(opening=None, note=None, first=None), None),
     (events.ThreadRewritten(()), None),
     (events.ThreadCut(3), None),
     (events.MessageReplaced(MESSAGE), None),
     (events.ResultsCleared((CALL,)), "results cleared"),
     (events.ChildStarted(CALL), "child c1 started"),
+    (events.ChildAsked(CALL, ChildCall((CallId(SEVEN, 1), CallId(SEVEN, 9)))), "ask c1/k1/7.9"),
     (events.ChildFinished(CALL, TurnEndReason.BUDGET_EXCEEDED), "child c1 ended budget_exceeded"),
     (events.CorrectionChecked(), "correction checked"),
     (events.CorrectionInjected(), "correction injected"),
@@ -131,6 +141,8 @@ def known_names() -> CallNames:
     names = CallNames()
     names.expect_calls(SEVEN, ["c1", "c2"])
     names.learn([events.MessageAdded(MESSAGE)])
+    names.children[CALL] = CallNames()
+    names.children[CALL].expect_calls(SEVEN, ["k1"])
     return names
 
 

@@ -8,12 +8,15 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from loopkernel.data.blocks import RawInput, ToolCall
+from loopkernel.data.children import ChildCall, ChildRun, Reservation
 from loopkernel.data.held_runs import HeldRun
-from loopkernel.data.ids import CheckOperation, ModelOperation, OperationKind, RunOperation
+from loopkernel.data.hook_calls import CallHooks, OpenHook, RunEnd
+from loopkernel.data.ids import CheckOperation, HookOperation, ModelOperation, OperationKind, RunOperation
 from loopkernel.data.json_text import Json
 from loopkernel.data.ledgers import (
     NOBODY,
     ApprovalWait,
+    ChildWait,
     CrashWait,
     Edit,
     Ledger,
@@ -22,17 +25,20 @@ from loopkernel.data.ledgers import (
     Person,
     QuestionWait,
 )
+from loopkernel.data.policy import Hook
 from loopkernel.data.timers import Timer
 from loopkernel.data.tools import Claim, EffectClass, InvalidCall, UnknownTool, Verdict
 from loopkernel.data.vector import Vector
-from loopkernel.data.words import CallStatus, TimerPurpose, UserAction
+from loopkernel.data.words import CallStatus, HookPoint, TimerPurpose, UserAction
 from loopkernel.planning.references import has_references, resolved, sources
 from loopkernel.testing.strategies.conversation import (
     claims,
     result_of,
+    tool_outputs,
     tool_results,
     valid_calls,
 )
+from loopkernel.testing.strategies.deltas import child_calls
 from loopkernel.testing.strategies.numbers import Numbers
 from loopkernel.testing.strategies.values import (
     counts,
@@ -52,6 +58,10 @@ class Stage(enum.Enum):
     APPROVAL = "approval"
     EDITING = "editing"
     QUESTION = "question"
+    HOOKED = "hooked"  # before its run
+    LOOKED_AT = "looked at"  # by hooks, after its run
+    CHILD = "child"
+    CHILD_ASKS = "child asks"
     CRASHED = "crashed"
     ANSWERED = "answered"
     LEASED = "leased"  # answered, and its run has not stopped
@@ -61,9 +71,14 @@ class Stage(enum.Enum):
 _BEFORE_A_RUN = (Stage.READY, Stage.CHECKING)
 _SHOWN = (Stage.APPROVAL, Stage.CRASHED)
 OVER = (Stage.ANSWERED, Stage.LEASED, Stage.BACKGROUND)
-STREAMING = (*_BEFORE_A_RUN, Stage.FAULTY, Stage.RUNNING, Stage.QUESTION, *OVER)
-WORKING = (*_BEFORE_A_RUN, Stage.RUNNING, *_SHOWN, Stage.EDITING, Stage.QUESTION, *OVER)
-ASKING = (Stage.READY, *_SHOWN, Stage.QUESTION, *OVER)
+_HOOKS = (Stage.HOOKED, Stage.LOOKED_AT)
+STREAMING = (*_BEFORE_A_RUN, Stage.FAULTY, Stage.RUNNING, Stage.QUESTION, *_HOOKS, *OVER)
+WORKING = (
+    *(*_BEFORE_A_RUN, Stage.RUNNING, *_SHOWN, Stage.EDITING, Stage.QUESTION, *OVER),
+    *(*_HOOKS, Stage.CHILD, Stage.CHILD_ASKS),
+)
+ASKING = (Stage.READY, *_SHOWN, Stage.QUESTION, Stage.CHILD_ASKS, *OVER)
+DISPATCHING = (Stage.READY, Stage.CHILD, Stage.CHILD, Stage.CHILD_ASKS, *_SHOWN, *OVER)
 RELEASED = (*_SHOWN, *OVER)
 
 
@@ -117,7 +132,21 @@ class BuiltCalls:
         if stage in (Stage.APPROVAL, Stage.EDITING):
             return self.waiting(entry, stage)
         entry = evolve(entry, person=draw(_persons(entry)))
+        if draw(st.booleans()):
+            entry = evolve(entry, hooks=draw(_hooks_before))
+        if stage is Stage.HOOKED:
+            # Nobody is asked about a call before its hooks are.
+            return evolve(entry, person=NOBODY, hooks=evolve(entry.hooks, left=(), open=self.hook()))
         return entry if stage is Stage.READY else self.run(entry, stage)
+
+    def hook(self, point: HookPoint = HookPoint.BEFORE_TOOL) -> OpenHook:
+        """A hook that is asked about the call that is drawn now."""
+        number = self.numbers.mint(OperationKind.HOOK)
+        self.note(OperationKind.HOOK, number)
+        timer = self.timer(TimerPurpose.HOOK_TIMEOUT)
+        left = tuple(Hook(point=point, name=name, gated=True) for name in self.draw(_names_of_hooks))
+        hook = Hook(point=point, name=self.draw(safe_names), gated=True)
+        return OpenHook(operation=HookOperation(number), hook=hook, left=left, timer=timer)
 
     def check(self) -> CheckOperation:
         number = self.numbers.mint(OperationKind.CHECK)
@@ -151,6 +180,14 @@ class BuiltCalls:
             operation = self.started()
         progress = Vector.of(draw(st.lists(texts, max_size=1)))
         entry = evolve(entry, operation=operation, runs=runs, effect=draw(effects), progress=progress)
+        if stage in (Stage.CHILD, Stage.CHILD_ASKS):
+            return self.child(entry, stage)
+        if stage is Stage.LOOKED_AT:
+            self.numbers.reported(OperationKind.RUN, operation)
+            end = RunEnd(status=draw(st.sampled_from((CallStatus.DONE, CallStatus.ERROR))), output=draw(tool_outputs))
+            gate = self.hook(HookPoint.AFTER_TOOL)
+            hooks = CallHooks(open=gate, left=(), input=entry.hooks.input, end=end, retries=draw(st.integers(0, 3)))
+            return evolve(entry, status=CallStatus.IN_PROGRESS, hooks=hooks)
         if stage is Stage.RUNNING:
             return evolve(entry, status=CallStatus.IN_PROGRESS, timer=self.timer(TimerPurpose.TOOL_TIMEOUT))
         if stage is Stage.QUESTION:
@@ -166,6 +203,16 @@ class BuiltCalls:
         else:
             self.held.append(self.holding(entry, stage))
         return self.answered(entry)
+
+    def child(self, entry: LedgerEntry, stage: Stage) -> LedgerEntry:
+        """A sub-agent runs for the call, and waits for a person or not."""
+        draw = self.draw
+        entry = evolve(entry, child=draw(child_runs), progress=Vector())
+        if stage is Stage.CHILD:
+            return evolve(entry, status=CallStatus.IN_PROGRESS, timer=self.timer(TimerPurpose.CHILD_TIMEOUT))
+        wait = ChildWait(draw(_asked_by_child), draw(st.none() | counts))
+        person = evolve(entry.person, wait=wait, asked=True, answered=False)
+        return evolve(entry, status=CallStatus.BLOCKED_ON_USER, person=person)
 
     def started(self) -> RunOperation:
         operation = self.numbers.mint_run()
@@ -215,18 +262,37 @@ class BuiltCalls:
             unanswered=sum(entry.is_open for entry in entries),
             running=statuses.count(CallStatus.IN_PROGRESS),
             waiting=statuses.count(CallStatus.BLOCKED_ON_USER),
-            asking=sum(entry.question is not None for entry in entries),
+            asking=sum(isinstance(entry.person.wait, QuestionWait | ChildWait) for entry in entries),
             checking=sum(entry.check is not None for entry in entries),
+            children=sum(one.child is not None and one.status is CallStatus.IN_PROGRESS for one in entries),
+            hooked=sum(one.hooks.open is not None and one.status is CallStatus.QUEUED for one in entries),
             linked=any(entry.links is not None for entry in entries),
             first_check=self.first[OperationKind.CHECK],
             first_run=self.first[OperationKind.RUN],
             first_timer=self.first[OperationKind.TIMER],
+            first_hook=self.first[OperationKind.HOOK],
             checked=Vector.of(places[OperationKind.CHECK]),
             started=Vector.of(places[OperationKind.RUN]),
             timed=Vector.of(places[OperationKind.TIMER]),
+            gated=Vector.of(places[OperationKind.HOOK]),
         )
 
 
+_names_of_hooks = st.lists(safe_names, max_size=1)
+# A hook has changed the input, or left it; all of them have been asked.
+_hooks_before: SearchStrategy[CallHooks] = st.builds(CallHooks, left=st.just(()), input=st.none() | json_texts)
+reservations: SearchStrategy[Reservation] = st.builds(
+    Reservation,
+    tokens=st.none() | counts,
+    cost_usd=st.none() | st.sampled_from((0.0, 0.5)),
+    tool_calls=st.none() | counts,
+)
+child_runs: SearchStrategy[ChildRun] = st.builds(
+    ChildRun, session_id=st.sampled_from(("s/1.1", "t")), reserved=reservations, text=texts
+)
+_asked_by_child: SearchStrategy[tuple[ChildCall, ...]] = st.lists(child_calls, min_size=1, max_size=2, unique=True).map(
+    tuple
+)
 effects: SearchStrategy[EffectClass] = st.sampled_from(EffectClass)
 _faults: SearchStrategy[Verdict] = st.sampled_from((UnknownTool(), InvalidCall("a")))
 claimed: SearchStrategy[tuple[Claim, ...] | None] = st.none() | st.lists(claims, max_size=2).map(tuple)
@@ -275,4 +341,4 @@ def _possible(wanted: Stage, entry: LedgerEntry, faulty: bool, earlier: Sequence
         return Stage.ANSWERED
     if _all_done(entry.links, earlier) or wanted in (*_BEFORE_A_RUN, Stage.FAULTY, Stage.ANSWERED):
         return wanted
-    return Stage.ANSWERED if wanted in _SHOWN else Stage.CHECKING
+    return Stage.ANSWERED if wanted in (*_SHOWN, *OVER) else Stage.CHECKING

@@ -3,6 +3,7 @@
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
+from loopkernel.data.children import ChildCall
 from loopkernel.data.choices import ApprovalMode
 from loopkernel.data.deltas import Delta
 from loopkernel.data.model_deltas import (
@@ -20,6 +21,7 @@ from loopkernel.data.model_deltas import (
     Redaction,
 )
 from loopkernel.data.outside_deltas import (
+    ChildAsks,
     ChildEnded,
     ChildProgress,
     CorrectionAnswered,
@@ -37,7 +39,7 @@ from loopkernel.data.outside_deltas import (
     SummaryReady,
     TimerFired,
 )
-from loopkernel.data.thread_deltas import Acquired, Created, Disposed, Forked, Resumed, ThreadDelta
+from loopkernel.data.thread_deltas import RULES_VERSION, Acquired, Created, Disposed, Forked, Resumed, ThreadDelta
 from loopkernel.data.tool_deltas import (
     ToolAsked,
     ToolChecked,
@@ -66,6 +68,7 @@ from loopkernel.data.user_deltas import (
     Enqueue,
     Permit,
     Reject,
+    Remember,
     RememberCall,
     RememberPattern,
     RememberTool,
@@ -87,11 +90,12 @@ from loopkernel.testing.strategies.conversation import (
     tool_sets,
     verdicts,
 )
-from loopkernel.testing.strategies.policies import approval_rules, field_patterns, policies
+from loopkernel.testing.strategies.policies import approval_rules, field_patterns, policies, remembered
 from loopkernel.testing.strategies.values import (
     call_ids,
     check_operations,
     correction_operations,
+    counts,
     handoff_operations,
     hook_operations,
     json_texts,
@@ -191,9 +195,11 @@ answer_deltas: SearchStrategy[Approve | Reject | Correct | Swap | AnswerQuestion
     st.builds(AnswerQuestion, call=call_ids, value=st.none() | json_texts),
     st.builds(AnswerAfterCrash, call=call_ids, kind=st.sampled_from(CrashAnswerKind), text=raw_texts),
 )
-settings_deltas: SearchStrategy[ChangeMode | Permit | ChangePolicy | ChangeTools | ChangeInstructions] = st.one_of(
+SettingsDelta = ChangeMode | Permit | Remember | ChangePolicy | ChangeTools | ChangeInstructions
+settings_deltas: SearchStrategy[SettingsDelta] = st.one_of(
     st.builds(ChangeMode, st.sampled_from(ApprovalMode)),
     st.builds(Permit, approval_rules),
+    st.builds(Remember, remembered),
     st.builds(ChangePolicy, policies()),
     st.builds(ChangeTools, tool_sets),
     st.builds(ChangeInstructions, raw_texts),
@@ -219,15 +225,26 @@ hook_answers: SearchStrategy[HookAnswer] = st.one_of(
     st.builds(HookFault, raw_texts),
 )
 timer_deltas: SearchStrategy[TimerFired] = st.builds(TimerFired, timer_operations)
+ChildDelta = ChildProgress | ChildAsks | ChildEnded
+child_calls: SearchStrategy[ChildCall] = st.lists(call_ids, min_size=1, max_size=2).map(tuple).map(ChildCall)
+child_deltas: SearchStrategy[ChildDelta] = st.one_of(
+    st.builds(ChildProgress, run_operations, raw_texts),
+    st.builds(ChildAsks, run_operations, st.lists(child_calls, max_size=2, unique=True).map(tuple)),
+    st.builds(
+        ChildEnded,
+        operation=run_operations,
+        reason=st.sampled_from(TurnEndReason),
+        text=raw_texts,
+        usage=usages,
+        tool_calls=counts,
+    ),
+)
 outside_deltas: SearchStrategy[OutsideDelta] = st.one_of(
     st.builds(HookAnswered, hook_operations, hook_answers),
     st.builds(CorrectionAnswered, correction_operations, st.none() | raw_texts, usages),
     st.builds(SummaryReady, summary_operations, raw_texts, usages),
     st.builds(SummaryFailed, summary_operations, raw_texts, usages),
-    st.builds(ChildProgress, run_operations, raw_texts),
-    st.builds(
-        ChildEnded, operation=run_operations, reason=st.sampled_from(TurnEndReason), text=raw_texts, usage=usages
-    ),
+    child_deltas,
     st.builds(HandoffDone, handoff_operations, raw_texts),
     st.builds(HandoffFailed, handoff_operations, raw_texts),
 )
@@ -241,7 +258,7 @@ creations: SearchStrategy[Created] = st.builds(
     policy=policies(),
     tools=tool_sets,
     instructions=raw_texts,
-    rules_version=st.integers(1, 3),
+    rules_version=st.integers(1, RULES_VERSION),
 )
 thread_deltas: SearchStrategy[ThreadDelta] = st.one_of(
     st.just(Acquired()),

@@ -4,9 +4,16 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from loopkernel.data import effects, events
+from loopkernel.data.choices import ApprovalMode
+from loopkernel.data.compactions import Cut
 from loopkernel.data.effects import Command, Effect, Request
 from loopkernel.data.events import Event
+from loopkernel.data.hook_calls import HookContext, RunEnd
 from loopkernel.data.ids import OperationKind
+from loopkernel.data.model_deltas import ModelText
+from loopkernel.data.sessions import QueuedInput
+from loopkernel.data.user_deltas import ChangeMode, ChangePolicy, Permit, Remember
+from loopkernel.data.vector import Vector
 from loopkernel.data.words import (
     ErrorClass,
     HookPoint,
@@ -22,14 +29,19 @@ from loopkernel.data.words import (
 from loopkernel.testing.strategies.conversation import (
     call_inputs,
     cancel_reasons,
+    contents,
     messages,
     raw_inputs,
     repairs,
+    terminal_statuses,
     threads,
+    tool_outputs,
     tool_results,
     tool_sets,
+    user_messages,
 )
-from loopkernel.testing.strategies.deltas import remembrances, session_ids
+from loopkernel.testing.strategies.deltas import child_calls, creations, remembrances, session_ids
+from loopkernel.testing.strategies.policies import approval_rules, policies, remembered
 from loopkernel.testing.strategies.values import (
     call_ids,
     check_operations,
@@ -68,6 +80,27 @@ requests: SearchStrategy[Request] = st.builds(
     forced_tool=st.none() | safe_names,
 )
 
+hook_contexts: SearchStrategy[HookContext] = st.builds(
+    HookContext,
+    point=st.sampled_from(HookPoint),
+    name=safe_names,
+    thread=threads(),
+    call=st.none() | call_ids,
+    tool=st.none() | safe_names,
+    input=st.none() | json_texts | raw_inputs,
+    end=st.none() | st.builds(RunEnd, status=terminal_statuses, output=tool_outputs),
+    pieces=st.lists(st.builds(ModelText, model_operations, texts), max_size=1).map(Vector.of),
+    stop=st.none() | st.sampled_from(StopReason),
+    error=st.none() | errors,
+    reason=st.none() | st.sampled_from(TurnEndReason),
+    stop_hook_active=st.booleans(),
+    message=st.none() | messages,
+)
+cuts: SearchStrategy[Cut] = st.builds(Cut, counts, st.none() | counts)
+queued_inputs: SearchStrategy[QueuedInput] = st.builds(
+    QueuedInput, number=queue_numbers, receipt=receipt_ids, content=contents
+)
+
 commands: SearchStrategy[Command] = st.one_of(
     st.builds(effects.CallModel, model_operations, requests),
     st.builds(effects.AbortModel, model_operations),
@@ -93,25 +126,39 @@ commands: SearchStrategy[Command] = st.one_of(
     st.builds(
         effects.AskHook,
         operation=hook_operations,
-        point=st.sampled_from(HookPoint),
-        name=safe_names,
-        call=st.none() | call_ids,
-        input=st.none() | json_texts | raw_inputs,
-        stop_hook_active=st.booleans(),
+        context=hook_contexts,
     ),
+    st.builds(effects.TellHook, hook_contexts),
     st.builds(effects.CheckCorrection, correction_operations, threads()),
-    st.builds(effects.Summarise, operation=summary_operations, thread=threads(), until=counts),
+    st.builds(effects.Summarise, operation=summary_operations, thread=threads(), cut=cuts),
     st.builds(
         effects.StartChild,
         operation=run_operations,
         call=call_ids,
+        run=counts,
         tool=safe_names,
         input=call_inputs,
-        max_turns=st.none() | counts,
-        max_output_tokens=st.none() | counts,
-        timeout_ms=st.none() | counts,
+        created=creations,
+        task=texts,
+        resumed=st.booleans(),
     ),
-    st.builds(effects.HandOff, operation=handoff_operations, goal=texts, thread=threads()),
+    st.builds(
+        effects.TellChild,
+        run_operations,
+        st.one_of(
+            st.builds(ChangeMode, st.sampled_from(ApprovalMode)),
+            st.builds(Permit, approval_rules),
+            st.builds(Remember, remembered),
+            st.builds(ChangePolicy, policies()),
+        ),
+    ),
+    st.builds(
+        effects.HandOff,
+        operation=handoff_operations,
+        goal=texts,
+        thread=threads(),
+        queue=st.lists(queued_inputs, max_size=1).map(tuple),
+    ),
     st.builds(effects.AbortOther, st.sampled_from(OperationKind), id_numbers),
 )
 
@@ -120,6 +167,12 @@ _run_events: SearchStrategy[Event] = st.one_of(
     st.builds(events.Refused, st.sampled_from(UserAction), st.sampled_from(RefusalReason), safe_keys),
     st.builds(events.InputSettled, receipt_ids, st.sampled_from(InputFate), safe_keys),
     st.builds(events.MessageAdded, messages),
+    st.builds(
+        events.ThreadCompacted,
+        opening=st.none() | message_ids,
+        note=st.none() | user_messages,
+        first=st.none() | message_ids,
+    ),
     st.builds(events.ThreadRewritten, st.lists(messages, max_size=2).map(tuple)),
     st.builds(events.Edited, message_ids),
     st.builds(events.ThreadCut, counts),
@@ -158,6 +211,7 @@ _call_events: SearchStrategy[Event] = st.one_of(
     st.builds(events.LeaseBroken, call_ids),
     st.builds(events.ResultsCleared, st.lists(call_ids, max_size=2).map(tuple)),
     st.builds(events.ChildStarted, call_ids),
+    st.builds(events.ChildAsked, call_ids, child_calls),
     st.builds(events.ChildFinished, call_ids, st.sampled_from(TurnEndReason)),
     st.builds(events.LoopNoted, safe_names),
     st.builds(events.ToolDisabled, safe_names),

@@ -58,8 +58,8 @@ def calls_in(
     stages: Sequence[Stage] = WORKING,
     least: int = 0,
 ) -> Calls:
-    """Up to three calls of the reply, each at one of the stages; one is open if there are at least `least`."""
-    numbers.pass_over(draw, OperationKind.CHECK, OperationKind.RUN, OperationKind.TIMER)
+    """A few calls of the reply, each at one of the stages; one is open if there are at least `least`."""
+    numbers.pass_over(draw, OperationKind.CHECK, OperationKind.RUN, OperationKind.TIMER, OperationKind.HOOK)
     numbers.newest[OperationKind.MODEL] = reply
     build = BuiltCalls(draw, numbers)
     wanted = draw(st.lists(st.sampled_from(stages), min_size=least, max_size=3))
@@ -70,6 +70,10 @@ def calls_in(
         if (least and place == 0) or draw(st.integers(0, 3)) > 0:
             call = draw(_sound(call, [entry.call.provider_id for entry in build.entries]))
         build.add(call, stage)
+    if least and not any(entry.is_open for entry in build.entries):
+        # What was to be open depends on what ended otherwise, or cannot run at all.
+        call = call_of(reply, len(build.entries) + 1, draw(tool_calls))
+        build.add(draw(_sound(call, [])), draw(st.sampled_from([stage for stage in stages if stage not in OVER])))
     ledger = build.ledger(reply)
     if draw(st.booleans()):
         ledger = evolve(ledger, entries=Vector.of(draw(_in_batches(build.entries))))

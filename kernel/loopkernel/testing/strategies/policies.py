@@ -101,7 +101,11 @@ def result_limits(draw: DrawFn) -> ResultLimit:
 clear_results: SearchStrategy[ClearResults] = st.builds(
     ClearResults, above=_small, keep=_small, when=st.sampled_from(choices.ClearMoment)
 )
-hooks: SearchStrategy[Hook] = st.builds(Hook, point=st.sampled_from(HookPoint), name=names, gated=st.booleans())
+_can_be_gated = st.sampled_from([point for point in HookPoint if point is not HookPoint.MESSAGE_ADDED])
+hooks: SearchStrategy[Hook] = st.one_of(
+    st.builds(Hook, point=_can_be_gated, name=names, gated=st.booleans()),
+    st.builds(Hook, point=st.sampled_from(HookPoint), name=names),
+)
 course_corrections: SearchStrategy[CourseCorrection] = st.builds(
     CourseCorrection, after_calls=_small, after_writes=_small
 )
@@ -117,6 +121,7 @@ restarts: SearchStrategy[OnRestart] = st.builds(
     read_only=st.sampled_from(choices.RestartSafe),
     idempotent=st.sampled_from(choices.RestartSafe),
     dangerous=st.sampled_from(choices.RestartDangerous),
+    child=st.sampled_from(choices.RestartChild),
 )
 
 # Any, in this mapping: each option has a type of its own, and the constructor checks the value.
@@ -163,7 +168,7 @@ OPTIONS: dict[str, SearchStrategy[Any]] = {
     "output_calls": st.sampled_from(choices.OutputCalls),
     "output_required": st.booleans(),
     "empty_reply_nudges": _small,
-    "hooks": st.lists(hooks, max_size=2).map(tuple),
+    "hooks": st.lists(hooks, max_size=4).map(tuple),
     "hook_failure": st.sampled_from(choices.HookFailure),
     "stop_hook_limit": _small,
     "course_correction": st.none() | course_corrections,
@@ -212,6 +217,34 @@ RUNNING_OPTIONS = (
     "output_required",
     "empty_reply_nudges",
     "on_restart",
+    "hooks",
+    "hook_failure",
+    "hook_timeout_ms",
+    "stop_hook_limit",
+    "course_correction",
+    "compaction",
+    "child",
+    "seed",
+)
+
+# What decides how a run goes on that is watched over by hooks, corrected, compacted and helped by sub-agents.
+CARE_OPTIONS = (
+    "lifetime",
+    "max_turns",
+    "max_total_tokens",
+    "max_wall_ms",
+    "retry",
+    "clear_results",
+    "hooks",
+    "hook_failure",
+    "hook_timeout_ms",
+    "stop_hook_limit",
+    "course_correction",
+    "compaction",
+    "child",
+    "on_restart",
+    "on_busy",
+    "approval_mode",
     "seed",
 )
 
@@ -242,8 +275,11 @@ ENDURANCE_OPTIONS = (
 @st.composite
 def policies(draw: DrawFn, options: tuple[str, ...] = tuple(OPTIONS), most: int = 5) -> Policy:
     """A policy that leaves the default in at most `most` of the options."""
-    chosen = draw(st.lists(st.sampled_from(options), unique=True, max_size=min(most, len(options))))
-    values: dict[str, Any] = {name: draw(OPTIONS[name]) for name in chosen}  # Any: as in OPTIONS
+    values: dict[str, Any] = {}  # Any: as in OPTIONS
+    # An option and its value are drawn one after the other, so that shrinking can take both out at once.
+    while len(values) < min(most, len(options)) and draw(st.integers(0, most)):
+        name = draw(st.sampled_from(options))
+        values[name] = draw(OPTIONS[name])
     if values.get("output_required") and values.get("output_tool") is None:
         values["output_tool"] = draw(names)
     if values.get("max_cost_usd") is not None:
@@ -254,6 +290,6 @@ def policies(draw: DrawFn, options: tuple[str, ...] = tuple(OPTIONS), most: int 
 # Policies that decide how runs go, under each schedule as often as under any other.
 running_policies: SearchStrategy[Policy] = st.builds(
     evolve,
-    policies(RUNNING_OPTIONS, most=8) | policies(ENDURANCE_OPTIONS, most=8),
+    policies(RUNNING_OPTIONS, most=8) | policies(ENDURANCE_OPTIONS, most=8) | policies(CARE_OPTIONS, most=8),
     schedule=st.sampled_from(choices.Schedule),
 )

@@ -1,15 +1,19 @@
 """Strategies for what the phases share: the session record, which agrees with its thread, and the turn in progress."""
 
+from attrs import evolve
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
+from loopkernel.data.compactions import NO_COMPACTIONS, Compactions, ContextSize, Removal
 from loopkernel.data.held_runs import HeldRun
-from loopkernel.data.ids import OperationKind, QueueNumber, ReceiptId
-from loopkernel.data.messages import ResultMessage
+from loopkernel.data.ids import MessageId, OperationKind, QueueNumber, ReceiptId
+from loopkernel.data.messages import ResultMessage, UserMessage, UserOrigin
 from loopkernel.data.sessions import (
+    NO_COURSE,
     NO_RECOVERY,
     BackgroundEnd,
     Counters,
+    Course,
     Inbox,
     QueuedInput,
     Recovery,
@@ -21,7 +25,7 @@ from loopkernel.data.sessions import (
     WaitingSteer,
 )
 from loopkernel.data.threads import Thread
-from loopkernel.data.vector import GrowingSet
+from loopkernel.data.vector import GrowingSet, Vector
 from loopkernel.data.watches import DisabledTool, Watch, WatchedCall
 from loopkernel.data.words import ErrorClass, RequestReason, TurnEndReason
 from loopkernel.testing.strategies.conversation import call_inputs, contents, threads, tool_sets
@@ -48,6 +52,7 @@ recoveries: SearchStrategy[Recovery] = st.builds(
     retries=counts,
     raised=st.integers(0, 2),
     continuations=counts,
+    compacted=st.booleans(),
     fed_back=st.booleans(),
 )
 turns: SearchStrategy[Turn] = st.builds(
@@ -60,6 +65,9 @@ turns: SearchStrategy[Turn] = st.builds(
     pauses=st.integers(0, 10),
     demanded=st.booleans(),
     forcing=st.booleans(),
+    begun=st.booleans(),
+    blocks=counts,
+    hook_retries=st.integers(0, 3),
     recovery=st.just(NO_RECOVERY) | recoveries,
 )
 watches: SearchStrategy[Watch] = st.builds(
@@ -68,6 +76,47 @@ watches: SearchStrategy[Watch] = st.builds(
     noted=st.lists(names, max_size=1).map(tuple),
     disabled=st.lists(st.builds(DisabledTool, names, st.integers(1, 3)), max_size=1).map(tuple),
 )
+
+
+courses: SearchStrategy[Course] = st.builds(
+    lambda calls, writes, checked: Course(calls=calls + writes, writes=writes, checked=checked),
+    counts,
+    counts,
+    st.booleans(),
+)
+sizes: SearchStrategy[ContextSize] = st.builds(ContextSize, counts, counts)
+
+
+@st.composite
+def compacted(draw: DrawFn, thread: Thread) -> tuple[Thread, Compactions]:
+    """The thread, of which the older part may have been replaced by a summary; and what is remembered of that."""
+    remembered = Compactions(
+        failures=draw(counts),
+        again_ms=draw(st.none() | st.integers(-3, 9)),
+        useless_at=draw(st.none() | st.integers(1, 6)),
+        requested=draw(st.booleans()),
+    )
+    said = list(thread)
+    places = [place for place in range(1, len(said)) if not isinstance(said[place], ResultMessage)]
+    if not places or draw(st.integers(0, 3)):
+        return thread, remembered if draw(st.booleans()) else NO_COMPACTIONS
+    until = draw(st.sampled_from(places))
+    note = UserMessage(
+        id=MessageId(len(said) + 1),
+        content=draw(contents),
+        origin=draw(st.sampled_from((UserOrigin.SUMMARY, UserOrigin.GAP_NOTE))),
+    )
+    opened = [place for place in range(until) if isinstance(said[place], UserMessage)]
+    opening = draw(st.none() | st.sampled_from(opened)) if opened else None
+    first = [] if opening is None else [said[opening]]
+    taken = Removal(
+        messages=Vector.of(message for place, message in enumerate(said[:until]) if place != opening),
+        opening=None if opening is None else said[opening].id,
+        before=opening or 0,
+        note=note.id,
+    )
+    kept = Thread(Vector.of([*first, note, *said[until:]]), thread.generation + 1, thread.opaque_models)
+    return kept, evolve(remembered, removals=Vector.of([taken]))
 
 
 @st.composite
@@ -107,6 +156,9 @@ def sessions(
         runs = (*held, *draw(runs_held_elsewhere(said, named)))
     inbox = draw(inboxes())
     waiting = len(inbox.queue) + len(inbox.steers)
+    minted = draw(operations(said, named))
+    messages = len(said) + 1
+    said, remembered_of_compactions = draw(compacted(said))
     results = [result for message in said if isinstance(message, ResultMessage) for result in message.results]
     return Session(
         settings=draw(settings),
@@ -114,17 +166,20 @@ def sessions(
         usage=draw(usages),
         inbox=inbox,
         counters=Counters(
-            messages=len(said),
+            messages=messages,
             receipts=waiting + draw(counts),
             queued=waiting + draw(counts),
             steered=draw(counts),
             turns=3,
         ),
-        operations=draw(operations(said, named)),
+        operations=minted,
         held=runs,
         bodies=len(results),
         started=draw(counts),
         watch=draw(st.just(Watch()) | watches),
+        course=draw(st.just(NO_COURSE) | courses),
+        size=draw(sizes),
+        compactions=remembered_of_compactions,
         error=draw(st.none() | st.builds(ShownError, st.sampled_from(ErrorClass), texts)),
         last_model=draw(st.none() | models),
         last_end=draw(st.none() | end_reasons),

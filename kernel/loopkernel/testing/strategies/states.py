@@ -8,8 +8,9 @@ from attrs import evolve
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
-from loopkernel.data.endings import Ending
-from loopkernel.data.held_runs import HeldRun
+from loopkernel.data.compactions import Cut
+from loopkernel.data.endings import Failure, NextQueued
+from loopkernel.data.hook_calls import OpenCorrection, OpenHook
 from loopkernel.data.ids import (
     CorrectionOperation,
     HandoffOperation,
@@ -17,16 +18,22 @@ from loopkernel.data.ids import (
     MessageId,
     ModelOperation,
     OperationKind,
+    QueueNumber,
     SummaryOperation,
 )
 from loopkernel.data.ledgers import Ledger
-from loopkernel.data.messages import AssistantMessage
-from loopkernel.data.sessions import OpenReply, Session
+from loopkernel.data.messages import AssistantMessage, ResultMessage, UserMessage
+from loopkernel.data.model_deltas import ModelCompleted
+from loopkernel.data.policy import Hook
+from loopkernel.data.sessions import OpenReply, Session, Turn
 from loopkernel.data.states import (
+    AfterModel,
+    AtRest,
     Backoff,
+    BeforeEnd,
+    BeforeRequest,
     Cancelled,
     Compacting,
-    Dispatching,
     Done,
     Executing,
     Finishing,
@@ -41,15 +48,15 @@ from loopkernel.data.steps import Step
 from loopkernel.data.threads import Thread
 from loopkernel.data.tools import Tool
 from loopkernel.data.vector import Vector
-from loopkernel.data.words import CancelReason, TimerPurpose, TurnEndReason
-from loopkernel.testing.strategies.call_stages import ASKING, RELEASED, STREAMING, WORKING
+from loopkernel.data.words import ErrorClass, HookPoint, TimerPurpose
+from loopkernel.testing.strategies.call_stages import ASKING, DISPATCHING, RELEASED, STREAMING, WORKING
 from loopkernel.testing.strategies.conversation import cancel_reasons, threads, tool_profiles
 from loopkernel.testing.strategies.deltas import stop_reasons
-from loopkernel.testing.strategies.endings import endings, errors, settled_by
+from loopkernel.testing.strategies.endings import endings, errors, failures, settled_by
 from loopkernel.testing.strategies.ledgers import calls_in, calls_of, pieces_of
 from loopkernel.testing.strategies.numbers import Numbers
 from loopkernel.testing.strategies.sessions import end_reasons, sessions, sessions_naming, stamps, turns
-from loopkernel.testing.strategies.values import counts, models, texts, usages
+from loopkernel.testing.strategies.values import counts, models, safe_names, texts, usages
 from loopkernel.transition import settle
 
 
@@ -72,25 +79,70 @@ cancelled_states: SearchStrategy[Cancelled] = st.builds(
 done_states: SearchStrategy[Done] = st.builds(
     Done, session=sessions(held=None), stamp=stamps, reason=end_reasons, cancel=st.none() | cancel_reasons
 )
-thinking_states: SearchStrategy[Thinking] = st.builds(
-    Thinking,
-    session=sessions_naming(OperationKind.HOOK, 2),
-    stamp=stamps,
-    turn=turns,
-    gate=st.just(HookOperation(2)),
+
+
+@st.composite
+def hooks_asked(draw: DrawFn, numbers: Numbers, *points: HookPoint) -> OpenHook:
+    """A gated hook is asked at one of these points; it may be timed, and others may come after it."""
+    point = draw(st.sampled_from(points))
+    timed = draw(st.booleans())
+    return OpenHook(
+        operation=HookOperation(numbers.mint(OperationKind.HOOK)),
+        hook=Hook(point=point, name=draw(safe_names), gated=True),
+        left=tuple(Hook(point=point, name=name, gated=True) for name in draw(st.lists(safe_names, max_size=1))),
+        timer=numbers.mint_timer(draw, TimerPurpose.HOOK_TIMEOUT) if timed else None,
+    )
+
+
+@st.composite
+def thinking_states(draw: DrawFn) -> Thinking:
+    """A hook is asked before a request."""
+    numbers, thread = Numbers(), draw(threads())
+    gate = draw(hooks_asked(numbers, HookPoint.BEFORE_INVOCATION, HookPoint.BEFORE_MODEL))
+    invocation = gate.hook.point is HookPoint.BEFORE_INVOCATION
+    turn = draw(turns)
+    return Thinking(
+        session=draw(sessions(thread, numbers)),
+        stamp=draw(stamps),
+        turn=evolve(turn, begun=turn.begun if invocation else True),
+        gate=gate,
+        passed=BeforeRequest.NOTHING if invocation else BeforeRequest.COMPACTION,
+    )
+
+
+at_rest: SearchStrategy[AtRest] = st.builds(
+    AtRest, queued=st.integers(0, 3).map(QueueNumber), cancel=st.none() | cancel_reasons
 )
-compacting_states: SearchStrategy[Compacting] = st.builds(
-    Compacting,
-    session=sessions_naming(OperationKind.SUMMARY, 1),
-    stamp=stamps,
-    turn=st.none() | turns,
-    operation=st.just(SummaryOperation(1)),
-    until=counts,
-)
+
+
+@st.composite
+def compacting_states(draw: DrawFn) -> Compacting:
+    """A summary is being made, before a request of a turn or at rest."""
+    numbers, thread = Numbers(), draw(threads().filter(lambda one: len(one) > 1))
+    operation = SummaryOperation(numbers.mint(OperationKind.SUMMARY))
+    session = draw(sessions(thread, numbers))
+    said = list(session.thread)
+    places = [place for place in range(1, len(said)) if not isinstance(said[place], ResultMessage)]
+    until = draw(st.sampled_from(places))
+    opened = [place for place in range(until) if isinstance(said[place], UserMessage)]
+    within = draw(turns | at_rest)
+    request = ModelOperation(session.operations.minted[OperationKind.MODEL])
+    reactive = isinstance(within, Turn) and request > 0 and draw(st.booleans())
+    return Compacting(
+        session=session,
+        stamp=draw(stamps),
+        within=within,
+        operation=operation,
+        cut=Cut(until, draw(st.none() | st.sampled_from(opened)) if opened else None),
+        failure=Failure(request=request, error=ErrorClass.PROMPT_TOO_LONG) if reactive else None,
+    )
+
+
 handing_off_states: SearchStrategy[HandingOff] = st.builds(
     HandingOff,
     session=sessions_naming(OperationKind.HANDOFF, 1),
     stamp=stamps,
+    within=at_rest,
     operation=st.just(HandoffOperation(1)),
     goal=texts,
 )
@@ -98,23 +150,28 @@ handing_off_states: SearchStrategy[HandingOff] = st.builds(
 
 @st.composite
 def finishing_states(draw: DrawFn) -> Finishing:
-    """A turn is ending, and a stop hook or the course correction has been asked; the thread may be being released."""
+    """A turn is ending, and a hook or the course correction has been asked."""
     numbers, thread = Numbers(), draw(threads(max_rounds=1))
-    ending, held = draw(endings), tuple[HeldRun, ...]()
-    if draw(st.booleans()):
-        calls = draw(calls_in(ModelOperation(2), numbers, RELEASED, least=1))
-        ending = Ending(reason=TurnEndReason.DISPOSED, cancel=CancelReason.DISPOSED, waiting=calls.ledger)
-        thread, held = thread.append(draw(_reply_with(thread, calls.ledger))), calls.held
-    correcting = draw(st.booleans())
-    number = numbers.mint(OperationKind.CORRECTION if correcting else OperationKind.HOOK)
-    return Finishing(
-        session=draw(sessions(thread, numbers, held)),
-        stamp=draw(stamps),
-        turn=draw(turns),
-        ending=ending,
-        hook=None if correcting else HookOperation(number),
-        correction=CorrectionOperation(number) if correcting else None,
-    )
+    gate, passed = draw(_gates_at_the_end(numbers)), BeforeEnd.NOTHING
+    if isinstance(gate, OpenCorrection):
+        passed = BeforeEnd.STOP_HOOKS
+    elif gate.hook.point is HookPoint.AFTER_INVOCATION:
+        passed = BeforeEnd.CORRECTION
+    session, ending = draw(sessions(thread, numbers)), draw(endings)
+    last = passed is BeforeEnd.CORRECTION
+    then = NextQueued() if last and session.inbox.queue and draw(st.booleans()) else None
+    # What is cut short waits for no gate; and only a natural end passes those before the last.
+    ending = evolve(ending, cancel=None, forked=False, waiting=None, then=then, gated=ending.gated or not last)
+    return Finishing(session=session, stamp=draw(stamps), turn=draw(turns), ending=ending, gate=gate, passed=passed)
+
+
+@st.composite
+def _gates_at_the_end(draw: DrawFn, numbers: Numbers) -> OpenHook | OpenCorrection:
+    """A stop hook, the course correction, or a hook after the turn."""
+    if draw(st.integers(0, 2)):
+        return draw(hooks_asked(numbers, HookPoint.STOP, HookPoint.AFTER_INVOCATION))
+    timer = numbers.mint_timer(draw, TimerPurpose.HOOK_TIMEOUT) if draw(st.booleans()) else None
+    return OpenCorrection(CorrectionOperation(numbers.mint(OperationKind.CORRECTION)), timer)
 
 
 @st.composite
@@ -122,10 +179,13 @@ def streaming_states(draw: DrawFn) -> Streaming:
     """A reply is coming in, after every reply of the thread; some of its calls may have started early."""
     numbers, thread = Numbers(), draw(threads(max_rounds=1))
     operation = ModelOperation(2)
-    looks = draw(st.integers(0, 2))  # at how long the stream has been silent
+    over = draw(st.integers(0, 3)) == 0  # the stream has ended, and a hook is asked about that
+    looks = 0 if over else draw(st.integers(0, 2))  # at how long the stream has been silent
     silence = numbers.mint_timer(draw, TimerPurpose.SILENCE) if looks else None
     calls = draw(calls_in(operation, numbers, STREAMING))
-    numbers.open.add((OperationKind.MODEL, operation))
+    after = draw(_after_model(operation, numbers)) if over else None
+    if not over:
+        numbers.open.add((OperationKind.MODEL, operation))
     if silence is not None and looks == 2:  # it was not too long, and is looked at again
         numbers.reported(OperationKind.TIMER, silence.operation)
         silence = numbers.mint_timer(draw, TimerPurpose.SILENCE)
@@ -143,7 +203,18 @@ def streaming_states(draw: DrawFn) -> Streaming:
         ledger=calls.ledger,
         heard_ms=heard_ms,
         silence=silence,
+        after=after,
     )
+
+
+@st.composite
+def _after_model(draw: DrawFn, operation: ModelOperation, numbers: Numbers) -> AfterModel:
+    """The model call has ended, or failed, and a hook is asked about it."""
+    completed = st.builds(ModelCompleted, st.just(operation), stop_reasons, usages, cut_call=st.booleans())
+    numbers.open.add((OperationKind.MODEL, operation))
+    numbers.reported(OperationKind.MODEL, operation)
+    gate = draw(hooks_asked(numbers, HookPoint.AFTER_MODEL))
+    return AfterModel(gate=gate, end=draw(st.one_of(completed, failures(operation))))
 
 
 @st.composite
@@ -195,17 +266,15 @@ def untimed(ledger: Ledger) -> Ledger:
 def working_states(draw: DrawFn) -> State:
     """A reply is in the thread, and not all of its calls are answered; or where settling that leads at once.
 
-    A state that can be seen is a state that waits: what may start has started. Which of the calls are sub-agents is
-    not told apart here.
+    A state that can be seen is a state that waits: what may start has started.
     """
     numbers, thread = Numbers(), draw(threads(max_rounds=1))
-    calls = draw(calls_in(ModelOperation(2), numbers, draw(st.sampled_from((WORKING, WORKING, ASKING))), least=1))
+    stages = draw(st.sampled_from((WORKING, WORKING, ASKING, DISPATCHING)))
+    calls = draw(calls_in(ModelOperation(2), numbers, stages, least=1))
     ledger = calls.ledger
     session = draw(sessions(thread.append(draw(_reply_with(thread, ledger))), numbers, calls.held))
     session = draw(_offering(session, ledger))
     stamp, turn = draw(stamps), draw(turns)
-    if draw(st.integers(0, 5)) == 0:
-        return Dispatching(session=session, stamp=stamp, turn=turn, ledger=ledger)
     settled = draw(st.one_of(st.none(), settled_by(ledger.reply), settled_by(ledger.reply)))
     working = Executing(session=session, stamp=stamp, turn=turn, ledger=ledger, settled=settled)
     return settle(Step(working, ())).next
@@ -220,9 +289,9 @@ states: SearchStrategy[State] = st.one_of(
     working_states(),
     idle_states,
     initial_states(),
-    thinking_states,
+    thinking_states(),
     finishing_states(),
-    compacting_states,
+    compacting_states(),
     backoff_states(),
     backoff_states(),
     handing_off_states,

@@ -12,11 +12,32 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 from typing_extensions import override
 
 from loopkernel.data.deltas import Delta
-from loopkernel.data.ids import CallId, RunOperation
+from loopkernel.data.ids import (
+    CallId,
+    CorrectionOperation,
+    HandoffOperation,
+    HookOperation,
+    OperationKind,
+    RunOperation,
+    SummaryOperation,
+)
 from loopkernel.data.json_text import Json
 from loopkernel.data.messages import UserMessage
 from loopkernel.data.model_deltas import ModelCall, ModelCompleted, ModelFailed, Redaction
-from loopkernel.data.outside_deltas import TimerFired
+from loopkernel.data.outside_deltas import (
+    CorrectionAnswered,
+    HandoffDone,
+    HandoffFailed,
+    HookAnswered,
+    HookBlock,
+    HookContinue,
+    HookFault,
+    HookModify,
+    HookRetry,
+    SummaryFailed,
+    SummaryReady,
+    TimerFired,
+)
 from loopkernel.data.policy import FieldPattern
 from loopkernel.data.states import Initial, State, Streaming
 from loopkernel.data.steps import Context
@@ -35,39 +56,46 @@ from loopkernel.data.tools import (
 from loopkernel.data.user_deltas import (
     Approve,
     CallAnswer,
+    CompactNow,
     Correct,
     EditMessage,
     Reject,
     RememberCall,
     RememberPattern,
     RememberTool,
+    StartHandoff,
     Swap,
 )
-from loopkernel.data.words import ErrorClass, StopReason
+from loopkernel.data.words import ErrorClass, StopReason, TurnEndReason
+from loopkernel.laws.gates import asked_outside
 from loopkernel.laws.step_laws import pending_timers
 from loopkernel.laws.views import ledger_in
 from loopkernel.replay import LogRecord, StepRecord
 from loopkernel.testing.explore_moves import wishes
 from loopkernel.testing.explore_reports import answers, reports
-from loopkernel.testing.explore_scope import ANY_CALL, ANY_REPLY, Answer, RunEnd, Scope
+from loopkernel.testing.explore_scope import ANY_CALL, ANY_REPLY, Answer, EndOfRun, Scope
 from loopkernel.testing.explore_strays import strays
 from loopkernel.testing.strategies.conversation import access_modes, contents, tool_sets, verdicts
 from loopkernel.testing.strategies.deltas import (
     WAITS_MS,
+    ChildDelta,
     RunDelta,
     answer_deltas,
+    child_deltas,
     deltas,
+    hook_answers,
     model_deltas,
     run_deltas,
     session_ids,
     user_deltas,
 )
 from loopkernel.testing.strategies.policies import running_policies
-from loopkernel.testing.strategies.values import keys, resource_keys, texts, times_ms
+from loopkernel.testing.strategies.values import keys, resource_keys, texts, times_ms, usages
 from loopkernel.transition import transition
 
 # Tools whose calls really run: some that touch what they name (two of them at once, while the reply still streams), one
-# that a person is asked about, one that goes alone and may take only so long, and one without a profile.
+# that a person is asked about, one that goes alone and may take only so long, one without a profile, and a sub-agent.
+AGENT = Tool(name="agent", profile=ToolProfile(effect=EffectClass.READ_ONLY, child=True, early=True))
 OFFERED = (
     Tool(
         name="read",
@@ -87,6 +115,7 @@ OFFERED = (
     ),
     Tool(name="build", profile=ToolProfile(serial=True, timeout_ms=3)),
     Tool(name="shell"),
+    AGENT,
 )
 ANSWERS: tuple[Answer, ...] = (
     Approve(call=ANY_CALL),
@@ -114,9 +143,16 @@ WIDE = Scope(
     times=True,
     edits=True,
     forks=True,
-    ends=tuple(RunEnd),
+    ends=tuple(EndOfRun),
     answers=ANSWERS,
     held=9,
+    hook_answers=(
+        *(HookContinue(), HookContinue(), HookBlock("a"), HookRetry(), HookFault("a")),
+        *(HookModify(input=Json.of({"path": "b"})), HookModify(result="b"), HookModify(message="b")),
+    ),
+    child_ends=tuple(TurnEndReason),
+    child_asks=True,
+    also=(CompactNow(), StartHandoff("a")),
 )
 
 
@@ -142,7 +178,8 @@ def aimed_deltas(draw: DrawFn, state: State) -> Delta:
     entries = () if ledger is None else tuple(ledger.entries)
     held = () if session is None else session.held
     checks = [entry.check for entry in entries if entry.check is not None]
-    runs = [entry.operation for entry in entries if entry.operation is not None and entry.is_running]
+    runs = [entry.operation for entry in entries if entry.operation is not None and entry.has_run]
+    children = [entry.operation for entry in entries if entry.operation is not None and entry.child is not None]
     runs += [run.operation for run in held]
     timers = [timer.operation for timer in pending_timers(state)]
     waiting = [entry.call.id for entry in entries if entry.person.wait is not None]
@@ -152,6 +189,10 @@ def aimed_deltas(draw: DrawFn, state: State) -> Delta:
         sources.append(st.builds(ToolChecked, st.sampled_from(checks), verdicts))
     if runs:
         sources.append(st.builds(_aimed_report, run_deltas, st.sampled_from(runs)))
+    if children:
+        sources.append(st.builds(_aimed_report, child_deltas, st.sampled_from(children)))
+    for kind, number in asked_outside(state):
+        sources.append(_answers_from_outside(kind, number))
     if timers:
         sources.append(st.builds(TimerFired, st.sampled_from(timers)))
     if waiting:
@@ -161,8 +202,25 @@ def aimed_deltas(draw: DrawFn, state: State) -> Delta:
     return draw(st.one_of(sources) if sources else deltas)
 
 
-def _aimed_report(report: RunDelta, operation: RunOperation) -> Delta:
+def _aimed_report(report: RunDelta | ChildDelta, operation: RunOperation) -> Delta:
     return evolve(report, operation=operation)
+
+
+def _answers_from_outside(kind: OperationKind, number: int) -> SearchStrategy[Delta]:
+    """Anything that a hook, correction, summary or handoff may come to."""
+    match kind:
+        case OperationKind.CORRECTION:
+            return st.builds(CorrectionAnswered, st.just(CorrectionOperation(number)), st.none() | texts, usages)
+        case OperationKind.SUMMARY:
+            operation = st.just(SummaryOperation(number))
+            return st.builds(SummaryReady, operation, texts, usages) | st.builds(
+                SummaryFailed, operation, texts, usages
+            )
+        case OperationKind.HANDOFF:
+            handoff = st.just(HandoffOperation(number))
+            return st.builds(HandoffDone, handoff, texts) | st.builds(HandoffFailed, handoff, texts)
+        case _:
+            return st.builds(HookAnswered, st.just(HookOperation(number)), hook_answers)
 
 
 def _aimed_answer(answer: CallAnswer, call: CallId) -> Delta:

@@ -1,0 +1,281 @@
+"""What is under way outside: each command begun, by its operation, and everything let go of at the end.
+
+Nothing here waits, and nothing here decides: a command says what to do, and what comes back is a report.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import assert_never
+
+from attrs import frozen
+from loopkernel.data.deltas import Delta
+from loopkernel.data.effects import (
+    AbortModel,
+    AbortOther,
+    AbortTool,
+    AnswerTool,
+    AskHook,
+    CallModel,
+    CancelTimer,
+    CheckCall,
+    CheckCorrection,
+    Command,
+    HandOff,
+    StartChild,
+    StartTimer,
+    StartTool,
+    Summarise,
+    TellChild,
+    TellHook,
+)
+from loopkernel.data.events import Event
+from loopkernel.data.ids import CallId, OperationKind, RunOperation, TimerOperation
+from loopkernel.data.outside_deltas import TimerFired
+from loopkernel.data.states import State
+from loopkernel.data.tool_deltas import ToolStopped
+from loopkernel.data.usage import NO_USAGE
+from typing_extensions import override
+
+from loopkernel_adapters.driver.absent_ports import answer_without_port
+from loopkernel_adapters.driver.failures import (
+    child_failure,
+    complain,
+    correction_failure,
+    handoff_failure,
+    hook_failure,
+    model_failure,
+    summary_failure,
+    tool_failure,
+)
+from loopkernel_adapters.driver.runs import Accept, ToolRun
+from loopkernel_adapters.driver.summaries import ProviderSummariser, model_of
+from loopkernel_adapters.driver.supervision import Job, Supervisor
+from loopkernel_adapters.driver.work import ask_hook, check_call, correct, hand_off, read_reply, summarise
+from loopkernel_adapters.optional_ports import (
+    Address,
+    Agent,
+    ChildObserver,
+    ChildReport,
+    NoSuchAgent,
+    ParentSession,
+    Ports,
+)
+
+
+class Operations:
+    """Begins what commands ask for. `accept` takes what adapters say meanwhile, `report` the outcomes of jobs."""
+
+    def __init__(
+        self, ports: Ports, accept: Accept, report: Callable[[Delta | None], None], show: ChildObserver
+    ) -> None:
+        self._ports = ports
+        self._accept = accept
+        self._show = show
+        self._supervisor = Supervisor(report)
+        self._runs: dict[RunOperation, ToolRun] = {}  # those that have begun
+        self._agents: dict[RunOperation, Agent] = {}
+        self._calls: dict[CallId, Agent] = {}  # of each call the latest agent
+        self._timers: dict[TimerOperation, Callable[[], None]] = {}
+
+    @property
+    def jobs(self) -> int:
+        """How many operations are under way but for timers, aborted ones that have not stopped included."""
+        return self._supervisor.jobs
+
+    @property
+    def busy(self) -> bool:
+        """Whether something is under way that will report, or a timer will fire."""
+        return self._supervisor.busy or bool(self._timers)
+
+    def agent(self, call: CallId) -> Agent:
+        """The sub-agent that runs for the call. Raises NoSuchAgent."""
+        if call not in self._calls:
+            raise NoSuchAgent(f"no sub-agent runs for call {call}")
+        return self._calls[call]
+
+    def begin(self, command: Command, state: State) -> Delta | None:
+        """Begin what the command asks for; its report, if that is there at once. `state` is the one it led to."""
+        match command:
+            case CheckCall():
+                return check_call(self._ports.tools, command)
+            case StartTool():
+                self._supervisor.start(self._tool_job(command))
+            case CallModel():
+                self._supervisor.start(self._model_job(command))
+            case AbortTool():
+                self._supervisor.abort((OperationKind.RUN, command.operation))
+            case AbortModel():
+                self._supervisor.abort((OperationKind.MODEL, command.operation))
+            case StartTimer():
+                forget = self._ports.clock.call_at(command.deadline_ms, partial(self._fire, command.operation))
+                self._timers[command.operation] = forget
+            case CancelTimer():
+                self._timers.pop(command.operation, lambda: None)()
+            case AnswerTool():
+                if command.operation in self._runs:
+                    self._runs[command.operation].answer(command.value)
+            case AskHook() | TellHook() | CheckCorrection() | Summarise() | HandOff():
+                return self._begin_other(command, state)
+            case StartChild():
+                return self._begin_child(command)
+            case TellChild():
+                if command.operation in self._agents:
+                    self._agents[command.operation].tell(command.delta)
+            case AbortOther():
+                self._supervisor.abort((command.kind, command.operation))
+            case _:
+                assert_never(command)
+        return None
+
+    async def close(self, stop_seconds: float) -> tuple[str, ...]:
+        """Stop everything and wait for it; the names of what has not stopped in time."""
+        self.forget_timers()
+        return await self._supervisor.close(stop_seconds)
+
+    def let_go(self) -> None:
+        """Stop everything, and do not wait."""
+        self._supervisor.let_go()
+        self.forget_timers()
+
+    def forget_timers(self) -> None:
+        """No timer fires any more."""
+        while self._timers:
+            self._timers.popitem()[1]()
+
+    def _fire(self, operation: TimerOperation) -> None:
+        del self._timers[operation]
+        self._accept(TimerFired(operation))
+
+    # --- models and tools ---
+
+    def _model_job(self, command: CallModel) -> Job:
+        return Job(
+            key=(OperationKind.MODEL, command.operation),
+            work=partial(read_reply, self._ports.provider, command, self._accept, self._ports.secrets),
+            failure=partial(model_failure, command),
+            stopped=None,
+        )
+
+    def _tool_job(self, command: StartTool) -> Job:
+        return Job(
+            key=(OperationKind.RUN, command.operation),
+            work=partial(self._run_tool, command),
+            failure=partial(tool_failure, command),
+            stopped=ToolStopped(command.operation),
+        )
+
+    async def _run_tool(self, command: StartTool, job: Job) -> Delta:
+        run = ToolRun(command, self._accept, job, self._ports.secrets)
+        self._runs[command.operation] = run
+        try:
+            return await run.serve(self._ports.tools)
+        finally:
+            del self._runs[command.operation]
+
+    # --- hooks, corrections, summaries, handoffs ---
+
+    def _begin_other(
+        self, command: AskHook | TellHook | CheckCorrection | Summarise | HandOff, state: State
+    ) -> Delta | None:
+        optional, secrets = self._ports.optional, self._ports.secrets
+        match command:
+            case TellHook():
+                self._tell(command)
+                return None
+            case AskHook() if optional.hooks is not None:
+                work, failure = partial(ask_hook, optional.hooks, command), partial(hook_failure, command)
+                job = Job(key=(OperationKind.HOOK, command.operation), work=work, failure=failure, stopped=None)
+            case CheckCorrection() if optional.corrector is not None:
+                job = Job(
+                    key=(OperationKind.CORRECTION, command.operation),
+                    work=partial(correct, optional.corrector, command),
+                    failure=partial(correction_failure, command, secrets),
+                    stopped=None,
+                )
+            case Summarise():
+                summariser = optional.summariser or ProviderSummariser(self._ports.provider, model_of(state))
+                job = Job(
+                    key=(OperationKind.SUMMARY, command.operation),
+                    work=partial(summarise, summariser, command),
+                    failure=partial(summary_failure, command),
+                    stopped=None,
+                )
+            case HandOff() if optional.handoffs is not None:
+                job = Job(
+                    key=(OperationKind.HANDOFF, command.operation),
+                    work=partial(hand_off, optional.handoffs, command),
+                    failure=partial(handoff_failure, command),
+                    stopped=None,
+                )
+            case _:
+                return answer_without_port(command)
+        self._supervisor.start(job)
+        return None
+
+    def _tell(self, command: TellHook) -> None:
+        hooks = self._ports.optional.hooks
+        if hooks is None:
+            return
+        try:
+            hooks.tell(command.context)
+        except Exception as error:
+            complain(f"the hook {command.context.name}, which only observes, failed", error, self._ports.secrets)
+
+    # --- sub-agents ---
+
+    def _begin_child(self, command: StartChild) -> Delta | None:
+        if self._ports.optional.agents is None:
+            return answer_without_port(command)
+        parent = _Parent(self._ports, command.call, self._accept, self._show)
+        try:
+            agent = self._ports.optional.agents.agent(command, parent)
+        except Exception as error:
+            return child_failure(command, error)
+        self._agents[command.operation] = agent
+        self._calls[command.call] = agent
+        self._supervisor.start(
+            Job(
+                key=(OperationKind.RUN, command.operation),
+                work=partial(self._run_agent, agent, command),
+                failure=partial(child_failure, command),
+                stopped=ToolStopped(command.operation),
+                # A sub-agent that is to stop has tools to stop first; its task is cancelled where the process ends.
+                stop=agent.cancel,
+                over=partial(self._forget_agent, agent, command),
+            )
+        )
+        return None
+
+    async def _run_agent(self, agent: Agent, command: StartChild, job: Job) -> Delta | None:
+        ended = await agent.run()
+        if job.aborted and ended.usage == NO_USAGE and ended.tool_calls == 0:
+            return job.stopped
+        return ended
+
+    def _forget_agent(self, agent: Agent, command: StartChild) -> None:
+        del self._agents[command.operation]
+        if self._calls[command.call] is agent:
+            del self._calls[command.call]
+
+
+@frozen
+class _Parent(ParentSession):
+    """What the sub-agent of the call can reach."""
+
+    _ports: Ports
+    _call: CallId
+    _accept: Accept
+    _show: ChildObserver
+
+    @property
+    @override
+    def ports(self) -> Ports:
+        return self._ports
+
+    @override
+    def report(self, report: ChildReport) -> None:
+        self._accept(report)
+
+    @override
+    def show(self, within: Address, event: Event) -> None:
+        self._show((self._call, *within), event)

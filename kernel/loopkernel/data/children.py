@@ -1,0 +1,36 @@
+"""Sub-agents, as their parent's ledger knows them (section CHILD)."""
+
+from typing import final
+
+from attrs import field, frozen
+
+from loopkernel.data.ids import CallId
+from loopkernel.data.json_text import safe_text
+
+
+@final
+@frozen(kw_only=True)
+class Reservation:
+    """What of its parent's budgets a sub-agent may spend; None: that budget has no limit (rule LIMIT-2)."""
+
+    tokens: int | None = None
+    cost_usd: float | None = None
+    tool_calls: int | None = None
+
+
+@final
+@frozen(kw_only=True)
+class ChildRun:
+    """A sub-agent that runs for a call: its session, and what is reserved for it. `text` is the last it has said."""
+
+    session_id: str = field(converter=safe_text)
+    reserved: Reservation = Reservation()
+    text: str = field(default="", converter=safe_text)
+
+
+@final
+@frozen
+class ChildCall:
+    """A call within a sub-agent: its id there, or where that is a call to a sub-agent too, a path of ids downwards."""
+
+    path: tuple[CallId, ...]

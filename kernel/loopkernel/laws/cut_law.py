@@ -1,0 +1,251 @@
+"""The pair law about compaction: CUT-SAFE. A thread that was cut, or put together again, still keeps law PAIR.
+
+Two things are judged. What the kernel did: each cut that is told, and the thread after it. And what it might do: the
+threads that were sent are cut by `plan_cut`, under many policies, again and again, until nothing is left to cut.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from loopkernel.data.blocks import TextBlock
+from loopkernel.data.choices import CompactionStrategy
+from loopkernel.data.compactions import Cut
+from loopkernel.data.events import (
+    MessageAdded,
+    MessageReplaced,
+    ResultsCleared,
+    ThreadCompacted,
+    ThreadCut,
+    ThreadRewritten,
+)
+from loopkernel.data.ids import MessageId
+from loopkernel.data.messages import (
+    SENT_BY_USER,
+    AssistantMessage,
+    Message,
+    ResultMessage,
+    UserMessage,
+    UserOrigin,
+)
+from loopkernel.data.policy import Compaction
+from loopkernel.data.sessions import Session
+from loopkernel.data.threads import Thread
+from loopkernel.data.vector import Vector
+from loopkernel.laws.reports import Breach, Judged
+from loopkernel.laws.request_laws import requests_of, rounds_of, unpaired
+from loopkernel.laws.views import ledger_in
+from loopkernel.planning.compaction import plan_cut
+from loopkernel.planning.projection import project
+from loopkernel.replay import StepRecord
+
+# To cut a thread under every policy costs so many times its length. So that judging a run stays linear, each step earns
+# the right to so many messages; the last thread of a run is always cut.
+FIRST_ALLOWANCE = 1_000
+ALLOWANCE = 4
+WEIGHT = 10
+
+SUMMARISE, WINDOW = CompactionStrategy.SUMMARISE, CompactionStrategy.WINDOW
+POLICIES = tuple(
+    Compaction(strategy=strategy, keep_turns=turns, keep_messages=messages, keep_ratio=ratio)
+    for strategy in (SUMMARISE, WINDOW)
+    for turns, messages, ratio in (
+        (1, None, None),
+        (2, None, None),
+        (None, 1, None),
+        (None, 2, None),
+        (None, 5, None),
+        (None, None, 0.5),
+    )
+)
+
+_REWRITES = ThreadCompacted | ThreadRewritten | ThreadCut | ResultsCleared | MessageReplaced
+_LEFT_BY_A_CUT = frozenset({UserOrigin.SUMMARY, UserOrigin.GAP_NOTE})
+_OPENS_A_TURN = frozenset({UserOrigin.SAID, UserOrigin.QUEUED})
+
+
+def cut_safe(records: Sequence[StepRecord], _judged: Judged) -> Iterator[Breach]:
+    """Cuts that were made, and that could be made, leave every call with its answer, and end."""
+    allowance = FIRST_ALLOWANCE
+    last: tuple[int, Vector[Message]] | None = None
+    for step, record in enumerate(records):
+        allowance += ALLOWANCE
+        session = record.after.session
+        if session is not None and any(isinstance(effect, _REWRITES) for effect in record.effects):
+            for wrong in (*_cut_wrongly(record), *_parted(record, session)):
+                yield Breach("CUT-SAFE", step, wrong)
+        for request in requests_of(record):
+            last = step, request.thread.messages
+            if allowance >= WEIGHT * len(request.thread):
+                allowance -= WEIGHT * len(request.thread)
+                last = None
+                for wrong in unsafe_cuts(request.thread.messages):
+                    yield Breach("CUT-SAFE", step, wrong)
+    if last is not None:
+        for wrong in unsafe_cuts(last[1]):
+            yield Breach("CUT-SAFE", last[0], wrong)
+
+
+# --- what the kernel did ----------------------------------------------------------------------------------
+
+
+def _cut_wrongly(record: StepRecord) -> Iterator[str]:
+    """What is wrong with the cuts of this step, judged by the thread before each."""
+    thread = [] if record.before.session is None else list(record.before.session.thread)
+    taken_out = {message.id: message for message in _removed_before(record)}
+    for effect in record.effects:
+        if isinstance(effect, MessageAdded):
+            thread.append(effect.message)
+        elif isinstance(effect, ThreadCut):
+            del thread[effect.length :]
+        elif isinstance(effect, ThreadRewritten):
+            yield from _put_back_wrongly(effect, thread, taken_out)
+            thread = list(effect.messages)
+        elif isinstance(effect, ThreadCompacted):
+            yield from _compacted_wrongly(effect, thread)
+            if record.after.session is not None:
+                yield from _keeps_too_much(effect, thread, record.after.session.settings.policy.compaction)
+
+
+def _removed_before(record: StepRecord) -> Iterator[Message]:
+    session = record.before.session
+    for removal in () if session is None else session.compactions.removals:
+        yield from removal.messages
+
+
+def _put_back_wrongly(
+    rewritten: ThreadRewritten, thread: Sequence[Message], taken_out: dict[MessageId, Message]
+) -> Iterator[str]:
+    """INPUT-4: what is put back is what was taken out."""
+    known = taken_out | {message.id: message for message in thread}
+    for message in rewritten.messages:
+        if known.get(message.id) != message:
+            yield f"message {message.id} is put back, and is another than was taken out"
+
+
+def _compacted_wrongly(cut: ThreadCompacted, thread: Sequence[Message]) -> Iterator[str]:
+    ids = [message.id for message in thread]
+    if cut.first is not None and cut.first not in ids:
+        return  # a client cannot know where the cut is, which MIRROR tells
+    until = ids.index(cut.first) if cut.first in ids else len(ids)
+    if cut.opening is not None and cut.opening not in ids[:until]:
+        yield f"message {cut.opening} stays in front of a cut, and was not there"
+    gone = [message for message in thread[:until] if message.id != cut.opening]
+    if all(is_left_by_cut(message) for message in gone):
+        yield "a cut takes nothing out of the thread but what earlier ones have left"
+    if cut.note is not None and (cut.note.id in ids or not is_left_by_cut(cut.note)):
+        yield f"message {cut.note.id} stands for what was cut, and is neither a summary nor a note on it"
+    front = [message for message in thread[:until] if message.id == cut.opening]
+    kept: list[Message] = [*front, *([] if cut.note is None else [cut.note]), *thread[until:]]
+    if len(kept) > len(thread):
+        yield f"a cut makes a thread of {len(thread)} messages longer"
+    yield from badly_begun(kept)
+
+
+def _keeps_too_much(cut: ThreadCompacted, thread: Sequence[Message], compaction: Compaction | None) -> Iterator[str]:
+    """COMPACT-2: so many turns or messages, and a reply more where only its results would be left."""
+    ids = [message.id for message in thread]
+    kept = thread[ids.index(cut.first) :] if cut.first in ids else ()
+    if compaction is None:
+        yield "the thread is compacted, and the policy has no compaction"
+    elif compaction.keep_turns is not None:
+        turns = sum(isinstance(message, UserMessage) and message.origin in _OPENS_A_TURN for message in kept)
+        if turns > compaction.keep_turns:
+            yield f"a cut keeps {turns} turns, and {compaction.keep_turns} are to be kept"
+    elif compaction.keep_messages is not None and len(kept) > compaction.keep_messages + 1:
+        yield f"a cut keeps {len(kept)} messages, and {compaction.keep_messages} are to be kept"
+
+
+def _parted(record: StepRecord, session: Session) -> Iterator[str]:
+    """The whole thread, projected: each call is answered right after it. Calls that are still open are no matter."""
+    if ledger_in(record.after) is not None and not requests_of(record):
+        return
+    model = session.last_model or session.settings.policy.model
+    wrong = list(_unpaired_in(session.thread, model))
+    before = record.before.session
+    removals = () if before is None else before.compactions.removals
+    known = (before is not None and any(_unpaired_in(before.thread, model))) or any(
+        any(_badly_paired(tuple(removal.messages))) for removal in removals
+    )
+    if wrong and not known:  # else PAIR has told of it
+        yield from (f"in the thread that was cut, {one}" for one in wrong)
+
+
+def _unpaired_in(thread: Thread, model: str) -> Iterator[str]:
+    for calls, results in rounds_of(project(thread, model)):
+        yield from unpaired(calls, results)
+
+
+# --- what it might do -------------------------------------------------------------------------------------
+
+
+def unsafe_cuts(messages: Vector[Message]) -> Iterator[str]:
+    """What is wrong with the cuts of this thread under some policy. One that is broken already is for PAIR to say."""
+    if any(_badly_paired(tuple(messages))):
+        return
+    for compaction in POLICIES:
+        yield from (f"under {_told(compaction)}, {wrong}" for wrong in _cut_again_and_again(messages, compaction))
+
+
+def _cut_again_and_again(messages: Vector[Message], compaction: Compaction) -> Iterator[str]:
+    for _ in range(len(messages) + 1):
+        cut = plan_cut(messages, compaction)
+        if cut is None:
+            return
+        shorter = _cut(messages, cut, compaction)
+        if len(shorter) > len(messages):
+            yield f"a thread of {len(messages)} messages is cut to {len(shorter)}"
+            return
+        wrong = [*badly_begun(shorter), *_badly_paired(shorter)]
+        if wrong:
+            yield from wrong
+            return
+        messages = Vector.of(shorter)
+    yield "there is always something left to cut"
+
+
+def _cut(messages: Vector[Message], cut: Cut, compaction: Compaction) -> tuple[Message, ...]:
+    """The thread after the cut, as a client would make it."""
+    kept = tuple(messages.since(cut.until))
+    opening = () if cut.opening is None else (messages[cut.opening],)
+    first = kept[0] if kept else None
+    begins_well = isinstance(first, UserMessage) and first.origin in SENT_BY_USER
+    if compaction.strategy is WINDOW and not opening and begins_well:
+        return kept
+    origin = UserOrigin.GAP_NOTE if compaction.strategy is WINDOW else UserOrigin.SUMMARY
+    latest = max((message.id for message in messages), default=0)
+    note = UserMessage(id=MessageId(latest + 1), content=(TextBlock("(cut)"),), origin=origin)
+    return (*opening, note, *kept)
+
+
+def is_left_by_cut(message: Message) -> bool:
+    """Whether the message stands for what an earlier cut took out."""
+    return isinstance(message, UserMessage) and message.origin in _LEFT_BY_A_CUT
+
+
+def badly_begun(messages: Sequence[Message]) -> Iterator[str]:
+    """A thread that was cut begins with something that a user might have said."""
+    if not messages:
+        yield "nothing is left of the thread"
+    elif not isinstance(messages[0], UserMessage):
+        yield f"message {messages[0].id}, which is no user's, comes first after a cut"
+
+
+def _badly_paired(messages: Sequence[Message]) -> Iterator[str]:
+    """Calls that are parted from their answers."""
+    owed: tuple[object, ...] = ()
+    for message in messages:
+        answers = tuple(result.call for result in message.results) if isinstance(message, ResultMessage) else ()
+        if answers != owed:
+            yield f"before or in message {message.id}, {len(owed)} calls are owed answers, and {len(answers)} come"
+        owed = tuple(call.id for call in message.calls) if isinstance(message, AssistantMessage) else ()
+    if owed:
+        yield f"the last {len(owed)} calls have no answers"
+
+
+def _told(compaction: Compaction) -> str:
+    keeps = {
+        "turns": compaction.keep_turns,
+        "messages": compaction.keep_messages,
+        "of all": compaction.keep_ratio,
+    }
+    kept = next(f"{amount} {name}" for name, amount in keeps.items() if amount is not None)
+    return f"{compaction.strategy.value}, keeping {kept}"

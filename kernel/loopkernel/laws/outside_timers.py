@@ -1,0 +1,81 @@
+"""The delays of hooks, corrections and sub-agents, as law TIMER-DATA judges them (rules HOOK-4 and CHILD-1)."""
+
+from collections.abc import Iterator, Sequence
+
+from loopkernel.data.effects import AskHook, CancelTimer, CheckCorrection, StartChild, StartTimer
+from loopkernel.data.hook_calls import OpenHook
+from loopkernel.data.ledgers import ChildWait, LedgerEntry
+from loopkernel.data.policy import Policy
+from loopkernel.data.states import State
+from loopkernel.data.words import TimerPurpose
+from loopkernel.laws.gates import gates_in
+from loopkernel.laws.views import entry_of_call, ledger_in
+from loopkernel.replay import StepRecord
+
+
+def outside_timers(record: StepRecord, timers: Sequence[StartTimer | CancelTimer]) -> Iterator[str]:
+    """What is wrong with the time that hooks, corrections and sub-agents have."""
+    session = record.after.session
+    if session is None:
+        return
+    policy, now_ms = session.settings.policy, record.after.stamp.now_ms
+    for timer in timers:
+        if not isinstance(timer, StartTimer) or timer.purpose is not TimerPurpose.HOOK_TIMEOUT:
+            continue
+        if policy.hook_timeout_ms is None or timer.deadline_ms != now_ms + policy.hook_timeout_ms:
+            yield f"timer {timer.operation} gives a hook until {timer.deadline_ms} ms, and policy says otherwise"
+    if policy.hook_timeout_ms is not None:
+        yield from _asked_without_time(record)
+    for effect in record.effects:
+        if isinstance(effect, StartChild) and not effect.resumed:
+            yield from _child_without_time(effect, record.after, policy)
+    yield from _paused_wrongly(record)
+
+
+def _asked_without_time(record: StepRecord) -> Iterator[str]:
+    asked = [effect for effect in record.effects if isinstance(effect, AskHook | CheckCorrection)]
+    if not asked:
+        return
+    timeless = {(isinstance(gate, OpenHook), gate.operation) for gate in gates_in(record.after) if gate.timer is None}
+    for effect in asked:
+        if (isinstance(effect, AskHook), effect.operation) in timeless:
+            yield f"{type(effect).__name__} {effect.operation} may take for ever, and policy gives it a time"
+
+
+def _child_without_time(start: StartChild, state: State, policy: Policy) -> Iterator[str]:
+    """CHILD-1: a sub-agent has its time; it may have less where the turn has, which BUDGET judges."""
+    entry = entry_of_call(ledger_in(state), start.call)
+    if entry is None or not entry.is_running or policy.child.timeout_ms is None:
+        return
+    due, given = state.stamp.now_ms + policy.child.timeout_ms, None if entry.timer is None else entry.timer.deadline_ms
+    if given is None or given > due or (given < due and policy.max_wall_ms is None):
+        yield f"the sub-agent of call {start.call} has time until {given} ms, and {due} ms is due"
+
+
+def _paused_wrongly(record: StepRecord) -> Iterator[str]:
+    """The time of a sub-agent does not run while it waits for a person."""
+    before, after = ledger_in(record.before), ledger_in(record.after)
+    if before is None or after is None or before is after or before.reply != after.reply:
+        return
+    if not (before.children or before.asking):
+        return
+    for old, new in zip(before.entries, after.entries, strict=False):
+        if old is not new and new.is_running and old.operation == new.operation and new.child is not None:
+            yield from _paused(old, new, record.after.stamp.now_ms)
+
+
+def _paused(old: LedgerEntry, new: LedgerEntry, now_ms: int) -> Iterator[str]:
+    was, waits = old.person.wait, new.person.wait
+    if isinstance(waits, ChildWait):
+        left_ms = was.left_ms if isinstance(was, ChildWait) else _left_ms(old, now_ms)
+        if new.timer is not None or waits.left_ms != left_ms:
+            yield f"the sub-agent of call {new.call.id} waits with {waits.left_ms} ms left, and it has {left_ms} ms"
+    elif isinstance(was, ChildWait) and new.hooks.end is None:
+        due = None if was.left_ms is None else now_ms + was.left_ms
+        given = None if new.timer is None else new.timer.deadline_ms
+        if given != due:
+            yield f"the sub-agent of call {new.call.id} goes on until {given} ms, and {due} ms is due"
+
+
+def _left_ms(entry: LedgerEntry, now_ms: int) -> int | None:
+    return None if entry.timer is None else max(entry.timer.deadline_ms - now_ms, 0)

@@ -1,0 +1,147 @@
+"""The trace law about runs that are repeated: AT-MOST-ONCE."""
+
+from collections.abc import Iterator, Sequence
+from typing import final
+
+from loopkernel.data.effects import Effect, StartChild, StartTool
+from loopkernel.data.ids import CallId, RunOperation
+from loopkernel.data.outside_deltas import HookAnswered, HookRetry
+from loopkernel.data.sessions import Settings
+from loopkernel.data.states import State
+from loopkernel.data.thread_deltas import Acquired, Forked, Resumed
+from loopkernel.data.tools import EffectClass
+from loopkernel.data.user_deltas import AnswerAfterCrash, CrashAnswerKind
+from loopkernel.data.words import CallStatus
+from loopkernel.laws.ending_laws import entries_in
+from loopkernel.laws.gates import call_of_hook
+from loopkernel.laws.recoveries import MOST_HOOK_RETRIES
+from loopkernel.laws.reports import Breach
+from loopkernel.laws.views import Start, effect_of, held_in, refuses
+from loopkernel.replay import StepRecord
+
+
+def at_most_once(records: Sequence[StepRecord]) -> Iterator[Breach]:
+    """A call runs again only by a restart or a person, a dangerous one only by a person; ids and keys are its own."""
+    if not records:
+        return
+    runs = RunsTold(records[0].before)
+    for step, record in enumerate(records):
+        for wrong in runs.allow(record):
+            yield Breach("AT-MOST-ONCE", step, wrong)
+        for effect in record.effects:
+            for wrong in runs.take(effect, record.after):
+                yield Breach("AT-MOST-ONCE", step, wrong)
+
+
+@final
+class RunsTold:
+    """How often each call has run, and whose each run and each key is."""
+
+    def __init__(self, start: State) -> None:
+        self._runs: dict[CallId, int] = {}
+        self._operations: dict[RunOperation, CallId] = {}
+        self._keys: dict[str, CallId] = {}
+        self._key_of: dict[CallId, str] = {}
+        self._to_repeat: set[CallId] = set()  # calls that may run once more, and have not yet
+        self._hook_retries: dict[CallId, int] = {}
+        self._sessions: dict[str, CallId] = {}  # of sub-agents
+        self._going: set[CallId] = set()  # calls whose sub-agents a restart may resume
+        self._lineages = {_lineage(start)}
+        self._dangerous = {entry.call.id for entry in entries_in(start) if entry.effect is EffectClass.DANGEROUS}
+        for entry in entries_in(start):
+            self._runs[entry.call.id] = entry.runs
+            if entry.runs and entry.status is CallStatus.QUEUED:
+                self._to_repeat.add(entry.call.id)
+            if entry.operation is not None:
+                self._operations[entry.operation] = entry.call.id
+            if entry.child is not None:
+                self._sessions[entry.child.session_id] = entry.call.id
+        for run in held_in(start):
+            self._runs[run.call] = run.runs
+            self._operations[run.operation] = run.call
+
+    def allow(self, record: StepRecord) -> Iterator[str]:
+        """After a crash, runs that may be repeated are, by a restart; a dangerous one only by a person (RESUME-3).
+
+        So is one that a hook wants again, at most three times in a row, but no dangerous one and no sub-agent (HOOK-2).
+        A fork repeats nothing; its runs have keys of their own, since it has a name or number of its own.
+        """
+        delta, session = record.context.delta, record.before.session
+        if refuses(record) or session is None:
+            return
+        if isinstance(delta, AnswerAfterCrash) and delta.kind is CrashAnswerKind.RERUN:
+            self._to_repeat.add(delta.call)
+        elif isinstance(delta, HookAnswered):
+            self._again_for_hook(delta, record)
+        elif isinstance(delta, Acquired | Resumed):
+            self._going = {entry.call.id for entry in entries_in(record.before) if entry.has_run and entry.child}
+            going = [(entry.call.id, entry.tool) for entry in entries_in(record.before) if entry.has_run]
+            going.extend((run.call, run.tool) for run in held_in(record.before) if run.background)
+            self._dangerous.update(call for call, tool in going if _is_dangerous(session.settings, tool))
+            self._to_repeat.update(call for call, _ in going if call not in self._dangerous)
+        elif isinstance(delta, Forked):
+            self._to_repeat.clear()
+            if _lineage(record.after) in self._lineages:
+                yield "a fork has the name and the number of a lineage before it, and so the keys of its runs"
+            self._lineages.add(_lineage(record.after))
+
+    def _again_for_hook(self, delta: HookAnswered, record: StepRecord) -> None:
+        entry = call_of_hook(record.before, delta.operation)
+        if entry is None or entry.hooks.end is None or not isinstance(delta.answer, HookRetry):
+            return
+        call = entry.call.id
+        times = self._hook_retries[call] = self._hook_retries.get(call, 0) + 1
+        if times <= MOST_HOOK_RETRIES and call not in self._dangerous and entry.child is None:
+            self._to_repeat.add(call)
+
+    def take(self, effect: Effect, after: State) -> Iterator[str]:
+        """What is wrong with this effect, if it starts something. What a run may do is what holds when it starts."""
+        if isinstance(effect, StartChild):
+            yield from self._child(effect)
+        elif isinstance(effect, StartTool):
+            yield from self._repeated(effect)
+            if self._keys.setdefault(effect.key, effect.call) != effect.call:
+                yield f"call {effect.call} has the key of call {self._keys[effect.key]}"
+            if self._key_of.setdefault(effect.call, effect.key) != effect.key:
+                yield f"call {effect.call} starts again under another key than before"
+        if isinstance(effect, Start):
+            if effect.operation in self._operations:
+                taken = self._operations[effect.operation]
+                yield f"call {effect.call} starts as run {effect.operation}, which call {taken} has started as"
+            self._operations[effect.operation] = effect.call
+            if after.session is not None and _is_dangerous(after.session.settings, effect.tool):
+                self._dangerous.add(effect.call)
+
+    def _child(self, start: StartChild) -> Iterator[str]:
+        """A sub-agent is resumed by its id, as the run that it was; or it begins, under an id that is its own."""
+        session = start.created.session_id
+        if start.resumed:
+            if start.call not in self._going or self._sessions.get(session) != start.call:
+                yield f"sub-agent {session} of call {start.call} is resumed, and no restart has found it under way"
+            if start.run != self._runs.get(start.call, 0):
+                yield f"the sub-agent of call {start.call} is resumed as run {start.run}, which is another one"
+            self._going.discard(start.call)
+            self._to_repeat.discard(start.call)
+            return
+        if session in self._sessions:
+            yield f"call {start.call} starts sub-agent {session}, which call {self._sessions[session]} has started"
+        self._sessions[session] = start.call
+        yield from self._repeated(start)
+
+    def _repeated(self, start: Start) -> Iterator[str]:
+        before = self._runs.get(start.call, 0)
+        self._runs[start.call] = before + 1
+        if start.run != before + 1:
+            yield f"call {start.call} ({start.tool}) starts as its run number {start.run}, after {before} runs"
+        if before and start.call not in self._to_repeat:
+            yield f"call {start.call} ({start.tool}) starts again, and neither a restart nor a person asks for it"
+        self._to_repeat.discard(start.call)
+
+
+def _is_dangerous(settings: Settings, tool: str) -> bool:
+    return effect_of(settings, tool) is EffectClass.DANGEROUS
+
+
+def _lineage(state: State) -> tuple[str, int] | None:
+    """What tells a lineage from others, in the keys of its runs."""
+    return None if state.session is None else (state.session.settings.session_id, state.session.settings.lineage)

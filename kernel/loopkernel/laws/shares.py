@@ -1,0 +1,126 @@
+"""What sub-agents may spend: their shares of their parent's budgets, and their own limits. A witness of law BUDGET."""
+
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import final
+
+from loopkernel.data.children import Reservation
+from loopkernel.data.choices import Lifetime
+from loopkernel.data.effects import StartChild
+from loopkernel.data.ids import CallId
+from loopkernel.data.ledgers import Ledger, LedgerEntry
+from loopkernel.data.policy import Policy
+from loopkernel.data.sessions import Session
+from loopkernel.data.states import State
+from loopkernel.data.usage import Usage
+from loopkernel.laws.ending_laws import entries_in
+from loopkernel.laws.views import entry_of_call, ledger_in, tool_named, turn_of
+
+
+@final
+class Shares:
+    """What is reserved for the sub-agents that run (rule LIMIT-2), as the policies say that they are given."""
+
+    def __init__(self, start: State) -> None:
+        self._of = {entry.call.id: entry.child.reserved for entry in entries_in(start) if entry.has_run and entry.child}
+
+    @property
+    def calls(self) -> int:
+        """The tool calls that are reserved."""
+        return sum(share.tool_calls or 0 for share in self._of.values())
+
+    def give_back(self, call: CallId) -> None:
+        """The sub-agent of the call has ended."""
+        self._of.pop(call, None)
+
+    def take(self, start: StartChild, state: State, policy: Policy, used: Usage, calls: int) -> Iterator[str]:
+        """What is wrong with what a sub-agent is given that starts now; `calls` have started, its own among them."""
+        given, who = start.created.policy, f"the sub-agent of call {start.call}"
+        yield from (f"{who} is given {wrong}" for wrong in _other_limits(given, policy))
+        if start.resumed:
+            return
+        yield from _beyond_the_turn(start, state, policy)
+        share = Reservation(tokens=given.max_total_tokens, cost_usd=given.max_cost_usd, tool_calls=given.max_tool_calls)
+        self._of[start.call] = share
+        shares = self._of.values()
+        if policy.max_total_tokens is not None:
+            tokens = used.total + sum(one.tokens or 0 for one in shares)
+            if share.tokens is None or tokens > policy.max_total_tokens:
+                yield f"{who} is given {share.tokens} tokens: {tokens} are then spent or reserved"
+        if policy.max_cost_usd is not None:
+            cost = _cost(used, policy) + sum(_exact(one.cost_usd or 0) for one in shares)
+            if share.cost_usd is None or cost > _exact(policy.max_cost_usd):
+                yield f"{who} is given {share.cost_usd} USD: {float(cost)} are then spent or reserved"
+        if policy.max_tool_calls is not None:
+            taken = calls + self.calls
+            if share.tool_calls is None or taken > policy.max_tool_calls:
+                yield f"{who} is given {share.tool_calls} tool calls: {taken} are then made or reserved"
+
+
+def is_reserved(entry: LedgerEntry, ledger: Ledger, session: Session) -> bool:
+    """LIMIT-2: whether all that the call would need of a budget is given to sub-agents under way."""
+    taken = [other.child.reserved for other in ledger.entries if other.has_run and other.child is not None]
+    policy = session.settings.policy
+    if not taken:
+        return False
+    calls = session.started + sum(one.tool_calls or 0 for one in taken)
+    if policy.max_tool_calls is not None and not entry.runs and calls >= policy.max_tool_calls:
+        return True
+    tool = tool_named(session.settings, entry.tool)
+    if tool is None or tool.profile is None or not tool.profile.child:
+        return False
+    tokens = session.usage.total + sum(one.tokens or 0 for one in taken)
+    cost = _cost(session.usage, policy) + sum(_exact(one.cost_usd or 0) for one in taken)
+    without = policy.max_total_tokens is not None and tokens >= policy.max_total_tokens
+    return without or (policy.max_cost_usd is not None and cost >= _exact(policy.max_cost_usd))
+
+
+def _beyond_the_turn(start: StartChild, state: State, policy: Policy) -> Iterator[str]:
+    entry, turn = entry_of_call(ledger_in(state), start.call), turn_of(state)
+    if policy.max_wall_ms is None or entry is None or turn is None or not entry.is_running:
+        return
+    end_ms = max(turn.opened_ms + policy.max_wall_ms, state.stamp.now_ms)
+    if entry.timer is None or entry.timer.deadline_ms > end_ms:
+        yield f"the sub-agent of call {start.call} has more time than the turn, which has until {end_ms} ms"
+
+
+def all_is_reserved(entry: LedgerEntry, ledger: Ledger, session: Session) -> bool:
+    """Whether nothing is left for the call of a budget that it needs, since sub-agents under way may still spend it."""
+    policy, tool = session.settings.policy, tool_named(session.settings, entry.tool)
+    shares = [one.child.reserved for one in ledger.entries if one.is_open and one.child is not None]
+    if not shares:
+        return False
+    calls = session.started + sum(share.tool_calls or 0 for share in shares)
+    if policy.max_tool_calls is not None and not entry.runs and calls >= policy.max_tool_calls:
+        return True
+    if tool is None or tool.profile is None or not tool.profile.child:
+        return False
+    tokens = session.usage.total + sum(share.tokens or 0 for share in shares)
+    if policy.max_total_tokens is not None and tokens >= policy.max_total_tokens:
+        return True
+    if policy.max_cost_usd is None:
+        return False
+    reserved = sum(_exact(share.cost_usd or 0) for share in shares)
+    return _cost(session.usage, policy) + reserved >= _exact(policy.max_cost_usd)
+
+
+def _cost(used: Usage, policy: Policy) -> Fraction:
+    read, prices = used.total - used.output, policy.prices
+    return (read * _exact(prices.input) + used.output * _exact(prices.output)) / 1_000_000
+
+
+def _exact(number: float) -> Fraction:
+    return Fraction(repr(number))
+
+
+def _other_limits(given: Policy, policy: Policy) -> Iterator[str]:
+    """CHILD-1: one task, the limits that the policy has for sub-agents, and one level less below it."""
+    limits = policy.child
+    if given.lifetime is not Lifetime.TASK:
+        yield "more than one task"
+    if given.max_turns != limits.max_turns:
+        yield f"{given.max_turns} rounds, not {limits.max_turns}"
+    if given.max_output_tokens != limits.max_output_tokens:
+        yield f"{given.max_output_tokens} output tokens, not {limits.max_output_tokens}"
+    if given.child.depth != max(limits.depth - 1, 0):
+        yield f"a depth of {given.child.depth} below it"

@@ -1,0 +1,205 @@
+"""Compactions, handoffs and corrections as law PROGRESS judges them: each comes to an end, none is in vain."""
+
+from collections.abc import Iterator
+from typing import final
+
+from loopkernel.data.compactions import NO_COMPACTIONS
+from loopkernel.data.effects import AskHook, CallModel, CheckCorrection, Effect
+from loopkernel.data.events import (
+    CompactionEnded,
+    CompactionStarted,
+    CorrectionChecked,
+    CorrectionInjected,
+    HandoffEnded,
+    HandoffStarted,
+    MessageAdded,
+    ThreadCut,
+    ThreadRewritten,
+    TurnEnded,
+)
+from loopkernel.data.messages import UserMessage, UserOrigin
+from loopkernel.data.outside_deltas import CorrectionAnswered, SummaryFailed, SummaryReady
+from loopkernel.data.sessions import NO_COURSE, Turn
+from loopkernel.data.states import Compacting, Done, HandingOff, State
+from loopkernel.data.thread_deltas import Acquired, Resumed
+from loopkernel.data.threads import Thread
+from loopkernel.data.tools import EffectClass
+from loopkernel.data.words import HookPoint, TurnEndReason
+from loopkernel.laws.views import Start, effect_of, refuses
+from loopkernel.planning.compaction import characters_of
+from loopkernel.replay import StepRecord
+
+_NATURAL = frozenset({TurnEndReason.MODEL_STOP, TurnEndReason.STOP_SEQUENCE})
+
+
+@final
+class WorksTold:
+    """The compaction and the handoff that are told to be under way (rules COMPACT-4 and HANDOFF-1)."""
+
+    def __init__(self, start: State) -> None:
+        self._going = {"compaction": isinstance(start, Compacting), "handoff": isinstance(start, HandingOff)}
+        known = NO_COMPACTIONS if start.session is None else start.session.compactions
+        self._failures = known.failures
+        self._again_ms = known.again_ms or 0
+        self._useless_at = known.useless_at
+
+    def take(self, record: StepRecord) -> Iterator[str]:
+        """What is wrong with this step."""
+        for place, effect in enumerate(record.effects):
+            if isinstance(effect, CompactionStarted):
+                yield from self._starts("compaction")
+                yield from self._in_vain(record)
+            elif isinstance(effect, CompactionEnded):
+                yield from self._ends("compaction")
+                if effect.done and isinstance(record.before, Compacting) and not _has_come(record):
+                    yield "a compaction is told to be done, and no summary has come"
+                self._learn(effect, record, place)
+            elif isinstance(effect, ThreadCut | ThreadRewritten):
+                self._useless_at = None  # the thread is another now
+            elif isinstance(effect, HandoffStarted):
+                yield from self._starts("handoff")
+            elif isinstance(effect, HandoffEnded):
+                yield from self._ends("handoff")
+                handed_off = isinstance(record.after, Done) and record.after.reason is TurnEndReason.HANDED_OFF
+                if handed_off is (effect.thread is None):
+                    yield f"a handoff has {'failed' if effect.thread is None else 'succeeded'}, and the run goes on so"
+        under_way = {
+            "compaction": isinstance(record.after, Compacting),
+            "handoff": isinstance(record.after, HandingOff),
+        }
+        for name, going in under_way.items():
+            if going is not self._going[name]:
+                yield f"a {name} is {'under way' if going else 'over'}, and was not told to be"
+        self._going = under_way
+
+    def _in_vain(self, record: StepRecord) -> Iterator[str]:
+        """COMPACT-4 and 5: none is tried, unasked, while too many have failed, or where the last one shrank nothing."""
+        state, before = record.after, record.before.session
+        asked = before is not None and before.compactions.requested
+        if (
+            not isinstance(state, Compacting)
+            or not isinstance(state.within, Turn)
+            or state.failure is not None
+            or asked
+        ):
+            return
+        compaction = state.session.settings.policy.compaction
+        if compaction is not None and self._failures >= compaction.failures and state.stamp.now_ms < self._again_ms:
+            yield f"a compaction is tried at {state.stamp.now_ms} ms, after {self._failures} failures in a row"
+        if self._useless_at is not None and len(state.session.thread) <= self._useless_at:
+            yield "a compaction is tried, though the last one shrank nothing, and the thread has not grown since"
+
+    def _learn(self, ended: CompactionEnded, record: StepRecord, place: int) -> None:
+        """A compaction has ended, which is the effect at `place` of the step: what was added since is not counted."""
+        before, after = record.before.session, record.after.session
+        compaction = None if after is None else after.settings.policy.compaction
+        if before is None or after is None:
+            return
+        if ended.done:
+            self._failures, self._useless_at = 0, None
+            added = [effect.message for effect in record.effects[place:] if isinstance(effect, MessageAdded)]
+            length = _length(after.thread) - sum(map(characters_of, added))
+            if isinstance(record.before, Compacting) and length >= _length(before.thread):
+                self._useless_at = len(after.thread) - len(added)
+        elif isinstance(record.context.delta, SummaryFailed) and compaction is not None:
+            self._failures += 1
+            self._again_ms = record.after.stamp.now_ms + compaction.cooldown_ms
+
+    def _starts(self, name: str) -> Iterator[str]:
+        if self._going[name]:
+            yield f"a {name} is told to start before the one before it has ended"
+        self._going[name] = True
+
+    def _ends(self, name: str) -> Iterator[str]:
+        if not self._going[name]:
+            yield f"a {name} is told to end, and none has started"
+        self._going[name] = False
+
+
+def _has_come(record: StepRecord) -> bool:
+    return isinstance(record.context.delta, SummaryReady) and not refuses(record)
+
+
+def _length(thread: Thread) -> int:
+    return sum(characters_of(message) for message in thread)
+
+
+def has_waiting_input(record: StepRecord) -> bool:
+    """Whether input waits that goes before the gates at the end of a turn (rule INFER-6)."""
+    inbox = None if record.before.session is None else record.before.session.inbox
+    return inbox is not None and bool(inbox.queue or inbox.steers)
+
+
+@final
+class AtTheEnd:
+    """Whether input waited when the first hook after the turn was asked: then no other gates came before (INFER-6)."""
+
+    def __init__(self) -> None:
+        self.skipped = False
+
+    def take(self, effect: Effect, record: StepRecord) -> None:
+        """The gates at the end of the turn after this effect."""
+        if isinstance(effect, CallModel):
+            self.skipped = False
+        elif isinstance(effect, AskHook) and effect.context.point is HookPoint.AFTER_INVOCATION:
+            self.skipped = self.skipped or has_waiting_input(record)
+
+
+@final
+class Corrections:
+    """What has happened since the last user message, and whether a correction was asked for since (rule HOOK-3)."""
+
+    def __init__(self, start: State) -> None:
+        course = NO_COURSE if start.session is None else start.session.course
+        self._calls, self._writes, self._checked = course.calls, course.writes, course.checked
+        self._gates = AtTheEnd()
+
+    def take(self, effect: Effect, record: StepRecord) -> Iterator[str]:
+        """What is wrong with this effect."""
+        session = record.after.session
+        if session is None:
+            return
+        self._gates.take(effect, record)
+        if isinstance(effect, Start):
+            if effect.run == 1:
+                self._calls += 1
+                self._writes += effect_of(session.settings, effect.tool) is not EffectClass.READ_ONLY
+        elif isinstance(effect, MessageAdded):
+            message = effect.message
+            if isinstance(message, UserMessage) and message.receipt is not None:
+                self._calls, self._writes, self._checked = 0, 0, False
+        elif isinstance(effect, CheckCorrection):
+            yield from self._asked(record)
+            self._checked = True
+        elif isinstance(effect, CorrectionChecked | CorrectionInjected):
+            yield from _told(effect, record)
+        elif isinstance(effect, TurnEnded) and effect.reason in _NATURAL:
+            skipped = self._gates.skipped or has_waiting_input(record)
+            if self._is_due(record) and not self._checked and not skipped:
+                yield f"a turn ends as {effect.reason.value}, and no correction is asked for, which is due"
+
+    def _is_due(self, record: StepRecord) -> bool:
+        correction = None if record.after.session is None else record.after.session.settings.policy.course_correction
+        if correction is None:
+            return False
+        return self._calls >= correction.after_calls and self._writes >= correction.after_writes
+
+    def _asked(self, record: StepRecord) -> Iterator[str]:
+        again = isinstance(record.context.delta, Acquired | Resumed)  # the one that was open is asked for once more
+        if self._checked and not again:
+            yield "a correction is asked for a second time since the user's last message"
+        if not self._is_due(record):
+            yield f"a correction is asked for after {self._calls} calls, {self._writes} of which do not only read"
+
+
+def _told(effect: CorrectionChecked | CorrectionInjected, record: StepRecord) -> Iterator[str]:
+    if not isinstance(record.context.delta, CorrectionAnswered) or refuses(record):
+        yield f"{type(effect).__name__} is told, and no correction has answered"
+    if isinstance(effect, CorrectionChecked):
+        return
+    inbox = None if record.before.session is None else record.before.session.inbox
+    if inbox is not None and inbox.steers:
+        yield "a correction goes into the thread, though the user has spoken first"
+    added = (one.message for one in record.effects if isinstance(one, MessageAdded))
+    if not any(isinstance(message, UserMessage) and message.origin is UserOrigin.CORRECTION for message in added):
+        yield "a correction is told to be in the thread, and is not"

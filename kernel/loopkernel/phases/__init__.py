@@ -1,0 +1,1 @@
+"""What regions have come to, as the next state: shared by handlers, which know no other handler."""

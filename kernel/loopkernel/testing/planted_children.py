@@ -1,0 +1,286 @@
+"""Planted bugs about sub-agents. As in `planted`: each is caught by its own law, and by no other."""
+
+from collections.abc import Callable, Iterator
+
+from attrs import evolve
+
+from loopkernel.data.children import Reservation
+from loopkernel.data.choices import OnToolFailure
+from loopkernel.data.deltas import Delta
+from loopkernel.data.effects import AbortTool, Effect, StartChild, StartTimer
+from loopkernel.data.events import ChildFinished
+from loopkernel.data.ids import RunOperation
+from loopkernel.data.ledgers import ChildWait, LedgerEntry
+from loopkernel.data.outside_deltas import ChildAsks, ChildEnded
+from loopkernel.data.policy import Policy
+from loopkernel.data.records import StepRecord
+from loopkernel.data.sessions import Settings
+from loopkernel.data.states import Confirming, Dispatching, Executing, State
+from loopkernel.data.steps import Context, Step, is_refused
+from loopkernel.data.tool_deltas import ToolStopped
+from loopkernel.data.usage import NO_USAGE
+from loopkernel.data.user_deltas import CancelAll
+from loopkernel.data.words import TimerPurpose, TurnEndReason
+from loopkernel.explain import Explanation
+from loopkernel.explain import explain as explain_kernel
+from loopkernel.laws.ending_laws import entries_in
+from loopkernel.replay import Transition
+from loopkernel.testing.planting import (
+    Explain,
+    Plant,
+    PlantedBug,
+    changing_deltas,
+    changing_effects,
+    changing_states,
+    changing_steps,
+    under_policy,
+    under_settings,
+    with_entries,
+    with_session,
+)
+from loopkernel.waits import ForChild, ForOwnResult, Reason, Wait
+
+# --- starts -------------------------------------------------------------------------------------------------------
+
+
+def _started(change: Callable[[StartChild], Iterator[StartChild]]) -> Plant:
+    """Sub-agents start otherwise."""
+
+    def apply(record: StepRecord) -> Iterator[Effect]:
+        for effect in record.effects:
+            if isinstance(effect, StartChild):
+                yield from change(effect)
+            else:
+                yield effect
+
+    return changing_effects(apply)
+
+
+def _twice(start: StartChild) -> Iterator[StartChild]:
+    yield start
+    yield start
+
+
+def _as_new(start: StartChild) -> Iterator[StartChild]:
+    yield evolve(start, resumed=False)
+
+
+def _one_for_all(start: StartChild) -> Iterator[StartChild]:
+    yield evolve(start, created=evolve(start.created, session_id="child"))
+
+
+def _other_task(start: StartChild) -> Iterator[StartChild]:
+    yield evolve(start, task="whatever")
+
+
+def _given(change: Callable[[Policy], Policy]) -> Plant:
+    """Sub-agents are given another policy."""
+
+    def apply(start: StartChild) -> Iterator[StartChild]:
+        yield evolve(start, created=evolve(start.created, policy=change(start.created.policy)))
+
+    return _started(apply)
+
+
+def _nothing_reserved(record: StepRecord) -> State:
+    """What a sub-agent may spend is given to others too."""
+
+    def forget(entry: LedgerEntry) -> LedgerEntry:
+        return entry if entry.child is None else evolve(entry, child=evolve(entry.child, reserved=Reservation()))
+
+    return with_entries(record.after, forget)
+
+
+def _more_tokens(policy: Policy) -> Policy:
+    return policy if policy.max_total_tokens is None else evolve(policy, max_total_tokens=2 * policy.max_total_tokens)
+
+
+def _more_money(policy: Policy) -> Policy:
+    return policy if policy.max_cost_usd is None else evolve(policy, max_cost_usd=3 * policy.max_cost_usd)
+
+
+def _more_calls(policy: Policy) -> Policy:
+    return policy if policy.max_tool_calls is None else evolve(policy, max_tool_calls=policy.max_tool_calls + 5)
+
+
+# --- reports ------------------------------------------------------------------------------------------------------
+
+
+def _reported(change: Callable[[ChildEnded], ChildEnded]) -> Plant:
+    """What a sub-agent reports at its end is taken for something else."""
+
+    def apply(_: State, delta: Delta) -> Delta:
+        return change(delta) if isinstance(delta, ChildEnded) else delta
+
+    return changing_deltas(apply)
+
+
+def _billed_again(record: StepRecord) -> State:
+    """A sub-agent that reports late a second time is counted a second time."""
+    delta, before, after = record.context.delta, record.before.session, record.after.session
+    if not isinstance(delta, ChildEnded) or not is_refused(record.effects) or before is None or after is None:
+        return record.after
+    if before.usage != after.usage:
+        return record.after
+    return with_session(record.after, lambda session: evolve(session, usage=session.usage.plus(delta.usage)))
+
+
+def _end_untold(record: StepRecord) -> Iterator[Effect]:
+    return (effect for effect in record.effects if not isinstance(effect, ChildFinished))
+
+
+def _siblings_spared(settings: Settings, _: State, delta: Delta) -> Settings:
+    """A sub-agent that ends with an error cancels nobody."""
+    if not isinstance(delta, ChildEnded):
+        return settings
+    return evolve(settings, policy=evolve(settings.policy, on_tool_failure=OnToolFailure.CONTINUE))
+
+
+def _children(state: State) -> list[LedgerEntry]:
+    return [entry for entry in entries_in(state) if entry.has_run and entry.child is not None]
+
+
+def _first_ends(state: State, delta: Delta) -> Delta:
+    """Whatever sub-agent has ended, the first that is under way is taken for it."""
+    going = [entry.operation for entry in _children(state)]
+    if isinstance(delta, ChildEnded) and delta.operation in going and going[0] is not None:
+        return evolve(delta, operation=going[0])
+    return delta
+
+
+def _first_asks(state: State, delta: Delta) -> Delta:
+    """Whatever sub-agent asks, the first that is under way is taken for it."""
+    going = [entry.operation for entry in _children(state)]
+    if isinstance(delta, ChildAsks) and delta.operation in going and going[0] is not None:
+        return evolve(delta, operation=going[0])
+    return delta
+
+
+# --- cancels, time, phases ----------------------------------------------------------------------------------------
+
+
+def _not_aborted(record: StepRecord) -> Iterator[Effect]:
+    """A cancel of everything leaves the sub-agents going."""
+    going: set[RunOperation | None] = set()
+    if isinstance(record.context.delta, CancelAll):
+        going.update(entry.operation for entry in _children(record.before))
+    for effect in record.effects:
+        if not (isinstance(effect, AbortTool) and effect.operation in going):
+            yield effect
+
+
+def _stopped_at_once(transition: Transition) -> Transition:
+    """A sub-agent that is aborted counts as stopped: what it uses is free."""
+
+    def broken(state: State, ctx: Context) -> Step[State]:
+        after, effects = transition(state, ctx)
+        going, stamp = {entry.operation for entry in _children(state)}, after.stamp
+        for effect in effects:
+            if isinstance(effect, AbortTool) and effect.operation in going:
+                after, told = transition(after, Context(ToolStopped(effect.operation), ctx.now_ms))
+                effects = (*effects, *told)
+        counted: State = evolve(after, stamp=stamp)
+        return Step(counted, effects)
+
+    return broken
+
+
+def _time_runs_on(record: StepRecord) -> Step[State]:
+    """A sub-agent that goes on after a question has as much time as if it had not asked, and more."""
+    if not isinstance(record.context.delta, ChildAsks) or is_refused(record.effects):
+        return Step(record.after, record.effects)
+    timers = [one for one in record.effects if isinstance(one, StartTimer)]
+    timers = [one for one in timers if one.purpose is TimerPurpose.CHILD_TIMEOUT]
+
+    def late(entry: LedgerEntry) -> LedgerEntry:
+        timer = entry.timer
+        if timer is None or all(timer.operation != one.operation for one in timers):
+            return entry
+        return evolve(entry, timer=evolve(timer, deadline_ms=timer.deadline_ms + 50))
+
+    told = (
+        evolve(effect, deadline_ms=effect.deadline_ms + 50)
+        if isinstance(effect, StartTimer) and effect in timers
+        else effect
+        for effect in record.effects
+    )
+    return Step(with_entries(record.after, late), tuple(told))
+
+
+def _always_executing(record: StepRecord) -> State:
+    """That only sub-agents are under way is not seen."""
+    after = record.after
+    if not isinstance(after, Dispatching):
+        return after
+    return Executing(
+        session=after.session, stamp=after.stamp, turn=after.turn, ledger=after.ledger, settled=after.settled
+    )
+
+
+def _asking_is_work(record: StepRecord) -> State:
+    """A sub-agent that asks does not count as one who waits for a person."""
+    after = record.after
+    if not isinstance(after, Confirming) or not any(
+        isinstance(one.person.wait, ChildWait) for one in entries_in(after)
+    ):
+        return after
+    return Dispatching(
+        session=after.session, stamp=after.stamp, turn=after.turn, ledger=after.ledger, settled=after.settled
+    )
+
+
+def _for_own_results(_: Transition) -> Explain:
+    """A call whose sub-agent asks is said to wait for its own result."""
+
+    def other(reason: Reason) -> Reason:
+        return ForOwnResult() if isinstance(reason, ForChild) else reason
+
+    def explain(state: State, ctx: Context) -> Explanation:
+        told = explain_kernel(state, ctx)
+        waits = tuple(Wait(wait.call, tuple(map(other, wait.reasons))) for wait in told.waits)
+        return Explanation(told.causes, waits)
+
+    return explain
+
+
+PLANTED_CHILDREN = (
+    PlantedBug(name="child-started-twice", law="AT-MOST-ONCE", plant=_started(_twice)),
+    PlantedBug(name="child-begun-anew", law="AT-MOST-ONCE", plant=_started(_as_new)),
+    PlantedBug(name="one-session-for-all-children", law="AT-MOST-ONCE", plant=_started(_one_for_all)),
+    PlantedBug(name="child-told-otherwise", law="FINAL-ARGS", plant=_started(_other_task)),
+    PlantedBug(name="shares-given-twice", law="BUDGET", plant=changing_states(_nothing_reserved)),
+    PlantedBug(name="child-given-more-tokens", law="BUDGET", plant=_given(_more_tokens)),
+    PlantedBug(name="child-given-more-money", law="BUDGET", plant=_given(_more_money)),
+    PlantedBug(name="child-given-more-calls", law="BUDGET", plant=_given(_more_calls)),
+    PlantedBug(name="child-without-end", law="BUDGET", plant=_given(lambda policy: evolve(policy, max_turns=None))),
+    PlantedBug(
+        name="child-may-delegate",
+        law="BUDGET",
+        plant=_given(lambda policy: evolve(policy, child=evolve(policy.child, depth=1))),
+    ),
+    PlantedBug(name="child-unbilled", law="BUDGET", plant=_reported(lambda end: evolve(end, usage=NO_USAGE))),
+    PlantedBug(name="calls-of-a-child-uncounted", law="BUDGET", plant=_reported(lambda end: evolve(end, tool_calls=0))),
+    PlantedBug(name="late-child-billed-again", law="BUDGET", plant=changing_states(_billed_again)),
+    PlantedBug(name="end-of-a-child-untold", law="ONE-END", plant=changing_effects(_end_untold)),
+    PlantedBug(
+        name="failed-child-is-done",
+        law="ONE-END",
+        plant=_reported(lambda end: evolve(end, reason=TurnEndReason.MODEL_STOP)),
+    ),
+    PlantedBug(name="failed-child-spares", law="SIBLING", plant=under_settings(_siblings_spared)),
+    PlantedBug(name="first-child-ends", law="ADDRESS", plant=changing_deltas(_first_ends), hidden=True),
+    PlantedBug(name="first-child-asks", law="ADDRESS", plant=changing_deltas(_first_asks), hidden=True),
+    PlantedBug(name="children-not-aborted", law="CANCEL-STOP", plant=changing_effects(_not_aborted)),
+    PlantedBug(name="aborted-child-holds-nothing", law="NO-CONFLICT", plant=_stopped_at_once),
+    PlantedBug(name="time-of-a-child-runs-on", law="TIMER-DATA", plant=changing_steps(_time_runs_on)),
+    PlantedBug(
+        name="child-has-all-the-time",
+        law="TIMER-DATA",
+        plant=under_policy(lambda policy: evolve(policy, child=evolve(policy.child, timeout_ms=None))),
+    ),
+    PlantedBug(name="never-dispatching", law="WRITE-AHEAD", plant=changing_states(_always_executing)),
+    PlantedBug(name="asking-child-is-work", law="WRITE-AHEAD", plant=changing_states(_asking_is_work)),
+    PlantedBug(
+        name="asking-child-waits-for-itself", law="WHY", plant=lambda real: real, explain=_for_own_results, hidden=True
+    ),
+)

@@ -1,0 +1,45 @@
+"""`make fuzz`: what a round runs, and that a breach is told with the command that repeats it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+BREACH = """from hypothesis import given, strategies as st
+
+
+@given(st.integers())
+def test_no_number_is_large(number: int) -> None:
+    assert number < 1_000
+"""
+
+
+def fuzz(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """The script, on a project whose interpreter is this one."""
+    environment = {**os.environ, "WORKERS": "0"}
+    command = [sys.executable, "scripts/fuzz.py", "--minutes", "0", *arguments]
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+
+
+def test_a_breach_is_told_with_the_command_that_repeats_it(tmp_path: Path) -> None:
+    """The seed of the round and the test that failed are enough to see it again."""
+    test = tmp_path / "test_breach.py"
+    test.write_text(BREACH)
+    result = fuzz("--seed", "7", str(test))
+    assert result.returncode == 1
+    assert "round 1, seed 7" in result.stdout
+    assert "HYPOTHESIS_PROFILE=fuzz" in result.stdout
+    assert "--hypothesis-seed=7" in result.stdout
+    assert "test_no_number_is_large" in result.stdout.splitlines()[-1]
+
+
+def test_a_quiet_round_says_how_to_repeat_it(tmp_path: Path) -> None:
+    """Without a breach the seed is printed all the same."""
+    test = tmp_path / "test_quiet.py"
+    test.write_text(BREACH.replace("number < 1_000", "number == number"))
+    result = fuzz("--seed", "11", str(test))
+    assert (result.returncode, result.stdout.splitlines()[-1].split("] ")[1]) == (
+        0,
+        "no breach in 1 rounds; to repeat them: make fuzz SEED=11 MINUTES=0",
+    )

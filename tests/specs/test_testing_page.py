@@ -1,0 +1,43 @@
+"""specs/testing.md keeps its word: its code runs as it stands, prints what it shows, and what it names exists."""
+
+import pkgutil
+import re
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+from loopkernel import testing
+from loopkernel.testing.strategies import walks
+
+PAGE = (Path(__file__).resolve().parents[2] / "specs" / "testing.md").read_text(encoding="utf-8")
+
+_SECTION = re.compile(r"^## (.+)\n((?:(?!^## ).*\n)*)", re.MULTILINE)
+_BLOCK = re.compile(r"^```([a-z]+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+EXAMPLES = {title: blocks for title, body in _SECTION.findall(PAGE) if (blocks := _BLOCK.findall(body))}
+
+
+@pytest.mark.parametrize("title", EXAMPLES)
+def test_an_example_runs_and_prints_what_is_shown(title: str) -> None:
+    assert [language for language, _ in EXAMPLES[title]] == ["python", "text"]
+    (_, program), (_, printed) = EXAMPLES[title]
+    run = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, check=False)
+    assert run.stderr == ""
+    assert [line.rstrip() for line in run.stdout.splitlines()] == printed.splitlines()
+
+
+def test_the_examples_are_found() -> None:
+    assert len(EXAMPLES) > 6
+    assert sum(map(len, EXAMPLES.values())) == PAGE.count("\n```") / 2
+
+
+def test_what_the_page_names_exists() -> None:
+    named = re.findall(r"`([a-z_]+)\.([A-Za-z_]+)(?:\([^`]*\))?`", PAGE)
+    modules = {module for module, _ in named} & {found.name for found in pkgutil.iter_modules(testing.__path__)}
+    assert len(modules) > 8
+    for module, name in named:
+        if module in modules - {"strategies"}:
+            assert hasattr(import_module(f"loopkernel.testing.{module}"), name), f"{module}.{name}"
+        elif module == "walks":
+            assert hasattr(walks, name), name
