@@ -228,7 +228,10 @@ HANDOFF = Case(
         "the turn is disposed of",
     ),
 )
-QUICK_CARE = (TOOL_HOOKS, TURN_HOOKS, CORRECTIONS, COMPACTION, IN_A_TURN, CHILD, HANDOFF)
+QUICK_CARE = (TOOL_HOOKS, IN_A_TURN, CHILD, HANDOFF)
+OTHER_CARE = (TURN_HOOKS, CORRECTIONS, COMPACTION)
 DEEP_CARE = tuple(
-    evolve(case, name=f"{case.name}, all laws", laws=laws_of_an_edge) for case in QUICK_CARE if case.laws is check_step
+    evolve(case, name=f"{case.name}, all laws", laws=laws_of_an_edge)
+    for case in (*QUICK_CARE, *OTHER_CARE)
+    if case.laws is check_step
 )

@@ -315,13 +315,13 @@ def with_output(output_calls: OutputCalls) -> Case:
 OUTPUTS = tuple(map(with_output, OutputCalls))
 
 QUICK = (
-    *(GRAPH, EXACT, MODES, CRASHES, CONFLICTS, NO_PROFILE),
-    *(case for case in SCHEDULES if case.policy.schedule in (Schedule.GRAPH, Schedule.BATCHES)),
+    *(EXACT, MODES, CONFLICTS, NO_PROFILE),
+    *(case for case in SCHEDULES if case.policy.schedule is Schedule.GRAPH),
     *(ANSWERS, QUESTIONS, EARLY, *OUTPUTS),
 )
 # The others of these take the place of the quick ones where the suite runs again under another Python.
 OTHERS = (
-    SERIAL,
+    *(GRAPH, SERIAL, CRASHES),
     *(case for case in SCHEDULES if case not in QUICK),
     *(REMEMBERED, BACKGROUND, RELEASED),
 )

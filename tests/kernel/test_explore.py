@@ -15,7 +15,7 @@ from loopkernel.testing.explore_strays import strays
 from loopkernel.testing.explore_views import outline, whole
 from loopkernel.transition import transition
 
-from tests.kernel.explore_care import DEEP_CARE, QUICK_CARE
+from tests.kernel.explore_care import DEEP_CARE, OTHER_CARE, QUICK_CARE
 from tests.kernel.explore_care_goals import GOALS_OF_CARE
 from tests.kernel.explore_cases import (
     ANSWERS,
@@ -26,18 +26,28 @@ from tests.kernel.explore_cases import (
     IS_DEEP,
     MOST_RUNS,
     OUTPUTS,
+    PROFILE,
     QUESTIONS,
     RELEASED,
     SERIAL,
 )
-from tests.kernel.explore_endurance import ENDURANCE
+from tests.kernel.explore_endurance import OTHER_ENDURANCE, QUICK_ENDURANCE
 from tests.kernel.explore_endurance_goals import GOALS_OF_ENDURANCE
 from tests.kernel.explore_goals import GOALS
 from tests.kernel.explore_three_calls import SCHEDULES
 from tests.kernel.explore_world import Case
 
 EVERY_GOAL = {**GOALS, **GOALS_OF_ENDURANCE, **GOALS_OF_CARE}
-CARE = (*QUICK_CARE, *(DEEP_CARE if IS_DEEP else ()))
+# As of the other cases, the suite that runs again under another Python takes those that the quick one leaves out.
+ENDURANCE = (
+    *(QUICK_ENDURANCE if PROFILE != "matrix" else ()),
+    *(OTHER_ENDURANCE if IS_DEEP or PROFILE == "matrix" else ()),
+)
+OUTLINED_CARE = (
+    *(QUICK_CARE if PROFILE != "matrix" else ()),
+    *(OTHER_CARE if IS_DEEP or PROFILE == "matrix" else ()),
+)
+CARE = (*OUTLINED_CARE, *(DEEP_CARE if IS_DEEP else ()))
 ALL_CASES = (*CASES, *ENDURANCE, *CARE)
 
 
@@ -91,7 +101,7 @@ def test_the_shortest_runs_hold_the_laws_of_whole_runs(case: Case) -> None:
 
 
 COMPARED = (GRAPH, SERIAL, *SCHEDULES, ANSWERS, QUESTIONS, EARLY, BACKGROUND, RELEASED, *OUTPUTS)
-ALIKE = (*(case for case in COMPARED if case in CASES), *ENDURANCE, *QUICK_CARE)
+ALIKE = (*(case for case in COMPARED if case in CASES), *ENDURANCE, *OUTLINED_CARE)
 
 
 @pytest.mark.parametrize("case", ALIKE, ids=lambda case: case.name)

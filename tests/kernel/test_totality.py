@@ -16,7 +16,7 @@ from loopkernel.data.held_runs import HeldRun
 from loopkernel.data.model_deltas import ModelCompleted, ModelFailed, ModelUsage
 from loopkernel.data.outside_deltas import ChildEnded, CorrectionAnswered, SummaryFailed, SummaryReady
 from loopkernel.data.sessions import Stamp
-from loopkernel.data.states import Done, State
+from loopkernel.data.states import Confirming, Dispatching, Done, Executing, State, Streaming
 from loopkernel.data.steps import Context, Step
 from loopkernel.data.tool_deltas import ToolFailed, ToolSucceeded
 from loopkernel.data.words import RefusalReason
@@ -41,6 +41,9 @@ SEARCH = settings(
     phases=[Phase.generate],
 )
 BILLING = ModelUsage | ModelCompleted | ModelFailed | ChildEnded | CorrectionAnswered | SummaryReady | SummaryFailed
+
+# Where calls may start once a run that has outlasted its call is known to have stopped: the clock goes on for them.
+MAY_START = (Streaming, Executing, Confirming, Dispatching)
 
 
 def taken(state: State, delta: Delta, now_ms: int) -> Step[State]:
@@ -75,7 +78,8 @@ def judge(state: State, delta: Delta, now_ms: int, *laws_left_out: str) -> None:
     if lease is not None:
         assert after.session is not None
         assert lease not in after.session.held
-        assert after.stamp == Stamp(state.stamp.version, max(state.stamp.now_ms, now_ms))
+        clock_ms = max(state.stamp.now_ms, now_ms) if isinstance(state, MAY_START) else state.stamp.now_ms
+        assert after.stamp == Stamp(state.stamp.version, clock_ms)
         return
     assert effects == (refusals[0],)
     if stale and isinstance(delta, BILLING):

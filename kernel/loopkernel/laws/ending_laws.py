@@ -203,6 +203,10 @@ def _is_cut(record: StepRecord, call: CallId) -> bool:
     for effect in record.effects:
         if isinstance(effect, ReplyRetracted) and effect.reply == call.reply:
             return True
+        if isinstance(effect, MessageAdded) and isinstance(effect.message, AssistantMessage):
+            left_out = all(one.id != call for one in effect.message.calls)  # with a note in its place (INFER-7)
+            if effect.message.reply == call.reply and left_out:
+                return True
         if isinstance(effect, ThreadRewritten):
             messages = effect.messages
         if isinstance(effect, ThreadCut):

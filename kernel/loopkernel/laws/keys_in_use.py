@@ -72,7 +72,7 @@ def claims_of(entry: LedgerEntry, settings: Settings) -> Claims:
     """What the call uses: all until it is checked; nothing if it never runs (rules TOOL-1, TOOL-2 and CALL-5)."""
     if isinstance(entry.verdict, InvalidCall | UnknownTool) or entry.hooks.blocked is not None:
         return ()
-    if entry.tool == settings.policy.output_tool:
+    if entry.tool == settings.policy.output_tool and not entry.runs:
         return ()
     if entry.verdict is None:
         return None

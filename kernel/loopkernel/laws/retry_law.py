@@ -30,11 +30,12 @@ from loopkernel.data.messages import Message, UserMessage, UserOrigin
 from loopkernel.data.model_deltas import FromModel, ModelFailed
 from loopkernel.data.outside_deltas import HookAnswered, HookRetry, TimerFired
 from loopkernel.data.policy import Policy, Retry
-from loopkernel.data.states import Backoff, Compacting, Done, State, Streaming
+from loopkernel.data.states import Backoff, Compacting, Done, State, Streaming, Thinking
 from loopkernel.data.user_deltas import DismissError
 from loopkernel.data.words import ErrorClass, RequestReason, TimerPurpose, TurnEndReason
 from loopkernel.laws.reports import Breach
 from loopkernel.laws.taken_back import Seen
+from loopkernel.laws.turn_hooks import asks_again
 from loopkernel.laws.views import Answering, refuses, turn_of
 from loopkernel.replay import StepRecord
 
@@ -52,6 +53,8 @@ def retry_law(records: Sequence[StepRecord]) -> Iterator[Breach]:
         for effect in record.effects:
             for wrong in (*attempts.take(effect, record), *seen.take(effect)):
                 yield Breach("RETRY-LAW", step, wrong)
+        for wrong in attempts.prepared(record):
+            yield Breach("RETRY-LAW", step, wrong)
         attempts.heard(record)
 
 
@@ -115,6 +118,7 @@ class Attempts:
         self._heard_ms = start.heard_ms if isinstance(start, Streaming) else 0
         self._failed: Failed | None = None
         self._compacting = isinstance(start, Compacting)
+        self._fallen = False  # the next request is made of another model
         self._smaller: RequestReason | None = None  # why the next request is made, which is smaller than the last
         failure = pending_failure(start)
         if failure is not None:
@@ -122,10 +126,18 @@ class Attempts:
 
     def begin(self, record: StepRecord) -> None:
         """A step begins: a hook may have the request that failed made again, which is a way out too (rule HOOK-2)."""
-        delta, turn = record.context.delta, turn_of(record.after)
+        delta = record.context.delta
         wants = isinstance(delta, HookAnswered) and isinstance(delta.answer, HookRetry) and not refuses(record)
-        if wants and turn is not None and turn.reason is RequestReason.HOOK_RETRY:
+        if wants and asks_again(record):
             self._failed = None
+
+    def prepared(self, record: StepRecord) -> Iterator[str]:
+        """The step is over: where the next request waits for its gates, the way to it was chosen under this policy."""
+        state = record.after
+        waits = isinstance(state, Thinking) or (isinstance(state, Compacting) and state.failure is None)
+        if waits and state.session is not None and self._failed is not None:
+            yield from self._falls_back(state.session.settings.policy)
+            self._fallen = True
 
     def heard(self, record: StepRecord) -> None:
         """The stream was heard of in this step, or it began; or the user gave up the wait for a retry (RETRY-4)."""
@@ -253,6 +265,7 @@ class Attempts:
             self._start_again()
             return
         yield from self._falls_back(policy)
+        self._fallen = False
         if message.receipt is not None:
             self._start_again()
 
@@ -265,7 +278,8 @@ class Attempts:
 
     def _asks(self, asked: CallModel, policy: Policy) -> Iterator[str]:
         """RETRY-6: the models are asked in order, and never back within a turn."""
-        again = self._failed is not None
+        again = self._failed is not None or self._fallen
+        self._fallen = False
         yield from self._falls_back(policy)
         models = (policy.model, *policy.fallback_models)
         due = models[min(self._place, len(models) - 1)]
@@ -299,4 +313,5 @@ class Attempts:
                 told = "goes on" if over else "ends with it"
                 yield f"the failure {failed.error.value} is not recovered, and the run {told}"
         self._failed, self._fed_back, self._place, self._smaller = None, False, 0, None
+        self._fallen = False
         self._start_again()

@@ -46,8 +46,8 @@ class Standing:
         self.in_the_way = dict((*self._conflicts(), *self._orders(), *self._sources(), *self._undecided()))
 
     def gives_output(self, entry: LedgerEntry) -> bool:
-        """Whether the call gives the output: it is taken, never run (rule CALL-5)."""
-        return entry.tool == self.settings.policy.output_tool
+        """Whether the call gives the output: it is taken, never run (rule CALL-5); one that has run is not."""
+        return entry.tool == self.settings.policy.output_tool and not entry.runs
 
     def _may_run(self, entry: LedgerEntry) -> bool:
         """Whether the call is open, and not known to be answered without a run: those hold nobody back."""

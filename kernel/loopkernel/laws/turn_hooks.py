@@ -18,7 +18,7 @@ from loopkernel.data.events import (
 from loopkernel.data.messages import AssistantMessage, UserMessage, UserOrigin
 from loopkernel.data.outside_deltas import HookModify, HookRetry
 from loopkernel.data.policy import Policy
-from loopkernel.data.states import State, Streaming
+from loopkernel.data.states import Compacting, State, Streaming, Thinking
 from loopkernel.data.user_deltas import ChangePolicy
 from loopkernel.data.words import CancelReason, HookPoint, RequestReason, TurnEndReason
 from loopkernel.laws.ending_laws import FIRST_REPLY
@@ -67,12 +67,13 @@ class TurnHooks:
         said = self._order.answered(record, policy)
         if said is not None:
             yield from self._hear(said, record)
-        cut = cuts(record)
+        cut = cuts(record) and turn_of(record.before) is not None  # at rest no turn is cut short
         self._may_stop_asking = cut or self._gates.skipped or has_waiting_input(record)
         for effect in record.effects:
             self._gates.take(effect, record)
             yield from self._order.take(effect, policy, cut=cut and _is_after_turn(effect))
             yield from self._judge(effect, policy, cut)
+            cut = cut and not isinstance(effect, TurnEnded)  # a turn that begins in the same step is not cut short
         yield from _messages_untold(record, policy)
 
     def _hear(self, said: Said, record: StepRecord) -> Iterator[str]:
@@ -81,9 +82,7 @@ class TurnHooks:
         if said.blocks and point in _GUARDED:
             self._blocked = True
             self._owed = self._owed and point is not HookPoint.AFTER_MODEL
-        turn = turn_of(record.after)
-        again = turn is not None and turn.reason is RequestReason.HOOK_RETRY
-        if point is HookPoint.AFTER_MODEL and isinstance(said.answer, HookRetry) and again:
+        if point is HookPoint.AFTER_MODEL and isinstance(said.answer, HookRetry) and asks_again(record):
             self._owed = False
             self._order.forget(_AFTER_MODEL)
         if isinstance(said.answer, HookModify) and said.answer.message is not None and point in _GUARDED:
@@ -144,6 +143,14 @@ class TurnHooks:
 
     def _has_passed(self, key: Key, policy: Policy) -> bool:
         return self._lenient or key in self._order.passed or not due_at(policy, key[0])
+
+
+def asks_again(record: StepRecord) -> bool:
+    """Whether a hook has in this step had the reply taken back, to be asked for again (rule HOOK-2)."""
+    turn, state = turn_of(record.after), record.after
+    if turn is None or turn.reason is not RequestReason.HOOK_RETRY:
+        return False
+    return isinstance(state, Thinking | Compacting) or (isinstance(state, Streaming) and state.after is None)
 
 
 def _is_after_turn(effect: Effect) -> bool:

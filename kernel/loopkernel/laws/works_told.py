@@ -13,6 +13,7 @@ from loopkernel.data.events import (
     HandoffEnded,
     HandoffStarted,
     MessageAdded,
+    ResultsCleared,
     ThreadCut,
     ThreadRewritten,
     TurnEnded,
@@ -54,7 +55,7 @@ class WorksTold:
                 if effect.done and isinstance(record.before, Compacting) and not _has_come(record):
                     yield "a compaction is told to be done, and no summary has come"
                 self._learn(effect, record, place)
-            elif isinstance(effect, ThreadCut | ThreadRewritten):
+            elif isinstance(effect, ThreadCut | ThreadRewritten | ResultsCleared):
                 self._useless_at = None  # the thread is another now
             elif isinstance(effect, HandoffStarted):
                 yield from self._starts("handoff")

@@ -178,9 +178,8 @@ def resume_after_stream(state: Streaming, after: AfterModel, stamp: Stamp) -> tu
     again = evolve(state, session=restarted.session, ledger=restarted.ledger, stamp=stamp)
     asked = ask_again(again.session, after.gate, _about(again, after.end), stamp.now_ms)
     effects = (*restarted.effects, *asked.effects)
-    if asked.gate is None:
-        return evolve(again, session=asked.session), effects
-    return evolve(again, session=asked.session, after=evolve(after, gate=asked.gate)), effects
+    still = None if asked.gate is None else evolve(after, gate=asked.gate)
+    return evolve(again, session=asked.session, after=still), effects
 
 
 def _kept(state: Streaming, end: End) -> tuple[Session, tuple[Effect, ...] | None]:

@@ -2,9 +2,9 @@
 
 from attrs import evolve
 
-from loopkernel.data.blocks import RawInput
 from loopkernel.data.effects import Effect
 from loopkernel.data.hook_calls import NO_HOOKS, CallHooks, HookContext, OpenHook
+from loopkernel.data.json_text import Json
 from loopkernel.data.ledgers import Ledger, LedgerEntry
 from loopkernel.data.policy import Hook
 from loopkernel.data.sessions import Session
@@ -144,12 +144,9 @@ def may_repeat(ledger: Ledger, session: Session, place: int, now_ms: int) -> boo
     return spent is None and may_call(policy, session.started)
 
 
-def repeat_run(ledger: Ledger, session: Session, place: int, now_ms: int) -> Ledgered:
+def repeat_run(ledger: Ledger, session: Session, place: int, given: Json, now_ms: int) -> Ledgered:
     """The call runs once more, as it did, in the place that it holds."""
     entry = ledger.entries[place]
-    given = entry.given
-    if isinstance(given, RawInput):
-        return Ledgered(ledger, session)
     hooks = CallHooks(left=(), input=entry.hooks.input, retries=entry.hooks.retries + 1)
     ledger = evolve(ledger.put(place, evolve(entry, hooks=hooks)), running=ledger.running - 1)
     return start_run(ledger, session, place, given, now_ms)

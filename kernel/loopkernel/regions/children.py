@@ -4,12 +4,12 @@ from typing import assert_never
 
 from attrs import evolve
 
-from loopkernel.data.blocks import RawInput, TextBlock
+from loopkernel.data.blocks import TextBlock
 from loopkernel.data.children import ChildRun
-from loopkernel.data.effects import Effect
 from loopkernel.data.events import ChildAsked, ChildFinished, ToolProgressed
 from loopkernel.data.hook_calls import RunEnd
 from loopkernel.data.ids import OperationKind, RunOperation
+from loopkernel.data.json_text import Json
 from loopkernel.data.ledgers import ChildWait, Ledger
 from loopkernel.data.outside_deltas import ChildAsks, ChildEnded, ChildProgress, HookAnswered, OutsideDelta
 from loopkernel.data.sessions import Session
@@ -61,11 +61,9 @@ def child_report(ledger: Ledger, session: Session, delta: ChildReport, now_ms: i
 def _said(ledger: Ledger, session: Session, place: int, child: ChildRun, text: str) -> Ledgered:
     """The sub-agent has said something, which is what is left of it should it not come to an end."""
     entry = ledger.entries[place]
-    effects: tuple[Effect, ...] = ()
-    if entry.operation is not None:
-        effects = (ToolProgressed(entry.call.id, entry.operation, text),)
+    told = () if entry.operation is None else (ToolProgressed(entry.call.id, entry.operation, text),)
     said = evolve(entry, child=evolve(child, text=text), progress=entry.progress.append(text))
-    return Ledgered(ledger.put(place, said), session, effects)
+    return Ledgered(ledger.put(place, said), session, told)
 
 
 def _asks(ledger: Ledger, session: Session, place: int, delta: ChildAsks, now_ms: int) -> Ledgered:
@@ -130,23 +128,28 @@ def _billed(session: Session, delta: ChildEnded) -> Session:
     return evolve(session, usage=session.usage.plus(delta.usage), started=session.started + delta.tool_calls)
 
 
-def resume_child(ledger: Ledger, session: Session, place: int, child: ChildRun, now_ms: int) -> Ledgered:
+def resume_child(
+    ledger: Ledger,
+    session: Session,
+    place: int,
+    child: ChildRun,
+    given: Json,
+    operation: RunOperation,
+    now_ms: int,
+) -> Ledgered:
     """The process was restarted: the sub-agent goes on from its own log, within the time that it had (RESUME-3)."""
     entry = ledger.entries[place]
-    given = entry.given
-    if isinstance(given, RawInput) or entry.operation is None:
-        return Ledgered(ledger, session)
     wait, timer = entry.person.wait, entry.timer
     deadline_ms = None if timer is None else timer.deadline_ms
     if isinstance(wait, ChildWait):
         deadline_ms = None if wait.left_ms is None else now_ms + wait.left_ms
         ledger = _goes_on(ledger, session, place, evolve(wait, left_ms=None), now_ms).ledger
-    operations, number = session.operations.abandon(OperationKind.RUN, entry.operation).mint(OperationKind.RUN)
+    operations, number = session.operations.abandon(OperationKind.RUN, operation).mint(OperationKind.RUN)
     session = session.with_operations(operations)
     again = evolve(ledger.entries[place], operation=RunOperation(number), timer=None)
     ledger = evolve(ledger.put(place, again), started=noted(ledger.started, number - ledger.first_run, place))
     command = child_command(again, child, given, session.settings, operations, resumed=True)
-    effects = (command, *told_again(again, child, session.settings))
+    effects = (command, *told_again(RunOperation(number), child, session.settings))
     if deadline_ms is None:
         return Ledgered(ledger, session, effects)
     timed = set_timer(ledger, session, place, TimerPurpose.CHILD_TIMEOUT, deadline_ms)

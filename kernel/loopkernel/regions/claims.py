@@ -13,8 +13,11 @@ def offered(settings: Settings, name: str) -> Tool | None:
 
 
 def is_output_call(entry: LedgerEntry, settings: Settings) -> bool:
-    """Whether the call, if it is valid, gives the output: it is never run, and uses nothing (rule CALL-5)."""
-    return settings.policy.output_tool == entry.tool
+    """Whether the call, if it is valid, gives the output: it is never run, and uses nothing (rule CALL-5).
+
+    One that has run already, since its tool gives the output only by a later policy, is a call as any.
+    """
+    return settings.policy.output_tool == entry.tool and not entry.runs
 
 
 def never_runs(entry: LedgerEntry, settings: Settings) -> bool:

@@ -14,6 +14,7 @@ from loopkernel.data.effects import Effect, StartTool
 from loopkernel.data.events import ChildFinished
 from loopkernel.data.held_runs import HeldRun
 from loopkernel.data.ids import OperationKind, RunOperation
+from loopkernel.data.json_text import Json
 from loopkernel.data.ledgers import ApprovalWait, CrashWait, Ledger
 from loopkernel.data.sessions import Session, Settings
 from loopkernel.data.tools import Decision, EffectClass
@@ -56,8 +57,9 @@ def _restarted(ledger: Ledger, session: Session, place: int, now_ms: int) -> Led
     if entry.check is not None and not isinstance(given, RawInput):
         ledger, session = drop_check(ledger, session, place)
         return ask_check(ledger, session, place, entry.tool, given)
-    if entry.child is not None and entry.is_running and _resumes_children(session):
-        return resume_child(ledger, session, place, entry.child, now_ms)
+    resumes = entry.is_running and _resumes_children(session)
+    if resumes and entry.child is not None and isinstance(given, Json) and entry.operation is not None:
+        return resume_child(ledger, session, place, entry.child, given, entry.operation, now_ms)
     if entry.is_running:
         return _run_restarted(ledger, session, place, now_ms)
     return Ledgered(ledger, session)

@@ -9,6 +9,7 @@ from loopkernel.data.choices import OnToolFailure
 from loopkernel.data.events import ToolProgressed
 from loopkernel.data.hook_calls import OpenHook, RunEnd
 from loopkernel.data.ids import TimerOperation
+from loopkernel.data.json_text import Json
 from loopkernel.data.ledgers import ApprovalWait, Ledger
 from loopkernel.data.outside_deltas import HookAnswer, HookAnswered, HookBlock, HookContinue, HookModify, HookRetry
 from loopkernel.data.policy import Hook
@@ -245,8 +246,9 @@ def _after_run(
         entry = ledger.entries[place]
         closed = close(ledger, session, place, error_result(entry, blocked_text(entry.tool, said.why)))
         return _spread(closed, now_ms)
-    if isinstance(said, HookRetry) and may_repeat(ledger, session, place, now_ms):
-        return repeat_run(ledger, session, place, now_ms)
+    given = ledger.entries[place].given
+    if isinstance(said, HookRetry) and isinstance(given, Json) and may_repeat(ledger, session, place, now_ms):
+        return repeat_run(ledger, session, place, given, now_ms)
     if isinstance(said, HookModify) and said.result is not None:
         end = evolve(end, output=evolve(end.output, content=(TextBlock(said.result),)))
     return _asked_about_end(ledger, session, place, end, gate.left, now_ms)

@@ -4,7 +4,8 @@ from typing import assert_never
 
 from loopkernel.data.children import ChildRun
 from loopkernel.data.effects import Effect, TellChild
-from loopkernel.data.ledgers import Ledger, LedgerEntry
+from loopkernel.data.ids import RunOperation
+from loopkernel.data.ledgers import Ledger
 from loopkernel.data.sessions import Settings
 from loopkernel.data.user_deltas import (
     ChangeInstructions,
@@ -32,11 +33,8 @@ def tell_children(ledger: Ledger, delta: SettingsChange) -> tuple[Effect, ...]:
     return tuple(effects)
 
 
-def told_again(entry: LedgerEntry, child: ChildRun, settings: Settings) -> tuple[Effect, ...]:
+def told_again(operation: RunOperation, child: ChildRun, settings: Settings) -> tuple[Effect, ...]:
     """A sub-agent is resumed, which may not have heard of the last changes: it is told what holds now."""
-    if entry.operation is None:
-        return ()
-    operation = entry.operation
     policy = TellChild(operation, ChangePolicy(child_policy(settings.policy, child.reserved)))
     return (policy, *(TellChild(operation, Remember(remembered)) for remembered in settings.remembered))
 

@@ -76,10 +76,11 @@ def _as_it_must_be(script: Script) -> tuple[StepRecord, ...]:
     return play(script, the_transition)
 
 
-def breached_laws(bug: PlantedBug, scripts: Iterable[Script]) -> set[str]:
+def breached_laws(bug: PlantedBug, scripts: Iterable[Script], *, until_caught: bool = False) -> set[str]:
     """The laws that some run of the kernel with the bug breaks; it is planted anew for each run.
 
-    Where the bug makes no difference there is nothing to judge.
+    Where the bug makes no difference there is nothing to judge. With `until_caught` the first run that breaks the law
+    of the bug is the last.
     """
     breached: set[str] = set()
     for script in scripts:
@@ -91,6 +92,8 @@ def breached_laws(bug: PlantedBug, scripts: Iterable[Script]) -> set[str]:
         told = same and bug.explain is explaining  # all that the laws of a trace may say is said of the sound kernel
         for report in (*(() if told else (check_trace(steps, judged=judged),)), check_pairs(steps, judged=judged)):
             breached.update(breach.law for breach in report.breaches)
+        if until_caught and bug.law in breached:
+            break
     return breached
 
 

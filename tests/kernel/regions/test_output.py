@@ -14,7 +14,7 @@ from loopkernel.data.policy import Policy
 from loopkernel.data.sessions import Session
 from loopkernel.data.states import Confirming, Executing, Idle, State, Streaming
 from loopkernel.data.tools import EffectClass, InvalidCall, Tool, ToolProfile, ValidCall
-from loopkernel.data.user_deltas import Swap
+from loopkernel.data.user_deltas import ChangePolicy, Swap
 from loopkernel.data.vector import Vector
 from loopkernel.data.words import CallStatus, CancelReason, StopReason, TurnEndReason
 from loopkernel.regions.output import gives_output, others_open, skip_for_output, take_output, unjudged_output
@@ -101,6 +101,17 @@ def test_an_output_alone_ends_the_turn_and_nothing_runs(policy: Policy) -> None:
     assert [ended.reason for ended in of_kind(TurnEnded, effects)] == [TurnEndReason.OUTPUT]
     (result,) = results_of(a(Idle, following))
     assert (result.ran, result.tool) == (False, "finish")
+
+
+@both
+@pytest.mark.rule("CALL-5")
+def test_a_call_that_runs_is_no_output_though_a_later_policy_names_its_tool(policy: Policy) -> None:
+    running = reply(finish(), policy=ASKING_NOBODY)
+    following, effects = step(running, ChangePolicy(policy))
+    assert (statuses(following), ends(effects)) == ([RUNNING], [])
+    following, effects = step(following, succeeded(1))
+    assert ends(effects) == [(1, DONE, None)]
+    assert isinstance(following, Streaming)
 
 
 @both

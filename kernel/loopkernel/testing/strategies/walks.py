@@ -38,7 +38,7 @@ from loopkernel.data.outside_deltas import (
     SummaryReady,
     TimerFired,
 )
-from loopkernel.data.policy import FieldPattern
+from loopkernel.data.policy import Compaction, FieldPattern, Hook, Policy
 from loopkernel.data.states import Initial, State, Streaming
 from loopkernel.data.steps import Context
 from loopkernel.data.thread_deltas import Acquired, Created, Resumed
@@ -66,7 +66,7 @@ from loopkernel.data.user_deltas import (
     StartHandoff,
     Swap,
 )
-from loopkernel.data.words import ErrorClass, StopReason, TurnEndReason
+from loopkernel.data.words import ErrorClass, HookPoint, StopReason, TurnEndReason
 from loopkernel.laws.gates import asked_outside
 from loopkernel.laws.step_laws import pending_timers
 from loopkernel.laws.views import ledger_in
@@ -166,6 +166,21 @@ creations_that_run: SearchStrategy[Created] = st.builds(
     policy=running_policies,
     tools=st.sampled_from((OFFERED, OFFERED, OFFERED, OFFERED, None)).flatmap(_offered_or_any),
     instructions=texts,
+)
+
+
+def _beginning_with(policy: Policy, tools: tuple[Tool, ...] = OFFERED) -> SearchStrategy[Created]:
+    return st.builds(Created, session_id=session_ids, policy=st.just(policy), tools=st.just(tools), instructions=texts)
+
+
+# Beginnings of runs that soon come to the phases which others seldom reach.
+EVENTFUL = (
+    _beginning_with(Policy(hooks=(Hook(point=HookPoint.BEFORE_INVOCATION, name="h", gated=True),))),
+    _beginning_with(Policy(hooks=(Hook(point=HookPoint.AFTER_INVOCATION, name="h", gated=True),))),
+    _beginning_with(
+        Policy(compaction=Compaction(trigger_ratio=None, trigger_tokens=1, keep_turns=None, keep_messages=1))
+    ),
+    _beginning_with(Policy(), (AGENT,)),
 )
 
 
@@ -331,9 +346,9 @@ def _moments(draw: DrawFn, state: State, now_ms: int) -> Context | None:
 
 
 @st.composite
-def runs(draw: DrawFn, most: int = 40) -> Run:
+def runs(draw: DrawFn, most: int = 40, creations: SearchStrategy[Created] = creations_that_run) -> Run:
     """A run of up to `most` deltas after the creation and the acquisition of its session."""
-    contexts = [Context(draw(creations_that_run), 0), Context(Acquired(), 0)]
+    contexts = [Context(draw(creations), 0), Context(Acquired(), 0)]
     state: State = Initial()
     steps: list[StepRecord] = []
     while contexts:
