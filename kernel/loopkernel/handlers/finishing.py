@@ -199,8 +199,10 @@ def _forgotten(state: Finishing) -> Session:
 def _cut_short(state: Finishing, ctx: Context, cause: Cause) -> Step[Finishing]:
     stamp, session = state.stamp.next(ctx.now_ms), state.session
     aborted: tuple[Effect, ...] = ()
+    told: tuple[Effect, ...] = ()
     if isinstance(state.gate, OpenHook):
         session, aborted = abort_hook(session, state.gate)
+        told = tell_hooks(session, _about(state, state.gate.hook.point), state.gate.left)
     elif state.gate is not None:
         session, aborted = abort_correction(session, state.gate)
     session, effects = cut_gates(session, reason_of(cause), stamp.now_ms, aborted)
@@ -208,7 +210,11 @@ def _cut_short(state: Finishing, ctx: Context, cause: Cause) -> Step[Finishing]:
     if state.ending.error is not None:  # it is shown all the same, and ends a run that it was to end
         final = state.ending.final and ending.then is None
         ending = evolve(ending, error=state.ending.error, message=state.ending.message, final=final)
-    return Step(Finishing(session=session, stamp=stamp, turn=state.turn, ending=ending), effects)
+    over = state.passed is BeforeEnd.HOOKS  # the hooks behind the turn have had their turn, but for the last
+    finishing = Finishing(
+        session=session, stamp=stamp, turn=state.turn, ending=ending, passed=state.passed if over else BeforeEnd.NOTHING
+    )
+    return Step(finishing, (*effects, *(told if over else ())))
 
 
 # --- the gates ------------------------------------------------------------------------------------------
@@ -242,7 +248,8 @@ def _gated(state: Finishing) -> Step[Finishing]:
     if not state.session.settings.policy.hooks and state.session.settings.policy.course_correction is None:
         return Step(state, ())
     if ending.cancel is not None or ending.then is not None or ending.forked:
-        told = () if ending.forked else tell_hooks(state.session, _about(state, HookPoint.AFTER_INVOCATION))
+        over = ending.forked or state.passed is BeforeEnd.HOOKS
+        told = () if over else tell_hooks(state.session, _about(state, HookPoint.AFTER_INVOCATION))
         return Step(state, told)
     effects: tuple[Effect, ...] = ()
     if ending.gated and not _is_followed(state) and state.passed is BeforeEnd.NOTHING:

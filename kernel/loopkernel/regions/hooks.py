@@ -64,9 +64,9 @@ def ask_again(session: Session, gate: OpenHook, about: HookContext, now_ms: int)
     return ask_hooks(forget_hook(session, gate), (gate.hook, *gate.left), about, now_ms)
 
 
-def tell_hooks(session: Session, about: HookContext) -> tuple[Effect, ...]:
-    """The observing hooks of a point at which none is asked."""
-    hooks = hooks_at(session.settings.policy, about.point)
+def tell_hooks(session: Session, about: HookContext, left: tuple[Hook, ...] | None = None) -> tuple[Effect, ...]:
+    """The observing hooks of a point at which none is asked, or only those of them that are `left`."""
+    hooks = hooks_at(session.settings.policy, about.point) if left is None else left
     return tuple(TellHook(evolve(about, name=hook.name)) for hook in hooks if not hook.gated)
 
 
