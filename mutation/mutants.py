@@ -133,7 +133,8 @@ def header(node: ast.AST) -> str:
         return " ".join(ast.unparse(node).split())
     emptied = {"body": [ast.Pass()]} if isinstance(inner[0], list) else {"cases": []}
     orelse: dict[str, list[ast.stmt]] = {"orelse": []} if hasattr(node, "orelse") else {}
-    bare = type(node)(**(fields | emptied | orelse | {"decorator_list": []}))
+    undecorated: dict[str, list[ast.expr]] = {"decorator_list": []} if "decorator_list" in node._fields else {}
+    bare = type(node)(**(fields | emptied | orelse | undecorated))
     text = ast.unparse(ast.copy_location(bare, node))
     return " ".join(text.split()).removesuffix(" pass")
 
