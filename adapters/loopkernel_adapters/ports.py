@@ -9,11 +9,13 @@ The ports that a session can do without are in `optional_ports.py`. `specs/ports
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Protocol
 
+from attrs import frozen
 from loopkernel.data.effects import CheckCall, Request, StartTool
 from loopkernel.data.events import Event
 from loopkernel.data.ids import ModelOperation
 from loopkernel.data.json_text import Json
 from loopkernel.data.model_deltas import ModelDelta
+from loopkernel.data.states import State
 from loopkernel.data.thread_deltas import RULES_VERSION, Created
 from loopkernel.data.tools import Tool, ToolOutput, Verdict
 from loopkernel.data.words import ErrorClass
@@ -115,13 +117,77 @@ class Store(Protocol):
         """All records, in order. Raises StoreCorrupt when one of them cannot be trusted."""
         ...
 
+    def restore(self) -> "Restored":
+        """What a driver goes on from: the newest snapshot that can be trusted, and the records behind it.
+
+        A store without snapshots gives all records. Raises as `load` does.
+        """
+        ...
+
+    def save_snapshot(self, state: State) -> None:
+        """Keep `state`, which all records that were appended lead to, so that the next `restore` costs only the tail.
+
+        A snapshot is no more than a shorter way to the same state: it may be dropped, and failing to write one
+        (OSError, StoreError) loses nothing and breaks nothing.
+        """
+        ...
+
     def close(self) -> None:
         """Make what was appended durable and let go of everything. Closing twice is harmless."""
         ...
 
 
+@frozen(kw_only=True)
+class Restored:
+    """Where a log goes on: the state of a snapshot (None: there is none), and the records behind it, all without one.
+
+    `rules_version` is that of the rules under which the snapshot was made.
+    """
+
+    state: State | None = None
+    rules_version: int = RULES_VERSION
+    records: tuple[LogRecord, ...]
+
+
+@frozen(kw_only=True)
+class RunEntry:
+    """A run in a list of runs: its id, how many records it has, and the times of the first and the last (ms)."""
+
+    run: str
+    records: int
+    first_ms: int
+    last_ms: int
+
+
+class Runs(Protocol):
+    """Many logs in one place, each found by the id of its session."""
+
+    def open(self, run: str) -> Store:
+        """The log of that session for its one writer: an empty one, or the one that it has written before.
+
+        Raises StoreLocked when it is open elsewhere, StoreCorrupt, StoreError, OSError.
+        """
+        ...
+
+    def read(self, run: str) -> tuple[LogRecord, ...]:
+        """All complete records, without a lock, also while they are being written. Raises NoSuchRun, else as `open`."""
+        ...
+
+    def entries(self) -> tuple[RunEntry, ...]:
+        """The runs that are there, the latest last; those that cannot be read are left to `read` to complain about."""
+        ...
+
+    def close(self) -> None:
+        """Let go of everything; the logs that it has opened are closed by who uses them. Closing twice is harmless."""
+        ...
+
+
 class StoreError(Exception):
     """What went wrong with a log."""
+
+
+class NoSuchRun(StoreError):
+    """There is no log of that id."""
 
 
 class StoreLocked(StoreError):
@@ -171,12 +237,21 @@ class RulesDiffer(StoreError):
     """The log was written under another version of the rules, so folding it would tell another run (RESUME-1)."""
 
 
-def demand_same_rules(records: Sequence[LogRecord]) -> None:
-    """Raises RulesDiffer where the log was begun under other rules than those of this loopkernel."""
-    created = records[0].delta if records else None
-    if isinstance(created, Created) and created.rules_version != RULES_VERSION:
+def demand_same_rules(restored: Restored) -> None:
+    """Raises RulesDiffer where what is to be folded was written under other rules than those of this loopkernel.
+
+    A snapshot of other rules with nothing behind it is no such case: from it the run goes on under these.
+    """
+    created = restored.records[0].delta if restored.records else None
+    if restored.state is not None and restored.records:
+        version = restored.rules_version
+    elif restored.state is None and isinstance(created, Created):
+        version = created.rules_version
+    else:
+        return
+    if version != RULES_VERSION:
         raise RulesDiffer(
-            f"the log was written under version {created.rules_version} of the rules, and this loopkernel folds logs "
+            f"the log was written under version {version} of the rules, and this loopkernel folds logs "
             f"of version {RULES_VERSION}. Nothing was changed: go on with the one that wrote it, or begin another"
         )
 

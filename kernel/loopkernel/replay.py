@@ -12,7 +12,7 @@ from loopkernel.data.steps import Context, Step
 from loopkernel.data.thread_deltas import RULES_VERSION, Created, Forked
 from loopkernel.transition import transition as kernel_transition
 
-__all__ = ["LogRecord", "StepRecord", "Transition", "first_divergence", "fold", "fork", "replay"]
+__all__ = ["START", "LogRecord", "StepRecord", "Transition", "first_divergence", "fold", "fork", "replay"]
 
 Transition: TypeAlias = Callable[[State, Context], Step[State]]
 

@@ -338,7 +338,7 @@ def test_increments_that_cannot_be_recorded_at_the_end_are_reported() -> None:
 def test_a_log_that_cannot_be_read_is_closed_again() -> None:
     class Unreadable(NotedStore):
         @override
-        def load(self) -> Any:  # Any: it never returns
+        def restore(self) -> Any:  # Any: it never returns
             raise OSError(5, "Input/output error")
 
     store = Unreadable()

@@ -18,7 +18,7 @@ from loopkernel.data.words import TurnEndReason
 from loopkernel.replay import LogRecord, fold, replay
 from loopkernel_adapters.driver.asyncio_driver import is_event
 from loopkernel_adapters.driver.durability import RECORDS_PER_GROUP
-from loopkernel_adapters.ports import RulesDiffer, RunContext, ToolError, demand_same_rules
+from loopkernel_adapters.ports import Restored, RulesDiffer, RunContext, ToolError, demand_same_rules
 from loopkernel_adapters.providers.scripted import ANY, Reply, ScriptedProvider, call_reply, text_reply
 from typing_extensions import override
 
@@ -245,7 +245,7 @@ def test_a_log_of_other_rules_is_not_opened(version: int) -> None:
     store = NotedStore()
     store.append((LogRecord(Created(session_id="s", rules_version=version), 0), LogRecord(Acquired(), 0)), True)
     if version == RULES_VERSION:
-        demand_same_rules(store.load())
+        demand_same_rules(Restored(records=store.load()))
         return
     with pytest.raises(RulesDiffer, match=f"version {version} of the rules"):
         World(store=store).open()

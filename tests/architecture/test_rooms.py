@@ -107,8 +107,26 @@ FOREIGN_TO_THE_KERNEL = {
 }
 FOREIGN_TO_TESTING = {"attrs", "hypothesis", "typing_extensions", "yaml"}
 FOREIGN_TO_ADAPTERS = {"attrs", "typing_extensions"}
-# A vendor's package is an extra: one module imports it, inside a function, so that all else runs without it.
-VENDORS = {"xllamacpp": "loopkernel_adapters.providers.local"}
+FOREIGN_TO_ADAPTER_CHECKS = {"hypothesis", "yaml"}
+# A vendor's package is an extra. The modules that import it are listed (a name stands for all that begin with it), and
+# every other module imports those inside a function, so that all else runs without it.
+_ANTHROPIC = "loopkernel_adapters.providers.anthropic"
+_OPENAI = "loopkernel_adapters.providers.openai"
+_FUNCTIONS = "loopkernel_adapters.tools.functions"
+_SCHEMAS = "loopkernel_adapters.tools.input_schema"
+_MCP = "loopkernel_adapters.tools.mcp"
+VENDORS: dict[str, tuple[str, ...]] = {
+    "anthropic": (_ANTHROPIC,),
+    "httpx2": (_ANTHROPIC, _OPENAI, _MCP),
+    "jsonschema": (_SCHEMAS,),
+    "mcp": (_MCP,),
+    "mcp_types": (_MCP,),
+    "openai": (_OPENAI,),
+    "pydantic": (_FUNCTIONS,),
+    "pydantic_core": (_FUNCTIONS,),
+    "xllamacpp": ("loopkernel_adapters.providers.local",),
+}
+VENDOR_MODULES = (_ANTHROPIC, _OPENAI, _FUNCTIONS, _MCP)  # may import their vendor where they like
 
 BANNED_NAMES = {"util", "utils", "helper", "helpers", "common", "core", "base", "manager", "managers", "misc"}
 
@@ -146,18 +164,26 @@ def _is_open(room: str, module: str) -> bool:
 
 def adapter_faults(source: Source) -> Iterator[str]:
     """What the shell imports beyond the standard library, itself, and the open part of the kernel."""
+    checks = source.within("loopkernel_adapters.testing")
+    known = {"loopkernel_adapters", *FOREIGN_TO_ADAPTERS, *(FOREIGN_TO_ADAPTER_CHECKS if checks else ())}
     for found in imports(source):
         name = found.module
         package = name.partition(".")[0]
+        at_the_top = found.node in source.tree.body
         if found.relative:
             yield source.at(found.node, "a relative import: name the module in full")
         elif package == "loopkernel":
-            if not lies_in(name, OPEN_TO_ADAPTERS):
+            if not lies_in(name, (*OPEN_TO_ADAPTERS, *(("loopkernel.testing",) if checks else ()))):
                 yield source.at(found.node, f"an adapter may not import {name}")
         elif package in VENDORS:
-            if source.module != VENDORS[package] or found.node in source.tree.body:
-                yield source.at(found.node, f"{package} is imported inside a function of {VENDORS[package]} alone")
-        elif package not in {"loopkernel_adapters", *FOREIGN_TO_ADAPTERS, *sys.stdlib_module_names}:
+            if not source.module.startswith(VENDORS[package]):
+                yield source.at(found.node, f"{package} is imported in {', '.join(VENDORS[package])} alone")
+            elif at_the_top and not source.module.startswith(VENDOR_MODULES):
+                yield source.at(found.node, f"{package} is imported inside a function, since much needs this module")
+        elif name.startswith(VENDOR_MODULES):
+            if at_the_top and not source.module.startswith(VENDOR_MODULES):
+                yield source.at(found.node, f"{name} needs an extra: import it inside a function")
+        elif package not in {*known, *sys.stdlib_module_names}:
             yield source.at(found.node, f"{package} is not a dependency of the adapters")
 
 
@@ -309,6 +335,8 @@ def test_what_a_room_may_import_is_no_fault() -> None:
         "from . import ports",
         "import requests",
         "import xllamacpp",
+        "import anthropic",
+        "from loopkernel_adapters.providers.openai_chat import OpenAIChatProvider",
     ],
 )
 def test_what_an_adapter_may_not_import_is_found(line: str) -> None:

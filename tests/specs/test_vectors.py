@@ -16,7 +16,7 @@ from loopkernel.laws.views import ledger_in
 from loopkernel.replay import fold, fork
 from loopkernel.testing.vectors import GoldenLog, divergence, from_line, main, to_line
 from loopkernel.transition import transition
-from loopkernel_adapters.ports import RulesDiffer, demand_same_rules
+from loopkernel_adapters.ports import Restored, RulesDiffer, demand_same_rules
 
 VECTORS = Path(__file__).resolve().parents[2] / "specs" / "vectors"
 FILES = sorted(VECTORS.glob("release-*.jsonl"))
@@ -65,11 +65,11 @@ def test_whoever_opens_or_forks_a_log_of_other_rules_is_told_which_they_are() ->
     for golden in OLDER:
         told = f"version {rules_of(golden)} of the rules"
         with pytest.raises(RulesDiffer, match=f"{told}, .* version {RULES_VERSION}. Nothing was changed"):
-            demand_same_rules(golden.log)
+            demand_same_rules(Restored(records=golden.log))
         with pytest.raises(ValueError, match=told):
             fork(golden.log, len(golden.log), "fork", 0)
     for golden in OF_THESE_RULES:
-        demand_same_rules(golden.log)
+        demand_same_rules(Restored(records=golden.log))
 
 
 @pytest.mark.rule("RESUME-1")

@@ -15,7 +15,7 @@ from loopkernel_adapters.cli.outcomes import ExitStatus, Unusable
 from loopkernel_adapters.cli.screen import Screen
 from loopkernel_adapters.cli.verification import Witnessed, effects_of, first_difference, judge
 from loopkernel_adapters.cli.words import counted
-from loopkernel_adapters.ports import RulesDiffer, StoreCorrupt, demand_same_rules
+from loopkernel_adapters.ports import Restored, RulesDiffer, StoreCorrupt, demand_same_rules
 from loopkernel_adapters.stores.jsonl import LogFile, NotALog, read_log
 
 # The ends that the model chose, or that the calls were meant to bring about; every other one cut the work short.
@@ -61,7 +61,7 @@ def opened_log(path: Path) -> LogFile:
         if path.exists() and not path.is_file():  # reading a pipe or a device might never end
             raise Unusable(f"{path} is not a regular file, so it cannot be a log; name the file of a run")
         found = read_log(path)
-        demand_same_rules(found.records)
+        demand_same_rules(Restored(records=found.records))
         return found
     except RulesDiffer as error:
         raise Unusable(f"{path}: {error}") from error

@@ -13,7 +13,7 @@ from loopkernel.replay import LogRecord, StepRecord, fold
 from typing_extensions import override
 
 from loopkernel_adapters.driver.asyncio_driver import is_event
-from loopkernel_adapters.ports import Store
+from loopkernel_adapters.ports import Restored, Store
 
 
 class WitnessStore(Store):
@@ -31,6 +31,14 @@ class WitnessStore(Store):
     @override
     def load(self) -> tuple[LogRecord, ...]:
         return self._inner.load()
+
+    @override
+    def restore(self) -> Restored:
+        return self._inner.restore()
+
+    @override
+    def save_snapshot(self, state: State) -> None:
+        self._inner.save_snapshot(state)
 
     @override
     def close(self) -> None:

@@ -24,7 +24,7 @@ from loopkernel.data.states import Cancelled, Confirming, Done, Idle, Initial, S
 from loopkernel.data.steps import Context
 from loopkernel.data.thread_deltas import Acquired, Created, Resumed, ThreadDelta
 from loopkernel.data.user_deltas import UserDelta
-from loopkernel.replay import LogRecord, replay
+from loopkernel.replay import START, LogRecord, replay
 from loopkernel.transition import transition
 from typing_extensions import TypeIs
 
@@ -103,13 +103,13 @@ class Driver:
         written under other rules; the store is then closed.
         """
         try:
-            records = store.load()
-            demand_same_rules(records)
-            state = replay(records)
+            restored = store.restore()
+            demand_same_rules(restored)
+            state = replay(restored.records, START if restored.state is None else restored.state)
         except BaseException:
             store.close()
             raise
-        opening: tuple[Delta, ...] = (Resumed(),) if records else (created, Acquired())
+        opening: tuple[Delta, ...] = (created, Acquired()) if state is START else (Resumed(),)
         return cls(
             state,
             provider=provider,

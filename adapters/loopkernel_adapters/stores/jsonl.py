@@ -19,10 +19,11 @@ from pathlib import Path
 from attrs import frozen
 from loopkernel.codec import record_from_text, record_to_text
 from loopkernel.data.errors import CodecError
+from loopkernel.data.states import State
 from loopkernel.replay import LogRecord
 from typing_extensions import override
 
-from loopkernel_adapters.ports import Store, StoreCorrupt, StoreError, StoreLocked
+from loopkernel_adapters.ports import Restored, Store, StoreCorrupt, StoreError, StoreLocked
 
 NEWLINE = b"\n"
 OWNER_ONLY = 0o600
@@ -149,6 +150,14 @@ class JsonlStore(Store):
     @override
     def load(self) -> tuple[LogRecord, ...]:
         return self._read(self._demand_open()).records if self._loaded is None else self._loaded
+
+    @override
+    def restore(self) -> Restored:
+        return Restored(records=self.load())
+
+    @override
+    def save_snapshot(self, state: State) -> None:
+        """Not built yet."""
 
     @override
     def append(self, records: Sequence[LogRecord], durable: bool) -> None:

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable, Sequence
 
+from loopkernel.data.states import State
 from loopkernel.replay import LogRecord
 from typing_extensions import override
 
-from loopkernel_adapters.ports import Store, StoreError
+from loopkernel_adapters.ports import Restored, Store, StoreError
 
 
 class MemoryStore(Store):
@@ -24,6 +25,14 @@ class MemoryStore(Store):
     @override
     def load(self) -> tuple[LogRecord, ...]:
         return tuple(self._records)
+
+    @override
+    def restore(self) -> Restored:
+        return Restored(records=self.load())
+
+    @override
+    def save_snapshot(self, state: State) -> None:
+        """Keeps none: what ends with the process need not be found again."""
 
     @override
     def close(self) -> None:

@@ -14,6 +14,7 @@ from loopkernel.data.choices import Schedule
 from loopkernel.data.plans import Plan, Users
 from loopkernel.data.text_map import TextMap
 from loopkernel.data.tools import AccessMode, Claim
+from loopkernel.data.vector import Vector
 
 NONE = Users()
 
@@ -140,9 +141,10 @@ def add(
 def know(plan: Plan, place: int, claimant: Claimant) -> Plan:
     """What the call at `place` uses is found. It may be told again where it was not known before."""
     bit = 1 << place
-    candidates = (plan.candidates | bit | plan.watchers[place]) & plan.open & ~plan.running
+    plan = look_again(plan, bit | plan.watchers[place])
+    watchers = _unwatched(plan, place)
     if claimant.claims is None or claimant.serial:
-        return evolve(plan, known=plan.known | bit, alone=plan.alone | bit, candidates=candidates)
+        return evolve(plan, known=plan.known | bit, alone=plan.alone | bit, watchers=watchers)
     at, below = plan.at, plan.below
     for claim in claimant.claims:
         at = _used(at, claim.key, claim.mode, bit)
@@ -156,7 +158,7 @@ def know(plan: Plan, place: int, claimant: Claimant) -> Plan:
         at=at,
         below=below,
         claims=plan.claims.replace(place, claimant.claims),
-        candidates=candidates,
+        watchers=watchers,
     )
 
 
@@ -170,7 +172,8 @@ def _used(users: TextMap[Users], key: str, mode: AccessMode, bit: int) -> TextMa
 def pass_over(plan: Plan, place: int) -> Plan:
     """The call will never run: it holds no other back but its dependents, and those that it held are looked at."""
     bit = 1 << place
-    return look_again(evolve(plan, passive=plan.passive | bit), plan.watchers[place])
+    passed = evolve(plan, passive=plan.passive | bit, watchers=_unwatched(plan, place))
+    return look_again(passed, plan.watchers[place])
 
 
 # --- what a call waits for ------------------------------------------------------------------------------
@@ -262,6 +265,7 @@ def start(plan: Plan, place: int) -> Plan:
         restarting=plan.restarting & ~bit,
         allowed=plan.allowed & ~bit,
         candidates=(plan.candidates & ~bit) | (woken & plan.open),
+        watchers=_unwatched(plan, place) if woken else plan.watchers,
     )
 
 
@@ -299,7 +303,7 @@ def end(plan: Plan, place: int, *, stopped: bool = True) -> Plan:
         held=plan.held if stopped else plan.held | bit,
         allowed=plan.allowed & ~bit,
         candidates=((plan.candidates & ~bit) | plan.watchers[place]) & still_open & ~plan.running,
-        watchers=plan.watchers.replace(place, 0) if plan.watchers[place] else plan.watchers,
+        watchers=_unwatched(plan, place),
     )
 
 
@@ -310,8 +314,16 @@ def stop(plan: Plan, place: int) -> Plan:
         plan,
         held=plan.held & ~bit,
         candidates=(plan.candidates | plan.watchers[place]) & plan.open & ~plan.running,
-        watchers=plan.watchers.replace(place, 0) if plan.watchers[place] else plan.watchers,
+        watchers=_unwatched(plan, place),
     )
+
+
+def _unwatched(plan: Plan, place: int) -> Vector[int]:
+    """The watchers once those of the call are woken. They watch anew when they are looked at, or wait no longer.
+
+    One that stayed would wake a second time a call that has been asked about since.
+    """
+    return plan.watchers.replace(place, 0) if plan.watchers[place] else plan.watchers
 
 
 # --- batches --------------------------------------------------------------------------------------------

@@ -1,5 +1,7 @@
 """Which calls a plan names to be looked at, and which batch they join: new ones, and none that has ended."""
 
+from collections.abc import Callable
+
 import pytest
 from attrs import evolve
 from hypothesis import given
@@ -12,11 +14,14 @@ from loopkernel.planning.scheduling import (
     blockers,
     draw,
     end,
+    know,
     look,
     next_candidate,
+    pass_over,
     start,
     start_all,
     stop,
+    wait,
 )
 
 from tests.kernel.planning.comparing import FREE, WRITES_A, claimants
@@ -55,6 +60,30 @@ def test_a_call_that_only_waits_for_a_slot_when_it_ends_is_not_started() -> None
     plan, may_start = look(plan, 1)
     assert (started, may_start, next_candidate(plan, slot_free=True)) == ((0,), True, 1)
     assert next_candidate(end(plan, 1), slot_free=True) is None
+
+
+@pytest.mark.rule("TOOL-3")
+def test_a_call_that_a_start_has_woken_is_not_woken_again_by_the_end_while_a_person_is_asked() -> None:
+    plan = Plan(schedule=Schedule.READ_RUNS)
+    for _ in range(2):
+        plan = add(plan, FREE, reads=True)
+    plan, waits = look(plan, 1)
+    plan, asked = look(start(plan, 0), 1)
+    assert (waits, asked) == (False, True)
+    assert next_candidate(end(wait(plan, 1), 0), slot_free=True) is None
+
+
+@pytest.mark.rule("TOOL-3")
+@pytest.mark.parametrize(
+    ("first", "found"), [(None, lambda plan: know(plan, 0, FREE)), (WRITES_A, lambda plan: pass_over(plan, 0))]
+)
+def test_a_call_that_what_is_found_of_another_has_woken_is_not_woken_again_by_its_end(
+    first: Claimant | None, found: Callable[[Plan], Plan]
+) -> None:
+    plan, waits = look(add(add(Plan(schedule=Schedule.GRAPH), first), WRITES_A), 1)
+    plan, asked = look(found(plan), 1)
+    assert (waits, asked) == (False, True)
+    assert next_candidate(end(wait(wait(plan, 0), 1), 0), slot_free=True) is None
 
 
 @pytest.mark.rule("RESUME-3")
