@@ -4,10 +4,12 @@ import gc
 import os
 
 from hypothesis import HealthCheck, settings
+from loopkernel.laws import pair_laws
 
 EXAMPLES = {
-    "quick": 50,  # make test, make check
-    "matrix": 15,  # make matrix: the same suite again under another Python
+    "quick": 35,  # make test, make check
+    "matrix": 15,  # make matrix: under another Python the suite with what the quick one leaves out
+    "again": 15,  # make matrix: under each further one, without what does not depend on the version of Python
     "fuzz": 250,  # a round of make fuzz, each from a seed of its own
     "deep": 2_000,  # for a test alone, and for every scope of the explorer
 }
@@ -16,12 +18,16 @@ for profile, examples in EXAMPLES.items():
     settings.register_profile(
         profile,
         max_examples=examples,
-        derandomize=profile in ("quick", "matrix"),  # the gate finds the same each time; make fuzz looks further
+        derandomize=profile
+        in ("quick", "matrix", "again"),  # the gate finds the same each time; make fuzz looks further
         deadline=None,  # a busy machine is no failure
         suppress_health_check=[HealthCheck.too_slow],  # nor is it a slow strategy
         print_blob=True,
     )
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
+PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "quick")
+settings.load_profile(PROFILE)
+if PROFILE in ("quick", "again"):
+    pair_laws.FORKS = 8  # restoring a state costs its size; what looks further restores the usual number
 
 
 def pytest_collection_finish() -> None:

@@ -161,6 +161,8 @@ def _rule_of_answer(ended: events.ToolEnded) -> Rule:
     result = ended.result
     if result.reason is not None:
         return _BY_CANCEL[result.reason], f"the call is answered as {result.status.value}: {result.reason.value}"
+    if result.status is CallStatus.LOST and result.ran:
+        return "TOOL-16", "nobody will ever say how the run has ended, so its result is lost"
     if result.status is CallStatus.LOST:
         return "TOOL-16", "a recorded call whose result was never recorded is lost, and never runs"
     if result.ran and result.status is CallStatus.DONE:

@@ -23,7 +23,7 @@ from loopkernel.data.states import (
     Thinking,
 )
 from loopkernel.data.steps import Context, Step, is_refused
-from loopkernel.data.tool_deltas import ToolStopped
+from loopkernel.data.tool_deltas import ToolLost, ToolStopped
 from loopkernel.data.user_deltas import DismissError
 from loopkernel.handlers.backoff import on_backoff
 from loopkernel.handlers.cancelled import on_cancelled
@@ -46,7 +46,7 @@ def transition(state: State, ctx: Context) -> Step[State]:
     has stopped is no reason to: it is what the failure itself has caused.
     """
     session = state.session
-    if session is None or session.error is None or isinstance(ctx.delta, DismissError | ToolStopped):
+    if session is None or session.error is None or isinstance(ctx.delta, DismissError | ToolStopped | ToolLost):
         return settle(handle(state, ctx))
     return _with_error_cleared(state, session, ctx)
 

@@ -34,7 +34,7 @@ from loopkernel.data.states import (
 from loopkernel.data.steps import Context, Step
 from loopkernel.data.thread_deltas import Acquired, Created
 from loopkernel.data.timers import Timer
-from loopkernel.data.tool_deltas import ToolChecked, ToolFailed, ToolStopped, ToolSucceeded
+from loopkernel.data.tool_deltas import ToolChecked, ToolFailed, ToolLost, ToolStopped, ToolSucceeded
 from loopkernel.data.tools import (
     AccessMode,
     Claim,
@@ -143,6 +143,11 @@ def succeeded(
 def broken(number: int, words: str = "out") -> ToolFailed:
     """The nth run fails."""
     return ToolFailed(RunOperation(number), ToolOutput(content=text(words)))
+
+
+def lost(number: int) -> ToolLost:
+    """Nobody will say how the run has ended."""
+    return ToolLost(RunOperation(number))
 
 
 def stopped(number: int) -> ToolStopped:

@@ -193,6 +193,7 @@ GOALS: dict[str, Goal] = {
     "the second call ends first": the_second_ends_first,
     "a call is done": answers(CallStatus.DONE, ran=True),
     "a call fails": answers(CallStatus.ERROR, ran=True),
+    "a call is lost": answers(CallStatus.LOST, ran=True),
     "a call is answered without a run": answers(CallStatus.ERROR, ran=False),
     "a running call is cancelled": answers(CallStatus.CANCELLED, ran=True),
     "a waiting call is cancelled": answers(CallStatus.CANCELLED, ran=False),

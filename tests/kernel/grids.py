@@ -42,7 +42,15 @@ from loopkernel.data.policy import ApprovalRule
 from loopkernel.data.remembered import RememberedTool
 from loopkernel.data.states import State
 from loopkernel.data.thread_deltas import Acquired, Disposed, Forked, FromThread, Resumed
-from loopkernel.data.tool_deltas import ToolAsked, ToolChecked, ToolFailed, ToolProgress, ToolStopped, ToolSucceeded
+from loopkernel.data.tool_deltas import (
+    ToolAsked,
+    ToolChecked,
+    ToolFailed,
+    ToolLost,
+    ToolProgress,
+    ToolStopped,
+    ToolSucceeded,
+)
 from loopkernel.data.tools import Decision
 from loopkernel.data.usage import Usage
 from loopkernel.data.user_deltas import (
@@ -110,6 +118,7 @@ def reports_about(number: int) -> tuple[Delta, ...]:
         ToolFailed(run),
         ToolAsked(run, "a"),
         ToolStopped(run),
+        ToolLost(run),
         TimerFired(TimerOperation(number)),
         HookAnswered(HookOperation(number), HookContinue()),
         CorrectionAnswered(CorrectionOperation(number), None),

@@ -30,6 +30,7 @@ from tests.kernel.explore_cases import (
     QUESTIONS,
     RELEASED,
     SERIAL,
+    of_profile,
 )
 from tests.kernel.explore_endurance import OTHER_ENDURANCE, QUICK_ENDURANCE
 from tests.kernel.explore_endurance_goals import GOALS_OF_ENDURANCE
@@ -38,15 +39,8 @@ from tests.kernel.explore_three_calls import SCHEDULES
 from tests.kernel.explore_world import Case
 
 EVERY_GOAL = {**GOALS, **GOALS_OF_ENDURANCE, **GOALS_OF_CARE}
-# As of the other cases, the suite that runs again under another Python takes those that the quick one leaves out.
-ENDURANCE = (
-    *(QUICK_ENDURANCE if PROFILE != "matrix" else ()),
-    *(OTHER_ENDURANCE if IS_DEEP or PROFILE == "matrix" else ()),
-)
-OUTLINED_CARE = (
-    *(QUICK_CARE if PROFILE != "matrix" else ()),
-    *(OTHER_CARE if IS_DEEP or PROFILE == "matrix" else ()),
-)
+ENDURANCE = of_profile(QUICK_ENDURANCE, OTHER_ENDURANCE)
+OUTLINED_CARE = of_profile(QUICK_CARE, OTHER_CARE)
 CARE = (*OUTLINED_CARE, *(DEEP_CARE if IS_DEEP else ()))
 ALL_CASES = (*CASES, *ENDURANCE, *CARE)
 
@@ -72,7 +66,7 @@ def test_every_run_holds_the_laws_and_can_come_to_rest(case: Case) -> None:
     assert found.edges > 3 * found.states > 200
 
 
-LIKE_STATES = 1_000  # of each case, where those of one outline are compared
+LIKE_STATES = 400 if PROFILE == "quick" else 1_000  # of each case, where those of one outline are compared
 
 
 def noisy(case: Case, run: Iterable[LogRecord]) -> list[StepRecord]:

@@ -1,5 +1,6 @@
 """Forks: every live prefix of every scenario's log can go on in a lineage of its own, at rest, and nothing else can."""
 
+import os
 import re
 from pathlib import Path
 
@@ -20,7 +21,8 @@ from tests.kernel.played import PLAYED, log_of
 from tests.kernel.scenario_logs import FILES, logs_of
 
 LOG = log_of(PLAYED["reads"])
-PREFIXES = 6  # of a log, about so many are forked as a whole; the quick suite has no time for all of a long one
+# Of a log, about so many prefixes are forked as a whole: nobody has the time for all of a long one.
+PREFIXES = 2 if os.environ.get("HYPOTHESIS_PROFILE", "quick") == "quick" else 6
 
 
 def live(state: State) -> bool:

@@ -1,7 +1,5 @@
 """The laws themselves: what they count, that they agree with each other, and what they cost."""
 
-import os
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -32,7 +30,6 @@ from loopkernel.planning.projection import ProjectedMessage, project
 from loopkernel.planning.scheduling import Claimant, conflict
 from loopkernel.replay import LogRecord, StepRecord, fold
 from loopkernel.testing.planted import PLANTED
-from loopkernel.testing.planted_runs import SCRIPTS
 from loopkernel.testing.planting import PlantedBug
 from loopkernel.testing.player import (
     Player,
@@ -43,10 +40,10 @@ from loopkernel.testing.player_tools import (
 )
 from loopkernel.transition import transition
 
+from tests.kernel.catching_runs import ALL_RUNS, runs_for
 from tests.kernel.played import PLAYED, logs
 
 NOT_YET = {"LINEAR"}
-QUICK = os.environ.get("HYPOTHESIS_PROFILE", "quick") == "quick"
 CARRYING = [law for law in TRACE_CHECKS if law != "WRITE-AHEAD"]  # which judges each step, at a cost
 STEP_LAWS = {law.id for law in JUDGED if law.kind is LawKind.STEP}
 
@@ -131,7 +128,7 @@ STEP_BUGS = [bug for bug in PLANTED if bug.law in STEP_LAWS]
 def test_a_step_alone_is_judged_as_in_its_run(bug: PlantedBug) -> None:
     """`check_trace` passes over what an earlier request has shown; `check_step` does not, and finds no more."""
     judged = bug.judged(transition)
-    for name, script in SCRIPTS.items():
+    for name, script in runs_for(bug).items():
         steps = play(script, judged.transition)
         if steps == PLAYED[name] and not bug.hidden:
             continue  # as without the bug
@@ -139,7 +136,7 @@ def test_a_step_alone_is_judged_as_in_its_run(bug: PlantedBug) -> None:
         alone = [breach for step, record in enumerate(steps) for breach in check_step(record, step, judged=judged)]
         assert {breach.step for breach in in_run} <= {breach.step for breach in alone}
         assert {breach.law for breach in in_run} == {breach.law for breach in alone}
-        if in_run and QUICK:
+        if in_run and not ALL_RUNS:
             break  # the other suites play on
 
 

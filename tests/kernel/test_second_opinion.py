@@ -22,7 +22,7 @@ from loopkernel.data.policy import ApprovalRule, Policy
 from loopkernel.data.states import Confirming, Executing, Initial, State, Streaming
 from loopkernel.data.steps import Context
 from loopkernel.data.thread_deltas import Acquired, Created
-from loopkernel.data.tool_deltas import ToolChecked, ToolFailed, ToolStopped, ToolSucceeded
+from loopkernel.data.tool_deltas import ToolChecked, ToolFailed, ToolLost, ToolStopped, ToolSucceeded
 from loopkernel.data.tools import AccessMode, Claim, Decision, EffectClass, InvalidCall, Tool, ToolProfile, ValidCall
 from loopkernel.data.user_deltas import Approve, CancelAll, CancelCall, Correct, Reject, Say
 from loopkernel.data.words import CallStatus, StopReason
@@ -105,6 +105,7 @@ def likely_moves(reply: SlowReply) -> list[Move]:
         place = call.place
         if call.running:
             moves += [("succeed", (place,))] * 3 + [("fail", (place,)), ("time_out", (place,)), ("cancel", (place,))]
+            moves.append(("lose", (place,)))
         if call.status is CallStatus.BLOCKED_ON_USER:
             moves += [("approve", (place,))] * 3 + [("reject", (place,)), ("time_out", (place,)), ("cancel", (place,))]
         if call.status is CallStatus.QUEUED and not call.checked:
@@ -112,14 +113,20 @@ def likely_moves(reply: SlowReply) -> list[Move]:
         elif call.status is CallStatus.QUEUED:
             moves.append(("cancel", (place,)))
         if call.leased:
-            moves += [("stopped", (place,)), ("succeed", (place,)), ("fail", (place,)), ("grace_over", (place,))]
+            moves += [
+                ("stopped", (place,)),
+                ("lose", (place,)),
+                ("succeed", (place,)),
+                ("fail", (place,)),
+                ("grace_over", (place,)),
+            ]
     moves += [("earlier_stopped", (index,)) for index, call in enumerate(reply.earlier) if call.leased]
     return [*moves, ("cancel_all", ())]
 
 
 def vain_moves(reply: SlowReply) -> list[Move]:
     """What comes too late, twice, or for nobody."""
-    names = ("succeed", "fail", "approve", "reject", "cancel")
+    names = ("succeed", "fail", "lose", "approve", "reject", "cancel")
     closed = [call.place for call in reply.calls if not call.open and not call.leased]
     early = [call.place for call in reply.calls if call.status is CallStatus.QUEUED and call.checked]
     moves: list[Move] = [(name, (place,)) for place in closed for name in names]
@@ -247,6 +254,9 @@ class KernelRun:
 
     def fail(self, place: int) -> list[Followed]:
         return self._apply(ToolFailed(self.runs[place])) if place in self.runs else []
+
+    def lose(self, place: int) -> list[Followed]:
+        return self._apply(ToolLost(self.runs[place])) if place in self.runs else []
 
     def stopped(self, place: int) -> list[Followed]:
         return self._apply(ToolStopped(self.runs[place]))

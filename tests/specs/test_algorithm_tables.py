@@ -280,6 +280,7 @@ SENTENCES: dict[str, str] = {
     "correction": wording.correction_text(TEXT),
     "background end": wording.background_end_text(TOOL, str(CallId(ModelOperation(3), 1)), "has ended"),
     "background failure": wording.background_end_text(TOOL, "3.1", "has failed"),
+    "background loss": wording.background_end_text(TOOL, "3.1", "is lost"),
     "background stop": wording.background_end_text(TOOL, "3.1", "was stopped"),
     **{reason.value: wording.cancelled_text(reason) for reason in CancelReason},
     "unknown tool": wording.unknown_tool_text(TOOL),

@@ -1,5 +1,7 @@
 """Every scenario of specs/scenarios passes, none is passed over, and what the scenarios expect fails broken kernels."""
 
+import os
+import zlib
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,9 @@ FOLDER = Path(__file__).resolve().parents[2] / "specs" / "scenarios"
 SCENARIOS: tuple[Scenario, ...] = tuple(
     scenario for file in sorted(FOLDER.glob("*.yaml")) for scenario in read_scenario_file(file)
 )
+
+# One scenario in so many has its run taken once more, for the pair laws and the replay; beyond the quick suite, each.
+SHARE = 4 if os.environ.get("HYPOTHESIS_PROFILE", "quick") in ("quick", "again") else 1
 
 # The planted bugs that can be seen from outside, without a law, and a scenario that does not hold with each of them.
 SEEN = {
@@ -65,7 +70,7 @@ SEEN = {
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=[scenario.id for scenario in SCENARIOS])
 def test_the_kernel_does_what_the_scenario_says(scenario: Scenario) -> None:
-    judgement = run_scenario(scenario)
+    judgement = run_scenario(scenario, again=zlib.crc32(scenario.id.encode()) % SHARE == 0)
     assert judgement.outcome.value == "pass", judgement.difference
 
 

@@ -48,6 +48,12 @@ def sources_of_tests() -> tuple[Source, ...]:
     return tuple(source for source in all_sources() if source.within("tests"))
 
 
+@cache
+def known_rules() -> dict[str, Rule]:
+    """The rules, read once for all that cite them."""
+    return rules()
+
+
 def rule_fault(cited: str, known: dict[str, Rule]) -> str | None:
     """What is wrong with the id of a rule, or of a clause of one (`TOOL-7.2`); None if it exists."""
     rule_id, _, clause = cited.partition(".")
@@ -61,7 +67,7 @@ def rule_fault(cited: str, known: dict[str, Rule]) -> str | None:
 def citation_faults(source: Source) -> Iterator[str]:
     """Marks of rules that do not exist."""
     for cited, node in citations(source):
-        fault = rule_fault(cited, rules())
+        fault = rule_fault(cited, known_rules())
         if fault is not None:
             yield source.at(node, fault)
 
@@ -106,7 +112,7 @@ def test_every_rule_that_a_scenario_cites_exists() -> None:
         f"{file}: {name}: {fault}"
         for file, name, cited in scenarios()
         for one in cited
-        if one not in laws and (fault := rule_fault(one, rules())) is not None
+        if one not in laws and (fault := rule_fault(one, known_rules())) is not None
     )
 
 

@@ -67,4 +67,12 @@ class ToolStopped(FromTool):
     operation: RunOperation
 
 
-ToolDelta = ToolChecked | ToolSucceeded | ToolFailed | ToolProgress | ToolAsked | ToolStopped
+@final
+@frozen
+class ToolLost(FromTool):
+    """Nobody will ever say how the run has ended (rule TOOL-16)."""
+
+    operation: RunOperation
+
+
+ToolDelta = ToolChecked | ToolSucceeded | ToolFailed | ToolProgress | ToolAsked | ToolStopped | ToolLost

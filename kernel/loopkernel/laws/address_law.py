@@ -23,7 +23,7 @@ from loopkernel.data.outside_deltas import ChildAsks, ChildEnded, HookAnswered, 
 from loopkernel.data.policy import Policy
 from loopkernel.data.states import State
 from loopkernel.data.steps import Context
-from loopkernel.data.tool_deltas import ToolAsked, ToolFailed, ToolStopped, ToolSucceeded
+from loopkernel.data.tool_deltas import ToolAsked, ToolFailed, ToolLost, ToolStopped, ToolSucceeded
 from loopkernel.data.user_deltas import (
     AnswersCall,
     Approve,
@@ -35,6 +35,8 @@ from loopkernel.laws.gates import call_of_hook
 from loopkernel.laws.reports import Breach, Judged
 from loopkernel.laws.views import call_of_run, entry_of_call, ledger_in, refuses, taken_again
 from loopkernel.replay import StepRecord, Transition
+
+_AboutRuns = ToolSucceeded | ToolFailed | ToolStopped | ToolLost | ToolAsked | ChildEnded | ChildAsks
 
 
 @final
@@ -100,7 +102,7 @@ def _reaches_others(delta: Delta, state: State, policy: Policy) -> bool:
 def _about(delta: Delta, state: State) -> CallId | None:
     """The call, running or waiting for a person, that the delta is about; None: about no such call."""
     entry: LedgerEntry | None = None
-    if isinstance(delta, ToolSucceeded | ToolFailed | ToolStopped | ToolAsked | ChildEnded | ChildAsks):
+    if isinstance(delta, _AboutRuns):
         entry = call_of_run(state, delta.operation)
     elif isinstance(delta, HookAnswered):
         entry = call_of_hook(state, delta.operation)

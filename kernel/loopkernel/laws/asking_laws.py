@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import final
 
 from loopkernel.data.blocks import RawInput
+from loopkernel.data.effects import StartChild
 from loopkernel.data.events import EditRefused
 from loopkernel.data.ids import CallId
 from loopkernel.data.json_text import Json
@@ -49,7 +50,7 @@ def asked(records: Sequence[StepRecord]) -> Iterator[Breach]:
         for wrong in (*words.take(record), *_remembered_otherwise(record), *hooks.take(record)):
             yield Breach("ASKED", step, wrong)
         for effect in record.effects:
-            if isinstance(effect, Start):
+            if isinstance(effect, Start) and not (isinstance(effect, StartChild) and effect.resumed):  # it goes on
                 for wrong in words.judge(effect, record):
                     yield Breach("ASKED", step, f"call {effect.call} ({effect.tool}) starts, {wrong}")
 

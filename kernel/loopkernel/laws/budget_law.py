@@ -22,7 +22,7 @@ from loopkernel.data.model_deltas import ModelCompleted
 from loopkernel.data.outside_deltas import ChildEnded
 from loopkernel.data.policy import Policy
 from loopkernel.data.states import State, Streaming
-from loopkernel.data.tool_deltas import ToolFailed, ToolStopped, ToolSucceeded
+from loopkernel.data.tool_deltas import ToolFailed, ToolLost, ToolStopped, ToolSucceeded
 from loopkernel.data.usage import Usage
 from loopkernel.data.words import CallStatus, CancelReason, LimitName, TurnEndReason
 from loopkernel.laws.bill import Bill
@@ -80,6 +80,10 @@ class Spent:
     def _calls(self) -> int:
         return self._before + len(self._started) + self._bill.calls
 
+    def _known(self, state: State) -> Usage:
+        """What has been used but for the reply that streams: what is in flight may pass a limit (rule LIMIT-2)."""
+        return self._bill.without(state.reply.operation) if isinstance(state, Streaming) else self._bill.total
+
     def take(self, effect: Effect, record: StepRecord, policy: Policy) -> Iterator[str]:
         """What is wrong with this effect."""
         if isinstance(effect, CallModel):
@@ -87,7 +91,7 @@ class Spent:
         elif isinstance(effect, Start):
             yield from self._begun(effect, record, policy)
             if isinstance(effect, StartChild):
-                yield from self._shares.take(effect, record.after, policy, self._bill.total, self._calls)
+                yield from self._shares.take(effect, record.after, policy, self._known(record.after), self._calls)
         elif isinstance(effect, ApprovalAsked) and self._over:
             yield f"call {effect.call} is put to a person, though a limit ends the turn"
         elif isinstance(effect, AbortTool) and effect.reason is CancelReason.LIMIT:
@@ -206,7 +210,7 @@ def _is_check_point(record: StepRecord) -> bool:
     delta = record.context.delta
     if isinstance(delta, ModelCompleted):
         return any(isinstance(effect, ReplyEnded) for effect in record.effects)
-    if not isinstance(delta, ToolSucceeded | ToolFailed | ToolStopped | ChildEnded):
+    if not isinstance(delta, ToolSucceeded | ToolFailed | ToolStopped | ToolLost | ChildEnded):
         return False
     entry = call_of_run(record.before, delta.operation) if isinstance(record.before, Answering) else None
     return entry is not None and entry.is_open and not _is_looked_at(entry.call.id, record.after)

@@ -58,7 +58,7 @@ TRACE_LAWS = (
         id="ONE-END",
         kind=LawKind.TRACE,
         statement="A call of a reply that stays is answered once and for good; a run in the background ends once.",
-        rules=("TOOL-4", "TOOL-7", "TOOL-9", "TOOL-20", "CANCEL-2", "CANCEL-3", "CHILD-2"),
+        rules=("TOOL-4", "TOOL-7", "TOOL-9", "TOOL-16", "TOOL-20", "CANCEL-2", "CANCEL-3", "CHILD-2"),
     ),
     Law(
         id="CONSERVE",

@@ -21,9 +21,10 @@ from loopkernel.data.ledgers import LedgerEntry
 from loopkernel.data.messages import AssistantMessage, Message, ResultMessage, UserMessage, UserOrigin
 from loopkernel.data.outside_deltas import ChildEnded
 from loopkernel.data.states import Done, Initial, State
+from loopkernel.data.tool_deltas import ToolLost
 from loopkernel.data.words import OPEN_STATUSES, CallStatus, HookPoint, TurnEndReason
 from loopkernel.laws.reports import Breach
-from loopkernel.laws.views import Start, call_of_run, calls_kept, held_in
+from loopkernel.laws.views import Start, call_of_run, calls_kept, held_in, refuses
 from loopkernel.replay import StepRecord
 
 _NATURAL = frozenset(
@@ -41,7 +42,7 @@ def one_end(records: Sequence[StepRecord]) -> Iterator[Breach]:
         for effect in record.effects:
             for wrong in told.take(effect, record.after):
                 yield Breach("ONE-END", step, wrong)
-        for wrong in (*_changed_ends(record), *_ends_in_background(record), *children.take(record)):
+        for wrong in (*_changed_ends(record), *_lost(record), *_ends_in_background(record), *children.take(record)):
             yield Breach("ONE-END", step, wrong)
 
 
@@ -176,6 +177,19 @@ def _changed_ends(record: StepRecord) -> Iterator[str]:
     for old, new in zip(before.entries, after.entries, strict=False):
         if old is not new and not old.is_open and (old.status, old.result) != (new.status, new.result):
             yield f"call {old.call.id} had ended as {old.status.value}, and is now {new.status.value}"
+
+
+def _lost(record: StepRecord) -> Iterator[str]:
+    """TOOL-16: a call ends as lost where nobody will say how its run has ended, and only there."""
+    delta, owed = record.context.delta, set[CallId]()
+    if isinstance(delta, ToolLost) and not refuses(record):
+        entry = call_of_run(record.before, delta.operation)
+        if entry is not None and entry.is_open:
+            owed.add(entry.call.id)
+    ends = (effect.result for effect in record.effects if isinstance(effect, ToolEnded))
+    told = {result.call for result in ends if result.ran and result.status is CallStatus.LOST}
+    yield from (f"nobody will say how the run of call {call} has ended, and it is not lost" for call in owed - told)
+    yield from (f"call {call} ends as lost, and nobody has said so" for call in told - owed)
 
 
 def _ends_in_background(record: StepRecord) -> Iterator[str]:

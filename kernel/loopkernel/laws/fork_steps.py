@@ -46,8 +46,9 @@ def _left_open(record: StepRecord, effects: tuple[Effect, ...]) -> Iterator[str]
     for entry in entries_in(record.before):
         if session is None or not entry.is_open or (gone and not entry.runs):
             continue  # a call that never ran leaves with its reply, which has failed
-        classes = (entry.effect, effect_of(session.settings, entry.tool))  # when it started, and now
-        dangerous = EffectClass.DANGEROUS in classes and entry.runs > 0
+        # What has happened is what the profile said when the run started, whatever it says now.
+        ran_as = effect_of(session.settings, entry.tool) if entry.effect is None else entry.effect
+        dangerous = ran_as is EffectClass.DANGEROUS and entry.runs > 0
         due = CallStatus.UNKNOWN if dangerous else CallStatus.CANCELLED
         result = ended.get(entry.call.id)
         why = CancelReason.SUPERSEDED if gone else CancelReason.USER_INTERRUPTED

@@ -3,7 +3,11 @@
 States share most of their parts with the states before them, so that comparing two is far cheaper than writing them.
 """
 
-from attrs import fields, has
+from typing import Any
+
+from attrs import Attribute, has
+
+# Any, below: the fields of a class are known only at run time.
 
 
 def alike(one: object, other: object) -> bool:
@@ -15,10 +19,22 @@ def alike(one: object, other: object) -> bool:
         return False
     if kind is str or kind is int:
         return one == other
-    if isinstance(one, tuple) and isinstance(other, tuple):
-        return kind is tuple and len(one) == len(other) and all(map(alike, one, other))
-    return has(kind) and all(
-        alike(getattr(one, field.name), getattr(other, field.name))
-        for field in fields(kind)
-        if not field.metadata.get("derived")  # it is never written, and follows from the rest
-    )
+    if kind is tuple and isinstance(one, tuple) and isinstance(other, tuple):
+        if len(one) != len(other):
+            return False
+        # Loops, not `all` of a generator: most parts are the very same, and need no call.
+        for mine, theirs in zip(one, other, strict=True):
+            if mine is not theirs and not alike(mine, theirs):
+                return False
+        return True
+    for field in _parts(kind):
+        mine, theirs = getattr(one, field.name), getattr(other, field.name)
+        if mine is not theirs and not field.metadata.get("derived") and not alike(mine, theirs):
+            return False  # what is derived is never written, and follows from the rest
+    return has(kind)
+
+
+def _parts(kind: type) -> "tuple[Attribute[Any], ...]":
+    """The fields of the class, as `fields` has them: that looks at each call whether the class is generic."""
+    parts: tuple[Attribute[Any], ...] = getattr(kind, "__attrs_attrs__", ())
+    return parts

@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from typing import assert_never
 
 from loopkernel.data.choices import OnToolFailure, Schedule
-from loopkernel.data.effects import AskHook
+from loopkernel.data.effects import AskHook, StartChild
 from loopkernel.data.events import ToolEnded
 from loopkernel.data.ids import CallId, RunOperation
 from loopkernel.data.ledgers import ApprovalWait, Ledger, LedgerEntry
 from loopkernel.data.outside_deltas import ChildEnded, TimerFired
 from loopkernel.data.states import Done, State, Streaming
 from loopkernel.data.thread_deltas import Acquired, Forked, Resumed
-from loopkernel.data.tool_deltas import ToolFailed, ToolStopped, ToolSucceeded
+from loopkernel.data.tool_deltas import ToolFailed, ToolLost, ToolStopped, ToolSucceeded
 from loopkernel.data.tools import Decision, InvalidCall, UnknownTool, ValidCall
 from loopkernel.data.words import CallStatus, HookPoint
 from loopkernel.laws.budget_law import budgets_spent
@@ -27,12 +27,14 @@ from loopkernel.laws.standing import Standing, batches_of, decision_on, may_stre
 from loopkernel.laws.views import Answering, Start, held_in, ledger_in, named
 from loopkernel.replay import StepRecord
 
+_ReportsAnEnd = ToolSucceeded | ToolFailed | ToolStopped | ToolLost | ChildEnded
+
 # --- NO-CONFLICT ----------------------------------------------------------------------------------------
 
 
 def no_conflict(record: StepRecord) -> Findings:
     """Each call that starts has nobody in its way, and what has not stopped keeps what it uses."""
-    started = {effect.call for effect in record.effects if isinstance(effect, Start)}
+    started = _started(record)
     state, ledger = record.after, ledger_in(record.after)
     hooked = {one.context.call for one in record.effects if isinstance(one, AskHook) and _is_before_tool(one)}
     found = [*_let_go(record), *_batched_wrongly(record, too_early=True)]
@@ -50,6 +52,12 @@ def no_conflict(record: StepRecord) -> Findings:
         elif before.call in started and _overlap(ledger, before.call):
             found.append(f"{named(entry.call)} runs, but {before.how}")
     return found
+
+
+def _started(record: StepRecord) -> set[CallId]:
+    """The calls that start. A sub-agent that is resumed goes on with the run that it has (rule RESUME-3)."""
+    starts = (effect for effect in record.effects if isinstance(effect, Start))
+    return {start.call for start in starts if not (isinstance(start, StartChild) and start.resumed)}
 
 
 def _is_before_tool(asked: AskHook) -> bool:
@@ -97,7 +105,7 @@ def _using(state: State) -> Iterator[tuple[RunOperation, tuple[CallId, Claims]]]
 def _stopped_by(record: StepRecord) -> frozenset[RunOperation]:
     """The runs that the delta shows to have stopped, or whose grace time is over."""
     delta = record.context.delta
-    if isinstance(delta, ToolStopped | ChildEnded):
+    if isinstance(delta, ToolStopped | ToolLost | ChildEnded):
         return frozenset({delta.operation})
     if isinstance(delta, ToolSucceeded | ToolFailed):
         return frozenset() if _goes_to_background(record, delta) else frozenset({delta.operation})
@@ -110,7 +118,7 @@ def _stopped_by(record: StepRecord) -> frozenset[RunOperation]:
 def _answered_by_run(record: StepRecord) -> frozenset[CallId]:
     """The calls that are told to have ended by themselves; whether the report was about them, ADDRESS says."""
     delta = record.context.delta
-    if not isinstance(delta, ToolSucceeded | ToolFailed | ToolStopped | ChildEnded) or not _stopped_by(record):
+    if not isinstance(delta, _ReportsAnEnd) or not _stopped_by(record):
         return frozenset()
     results = (effect.result for effect in record.effects if isinstance(effect, ToolEnded))
     told = {result.call for result in results if result.ran and result.reason is None}
@@ -184,8 +192,7 @@ def _held_for_nothing(record: StepRecord) -> Iterator[str]:
 def _too_many(record: StepRecord, standing: Standing) -> Iterator[str]:
     """A start takes a free slot (rule TOOL-3)."""
     limit = standing.session.settings.policy.max_parallel
-    started = any(isinstance(effect, Start) for effect in record.effects)
-    if started and limit is not None and standing.slots_taken > limit:
+    if limit is not None and _started(record) and standing.slots_taken > limit:
         yield f"{standing.slots_taken} calls run, and there are {limit} slots"
 
 

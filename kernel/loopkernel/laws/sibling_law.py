@@ -9,7 +9,7 @@ from loopkernel.data.ids import CallId
 from loopkernel.data.ledgers import ApprovalWait, Ledger, LedgerEntry
 from loopkernel.data.outside_deltas import ChildEnded, HookAnswered, TimerFired
 from loopkernel.data.states import State
-from loopkernel.data.tool_deltas import ToolFailed, ToolStopped
+from loopkernel.data.tool_deltas import ToolFailed, ToolLost, ToolStopped
 from loopkernel.data.words import CallStatus, CancelReason, TimerPurpose
 from loopkernel.laws.call_input import sources_of
 from loopkernel.laws.gates import call_of_hook
@@ -33,14 +33,14 @@ def sibling(records: Sequence[StepRecord]) -> Iterator[Breach]:
 
 
 def _failed_run(record: StepRecord) -> LedgerEntry | None:
-    """The call whose run ends in an error by this delta: a failure, a stop without result, or the end of its time.
+    """The call whose run ends badly by this delta: a failure, a stop or a loss without result, or the end of its time.
 
     Where hooks look at the end of a run, it has ended when they have answered, and as they say.
     """
     delta = record.context.delta
     entry: LedgerEntry | None = None
     looked_at = False
-    if isinstance(delta, ToolFailed | ToolStopped):
+    if isinstance(delta, ToolFailed | ToolStopped | ToolLost):
         entry = call_of_run(record.before, delta.operation)
     elif isinstance(delta, ChildEnded):
         entry, looked_at = call_of_run(record.before, delta.operation), True
@@ -86,8 +86,13 @@ def _has_failed_before(record: StepRecord) -> bool:
 
 
 def _spares_others(record: StepRecord) -> bool:
+    """Whether the policy leaves the others alone; a result that is lost is no failure of its tool (rule TOOL-16)."""
     session = record.before.session
-    return session is None or session.settings.policy.on_tool_failure is OnToolFailure.CONTINUE
+    return (
+        session is None
+        or isinstance(record.context.delta, ToolLost)
+        or session.settings.policy.on_tool_failure is OnToolFailure.CONTINUE
+    )
 
 
 def _cancelled_as_siblings(record: StepRecord) -> Iterator[CallId]:

@@ -46,13 +46,15 @@ class WorksTold:
 
     def take(self, record: StepRecord) -> Iterator[str]:
         """What is wrong with this step."""
+        summarised = isinstance(record.before, Compacting)  # what begins in this step needs no summary to be done
         for place, effect in enumerate(record.effects):
             if isinstance(effect, CompactionStarted):
+                summarised = False
                 yield from self._starts("compaction")
                 yield from self._in_vain(record)
             elif isinstance(effect, CompactionEnded):
                 yield from self._ends("compaction")
-                if effect.done and isinstance(record.before, Compacting) and not _has_come(record):
+                if effect.done and summarised and not _has_come(record):
                     yield "a compaction is told to be done, and no summary has come"
                 self._learn(effect, record, place)
             elif isinstance(effect, ThreadCut | ThreadRewritten | ResultsCleared):

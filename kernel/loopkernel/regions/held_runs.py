@@ -14,7 +14,7 @@ from loopkernel.data.tools import ToolOutput
 from loopkernel.data.words import CancelReason, LimitName, TimerPurpose
 from loopkernel.planning.scheduling import stop, unpark
 from loopkernel.planning.shortening import shortened
-from loopkernel.planning.wording import background_end_text, cancelled_text
+from loopkernel.planning.wording import LOST, background_end_text, cancelled_text
 from loopkernel.regions.conversation import add_blocks
 from loopkernel.regions.timers import close_timer, start_timer
 
@@ -85,6 +85,11 @@ def background_ended(session: Session, run: HeldRun, output: ToolOutput, failed:
     how = "has failed" if failed else "has ended"
     content = shortened(output.content, session.settings.policy.result_limit)
     return _noted(let_go(session, run), run, how, content)
+
+
+def background_lost(session: Session, run: HeldRun) -> Session:
+    """Nobody will say how the run in the background has ended: that is what waits for the next request (TOOL-16)."""
+    return _noted(let_go(session, run), run, "is lost", (TextBlock(LOST),))
 
 
 def has_handle(session: Session, run: HeldRun) -> Session:

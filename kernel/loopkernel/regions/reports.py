@@ -32,6 +32,7 @@ from loopkernel.data.tool_deltas import (
     ToolChecked,
     ToolDelta,
     ToolFailed,
+    ToolLost,
     ToolProgress,
     ToolStopped,
     ToolSucceeded,
@@ -41,6 +42,7 @@ from loopkernel.data.usage import NO_USAGE, Usage
 from loopkernel.data.words import RefusalReason, UserAction
 from loopkernel.regions.held_runs import (
     background_ended,
+    background_lost,
     background_progressed,
     freed,
     grace_is_over,
@@ -104,21 +106,23 @@ def _on_held_run(session: Session, report: Report, ledger: Ledger | None) -> Rep
             )
         case ChildEnded():
             run = held_run(session, report.operation)
-            return None if run is None else _on_aborted_child(session, run, report, ledger)
+            if run is None or run.background:
+                return None  # only tools go on in the background, and a tool does not report as a sub-agent does
+            return _on_aborted_child(session, run, report, ledger)
         case FromModel() | FromOutside():
             return None
         case _:
             assert_never(report)
 
 
-RunReport = ToolSucceeded | ToolFailed | ToolProgress | ToolAsked | ToolStopped
+RunReport = ToolSucceeded | ToolFailed | ToolProgress | ToolAsked | ToolStopped | ToolLost
 
 
 def _on_aborted(session: Session, run: HeldRun, report: RunReport, ledger: Ledger | None) -> Reported:
     """An aborted run says that it has stopped, or reports all the same: it is then stale, but shows the same."""
     stale = (Refused(UserAction.REPORT, RefusalReason.STALE),)
     match report:
-        case ToolStopped():
+        case ToolStopped() | ToolLost():
             session, effects = has_stopped(session, run)
             return Reported(session, freed(ledger, run), effects)
         case ToolSucceeded() | ToolFailed():
@@ -149,6 +153,8 @@ def _on_background(session: Session, run: HeldRun, report: RunReport, ledger: Le
             return Reported(session, freed(ledger, run), ())
         case ToolStopped():
             return Reported(background_ended(session, run, ToolOutput(), failed=True), freed(ledger, run), ())
+        case ToolLost():
+            return Reported(background_lost(session, run), freed(ledger, run), ())
         case ToolProgress():
             return Reported(session, ledger, background_progressed(run, report.text))
         case ToolAsked():
@@ -209,7 +215,7 @@ def _named_by(report: ToolDelta | TimerFired | OutsideDelta) -> tuple[OperationK
     match report:
         case ToolChecked():
             return OperationKind.CHECK, report.operation
-        case ToolSucceeded() | ToolFailed() | ToolProgress() | ToolAsked() | ToolStopped():
+        case ToolSucceeded() | ToolFailed() | ToolProgress() | ToolAsked() | ToolStopped() | ToolLost():
             return OperationKind.RUN, report.operation
         case ChildProgress() | ChildAsks() | ChildEnded():
             return OperationKind.RUN, report.operation

@@ -19,6 +19,7 @@ from loopkernel.data.tool_deltas import (
     ToolChecked,
     ToolDelta,
     ToolFailed,
+    ToolLost,
     ToolProgress,
     ToolStopped,
     ToolSucceeded,
@@ -27,7 +28,7 @@ from loopkernel.data.tools import ToolOutput
 from loopkernel.data.words import CallStatus, CancelReason, HookPoint, TimerPurpose
 from loopkernel.planning.children import end_of
 from loopkernel.planning.shortening import shortened
-from loopkernel.planning.wording import NO_RESULT, background_text, blocked_text, cancelled_text, child_end_text
+from loopkernel.planning.wording import LOST, NO_RESULT, background_text, blocked_text, cancelled_text, child_end_text
 from loopkernel.regions.approvals import approval_is_late, ask_question, take_edit_verdict
 from loopkernel.regions.call_hooks import ask_about, may_repeat, release, repeat_run, stop_time
 from loopkernel.regions.faults import answer_faulty
@@ -80,6 +81,9 @@ def tool_report(
         case ToolStopped():
             output = ToolOutput(content=(TextBlock(NO_RESULT),))
             return _failed(ledger, session, place, output, now_ms)
+        case ToolLost():
+            end = RunEnd(status=CallStatus.LOST, output=ToolOutput(content=(TextBlock(LOST),)))
+            return _answered(ledger, session, place, end)  # there is nothing that a hook could look at
         case _:
             assert_never(delta)
 

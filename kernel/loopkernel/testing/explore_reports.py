@@ -44,6 +44,7 @@ from loopkernel.data.tool_deltas import (
     ToolAsked,
     ToolChecked,
     ToolFailed,
+    ToolLost,
     ToolProgress,
     ToolStopped,
     ToolSucceeded,
@@ -191,6 +192,8 @@ def _end(operation: RunOperation, end: EndOfRun) -> Delta:
             return ToolFailed(operation, OUTPUT)
         case EndOfRun.STOPS:
             return ToolStopped(operation)
+        case EndOfRun.LOST:
+            return ToolLost(operation)
         case EndOfRun.GOES_ON:
             return ToolSucceeded(operation, ASIDE)
         case _:
@@ -204,6 +207,8 @@ def _held_reports(session: Session, scope: Scope) -> Iterator[Delta]:
             yield from (_end(run.operation, end) for end in scope.ends if end is not EndOfRun.GOES_ON)
             continue
         yield ToolStopped(run.operation)
+        if EndOfRun.LOST in scope.ends:
+            yield ToolLost(run.operation)
         if scope.strays:
             yield ToolSucceeded(run.operation, OUTPUT)
         if scope.times:

@@ -34,6 +34,7 @@ from loopkernel.data.tool_deltas import (
     ToolAsked,
     ToolChecked,
     ToolFailed,
+    ToolLost,
     ToolProgress,
     ToolStopped,
     ToolSucceeded,
@@ -54,7 +55,7 @@ from loopkernel.transition import transition as kernel_transition
 
 TICK_MS = 10
 
-RunReport = ToolSucceeded | ToolFailed | ToolStopped | ToolProgress | ToolAsked
+RunReport = ToolSucceeded | ToolFailed | ToolStopped | ToolLost | ToolProgress | ToolAsked
 HANGS = world.Behaviour(outcome=world.ToolHangs())
 
 
@@ -324,7 +325,9 @@ class _Teller:
         behaviour, delay_ms = run.behaviour, run.delay_ms(at_ms)
         if isinstance(delta, ToolStopped) and run.aborted_at == number - 1:
             return  # it heeds its abort, as every run does that is not said to ignore it
-        if not isinstance(behaviour.outcome, world.ToolHangs):
+        if isinstance(delta, ToolLost):
+            self._leave_untold(delta, at_ms)  # no tool of a scenario vanishes
+        elif not isinstance(behaviour.outcome, world.ToolHangs):
             self._again(delta, at_ms)
         elif isinstance(delta, ToolProgress):
             progress = (*behaviour.progress, world.Progress(delay_ms, delta.text))

@@ -55,6 +55,7 @@ class EndOfRun(enum.Enum):
     RETURNS = "returns"
     FAILS = "fails"
     STOPS = "stops"
+    LOST = "lost"
     GOES_ON = "goes on"  # in the background
 
 

@@ -39,10 +39,11 @@ class Judgement:
     trace: tuple[TraceLine, ...] = ()
 
 
-def run_scenario(scenario: Scenario, transition: Transition = the_transition) -> Judgement:
+def run_scenario(scenario: Scenario, transition: Transition = the_transition, *, again: bool = True) -> Judgement:
     """Runs the scenario and judges it; `transition` is the kernel under test.
 
-    A scenario that names a rule which is not built is not judged.
+    A scenario that names a rule which is not built is not judged. Unless `again`, the run is not taken once more: for
+    the pair laws, and to be replayed.
     """
     try:
         policy = effective_policy(scenario.policy)
@@ -55,7 +56,7 @@ def run_scenario(scenario: Scenario, transition: Transition = the_transition) ->
     named = first_unbuilt(scenario.rules)
     if named is not None:
         return Judgement(outcome=ScenarioOutcome.NOT_BUILT, difference=f"needs {named}", trace=run.lines)
-    broken = tuple(map(_on_one_line, broken_laws(run, transition)))
+    broken = tuple(map(_on_one_line, broken_laws(run, transition, again=again)))
     found = _most_telling_first((*broken, *map(_on_one_line, unmet_expectations(scenario, run))))
     if not found:
         return Judgement(outcome=ScenarioOutcome.PASS, trace=run.lines)
@@ -82,19 +83,21 @@ def unmet_expectations(scenario: Scenario, run: Recording) -> Iterator[str]:
     yield from differences(scenario.expect, run)
 
 
-def broken_laws(run: Recording, transition: Transition) -> Iterator[str]:
-    """Which laws do not hold, and whether the log replays to other bytes."""
+def broken_laws(run: Recording, transition: Transition, *, again: bool = True) -> Iterator[str]:
+    """Which laws do not hold, and, where the run is to be taken `again`, whether the log replays to other bytes."""
     if run.raised is not None:
         yield run.raised
     for one in (run, *run.children):
         whose = f"in the sub-agent of {one.address}: " if one.address else ""
-        yield from (f"{whose}{broken}" for broken in _breaches(one, transition))
-        yield from (f"{whose}{other}" for other in replay_difference(one, transition))
+        yield from (f"{whose}{broken}" for broken in _breaches(one, transition, again=again))
+        if again:
+            yield from (f"{whose}{other}" for other in replay_difference(one, transition))
 
 
-def _breaches(run: Recording, transition: Transition) -> Iterator[str]:
+def _breaches(run: Recording, transition: Transition, *, again: bool) -> Iterator[str]:
     judged = Judged(transition, explain)
-    for report in (check_trace(run.steps, judged=judged), check_pairs(run.steps, judged=judged)):
+    pairs = (check_pairs(run.steps, judged=judged),) if again else ()
+    for report in (check_trace(run.steps, judged=judged), *pairs):
         for breach in report.breaches:
             delta = type(run.steps[breach.step].context.delta).__name__ if breach.step < len(run.steps) else "end"
             yield f"law {breach.law} does not hold at step {breach.step} ({delta}): {breach.detail}"

@@ -43,7 +43,7 @@ from loopkernel.data.outside_deltas import (
 from loopkernel.data.states import Cancelled, Done, Idle, Initial
 from loopkernel.data.thread_deltas import Acquired, Disposed, Forked, Resumed
 from loopkernel.data.timers import Timer
-from loopkernel.data.tool_deltas import ToolAsked, ToolChecked, ToolFailed, ToolStopped, ToolSucceeded
+from loopkernel.data.tool_deltas import ToolAsked, ToolChecked, ToolFailed, ToolLost, ToolStopped, ToolSucceeded
 from loopkernel.data.tools import AccessMode, Claim, Tool, ToolOutput, ValidCall
 from loopkernel.data.usage import NO_USAGE, Usage
 from loopkernel.data.user_deltas import (
@@ -238,8 +238,8 @@ class PlayRules(OutsideRules):
             run = RunOperation(number)
             end: Delta = ToolSucceeded(run, choose(_OUTPUTS))
             yield partial(self.deliver, end)
-            other: Delta = ToolFailed(run) if choose((True, False)) else ToolAsked(run, "a")
-            yield partial(self.deliver, other)
+            other: tuple[Delta, ...] = (ToolFailed(run), ToolAsked(run, "a"), ToolLost(run))
+            yield partial(self.deliver, choose(other))
         for run in self.sub_agents():
             for reason in (TurnEndReason.MODEL_STOP, TurnEndReason.ERROR):
                 yield partial(self.deliver, ChildEnded(operation=run, reason=reason, text="a", tool_calls=1))

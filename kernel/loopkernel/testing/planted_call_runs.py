@@ -234,6 +234,19 @@ def all_or_none(player: Player) -> None:
         player.settle()
 
 
+def lost(player: Player) -> None:
+    """Nobody will say how a run has ended: one beside others, one in the background, one that was aborted."""
+    player.begin(evolve(POLICY, on_tool_failure=OnToolFailure.CANCEL_SIBLINGS))
+    player.say("go")
+    player.reply(read("a"), read("b"), write("c"))
+    player.lose(0)
+    player.end(0, background=True)
+    player.lose(0)
+    player.deliver(CancelCall(call_at(3)))
+    player.lose(0, aborted=True)
+    player.settle()
+
+
 def rejections(player: Player) -> None:
     """After a rejection the rest is skipped, or the turn halts."""
     player.begin()
@@ -311,6 +324,7 @@ CALL_SCRIPTS: Mapping[str, Script] = MappingProxyType(
             early_kept,
             siblings,
             all_or_none,
+            lost,
             rejections,
             aborted_runs,
             crashed,

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from attrs import evolve
 
 from loopkernel.data.children import Reservation
-from loopkernel.data.choices import OnToolFailure
+from loopkernel.data.choices import Lifetime, OnToolFailure
 from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import AbortTool, Effect, StartChild, StartTimer
 from loopkernel.data.events import ChildFinished
@@ -253,6 +253,16 @@ PLANTED_CHILDREN = (
     PlantedBug(name="child-given-more-money", law="BUDGET", plant=_given(_more_money)),
     PlantedBug(name="child-given-more-calls", law="BUDGET", plant=_given(_more_calls)),
     PlantedBug(name="child-without-end", law="BUDGET", plant=_given(lambda policy: evolve(policy, max_turns=None))),
+    PlantedBug(
+        name="child-goes-on-for-ever",
+        law="BUDGET",
+        plant=_given(lambda policy: evolve(policy, lifetime=Lifetime.SESSION)),
+    ),
+    PlantedBug(
+        name="child-says-too-much",
+        law="BUDGET",
+        plant=_given(lambda policy: evolve(policy, max_output_tokens=None)),
+    ),
     PlantedBug(
         name="child-may-delegate",
         law="BUDGET",

@@ -1,9 +1,10 @@
-"""Planted bugs about what endures: retries, limits and recoveries.
+"""Planted bugs about what endures: lost results, retries, limits and recoveries.
 
 As in `planted`: each is caught by its own law, and by no other.
 """
 
 from collections.abc import Callable, Iterator
+from typing import TypeGuard
 
 from attrs import evolve
 
@@ -23,6 +24,7 @@ from loopkernel.data.records import StepRecord
 from loopkernel.data.sessions import Recovery
 from loopkernel.data.states import Backoff, Executing, State, Streaming
 from loopkernel.data.steps import Step, is_refused
+from loopkernel.data.tool_deltas import ToolLost, ToolProgress, ToolSucceeded
 from loopkernel.data.usage import NO_USAGE
 from loopkernel.data.user_deltas import DismissError
 from loopkernel.data.words import (
@@ -30,6 +32,7 @@ from loopkernel.data.words import (
     TimerPurpose,
     TurnEndReason,
 )
+from loopkernel.laws.views import call_of_run
 from loopkernel.testing.planting import (
     Plant,
     PlantedBug,
@@ -40,6 +43,25 @@ from loopkernel.testing.planting import (
     under_policy,
     with_session,
 )
+
+# --- lost results ---------------------------------------------------------------------------------------------
+
+
+def _is_lost(delta: Delta, state: State) -> TypeGuard[ToolLost]:
+    """Whether nobody will say more of the run of an open call."""
+    entry = call_of_run(state, delta.operation) if isinstance(delta, ToolLost) else None
+    return entry is not None and entry.is_open
+
+
+def _lost_goes_on(state: State, delta: Delta) -> Delta:
+    """Of a run that nobody will say more of, more is awaited."""
+    return ToolProgress(delta.operation, "...") if _is_lost(delta, state) else delta
+
+
+def _lost_is_done(state: State, delta: Delta) -> Delta:
+    """A run that nobody will say more of is taken to have done its work."""
+    return ToolSucceeded(delta.operation) if _is_lost(delta, state) else delta
+
 
 # --- failures -------------------------------------------------------------------------------------------------
 
@@ -188,6 +210,8 @@ def _repetition_is_stuck(record: StepRecord) -> Iterator[Effect]:
 
 
 PLANTED_ENDURANCE = (
+    PlantedBug(name="lost-run-goes-on", law="ONE-END", plant=changing_deltas(_lost_goes_on)),
+    PlantedBug(name="lost-is-done", law="ONE-END", plant=changing_deltas(_lost_is_done)),
     PlantedBug(name="retries-never-whole-again", law="RETRY-LAW", plant=changing_states(_retries_kept)),
     PlantedBug(name="retry-after-ignored", law="RETRY-LAW", plant=changing_deltas(_server_unheard)),
     PlantedBug(name="retry-after-without-cap", law="RETRY-LAW", plant=changing_deltas(_server_always_waited_for)),

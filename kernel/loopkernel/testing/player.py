@@ -60,7 +60,7 @@ from loopkernel.data.records import StepRecord
 from loopkernel.data.states import Initial, State
 from loopkernel.data.steps import Context
 from loopkernel.data.thread_deltas import Acquired, Created, Resumed
-from loopkernel.data.tool_deltas import ToolAsked, ToolChecked, ToolFailed, ToolStopped, ToolSucceeded
+from loopkernel.data.tool_deltas import ToolAsked, ToolChecked, ToolFailed, ToolLost, ToolStopped, ToolSucceeded
 from loopkernel.data.tools import (
     Tool,
     ToolOutput,
@@ -215,6 +215,17 @@ class Player:
                 self.deliver(late)
                 return
             self.deliver(ToolSucceeded(operation) if reports else ToolStopped(operation))
+
+    def lose(self, place: int = 0, *, aborted: bool = False) -> None:
+        """Nobody will say how the open run at this place has ended, or the run that was aborted so."""
+        runs = self.aborted if aborted else list(self.runs)
+        if place < len(runs):
+            operation = runs[place]
+            if aborted:
+                self.aborted.remove(operation)
+            else:
+                del self.runs[operation]
+            self.deliver(ToolLost(operation))
 
     def ask(self, question: str, place: int = 0) -> None:
         """The open run at this place asks the user something."""

@@ -140,6 +140,14 @@ class SlowReply:
         """The run has stopped. One that nobody aborted has failed."""
         return self.fail(place)
 
+    def lose(self, place: int) -> list[Followed]:
+        """Nobody will say how the run has ended, which is no failure of the tool (rule TOOL-16)."""
+        call = self.calls[place]
+        call.leased = False
+        if call.running:
+            self._end(call, CallStatus.LOST)
+        return self._all_that_follows()
+
     def earlier_stopped(self, index: int) -> list[Followed]:
         """An aborted run of an earlier reply has stopped."""
         self.earlier[index].leased = False

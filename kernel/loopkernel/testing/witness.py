@@ -52,7 +52,7 @@ from loopkernel.data.outside_deltas import (
 )
 from loopkernel.data.states import Initial, State, Streaming
 from loopkernel.data.thread_deltas import Acquired, Disposed, Resumed
-from loopkernel.data.tool_deltas import ToolChecked, ToolFailed, ToolStopped, ToolSucceeded
+from loopkernel.data.tool_deltas import ToolChecked, ToolFailed, ToolLost, ToolStopped, ToolSucceeded
 from loopkernel.data.usage import NO_USAGE
 from loopkernel.data.user_deltas import (
     AnswersCall,
@@ -73,7 +73,8 @@ from loopkernel.testing.witness_outcomes import (
 from loopkernel.testing.witness_thread import SentByUser, calls_left_out
 
 # The reports that close what they are about; a run that goes on in the background is not closed.
-Closing = (ModelCompleted | ModelFailed | ToolChecked | ToolSucceeded | ToolFailed | ToolStopped | TimerFired) | (
+_RunEnded = ToolSucceeded | ToolFailed | ToolStopped | ToolLost
+Closing = (ModelCompleted | ModelFailed | ToolChecked | _RunEnded | TimerFired) | (
     HookAnswered | CorrectionAnswered | SummaryReady | SummaryFailed | ChildEnded | HandoffDone | HandoffFailed
 )
 _BILLED_ONCE = CorrectionAnswered | SummaryReady | SummaryFailed | ChildEnded

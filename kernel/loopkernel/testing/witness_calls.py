@@ -74,6 +74,7 @@ class SeenCalls:
     calls: dict[CallId, SeenCall] = Factory(dict)
     retracted: set[CallId] = Factory(set)  # with the reply that made them
     gone: set[ModelOperation] = Factory(set)  # replies that are not in the thread
+    compacted: set[ModelOperation] = Factory(set)  # those of them that a compaction has taken out
 
     def open(self) -> list[SeenCall]:
         """The calls that are not answered yet."""
@@ -103,6 +104,8 @@ class SeenCalls:
         call = self.calls.get(delta.call)
         if call is None:
             return self._outcomes_without_call(delta.call)
+        if call.call.reply in self.compacted:
+            return only(RefusalReason.STALE)  # how it was answered has left the thread too
         if not call.open or call.waits is None:
             return _outcomes_of_vain_answer(call)
         if call.waits is Waiting.EDIT:
@@ -148,6 +151,8 @@ class SeenCalls:
             return ACCEPTED
         if seen is None:
             return self._outcomes_without_call(call)
+        if call.reply in self.compacted:
+            return only(RefusalReason.STALE)
         if seen.by_word:
             return frozenset({RefusalReason.DUPLICATE, RefusalReason.STALE})
         return only(RefusalReason.DUPLICATE if seen.own_report else RefusalReason.STALE)

@@ -13,7 +13,7 @@ from loopkernel.data.outside_deltas import (
 from loopkernel.data.policy import Policy
 from loopkernel.data.states import Backoff, Cancelled, Compacting, Done, HandingOff, Idle, Initial, State
 from loopkernel.data.thread_deltas import Acquired, Disposed, Forked, Resumed, ThreadDelta
-from loopkernel.data.tool_deltas import ToolDelta, ToolStopped
+from loopkernel.data.tool_deltas import ToolDelta, ToolLost, ToolStopped
 from loopkernel.data.usage import Usage
 from loopkernel.data.user_deltas import (
     AnswersCall,
@@ -89,7 +89,7 @@ class Foresight:
     def _outcomes_of_report(self, delta: ModelDelta | ToolDelta | OutsideDelta | TimerFired) -> Outcomes:
         kind, number = kind_of(delta), delta.operation
         if kind is OperationKind.RUN and number in self.aborted:
-            return ACCEPTED if isinstance(delta, ToolStopped) else only(RefusalReason.STALE)
+            return ACCEPTED if isinstance(delta, ToolStopped | ToolLost) else only(RefusalReason.STALE)
         if kind is OperationKind.RUN and number in self.aside and goes_aside(delta):
             return ACCEPTED if number in self.repeated else only(RefusalReason.DUPLICATE)
         fate = self.operations.get((kind, number))
@@ -99,7 +99,7 @@ class Foresight:
             return only(RefusalReason.DUPLICATE)
         if fate is not Fate.OPEN:
             return only(RefusalReason.STALE)
-        if kind is OperationKind.RUN and not isinstance(delta, ToolStopped):
+        if kind is OperationKind.RUN:
             child = any(call.child for call in self.seen.open() if call.run == number)
             return ACCEPTED if child is isinstance(delta, ChildReport) else REFUSED
         return ACCEPTED
@@ -129,7 +129,7 @@ class Foresight:
         if isinstance(delta, StartHandoff):
             return ACCEPTED if isinstance(state, AT_REST) else only(RefusalReason.NOT_NOW)
         if isinstance(delta, CancelCall | AnswersCall):
-            self.seen.gone = self._gone()
+            self.seen.gone, self.seen.compacted = self._gone(), self.thread.compacted_replies()
         if isinstance(delta, CancelCall):
             return self.seen.outcomes_of_cancel(delta.call, delta.call in self.aside.values())
         if isinstance(delta, AnswersCall):

@@ -90,6 +90,10 @@ class SeenThread:
         """The replies that are in the thread."""
         return [message.reply for message in self.messages if isinstance(message, AssistantMessage)]
 
+    def compacted_replies(self) -> set[ModelOperation]:
+        """The replies that compactions took out, and no edit has put back."""
+        return {message.reply for message in self.removed.values() if isinstance(message, AssistantMessage)}
+
     def contradictions(self, session: Session) -> Iterator[str]:
         """Every accepted message is in one place, as it was sent, and the thread keeps it."""
         found: dict[int, tuple[UserBlock, ...]] = {}

@@ -20,6 +20,7 @@ from loopkernel.data.tools import ToolOutput
 from loopkernel.data.usage import NO_USAGE, Usage
 from loopkernel.data.user_deltas import CancelCall, FromUser
 from loopkernel.data.words import CallStatus, ErrorClass, RefusalReason, StopReason, UserAction
+from loopkernel.planning.wording import LOST
 from loopkernel.regions.reports import Report, Reported, late_report
 from loopkernel.testing.strategies.values import usages
 
@@ -34,6 +35,7 @@ from tests.kernel.building import (
     completed,
     effects_of,
     fired,
+    lost,
     made_call,
     of_kind,
     reads,
@@ -55,6 +57,7 @@ KINDS = {
     "ToolFailed": OperationKind.RUN,
     "ToolAsked": OperationKind.RUN,
     "ToolStopped": OperationKind.RUN,
+    "ToolLost": OperationKind.RUN,
     "ChildProgress": OperationKind.RUN,
     "ChildAsks": OperationKind.RUN,
     "ChildEnded": OperationKind.RUN,
@@ -172,11 +175,12 @@ GRACE = timer(2)
     ("report", "told"),
     [
         (stopped(1), [CancelTimer(GRACE)]),
+        (lost(1), [CancelTimer(GRACE)]),
         (succeeded(1), [*refused(RefusalReason.STALE), CancelTimer(GRACE)]),
         (broken(1), [*refused(RefusalReason.STALE), CancelTimer(GRACE)]),
         (fired(2), [LeaseBroken(call_id(1))]),
     ],
-    ids=["stopped", "succeeded", "failed", "not in time"],
+    ids=["stopped", "lost", "succeeded", "failed", "not in time"],
 )
 def test_what_shows_that_an_aborted_run_has_stopped_frees_its_resources(report: Report, told: list[Effect]) -> None:
     found = late_report(LEASED.session, report, LEASED.ledger)
@@ -218,8 +222,9 @@ def test_what_is_not_about_runs_leaves_the_held_ones_alone() -> None:
         (succeeded(1, "made"), "has ended", ["made"]),
         (broken(1, "no space"), "has failed", ["no space"]),
         (stopped(1), "has failed", []),
+        (lost(1), "is lost", [LOST]),
     ],
-    ids=["succeeded", "failed", "stopped"],
+    ids=["succeeded", "failed", "stopped", "lost"],
 )
 def test_the_end_of_a_background_run_waits_for_the_next_request(report: Report, how: str, words: list[str]) -> None:
     found = late_report(BEHIND.session, report, BEHIND.ledger)

@@ -1,11 +1,14 @@
-"""A run in the background that a restart repeats is a run of its own, with a number that no other has."""
+"""A run in the background: a restart repeats it as a run of its own, and what it reports is what a tool reports."""
 
 import pytest
 from loopkernel.data.effects import StartTool
+from loopkernel.data.events import Refused
 from loopkernel.data.ids import OperationKind
+from loopkernel.data.outside_deltas import ChildEnded
 from loopkernel.data.thread_deltas import Resumed
+from loopkernel.data.words import RefusalReason, TurnEndReason, UserAction
 
-from tests.kernel.building import after, made_call, of_kind, run, session_of, step, succeeded, working
+from tests.kernel.building import after, effects_of, made_call, of_kind, run, session_of, step, succeeded, working
 
 
 @pytest.mark.rule("RESUME-3")
@@ -17,3 +20,23 @@ def test_a_repeated_run_in_the_background_has_the_next_number() -> None:
     assert [start.operation for start in of_kind(StartTool, effects)] == [run(3)]
     assert session_of(state).operations.minted[OperationKind.RUN] == 3
     assert [held.operation for held in session_of(state).held] == [run(3)]
+
+
+@pytest.mark.rule("TOOL-20")
+def test_a_repeated_run_says_once_more_that_it_goes_on_in_the_background_and_only_once() -> None:
+    behind = after(working(made_call("write")), succeeded(1, background=True), Resumed())
+    following, effects = step(behind, succeeded(2, background=True))
+    assert effects == ()
+    assert [(held.operation, held.handle) for held in session_of(following).held] == [(run(2), True)]
+    assert effects_of(following, succeeded(2, background=True)) == (
+        Refused(UserAction.REPORT, RefusalReason.DUPLICATE),
+    )
+
+
+@pytest.mark.rule("TOOL-20")
+@pytest.mark.rule("DELTA-2")
+def test_a_tool_in_the_background_does_not_report_as_a_sub_agent_does() -> None:
+    behind = after(working(made_call("write")), succeeded(1, background=True))
+    following, effects = step(behind, ChildEnded(operation=run(1), reason=TurnEndReason.MODEL_STOP))
+    assert effects == (Refused(UserAction.REPORT, RefusalReason.DUPLICATE),)
+    assert following == behind

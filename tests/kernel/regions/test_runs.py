@@ -21,6 +21,7 @@ from loopkernel.data.tool_deltas import (
     ToolChecked,
     ToolDelta,
     ToolFailed,
+    ToolLost,
     ToolProgress,
     ToolStopped,
     ToolSucceeded,
@@ -94,6 +95,7 @@ def on_run(number: int) -> tuple[ToolDelta, ...]:
         ToolFailed(operation),
         ToolAsked(operation, "which?"),
         ToolStopped(operation),
+        ToolLost(operation),
     )
 
 

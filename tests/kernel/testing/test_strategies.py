@@ -5,6 +5,7 @@ from typing import TypeVar, get_args
 
 import pytest
 from hypothesis import HealthCheck, Phase, find, given, settings
+from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 from loopkernel.codec import (
     effects_to_text,
@@ -56,7 +57,6 @@ from loopkernel.testing.strategies.walks import EVENTFUL, Run, creations_that_ru
 from tests.kernel.testing.coherence import incoherences, kinds_in
 
 T = TypeVar("T")
-SOME_RUNS = 250  # of each beginning
 SEARCH = settings(
     max_examples=20_000,
     database=None,
@@ -206,31 +206,17 @@ def test_broken_threads_are_broken() -> None:
 
 def test_runs_reach_every_phase_that_is_built() -> None:
     """The quick suite begins most runs so that they soon come to the phases which are rare; that under another
-    Python, and the deep one, looks among as many runs of any kind as it takes.
+    Python, and the deep one, looks among runs of any kind. Both look at as many as it takes.
     """
     missing = set(kinds(State))
-    if os.environ.get("HYPOTHESIS_PROFILE", "quick") != "quick":
-        some_run_reaches_each(missing)
-        return
-
-    for creations in (creations_that_run, *EVENTFUL):
-
-        @settings(SEARCH, max_examples=SOME_RUNS)
-        @given(runs(creations=creations))
-        def note(run: Run) -> None:
-            missing.difference_update(type(step.after) for step in run.steps)
-
-        note()
-    assert missing == set()
-
-
-def some_run_reaches_each(missing: set[type]) -> None:
 
     def reaches_the_last_that_was_missing(run: Run) -> bool:
         missing.difference_update(type(step.after) for step in run.steps)
         return not missing
 
-    find(runs(), reaches_the_last_that_was_missing, settings=SEARCH)
+    is_quick = os.environ.get("HYPOTHESIS_PROFILE", "quick") == "quick"
+    eventful = st.one_of(*(runs(creations=creations) for creations in (creations_that_run, *EVENTFUL)))
+    find(eventful if is_quick else runs(), reaches_the_last_that_was_missing, settings=SEARCH)
 
 
 @given(runs())

@@ -131,6 +131,8 @@ class BuiltCalls:
             return self.answered(entry)
         if stage in (Stage.APPROVAL, Stage.EDITING):
             return self.waiting(entry, stage)
+        if not _all_done(entry.links, self.entries):
+            return entry  # nobody is asked about a call before it could start
         entry = evolve(entry, person=draw(_persons(entry)))
         if draw(st.booleans()):
             entry = evolve(entry, hooks=draw(_hooks_before))
@@ -283,7 +285,7 @@ _names_of_hooks = st.lists(safe_names, max_size=1)
 _hooks_before: SearchStrategy[CallHooks] = st.builds(CallHooks, left=st.just(()), input=st.none() | json_texts)
 reservations: SearchStrategy[Reservation] = st.builds(
     Reservation,
-    tokens=st.none() | counts,
+    tokens=st.none() | st.integers(1, 4),  # the least that a policy can allow
     cost_usd=st.none() | st.sampled_from((0.0, 0.5)),
     tool_calls=st.none() | counts,
 )

@@ -45,6 +45,7 @@ from loopkernel.data.tool_deltas import (
     ToolChecked,
     ToolDelta,
     ToolFailed,
+    ToolLost,
     ToolProgress,
     ToolStopped,
     ToolSucceeded,
@@ -164,13 +165,14 @@ model_deltas: SearchStrategy[ModelDelta] = st.one_of(
 
 # --- tools ----------------------------------------------------------------------------------------------
 
-RunDelta = ToolSucceeded | ToolFailed | ToolProgress | ToolAsked | ToolStopped
+RunDelta = ToolSucceeded | ToolFailed | ToolProgress | ToolAsked | ToolStopped | ToolLost
 run_deltas: SearchStrategy[RunDelta] = st.one_of(
     st.builds(ToolSucceeded, run_operations, tool_outputs),
     st.builds(ToolFailed, run_operations, tool_outputs),
     st.builds(ToolProgress, run_operations, raw_texts),
     st.builds(ToolAsked, run_operations, raw_texts),
     st.builds(ToolStopped, run_operations),
+    st.builds(ToolLost, run_operations),
 )
 tool_deltas: SearchStrategy[ToolDelta] = run_deltas | st.builds(ToolChecked, check_operations, verdicts)
 
