@@ -1,0 +1,79 @@
+"""What is wrong with a recording, where it came in, what it would do at a provider, and how it is repaired."""
+
+from attrs import frozen
+
+from loopkernel_adapters.transcripts.counting import Tally
+from loopkernel_adapters.transcripts.entries import Entry, Finding, FindingKind
+from loopkernel_adapters.transcripts.formats import reader_of
+from loopkernel_adapters.transcripts.repairing import Renamed, repair_steps
+from loopkernel_adapters.transcripts.source import Source
+from loopkernel_adapters.transcripts.writers.known import writer_of
+from loopkernel_adapters.transcripts.writers.writer import Fault, faults_of
+
+REFUSED = "the provider refuses every later request"
+# What each fault does when the conversation is sent on as it stands. None: nothing, it is told for completeness.
+AT_A_PROVIDER: dict[FindingKind, str | None] = {
+    FindingKind.BROKEN_RECORD: "a program that reads it line by line stops here, and loses all that follows",
+    FindingKind.TORN_TAIL: "a program that adds to the file joins its first record to this one, and loses both",
+    FindingKind.UNKNOWN_RECORD: None,
+    FindingKind.ODD_FIELD: None,
+    FindingKind.REPEATED_RECORD: "the same message, or the same result, would be sent twice",
+    FindingKind.REUSED_RECORD_ID: "a program that looks records up by their ids finds only one of the two",
+    FindingKind.UNANSWERED: f"{REFUSED}: each call has to be followed by its result",
+    FindingKind.ORPHAN_RESULT: f"{REFUSED}: a result has to name a call of the message before",
+    FindingKind.REPEATED_RESULT: f"{REFUSED}: a call has exactly one result",
+    FindingKind.REUSED_ID: f"{REFUSED} that holds both calls, where ids have to be unique",
+    FindingKind.OUT_OF_ORDER: None,
+    FindingKind.EARLY_RESULT: None,
+    FindingKind.RESULT_APART: f"{REFUSED}: a result has to stand right behind its call",
+    FindingKind.USER_WHILE_OPEN: f"{REFUSED}: the results have to come before anything else that the user says",
+    FindingKind.CALLS_OF_BROKEN_REPLY: f"{REFUSED} that holds this reply: its calls never ran and have no results",
+}
+
+
+@frozen(kw_only=True)
+class Diagnosis:
+    """What was found in a file: all findings, and the faults that keep the conversation from going on, with remedies.
+
+    `own_format`: a repaired recording can be written back in the format that it has.
+    """
+
+    format: str
+    findings: tuple[Finding, ...]
+    faults: tuple[Fault, ...]
+    own_format: bool
+
+    @property
+    def harmless(self) -> tuple[Finding, ...]:
+        """The findings that do no harm at a provider."""
+        return tuple(finding for finding in self.findings if AT_A_PROVIDER[finding.kind] is None)
+
+
+def diagnosed(source: Source) -> Diagnosis:
+    """Look through the recording. Raises Unreadable, OSError."""
+    reader = reader_of(source)
+    tally = Tally(counts_reasoning=reader.counts_reasoning)
+    entries: list[Entry] = []
+    findings: list[Finding] = []
+    for entry in tally.taken(reader.entries(source)):
+        if isinstance(entry, Finding):
+            findings.append(entry)
+        else:
+            entries.append(entry)
+    writer = writer_of(reader.name)
+    faults = _faults(entries, findings) if writer is None else writer.repaired(source).faults
+    ordered = sorted(faults, key=lambda fault: (fault.place.part, fault.place.record))
+    return Diagnosis(format=reader.name, findings=tuple(findings), faults=tuple(ordered), own_format=writer is not None)
+
+
+def _faults(entries: list[Entry], findings: list[Finding]) -> tuple[Fault, ...]:
+    """Those of a format that is not written: the records that cannot be read are passed over."""
+    unread = (FindingKind.BROKEN_RECORD, FindingKind.TORN_TAIL)
+    passed_over = [
+        Fault(conversation="", place=found.place, kind=found.kind, text=found.text, remedy="leave it out")
+        for found in findings
+        if found.kind in unread
+    ]
+    steps = repair_steps(entries, interrupts_speak=False, has_ids=True)
+    named = [step for step in steps if not isinstance(step, Renamed) or (step.call is not None and step.old)]
+    return (*passed_over, *faults_of(named))  # a format without ids is none the worse for it

@@ -1,0 +1,1 @@
+"""A reader per format: what its records say, as entries."""

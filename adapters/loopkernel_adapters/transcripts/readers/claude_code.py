@@ -1,0 +1,326 @@
+"""Session files of Claude Code: a JSON object a line, in which each record of a reply holds one block of it.
+
+Records of one reply share `message.id`; results stand in user records. Sub-agents are told apart by `agentId`, in older
+files by the chain of `parentUuid`. Whether a call was rejected or cancelled stands in the text of its result alone.
+"""
+
+from collections.abc import Iterator
+
+from attrs import Factory, define
+from loopkernel.data.blocks import MediaBlock, OpaqueBlock, ReasoningBlock, TextBlock, UserBlock
+from loopkernel.data.foreign import ForeignBlock, ForeignCall
+from loopkernel.data.json_text import JsonValue
+from loopkernel.data.usage import Usage
+from loopkernel.data.words import ErrorClass, StopReason
+from typing_extensions import override
+
+from loopkernel_adapters.transcripts.entries import (
+    Bookkeeping,
+    Compacted,
+    Entry,
+    Finding,
+    FindingKind,
+    Inferred,
+    Interrupted,
+    ModelTrouble,
+    Outcome,
+    Place,
+    ReplyEnd,
+    ReplyPart,
+    ResultSeen,
+    UserSaid,
+)
+from loopkernel_adapters.transcripts.fields import (
+    Record,
+    at,
+    count_at,
+    flag_at,
+    items_at,
+    record_at,
+    records_in,
+    text_at,
+    time_at,
+)
+from loopkernel_adapters.transcripts.json_inputs import kept, unshown
+from loopkernel_adapters.transcripts.readers.reader import Reader
+from loopkernel_adapters.transcripts.source import Head, Line, Source
+
+INTERRUPT = "[Request interrupted by user"
+REJECTIONS = ("The user doesn't want to proceed with this tool use", "The user doesn't want to take this action")
+CANCELLATIONS = (INTERRUPT, "Command was aborted", "<error>Command was aborted")
+STOPS = {reason.value: reason for reason in StopReason}
+# The records that say nothing about the conversation.
+KINDS = frozenset(
+    [
+        "agent-name",
+        "ai-title",
+        "atis-latch",
+        "attachment",
+        "bridge-session",
+        "custom-title",
+        "file-history-snapshot",
+        "frame-link",
+        "last-prompt",
+        "mode",
+        "permission-mode",
+        "pr-link",
+        "progress",
+        "queue-operation",
+        "relocated",
+        "result",
+        "started",
+        "summary",
+        "tag",
+        "worktree-state",
+    ]
+)
+ERRORS = {401: ErrorClass.AUTH, 403: ErrorClass.AUTH, 429: ErrorClass.RATE_LIMITED, 529: ErrorClass.OVERLOADED}
+
+
+class ClaudeCode(Reader):
+    """The reader; it keeps what one pass over the file needs."""
+
+    name = "claude-code"
+
+    @override
+    def fits(self, head: Head) -> bool:
+        return any(
+            text_at(line, "type") in ("user", "assistant", "summary", "system")
+            and (text_at(line, "sessionId") is not None or text_at(line, "leafUuid") is not None)
+            for line in head.lines
+        )
+
+    @override
+    def entries(self, source: Source) -> Iterator[Entry]:
+        reading = _Reading()
+        for line in source.lines():
+            if isinstance(line, Finding):
+                yield line
+            else:
+                yield from reading.entries_of(line)
+
+
+@define
+class _Reading:
+    """What is known of the file so far."""
+
+    seen: set[str] = Factory(set)  # the ids of the records
+    roots: dict[str, str] = Factory(dict)  # of each record of a sub-agent, the conversation that it belongs to
+    # Of the latest replies, each by its id, its model and its agent, the blocks that were read.
+    blocks: dict[tuple[str | None, ...], list[JsonValue]] = Factory(dict)
+
+    def entries_of(self, line: Line) -> Iterator[Entry]:
+        """What a record says."""
+        place, record = Place(line.number), line.value
+        if not isinstance(record, dict):
+            yield Finding(
+                place=place, kind=FindingKind.UNKNOWN_RECORD, text="the line is no object; it was passed over"
+            )
+            return
+        kind = text_at(record, "type") or ""
+        uuid = text_at(record, "uuid")
+        if uuid is not None and uuid in self.seen:
+            yield Finding(place=place, kind=FindingKind.REPEATED_RECORD, text=f"the record {uuid} stands there again")
+        elif uuid is not None:
+            self.seen.add(uuid)
+        match kind:
+            case "user":
+                yield from self._user(place, record)
+            case "assistant":
+                yield from self._assistant(place, record)
+            case "system":
+                yield from self._system(place, record)
+            case _ if kind in KINDS:
+                yield Bookkeeping(place=place, kind=kind, conversation=self.conversation(record))
+            case _:
+                yield Finding(place=place, kind=FindingKind.UNKNOWN_RECORD, text=f"a record of unknown type {kind!r}")
+
+    def conversation(self, record: Record) -> str:
+        """The main one is the empty text; a sub-agent's ends in its id, or in that of the record that it began with."""
+        if not flag_at(record, "isSidechain"):
+            return ""
+        agent = text_at(record, "agentId")
+        if agent is not None:
+            return f"/{agent}"
+        uuid, parent = text_at(record, "uuid") or "", text_at(record, "parentUuid") or ""
+        root = self.roots.get(parent, f"/{uuid}")
+        self.roots[uuid] = root
+        return root
+
+    def _user(self, place: Place, record: Record) -> Iterator[Entry]:
+        conversation, time = self.conversation(record), time_at(record, "timestamp")
+        content = at(record, "message", "content")
+        blocks: list[JsonValue] = [{"type": "text", "text": content}] if isinstance(content, str) else items_at(content)
+        said: list[UserBlock] = []
+        for block in records_in(blocks):
+            if text_at(block, "type") == "tool_result":
+                yield self._result(place, conversation, time, record, block)
+            else:
+                said += _user_blocks(block)
+        texts = [block.text for block in said if isinstance(block, TextBlock)]
+        if not said:
+            if not any(text_at(block, "type") == "tool_result" for block in blocks):
+                text = "a message of the user of which nothing can be read"
+                yield Finding(place=place, kind=FindingKind.ODD_FIELD, text=text)
+            return
+        if texts and texts[0].startswith(INTERRUPT):
+            yield Interrupted(place=place, at_ms=time, conversation=conversation, reason=texts[0])
+            return
+        summary = flag_at(record, "isCompactSummary")
+        if summary:
+            yield Compacted(place=place, at_ms=time, conversation=conversation, summary="\n".join(texts))
+        injected = summary or flag_at(record, "isMeta")
+        yield UserSaid(place=place, at_ms=time, conversation=conversation, content=tuple(said), injected=injected)
+
+    def _result(self, place: Place, conversation: str, time: int | None, record: Record, block: Record) -> ResultSeen:
+        content = _result_blocks(at(block, "content"))
+        text = "\n".join(part.text for part in content if isinstance(part, TextBlock))
+        outcome, inferred = Outcome.DONE, frozenset[Inferred]()
+        if text.startswith(REJECTIONS):
+            outcome, inferred = Outcome.REJECTED, frozenset({Inferred.STATUS})
+        elif flag_at(record, "toolUseResult", "interrupted") or any(mark in text for mark in CANCELLATIONS):
+            outcome, inferred = Outcome.CANCELLED, frozenset({Inferred.STATUS})
+        elif flag_at(block, "is_error"):
+            outcome = Outcome.ERROR
+        return ResultSeen(
+            place=place,
+            at_ms=time,
+            conversation=conversation,
+            call=text_at(block, "tool_use_id"),
+            outcome=outcome,
+            content=content,
+            inferred=inferred,
+        )
+
+    def _assistant(self, place: Place, record: Record) -> Iterator[Entry]:
+        message = record_at(record, "message")
+        reply = text_at(message, "id") or text_at(record, "uuid") or f"record {place.record}"
+        known = self.blocks.setdefault((reply, text_at(message, "model"), text_at(record, "agentId")), [])
+        if len(self.blocks) > 64:  # replies before the latest few are complete
+            del self.blocks[next(iter(self.blocks))]
+        content: list[ForeignBlock] = []
+        for block in items_at(message, "content"):
+            if _stands_in(known, block):
+                yield Finding(
+                    place=place,
+                    kind=FindingKind.REPEATED_RECORD,
+                    text=f"a block of the reply {reply} stands there again",
+                )
+                continue
+            known.append(block)
+            found = _reply_block(block, text_at(message, "model") or "")
+            if found is None:
+                yield Finding(
+                    place=place,
+                    kind=FindingKind.UNKNOWN_RECORD,
+                    text=f"a block of unknown type {text_at(block, 'type')!r} in the reply {reply}",
+                )
+            else:
+                content.append(found)
+        failed = flag_at(record, "isApiErrorMessage")
+        words = "\n".join(block.text for block in content if isinstance(block, TextBlock)) if failed else ""
+        stop = STOPS.get(text_at(message, "stop_reason") or "")
+        yield ReplyPart(
+            place=place,
+            at_ms=time_at(record, "timestamp"),
+            conversation=self.conversation(record),
+            reply=reply,
+            content=tuple(content),
+            model=text_at(message, "model"),
+            stop=stop,
+            usage=_usage(record_at(message, "usage")),
+            end=ReplyEnd.FAILED if failed else None,
+            error=_class_of(text_at(record, "error") or words) if failed else None,
+            message=words,
+        )
+
+    def _system(self, place: Place, record: Record) -> Iterator[Entry]:
+        kind = text_at(record, "subtype") or ""
+        conversation, time = self.conversation(record), time_at(record, "timestamp")
+        match kind:
+            case "compact_boundary" | "microcompact_boundary":
+                yield Compacted(place=place, at_ms=time, conversation=conversation)
+            case "api_error":
+                status = count_at(record, "error", "status")
+                yield ModelTrouble(
+                    place=place,
+                    at_ms=time,
+                    conversation=conversation,
+                    error=ERRORS.get(status, ErrorClass.SERVER if status >= 500 else ErrorClass.UNKNOWN),
+                    message=text_at(record, "error", "message") or text_at(record, "content") or "",
+                    attempt=count_at(record, "retryAttempt") or None,
+                )
+            case _:
+                yield Bookkeeping(place=place, kind=f"system {kind}".strip(), conversation=conversation)
+
+
+def _stands_in(known: list[JsonValue], block: JsonValue) -> bool:
+    try:
+        return block in known
+    except RecursionError:  # nested too deeply to be compared
+        return False
+
+
+def _user_blocks(block: Record) -> list[UserBlock]:
+    """What a block of the user holds."""
+    match text_at(block, "type"):
+        case "text":
+            return [TextBlock(text_at(block, "text") or "")]
+        case "image" | "document":
+            media = text_at(block, "source", "media_type") or "application/octet-stream"
+            return [MediaBlock(media, text_at(block, "source", "data") or text_at(block, "source", "url") or "")]
+        case _:
+            return [unshown(block)]
+
+
+def _result_blocks(content: JsonValue) -> tuple[UserBlock, ...]:
+    if isinstance(content, str):
+        return (TextBlock(content),)
+    found: list[UserBlock] = []
+    for block in records_in(items_at(content)):
+        found += _user_blocks(block)
+    return tuple(found)
+
+
+def _reply_block(block: JsonValue, model: str) -> ForeignBlock | None:
+    match text_at(block, "type"):
+        case "text":
+            return TextBlock(text_at(block, "text") or "")
+        case "thinking":
+            if text_at(block, "signature"):
+                return OpaqueBlock(model, kept(block))
+            return ReasoningBlock(text_at(block, "thinking") or "")
+        case "redacted_thinking" | "server_tool_use" | "web_search_tool_result" | "fallback":
+            return OpaqueBlock(model, kept(block))
+        case "tool_use":
+            given = at(block, "input")
+            return ForeignCall(
+                provider_id=text_at(block, "id") or "", tool=text_at(block, "name") or "", input=kept(given)
+            )
+        case _:
+            return None
+
+
+def _usage(usage: Record) -> Usage | None:
+    if not usage:
+        return None
+    return Usage(
+        input=count_at(usage, "input_tokens"),
+        output=count_at(usage, "output_tokens"),
+        cache_read=count_at(usage, "cache_read_input_tokens"),
+        cache_write=count_at(usage, "cache_creation_input_tokens"),
+    )
+
+
+def _class_of(words: str) -> ErrorClass:
+    """The class of an error that is told in words."""
+    lowered = words.lower()
+    if ("rate" in lowered and "limit" in lowered) or "429" in lowered:
+        return ErrorClass.RATE_LIMITED
+    if "overloaded" in lowered or "529" in lowered:
+        return ErrorClass.OVERLOADED
+    if "too long" in lowered:
+        return ErrorClass.PROMPT_TOO_LONG
+    if "auth" in lowered or "api key" in lowered or "401" in lowered:
+        return ErrorClass.AUTH
+    return ErrorClass.UNKNOWN

@@ -1,0 +1,132 @@
+"""Trajectories of mini-swe-agent: in each reply one fenced command, and its output in the user message behind it.
+
+A reply with another number of commands was refused by the program: it counts as a reply that failed, and the message
+behind it says so to the model. The last user message holds what was handed in, and is the result of the last command.
+"""
+
+import re
+from collections.abc import Iterator
+
+from loopkernel.data.blocks import TextBlock
+from loopkernel.data.foreign import ForeignBlock, ForeignCall
+from loopkernel.data.json_text import Json, JsonValue
+from loopkernel.data.usage import Usage
+from loopkernel.data.words import ErrorClass
+from typing_extensions import override
+
+from loopkernel_adapters.transcripts.entries import (
+    Bookkeeping,
+    Entry,
+    Finding,
+    FindingKind,
+    Inferred,
+    Outcome,
+    Place,
+    ReplyEnd,
+    ReplyPart,
+    ResultSeen,
+    UserSaid,
+)
+from loopkernel_adapters.transcripts.fields import Record, at, count_at, items_at, record_at, text_at, time_at
+from loopkernel_adapters.transcripts.readers.reader import Reader
+from loopkernel_adapters.transcripts.source import Head, Source
+
+COMMAND = re.compile(r"```(?:mswea_bash_command|bash)\s*\n(.*?)\n?```", re.DOTALL)
+RETURN_CODE = re.compile(r"<returncode>(-?\d+)</returncode>")
+REFUSAL = "EXACTLY ONE action"
+LATE, KILLED = "The last command", "timed out and has been killed"
+SHELL = "bash"
+
+
+class MiniSweAgent(Reader):
+    """The reader."""
+
+    name = "mini-swe-agent"
+
+    @override
+    def fits(self, head: Head) -> bool:
+        if (text_at(head.document, "trajectory_format") or "").startswith("mini-swe-agent"):
+            return True
+        return has_command_results(_messages(head.document))
+
+    @override
+    def entries(self, source: Source) -> Iterator[Entry]:
+        messages = _messages(source.document())
+        waiting = ""  # the call that the next user message answers
+        for number, message in enumerate(messages, start=1):
+            place = Place(number, f"messages[{number - 1}]")
+            text = text_at(message, "content") or ""
+            match text_at(message, "role"):
+                case "assistant":
+                    after = messages[number] if number < len(messages) else None
+                    refused = REFUSAL in (text_at(after, "content") or "")[:200]
+                    reply = _reply(place, record_at(message), refused)
+                    waiting = "" if refused else f"step {number}"
+                    yield reply
+                case "user" if waiting:
+                    yield _result(place, waiting, text)
+                    waiting = ""
+                case "user":
+                    said = (TextBlock(text),)
+                    yield UserSaid(
+                        place=place, at_ms=None, conversation="", content=said, injected=REFUSAL in text[:200]
+                    )
+                case "system":
+                    yield Bookkeeping(place=place, kind="instructions")
+                case role:
+                    found = f"a message of unknown role {role!r}"
+                    yield Finding(place=place, kind=FindingKind.UNKNOWN_RECORD, text=found)
+
+
+def has_command_results(messages: list[JsonValue]) -> bool:
+    """Whether user messages at the beginning hold what a command returned."""
+    return any(
+        text_at(message, "role") == "user" and (text_at(message, "content") or "").startswith("<returncode>")
+        for message in messages[:12]
+    )
+
+
+def _messages(document: JsonValue) -> list[JsonValue]:
+    return document if isinstance(document, list) else items_at(document, "messages")
+
+
+def _reply(place: Place, message: Record, refused: bool) -> ReplyPart:
+    text = text_at(message, "content") or ""
+    blocks: list[ForeignBlock] = [TextBlock(text)]
+    if not refused:
+        found = COMMAND.search(text)
+        command = text if found is None else found[1]
+        name = f"step {place.record}"
+        blocks.append(ForeignCall(provider_id=name, tool=SHELL, input=Json.of({"command": command})))
+    response = at(message, "extra", "response")
+    usage = record_at(response, "usage")
+    return ReplyPart(
+        place=place,
+        at_ms=time_at(response, "created"),
+        conversation="",
+        reply=f"message {place.record}",
+        content=tuple(blocks),
+        model=text_at(response, "model"),
+        usage=Usage(input=count_at(usage, "prompt_tokens"), output=count_at(usage, "completion_tokens"))
+        if usage
+        else None,
+        end=ReplyEnd.FAILED if refused else None,
+        error=ErrorClass.INVALID_OUTPUT if refused else None,
+        message="the reply did not have exactly one command" if refused else "",
+        inferred=frozenset({Inferred.CALL}),
+    )
+
+
+def _result(place: Place, call: str, text: str) -> ResultSeen:
+    code = RETURN_CODE.match(text)
+    failed = (code is not None and int(code[1]) != 0) or (text.startswith(LATE) and KILLED in text[:1_000])
+    return ResultSeen(
+        place=place,
+        at_ms=None,
+        conversation="",
+        call=call,
+        outcome=Outcome.ERROR if failed else Outcome.DONE,
+        content=(TextBlock(text),),
+        tool=SHELL,
+        inferred=frozenset({Inferred.STATUS}),
+    )

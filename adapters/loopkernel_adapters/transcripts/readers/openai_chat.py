@@ -1,0 +1,191 @@
+"""Chat messages as the OpenAI API has them: a bare list, wrapped runs (tau-bench), or one logged request.
+
+A list of wrapped runs is one conversation each. There are no times and no stop reasons; whether a tool failed stands in
+the text of its result alone.
+"""
+
+from collections.abc import Iterator
+
+from loopkernel.data.blocks import MediaBlock, ReasoningBlock, TextBlock, UserBlock
+from loopkernel.data.foreign import ForeignBlock, ForeignCall
+from loopkernel.data.json_text import JsonValue
+from loopkernel.data.usage import Usage
+from loopkernel.data.words import StopReason
+from typing_extensions import override
+
+from loopkernel_adapters.transcripts.entries import (
+    Bookkeeping,
+    Entry,
+    Finding,
+    FindingKind,
+    Inferred,
+    Outcome,
+    Place,
+    ReplyPart,
+    ResultSeen,
+    UserSaid,
+)
+from loopkernel_adapters.transcripts.fields import (
+    Record,
+    at,
+    count_at,
+    items_at,
+    record_at,
+    records_in,
+    text_at,
+    time_at,
+)
+from loopkernel_adapters.transcripts.json_inputs import given_input, unshown
+from loopkernel_adapters.transcripts.readers.mini_swe_agent import has_command_results
+from loopkernel_adapters.transcripts.readers.reader import Reader
+from loopkernel_adapters.transcripts.source import Head, Source
+
+ROLES = frozenset(["system", "developer", "user", "assistant", "tool", "function"])
+WRAPPED = ("traj", "messages", "conversation")
+STOPS = {
+    "stop": StopReason.END_TURN,
+    "tool_calls": StopReason.TOOL_USE,
+    "function_call": StopReason.TOOL_USE,
+    "length": StopReason.MAX_TOKENS,
+    "content_filter": StopReason.CONTENT_FILTERED,
+}
+FAILURES = ("Error", "error:")
+
+
+class OpenAIChat(Reader):
+    """The reader."""
+
+    name = "openai-chat"
+
+    @override
+    def fits(self, head: Head) -> bool:
+        document = head.document
+        if has_command_results(document if isinstance(document, list) else items_at(document, "messages")):
+            return False
+        if isinstance(document, list):
+            first = document[0] if document else None
+            return _is_message(first) or any(_is_list_of_messages(at(first, key)) for key in WRAPPED)
+        return any(_is_list_of_messages(at(document, key)) for key in WRAPPED)
+
+    @override
+    def entries(self, source: Source) -> Iterator[Entry]:
+        document = source.document()
+        if isinstance(document, list) and not (document and _is_message(document[0])):
+            for number, run in enumerate(document, start=1):
+                yield from _run(number, f"run {number}", run)
+        else:
+            yield from _run(1, "", document)
+
+
+def _is_message(value: JsonValue) -> bool:
+    return text_at(value, "role") in ROLES and "agent" not in record_at(value)
+
+
+def _is_list_of_messages(value: JsonValue) -> bool:
+    return isinstance(value, list) and bool(value) and all(map(_is_message, value[:3]))
+
+
+def _run(number: int, conversation: str, run: JsonValue) -> Iterator[Entry]:
+    """The entries of one conversation; its messages are its records, counted from 1."""
+    messages = run if isinstance(run, list) else next((items_at(run, key) for key in WRAPPED if items_at(run, key)), [])
+    time = time_at(run, "timestamp")
+    for at_message, message in enumerate(messages, start=1):
+        place = Place(at_message, f"run {number}" if conversation else "")
+        yield from _message(place, conversation, message)
+    for choice in records_in(items_at(run, "response", "choices")[:1]):
+        place = Place(len(messages) + 1, "response")
+        usage = record_at(run, "response", "usage")
+        stop = STOPS.get(text_at(choice, "finish_reason") or "")
+        yield _reply(place, conversation, record_at(choice, "message"), time=time, stop=stop, usage=_usage(usage))
+
+
+def _message(place: Place, conversation: str, message: JsonValue) -> Iterator[Entry]:
+    content = _content(at(message, "content"))
+    match text_at(message, "role"):
+        case "user":
+            yield UserSaid(place=place, at_ms=None, conversation=conversation, content=content)
+        case "assistant":
+            yield _reply(place, conversation, record_at(message))
+        case "tool" | "function":
+            yield _result(place, conversation, message, content)
+        case "system" | "developer":
+            yield Bookkeeping(place=place, kind="instructions")
+        case role:
+            yield Finding(place=place, kind=FindingKind.UNKNOWN_RECORD, text=f"a message of unknown role {role!r}")
+
+
+def _reply(
+    place: Place,
+    conversation: str,
+    message: Record,
+    *,
+    time: int | None = None,
+    stop: StopReason | None = None,
+    usage: Usage | None = None,
+) -> ReplyPart:
+    blocks: list[ForeignBlock] = []
+    if reasoning := text_at(message, "reasoning_content") or text_at(message, "reasoning"):
+        blocks.append(ReasoningBlock(reasoning))
+    blocks += [block for block in _content(at(message, "content")) if isinstance(block, TextBlock) and block.text]
+    for call in records_in(items_at(message, "tool_calls")):
+        blocks.append(
+            ForeignCall(
+                provider_id=text_at(call, "id") or "",
+                tool=text_at(call, "function", "name") or "",
+                input=given_input(at(call, "function", "arguments")),
+            )
+        )
+    if old := record_at(message, "function_call"):
+        given = given_input(at(old, "arguments"))
+        blocks.append(ForeignCall(provider_id=text_at(old, "name") or "", tool=text_at(old, "name") or "", input=given))
+    return ReplyPart(
+        place=place,
+        at_ms=time,
+        conversation=conversation,
+        reply=f"message {place.record}",
+        content=tuple(blocks),
+        model=text_at(message, "model"),
+        stop=stop,
+        usage=usage,
+    )
+
+
+def _result(place: Place, conversation: str, message: JsonValue, content: tuple[UserBlock, ...]) -> ResultSeen:
+    first = next((block.text for block in content if isinstance(block, TextBlock)), "")
+    return ResultSeen(
+        place=place,
+        at_ms=None,
+        conversation=conversation,
+        call=text_at(message, "tool_call_id") or text_at(message, "name"),
+        outcome=Outcome.ERROR if first.startswith(FAILURES) else Outcome.DONE,
+        content=content,
+        tool=text_at(message, "name") or "",
+        inferred=frozenset({Inferred.STATUS}),
+    )
+
+
+def _content(content: JsonValue) -> tuple[UserBlock, ...]:
+    if isinstance(content, str):
+        return (TextBlock(content),)
+    found: list[UserBlock] = []
+    for part in records_in(items_at(content)):
+        if (text := text_at(part, "text")) is not None:
+            found.append(TextBlock(text))
+        elif (url := text_at(part, "image_url", "url")) is not None:
+            found.append(MediaBlock("image/*", url))
+        elif (text := text_at(part, "refusal")) is not None:
+            found.append(TextBlock(text))
+        else:
+            found.append(unshown(part))
+    return tuple(found)
+
+
+def _usage(usage: Record) -> Usage | None:
+    if not usage:
+        return None
+    cached = count_at(usage, "prompt_tokens_details", "cached_tokens")
+    return Usage(
+        input=max(0, count_at(usage, "prompt_tokens") - cached),
+        output=count_at(usage, "completion_tokens"),
+        cache_read=cached,
+    )

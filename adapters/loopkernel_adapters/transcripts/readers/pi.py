@@ -1,0 +1,177 @@
+"""Session files of pi: a `session` line, then messages, changes of settings, and compactions.
+
+A reply that was aborted, or failed, stays in the file with whatever had arrived, calls included.
+"""
+
+from collections.abc import Iterator
+
+from loopkernel.data.blocks import MediaBlock, OpaqueBlock, ReasoningBlock, TextBlock, UserBlock
+from loopkernel.data.foreign import ForeignBlock, ForeignCall
+from loopkernel.data.json_text import JsonValue
+from loopkernel.data.usage import Usage
+from loopkernel.data.words import ErrorClass, StopReason
+from typing_extensions import override
+
+from loopkernel_adapters.transcripts.entries import (
+    Bookkeeping,
+    Compacted,
+    Entry,
+    Finding,
+    FindingKind,
+    Inferred,
+    Outcome,
+    Place,
+    ReplyEnd,
+    ReplyPart,
+    ResultSeen,
+    UserSaid,
+)
+from loopkernel_adapters.transcripts.fields import (
+    Record,
+    at,
+    count_at,
+    flag_at,
+    items_at,
+    record_at,
+    records_in,
+    text_at,
+    time_at,
+)
+from loopkernel_adapters.transcripts.json_inputs import given_input, kept, unshown
+from loopkernel_adapters.transcripts.readers.reader import Reader
+from loopkernel_adapters.transcripts.source import Head, Source
+
+STOPS = {"stop": StopReason.END_TURN, "toolUse": StopReason.TOOL_USE, "length": StopReason.MAX_TOKENS}
+ENDS = {"aborted": ReplyEnd.ABORTED, "error": ReplyEnd.FAILED}
+SETTINGS = frozenset(["session", "model_change", "thinking_level_change", "label", "custom", "session_info"])
+ABORTED = ("aborted", "Aborted", "Operation aborted", "Command aborted")
+
+
+class Pi(Reader):
+    """The reader."""
+
+    name = "pi"
+
+    @override
+    def fits(self, head: Head) -> bool:
+        return any(text_at(line, "type") == "session" and text_at(line, "cwd") is not None for line in head.lines[:1])
+
+    @override
+    def entries(self, source: Source) -> Iterator[Entry]:
+        for line in source.lines():
+            if isinstance(line, Finding):
+                yield line
+                continue
+            place, record = Place(line.number), line.value
+            match text_at(record, "type"):
+                case "message":
+                    yield from _message(place, time_at(record, "timestamp"), record_at(record, "message"))
+                case "compaction":
+                    summary = text_at(record, "summary")
+                    yield Compacted(place=place, at_ms=time_at(record, "timestamp"), conversation="", summary=summary)
+                case kind if kind in SETTINGS:
+                    yield Bookkeeping(place=place, kind=kind or "")
+                case kind:
+                    text = f"a record of unknown type {kind!r}"
+                    yield Finding(place=place, kind=FindingKind.UNKNOWN_RECORD, text=text)
+
+
+def _message(place: Place, time: int | None, message: Record) -> Iterator[Entry]:
+    content = _content(at(message, "content"))
+    match text_at(message, "role"):
+        case "user":
+            yield UserSaid(place=place, at_ms=time, conversation="", content=content)
+        case "assistant":
+            yield _reply(place, time, message)
+        case "toolResult":
+            yield _result(place, time, message, content)
+        case "bashExecution":
+            command, output = text_at(message, "command") or "", text_at(message, "output") or ""
+            said = (TextBlock(f"$ {command}\n{output}"),)
+            yield UserSaid(place=place, at_ms=time, conversation="", content=said, injected=True)
+        case role:
+            yield Finding(place=place, kind=FindingKind.UNKNOWN_RECORD, text=f"a message of unknown role {role!r}")
+
+
+def _reply(place: Place, time: int | None, message: Record) -> ReplyPart:
+    stop = text_at(message, "stopReason") or ""
+    words = text_at(message, "errorMessage") or ""
+    model = text_at(message, "model") or ""
+    return ReplyPart(
+        place=place,
+        at_ms=time,
+        conversation="",
+        reply=text_at(message, "responseId") or f"record {place.record}",
+        content=tuple(block for part in items_at(message, "content") for block in _reply_block(part, model)),
+        model=text_at(message, "model"),
+        stop=STOPS.get(stop),
+        usage=_usage(record_at(message, "usage")),
+        end=ENDS.get(stop),
+        error=_class_of(words) if stop == "error" else None,
+        message=words,
+    )
+
+
+def _reply_block(part: JsonValue, model: str) -> Iterator[ForeignBlock]:
+    match text_at(part, "type"):
+        case "text":
+            yield TextBlock(text_at(part, "text") or "")
+        case "thinking":
+            yield ReasoningBlock(text_at(part, "thinking") or "")
+        case "toolCall":
+            yield ForeignCall(
+                provider_id=text_at(part, "id") or "",
+                tool=text_at(part, "name") or "",
+                input=given_input(at(part, "arguments")),
+            )
+        case _:
+            yield OpaqueBlock(model, kept(part))
+
+
+def _result(place: Place, time: int | None, message: Record, content: tuple[UserBlock, ...]) -> ResultSeen:
+    text = "\n".join(block.text for block in content if isinstance(block, TextBlock))
+    outcome, inferred = Outcome.DONE, frozenset[Inferred]()
+    if flag_at(message, "isError"):
+        aborted = text.rstrip().endswith(ABORTED)
+        outcome = Outcome.CANCELLED if aborted else Outcome.ERROR
+        inferred = frozenset({Inferred.STATUS}) if aborted else inferred
+    return ResultSeen(
+        place=place,
+        at_ms=time,
+        conversation="",
+        call=text_at(message, "toolCallId"),
+        outcome=outcome,
+        content=content,
+        tool=text_at(message, "toolName") or "",
+        inferred=inferred,
+    )
+
+
+def _content(content: JsonValue) -> tuple[UserBlock, ...]:
+    if isinstance(content, str):
+        return (TextBlock(content),)
+    found: list[UserBlock] = []
+    for part in records_in(items_at(content)):
+        if text_at(part, "type") == "image":
+            found.append(MediaBlock(text_at(part, "mimeType") or "image/*", text_at(part, "data") or ""))
+        elif (text := text_at(part, "text")) is not None:
+            found.append(TextBlock(text))
+        else:
+            found.append(unshown(part))
+    return tuple(found)
+
+
+def _usage(usage: Record) -> Usage:
+    return Usage(
+        input=count_at(usage, "input"),
+        output=count_at(usage, "output"),
+        cache_read=count_at(usage, "cacheRead"),
+        cache_write=count_at(usage, "cacheWrite"),
+    )
+
+
+def _class_of(words: str) -> ErrorClass:
+    lowered = words.lower()
+    if "terminated" in lowered or "network" in lowered or "fetch failed" in lowered:
+        return ErrorClass.NETWORK
+    return ErrorClass.BAD_REQUEST if "400" in lowered else ErrorClass.UNKNOWN

@@ -1,0 +1,74 @@
+"""A round of a recording: a reply with all that came until the next one, and its blocks as a model reports them."""
+
+from typing import assert_never
+
+from attrs import Factory, define, evolve
+from loopkernel.data.blocks import OpaqueBlock, ReasoningBlock, ServerCall, TextBlock, UserBlock
+from loopkernel.data.foreign import ForeignBlock, ForeignCall
+from loopkernel.data.ids import ModelOperation
+from loopkernel.data.json_text import Json
+from loopkernel.data.model_deltas import ModelCall, ModelDelta, ModelOpaque, ModelReasoning, ModelServerCall, ModelText
+from loopkernel.data.tools import ValidCall
+
+from loopkernel_adapters.transcripts.entries import CallStarted, Interrupted, Outcome, ReplyPart, ResultSeen, UserSaid
+
+
+@define
+class Round:
+    """A reply, and all that came until the next one, or until the user spoke."""
+
+    reply: str
+    parts: list[ReplyPart] = Factory(list)
+    events: list[ResultSeen | CallStarted | Interrupted | UserSaid] = Factory(list)
+
+    @property
+    def calls(self) -> list[ForeignCall]:
+        """The calls of the reply, in order."""
+        return [block for part in self.parts for block in part.content if isinstance(block, ForeignCall)]
+
+    def ran(self, call: ForeignCall) -> ForeignCall:
+        """The call; arguments that do not parse, although it ran, are given as a text (some owners blacken theirs)."""
+        if isinstance(call.input, Json):
+            return call
+        results = [event for event in self.events if isinstance(event, ResultSeen) and event.call == call.provider_id]
+        if not any(result.outcome is Outcome.DONE for result in results):
+            return call
+        return evolve(call, input=Json.of({"arguments": call.input.text}))
+
+    def unanswered(self) -> int:
+        """How many of its calls have no result yet."""
+        return len(self.calls) - sum(isinstance(event, ResultSeen) for event in self.events)
+
+
+def delta_of(operation: ModelOperation, block: ForeignBlock) -> ModelDelta:
+    """The block as the model reports it; a call brings a verdict with it, since it was judged when it was recorded."""
+    match block:
+        case TextBlock():
+            return ModelText(operation, block.text)
+        case ReasoningBlock():
+            return ModelReasoning(operation, block.text)
+        case OpaqueBlock():
+            return ModelOpaque(operation, block.payload)
+        case ServerCall():
+            return ModelServerCall(
+                operation=operation,
+                provider_id=block.provider_id,
+                tool=block.tool,
+                input=block.input,
+                result=block.result,
+            )
+        case ForeignCall():
+            return ModelCall(
+                operation=operation,
+                provider_id=block.provider_id,
+                tool=block.tool,
+                input=block.input,
+                verdict=ValidCall(),
+            )
+        case _:
+            assert_never(block)
+
+
+def is_blank(block: UserBlock) -> bool:
+    """Whether the block says nothing."""
+    return isinstance(block, TextBlock) and not block.text.strip()

@@ -1,0 +1,167 @@
+"""A recording as a file: its lines or its document, read so that nothing in it can break the reader.
+
+Lines end at the byte 0x0A alone, since text may hold every other line separator. A file of lines is read line by line,
+whatever its size.
+"""
+
+import json
+import stat
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from attrs import frozen
+from loopkernel.data.json_text import JsonValue
+
+from loopkernel_adapters.transcripts.entries import Finding, FindingKind, Place
+
+HEAD_BYTES = 1 << 18
+LONGEST_LINE = 1 << 28  # bytes; what is longer is no record of a run
+HEAD_RECORDS = 40
+LARGEST_DOCUMENT = 1 << 31  # bytes
+MARK = b"\xef\xbb\xbf"  # some programs begin their files with it
+
+
+class Unreadable(Exception):
+    """The file cannot be read as a recording. The message says why, and what to do."""
+
+
+@frozen
+class Line:
+    """A line of the file, counted from 1, and what it holds."""
+
+    number: int
+    value: JsonValue
+
+
+@frozen
+class RawLine:
+    """A line of the file, counted from 1, as it stands there; whether it ended, as every line has to."""
+
+    number: int
+    content: bytes
+    ended: bool
+
+
+@frozen
+class Head:
+    """The beginning of a file, to tell its format by: its first records, or its document where it is one."""
+
+    lines: tuple[JsonValue, ...]
+    document: JsonValue
+    is_zip: bool
+    text: str
+
+
+@frozen
+class Source:
+    """A file with a recording."""
+
+    path: Path
+
+    def head(self) -> Head:
+        """The beginning of it. Raises Unreadable where it is no file, OSError."""
+        self._demand_file()
+        if zipfile.is_zipfile(self.path):
+            return Head((), None, True, "")
+        with self.path.open("rb") as file:
+            start = file.read(HEAD_BYTES).removeprefix(MARK)
+            if b"\n" not in start.strip():  # a long first line, or a document
+                start += file.readline(LONGEST_LINE) + file.read(HEAD_BYTES)
+        found = [parsed(content) for content in start.split(b"\n")[:HEAD_RECORDS] if content.strip()]
+        lines = tuple(value for value in found if value is not None)
+        document = self.document_or_none() if _may_be_document(start, found) else None
+        return Head(lines, document, False, start[:4_096].decode("utf-8", "replace"))
+
+    def lines(self) -> Iterator[Line | Finding]:
+        """Each line that is JSON, and a finding for each that is not. Raises Unreadable, OSError."""
+        for raw in self.raw_lines():
+            value = parsed(raw.content)
+            if value is not None:
+                yield Line(raw.number, value)
+            elif raw.ended:
+                text = f"line {raw.number} is no JSON; it was passed over"
+                yield Finding(place=Place(raw.number), kind=FindingKind.BROKEN_RECORD, text=text)
+            else:
+                yield torn(raw.number)
+
+    def raw_lines(self) -> Iterator[RawLine]:
+        """Each line that is not blank. Of one that is too long, nothing is kept. Raises Unreadable, OSError."""
+        self._demand_file()
+        with self.path.open("rb") as file:
+            number = 0
+            while content := file.readline(LONGEST_LINE):
+                number += 1
+                ended = content.endswith(b"\n")
+                if len(content) == LONGEST_LINE and not ended:
+                    ended, content = _skipped(file), b"(too long)"
+                if number == 1:
+                    content = content.removeprefix(MARK)
+                if content.strip():
+                    yield RawLine(number, content, ended)
+
+    def document(self) -> JsonValue:
+        """The whole file as one JSON value. Raises Unreadable."""
+        value = self.document_or_none()
+        if value is None:
+            raise Unreadable(f"{self.path} is not one whole JSON document")
+        return value
+
+    def document_or_none(self) -> JsonValue:
+        """The whole file as one JSON value; None where it is not."""
+        return parsed(self.content().removeprefix(MARK))
+
+    def text(self) -> str:
+        """The whole file as text. Raises Unreadable, OSError."""
+        return self.content().removeprefix(MARK).decode("utf-8", "replace")
+
+    def content(self) -> bytes:
+        """The whole file, for the formats that are not lines. Raises Unreadable, OSError."""
+        size = self._demand_file()
+        if size > LARGEST_DOCUMENT:
+            raise Unreadable(f"{self.path} is one document of {size:,} bytes: only files of lines may be so large")
+        return self.path.read_bytes()
+
+    def _demand_file(self) -> int:
+        """The size of the file. A pipe is none: opening it would wait for whoever writes it."""
+        status = self.path.stat()
+        if stat.S_ISDIR(status.st_mode):
+            raise Unreadable(f"{self.path} is a folder; name the files in it")
+        if not stat.S_ISREG(status.st_mode):
+            raise Unreadable(f"{self.path} is no regular file; write what it gives to a file, and name that")
+        return status.st_size
+
+
+def _may_be_document(start: bytes, lines: list[JsonValue]) -> bool:
+    """Whether the file, which begins so, may be one document: then it is read whole, and a file of lines must not be.
+
+    `lines` are the first lines as JSON, None where one is none. A file of lines begins with a whole one; or, where that
+    is damaged, another object begins at the beginning of a line, which is so in no document that is an object.
+    """
+    first = start.lstrip()[:1]
+    if first == b"{":
+        return len(lines) <= 1 or (lines[0] is None and b"\n{" not in start)
+    return first == b"[" and (len(lines) <= 1 or lines[0] is None)
+
+
+def _skipped(file: BinaryIO) -> bool:
+    """Go on to the next line; whether this one ended."""
+    while content := file.readline(LONGEST_LINE):
+        if content.endswith(b"\n"):
+            return True
+    return False
+
+
+def torn(number: int) -> Finding:
+    """Of the last line, that it was never finished."""
+    text = f"line {number}, the last, was never finished; it was passed over"
+    return Finding(place=Place(number), kind=FindingKind.TORN_TAIL, text=text)
+
+
+def parsed(content: bytes) -> JsonValue:
+    """The JSON value of the bytes; None where they are none, or hold `null`. Recordings may hold what logs may not."""
+    try:
+        return cast(JsonValue, json.loads(content.decode("utf-8", "replace")))  # what loads gives, but for its Any
+    except (ValueError, RecursionError):
+        return None

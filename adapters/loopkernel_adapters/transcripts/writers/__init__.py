@@ -1,0 +1,1 @@
+"""The formats that a repaired recording can be written back in."""

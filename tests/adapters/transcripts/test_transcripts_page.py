@@ -1,0 +1,40 @@
+"""The page on transcripts: its example runs, and its tables name all formats, counts and findings, and no others."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from attrs import fields
+from loopkernel_adapters.transcripts.counting import Counts
+from loopkernel_adapters.transcripts.entries import FindingKind
+from loopkernel_adapters.transcripts.formats import READERS
+
+from tests.adapters.transcripts.recordings_world import EXAMPLES, PAGE
+
+
+def _named_under(heading: str) -> list[str]:
+    section = PAGE.read_text().split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    return re.findall(r"(?m)^\| `([\w-]+)` \|", section)
+
+
+def test_the_tables_name_what_there_is() -> None:
+    assert sorted(_named_under("Formats")) == sorted(reader.name for reader in READERS)
+    assert sorted(_named_under("Findings")) == sorted(kind.value for kind in FindingKind)
+    assert sorted(_named_under("Counts")) == sorted(["deltas", *(field.name for field in fields(Counts))])
+
+
+def test_the_example_runs(tmp_path: Path) -> None:
+    code = PAGE.read_text().split("```python\n")[1].split("```")[0]
+    shutil.copy(EXAMPLES / "codex" / "rollout.jsonl", tmp_path / "session.jsonl")
+    command = [sys.executable, "-c", code]
+    seen = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert seen.returncode == 0, seen.stderr
+    assert seen.stdout.startswith("codex 5 {'done': 3")
+    assert "record 31: unanswered-call: the call call_e never got a result\n" in seen.stdout
+    (tmp_path / "session.jsonl").write_text("nothing")
+    seen = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert seen.returncode == 1
+    assert "session.jsonl is no recording" in seen.stderr
+    assert "Traceback" not in seen.stderr

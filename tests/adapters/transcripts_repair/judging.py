@@ -1,0 +1,140 @@
+"""What has to hold of every repair, whatever was broken."""
+
+import json
+import re
+from collections import Counter
+from pathlib import Path
+
+from loopkernel.data.blocks import TextBlock
+from loopkernel.data.foreign import ForeignBlock, ForeignCall, ForeignMessage, ForeignReply, ForeignResults
+from loopkernel.planning.repair import repair
+from loopkernel_adapters.transcripts.diagnosing import AT_A_PROVIDER, diagnosed
+from loopkernel_adapters.transcripts.entries import FindingKind
+from loopkernel_adapters.transcripts.foreign_threads import foreign_threads
+from loopkernel_adapters.transcripts.formats import reader_of
+from loopkernel_adapters.transcripts.source import Source
+from loopkernel_adapters.transcripts.writers.known import writer_of
+from loopkernel_adapters.transcripts.writers.writer import Fault, RepairedFile
+
+# A line that stands there twice is given to the kernel twice, and is written once.
+UNCOMPARABLE = {FindingKind.REPEATED_RECORD, FindingKind.REUSED_RECORD_ID, FindingKind.BROKEN_RECORD}
+_PARENT = re.compile(rb'"parentUuid":\s*("[^"]*"|null)')
+
+
+def repaired(path: Path) -> RepairedFile:
+    """The repair of a file of a format that is written."""
+    writer = writer_of(reader_of(Source(path)).name)
+    assert writer is not None
+    return writer.repaired(Source(path))
+
+
+def judge(path: Path, folder: Path) -> tuple[bytes, tuple[Fault, ...]]:
+    """Repair the file, and demand all that holds of every repair."""
+    before, found = path.read_bytes(), repaired(path)
+    after = b"".join(found.pieces)
+    new = folder / f"repaired{path.suffix}"
+    new.write_bytes(after)
+    assert b"".join(repaired(path).pieces) == after, "the same repair gives something else"
+    if not found.faults:
+        assert after == before, "a file without a fault was changed"
+    diagnosis = diagnosed(Source(new))
+    assert diagnosis.faults == (), f"faults are left: {diagnosis.faults[:3]}"
+    harmful = [finding for finding in diagnosis.findings if AT_A_PROVIDER[finding.kind] is not None]
+    assert not harmful, f"harmful findings are left: {harmful[:3]}"
+    again = repaired(new)
+    assert b"".join(again.pieces) == after, "a second repair changes something"
+    if not UNCOMPARABLE & {fault.kind for fault in found.faults} and not has_late_parents(before):
+        assert conversations(new) == conversations(path), "the conversation is not the one that the kernel repairs"
+    if path.suffix == ".jsonl":
+        demand_lines_kept(before, after, len(found.faults))
+        demand_chains(before, after)
+    return after, found.faults
+
+
+def demand_lines_kept(before: bytes, after: bytes, faults: int) -> None:
+    """All lines but those that a fault concerns are there to the byte; a parent may be another."""
+    old, new = (Counter(_PARENT.sub(b"", line, count=1) for line in text.split(b"\n")) for text in (before, after))
+    assert (old - new).total() <= 2 * faults, "more lines are gone or changed than there were faults"
+    assert (new - old).total() <= 2 * faults + 1, "more lines were added than there were faults"
+
+
+def demand_chains(before: bytes, after: bytes) -> None:
+    """No record lost its parent, and no chain of parents leads back to where it began."""
+    assert lost_parents(after) <= lost_parents(before), "a record has lost its parent"
+    if not has_circle(before):
+        assert not has_circle(after), "a chain of parents leads back to where it began"
+
+
+def parents(content: bytes) -> dict[str, str | None]:
+    """Of each record with an id, its parent. The first of an id counts."""
+    found: dict[str, str | None] = {}
+    for line in content.split(b"\n"):
+        try:
+            record = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(record, dict) and isinstance(record.get("uuid"), str):
+            found.setdefault(record["uuid"], record.get("parentUuid"))
+    return found
+
+
+def lost_parents(content: bytes) -> set[str]:
+    """The parents that are named and not there."""
+    chain = parents(content)
+    return {parent for parent in chain.values() if parent is not None and parent not in chain}
+
+
+def has_circle(content: bytes) -> bool:
+    """Whether some chain of parents never ends."""
+    chain = parents(content)
+    for begun in chain:
+        passed: set[str] = set()
+        at: str | None = begun
+        while at is not None and at in chain:
+            if at in passed:
+                return True
+            passed.add(at)
+            at = chain[at]
+    return False
+
+
+def has_late_parents(content: bytes) -> bool:
+    """Whether a record stands before its parent: then the chain, which tells sub-agents apart, is told otherwise."""
+    chain = parents(content)
+    order = {uuid: at for at, uuid in enumerate(chain)}
+    return any(parent in order and order[parent] > order[uuid] for uuid, parent in chain.items() if parent is not None)
+
+
+def conversations(path: Path) -> list[object]:
+    """Each conversation as the kernel repairs it, without what a format cannot say, and without its ids."""
+    source = Source(path)
+    threads = foreign_threads(reader_of(source).entries(source))
+    found = [_told(repair(thread.messages).messages) for thread in threads.values()]
+    return sorted((told for told in found if told), key=repr)
+
+
+def _told(messages: tuple[ForeignMessage, ...]) -> list[object]:
+    """The messages; replies with nothing between are one, since Codex does not tell them apart."""
+    told: list[object] = []
+    replied: list[object] | None = None
+    for message in messages:
+        if isinstance(message, ForeignResults):
+            told.append([_result(result.content) for result in message.results])
+            replied = None
+        elif isinstance(message, ForeignReply):
+            if replied is None:
+                replied = []
+                told.append(("reply", replied))
+            replied += [_block(block) for block in message.content]
+        else:
+            told.append(("user", message.content))
+            replied = None
+    return told
+
+
+def _block(block: ForeignBlock) -> object:
+    return ("call", block.tool, block.input) if isinstance(block, ForeignCall) else block
+
+
+def _result(content: tuple[object, ...]) -> object:
+    return [block.text if isinstance(block, TextBlock) else block for block in content]
