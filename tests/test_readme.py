@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from loopkernel_adapters.cli.arguments import parser
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -21,10 +22,24 @@ def lines(text: str) -> list[str]:
     return [line.rstrip() for line in text.strip().splitlines()]
 
 
+# Each command, with what it cannot do without.
+COMMANDS: dict[str, list[str]] = {
+    "run": ["x"],
+    "chat": [],
+    "resume": ["x"],
+    "runs": [],
+    "log": ["x"],
+    "replay": ["x"],
+    "diagnose": ["x"],
+    "repair": ["x", "--out", "y"],
+    "continue": ["x"],
+    "fork": ["x", "--at", "1"],
+    "demo": [],
+}
 EXAMPLES = list(zip(blocks("python"), blocks("text"), strict=True))
 
 
-@pytest.mark.parametrize(("example", "printed"), EXAMPLES, ids=["loop", "retries", "limits", "forks"])
+@pytest.mark.parametrize(("example", "printed"), EXAMPLES, ids=["agent", "tool", "loop", "retries", "limits", "forks"])
 def test_an_example_is_at_most_fifteen_lines_and_prints_what_the_readme_shows(example: str, printed: str) -> None:
     assert len(example.strip().splitlines()) <= 15
     run = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, check=True)
@@ -53,3 +68,15 @@ def test_every_make_command_is_a_target_and_every_room_exists() -> None:
     rooms = re.findall(r"^\| `(kernel/[^`]+|adapters/[^`]+)`", README, flags=re.MULTILINE)
     assert len(rooms) > 8
     assert [room for room in rooms if not (ROOT / room.split("`")[0]).exists()] == []
+
+
+def test_every_command_of_the_command_line_is_shown_and_every_one_that_is_shown_exists() -> None:
+    shown = re.findall(r"\.venv/bin/loopkernel ([a-z]+)([^\n`]*)", README)
+    assert {"chat", "run", "runs", "log", "resume", "replay"} <= {command for command, _ in shown}
+    options = set(re.findall(r"`(--[a-z-]+)", README)) - {"--help"}
+    asked = parser()
+    helps = {command: asked.parse_args([command, *rest]) for command, rest in COMMANDS.items()}
+    assert {command for command, _ in shown} <= set(helps)
+    known = {f"--{name.replace('_', '-')}" for given in helps.values() for name in vars(given)}
+    assert options <= known
+    assert {"--model", "--policy", "--store"} <= options

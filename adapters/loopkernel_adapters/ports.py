@@ -97,7 +97,15 @@ class Tools(Protocol):
 
 
 class ToolError(Exception):
-    """A tool failed. The message is for the model: what happened, with what, and what to try instead."""
+    """A tool failed. The message is for the model: what happened, with what, and what to try instead.
+
+    A failure may be the last word of a turn as well: `final` and `stops_loop` are those of a ToolOutput (rule TOOL-13).
+    """
+
+    def __init__(self, message: str, *, final: bool = False, stops_loop: bool = False) -> None:
+        super().__init__(message)
+        self.final = final
+        self.stops_loop = stops_loop
 
 
 class Store(Protocol):

@@ -3,14 +3,18 @@
 The driver replaces every value by its handle before anything becomes a delta, and resolves handles only in what goes
 into a tool's run (rule TOOL-12). So the model, the log and every event know the handles, and the tools get the values.
 
-A value is found as it is and as JSON escapes it; a value that was encoded otherwise (base64, percent signs) is not. It
-is replaced wherever it stands, so it has to be long enough to stand nowhere by chance.
+A value is found as it is, as JSON escapes it, and as base64, hexadecimal digits and percent signs write it, also in
+the midst of a longer text that was encoded so. An encoded value becomes `{{secret:NAME as base64}}` or the like, which
+is no handle: no tool gets it back. Not found is a value that was compressed, encrypted, encoded twice or broken into
+lines. It is replaced wherever it stands, so it has to be long enough to stand nowhere by chance.
 """
 
+import base64
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar, cast
+from urllib.parse import quote, quote_plus
 
 import attrs
 from loopkernel.data.json_text import Json, JsonValue, safe_text
@@ -38,6 +42,9 @@ class Secrets:
             _demand_value(name, value)
             for form in _forms(value):
                 self._handles.setdefault(form, handle(name))
+        for name, value in self._values.items():
+            for form, encoding in _encoded(value):
+                self._handles.setdefault(form, encoded_handle(name, encoding))
         self._demand_apart()
         self._longest = max(map(len, self._handles), default=0)
         self._first = {form[0] for form in self._handles}
@@ -151,14 +158,19 @@ class Secrets:
     def _demand_apart(self) -> None:
         """No value may overlap any handle: a replaced text would hold one again, or seem to."""
         for form, own in self._handles.items():
-            for name in self._values:
-                if _overlap(form, handle(name)):
-                    raise ValueError(f"the value of {own} cannot be told apart from the handle {handle(name)}")
+            for replacement in {*self._handles.values(), *map(handle, self._values)}:
+                if _overlap(form, replacement):
+                    raise ValueError(f"the value of {own} cannot be told apart from the handle {replacement}")
 
 
 def handle(name: str) -> str:
     """What stands in the place of the value of this name."""
     return f"{{{{secret:{name}}}}}"
+
+
+def encoded_handle(name: str, encoding: str) -> str:
+    """What stands in the place of the value of this name where it was encoded. It stands for no value."""
+    return f"{{{{secret:{name} as {encoding}}}}}"
 
 
 def _demand_name(name: str) -> None:
@@ -181,6 +193,32 @@ def _forms(value: str) -> set[str]:
     """The ways in which a text may hold the value: as it is, and as JSON writes it."""
     written = {value, *(json.dumps(value, ensure_ascii=ascii_only)[1:-1] for ascii_only in (True, False))}
     return written | {form.replace("/", "\\/") for form in written}
+
+
+def _encoded(value: str) -> Iterator[tuple[str, str]]:
+    """The forms that an encoding gives the value, each with the name of the encoding."""
+    content = value.encode()
+    for form in _base64_forms(content):
+        yield form, "base64"
+    every = "".join(f"%{byte:02X}" for byte in content)
+    for form in (quote(value, safe=""), quote(value), quote_plus(value), every):
+        yield form, "percent-encoding"
+        yield re.sub("%[0-9A-F]{2}", lambda found: found[0].lower(), form), "percent-encoding"
+    yield content.hex(), "hexadecimal"
+    yield content.hex().upper(), "hexadecimal"
+
+
+def _base64_forms(content: bytes) -> Iterator[str]:
+    """What base64 makes of the bytes, wherever they begin in what is encoded: a digit holds six bits.
+
+    Digits that hold bits of what stands before or behind as well are left out, as they may be any.
+    """
+    for before in range(3):
+        first, end = -(-8 * before // 6), 8 * (before + len(content)) // 6
+        for encode in (base64.b64encode, base64.urlsafe_b64encode):
+            form = encode(bytes(before) + content).decode("ascii")[first:end]
+            if len(form) >= SHORTEST_VALUE:
+                yield form
 
 
 def _overlap(value: str, replacement: str) -> bool:

@@ -9,6 +9,7 @@ from loopkernel_adapters.cli.main import main
 
 READ_NOTES = {"tool": "read_file", "input": {"path": "notes.txt"}}
 SCRIPT: list[object] = [{"text": "Let me look.", "calls": [READ_NOTES]}, {"text": "It says: buy milk."}]
+FILES = ("--tools", "files")
 COMMAND = [sys.executable, "-m", "loopkernel_adapters"]
 
 
@@ -26,7 +27,9 @@ def write_script(folder: Path, script: object) -> None:
 
 
 def run(*more: str, task: str = "Read notes.txt.", log: str = "log.jsonl") -> int:
-    return main(["run", task, "--workspace", "workspace", "--provider", "scripted:script.json", "--log", log, *more])
+    return main(
+        ["run", task, "--workspace", "workspace", "--provider", "scripted:script.json", *FILES, "--log", log, *more]
+    )
 
 
 def labelled(output: str, label: str) -> list[str]:

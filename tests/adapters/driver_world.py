@@ -200,6 +200,12 @@ def complaints_of(loop: asyncio.AbstractEventLoop) -> list[str]:
     return complaints
 
 
+def child_processes() -> set[str]:
+    """The processes that this one has started and not waited for, by their numbers."""
+    threads = Path("/proc/self/task").iterdir()
+    return {number for thread in threads for number in (thread / "children").read_text().split()}
+
+
 def descriptors() -> int:
     """How many file descriptors this process has open."""
     return len(list(Path("/proc/self/fd").iterdir()))

@@ -6,6 +6,7 @@ import re
 import select
 import subprocess
 import sys
+import termios
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
@@ -66,9 +67,12 @@ class Person:
 
 
 @contextmanager
-def at_a_terminal(*arguments: str, typed_ahead: bytes = b"", stdout: int | None = None) -> Iterator[Person]:
-    """The command line with these arguments at a terminal of its own; stdout may lead elsewhere."""
+def at_a_terminal(
+    *arguments: str, typed_ahead: bytes = b"", stdout: int | None = None, size: tuple[int, int] = (24, 80)
+) -> Iterator[Person]:
+    """The command line with these arguments at a terminal of its own, of that size; stdout may lead elsewhere."""
     person, program = pty.openpty()
+    termios.tcsetwinsize(program, size)
     os.write(person, typed_ahead)
     output = program if stdout is None else stdout
     process = subprocess.Popen(

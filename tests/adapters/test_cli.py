@@ -14,17 +14,17 @@ from loopkernel.data.model_deltas import ModelCompleted, ModelDelta, ModelFailed
 from loopkernel.data.threads import Thread
 from loopkernel.data.words import ErrorClass, RequestReason, StopReason, TurnEndReason
 from loopkernel.replay import fold
-from loopkernel_adapters.cli import run as run_command
+from loopkernel_adapters.cli import models
 from loopkernel_adapters.cli.main import main
 from loopkernel_adapters.cli.outcomes import ExitStatus
 from loopkernel_adapters.cli.summary import NATURAL_ENDS
 from loopkernel_adapters.ports import Provider
-from loopkernel_adapters.providers import local
+from loopkernel_adapters.providers import local, named
 from loopkernel_adapters.providers.by_model import ProviderByModel
 from loopkernel_adapters.stores.jsonl import JsonlStore, read_log
 from typing_extensions import override
 
-from tests.adapters.cli_world import READ_NOTES, labelled, prepare, run, write_script
+from tests.adapters.cli_world import FILES, READ_NOTES, labelled, prepare, run, write_script
 
 
 @pytest.fixture(autouse=True)
@@ -56,11 +56,14 @@ def test_a_run_shows_each_event_and_that_its_log_and_the_laws_agree(
         assert f" {kind}" in laws
 
 
-def test_without_a_log_it_makes_one_that_can_be_replayed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["run", "Read it.", "--workspace", "workspace", "--provider", "scripted:script.json"]) == 0
+def test_without_a_log_the_run_is_kept_in_the_store(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["run", "Read it.", "--workspace", "workspace", "--model", "scripted:script.json", *FILES]
+    assert main(arguments) == ExitStatus.NATURAL_END
     (log,) = labelled(capsys.readouterr().out, "log")
-    assert Path(log).parent == folder / ".loopkernel"
-    assert main(["replay", log]) == 0
+    run_id = log.split()[1]
+    assert log == f"run {run_id} in sqlite:.loopkernel/runs.sqlite"
+    assert (folder / ".loopkernel" / "runs.sqlite").stat().st_mode & 0o077 == 0
+    assert main(["replay", run_id]) == ExitStatus.NATURAL_END
 
 
 @pytest.mark.rule("LIMIT-1")
@@ -156,10 +159,10 @@ def test_only_ends_that_somebody_chose_are_natural() -> None:
         (["run", " "], "the task is empty"),
         (["run", "x", "--workspace", "absent"], "the workspace absent cannot be opened"),
         (["run", "x", "--workspace", "script.json"], "the workspace script.json cannot be opened"),
-        (["run", "x", "--provider", "oracle"], "there is no provider oracle"),
+        (["run", "x", "--provider", "oracle"], "there is no provider 'oracle'"),
         (["run", "x", "--provider", "scripted:absent"], "the script absent cannot be read"),
         (["run", "x", "--provider", "scripted:."], "the script . cannot be read"),
-        (["run", "x", "--provider", "scripted:bad.json"], "$[0].calls[0]: lacks"),
+        (["run", "x", "--provider", "scripted:bad.json"], "$[0].calls[0]"),
         (["run", "x", "--provider", "scripted:no.json"], "not JSON"),
         (["run", "x", "--provider", "scripted:latin.json"], "not UTF-8"),
         (["run", "x", "--provider", "scripted:script.json", "--log", "absent/log"], "the log absent/log"),
@@ -171,17 +174,18 @@ def test_only_ends_that_somebody_chose_are_natural() -> None:
         (["run", "x", "--retries", "-1"], "no whole number"),
         (
             ["run", "x", "--provider", "scripted:script.json", "--fallback-model", "oracle"],
-            "there is no provider oracle",
+            "there is no provider 'oracle'",
         ),
-        (["run", "x", "--provider", "scripted:fails.json"], "$[0].fails: "),
+        (["run", "x", "--provider", "scripted:fails.json"], "$[0].fails is none of"),
         (["run", "x", "--approve", "maybe"], "invalid choice"),
         (["run"], "TASK"),
         (["sing"], "invalid choice"),
-        ([], "run|demo|replay"),
-        (["--bogus"], "run|demo|replay"),
-        (["replay", "absent"], "the log absent cannot be read"),
-        (["replay", "workspace"], "not a regular file"),
-        (["replay", "/dev/zero"], "not a regular file"),
+        ([], "run|chat|resume"),
+        (["--bogus"], "run|chat|resume"),
+        (["replay", "absent.jsonl"], "the log absent.jsonl cannot be read"),
+        (["replay", "absent"], "there are no runs in sqlite:.loopkernel/runs.sqlite"),
+        (["replay", "workspace"], "there is no recording in workspace"),
+        (["replay", "/dev/zero"], "is no regular file"),
         (["replay", "script.json"], "line 1 is no record"),
         (["replay", "empty"], "nothing to replay"),
     ],
@@ -212,7 +216,7 @@ def test_without_a_model_it_says_what_to_run(
 
 
 def test_every_help_tells_the_exit_statuses_and_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    for arguments in ([], ["run"], ["demo"], ["replay"]):
+    for arguments in ([], *([name] for name in ("run", "chat", "resume", "runs", "log", "replay", "demo"))):
         assert main([*arguments, "--help"]) == 0
         assert "exit status: 0 " in " ".join(capsys.readouterr().out.split())
     assert main(["--version"]) == 0
@@ -223,7 +227,7 @@ def test_no_model_is_loaded_for_a_log_that_cannot_be_used(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folder: Path
 ) -> None:
     loaded: list[object] = []
-    monkeypatch.setattr(run_command, "find_model", lambda: folder)
+    monkeypatch.setattr(named, "find_model", lambda: folder)
     monkeypatch.setattr(local.LocalProvider, "load", loaded.append)
     assert main(["run", "x", "--workspace", "workspace", "--log", "absent/log.jsonl"]) == ExitStatus.UNUSABLE
     assert "the log absent/log.jsonl" in capsys.readouterr().err
@@ -252,7 +256,7 @@ def test_a_log_that_is_open_elsewhere_is_refused(folder: Path, capsys: pytest.Ca
 
 def test_a_place_where_no_log_can_be_made_is_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / ".loopkernel").touch()
-    arguments = ["run", "x", "--workspace", "workspace", "--provider", "scripted:script.json"]
+    arguments = ["run", "x", "--workspace", "workspace", "--provider", "scripted:script.json", *FILES]
     assert main(arguments) == ExitStatus.UNUSABLE
     assert "--log FILE" in capsys.readouterr().err
 
@@ -299,10 +303,10 @@ def test_ctrl_c_cancels_and_a_second_one_quits(
     outcome: tuple[str, ...],
 ) -> None:
     @contextmanager
-    def interrupted(name: str) -> Iterator[Provider]:
-        yield InterruptedProvider(interrupts)
+    def interrupted(wanted: str, base_url: str | None) -> Iterator[tuple[Provider, str]]:
+        yield InterruptedProvider(interrupts), "patient"
 
-    monkeypatch.setattr(run_command, "opened_provider", interrupted)
+    monkeypatch.setattr(models, "opened_model", interrupted)
     handler = signal.getsignal(signal.SIGINT)
     assert run() == ExitStatus.OTHER_END
     output = capsys.readouterr().out

@@ -16,6 +16,7 @@ from loopkernel.data.model_deltas import ModelCall, ModelCompleted, ModelDelta, 
 from loopkernel.data.outside_deltas import HookBlock
 from loopkernel.data.user_deltas import CancelCall
 from loopkernel.data.words import HookPoint, StopReason
+from loopkernel_adapters.cli import models
 from loopkernel_adapters.cli import run as run_command
 from loopkernel_adapters.cli.dialogue import Dialogue
 from loopkernel_adapters.cli.line_input import LineInput
@@ -120,10 +121,10 @@ def test_ctrl_c_cancels_the_sub_agents_too(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     @contextmanager
-    def hanging(name: str) -> Iterator[Provider]:
-        yield DelegatesAndHangs()
+    def hanging(wanted: str, base_url: str | None) -> Iterator[tuple[Provider, str]]:
+        yield DelegatesAndHangs(), "patient"
 
-    monkeypatch.setattr(run_command, "opened_provider", hanging)
+    monkeypatch.setattr(models, "opened_model", hanging)
     assert run("--sub-agents") == ExitStatus.OTHER_END
     output = capsys.readouterr().out
     assert labelled(output, "outcome")[0].startswith("user_abort")

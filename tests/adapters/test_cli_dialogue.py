@@ -15,6 +15,7 @@ from loopkernel.data.states import Confirming, Idle
 from loopkernel.data.tools import Decision, EffectClass, Tool, ToolProfile
 from loopkernel.data.user_deltas import CancelAll
 from loopkernel_adapters.cli import run as run_command
+from loopkernel_adapters.cli import session
 from loopkernel_adapters.cli.dialogue import LONGEST_SHOWN, Dialogue, why_asked
 from loopkernel_adapters.cli.line_input import LineInput
 from loopkernel_adapters.cli.outcomes import ExitStatus
@@ -180,7 +181,7 @@ def other_tools(*tools: FunctionTool) -> Iterator[Tools]:
 def offer(monkeypatch: pytest.MonkeyPatch, function: Callable[[JsonObject, RunContext], str | Awaitable[str]]) -> None:
     """Offer one tool without a profile, `send`, in the place of the file tools."""
     tool = FunctionTool(tool=Tool(name="send"), function=function)
-    monkeypatch.setattr(run_command, "file_tools", lambda folder, sub_agents: other_tools(tool))
+    monkeypatch.setattr(session, "opened_tools", lambda folder, tool_set, sub_agents: other_tools(tool))
 
 
 @pytest.mark.rule("TOOL-12")

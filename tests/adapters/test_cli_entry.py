@@ -17,7 +17,7 @@ class Interrupter:
             signal.raise_signal(signal.SIGINT)
 
 sys.meta_path.insert(0, Interrupter())
-sys.argv = ["loopkernel", "--version"]
+sys.argv = ["loopkernel", "replay", "absent.jsonl"]
 runpy.run_module("loopkernel_adapters", run_name="__main__")
 """
 
@@ -40,7 +40,7 @@ def test_the_package_is_the_command_line_too() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["loopkernel_adapters.cli.commands", "attrs", "loopkernel.transition", "loopkernel_adapters.tools.files"]
+    "name", ["loopkernel_adapters.cli.commands", "attrs", "loopkernel.transition", "loopkernel_adapters.stores.jsonl"]
 )
 def test_ctrl_c_while_it_begins_is_told_in_words(name: str) -> None:
     ended = ran("-c", INTERRUPTED_IMPORT.format(name=name))

@@ -32,7 +32,7 @@ def test_a_replay_shows_the_same_events_and_the_state_at_the_end(capsys: pytest.
     output = capsys.readouterr().out
     assert output.split("\n\n")[0] == shown
     (state,) = labelled(output, "state")
-    assert state.startswith("Done at version")
+    assert state.startswith("Idle at version")
     assert "4 messages" in state
     assert labelled(output, "laws")[0].endswith("all held")
 

@@ -8,11 +8,21 @@ from pathlib import Path
 import pytest
 from loopkernel_adapters.cli.main import main
 
-from tests.adapters.cli_world import COMMAND, labelled, prepare, write_script
+from tests.adapters.cli_world import COMMAND, FILES, labelled, prepare, write_script
 from tests.adapters.pseudo_terminal import END_OF_INPUT, INTERRUPT, at_a_terminal
 
 PROMPT = "edit [JSON]? "
-ARGUMENTS = ["run", "go", "--workspace", "workspace", "--provider", "scripted:script.json", "--log", "log.jsonl"]
+ARGUMENTS = [
+    "run",
+    "go",
+    "--workspace",
+    "workspace",
+    "--provider",
+    "scripted:script.json",
+    *FILES,
+    "--log",
+    "log.jsonl",
+]
 
 
 @pytest.fixture(autouse=True)

@@ -53,7 +53,7 @@ class Unspeakable(Exception):
     ("raised", "text"),
     [
         (ToolError("no such page: try page 2"), "no such page: try page 2"),
-        (ToolError(404), "404"),
+        (ToolError("404"), "404"),
         (ValueError("bad"), "breaks failed: ValueError: bad"),
         (KeyError(), "breaks failed: KeyError"),
         (Unspeakable(), "breaks failed: Unspeakable: (its message cannot be read)"),
@@ -73,6 +73,22 @@ def test_what_a_tool_raises_is_an_answer_and_its_sibling_is_safe(raised: BaseExc
         assert isinstance(await one_turn(world), Idle)
         assert sorted(world.results()) == [("done", "{}"), ("error", text)]
         assert world.endings() == [TurnEndReason.MODEL_STOP]
+
+    asyncio.run(run())
+
+
+@pytest.mark.rule("TOOL-13")
+@pytest.mark.parametrize(("final", "stops_loop"), [(True, False), (False, True), (False, False)])
+def test_a_failure_may_be_the_last_word(final: bool, stops_loop: bool) -> None:
+    async def run() -> None:
+        async def breaks(command: StartTool, context: RunContext) -> ToolOutput:
+            raise ToolError("no such page", final=final, stops_loop=stops_loop)
+
+        world = World([call_reply(("breaks", NO_INPUT)), text_reply("b")], tools=FunctionTools(breaks=breaks))
+        await one_turn(world)
+        assert world.results() == [("error", "no such page")]
+        due = TurnEndReason.TOOL_FINAL if final or stops_loop else TurnEndReason.MODEL_STOP
+        assert world.endings() == [due]
 
     asyncio.run(run())
 

@@ -17,15 +17,8 @@ from loopkernel.data.ids import CallId, CheckOperation, ModelOperation, RunOpera
 from loopkernel.data.json_text import Json, JsonValue
 from loopkernel.data.tools import AccessMode, Claim, Decision, EffectClass, InvalidCall, ValidCall, Verdict
 from loopkernel_adapters.ports import ToolError
-from loopkernel_adapters.tools.files import (
-    LONGEST_NAME,
-    MOST_ENTRIES,
-    MOST_OFFERED,
-    FileTools,
-    PathRefused,
-    Workspace,
-    canonical_path,
-)
+from loopkernel_adapters.tools.files import MOST_ENTRIES, MOST_OFFERED, FileTools, Workspace
+from loopkernel_adapters.tools.paths import LONGEST_NAME, PathRefused, canonical_path
 from loopkernel_adapters.tools.registry import Registry
 
 from tests.adapters.silent_context import SILENT
@@ -129,13 +122,22 @@ def test_a_path_that_leads_out_hides_or_cannot_be_is_refused(workspace: Workspac
 
 
 @pytest.mark.rule("TOOL-18")
-@pytest.mark.parametrize("path", ["notes.txt", "./notes.txt", ".//notes.txt", "notes.txt/", "././notes.txt"])
-def test_each_spelling_of_a_file_claims_one_key(workspace: Workspace, path: str) -> None:
+def test_a_file_claims_its_path(workspace: Workspace) -> None:
     registry = Registry(FileTools(workspace).all())
-    assert check(registry, "read_file", {"path": path}) == ValidCall((Claim("notes.txt", AccessMode.READ),))
-    written = check(registry, "write_file", {"path": path, "text": ""})
+    assert check(registry, "read_file", {"path": "notes.txt"}) == ValidCall((Claim("notes.txt", AccessMode.READ),))
+    written = check(registry, "write_file", {"path": "notes.txt", "text": ""})
     assert written == ValidCall((Claim("notes.txt", AccessMode.WRITE),))
     assert check(registry, "list_files", {}) == ValidCall((Claim(".", AccessMode.READ),))
+
+
+@pytest.mark.rule("ASK-1", "TOOL-18")
+@pytest.mark.parametrize("path", ["./notes.txt", ".//notes.txt", "notes.txt/", "././notes.txt"])
+def test_another_spelling_passes_by_no_rule(workspace: Workspace, path: str) -> None:
+    """A rule about `notes.txt` matches what the call says, so a call says it in that way or not at all."""
+    registry = Registry(FileTools(workspace).all())
+    refused = InvalidCall(f'"{path}" has another spelling; write it as "notes.txt"')
+    assert check(registry, "read_file", {"path": path}) == refused
+    assert check(registry, "write_file", {"path": path, "text": ""}) == refused
 
 
 @pytest.mark.rule("TOOL-18")

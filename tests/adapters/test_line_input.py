@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from loopkernel_adapters.cli import line_input
 from loopkernel_adapters.cli.line_input import LineInput, standard_input
+from loopkernel_adapters.cli.outcomes import Unusable
 
 LINES = st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n"), max_size=5), max_size=5)
 
@@ -106,10 +107,15 @@ def test_bytes_that_are_no_text_are_shown_as_such(pipe: tuple[int, int]) -> None
     assert asyncio.run(LineInput(pipe[0]).line()) == "a\ufffd"
 
 
-def test_a_line_that_does_not_end_ends_the_input(pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_that_does_not_end_ends_the_input_and_is_told(
+    pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(line_input, "LONGEST_LINE", 10)
     os.write(pipe[1], b"x" * 11)
-    assert asyncio.run(LineInput(pipe[0]).line()) is None
+    source = LineInput(pipe[0])
+    with pytest.raises(Unusable, match="a line of more than 10 bytes"):
+        asyncio.run(source.line())
+    assert asyncio.run(source.line()) is None
 
 
 def test_a_terminal_that_is_gone_has_no_more_lines() -> None:

@@ -107,7 +107,7 @@ FOREIGN_TO_THE_KERNEL = {
 }
 FOREIGN_TO_TESTING = {"attrs", "hypothesis", "typing_extensions", "yaml"}
 FOREIGN_TO_ADAPTERS = {"attrs", "typing_extensions"}
-FOREIGN_TO_ADAPTER_CHECKS = {"hypothesis", "yaml"}
+FOREIGN_TO_ADAPTER_CHECKS = {"hypothesis", "pytest"}
 # A vendor's package is an extra. The modules that import it are listed (a name stands for all that begin with it), and
 # every other module imports those inside a function, so that all else runs without it.
 _ANTHROPIC = "loopkernel_adapters.providers.anthropic"
@@ -116,6 +116,7 @@ _FUNCTIONS = "loopkernel_adapters.tools.functions"
 _SCHEMAS = "loopkernel_adapters.tools.input_schema"
 _MCP = "loopkernel_adapters.tools.mcp"
 VENDORS: dict[str, tuple[str, ...]] = {
+    "anyio": (_MCP,),
     "anthropic": (_ANTHROPIC,),
     "httpx2": (_ANTHROPIC, _OPENAI, _MCP),
     "jsonschema": (_SCHEMAS,),
@@ -125,8 +126,10 @@ VENDORS: dict[str, tuple[str, ...]] = {
     "pydantic": (_FUNCTIONS,),
     "pydantic_core": (_FUNCTIONS,),
     "xllamacpp": ("loopkernel_adapters.providers.local",),
+    "yaml": ("loopkernel_adapters.transcripts.readers.stream_events", "loopkernel_adapters.testing."),
 }
-VENDOR_MODULES = (_ANTHROPIC, _OPENAI, _FUNCTIONS, _MCP)  # may import their vendor where they like
+# These may import their vendor where they like.
+VENDOR_MODULES = (_ANTHROPIC, _OPENAI, _FUNCTIONS, _MCP, "loopkernel_adapters.testing.")
 
 BANNED_NAMES = {"util", "utils", "helper", "helpers", "common", "core", "base", "manager", "managers", "misc"}
 

@@ -1,1 +1,1 @@
-"""The command `loopkernel`: run a task, show the demonstration, replay a log."""
+"""The command `loopkernel`: run a task, chat, go on with a run; list, show and replay what was recorded."""

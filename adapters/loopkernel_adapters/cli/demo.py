@@ -4,8 +4,9 @@ import tempfile
 from pathlib import Path
 
 from loopkernel_adapters.cli.invocation import command
+from loopkernel_adapters.cli.options import LOCAL, Approvals, Options
 from loopkernel_adapters.cli.outcomes import ExitStatus, Unusable
-from loopkernel_adapters.cli.run import Approvals, Task, run
+from loopkernel_adapters.cli.run import run
 from loopkernel_adapters.cli.screen import Screen
 
 TASK = "Read notes.txt and say what it says."
@@ -39,7 +40,7 @@ def demo(screen: Screen) -> ExitStatus:
     screen.line()
     log = folder / "log.jsonl"
     # The workspace is the demonstration's own: whatever the model does to it, nobody has to be asked.
-    status = run(Task(text=TASK, workspace=workspace, log=log, approvals=Approvals.ALWAYS), screen)
+    status = run(TASK, Options(model=LOCAL, workspace=workspace, log=log, approvals=Approvals.ALWAYS), screen)
     screen.line()
     screen.line(ABOUT_THE_MODEL)
     screen.line()

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import assert_never
 
 from attrs import frozen
@@ -11,11 +11,20 @@ from loopkernel.data.errors import CodecError
 from loopkernel.data.events import EditRefused, Event, Refused
 from loopkernel.data.ids import CallId
 from loopkernel.data.json_text import Json
-from loopkernel.data.ledgers import ChildWait, LedgerEntry
+from loopkernel.data.ledgers import ChildWait, CrashWait, LedgerEntry
 from loopkernel.data.states import Confirming
 from loopkernel.data.tool_deltas import ToolChecked
 from loopkernel.data.tools import Decision, EffectClass, InvalidCall, Tool
-from loopkernel.data.user_deltas import AnswerQuestion, Approve, CompactNow, Correct, Reject, RememberTool
+from loopkernel.data.user_deltas import (
+    AnswerAfterCrash,
+    AnswerQuestion,
+    Approve,
+    CompactNow,
+    Correct,
+    CrashAnswerKind,
+    Reject,
+    RememberTool,
+)
 from loopkernel.data.words import CallStatus, RefusalReason, UserAction
 from loopkernel.planning.redaction import REDACTED, redacted_call_input
 from loopkernel.replay import LogRecord
@@ -32,7 +41,23 @@ NOBODY = "Nobody could be asked: there is no input from a person, or no more of 
 
 COMPACT = "/compact"  # typed in the place of an answer
 
-Answer = Approve | Reject | Correct | AnswerQuestion | CompactNow
+Answer = Approve | Reject | Correct | AnswerQuestion | AnswerAfterCrash | CompactNow
+
+# Takes a line in the place of an answer, and returns whether it was one for it.
+Commands = Callable[[str], Awaitable[bool]]
+
+
+class CommandTaken(Exception):
+    """A command was typed in the place of an answer, and carried out: what waits has to be looked at anew."""
+
+
+async def no_commands(line: str) -> bool:
+    """Takes none."""
+    return False
+
+
+def decline() -> None:
+    """What follows when nobody can answer any more: each answer then says no."""
 
 
 @frozen
@@ -50,9 +75,21 @@ class WaitingCall:
 
 
 class Dialogue:
-    """Asks the person behind `answers`, on the screen. `see` observes the driver, whose `records` are looked at."""
+    """Asks the person behind `answers`, on the screen. `see` observes the driver, whose `records` are looked at.
 
-    def __init__(self, answers: LineInput, screen: Screen, records: Sequence[LogRecord]) -> None:
+    A line that `commands` takes is no answer. `at_end` is called when the input has ended, and may raise.
+    """
+
+    def __init__(
+        self,
+        answers: LineInput,
+        screen: Screen,
+        records: Sequence[LogRecord],
+        commands: Commands = no_commands,
+        at_end: Callable[[], None] = decline,
+    ) -> None:
+        self._commands = commands
+        self._at_end = at_end
         self._answers = answers
         self._screen = screen
         self._records = records
@@ -81,12 +118,14 @@ class Dialogue:
             await self._send(driver, answer, waiting.within)
 
     async def _answer_in_time(self, driver: Driver, waiting: WaitingCall) -> Answer | None:
-        """The answer; None when the call has stopped waiting."""
+        """The answer; None when the call has stopped waiting, or may have, by a command."""
         asking = asyncio.ensure_future(self._answer(waiting))
         settled = asyncio.ensure_future(self._settled(driver, waiting.address))
         try:
             await asyncio.wait({asking, settled}, return_when=asyncio.FIRST_COMPLETED)
             return None if settled.done() else asking.result()
+        except CommandTaken:
+            return None
         finally:
             asking.cancel()
             settled.cancel()
@@ -122,6 +161,8 @@ class Dialogue:
             self._screen.labelled("sub-agent", f"of call {in_words(waiting.within)}, for its call {entry.call.id}")
         if entry.question is not None:
             return await self._answer_question(entry.call.id, entry.question)
+        if isinstance(entry.person.wait, CrashWait):
+            return await self._answer_after_crash(entry)
         call, given = entry.call.id, shown_input(entry.given)
         self._screen.labelled("tool", entry.tool)
         self._screen.labelled("input", in_one_line(given, LONGEST_SHOWN, "; answer `show` to see all of it"))
@@ -169,6 +210,24 @@ class Dialogue:
             self._tell("declined: there is no input, so nobody can be asked")
         return AnswerQuestion(call=call, value=Json.of(line.strip()) if line and line.strip() else None)
 
+    async def _answer_after_crash(self, entry: LedgerEntry) -> AnswerAfterCrash:
+        call = entry.call.id
+        self._screen.labelled("tool", entry.tool)
+        self._screen.labelled("input", in_one_line(shown_input(entry.given), LONGEST_SHOWN))
+        self._screen.labelled("because", "it was running when the process ended; nobody knows how far it came")
+        while True:
+            line = await self._ask("done [WHAT IT GAVE], rerun, cancel?")
+            word, _, rest = (line or "cancel").strip().partition(" ")
+            match word.lower().rstrip(",.;:!"):
+                case "d" | "done":
+                    return AnswerAfterCrash(call=call, kind=CrashAnswerKind.DONE, text=rest.strip())
+                case "r" | "rerun":
+                    return AnswerAfterCrash(call=call, kind=CrashAnswerKind.RERUN)
+                case "c" | "cancel":
+                    return AnswerAfterCrash(call=call, kind=CrashAnswerKind.CANCEL)
+                case _:
+                    self._tell("answer with one of these words, or its first letter")
+
     def _reject_unasked(self, call: CallId) -> Reject:
         self._tell("rejected: there is no input, so nobody can be asked")
         return Reject(call=call, why=NOBODY)
@@ -177,6 +236,10 @@ class Dialogue:
         self._screen.ask("answer", text)
         line = await self._answers.line()
         self._screen.answered(line, echoed=self._answers.is_terminal)
+        if line is None:
+            self._at_end()
+        elif await self._commands(line):
+            raise CommandTaken
         return line
 
     def _tell(self, text: str) -> None:

@@ -8,7 +8,9 @@ import os
 import sys
 import termios
 
-LONGEST_LINE = 1_000_000  # bytes; a longer line ends the input
+from loopkernel_adapters.cli.outcomes import Unusable
+
+LONGEST_LINE = 1_000_000  # bytes
 _PIECE = 65_536  # bytes
 
 
@@ -32,7 +34,7 @@ class LineInput:
             termios.tcflush(self._descriptor, termios.TCIFLUSH)
 
     async def line(self) -> str | None:
-        """The next line, without its end; None when the input has ended, now or before."""
+        """The next line, without its end; None when the input has ended. Raises Unusable for one that is too long."""
         while b"\n" not in self._unread and not self._ended:
             await self._read_more()
         if not self._unread:
@@ -56,6 +58,10 @@ class LineInput:
             self._ended = True
         elif len(self._unread) > LONGEST_LINE and b"\n" not in self._unread:
             self._ended, self._unread = True, b""
+            raise Unusable(
+                f"the input holds a line of more than {LONGEST_LINE} bytes, so it is read no further; put so long a "
+                "text into a file of the workspace, and name the file. What was recorded can be gone on with"
+            )
 
 
 async def _readable(descriptor: int) -> None:

@@ -1,40 +1,31 @@
-"""`loopkernel replay LOG`: a log folded again, with its events, its last state, and the laws."""
+"""`loopkernel replay RUN`: a log folded again, with its events, its last state, and the laws."""
 
-from pathlib import Path
+from collections.abc import Sequence
 
 from loopkernel.data.effects import AskHook
 from loopkernel.explain import interaction_of
-from loopkernel.replay import fold
+from loopkernel.replay import StepRecord, fold
 
+from loopkernel_adapters.cli.located import log_of
 from loopkernel_adapters.cli.outcomes import ExitStatus, Unusable
 from loopkernel_adapters.cli.screen import Screen
-from loopkernel_adapters.cli.summary import opened_log, phase_of, tell_laws, tell_outcome
+from loopkernel_adapters.cli.summary import phase_of, tell_laws, tell_outcome
 from loopkernel_adapters.cli.trace import show, show_hook
 from loopkernel_adapters.cli.words import counted
 from loopkernel_adapters.driver.asyncio_driver import is_event
+from loopkernel_adapters.stores.jsonl import LogFile
 
 
-def replay(log: Path, screen: Screen) -> ExitStatus:
+def replay(name: str, store: str | None, screen: Screen) -> ExitStatus:
     """Show the run that the log tells. Raises Unusable when it cannot be read or cannot be trusted."""
-    found = opened_log(log)
+    found = log_of(name, store)
     if not found.records:
         what = "is empty" if found.torn_tail is None else "holds no complete record"
-        raise Unusable(f"the log {log} {what}, so there is nothing to replay; name the log of a run")
+        raise Unusable(f"the log {name} {what}, so there is nothing to replay; name the log of a run")
     steps = fold(found.records)
-    for step in steps:
-        for effect in step.effects:
-            if isinstance(effect, AskHook):
-                show_hook(screen, effect)
-            elif is_event(effect):
-                show(screen, effect, step.after)
+    show_events(steps, screen)
     screen.line()
-    if found.torn_tail is not None:
-        tail = found.torn_tail
-        screen.labelled(
-            "torn tail",
-            f"line {tail.line} (from byte {tail.position}, {tail.size} bytes) was never finished, so nothing "
-            "followed from it; it is left out here, and cut off when the log is opened to go on",
-        )
+    tell_torn(found, screen)
     tell_outcome(steps, screen)
     state = steps[-1].after
     session = state.session
@@ -47,3 +38,24 @@ def replay(log: Path, screen: Screen) -> ExitStatus:
     screen.labelled("replayed", counted(len(steps), "delta"))
     held = tell_laws(steps, screen)
     return ExitStatus.NATURAL_END if held and found.torn_tail is None else ExitStatus.OTHER_END
+
+
+def tell_torn(found: LogFile, screen: Screen) -> None:
+    """Say that the last line was never finished, if that is so."""
+    tail = found.torn_tail
+    if tail is not None:
+        screen.labelled(
+            "torn tail",
+            f"line {tail.line} (from byte {tail.position}, {tail.size} bytes) was never finished, so nothing "
+            "followed from it; it is left out here, and cut off when the log is opened to go on",
+        )
+
+
+def show_events(steps: Sequence[StepRecord], screen: Screen) -> None:
+    """Every event of the run, and every hook that was asked."""
+    for step in steps:
+        for effect in step.effects:
+            if isinstance(effect, AskHook):
+                show_hook(screen, effect)
+            elif is_event(effect):
+                show(screen, effect, step.after)

@@ -4,7 +4,10 @@ import io
 import os
 import re
 import sys
+from collections.abc import Callable
 from typing import TextIO
+
+from typing_extensions import override
 
 LABEL_WIDTH = 11
 LONGEST_LINE = 300  # characters of a text that is shown in one line
@@ -33,13 +36,14 @@ class Screen:
 
     def __init__(self, stream: TextIO) -> None:
         self.failure: OSError | None = None
+        self.hide: Callable[[str], str] = str  # takes secrets out of what is not from the log, where they never are
         self._stream = stream
         self._streaming: str | None = None  # the label whose text streams
 
     def line(self, text: str = "") -> None:
         """One line."""
         self.end_stream()
-        self._write(f"{printable(text)}\n")
+        self._write(f"{printable(self.hide(text))}\n")
 
     def labelled(self, label: str, text: str) -> None:
         """One line with a label before it."""
@@ -58,13 +62,18 @@ class Screen:
         self.end_stream()
         self.stream(label, f"{text} ")
 
+    def prompt(self, label: str) -> None:
+        """A label that a person goes on behind; `answered` ends the line."""
+        self.end_stream()
+        self.stream(label, "")
+
     def answered(self, answer: str | None, *, echoed: bool) -> None:
         """The line that was answered, None without an answer; `echoed`: the terminal has shown it with its end."""
         if answer is not None and echoed:
             self._streaming = None
             return
         if answer is not None:
-            self._write(printable(in_one_line(answer)))
+            self._write(printable(in_one_line(self.hide(answer))))
         self.end_stream()
 
     def end_stream(self) -> None:
@@ -81,6 +90,17 @@ class Screen:
             _close_for_good(self._stream)
             if not isinstance(error, BrokenPipeError):
                 self.failure = error
+
+
+class NoScreen(Screen):
+    """Shows nothing: for whoever is told otherwise."""
+
+    def __init__(self) -> None:
+        super().__init__(io.StringIO())
+
+    @override
+    def _write(self, text: str) -> None:
+        """Drop it."""
 
 
 def _close_for_good(stream: TextIO) -> None:

@@ -1,22 +1,22 @@
 """What is said at the end: how the turn ended, what it used, and whether log and laws agree with it."""
 
+import signal
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 
 from loopkernel.data.effects import CallModel, StartTool
 from loopkernel.data.events import TurnEnded
-from loopkernel.data.states import State
+from loopkernel.data.states import Done, State
 from loopkernel.data.usage import NO_USAGE
 from loopkernel.data.words import TurnEndReason
 from loopkernel.replay import StepRecord, fold
 
-from loopkernel_adapters.cli.outcomes import ExitStatus, Unusable
+from loopkernel_adapters.cli.outcomes import ExitStatus
+from loopkernel_adapters.cli.places import OneFile, Place
 from loopkernel_adapters.cli.screen import Screen
-from loopkernel_adapters.cli.verification import Witnessed, effects_of, first_difference, judge
+from loopkernel_adapters.cli.session import Played, Workbench
+from loopkernel_adapters.cli.verification import effects_of, first_difference, judge
 from loopkernel_adapters.cli.words import counted
-from loopkernel_adapters.ports import Restored, RulesDiffer, StoreCorrupt, demand_same_rules
-from loopkernel_adapters.stores.jsonl import LogFile, NotALog, read_log
 
 # The ends that the model chose, or that the calls were meant to bring about; every other one cut the work short.
 NATURAL_ENDS = frozenset(
@@ -29,16 +29,26 @@ NATURAL_ENDS = frozenset(
 )
 
 
-def summarise(witnessed: Witnessed, log: Path, children: Sequence[Path], screen: Screen) -> ExitStatus:
-    """The end of a run: the outcome, the log replayed from the disk and compared, and the laws.
+MOST_JUDGED = 5_000  # records of a run that is judged when it ends; `replay` judges those of any length
+
+
+def summarise(played: Played, bench: Workbench, screen: Screen) -> ExitStatus:
+    """The end of a run: the outcome, the log read anew from its store and compared, and the laws.
 
     Those of the logs of its sub-agents too.
     """
-    steps = fold(opened_log(log).records)
-    difference = first_difference(witnessed, steps)
+    place, run = bench.place, bench.run
+    steps = fold(place.read(run))
     screen.line()
     reason = tell_outcome(steps, screen)
-    screen.labelled("log", str(log.absolute()))
+    screen.labelled("log", place.described(run))
+    status = status_of(reason, played.ended_by)
+    if not isinstance(played.witnessed.state, Done):
+        tell_resumption(place, run, screen)
+    if len(steps) > MOST_JUDGED:
+        screen.labelled("replayed", f"not yet: `{place.command('replay', run_or_file(place, run))}` judges the log")
+        return status
+    difference = first_difference(played.witnessed, steps)
     effects = len(effects_of(steps))
     if difference is None:
         verdict = f"{len(steps)} deltas: identical (the state and all {effects} effects, byte for byte)"
@@ -46,31 +56,32 @@ def summarise(witnessed: Witnessed, log: Path, children: Sequence[Path], screen:
         verdict = f"{len(steps)} deltas: NOT identical: {difference}. Please report this with the log"
     screen.labelled("replayed", verdict)
     held = tell_laws(steps, screen)
-    for child in children:
-        folded = fold(opened_log(child).records)
-        screen.labelled("sub-agent", f"{counted(len(folded), 'delta')} in {child.absolute()}")
+    for child in place.runs_of(run):
+        folded = fold(place.read(child))
+        screen.labelled("sub-agent", f"{counted(len(folded), 'delta')} in {place.described(child)}")
         held = tell_laws(folded, screen) and held
-    if difference is not None or not held:
-        return ExitStatus.OTHER_END
-    return ExitStatus.NATURAL_END if reason in NATURAL_ENDS else ExitStatus.OTHER_END
+    return status if difference is None and held else ExitStatus.OTHER_END
 
 
-def opened_log(path: Path) -> LogFile:
-    """The log, read without changing it. Raises Unusable, with the position of what is damaged and advice."""
-    try:
-        if path.exists() and not path.is_file():  # reading a pipe or a device might never end
-            raise Unusable(f"{path} is not a regular file, so it cannot be a log; name the file of a run")
-        found = read_log(path)
-        demand_same_rules(Restored(records=found.records))
-        return found
-    except RulesDiffer as error:
-        raise Unusable(f"{path}: {error}") from error
-    except NotALog as error:
-        raise Unusable(str(error)) from error
-    except StoreCorrupt as error:
-        raise Unusable(f"the log is damaged: {error}") from error
-    except OSError as error:
-        raise Unusable(f"the log {path} cannot be read: {error.strerror}; name the file of a run") from error
+def run_or_file(place: Place, run: str) -> str:
+    """How the run is named on the command line."""
+    return place.described(run) if isinstance(place, OneFile) else run
+
+
+def resumption(place: Place, run: str) -> str | None:
+    """The command that goes on with the run; None where nothing of it outlasts the process."""
+    return None if place.note_file(run) is None else place.command("resume", run_or_file(place, run))
+
+
+def tell_resumption(place: Place, run: str, screen: Screen) -> None:
+    """How the run can be gone on with."""
+    command = resumption(place, run)
+    screen.labelled("go on", command or "not possible: this run was in memory, and ends with the command")
+
+
+def status_of(reason: TurnEndReason | None, ended_by: signal.Signals | None = None) -> ExitStatus:
+    """What the shell is told of a run whose last turn ended so."""
+    return ExitStatus.NATURAL_END if reason in NATURAL_ENDS and ended_by is None else ExitStatus.OTHER_END
 
 
 def tell_outcome(steps: Sequence[StepRecord], screen: Screen) -> TurnEndReason | None:

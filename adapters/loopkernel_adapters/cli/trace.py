@@ -19,7 +19,7 @@ from loopkernel.data.blocks import (
 from loopkernel.data.effects import AskHook
 from loopkernel.data.events import Event
 from loopkernel.data.messages import AssistantMessage, Message, ResultMessage, UserMessage
-from loopkernel.data.states import State
+from loopkernel.data.states import Cancelled, Idle, State
 
 from loopkernel_adapters.cli.screen import Screen, in_one_line
 from loopkernel_adapters.cli.words import ADVICE, CANCELS, FAILURES, counted, limit_told, retry_told
@@ -103,7 +103,7 @@ def labelled(event: Event, state: State) -> tuple[str, str]:
     if isinstance(event, TroubleEvent):
         return _trouble(event, state)
     if isinstance(event, InboxEvent):
-        return _inbox(event)
+        return _inbox(event, state)
     if isinstance(event, CourseEvent):
         return _course(event)
     if isinstance(event, ChildEvent):
@@ -176,11 +176,12 @@ def _trouble(event: TroubleEvent, state: State) -> tuple[str, str]:
             assert_never(event)
 
 
-def _inbox(event: InboxEvent) -> tuple[str, str]:
+def _inbox(event: InboxEvent, state: State) -> tuple[str, str]:
     """What becomes of messages that wait, and of those that are replaced."""
     match event:
         case events.Queued():
-            return "queue", f"message {event.number} waits for the end of the turn"
+            turn = "your next turn" if isinstance(state, Idle | Cancelled) else "the turn"
+            return "queue", f"message {event.number} waits for the end of {turn}"
         case events.Dequeued():
             return "queue", f"message {event.number} starts a turn"
         case events.Discarded():
@@ -260,9 +261,9 @@ def _message(message: Message) -> tuple[str, str]:
 def _reply_part(block: AssistantBlock) -> str:
     match block:
         case TextBlock():
-            return f"{len(block.text)} characters of text"
+            return f"{counted(len(block.text), 'character')} of text"
         case ReasoningBlock():
-            return f"{len(block.text)} characters of thought"
+            return f"{counted(len(block.text), 'character')} of thought"
         case ToolCall():
             return f"call {block.id} {block.tool} {in_one_line(block.input.text)}"
         case ServerCall():
@@ -276,3 +277,14 @@ def _reply_part(block: AssistantBlock) -> str:
 def _content(content: tuple[UserBlock, ...]) -> str:
     media = sum(not isinstance(block, TextBlock) for block in content)
     return in_one_line(text_of(content)) + (f" ({media} media)" if media else "")
+
+
+class Trace:
+    """Shows every event on the screen."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+
+    def event(self, event: Event, state: State, within: Address = ()) -> None:
+        """Show it."""
+        show(self._screen, event, state, within)

@@ -17,11 +17,15 @@ from loopkernel_adapters.ports import Restored, Store
 
 
 class WitnessStore(Store):
-    """A store that also keeps, in memory, what it is given: the deltas as they came, before any codec."""
+    """A store that also keeps, in memory, what it is given: the deltas as they came, before any codec.
 
-    def __init__(self, inner: Store) -> None:
+    `records` begins with what the log held `before`.
+    """
+
+    def __init__(self, inner: Store, before: Sequence[LogRecord] = ()) -> None:
         self._inner = inner
-        self.records: list[LogRecord] = []
+        self.before = len(before)
+        self.records = list(before)
 
     @override
     def append(self, records: Sequence[LogRecord], durable: bool) -> None:
@@ -47,8 +51,12 @@ class WitnessStore(Store):
 
 @frozen(kw_only=True)
 class Witnessed:
-    """What a run was, told by others than its log: the deltas as given, the events as delivered, the last state."""
+    """What a run was, told by others than its log: the deltas as given, the events as delivered, the last state.
 
+    The first `before` deltas are from the log: nobody here has seen their events.
+    """
+
+    before: int = 0
     records: tuple[LogRecord, ...]
     events: tuple[Event, ...]
     state: State
@@ -67,7 +75,7 @@ def first_difference(witnessed: Witnessed, replayed: Sequence[StepRecord]) -> st
     last = replayed[-1].after if replayed else None
     if last is None or state_to_text(last) != state_to_text(witnessed.state):
         return "the log leads to another state"
-    told = tuple(effect for step in replayed for effect in step.effects if is_event(effect))
+    told = tuple(effect for step in replayed[witnessed.before :] for effect in step.effects if is_event(effect))
     if effects_to_text(told) != effects_to_text(witnessed.events):
         return "the events that were shown are not those of the log"
     return None

@@ -13,7 +13,7 @@ FAILURES = {
     ErrorClass.OVERLOADED: "the service of the model has too much to do",
     ErrorClass.RATE_LIMITED: "the service of the model was asked too often",
     ErrorClass.SERVER: "the service of the model has failed",
-    ErrorClass.NETWORK: "the connection to the model was lost",
+    ErrorClass.NETWORK: "there is no connection to the model, or it was lost",
     ErrorClass.STALLED: "the model has fallen silent",
     ErrorClass.INVALID_OUTPUT: "what the model sent cannot be read",
     ErrorClass.PROMPT_TOO_LONG: "the conversation is longer than the model can take",
@@ -86,13 +86,13 @@ def limit_told(limit: LimitName, policy: Policy | None) -> str:
 def _limit(limit: LimitName, policy: Policy) -> str:
     match limit:
         case LimitName.MAX_TURNS:
-            return f"{policy.max_turns} replies in a turn"
+            return f"{policy.max_turns} {'reply' if policy.max_turns == 1 else 'replies'} in a turn"
         case LimitName.TOKENS:
-            return f"{policy.max_total_tokens} tokens in all"
+            return f"{counted(policy.max_total_tokens or 0, 'token')} in all"
         case LimitName.COST:
             return f"{policy.max_cost_usd} USD in all"
         case LimitName.TOOL_CALLS:
-            return f"{policy.max_tool_calls} tool calls in all"
+            return f"{counted(policy.max_tool_calls or 0, 'tool call')} in all"
         case LimitName.WALL_TIME:
             return f"{(policy.max_wall_ms or 0) / 1000:g} s for a turn"
 

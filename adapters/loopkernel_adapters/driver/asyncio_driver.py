@@ -9,6 +9,9 @@ few of them, never anything that followed.
 The log is written in the thread of the loop. A sync takes about 2 ms, there and back to a thread 0.1 ms, so a
 thread would save a stall that only this session's own next step waits for; in return nothing can come between
 a transition and its record, and no thread has to be ended. A disk that stalls for longer stalls the loop.
+
+Nothing here grows without bound: a stream is read as fast as its deltas are applied, a job reports once, and what is
+posted within a step is counted. Whoever would wait for itself (a tool for the rest of its own session) is told so.
 """
 
 import asyncio
@@ -28,17 +31,23 @@ from loopkernel.replay import START, LogRecord, replay
 from loopkernel.transition import transition
 from typing_extensions import TypeIs
 
-from loopkernel_adapters.driver.durability import RECORDS_PER_GROUP, must_last
-from loopkernel_adapters.driver.failures import complain, failure_to_raise
+from loopkernel_adapters.driver.audience import Audience
+from loopkernel_adapters.driver.durability import INCREMENTS, must_last
+from loopkernel_adapters.driver.failures import complain, failure_to_raise, interrupted
+from loopkernel_adapters.driver.log_writer import LogWriter, renew_snapshot
 from loopkernel_adapters.driver.operations import Operations
 from loopkernel_adapters.driver.secret_filter import SecretFilter
+from loopkernel_adapters.driver.waiters import Waiters
 from loopkernel_adapters.optional_ports import NO_PORTS, Address, ChildObserver, NoSuchAgent, OptionalPorts, Ports
-from loopkernel_adapters.ports import Clock, Observer, Provider, Store, StoreFailed, Tools, demand_same_rules
+from loopkernel_adapters.ports import Clock, Observer, Provider, Store, Tools, demand_same_rules
 from loopkernel_adapters.secrets import NO_SECRETS, Secrets
 
 EVENTS = frozenset(get_args(Event))
-AT_REST = (Idle, Cancelled, Done, Initial, Confirming)  # in these, the loop waits for the user or for a person
+# In these, the loop waits for the user or for a person.
+AT_REST = frozenset({Idle, Cancelled, Done, Initial, Confirming})
 STOP_SECONDS = 5.0  # how long close() waits for jobs that do not heed their abort
+STEPS_PER_SLICE = 64  # after so many in a row, others get their turn
+MOST_POSTS = 1_000  # inputs that may be posted within one step
 
 
 class Driver:
@@ -59,27 +68,32 @@ class Driver:
         secrets: Secrets = NO_SECRETS,
         optional: OptionalPorts = NO_PORTS,
         child_observers: Sequence[ChildObserver] = (),
-        watch: Callable[[], None] = lambda: None,
+        watch: Callable[[], None] | None = None,
         opening: Sequence[Delta] = (),
+        folded: int = 0,
     ) -> None:
-        """A driver that goes on from `state`, with `opening` as the first deltas; see `open`."""
+        """A driver that goes on from `state`, with `opening` as the first deltas; see `open`.
+
+        `folded`: how many records lie behind the latest snapshot.
+        """
         self._state = state
-        self._store = store
-        self._clock = clock
-        self._observers = tuple(observers)
-        self._child_observers = tuple(child_observers)
-        self._watch = watch
+        self._log = LogWriter(store, secrets, state, folded)
+        self._now_ms = clock.now_ms
+        self._audience = Audience(observers, child_observers, watch, secrets)
         self._secrets = secrets
-        self._filter = SecretFilter(secrets)
-        self._queue: deque[Delta] = deque(opening)
-        self._unstored: list[LogRecord] = []
+        self._filter = SecretFilter(secrets) if secrets.names else None
+        self._queue: deque[Delta] = deque()  # without secrets
         ports = Ports(provider=provider, tools=tools, clock=clock, secrets=secrets, optional=optional)
-        self._operations = Operations(ports, self._accept, self._report, self._deliver_of_child)
-        self._waiters: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
+        self._operations = Operations(ports, self._accept, self._report, self._audience.show_of_child)
+        self._waiters = Waiters()
         self._failure: Exception | None = None
         self._closed = False
+        self._closing: asyncio.Task[None] | None = None
         self._draining = False
         self._drain_is_due = False
+        self._posts = 0  # within the step that is being taken
+        for delta in opening:
+            self._enqueue(delta)
 
     @classmethod
     def open(
@@ -94,17 +108,19 @@ class Driver:
         secrets: Secrets = NO_SECRETS,
         optional: OptionalPorts = NO_PORTS,
         child_observers: Sequence[ChildObserver] = (),
-        watch: Callable[[], None] = lambda: None,
+        watch: Callable[[], None] | None = None,
     ) -> Self:
         """A driver for the log in the store: an empty one begins with `created`, any other goes on where it stopped.
 
         No value of `secrets` gets into a delta; the tools get them. The events of sub-agents go to `child_observers`,
-        and `watch` is called after each step. Raises what the store's `load` raises, and RulesDiffer where the log was
-        written under other rules; the store is then closed.
+        and `watch` is called after each step. Raises what the store's `restore` raises, RulesDiffer where the log was
+        written under other rules, and StoreFailed where a snapshot of other rules cannot be replaced; the store is
+        then closed.
         """
         try:
             restored = store.restore()
             demand_same_rules(restored)
+            renew_snapshot(store, restored)
             state = replay(restored.records, START if restored.state is None else restored.state)
         except BaseException:
             store.close()
@@ -122,6 +138,7 @@ class Driver:
             child_observers=child_observers,
             watch=watch,
             opening=opening,
+            folded=len(restored.records),
         )
 
     @property
@@ -168,11 +185,23 @@ class Driver:
             await self._operations.agent(within[0]).send(delta, within[1:])
         else:
             self.post(delta)
+            while self._draining:  # a task that began within a step: it goes on when the step is over
+                await asyncio.sleep(0)
+                self._demand_running()
 
     def post(self, delta: UserDelta | ThreadDelta) -> None:
-        """As `send`, from where nothing can be awaited: within a step, the delta is applied after it."""
+        """As `send`, from where nothing can be awaited: within a step, the delta is applied after it.
+
+        Raises RuntimeError also where more is posted within one step than anything can mean.
+        """
         self._demand_running()
-        self._queue.append(delta)
+        if self._draining:
+            self._posts += 1
+            if self._posts > MOST_POSTS:
+                raise RuntimeError(
+                    f"{MOST_POSTS} inputs were posted within one step already; post the rest when it is over"
+                )
+        self._enqueue(delta)
         self._drain()
         self._demand_running()
 
@@ -181,62 +210,93 @@ class Driver:
 
         That is also so when calls wait for a person and nothing else is under way: `state` is then `Confirming`, and
         goes on with the answer. Not waited for are a run in the background of a turn that has ended, and a tool that
-        does not heed its abort. Raises as `send` does, and RunFailed where a failed run is to raise (`on_error`).
+        does not heed its abort. Raises as `send` does, RunFailed where a failed run is to raise (`on_error`), and
+        RuntimeError where it is called by what it would wait for.
         """
         await self._until(self._rests)
         if failed := failure_to_raise(self._state):
             raise failed
 
     async def over(self) -> None:
-        """Wait until the run is over: `state` is `Done`. Raises as `send` does."""
+        """Wait until the run is over: `state` is `Done`. Raises as `rest` does, but not RunFailed."""
         await self._until(lambda: isinstance(self._state, Done))
 
     async def stopped(self) -> None:
-        """Wait until nothing at all is under way, also nothing that was aborted. Raises as `send` does."""
+        """Wait until nothing at all is under way, also nothing that was aborted. Raises as `over` does."""
         await self._until(lambda: self._operations.jobs == 0)
 
     async def _until(self, ready: Callable[[], bool]) -> None:
         self._demand_running()
+        if not ready():
+            self._operations.demand_from_outside()
         while not ready():
-            waiter = asyncio.get_running_loop().create_future()
-            self._waiters.append((ready, waiter))
-            await waiter
+            await self._waiters.wait(ready)
             self._demand_running()
 
     async def close(self, stop_seconds: float = STOP_SECONDS) -> None:
         """Stop everything and let go of everything. What was under way is not recorded as ended.
 
         For the log it is as if the process had died here, so the next `open` treats it as a restart. Raises
-        StoreFailed when the last increments cannot be recorded. Closing twice is harmless.
+        StoreFailed when the last increments cannot be recorded. Closing twice is harmless, and waits as the first does.
+        A cancellation meanwhile is raised when all is done, at the latest `stop_seconds` later. What was under way may
+        close its own driver: it is cancelled like the rest.
         """
-        if self._closed:
-            return
-        self._closed = True
-        try:
+        first = self._closing is None
+        if self._closing is None:
+            self._closed = True
             self._queue.clear()
             self._operations.forget_timers()
             self._wake_waiters()
-            for name in await self._operations.close(stop_seconds):
-                complain(f"{name} does not stop: its task is left behind", TimeoutError(name), self._secrets)
-            if self._failure is None:
-                self._record((), durable=True)
+            self._closing = asyncio.ensure_future(self._close(stop_seconds))
+        if self._operations.asked_from_within:
+            await asyncio.shield(self._closing)
+        cancelled = False
+        while not self._closing.done():
+            try:
+                await asyncio.wait({self._closing})
+            except asyncio.CancelledError:
+                cancelled = True
+        if first:
+            self._closing.result()
+        if cancelled:
+            raise asyncio.CancelledError
+
+    async def _close(self, stop_seconds: float) -> None:
+        try:
+            try:
+                if self._failure is None:
+                    self._log.add((), durable=True)
+                    self._log.look_back(self._state, closing=True)
+            finally:
+                for name in await self._operations.close(stop_seconds):
+                    complain(f"{name} does not stop: its task is left behind", TimeoutError(name), self._secrets)
         finally:
-            self._store.close()
+            self._log.close()
 
     # --- what comes in ---
 
+    def _enqueue(self, delta: Delta) -> None:
+        """Let the delta wait for its step, once the secrets are out of it."""
+        if self._filter is None:
+            self._queue.append(delta)
+            return
+        try:
+            self._queue.extend(self._filter.incoming(delta))
+        except Exception as error:
+            self._fail(error)
+
     def _accept(self, delta: Delta) -> None:
         """Apply a delta from an adapter now, or after the one that is being applied."""
-        if self._is_running():
-            self._queue.append(delta)
+        if self._failure is None and not self._closed:
+            self._enqueue(delta)
             self._drain()
 
     def _report(self, outcome: Delta | None) -> None:
         """Take the outcome of a job. While others are under way it waits for theirs, to be recorded with them."""
-        if not self._is_running():
+        if self._failure is not None or self._closed:
             return
         if outcome is not None:
-            self._queue.append(outcome)
+            self._enqueue(outcome)
         if self._operations.jobs == 0:
             self._drain()
         elif not self._drain_is_due:
@@ -247,85 +307,65 @@ class Driver:
 
     def _drain(self) -> None:
         """Work the queue off. A call from within (an observer that moves a clock) leaves that to the outer one."""
-        self._drain_is_due = False
         if self._draining:
             return
+        self._drain_is_due = False
         self._draining = True
+        steps = 0
         try:
-            while self._queue and self._is_running():
+            while self._queue and self._failure is None and not self._closed:
+                if steps == STEPS_PER_SLICE:
+                    self._drain_is_due = True
+                    asyncio.get_running_loop().call_soon(self._drain)
+                    break
+                steps += 1
                 self._advance()
         except Exception as error:
             self._fail(error)
+        except BaseException as error:  # in the midst of a step: what was to begin may never do so
+            self._fail(interrupted(error))
+            raise
         finally:
             self._draining = False
-        self._wake_waiters()
+            self._wake_waiters()
 
     def _advance(self) -> None:
         """Apply all deltas that wait, record them, carry out their commands, deliver their events."""
-        state = self._state
+        state, queue, now = self._state, self._queue, self._now_ms
         records: list[LogRecord] = []
         commands: list[Command] = []
         events: list[Event] = []
-        durable = forked = False
-        while self._queue:
-            for delta in self._filter.incoming(self._queue.popleft()):
-                now_ms = self._clock.now_ms()
-                state, effects = transition(state, Context(delta, now_ms))
-                records.append(LogRecord(delta, now_ms))
-                durable = durable or must_last(delta, effects, isinstance(state, AT_REST))
-                for effect in effects:
-                    if is_event(effect):
-                        events.append(effect)
-                    else:
-                        commands.append(effect)
-                    if isinstance(effect, LineageForked):  # what is under way, or was to begin, is of the one it left
+        lasting = forked = False
+        while queue:
+            delta = queue.popleft()
+            now_ms = now()
+            state, effects = transition(state, Context(delta, now_ms))
+            records.append(LogRecord(delta, now_ms))
+            if not lasting and type(delta) not in INCREMENTS:
+                lasting = must_last(delta, effects, type(state) in AT_REST)
+            for effect in effects:
+                if is_event(effect):
+                    events.append(effect)
+                    if type(effect) is LineageForked:  # what is under way, or was to begin, is of the one it left
                         forked = True
                         commands.clear()
-        self._record(records, durable or bool(commands))
+                else:
+                    commands.append(effect)
+        stored = self._log.add(records, lasting or bool(commands))
         self._state = state
+        self._posts = 0
         if forked:
             self._operations.let_go()
         for command in commands:
             report = self._operations.begin(command, state)
             if report is not None:
-                self._queue.append(report)
-        for event in events:
-            self._deliver(event)
-        self._watch()
-
-    def _record(self, records: Sequence[LogRecord], durable: bool) -> None:
-        """Hand the records to the store, at the latest when a group of them is full."""
-        self._unstored += records
-        if not self._unstored or not (durable or len(self._unstored) >= RECORDS_PER_GROUP):
-            return
-        try:
-            self._store.append(tuple(self._unstored), durable)
-        except Exception as error:
-            raise StoreFailed(
-                f"the log cannot be written ({error}), so nothing more is started. What is recorded is safe: "
-                "look after the disk, then open the log again"
-            ) from error
-        self._unstored.clear()
-
-    def _deliver(self, event: Event) -> None:
-        for observer in self._observers:
-            try:
-                observer(event)
-            except Exception as error:
-                complain(f"an observer failed at {type(event).__name__}; it stays subscribed", error, self._secrets)
-
-    def _deliver_of_child(self, within: Address, event: Event) -> None:
-        for observer in self._child_observers:
-            try:
-                observer(within, event)
-            except Exception as error:
-                what = f"an observer failed at {type(event).__name__} of a sub-agent; it stays subscribed"
-                complain(what, error, self._secrets)
+                self._enqueue(report)
+        self._audience.show(events)
+        self._audience.look()
+        if stored:
+            self._log.look_back(state)
 
     # --- coming to an end ---
-
-    def _is_running(self) -> bool:
-        return self._failure is None and not self._closed
 
     def _demand_running(self) -> None:
         if self._failure is not None:
@@ -337,21 +377,13 @@ class Driver:
         """Whether nothing will happen unless something new comes in."""
         if self._queue:
             return False
-        if isinstance(self._state, AT_REST):
+        if type(self._state) in AT_REST:
             return True
         return not self._operations.busy
 
     def _wake_waiters(self) -> None:
-        """Let those who wait look again, if they have something to see."""
-        running, left = self._is_running(), []
-        for ready, waiter in self._waiters:
-            if waiter.done():
-                continue
-            if running and not ready():
-                left.append((ready, waiter))
-            else:
-                waiter.set_result(None)
-        self._waiters = left
+        if self._waiters:
+            self._waiters.wake(everyone=self._failure is not None or self._closed)
 
     def _fail(self, error: Exception) -> None:
         """Stop for good: nothing is started, nothing is recorded, the state stays as the log has it."""

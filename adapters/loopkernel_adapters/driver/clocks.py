@@ -8,6 +8,8 @@ from typing_extensions import override
 
 from loopkernel_adapters.ports import Clock
 
+LONGEST_WAIT_MS = 24 * 3_600_000  # of one timer of the event loop
+
 
 class WallClock(Clock):
     """Milliseconds since 1970. Within one process it never goes back, also when the machine's time is set."""
@@ -21,12 +23,35 @@ class WallClock(Clock):
 
     @override
     def call_at(self, deadline_ms: int, callback: Callable[[], None]) -> Callable[[], None]:
-        loop = asyncio.get_running_loop()
-        now = loop.time()
-
         # One millisecond more: now_ms() rounds down, and must have reached the deadline when the callback looks.
-        handle = loop.call_at(now + max(deadline_ms - self.now_ms() + 1, 0) / 1000, callback)
-        return handle.cancel
+        wait_ms = deadline_ms - self.now_ms() + 1
+        if wait_ms > LONGEST_WAIT_MS:
+            return _Alarm(self.now_ms, deadline_ms, callback).forget
+        loop = asyncio.get_running_loop()
+        return loop.call_at(loop.time() + max(wait_ms, 0) / 1000, callback).cancel
+
+
+class _Alarm:
+    """A timer of the event loop, set anew until the deadline is reached: no loop keeps the longest waits in one."""
+
+    def __init__(self, now_ms: Callable[[], int], deadline_ms: int, callback: Callable[[], None]) -> None:
+        self._now_ms = now_ms
+        self._deadline_ms = deadline_ms
+        self._callback = callback
+        self._set()
+
+    def forget(self) -> None:
+        self._handle.cancel()
+
+    def _set(self) -> None:
+        wait_ms = min(max(self._deadline_ms - self._now_ms() + 1, 0), LONGEST_WAIT_MS)
+        self._handle = asyncio.get_running_loop().call_later(wait_ms / 1000, self._ring)
+
+    def _ring(self) -> None:
+        if self._now_ms() < self._deadline_ms:
+            self._set()
+        else:
+            self._callback()
 
 
 class ManualClock(Clock):

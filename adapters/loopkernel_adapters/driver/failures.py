@@ -54,8 +54,11 @@ def model_failure(command: CallModel, error: BaseException) -> ModelFailed:
 
 def tool_failure(command: StartTool, error: BaseException) -> ToolFailed:
     """A tool run that raised. A ToolError speaks for itself; of anything else the type is shown too."""
-    text = spoken(error) if isinstance(error, ToolError) else f"{command.tool} failed: {words_of(error)}"
-    return ToolFailed(command.operation, ToolOutput(content=(TextBlock(text),)))
+    if not isinstance(error, ToolError):
+        words = f"{command.tool} failed: {words_of(error)}"
+        return ToolFailed(command.operation, ToolOutput(content=(TextBlock(words),)))
+    said = (TextBlock(spoken(error)),)
+    return ToolFailed(command.operation, ToolOutput(content=said, final=error.final, stops_loop=error.stops_loop))
 
 
 def check_failure(command: CheckCall, error: BaseException) -> ToolChecked:
@@ -103,6 +106,16 @@ def failure_to_raise(state: State) -> RunFailed | None:
     if session.error is None or session.settings.policy.on_error is not OnError.RAISE:
         return None
     return RunFailed(session.error.error, session.error.message)
+
+
+def interrupted(error: BaseException) -> RuntimeError:
+    """What a driver has stopped with that an exit of the program has hit in the midst of a step."""
+    failure = RuntimeError(
+        f"the driver was interrupted in the midst of a step ({type(error).__name__}), so nothing more is started; "
+        "open the log again to go on"
+    )
+    failure.__cause__ = error
+    return failure
 
 
 def words_of(error: BaseException) -> str:

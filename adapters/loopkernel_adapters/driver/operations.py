@@ -87,6 +87,19 @@ class Operations:
         """Whether something is under way that will report, or a timer will fire."""
         return self._supervisor.busy or bool(self._timers)
 
+    @property
+    def asked_from_within(self) -> bool:
+        """Whether the caller belongs to a job that is under way here."""
+        return self._supervisor.caller() is not None
+
+    def demand_from_outside(self) -> None:
+        """Raises RuntimeError where the caller belongs to a job that whoever waits here would wait for."""
+        job = self._supervisor.caller()
+        if job is not None and not job.detached:
+            raise RuntimeError(
+                f"{job.name} is under way, and would wait for its own end here; let it end first, and wait elsewhere"
+            )
+
     def agent(self, call: CallId) -> Agent:
         """The sub-agent that runs for the call. Raises NoSuchAgent."""
         if call not in self._calls:
@@ -95,7 +108,14 @@ class Operations:
 
     def begin(self, command: Command, state: State) -> Delta | None:
         """Begin what the command asks for; its report, if that is there at once. `state` is the one it led to."""
-        match command:
+        match command:  # by how often they come
+            case StartTimer():
+                forget = self._ports.clock.call_at(command.deadline_ms, partial(self._fire, command.operation))
+                self._timers[command.operation] = forget
+            case CancelTimer():
+                forget_timer = self._timers.pop(command.operation, None)
+                if forget_timer is not None:
+                    forget_timer()
             case CheckCall():
                 return check_call(self._ports.tools, command)
             case StartTool():
@@ -106,11 +126,6 @@ class Operations:
                 self._supervisor.abort((OperationKind.RUN, command.operation))
             case AbortModel():
                 self._supervisor.abort((OperationKind.MODEL, command.operation))
-            case StartTimer():
-                forget = self._ports.clock.call_at(command.deadline_ms, partial(self._fire, command.operation))
-                self._timers[command.operation] = forget
-            case CancelTimer():
-                self._timers.pop(command.operation, lambda: None)()
             case AnswerTool():
                 if command.operation in self._runs:
                     self._runs[command.operation].answer(command.value)

@@ -38,8 +38,10 @@ class ToolRun(RunContext):
     async def serve(self, tools: Tools) -> Delta:
         """Run the tool and return its success; what it raises is left to the caller."""
         try:
-            revealed = evolve(self._command, input=self._secrets.reveal(self._command.input))
-            output = await tools.run(revealed, self)
+            command, revealed = self._command, self._secrets.reveal(self._command.input)
+            if revealed is not command.input:
+                command = evolve(command, input=revealed)
+            output = await tools.run(command, self)
         finally:
             self._ended = True
             self.answer(None)  # for a task that the tool has left behind
@@ -84,7 +86,7 @@ class ToolRun(RunContext):
             raise RuntimeError("this run goes on in the background already")
         if self._is_over:
             return
-        self._in_background = True
+        self._in_background = self._job.detached = True
         content = (TextBlock(handle),) if handle.strip() else ()
         self._accept(ToolSucceeded(self._command.operation, ToolOutput(content=content, background=True)))
         self.answer(None)

@@ -7,12 +7,14 @@ all, and a driver at rest owns none.
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 
 from attrs import define
 from loopkernel.data.deltas import Delta
 from loopkernel.data.ids import OperationKind
 
 JobKey = tuple[OperationKind, int]
+JOBS_PER_SLICE = 8  # after so many jobs of one task, others get their turn
 STOP_ATTEMPTS = 5  # how often a job that swallows its cancellation is cancelled again before it is given up
 
 
@@ -32,7 +34,18 @@ class Job:
     stop: Callable[[], None] | None = None
     over: Callable[[], None] | None = None
     aborted: bool = False
+    detached: bool = False  # nobody waits for its end, as for a run that goes on in the background
     task: "asyncio.Task[None] | None" = None  # while it runs
+    owner: "Supervisor | None" = None  # from its start on
+
+    @property
+    def name(self) -> str:
+        """What it is called towards people."""
+        return f"{self.key[0].name} {self.key[1]}"
+
+
+# The jobs that the running code belongs to: of a sub-agent its own, then that of its parent, and so on.
+_JOBS: ContextVar[tuple[Job, ...]] = ContextVar("_JOBS", default=())
 
 
 class Supervisor:
@@ -44,6 +57,7 @@ class Supervisor:
         self._live = 0  # how many of the jobs were not aborted
         self._tasks: set[asyncio.Task[None]] = set()
         self._following: list[Job] | None = None  # what a report that is being taken has started
+        self._within = _JOBS.get()  # what all of this belongs to
 
     @property
     def jobs(self) -> int:
@@ -55,8 +69,13 @@ class Supervisor:
         """Whether a job is under way that was not aborted."""
         return self._live > 0
 
+    def caller(self) -> Job | None:
+        """The job of this supervisor that the calling code belongs to, while that is under way."""
+        return next((job for job in _JOBS.get() if job.owner is self and self._jobs.get(job.key) is job), None)
+
     def start(self, job: Job) -> None:
         """Begin the job soon. Its key is not in use."""
+        job.owner = self
         self._jobs[job.key] = job
         self._live += 1
         if self._following is None:
@@ -106,16 +125,21 @@ class Supervisor:
             _, left = await asyncio.wait(left, timeout=stop_seconds / STOP_ATTEMPTS)
             for task in left:
                 task.cancel()
-        return tuple(f"{key[0].name} {key[1]}" for key, job in self._jobs.items() if job.task in left)
+        return tuple(job.name for job in self._jobs.values() if job.task in left)
 
     async def _serve(self, job: Job) -> None:
-        following = await self._complete(job, first=True)
+        following = await self._complete(job, gives_way=False)
+        served = 1
         while following is not None:
-            following = await self._complete(following, first=False)
+            # Others get their turn even if no job ever waits for anything; and always before a tool is run, since
+            # whoever has just seen the call may want to stop it.
+            served += 1
+            gives_way = following.key[0] is OperationKind.RUN or served % JOBS_PER_SLICE == 0
+            following = await self._complete(following, gives_way)
 
-    async def _complete(self, job: Job, first: bool) -> Job | None:
+    async def _complete(self, job: Job, gives_way: bool) -> Job | None:
         """Run the job, report its outcome, and return the job that this task goes on with."""
-        delta = await self._outcome(job, first)
+        delta = job.stopped if job.aborted else await self._outcome(job, gives_way)
         del self._jobs[job.key]
         self._live -= not job.aborted
         if job.over is not None:
@@ -132,13 +156,14 @@ class Supervisor:
             self._spawn(other)
         return None
 
-    async def _outcome(self, job: Job, first: bool) -> Delta | None:
-        if job.aborted:
-            return job.stopped
+    async def _outcome(self, job: Job, gives_way: bool) -> Delta | None:
         job.task = asyncio.current_task()
+        _JOBS.set((job, *self._within))
         try:
-            if not first:
-                await asyncio.sleep(0)  # others get their turn, even if no job ever waits for anything
+            if gives_way:
+                await asyncio.sleep(0)
+                if job.aborted:  # meanwhile, and its `stop` had nothing to stop yet
+                    return job.stopped
             return await job.work(job)
         except asyncio.CancelledError as error:
             return _after_cancellation(job, error)

@@ -5,7 +5,7 @@ A run of a tool is in `runs.py`, a sub-agent in `children.py`.
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
-from typing import get_args
+from typing import Protocol, get_args, runtime_checkable
 
 from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import AskHook, CallModel, CheckCall, CheckCorrection, HandOff, Summarise
@@ -23,6 +23,7 @@ from loopkernel_adapters.ports import Provider, Tools
 from loopkernel_adapters.secrets import Secrets
 
 MODEL_DELTAS = frozenset(get_args(ModelDelta))
+LAST_DELTAS = (ModelCompleted, ModelFailed)
 HOOK_ANSWERS = frozenset(get_args(HookAnswer))
 DELTAS_PER_SLICE = 64  # after so many deltas of a stream that never waits, others get their turn
 CUT_STREAM = "the reply ended without saying that it is complete; ask again"
@@ -39,7 +40,7 @@ async def read_reply(
         async for delta in stream:
             if type(delta) not in MODEL_DELTAS:
                 raise TypeError(f"the provider gave a {type(delta).__name__}, which is no delta of a model")
-            if isinstance(delta, ModelCompleted | ModelFailed) and delta.operation == operation:
+            if isinstance(delta, LAST_DELTAS) and delta.operation == operation:
                 return delta
             accept(delta)
             if job.aborted:
@@ -52,9 +53,14 @@ async def read_reply(
     return ModelFailed(operation=operation, error=ErrorClass.NETWORK, message=CUT_STREAM)
 
 
+@runtime_checkable
+class _Closable(Protocol):
+    async def aclose(self) -> None: ...
+
+
 async def _close(stream: AsyncIterator[ModelDelta], secrets: Secrets) -> None:
-    """Let an abandoned generator clean up now. Its troubles come too late to matter to the reply."""
-    if not isinstance(stream, AsyncGenerator):
+    """Let an abandoned stream clean up now, if it can. Its troubles come too late to matter to the reply."""
+    if not isinstance(stream, AsyncGenerator | _Closable):
         return
     try:
         await stream.aclose()

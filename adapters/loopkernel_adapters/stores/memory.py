@@ -1,12 +1,13 @@
-"""A log in memory, for tests and for sessions that need not survive."""
+"""Logs in memory, for tests and for sessions that need not survive."""
 
 from collections.abc import Iterable, Sequence
+from threading import Lock
 
 from loopkernel.data.states import State
 from loopkernel.replay import LogRecord
 from typing_extensions import override
 
-from loopkernel_adapters.ports import Restored, Store, StoreError
+from loopkernel_adapters.ports import NoSuchRun, Restored, RunEntry, Runs, Store, StoreError, StoreLocked
 
 
 class MemoryStore(Store):
@@ -37,3 +38,44 @@ class MemoryStore(Store):
     @override
     def close(self) -> None:
         self._closed = True
+
+
+class MemoryRuns(Runs):
+    """Many logs in memory. One that was closed can be opened again, and goes on, as long as this object lives."""
+
+    def __init__(self) -> None:
+        self._stores: dict[str, MemoryStore] = {}
+        self._guard = Lock()
+
+    @override
+    def open(self, run: str) -> MemoryStore:
+        with self._guard:
+            before = self._stores.get(run)
+            if before is not None and not before._closed:
+                raise StoreLocked(
+                    f"run {run!r} is open for writing elsewhere; close the other session, or begin another"
+                )
+            store = self._stores[run] = MemoryStore(() if before is None else before.load())
+            return store
+
+    @override
+    def read(self, run: str) -> tuple[LogRecord, ...]:
+        store = self._stores.get(run)
+        if store is None:
+            raise NoSuchRun(f"there is no run {run!r} in memory; what was kept there ended with its process")
+        return store.load()
+
+    @override
+    def entries(self) -> tuple[RunEntry, ...]:
+        with self._guard:
+            logs = {run: store.load() for run, store in self._stores.items()}
+        found = [
+            RunEntry(run=run, records=len(log), first_ms=log[0].now_ms, last_ms=log[-1].now_ms)
+            for run, log in logs.items()
+            if log
+        ]
+        return tuple(sorted(found, key=lambda entry: (entry.last_ms, entry.run)))
+
+    @override
+    def close(self) -> None:
+        """There is nothing to let go of."""

@@ -12,8 +12,11 @@ import json
 import os
 import secrets
 import stat
+import sys
+import threading
+import unicodedata
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
@@ -25,12 +28,19 @@ from loopkernel.data.tools import AccessMode, Decision, EffectClass, FieldResour
 
 from loopkernel_adapters.ports import RunContext, ToolError
 from loopkernel_adapters.tools.input_schema import JsonObject
+from loopkernel_adapters.tools.paths import (
+    PathRefused,
+    canonical_path,
+    demand_kind,
+    is_open_name,
+    is_plain,
+    joined,
+    one_spelling,
+    shown_path,
+    told,
+)
 from loopkernel_adapters.tools.registry import FunctionTool
 
-LONGEST_PATH = 4_096  # bytes
-LONGEST_NAME = 255  # bytes
-LONGEST_SHOWN = 80  # characters of a path in an error
-DEEPEST = 32  # folders within each other
 DEFAULT_READ_BYTES = 65_536
 MOST_ENTRIES = 500  # of a folder that are listed
 MOST_SORTED = 20_000  # of a folder that are looked at
@@ -44,45 +54,44 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW_MODE = 0o666  # less what the process masks
 
 
-class PathRefused(ValueError):
-    """A path that no file of the workspace can have. The message is for the model."""
+@frozen
+class FileSeen:
+    """A file as it was when it was read: whoever puts another in its place can tell whether it is still that one."""
 
+    mode: int  # permissions
+    identity: tuple[int, int, int, int]  # device, number, size, time of the last change
 
-def canonical_path(path: str) -> str:
-    """The one spelling of a path within the workspace: `./a//b/` is `a/b`, the workspace itself is `.`.
+    @staticmethod
+    def of(found: os.stat_result) -> "FileSeen":
+        """What can be seen of a file without reading it."""
+        identity = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+        return FileSeen(stat.S_IMODE(found.st_mode), identity)
 
-    Looks at the text alone. Raises PathRefused.
-    """
-    if path.startswith("/"):
-        raise PathRefused(f"{_shown(path)} is an absolute path; give one relative to the workspace")
-    if "\0" in path:
-        raise PathRefused(f"{_shown(path)} holds a NUL character, which no file name can")
-    parts = [part for part in path.split("/") if part not in ("", ".")]
-    if ".." in parts:
-        raise PathRefused(f"{_shown(path)} holds `..`; give the path without it")
-    if any(part.startswith(".") for part in parts):
-        raise PathRefused(f"{_shown(path)} is hidden: names that begin with a dot are not for tools")
-    encoded = [part.encode("utf-8", "surrogatepass") for part in parts]
-    too_long = any(len(part) > LONGEST_NAME for part in encoded)
-    if too_long or len(parts) > DEEPEST or sum(map(len, encoded)) + len(parts) > LONGEST_PATH:
-        raise PathRefused(f"{_shown(path)} is longer than the path of any file can be")
-    return "/".join(parts) or "."
+    @staticmethod
+    def of_descriptor(descriptor: int) -> "FileSeen":
+        """The same for an opened file."""
+        return FileSeen.of(os.fstat(descriptor))
 
 
 class Workspace:
     """A folder, opened once; what stands under its name later does not matter. Close it, or use it in `with`.
 
+    With `dot_names`, names that begin with a dot are names like others, but for `.git` and `.loopkernel`.
     Raises OSError when it is no folder or cannot be opened.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, dot_names: bool = False) -> None:
         self._root: int | None = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._lock = threading.Lock()  # a thread must not copy a descriptor that another one closes
+        self._dot_names = dot_names
+        self._ignores_case = _ignores_case(self._root)
 
     def close(self) -> None:
         """Let go of the folder. Closing twice is harmless."""
-        root, self._root = self._root, None
-        if root is not None:
-            os.close(root)
+        with self._lock:
+            root, self._root = self._root, None
+            if root is not None:
+                os.close(root)
 
     def __enter__(self) -> Self:
         return self
@@ -92,14 +101,26 @@ class Workspace:
     ) -> None:
         self.close()
 
+    def canonical(self, path: str) -> str:
+        """The one spelling of a path here. Raises PathRefused."""
+        return canonical_path(path, dot_names=self._dot_names)
+
+    def key(self, path: str) -> str:
+        """The one key of what the path names; where the file system has `A` for `a`, they have one key.
+
+        No link is followed, so a path is a file, or cannot be used at all. Raises PathRefused.
+        """
+        path = self.canonical(path)
+        return unicodedata.normalize("NFC", path).casefold() if self._ignores_case else path
+
     def read(self, path: str, most_bytes: int = DEFAULT_READ_BYTES) -> str:
         """The text of a file, its first `most_bytes` bytes and then a note when it is larger.
 
         What is not UTF-8 is replaced by U+FFFD. Raises ToolError.
         """
-        with self._opened_file(path) as descriptor:
+        with self.opened_file(path) as descriptor:
             size = os.fstat(descriptor).st_size
-            content = _read_at_most(descriptor, most_bytes + 1)
+            content = read_at_most(descriptor, most_bytes + 1)
         if len(content) <= most_bytes:
             return content.decode("utf-8", "replace")
         # A character that the limit cuts in two is left out, not replaced.
@@ -108,40 +129,43 @@ class Workspace:
 
     def names(self, path: str = ".") -> str:
         """The names in a folder, one a line and sorted, folders with a slash. Raises ToolError."""
-        with self._opened_folder(path) as descriptor:
-            entries = sorted(islice(_entries(descriptor), MOST_SORTED))
+        with self.opened_folder(path) as descriptor:
+            entries = sorted(islice(self.entries(descriptor), MOST_SORTED))
         lines = [_line(name, kind) for name, kind in entries[:MOST_ENTRIES]]
         if len(entries) > MOST_ENTRIES:
             lines.append(f"(and {len(entries) - MOST_ENTRIES} more{' at least' * (len(entries) == MOST_SORTED)})")
         return "\n".join(lines) or "(empty)"
 
-    def write(self, path: str, text: str) -> str:
-        """Make the text the whole content of a file, new or not, in a folder that exists; what was done, in words.
+    def write(self, path: str, text: str, *, make_folders: bool = False) -> str:
+        """Make the text the whole content of a file, new or not; what was done, in words.
 
-        The file is written beside its place and then put there, so that nobody finds half of it, also after a crash,
-        and nothing that has another name changes. Raises ToolError.
+        Its folder has to exist, or is made with `make_folders`. Raises ToolError.
         """
         content = safe_text(text).encode()
-        if len(content) > MOST_WRITTEN:
-            raise ToolError(f"{len(content)} bytes are too many for one file; write at most {MOST_WRITTEN}")
-        path = _demand_path(path)
+        path = self.demanded(path)
         parent, _, name = path.rpartition("/")
-        with self._opened_folder(parent or ".") as folder, _told(path, "written"):
-            mode = _mode_of(folder, name, path)
-            beside = f".{secrets.token_hex(8)}.writing"
-            descriptor = os.open(beside, _NEW, _NEW_MODE, dir_fd=folder)
-            try:
-                with os.fdopen(descriptor, "wb") as file:
-                    if mode is not None:
-                        os.fchmod(file.fileno(), mode)
-                    file.write(content)
-                    file.flush()
-                    os.fsync(file.fileno())
-                os.rename(beside, name, src_dir_fd=folder, dst_dir_fd=folder)
-            except BaseException:
-                os.unlink(beside, dir_fd=folder)
-                raise
-        return f"{'Wrote' if mode is None else 'Replaced'} {_shown(path)}, now {len(content)} bytes."
+        if make_folders and parent:
+            self._make_folders(parent)
+        with self.opened_folder(parent or ".") as folder, told(path, "written"):
+            seen = _seen(folder, name, path)
+            replace(folder, name, content, seen.mode if seen is not None else None)
+        return f"{'Wrote' if seen is None else 'Replaced'} {shown_path(path)}, now {len(content)} bytes."
+
+    def rewrite(self, path: str, content: bytes, seen: FileSeen) -> None:
+        """Put the content in the place of a file that is still the one that was seen. Raises ToolError."""
+        path = self.demanded(path)
+        parent, _, name = path.rpartition("/")
+        with self.opened_folder(parent or ".") as folder, told(path, "written"):
+            if _seen(folder, name, path) != seen:
+                raise ToolError(f"{shown_path(path)} was changed meanwhile, and is left as it is; read it again")
+            replace(folder, name, content, seen.mode)
+
+    def _make_folders(self, path: str) -> None:
+        made = "."
+        for name in path.split("/"):
+            with self.opened_folder(made) as folder, told(path, "made"), suppress(FileExistsError):
+                os.mkdir(name, dir_fd=folder)
+            made = joined(made, name)
 
     def contents(self, most: int) -> tuple[list[str], list[str]] | None:
         """The paths of all files and of all folders, sorted; None when they are more than `most` together.
@@ -152,8 +176,8 @@ class Workspace:
         folders = ["."]
         for folder in folders:  # grows while it is gone through
             try:
-                with self._opened_folder(folder) as descriptor:
-                    entries = list(islice(_entries(descriptor), most + 1))
+                with self.opened_folder(folder) as descriptor:
+                    entries = list(islice(self.entries(descriptor), most + 1))
             except ToolError:
                 if folder == ".":
                     raise
@@ -161,8 +185,8 @@ class Workspace:
             if len(entries) > most:
                 return None
             for name, kind in entries:
-                path = name if folder == "." else f"{folder}/{name}"
-                if not _is_plain(path):
+                path = joined(folder, name)
+                if not is_plain(path, dot_names=self._dot_names):
                     continue
                 if kind == stat.S_IFREG:
                     files.append(path)
@@ -173,28 +197,31 @@ class Workspace:
         return sorted(files), sorted(folders)
 
     @contextmanager
-    def _opened_file(self, path: str) -> Iterator[int]:
-        parent, _, name = _demand_path(path).rpartition("/")
-        with self._opened_folder(parent or ".") as folder:
-            with _told(path):
-                _demand_kind(os.stat(name, dir_fd=folder, follow_symlinks=False), stat.S_IFREG, path)
+    def opened_file(self, path: str) -> Iterator[int]:
+        """A descriptor of a regular file, for reading, closed at the end. Raises ToolError."""
+        parent, _, name = self.demanded(path).rpartition("/")
+        with self.opened_folder(parent or ".") as folder:
+            with told(path):
+                demand_kind(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode, stat.S_IFREG, path)
                 descriptor = os.open(name, _FILE, dir_fd=folder)
             try:
-                _demand_kind(os.fstat(descriptor), stat.S_IFREG, path)  # of what was really opened
+                demand_kind(os.fstat(descriptor).st_mode, stat.S_IFREG, path)  # of what was really opened
                 yield descriptor
             finally:
                 os.close(descriptor)
 
     @contextmanager
-    def _opened_folder(self, path: str) -> Iterator[int]:
-        if self._root is None:
-            raise ToolError("the workspace is closed; nothing can be read from it any more")
-        path = _demand_path(path)
-        folder = os.dup(self._root)
+    def opened_folder(self, path: str) -> Iterator[int]:
+        """A descriptor of a folder, closed at the end. Raises ToolError."""
+        path = self.demanded(path)
+        with self._lock:
+            if self._root is None:
+                raise ToolError("the workspace is closed; nothing can be read from it any more")
+            folder = os.dup(self._root)
         try:
             for name in () if path == "." else path.split("/"):
-                with _told(path):
-                    _demand_kind(os.stat(name, dir_fd=folder, follow_symlinks=False), stat.S_IFDIR, path)
+                with told(path):
+                    demand_kind(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode, stat.S_IFDIR, path)
                     inner = os.open(name, _FOLDER, dir_fd=folder)
                 os.close(folder)
                 folder = inner
@@ -202,61 +229,77 @@ class Workspace:
         finally:
             os.close(folder)
 
+    def entries(self, folder: int) -> Iterator[tuple[str, int]]:
+        """The names in an opened folder that tools may see, and what each is, as the type bits of its mode."""
+        with os.scandir(folder) as found:
+            for entry in found:
+                if is_open_name(entry.name, self._dot_names):
+                    yield entry.name, _kind(entry)
 
-def _demand_path(path: str) -> str:
+    def demanded(self, path: str) -> str:
+        """The one spelling of a path here. Raises ToolError."""
+        try:
+            return self.canonical(path)
+        except PathRefused as error:
+            raise ToolError(str(error)) from error
+
+
+def replace(folder: int, name: str, content: bytes, mode: int | None) -> None:
+    """Make the content a whole file of that name in an opened folder. `mode` is the permissions, None for a new file.
+
+    It is written beside its place and then put there, so that nobody finds half of it, also after a crash, and nothing
+    that has another name changes. Raises OSError, and ToolError where it is too much.
+    """
+    if len(content) > MOST_WRITTEN:
+        raise ToolError(f"{len(content)} bytes are too many for one file; write at most {MOST_WRITTEN}")
+    beside = f".{secrets.token_hex(8)}.writing"
+    descriptor = os.open(beside, _NEW, _NEW_MODE, dir_fd=folder)
     try:
-        return canonical_path(path)
-    except PathRefused as error:
-        raise ToolError(str(error)) from error
+        with os.fdopen(descriptor, "wb") as file:
+            if mode is not None:
+                os.fchmod(file.fileno(), mode)
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.rename(beside, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(beside, dir_fd=folder)
+        raise
 
 
-@contextmanager
-def _told(path: str, act: str = "opened") -> Iterator[None]:
-    """What the system says about a path, as a ToolError."""
-    try:
-        yield
-    except FileNotFoundError:
-        raise ToolError(f"there is no {_shown(path)}; list the files to see what is there") from None
-    except (OSError, ValueError) as error:  # ValueError: a name that cannot be encoded
-        words = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise ToolError(f"{_shown(path)} cannot be {act}: {words}") from error
+def _ignores_case(folder: int) -> bool:
+    """Whether the file system takes names that differ in case for one, as far as a name in the folder can show it."""
+    with suppress(OSError):
+        for name in islice(os.listdir(folder), MOST_SORTED):
+            if name.swapcase() != name:
+                mine = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                try:
+                    other = os.stat(name.swapcase(), dir_fd=folder, follow_symlinks=False)
+                except FileNotFoundError:
+                    return False
+                return os.path.samestat(mine, other)
+    return sys.platform in ("darwin", "win32")  # nothing there to look at: what is usual
 
 
-_KINDS = {stat.S_IFREG: "a file", stat.S_IFDIR: "a folder", stat.S_IFLNK: "a link, and links are not followed"}
-
-
-def _demand_kind(found: os.stat_result, wanted: int, path: str) -> None:
-    kind = stat.S_IFMT(found.st_mode)
-    if kind != wanted:
-        what = _KINDS.get(kind, "neither a file nor a folder")
-        raise ToolError(f"{_shown(path)} is, or lies in, {what}; {_KINDS[wanted]} is needed here")
-
-
-def _mode_of(folder: int, name: str, path: str) -> int | None:
-    """The permissions of the file that is to be replaced; None when there is none."""
+def _seen(folder: int, name: str, path: str) -> FileSeen | None:
+    """The file that is to be replaced; None when there is none. Raises ToolError where it is no file."""
     try:
         found = os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
         return None
-    _demand_kind(found, stat.S_IFREG, path)
-    return stat.S_IMODE(found.st_mode)
+    demand_kind(found.st_mode, stat.S_IFREG, path)
+    return FileSeen.of(found)
 
 
-def _read_at_most(descriptor: int, most_bytes: int) -> bytes:
+def read_at_most(descriptor: int, most_bytes: int) -> bytes:
+    """What comes next from the descriptor, to the end of the file or that many bytes."""
     pieces: list[bytes] = []
     left = most_bytes
     while left > 0 and (piece := os.read(descriptor, left)):
         pieces.append(piece)
         left -= len(piece)
     return b"".join(pieces)
-
-
-def _entries(folder: int) -> Iterator[tuple[str, int]]:
-    """The visible names in an opened folder, and what each is, as the type bits of its mode."""
-    with os.scandir(folder) as found:
-        for entry in found:
-            if not entry.name.startswith("."):
-                yield entry.name, _kind(entry)
 
 
 def _kind(entry: os.DirEntry[str]) -> int:
@@ -267,24 +310,10 @@ def _kind(entry: os.DirEntry[str]) -> int:
     return stat.S_IFREG if entry.is_file(follow_symlinks=False) else 0
 
 
-def _is_plain(path: str) -> bool:
-    """Whether the path can be given back as it is: no undecodable bytes, and no more than a path may be."""
-    try:
-        return safe_text(path) == path and canonical_path(path) == path
-    except PathRefused:
-        return False
-
-
 def _line(name: str, kind: int) -> str:
     marks = {stat.S_IFREG: "", stat.S_IFDIR: "/", stat.S_IFLNK: " (a link, not followed)"}
     name = safe_text(name)
     return f"{name if name.isprintable() else json.dumps(name)}{marks.get(kind, ' (neither file nor folder)')}"
-
-
-def _shown(path: str) -> str:
-    path = safe_text(path)
-    path = path if len(path) <= LONGEST_SHOWN else f"{path[:LONGEST_SHOWN]}..."
-    return json.dumps(path, ensure_ascii=not path.isprintable())
 
 
 @frozen
@@ -311,7 +340,7 @@ class FileTools:
                     profile=_READS,
                 ),
                 function=self._read_file,
-                resource_key=canonical_path,
+                resource_key=one_spelling(self.workspace.canonical, self.workspace.key),
             ),
             FunctionTool(
                 tool=_tool(
@@ -322,7 +351,7 @@ class FileTools:
                     profile=_READS,
                 ),
                 function=self._list_files,
-                resource_key=canonical_path,
+                resource_key=one_spelling(self.workspace.canonical, self.workspace.key),
             ),
             FunctionTool(
                 tool=_tool(
@@ -333,7 +362,7 @@ class FileTools:
                     profile=_WRITES,
                 ),
                 function=self._write_file,
-                resource_key=canonical_path,
+                resource_key=one_spelling(self.workspace.canonical, self.workspace.key),
             ),
         )
 

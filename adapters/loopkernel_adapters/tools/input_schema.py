@@ -1,42 +1,91 @@
-"""A tool's input schema: the part of JSON Schema that tools use, checked without another library.
+"""A tool's input schema: JSON Schema, Draft 2020-12 (or 7, where it says so), judged by the library `jsonschema`.
 
-A schema is understood completely or refused when the tool is registered: a keyword that is silently passed over
-would let an input through that the author of the tool believes to be impossible.
+A schema is understood or refused when the tool is registered: what is no schema, a keyword written otherwise than the
+standard has it, references to other documents, which nobody fetches, and patterns that may take for ever. Other unknown
+keywords are annotations, as the standard says, and so is `format`. Without the library, the part that most tools use
+(`plain_schema.py`) is judged all the same, and a schema of more than that is refused with the name of the extra.
 """
 
-import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from urllib.parse import unquote
 
-from loopkernel.data.errors import CodecError, Fault, json_path, quoted
+from loopkernel.data.errors import CodecError, Fault, json_path
 from loopkernel.data.json_text import JsonValue
 
-JsonObject = dict[str, JsonValue]
-Path = tuple[str | int, ...]
+from loopkernel_adapters.tools.input_schema_library import judge_of, schema_faults
+from loopkernel_adapters.tools.patterns import pattern_problem
+from loopkernel_adapters.tools.plain_schema import PLAIN_KEYWORDS, TYPES, JsonObject, Path, plain_faults
 
-MOST_LISTED = 20  # permitted values that a fault lists
+ANNOTATIONS = frozenset(
+    {"$schema", "$id", "$comment", "$anchor", "$dynamicAnchor", "title", "description", "default", "examples", "format"}
+    | {"deprecated", "readOnly", "writeOnly", "contentEncoding", "contentMediaType"}
+)
+_ONE_SCHEMA = frozenset(
+    {"items", "additionalProperties", "additionalItems", "propertyNames", "contains", "not", "if", "then", "else"}
+    | {"unevaluatedItems", "unevaluatedProperties"}
+)
+_LIST_OF_SCHEMAS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
+_NAMED_SCHEMAS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
+_OTHERS = frozenset(
+    {"$ref", "$dynamicRef", "$vocabulary", "contentSchema", "dependencies", "dependentRequired", "exclusiveMaximum"}
+    | {"exclusiveMinimum", "maxContains", "maxProperties", "minContains", "minProperties", "multipleOf", "uniqueItems"}
+)
+KEYWORDS = ANNOTATIONS | _ONE_SCHEMA | _LIST_OF_SCHEMAS | _NAMED_SCHEMAS | _OTHERS | PLAIN_KEYWORDS
+_BY_LETTERS = {re.sub(r"[^a-z]", "", keyword.lower()): keyword for keyword in KEYWORDS}
+_REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+_UNEVALUATED = ("unevaluatedItems", "unevaluatedProperties")  # the library follows references for them, and counts none
 
-_ANNOTATIONS = frozenset({"$schema", "$comment", "title", "description", "default", "examples"})
-_TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
-_NESTED = ("properties", "additionalProperties", "items", "anyOf")
+MISSING_LIBRARY = "is more than can be judged without a library; install it: pip install 'loopkernel[tools]'"
+
+__all__ = ["InputSchema", "JsonObject", "demand_schema", "input_faults", "with_defaults"]
+
+
+class InputSchema:
+    """A schema that is understood, ready to judge inputs. Raises CodecError, with all faults, for any other."""
+
+    def __init__(self, schema: JsonValue) -> None:
+        self.schema = demand_schema(schema)
+        judge = library_judge(self.schema)
+        self._judge: Callable[[JsonValue], Iterator[Fault]] = judge or (lambda value: plain_faults(self.schema, value))
+
+    def faults(self, value: JsonValue) -> Iterator[Fault]:
+        """All that keeps the value from fitting."""
+        return self._judge(value)
+
+    def with_defaults(self, value: JsonObject) -> JsonObject:
+        """The input with the schema's default for each field that is not given."""
+        return with_defaults(self.schema, value)
+
+
+def library_judge(schema: JsonObject) -> Callable[[JsonValue], Iterator[Fault]] | None:
+    """The library's judgement by a schema that has been looked through; None where the library is not installed."""
+    try:
+        return judge_of(schema)
+    except ImportError:
+        return None
 
 
 def demand_schema(schema: JsonValue) -> JsonObject:
-    """The schema itself. Raises CodecError, with all faults, when a part of it is not understood."""
-    faults = list(_schema_faults(schema, ()))
+    """The schema itself. Raises CodecError, with all faults, when it is none, or a part of it is refused."""
+    found = _Reading()
+    found.look_through(schema, ())
+    found.look_at_references()
+    faults = found.faults
+    if not faults and isinstance(schema, dict):
+        try:
+            faults = list(schema_faults(schema))
+        except ImportError:
+            faults = [Fault(json_path(path), MISSING_LIBRARY) for path in found.not_plain]
     if faults or not isinstance(schema, dict):
         raise CodecError(faults)
     return schema
 
 
-def input_faults(schema: JsonObject, value: JsonValue, path: Path = ()) -> Iterator[Fault]:
+def input_faults(schema: JsonObject, value: JsonValue) -> Iterator[Fault]:
     """All that keeps the value from fitting a schema that `demand_schema` has let through."""
-    for keyword, argument in schema.items():
-        problem = _problem(keyword, argument, value)
-        if problem is not None:
-            yield Fault(json_path(path), problem)
-        if keyword in _NESTED:
-            yield from _nested_faults(schema, keyword, argument, value, path)
+    judge = library_judge(schema)
+    return plain_faults(schema, value) if judge is None else judge(value)
 
 
 def with_defaults(schema: JsonObject, value: JsonObject) -> JsonObject:
@@ -47,175 +96,124 @@ def with_defaults(schema: JsonObject, value: JsonObject) -> JsonObject:
     return {**defaults, **value}
 
 
-# --- the schema ---------------------------------------------------------------------------------------
+class _Reading:
+    """Looks through a schema: what is wrong with it, what of it is more than plain, and where its references lead."""
 
+    def __init__(self) -> None:
+        self.faults: list[Fault] = []
+        self.not_plain: list[Path] = []
+        self._places: set[Path] = set()  # of all schemas within it
+        self._anchors: set[str] = set()
+        self._references: list[tuple[Path, str]] = []
+        self._unevaluated: list[Path] = []
 
-def _schema_faults(schema: JsonValue, path: Path) -> Iterator[Fault]:
-    if not isinstance(schema, dict):
-        yield Fault(json_path(path), "must be a JSON Schema, an object")
-        return
-    for keyword, argument in schema.items():
-        if keyword in _ANNOTATIONS:
-            continue
-        problem = _keyword_problem(keyword, argument)
-        if problem is not None:
-            yield Fault(json_path((*path, keyword)), problem)
-        else:
+    def look_through(self, schema: JsonValue, path: Path) -> None:
+        """A schema, and all schemas within it."""
+        self._places.add(path)
+        if isinstance(schema, bool) and path:
+            if path[-1] != "additionalProperties":
+                self.not_plain.append(path)
+            return
+        if not isinstance(schema, dict):
+            self._refuse(path, "must be a JSON Schema, an object")
+            return
+        for keyword, argument in schema.items():
+            place = (*path, keyword)
+            problem = _keyword_problem(keyword, argument, at_the_top=not path)
+            if problem is not None:
+                self._refuse(place, problem)
+                continue
+            if keyword in KEYWORDS - PLAIN_KEYWORDS - ANNOTATIONS:
+                self.not_plain.append(place)
+            if keyword in _UNEVALUATED:
+                self._unevaluated.append(place)
+            if keyword in _REFERENCES:
+                self._references.append((place, str(argument)))
+            elif keyword in ("$anchor", "$dynamicAnchor"):
+                self._anchors.add(str(argument))
             for segments, part in _subschemas(keyword, argument):
-                yield from _schema_faults(part, (*path, keyword, *segments))
+                self.look_through(part, (*place, *segments))
+
+    def look_at_references(self) -> None:
+        """Each has to lead to one of the schemas that were looked through."""
+        for place, reference in self._references:
+            if not reference.startswith("#"):
+                self._refuse(place, "refers to another document, and none is fetched; put what it holds into $defs")
+            elif not self._leads_somewhere(reference):
+                self._refuse(place, "refers to no schema of this document")
+        for place in self._unevaluated if self._references else ():
+            self._refuse(place, "may take for ever beside references; write it without one of the two")
+
+    def _leads_somewhere(self, reference: str) -> bool:
+        pointer = unquote(reference[1:])
+        if pointer and not pointer.startswith("/"):
+            return pointer in self._anchors
+        segments = [segment.replace("~1", "/").replace("~0", "~") for segment in pointer.split("/")[1:]]
+        return any(
+            len(place) == len(segments)
+            and all(str(mine) == theirs for mine, theirs in zip(place, segments, strict=True))
+            for place in self._places
+        )
+
+    def _refuse(self, path: Path, problem: str) -> None:
+        self.faults.append(Fault(json_path(path), problem))
 
 
 def _subschemas(keyword: str, argument: JsonValue) -> Iterator[tuple[Path, JsonValue]]:
-    match keyword, argument:
-        case "properties", dict():
-            yield from (((name,), part) for name, part in argument.items())
-        case "anyOf", list():
-            yield from (((place,), part) for place, part in enumerate(argument))
-        case "items" | "additionalProperties", dict():
-            yield (), argument
-        case _:
-            return
+    if keyword in _NAMED_SCHEMAS and isinstance(argument, dict):
+        yield from (((name,), part) for name, part in argument.items())
+    elif keyword == "dependencies" and isinstance(argument, dict):
+        yield from (((name,), part) for name, part in argument.items() if not isinstance(part, list))
+    elif (keyword in _LIST_OF_SCHEMAS or keyword == "items") and isinstance(argument, list):
+        yield from (((place,), part) for place, part in enumerate(argument))
+    elif keyword in _ONE_SCHEMA:
+        yield (), argument
 
 
-def _keyword_problem(keyword: str, argument: JsonValue) -> str | None:
+def _keyword_problem(keyword: str, argument: JsonValue, at_the_top: bool) -> str | None:
     """What is wrong with the argument of a keyword, without looking into the schemas within it."""
     match keyword:
-        case "const":
-            return None
         case "type":
             names = argument if isinstance(argument, list) else [argument]
-            good = bool(names) and all(name in _TYPES for name in names)
-            return None if good else f"must be one of {', '.join(_TYPES)}, or a list of them"
-        case "enum" | "anyOf":
+            good = bool(names) and all(name in TYPES for name in names) and _all_different(names)
+            return None if good else f"must be one of {', '.join(TYPES)}, or a list of them"
+        case "enum" | "anyOf" | "oneOf" | "allOf":
             return None if isinstance(argument, list) and argument else "must be a list that is not empty"
         case "required":
-            good = isinstance(argument, list) and all(isinstance(name, str) for name in argument)
-            return None if good else "must be a list of names"
-        case "properties" | "items":
-            return None if isinstance(argument, dict) else "must be an object"
+            if isinstance(argument, list) and all(isinstance(name, str) for name in argument):
+                return None if _all_different(argument) else "must not hold a name twice"
+            return "must be a list of names"
+        case "properties" | "patternProperties" | "$defs" | "definitions":
+            return _names_problem(keyword, argument)
         case "additionalProperties":
             return None if isinstance(argument, bool | dict) else "must be true, false or a schema"
-        case "minLength" | "maxLength" | "minItems" | "maxItems":
+        case "items":
+            return None if isinstance(argument, bool | dict | list) else "must be a schema"
+        case "minLength" | "maxLength" | "minItems" | "maxItems" | "minProperties" | "maxProperties":
             good = isinstance(argument, int) and not isinstance(argument, bool) and argument >= 0
             return None if good else "must be a whole number of at least 0"
         case "minimum" | "maximum":
-            return None if _is_number(argument) else "must be a number"
+            good = isinstance(argument, int | float) and not isinstance(argument, bool)
+            return None if good else "must be a number"
         case "pattern":
-            return _pattern_problem(argument)
+            return pattern_problem(argument)
+        case "$ref" | "$dynamicRef":
+            return None if isinstance(argument, str) else "must be a text"
+        case "$recursiveRef":
+            return "is not part of JSON Schema any more; use $dynamicRef"
+        case "$id" | "$schema":
+            return None if at_the_top and isinstance(argument, str) else "is a text at the top of a schema alone"
         case _:
-            return "is a keyword that is not supported; leave it out, and check for it in the tool"
+            meant = _BY_LETTERS.get(re.sub(r"[^a-z]", "", keyword.lower()), keyword)
+            return None if meant == keyword else f"is not a keyword; it is written {meant}"
 
 
-def _pattern_problem(argument: JsonValue) -> str | None:
-    if not isinstance(argument, str):
-        return "must be a text"
-    try:
-        re.compile(argument)
-    except re.error as error:
-        return f"is no regular expression: {error}"
-    return None
+def _all_different(names: Sequence[JsonValue]) -> bool:
+    return len(set(map(str, names))) == len(names)
 
 
-# --- the input ----------------------------------------------------------------------------------------
-
-
-def _problem(keyword: str, argument: JsonValue, value: JsonValue) -> str | None:
-    """What one keyword has against the value itself."""
-    match keyword, argument, value:
-        case "type", _, _:
-            names = [str(name) for name in (argument if isinstance(argument, list) else [argument])]
-            return None if any(_is_type(name, value) for name in names) else f"must be of type {' or '.join(names)}"
-        case "enum", list(), _:
-            return None if any(_same(value, option) for option in argument) else f"must be one of {_listed(argument)}"
-        case "const", _, _:
-            return None if _same(value, argument) else f"must be {_listed([argument])}"
-        case "pattern", str(), str():
-            return None if re.search(argument, value) else f"must match {quoted(argument)}"
-        case "minLength", int(), str():
-            return None if len(value) >= argument else f"must have at least {argument} characters"
-        case "maxLength", int(), str():
-            return None if len(value) <= argument else f"must have at most {argument} characters"
-        case "minItems", int(), list():
-            return None if len(value) >= argument else f"must have at least {argument} items"
-        case "maxItems", int(), list():
-            return None if len(value) <= argument else f"must have at most {argument} items"
-        case "minimum", int() | float(), int() | float():
-            return None if isinstance(value, bool) or value >= argument else f"must be at least {argument}"
-        case "maximum", int() | float(), int() | float():
-            return None if isinstance(value, bool) or value <= argument else f"must be at most {argument}"
-        case "required", list(), dict():
-            missing = [str(name) for name in argument if name not in value]
-            return f"lacks {', '.join(map(quoted, missing))}" if missing else None
-        case _:
-            return None  # the keyword speaks of values of another type
-
-
-def _nested_faults(
-    schema: JsonObject, keyword: str, argument: JsonValue, value: JsonValue, path: Path
-) -> Iterator[Fault]:
-    """What a keyword has against the parts of the value."""
-    match keyword, argument, value:
-        case "properties", dict(), dict():
-            for name, part in argument.items():
-                if name in value and isinstance(part, dict):
-                    yield from input_faults(part, value[name], (*path, name))
-        case "additionalProperties", _, dict():
-            properties = schema.get("properties")
-            known = properties if isinstance(properties, dict) else {}
-            for name in (name for name in value if name not in known):
-                if argument is False:
-                    yield Fault(json_path((*path, name)), f"is not a field; the fields are {_listed([*known])}")
-                elif isinstance(argument, dict):
-                    yield from input_faults(argument, value[name], (*path, name))
-        case "items", dict(), list():
-            for place, item in enumerate(value):
-                yield from input_faults(argument, item, (*path, place))
-        case "anyOf", list(), _:
-            if not any(_fits(part, value) for part in argument):
-                yield Fault(json_path(path), "fits none of the permitted forms")
-        case _:
-            return
-
-
-def _fits(schema: JsonValue, value: JsonValue) -> bool:
-    return isinstance(schema, dict) and next(input_faults(schema, value), None) is None
-
-
-def _is_number(value: JsonValue) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _is_type(name: str, value: JsonValue) -> bool:
-    match name:
-        case "object":
-            return isinstance(value, dict)
-        case "array":
-            return isinstance(value, list)
-        case "string":
-            return isinstance(value, str)
-        case "boolean":
-            return isinstance(value, bool)
-        case "null":
-            return value is None
-        case "number":
-            return _is_number(value)
-        case _:  # integer; in JSON, 1.0 is one
-            return _is_number(value) and (not isinstance(value, float) or value.is_integer())
-
-
-def _same(one: JsonValue, other: JsonValue) -> bool:
-    """Equality as JSON has it: 1 is 1.0, but true is not 1."""
-    match one, other:
-        case list(), list():
-            return len(one) == len(other) and all(map(_same, one, other))
-        case dict(), dict():
-            return one.keys() == other.keys() and all(_same(one[name], other[name]) for name in one)
-        case _:
-            return isinstance(one, bool) is isinstance(other, bool) and one == other
-
-
-def _listed(options: list[JsonValue]) -> str:
-    """The options as JSON, the first of them when there are many."""
-    shown = [json.dumps(option, ensure_ascii=False) for option in options[:MOST_LISTED]]
-    rest = len(options) - len(shown)
-    return ", ".join(shown) + (f" and {rest} more" if rest else "")
+def _names_problem(keyword: str, argument: JsonValue) -> str | None:
+    if not isinstance(argument, dict):
+        return "must be an object"
+    problems = (pattern_problem(name) for name in argument) if keyword == "patternProperties" else ()
+    return next((problem for problem in problems if problem is not None), None)

@@ -1,6 +1,5 @@
 """The tools port over Python functions: each with its schema, its profile, and the names of what it touches."""
 
-import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Iterable
 
@@ -24,12 +23,18 @@ from loopkernel.data.tools import (
 from typing_extensions import override
 
 from loopkernel_adapters.ports import RunContext, ToolError, Tools
-from loopkernel_adapters.tools.input_schema import JsonObject, demand_schema, input_faults, with_defaults
+from loopkernel_adapters.tools.input_schema import InputSchema, JsonObject, with_defaults
+from loopkernel_adapters.tools.output_bounds import MOST_CHARACTERS, bounded, shortened
+from loopkernel_adapters.tools.threads import run_in_thread
 
 Returned = ToolOutput | str  # a text stands for an output of just this text
 Function = Callable[[JsonObject, RunContext], Returned | Awaitable[Returned]]
+Judge = Callable[[JsonObject], Iterable[Fault]]  # all that keeps an input from fitting
 
 MOST_FAULTS = 5  # of an input that are told to the model
+
+
+_NO_OBJECT = Fault("$", "must be an object")
 
 
 def _as_given(name: str) -> str:
@@ -42,13 +47,17 @@ class FunctionTool:
 
     The function gets an input that fits the tool's schema, with its defaults filled in, and the context of the run. It
     returns text or a ToolOutput, or raises ToolError. An `async def` runs in the event loop; any other runs in a
-    thread, where it cannot await the context, and an abort then waits for its end. `resource_key` gives the one
-    canonical key of what a resource field names, or raises ValueError, whose text is told to the model.
+    thread of its own, where it cannot await the context, and an abort then waits a little for its end (`threads.py`).
+    `resource_key` gives the one canonical key of what a resource field names, or raises ValueError, whose text is told
+    to the model. `judge` takes the place of the schema where inputs are judged, and knows more than it can say. Where
+    the function gets another input than was given, `understood` gives that: it says what a call touches.
     """
 
     tool: Tool
     function: Function
     resource_key: Callable[[str], str] = _as_given
+    judge: Judge | None = None
+    understood: Callable[[JsonObject], JsonObject] | None = None
 
 
 class Registry(Tools):
@@ -59,13 +68,17 @@ class Registry(Tools):
 
     def __init__(self, tools: Iterable[FunctionTool]) -> None:
         self._tools: dict[str, FunctionTool] = {}
-        self._schemas: dict[str, JsonObject] = {}
+        self._defaults: dict[str, JsonObject] = {}  # the schemas that have them
+        self._schemas: dict[str, InputSchema] = {}  # those that judge
         for entry in tools:
             name = entry.tool.name
             if name in self._tools:
                 raise ValueError(f"two tools are named {name}; give one of them another name")
             self._tools[name] = entry
-            self._schemas[name] = demand_schema(entry.tool.input_schema.value())
+            schema = entry.tool.input_schema.value()
+            self._defaults[name] = schema if isinstance(schema, dict) else {}
+            if entry.judge is None:
+                self._schemas[name] = InputSchema(schema)
 
     @override
     def offered(self) -> tuple[Tool, ...]:
@@ -77,13 +90,17 @@ class Registry(Tools):
         if entry is None:
             return UnknownTool()
         given = command.input.value()
-        faults = list(input_faults(self._schemas[command.tool], given))
-        if not faults and not isinstance(given, dict):
-            faults = [Fault("$", "must be an object")]
+        if entry.judge is not None:
+            faults = list(entry.judge(given)) if isinstance(given, dict) else [_NO_OBJECT]
+        else:
+            faults = list(self._schemas[command.tool].faults(given))
+            if not faults and not isinstance(given, dict):
+                faults = [_NO_OBJECT]
         if faults:
             return InvalidCall(_told(faults))
         try:
-            return ValidCall(_claims(entry, self._complete(command.tool, command.input)))
+            complete = self._complete(command.tool, command.input)
+            return ValidCall(_claims(entry, complete if entry.understood is None else entry.understood(complete)))
         except ValueError as error:
             return InvalidCall(str(error))
 
@@ -92,12 +109,17 @@ class Registry(Tools):
         entry = self._tools.get(command.tool)
         if entry is None:  # the offered tools are part of a log, which may go on with fewer of them
             raise ToolError(f"there is no tool {command.tool} here; use another one")
-        returned = await _call(entry.function, self._complete(command.tool, command.input), context)
-        return ToolOutput(content=(TextBlock(returned),)) if isinstance(returned, str) else returned
+        try:
+            returned = await _call(command.tool, entry.function, self._complete(command.tool, command.input), context)
+        except ToolError as error:
+            if len(str(error)) <= MOST_CHARACTERS:
+                raise
+            raise ToolError(shortened(str(error))) from error
+        return bounded(ToolOutput(content=(TextBlock(returned),)) if isinstance(returned, str) else returned)
 
     def _complete(self, tool: str, given: Json) -> JsonObject:
         value = given.value()
-        return with_defaults(self._schemas[tool], value if isinstance(value, dict) else {})
+        return with_defaults(self._defaults[tool], value if isinstance(value, dict) else {})
 
 
 def _told(faults: list[Fault]) -> str:
@@ -132,18 +154,10 @@ def _keys(rule: ResourceRule, entry: FunctionTool, given: JsonObject) -> list[st
             return [entry.resource_key(name) for name in texts] if len(texts) == len(names) else None
 
 
-async def _call(function: Function, given: JsonObject, context: RunContext) -> Returned:
+async def _call(name: str, function: Function, given: JsonObject, context: RunContext) -> Returned:
     """The outcome of the function; one that is not async has a thread of its own until it returns."""
     if inspect.iscoroutinefunction(function):
         outcome: Returned = await function(given, context)
         return outcome
-    running = asyncio.ensure_future(asyncio.to_thread(function, given, context))
-    try:
-        returned = await asyncio.shield(running)
-    except asyncio.CancelledError:
-        # A thread cannot be stopped: the run has ended when the function has returned.
-        await asyncio.wait({running})
-        if not running.cancelled():
-            running.exception()  # looked at, so that nobody is told that it was not
-        raise
+    returned = await run_in_thread(lambda _: function(given, context), f"the tool {name}")
     return await returned if inspect.isawaitable(returned) else returned

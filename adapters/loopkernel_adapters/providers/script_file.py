@@ -7,6 +7,7 @@ fails after the text, with `message` and `retry_after_ms`, both optional.
 """
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from loopkernel.data.errors import CodecError
@@ -14,56 +15,68 @@ from loopkernel.data.json_text import Json, JsonValue, parse_json
 from loopkernel.data.model_deltas import ModelCall, ModelCompleted, ModelDelta, ModelFailed, ModelText
 from loopkernel.data.words import ErrorClass, StopReason
 
-from loopkernel_adapters.cli.outcomes import Unusable
 from loopkernel_adapters.providers.scripted import ANY, ScriptedProvider
-from loopkernel_adapters.tools.input_schema import input_faults
 
 LARGEST_SCRIPT = 1_000_000  # bytes
 _PIECES = re.compile(r"\s*\S+\s*")  # so that the text streams word by word
+_CLASSES = tuple(error.value for error in ErrorClass)
 
-_SCRIPT_SCHEMA: dict[str, JsonValue] = {
-    "type": "array",
-    "items": {
-        "type": "object",
-        "properties": {
-            "text": {"type": "string"},
-            "fails": {"type": "string", "enum": [error.value for error in ErrorClass]},
-            "message": {"type": "string"},
-            "retry_after_ms": {"type": "integer", "minimum": 0},
-            "calls": {
-                "type": "array",
-                "items": {
-                    "type": "object",
-                    "properties": {"tool": {"type": "string"}, "input": {}},
-                    "required": ["tool", "input"],
-                    "additionalProperties": False,
-                },
-            },
-        },
-        "additionalProperties": False,
-    },
-}
+
+class NotAScript(ValueError):
+    """The file is no script. The message says what is wrong with it, and what to do."""
 
 
 def read_script(path: Path) -> ScriptedProvider:
-    """The model that the file describes. Raises Unusable."""
+    """The model that the file describes. Raises NotAScript."""
     try:
         with path.open("rb") as file:
             content = file.read(LARGEST_SCRIPT + 1)
     except OSError as error:
-        raise Unusable(f"the script {path} cannot be read: {error.strerror}; name another file") from error
+        raise NotAScript(f"the script {path} cannot be read: {error.strerror}; name another file") from error
     if len(content) > LARGEST_SCRIPT:
-        raise Unusable(f"the script {path} is larger than {LARGEST_SCRIPT} bytes; name another file")
+        raise NotAScript(f"the script {path} is larger than {LARGEST_SCRIPT} bytes; name another file")
     try:
         script = parse_json(content.decode("utf-8"))
-        faults = list(input_faults(_SCRIPT_SCHEMA, script))
-        if faults:
-            raise CodecError(faults)
     except UnicodeDecodeError as error:
-        raise Unusable(f"the script {path} is not UTF-8 at byte {error.start}; save it as UTF-8") from error
+        raise NotAScript(f"the script {path} is not UTF-8 at byte {error.start}; save it as UTF-8") from error
     except CodecError as error:
-        raise Unusable(f"the script {path} is no list of replies: {error}") from error
+        raise NotAScript(f"the script {path} is no list of replies: {error}") from error
+    faults = list(_faults(script))
+    if faults:
+        raise NotAScript(f"the script {path} is no list of replies: {'; '.join(faults[:5])}")
     return ScriptedProvider([_reply(reply) for reply in script] if isinstance(script, list) else [])
+
+
+def _faults(script: JsonValue) -> Iterator[str]:
+    if not isinstance(script, list):
+        yield "$ is not a list"
+        return
+    for place, reply in enumerate(script):
+        yield from _reply_faults(f"$[{place}]", reply)
+
+
+def _reply_faults(at: str, reply: JsonValue) -> Iterator[str]:
+    if not isinstance(reply, dict):
+        yield f"{at} is not an object"
+        return
+    for field in reply:
+        if field not in ("text", "calls", "fails", "message", "retry_after_ms"):
+            yield f"{at} has a field {field!r}, which means nothing here"
+    for field in ("text", "message"):
+        if not isinstance(reply.get(field, ""), str):
+            yield f"{at}.{field} is not a text"
+    if "fails" in reply and reply["fails"] not in _CLASSES:
+        yield f"{at}.fails is none of {', '.join(_CLASSES)}"
+    wait = reply.get("retry_after_ms", 0)
+    if not isinstance(wait, int) or isinstance(wait, bool) or wait < 0:
+        yield f"{at}.retry_after_ms is not a whole number of 0 or more"
+    calls = reply.get("calls", [])
+    if not isinstance(calls, list):
+        yield f"{at}.calls is not a list"
+        return
+    for place, call in enumerate(calls):
+        if not isinstance(call, dict) or not isinstance(call.get("tool"), str) or set(call) != {"tool", "input"}:
+            yield f"{at}.calls[{place}] is not an object with a text `tool` and an `input`"
 
 
 def _reply(reply: JsonValue) -> list[ModelDelta]:

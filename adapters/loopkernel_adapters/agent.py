@@ -1,0 +1,228 @@
+"""An agent: a model, tools, a policy, and a place for its runs.
+
+    async for event in agent.run("What do my notes say?"):
+        ...
+
+A run outlives the process if its place does: `Agent(..., runs=SqliteRuns(path))` and `agent.session(run=...)`. For
+programs with ports of their own there is `driver/asyncio_driver.py` below this, and the kernel below that.
+"""
+
+import asyncio
+import threading
+import time
+import uuid
+import weakref
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
+
+from attrs import evolve
+from loopkernel.data.policy import Policy
+from loopkernel.data.thread_deltas import Created
+from loopkernel.presets import preset
+
+from loopkernel_adapters.driver.asyncio_driver import Driver
+from loopkernel_adapters.driver.children import InProcessAgents
+from loopkernel_adapters.driver.clocks import WallClock
+from loopkernel_adapters.event_buffer import AgentEvent, EventsDropped
+from loopkernel_adapters.optional_ports import NO_PORTS, ChildObserver, OptionalPorts
+from loopkernel_adapters.ports import Clock, Observer, Provider, RunFailed, Runs, Tools
+from loopkernel_adapters.secrets import NO_SECRETS, Secrets
+from loopkernel_adapters.session import MOST_EVENTS, Listeners, Result, Session, Turn, Words, said
+from loopkernel_adapters.stores.memory import MemoryRuns
+from loopkernel_adapters.tools.registry import FunctionTool, Registry
+from loopkernel_adapters.waiting_calls import Answer, Approver, WaitingCall
+
+__all__ = [
+    "Agent",
+    "AgentEvent",
+    "Answer",
+    "Approver",
+    "EventsDropped",
+    "Result",
+    "RunFailed",
+    "Session",
+    "Turn",
+    "WaitingCall",
+]
+
+# A typed function (it needs the extra `tools`), or a tool that was made already.
+AnyTool = FunctionTool | Callable[..., object]
+
+
+class Agent:
+    """Everything that runs have in common; it holds nothing of any of them.
+
+    >>> import asyncio
+    >>> from loopkernel_adapters.agent import Agent
+    >>> from loopkernel_adapters.providers.scripted import ScriptedProvider, text_reply
+    >>> agent = Agent(ScriptedProvider([text_reply("Good morning!"), text_reply("Still here.")]))
+    >>> agent.run_sync("Hello").text
+    'Good morning!'
+    >>> async def main():
+    ...     turn = agent.run("Are you there?")
+    ...     async for event in turn:
+    ...         print(type(event).__name__, end=" ")
+    ...     print("->", turn.result.reason.value)
+    >>> asyncio.run(main())
+    InputSettled MessageAdded ReplyGrew ReplyEnded MessageAdded TurnEnded -> model_stop
+
+    `tools` are typed functions and registry tools, or whatever fulfils the port `Tools`. `policy` is a policy, or the
+    name of a preset. `model` is the model's name, where it is not to be the policy's. `runs` keeps the logs; without
+    it they are in memory, as long as the agent. `optional` are the ports that a session can do without; sub-agents run
+    in this process where it names nobody else for them.
+
+    `approve` answers, in the place of a person, for each call that waits for one; see `Answer`. It may be asynchronous,
+    and what it raises ends the run. Without it, calls that have to be approved are left waiting: the turn ends with a
+    result whose `waiting` names them, and a session that goes on with the run can answer them. Questions of running
+    tools are then declined, since they end with their run.
+
+    `observers` see each event as it happens; `child_observers` those of sub-agents. `most_events` is how many events
+    wait for a slow reader; beyond that some are left out, and `EventsDropped` stands in their place.
+    """
+
+    def __init__(
+        self,
+        provider: Provider,
+        tools: Tools | Sequence[AnyTool] = (),
+        *,
+        policy: Policy | str = "default",
+        model: str | None = None,
+        instructions: str = "",
+        runs: Runs | None = None,
+        secrets: Secrets | Mapping[str, str] = NO_SECRETS,
+        optional: OptionalPorts = NO_PORTS,
+        approve: Approver | None = None,
+        observers: Sequence[Observer] = (),
+        child_observers: Sequence[ChildObserver] = (),
+        clock: Clock | None = None,
+        most_events: int = MOST_EVENTS,
+    ) -> None:
+        self.runs: Runs = MemoryRuns() if runs is None else runs
+        self._provider = provider
+        self._tools = registered(tools) if isinstance(tools, Sequence) else tools
+        policy = preset(policy) if isinstance(policy, str) else policy
+        self._policy = policy if model is None else evolve(policy, model=model)
+        self._instructions = instructions
+        self._secrets = secrets if isinstance(secrets, Secrets) else Secrets(secrets)
+        self._optional = evolve(optional, agents=optional.agents or InProcessAgents(self.runs.open))
+        self._approve = approve
+        self._observers = tuple(observers)
+        self._child_observers = tuple(child_observers)
+        self._clock = WallClock() if clock is None else clock
+        self._most_events = most_events
+        self._waiting_loop = WaitingLoop()
+
+    def run(self, words: Words, run: str | None = None) -> Turn:
+        """A run of one turn: await it for its result, or iterate over it for its events, as they come and in order.
+
+        When the turn is over, or is left early, everything is closed. Raises, out of either: RunFailed where the policy
+        is `on_error: raise`, StoreFailed when the log cannot be written, and what `runs` and `approve` raise.
+        """
+
+        @asynccontextmanager
+        async def opened() -> AsyncIterator[Session]:
+            async with self.session(run) as session:
+                yield session
+
+        return Turn(opened, said(words))
+
+    def run_sync(self, words: Words, run: str | None = None) -> Result:
+        """As awaiting `run`, for programs without an event loop. Raises RuntimeError inside a running one.
+
+        One event loop serves all calls, since clients of models are bound to one; it ends with the agent.
+        """
+
+        async def finished() -> Result:
+            return await self.run(words, run)
+
+        return self._waiting_loop.run(finished)
+
+    @asynccontextmanager
+    async def session(self, run: str | None = None) -> AsyncIterator[Session]:
+        """A session of any number of turns. With the id of a run it goes on with that, where there is one.
+
+            async with agent.session(run) as session:
+                result = await session.say("And now?")
+
+        A run goes on with the settings in its log (policy, tools, instructions). What was under way when its process
+        ended goes on by itself, as the policy says (`session.go_on`). At the end of the block everything is closed;
+        what is still under way then is treated as after a crash. Raises what `runs.open` and `Driver.open` raise.
+        """
+        name = new_run_id() if run is None else run
+        listeners = Listeners()
+        driver = Driver.open(
+            store=self.runs.open(name),
+            created=Created(
+                session_id=name, policy=self._policy, tools=self._tools.offered(), instructions=self._instructions
+            ),
+            provider=self._provider,
+            tools=self._tools,
+            clock=self._clock,
+            observers=(*self._observers, listeners),
+            secrets=self._secrets,
+            optional=self._optional,
+            child_observers=self._child_observers,
+        )
+        async with driver:
+            session = Session(name, driver, listeners, self._approve, self._most_events)
+            try:
+                yield session
+            finally:
+                session.end_events()
+
+
+class WaitingLoop:
+    """An event loop for callers that have none: made at the first use, closed with whoever holds this."""
+
+    def __init__(self) -> None:
+        self._runner: asyncio.Runner | None = None
+        self._in_use = threading.Lock()
+
+    def run(self, work: Callable[[], Coroutine[object, object, Result]]) -> Result:
+        """The result of the work. Raises RuntimeError where it cannot be waited for."""
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            pass
+        else:
+            raise RuntimeError("run_sync() would block the event loop that runs here; write `await agent.run(...)`")
+        if not self._in_use.acquire(blocking=False):
+            raise RuntimeError("run_sync() is under way in another thread; give each thread an agent of its own")
+        try:
+            if self._runner is None:
+                self._runner = asyncio.Runner()
+                weakref.finalize(self, _close, self._runner)
+            return self._runner.run(work())
+        finally:
+            self._in_use.release()
+
+
+def _close(runner: asyncio.Runner) -> None:
+    """Close its loop. Where another one runs (garbage is collected anywhere), nothing can be run for it."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        runner.close()
+    else:
+        runner.get_loop().close()
+
+
+def registered(tools: Sequence[AnyTool]) -> Registry:
+    """A registry of the tools; functions become tools by their signatures."""
+    return Registry([each if isinstance(each, FunctionTool) else _made(each) for each in tools])
+
+
+def _made(function: Callable[..., object]) -> FunctionTool:
+    try:
+        from loopkernel_adapters.tools.functions import tool
+    except ModuleNotFoundError as error:
+        raise ImportError(
+            f"to make a tool of the function {getattr(function, '__name__', function)!r}, {error.name} is needed: "
+            "pip install 'loopkernel[tools]'"
+        ) from error
+    return tool(function)
+
+
+def new_run_id() -> str:
+    """An id that no other run has, and that sorts by time."""
+    return f"{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:8]}"

@@ -1,0 +1,357 @@
+"""What can be typed behind `loopkernel`: the commands, their options, and the help. Imports nothing of the loop."""
+
+import argparse
+import os
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TypeAlias
+
+from typing_extensions import override
+
+from loopkernel_adapters.cli.options import (
+    DEFAULT_MAX_TURNS,
+    DEFAULT_RETRIES,
+    FOLDER,
+    LOCAL,
+    Approvals,
+    Options,
+    ToolSet,
+)
+from loopkernel_adapters.cli.screen import terminal
+
+USAGE = "2 wrong usage, or something is missing, damaged or in use elsewhere"
+RUN_STATUSES = f"exit status: 0 the model ended the turn by itself, 1 the turn ended otherwise, {USAGE}"
+CHAT_STATUSES = (
+    "exit status: 0 you have left (behind a pipe: and the last turn ended by itself), 1 it was ended otherwise, "
+    f"as by Ctrl-C, {USAGE}"
+)
+LIST_STATUSES = f"exit status: 0 shown, {USAGE}"
+REPLAY_STATUSES = (
+    "exit status: 0 the log is whole and every law held, 1 the log ends in a torn tail or a law is broken, "
+    "2 wrong usage, or there is no log, no complete record, or a damaged one; of recordings: 1 a law is broken or the "
+    "replay differs, 2 a file could not be read"
+)
+DIAGNOSE_STATUSES = "exit status: 0 nothing keeps it from going on, 1 something does, 2 wrong usage, or unreadable"
+REPAIR_STATUSES = "exit status: 0 written, 2 wrong usage, unreadable, or it cannot be written"
+LARGEST_NUMBER = 999_999_999
+MODELS = "NAME"
+ABOUT_MODELS = (
+    f"the model: `{LOCAL}` (the embedded one, the default), `anthropic:MODEL`, `openai:MODEL`, `openai-chat:MODEL` "
+    "(the key is taken from ANTHROPIC_API_KEY or OPENAI_API_KEY), `scripted:FILE` (a script of replies, for trying "
+    'things out; the shortest is [{"text": "Hello"}]) or `recorded:LOG` (the replies of another run; LOG is a JSONL '
+    f"log, or {FOLDER / 'runs.sqlite'}#RUN)"
+)
+ABOUT_RUN = "the id of a run, as `loopkernel runs` lists it, the beginning of one, `last`, or the path of a log"
+
+ABOUT_RECORDING = "a recorded session of Claude Code, Codex and others, in whatever format"
+ABOUT_RECORDINGS = f"{ABOUT_RUN}; or recordings of other agents: files, folders, patterns"
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose help says when it cannot be written."""
+
+    @override
+    def print_help(self, file: object = None) -> None:
+        screen = terminal()
+        screen.line(self.format_help().rstrip())
+        if screen.failure is not None:
+            raise screen.failure
+
+
+Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser of the whole command line."""
+    whole = Parser(prog="loopkernel", description="Run an agent, with everything in a log.", epilog=RUN_STATUSES)
+    whole.add_argument("--version", action="version", version=f"loopkernel {_version()}")
+    commands = whole.add_subparsers(
+        dest="command", required=True, metavar="run|chat|resume|runs|log|replay|diagnose|repair|continue|fork|demo"
+    )
+    _add_run(commands)
+    _add_chat(commands)
+    _add_resume(commands)
+    _add_runs(commands)
+    _add_log(commands)
+    _add_replay(commands)
+    _add_diagnose(commands)
+    _add_repair(commands)
+    _add_continue(commands)
+    _add_fork(commands)
+    commands.add_parser(
+        "demo", help="let the embedded model read a file in a workspace made for it", epilog=RUN_STATUSES
+    )
+    return whole
+
+
+def options_of(given: argparse.Namespace) -> Options:
+    """What `run`, `chat` or `resume` was given."""
+    return Options(
+        model=given.model,
+        base_url=given.base_url,
+        fallback_models=tuple(given.fallback_model),
+        policy=getattr(given, "policy", None),
+        workspace=given.workspace,
+        store=given.store,
+        log=getattr(given, "log", None),
+        approvals=None if given.approve is None else Approvals(given.approve),
+        json=given.json,
+        max_turns=getattr(given, "max_turns", None),
+        max_total_tokens=getattr(given, "max_total_tokens", None),
+        retries=getattr(given, "retries", None),
+        instructions=getattr(given, "instructions", None),
+        sub_agents=given.sub_agents,
+        tools=None if given.tools is None else ToolSet(given.tools),
+        secrets=tuple(given.secret),
+    )
+
+
+def _add_run(commands: Commands) -> None:
+    running = commands.add_parser("run", help="run a task in a folder, and show what happens", epilog=RUN_STATUSES)
+    running.add_argument("task", metavar="TASK", help="what to do, in your words")
+    _add_session(running)
+    _add_policy(running)
+    _add_places(running)
+
+
+def _add_chat(commands: Commands) -> None:
+    chatting = commands.add_parser(
+        "chat",
+        help="talk with an agent; what you type while it is busy waits in a queue, and /help tells the rest",
+        epilog=CHAT_STATUSES,
+    )
+    _add_session(chatting)
+    _add_policy(chatting)
+    _add_places(chatting)
+
+
+def _add_resume(commands: Commands) -> None:
+    resuming = commands.add_parser(
+        "resume",
+        help="go on with a run where its log ends: after a crash, or after you have left",
+        description="Goes on with a run as it was begun: what is not said here is as it was then.",
+        epilog=RUN_STATUSES,
+    )
+    resuming.add_argument("run", metavar="RUN", type=_name, help=ABOUT_RUN)
+    _add_session(resuming)
+    _add_store(resuming)
+
+
+def _add_runs(commands: Commands) -> None:
+    listing = commands.add_parser("runs", help="list the runs that were recorded", epilog=LIST_STATUSES)
+    listing.add_argument("--json", action="store_true", help="one JSON object a line, for each run")
+    _add_store(listing)
+
+
+def _add_log(commands: Commands) -> None:
+    showing = commands.add_parser("log", help="show the events of a run", epilog=LIST_STATUSES)
+    showing.add_argument("run", metavar="RUN", type=_name, help=ABOUT_RUN)
+    showing.add_argument("--json", action="store_true", help="one JSON object a line, for each record")
+    _add_store(showing)
+
+
+def _add_replay(commands: Commands) -> None:
+    replaying = commands.add_parser(
+        "replay",
+        help="fold a log again: its events, its last state, the laws; or feed recordings of other agents through it",
+        epilog=REPLAY_STATUSES,
+    )
+    replaying.add_argument("log", metavar="RUN|PATH", nargs="+", type=_name, help=ABOUT_RECORDINGS)
+    replaying.add_argument("--findings", action="store_true", help="of recordings: show all that was found odd")
+    replaying.add_argument(
+        "--policy", metavar="NAME|FILE", type=_name, help="of recordings: what the loop would have done under this one"
+    )
+    replaying.add_argument("--json", action="store_true", help="of recordings: one JSON object a line, for each file")
+    _add_store(replaying)
+
+
+def _add_diagnose(commands: Commands) -> None:
+    diagnosing = commands.add_parser(
+        "diagnose",
+        help="say what keeps a recorded session of another agent from going on, and what to do",
+        epilog=DIAGNOSE_STATUSES,
+    )
+    diagnosing.add_argument("recording", metavar="FILE", type=_path, help=ABOUT_RECORDING)
+    diagnosing.add_argument("--all", action="store_true", help="tell every fault in full")
+    diagnosing.add_argument("--json", action="store_true", help="one JSON object")
+
+
+def _add_repair(commands: Commands) -> None:
+    repairing = commands.add_parser(
+        "repair",
+        help="write a recorded session anew, without its faults",
+        description="Writes Claude Code, Codex and OpenAI chat in their own format, every other one as a log.",
+        epilog=REPAIR_STATUSES,
+    )
+    repairing.add_argument("recording", metavar="FILE", type=_path, help=ABOUT_RECORDING)
+    repairing.add_argument(
+        "--out", metavar="NEW", type=_path, required=True, help="the file to write, which must not be there"
+    )
+    repairing.add_argument("--as-log", action="store_true", help="write a log of loopkernel, for `loopkernel resume`")
+    _add_conversation(repairing)
+
+
+def _add_continue(commands: Commands) -> None:
+    continuing = commands.add_parser(
+        "continue", help="chat on from the end of a recorded session, repaired, as a new run", epilog=CHAT_STATUSES
+    )
+    continuing.add_argument("recording", metavar="FILE", type=_path, help=ABOUT_RECORDING)
+    _add_conversation(continuing)
+    _add_session(continuing)
+    _add_policy(continuing)
+    _add_places(continuing)
+
+
+def _add_fork(commands: Commands) -> None:
+    forking = commands.add_parser(
+        "fork", help="begin a new run at any step of a log or a recording", epilog=REPAIR_STATUSES
+    )
+    forking.add_argument("log", metavar="RUN|FILE", type=_name, help=f"{ABOUT_RUN}, or of a recording")
+    forking.add_argument(
+        "--at", metavar="N", type=_count, required=True, help="after which record of it the new run leaves it"
+    )
+    forking.add_argument("--out", metavar="NEW", type=_path, help="write the new run to this file instead of the store")
+    _add_store(forking)
+
+
+def _add_conversation(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--conversation", metavar="NAME", help="which conversation of it, as diagnose names it (the main one)"
+    )
+
+
+def _add_session(command: argparse.ArgumentParser) -> None:
+    """Whom to ask, with which tools, and who approves."""
+    command.add_argument("--model", "--provider", metavar=MODELS, type=_name, help=ABOUT_MODELS)
+    command.add_argument(
+        "--base-url",
+        metavar="URL",
+        type=_url,
+        help="where the models of a vendor are asked, as of a server of your own",
+    )
+    command.add_argument(
+        "--fallback-model",
+        default=[],
+        action="append",
+        metavar=MODELS,
+        type=_name,
+        help="the model to ask when the first one fails for good; may be given several times",
+    )
+    command.add_argument(
+        "--workspace", metavar="DIR", type=_path, help="the folder whose files may be used (the current one)"
+    )
+    command.add_argument(
+        "--tools",
+        choices=[choice.value for choice in ToolSet],
+        help=f"files: read and write files; all: the tools of a coding agent, a shell among them ({LOCAL}: files, "
+        "every other model: all)",
+    )
+    command.add_argument(
+        "--approve",
+        choices=[choice.value for choice in Approvals],
+        help="before a tool that asks, as write_file does: ask you (the default), allow it always, or never (deny it)",
+    )
+    command.add_argument(
+        "--sub-agents",
+        action="store_true",
+        help="offer the model a tool, `delegate`, that hands a task to another agent, with a log of its own",
+    )
+    command.add_argument(
+        "--secret",
+        metavar="NAME=VARIABLE",
+        default=[],
+        action="append",
+        type=_secret,
+        help="a value that no log and no model may see, from an environment variable; tools get it where the model "
+        "writes {{secret:NAME}}; may be given several times",
+    )
+    command.add_argument(
+        "--json",
+        action="store_true",
+        help="each event as a JSON object on a line of its own, and the result as the last one; calls that ask are "
+        "answered by lines of the standard input, and denied when it ends",
+    )
+
+
+def _add_policy(command: argparse.ArgumentParser) -> None:
+    """What a new session goes by."""
+    command.add_argument(
+        "--policy",
+        metavar="NAME|FILE",
+        type=_name,
+        help="what the loop goes by: default, amp, amodal, claude, strands, calls, or a JSON document of your own",
+    )
+    command.add_argument(
+        "--max-turns", metavar="N", type=_count, help=f"how many replies at most ({DEFAULT_MAX_TURNS}, or the policy's)"
+    )
+    command.add_argument(
+        "--max-total-tokens", metavar="N", type=_count, help="how many tokens at most, in and out (no limit)"
+    )
+    command.add_argument(
+        "--retries",
+        metavar="N",
+        type=_number,
+        help="how often a failed request is made again, at growing intervals "
+        f"({DEFAULT_RETRIES}, or the policy's; 0 for never)",
+    )
+    command.add_argument(
+        "--instructions", metavar="TEXT|@FILE", type=_name, help="what the model is told before anything else"
+    )
+
+
+def _add_places(command: argparse.ArgumentParser) -> None:
+    place = command.add_mutually_exclusive_group()
+    _add_store(place)
+    place.add_argument("--log", metavar="FILE", type=_path, help="write this run to a file of its own instead")
+
+
+def _add_store(command: "argparse.ArgumentParser | argparse._MutuallyExclusiveGroup") -> None:
+    command.add_argument(
+        "--store",
+        metavar="sqlite:FILE|jsonl:DIR|memory",
+        type=_name,
+        help=f"where the runs are kept (sqlite:{FOLDER / 'runs.sqlite'})",
+    )
+
+
+def _version() -> str:
+    try:
+        return version("loopkernel")
+    except PackageNotFoundError:  # run from the sources alone
+        return "of an unknown version, since it is not installed"
+
+
+def _count(text: str) -> int:
+    return _number(text, least=1)
+
+
+def _number(text: str, least: int = 0) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= len(str(LARGEST_NUMBER)) and int(text) >= least):
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from {least} to {LARGEST_NUMBER}")
+    return int(text)
+
+
+def _name(text: str) -> str:
+    if "\0" in text or not text:
+        raise argparse.ArgumentTypeError("it is empty" if not text else "it holds a NUL character, which no name can")
+    return text
+
+
+def _url(text: str) -> str:
+    if not text.startswith(("http://", "https://")):
+        raise argparse.ArgumentTypeError(f"{text!r} begins neither with http:// nor with https://")
+    return _name(text)
+
+
+def _path(text: str) -> Path:
+    return Path(_name(text))
+
+
+def _secret(text: str) -> tuple[str, str]:
+    """A name, and the environment variable that holds the value; never the value itself, which others could see."""
+    name, sign, variable = text.partition("=")
+    if not (name and sign and variable):
+        raise argparse.ArgumentTypeError("give a name and an environment variable, as in TOKEN=GITHUB_TOKEN")
+    if variable not in os.environ:
+        raise argparse.ArgumentTypeError("there is no environment variable of the name given; export it first")
+    return name, variable

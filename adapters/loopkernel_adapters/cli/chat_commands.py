@@ -1,0 +1,129 @@
+"""What begins with a slash in a chat: commands, each turned into what it asks of the kernel, or of the screen."""
+
+import re
+
+from attrs import frozen
+from loopkernel.data.blocks import TextBlock, text_of
+from loopkernel.data.choices import ApprovalMode
+from loopkernel.data.ids import MessageId, QueueNumber
+from loopkernel.data.messages import UserMessage
+from loopkernel.data.states import State
+from loopkernel.data.user_deltas import (
+    CancelAll,
+    ChangeMode,
+    CompactNow,
+    Discard,
+    DismissError,
+    EditMessage,
+    RetryNow,
+    Steer,
+    UserDelta,
+)
+
+from loopkernel_adapters.cli.open_work import queue_lines, queue_told
+from loopkernel_adapters.cli.screen import in_one_line
+
+HELP = """\
+Type a message, and Enter. While the agent is busy, it waits in the queue.
+  /steer TEXT       a message for the agent's next step, without waiting for the end of the turn
+  /cancel           stop what is under way (as Ctrl-C does)
+  /retry            ask the model again now
+  /dismiss          give up a retry that counts down, or take a shown error away
+  /compact          make the conversation shorter
+  /mode MODE        plan (nothing is changed), default, accept_edits, or bypass (nothing is asked)
+  /queue            show the queue; /queue drop N and /queue drop all take messages out
+  /edit TEXT        replace your last message, and drop what followed it; /edit #N TEXT another one, /edit lists them
+  /help             this
+  /quit             leave (as Ctrl-D does); the session can be gone on with
+When a call asks: yes, always, no WHY, edit JSON. Ctrl-C cancels the turn; a second one leaves."""
+
+MODES = tuple(mode.value for mode in ApprovalMode)
+_NUMBERED = re.compile(r"#(\d{1,9})(?:\s+(.*))?", re.DOTALL)
+
+
+class Leave(Exception):
+    """The person leaves."""
+
+
+@frozen
+class Lines:
+    """What is to be shown."""
+
+    lines: tuple[str, ...]
+
+
+@frozen
+class NoCommand:
+    """What was typed is no command."""
+
+
+Meant = UserDelta | Lines | NoCommand
+
+
+def meant(line: str, state: State) -> Meant:
+    """What a line that begins with a slash asks for. Raises Leave."""
+    word, _, rest = line.strip().partition(" ")
+    rest = rest.strip()
+    match word:
+        case "/quit" | "/exit":
+            raise Leave
+        case "/help":
+            return Lines(tuple(HELP.splitlines()))
+        case "/cancel":
+            return CancelAll()
+        case "/retry":
+            return RetryNow()
+        case "/dismiss":
+            return DismissError()
+        case "/compact":
+            return CompactNow()
+        case "/steer":
+            return Steer(content=(TextBlock(rest),)) if rest else Lines(("say what: /steer TEXT",))
+        case "/mode":
+            return _mode(rest, state)
+        case "/queue":
+            return _queue(rest, state)
+        case "/edit":
+            return _edit(rest, state)
+        case _:
+            return NoCommand()
+
+
+def _mode(name: str, state: State) -> Meant:
+    if name in MODES:
+        return ChangeMode(ApprovalMode(name))
+    now = state.session.settings.policy.approval_mode.value if state.session is not None else "not known"
+    return Lines((f"the mode is {now}; choose one with /mode {'|'.join(MODES)}",))
+
+
+def _queue(rest: str, state: State) -> Meant:
+    word, _, number = rest.partition(" ")
+    if word == "drop" and number.strip() == "all":
+        return Discard()
+    if word == "drop" and number.strip().isascii() and number.strip().isdigit() and len(number) < 10:
+        return Discard(QueueNumber(int(number)))
+    if rest:
+        return Lines(("/queue shows it; /queue drop N takes message N out, /queue drop all every one",))
+    return Lines(tuple(queue_lines(state)) or (queue_told(state),))
+
+
+def _edit(rest: str, state: State) -> Meant:
+    own = own_messages(state)
+    if not rest:
+        listed = tuple(f"#{message.id} {in_one_line(text_of(message.content), 80)}" for message in own[-10:])
+        return Lines((*listed, "replace one with /edit #N TEXT, the last one with /edit TEXT"))
+    numbered = _NUMBERED.fullmatch(rest)
+    if numbered is not None and not numbered[2]:
+        return Lines(("say what it shall be: /edit #N TEXT",))
+    if numbered is not None:
+        return EditMessage(message=MessageId(int(numbered[1])), content=(TextBlock(numbered[2]),))
+    if not own:
+        return Lines(("there is no message of yours yet",))
+    return EditMessage(message=own[-1].id, content=(TextBlock(rest),))
+
+
+def own_messages(state: State) -> list[UserMessage]:
+    """The person's messages that are in the thread, oldest first."""
+    if state.session is None:
+        return []
+    return [message for message in state.session.thread.messages if isinstance(message, UserMessage)]

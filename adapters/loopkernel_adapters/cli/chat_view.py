@@ -1,0 +1,69 @@
+"""The events of a chat, as a person wants them who has typed the messages: no more than is worth a line."""
+
+from loopkernel.data import events
+from loopkernel.data.blocks import ToolCall, text_of
+from loopkernel.data.events import Event
+from loopkernel.data.messages import AssistantMessage, UserMessage
+from loopkernel.data.states import State
+from loopkernel.data.words import RefusalReason, TurnEndReason
+from typing_extensions import override
+
+from loopkernel_adapters.cli.screen import Screen, in_one_line
+from loopkernel_adapters.cli.session import Teller
+from loopkernel_adapters.cli.summary import NATURAL_ENDS
+from loopkernel_adapters.cli.trace import show
+from loopkernel_adapters.optional_ports import Address
+
+# What the person knows, since it was typed or is told by another line.
+KNOWN = (events.CallAppeared, events.ReplyEnded, events.InputSettled, events.RunStarted, events.ApprovalRemembered)
+
+REFUSALS = {
+    RefusalReason.DUPLICATE: "it has been said already",
+    RefusalReason.STALE: "it comes too late: what it is about is over",
+    RefusalReason.UNKNOWN: "there is nothing that it could be about",
+    RefusalReason.NOT_NOW: "there is nothing to do it to now",
+    RefusalReason.FULL: "the queue is full; wait, or take messages out with /queue drop N",
+    RefusalReason.INVALID: "the new input does not fit",
+    RefusalReason.DENIED: "the rules of this session deny it",
+}
+
+
+class ChatView(Teller):
+    """Shows them. `typed` is told of each message that the person can still see where it was typed."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        self._typed: list[str] = []
+
+    def typed(self, text: str) -> None:
+        """The person has just typed this message, so it is not shown again."""
+        self._typed = [text.strip()]
+
+    @override
+    def event(self, event: Event, state: State, within: Address = ()) -> None:
+        if within:
+            show(self._screen, event, state, within)
+        elif isinstance(event, events.MessageAdded):
+            self._message(event)
+        elif isinstance(event, events.TurnEnded) and event.reason in NATURAL_ENDS:
+            self._screen.end_stream()
+        elif isinstance(event, events.TurnEnded) and event.reason is TurnEndReason.ERROR:
+            show(self._screen, event, state)
+            self._screen.labelled("", "/retry asks the model again, and so does whatever you say")
+        elif isinstance(event, events.Refused):
+            self._screen.labelled("refused", f"{event.action.value}: {REFUSALS[event.reason]}")
+        elif not isinstance(event, KNOWN):
+            show(self._screen, event, state)
+
+    def _message(self, event: events.MessageAdded) -> None:
+        message = event.message
+        if isinstance(message, AssistantMessage):
+            for block in message.content:
+                if isinstance(block, ToolCall):
+                    self._screen.labelled(f"call {block.id}", f"{block.tool} {in_one_line(block.input.text)}")
+        elif isinstance(message, UserMessage):
+            text = text_of(message.content)
+            if self._typed == [text]:
+                self._typed = []
+            else:
+                self._screen.labelled("you", in_one_line(text))

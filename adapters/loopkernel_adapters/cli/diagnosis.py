@@ -1,0 +1,102 @@
+"""`loopkernel diagnose FILE`: what keeps a recorded conversation from going on, where it came in, and what to type."""
+
+from collections import Counter
+from pathlib import Path
+
+from loopkernel.data.json_text import JsonValue
+
+from loopkernel_adapters.cli.invocation import command
+from loopkernel_adapters.cli.json_lines import put
+from loopkernel_adapters.cli.located import log_at
+from loopkernel_adapters.cli.outcomes import ExitStatus
+from loopkernel_adapters.cli.recording_files import is_sound_log, read_in_words, where
+from loopkernel_adapters.cli.screen import Screen, in_one_line
+from loopkernel_adapters.cli.words import counted
+from loopkernel_adapters.transcripts.diagnosing import AT_A_PROVIDER, Diagnosis, diagnosed
+from loopkernel_adapters.transcripts.source import Source
+
+SHOWN = 12  # faults that are told in full
+
+
+def diagnose(path: Path, screen: Screen, *, as_json: bool, shows_all: bool) -> ExitStatus:
+    """Look through the recording, and say what is wrong. Raises Unusable where it cannot be read."""
+    with read_in_words(path):
+        ours = is_sound_log(path)
+        found = None if ours else diagnosed(Source(path))
+    if found is None:
+        return _of_our_log(path, screen, as_json)
+    if as_json:
+        put(screen, _as_json(path, found))
+    else:
+        _tell(path, found, screen, shows_all)
+    return ExitStatus.OTHER_END if found.faults else ExitStatus.NATURAL_END
+
+
+def _of_our_log(path: Path, screen: Screen, as_json: bool) -> ExitStatus:
+    """A log of ours cannot hold such faults: it is whole, or it is refused when it is read."""
+    found = log_at(path)
+    torn = found.torn_tail is not None
+    if as_json:
+        put(screen, {"file": str(path), "format": "loopkernel", "faults": [], "harmless": {}, "repair": None})
+    else:
+        tail = "; its last line was never finished, and is cut off when it is opened" if torn else ""
+        screen.labelled("recording", f"{path}: a log of loopkernel, {counted(len(found.records), 'record')}{tail}")
+        screen.labelled("go on", command("resume", path))
+    return ExitStatus.NATURAL_END
+
+
+def _tell(path: Path, found: Diagnosis, screen: Screen, shows_all: bool) -> None:
+    harmless = Counter(finding.kind.value for finding in found.harmless)
+    screen.labelled("recording", f"{path}: {found.format}")
+    if not found.faults:
+        screen.labelled("faults", "none that would keep it from going on")
+    for fault in found.faults if shows_all else found.faults[:SHOWN]:
+        screen.labelled("fault", f"{where(found.format, fault.place.record, fault.place.part)}: {fault.text}")
+        screen.labelled("", f"invariant: {fault.kind.value}{_of_conversation(fault.conversation)}")
+        screen.labelled("", f"effect: {AT_A_PROVIDER[fault.kind] or 'none'}")
+        screen.labelled("", f"repair: {fault.remedy}")
+    if len(found.faults) > SHOWN and not shows_all:
+        kinds = Counter(fault.kind.value for fault in found.faults[SHOWN:])
+        screen.labelled("and", f"{len(found.faults) - SHOWN} more ({_numbers(kinds)}); --all shows them")
+    if harmless:
+        screen.labelled("harmless", _numbers(harmless))
+    screen.labelled("go on", command("continue", path))
+    if found.faults:
+        screen.labelled("or repair", repair_command(path, found))
+
+
+def repair_command(path: Path, found: Diagnosis) -> str:
+    """The command that repairs it into a file beside it."""
+    suffix = path.suffix if found.own_format else ".jsonl"
+    return command("repair", path, "--out", path.with_name(f"{path.stem}.repaired{suffix}"))
+
+
+def _of_conversation(name: str) -> str:
+    return f", in the conversation {in_one_line(name)}" if name else ""
+
+
+def _numbers(kinds: Counter[str]) -> str:
+    return ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+
+
+def _as_json(path: Path, found: Diagnosis) -> dict[str, JsonValue]:
+    faults: list[JsonValue] = [
+        {
+            "place": fault.place.record,
+            "part": fault.place.part,
+            "conversation": fault.conversation,
+            "kind": fault.kind.value,
+            "text": fault.text,
+            "effect": AT_A_PROVIDER[fault.kind],
+            "repair": fault.remedy,
+        }
+        for fault in found.faults
+    ]
+    harmless = Counter(finding.kind.value for finding in found.harmless)
+    return {
+        "file": str(path),
+        "format": found.format,
+        "faults": faults,
+        "harmless": dict(harmless),
+        "repair": repair_command(path, found) if faults else None,
+    }

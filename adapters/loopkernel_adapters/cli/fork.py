@@ -1,0 +1,93 @@
+"""`loopkernel fork LOG --at N`: a new run from any step of a log, or of a recording, in its own lineage."""
+
+import time
+from pathlib import Path
+
+from loopkernel.data.policy import Policy, Retry
+from loopkernel.data.records import LogRecord
+from loopkernel.data.user_deltas import ChangePolicy
+from loopkernel.replay import fork
+
+from loopkernel_adapters.agent import new_run_id
+from loopkernel_adapters.cli.invocation import command
+from loopkernel_adapters.cli.located import is_path, log_of
+from loopkernel_adapters.cli.options import DEFAULT_MAX_TURNS, DEFAULT_RETRIES
+from loopkernel_adapters.cli.outcomes import ExitStatus, Unusable
+from loopkernel_adapters.cli.places import opened_place, told
+from loopkernel_adapters.cli.recording_files import is_our_log, read_in_words
+from loopkernel_adapters.cli.repair import demand_new, written_in_words
+from loopkernel_adapters.cli.screen import Screen
+from loopkernel_adapters.cli.words import counted
+from loopkernel_adapters.stores.jsonl import line_of
+from loopkernel_adapters.transcripts.entries import Bookkeeping, Finding
+from loopkernel_adapters.transcripts.formats import reader_of
+from loopkernel_adapters.transcripts.reenacting import Reenactment
+from loopkernel_adapters.transcripts.replaying import AS_RECORDED
+from loopkernel_adapters.transcripts.source import Source
+from loopkernel_adapters.transcripts.writers.new_file import write_new_file
+
+# What a fork of a recording goes by: the policy that it was played under limits nothing and asks nobody.
+AFTERWARDS = Policy(max_turns=DEFAULT_MAX_TURNS, retry=Retry(retries=DEFAULT_RETRIES))
+
+
+def fork_run(name: str, at: int, store: str | None, out: Path | None, screen: Screen) -> ExitStatus:
+    """Make the new run, in the store or as the file `out`. Raises Unusable where that cannot be."""
+    if out is not None:
+        demand_new(out)
+    path = Path(name)
+    if store is None and is_path(name) and path.is_file() and not _is_log(path):
+        records, what = _of_recording(path, at), f"record {at} of {path}"
+        begun = len(records)
+    else:
+        records, what, begun = log_of(name, store).records, f"step {at} of {name}", at
+        path = Path()
+    run = new_run_id()
+    now_ms = max([int(time.time() * 1_000), *(record.now_ms for record in records[-1:])])
+    try:
+        forked = fork(records, begun, run, now_ms)
+    except ValueError as error:
+        raise Unusable(f"{error}; `{command('log', name)}` shows the steps of a log") from error
+    if path.name:
+        forked = (*forked, LogRecord(ChangePolicy(AFTERWARDS), now_ms))
+    screen.labelled("forked", f"{what}: {counted(len(forked), 'record')}")
+    if out is not None:
+        with written_in_words(out):
+            write_new_file(out, (line_of(number, record) for number, record in enumerate(forked, start=1)))
+        screen.labelled("written", str(out))
+        screen.labelled("go on", command("resume", out))
+        return ExitStatus.NATURAL_END
+    place_name = None if store is None else store
+    with opened_place(place_name, make=True) as place:
+        new = place.open(run)
+        try:
+            with told(f"run {run} cannot be written"):
+                new.append(forked, durable=True)
+        finally:
+            new.close()
+        screen.labelled("written", place.described(run))
+        screen.labelled("go on", place.command("resume", run))
+    return ExitStatus.NATURAL_END
+
+
+def _is_log(path: Path) -> bool:
+    with read_in_words(path):
+        return is_our_log(path)
+
+
+def _of_recording(path: Path, at: int) -> tuple[LogRecord, ...]:
+    """The log of the recording's main conversation, played up to that record. Raises Unusable."""
+    with read_in_words(path):
+        source = Source(path)
+        played: Reenactment | None = None
+        conversation: str | None = None
+        for entry in reader_of(source).entries(source):
+            if isinstance(entry, Finding | Bookkeeping) or "/" in entry.conversation:
+                continue
+            conversation = entry.conversation if conversation is None else conversation
+            if entry.conversation == conversation and entry.place.record <= at:
+                played = Reenactment(path.stem, AS_RECORDED) if played is None else played
+                played.take(entry)
+        if played is None:
+            raise Unusable(f"{path} says nothing up to record {at}; give a later one with --at")
+        played.finish()
+    return tuple(played.records)

@@ -1,0 +1,187 @@
+"""`--json`: what happens, and what is asked, as one JSON object a line; the result is the last of them.
+
+    {"type": "run", "run": ID, ...}         first
+    {"type": "event", "event": {...}}       each event; with "within", the address of a sub-agent
+    {"type": "ask", "call": "1.1", ...}     a call or a question waits for a line of the standard input
+    {"type": "ready"}                       a chat waits for a line: a message, or a command such as /cancel
+    {"type": "note", "text": ...}           a line was not understood, or what a command has told
+    {"type": "result", "status": 0, ...}    last; `status` is the exit status
+
+An answer is what would be typed (`yes`, `always`, `no WHY`, `edit JSON`), or an object: {"answer": "yes"}, {"answer":
+"no", "why": "..."}, {"answer": "edit", "input": {...}}; for a question the answer as it is, or {"answer": ...}.
+"""
+
+import json
+
+from loopkernel.codec import effects_to_text
+from loopkernel.data.errors import CodecError
+from loopkernel.data.events import Event, TurnEnded
+from loopkernel.data.json_text import Json, JsonValue, parse_json
+from loopkernel.data.ledgers import CrashWait
+from loopkernel.data.states import Done, State
+from loopkernel.data.usage import NO_USAGE
+from loopkernel.data.user_deltas import (
+    AnswerAfterCrash,
+    AnswerQuestion,
+    Approve,
+    Correct,
+    CrashAnswerKind,
+    Reject,
+    RememberTool,
+)
+from loopkernel.data.words import TurnEndReason
+from typing_extensions import override
+
+from loopkernel_adapters.cli.dialogue import NOBODY, Answer, CommandTaken, Dialogue, WaitingCall, shown_input, why_asked
+from loopkernel_adapters.cli.outcomes import ExitStatus
+from loopkernel_adapters.cli.screen import Screen
+from loopkernel_adapters.cli.session import Played, Teller, Workbench
+from loopkernel_adapters.cli.summary import resumption, status_of
+from loopkernel_adapters.cli.trace import in_words
+from loopkernel_adapters.driver.children import last_said
+from loopkernel_adapters.optional_ports import Address
+
+Object = dict[str, JsonValue]
+
+
+def put(screen: Screen, line: Object) -> None:
+    """Write the object as one line, in ASCII."""
+    screen.line(json.dumps(line))
+
+
+class JsonTeller(Teller):
+    """Writes each event as the codec does."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+
+    @override
+    def event(self, event: Event, state: State, within: Address = ()) -> None:
+        line: Object = {"type": "event"}
+        if within:
+            line["within"] = list(map(str, within))
+        put(self._screen, {**line, "event": event_as_json(event)})
+
+
+def event_as_json(event: Event) -> JsonValue:
+    """The event as data."""
+    found: JsonValue = json.loads(effects_to_text((event,)))
+    return found[0] if isinstance(found, list) else found
+
+
+def tell_beginning(bench: Workbench, screen: Screen) -> None:
+    """Which run it is, and how it can be gone on with (null: not at all, since it is in memory)."""
+    place, run = bench.place, bench.run
+    put(screen, {"type": "run", "run": run, "log": place.described(run), "resume": resumption(place, run)})
+
+
+def tell_result(played: Played, bench: Workbench, screen: Screen, left: bool = False) -> ExitStatus:
+    """How it ended; the exit status. `left`: whoever gives the input has left a session that could go on."""
+    state, events = played.witnessed.state, played.witnessed.events
+    ends = [event for event in events if isinstance(event, TurnEnded)]
+    status = status_of(ends[-1].reason if ends else None, played.ended_by)
+    if left and not ends and played.ended_by is None:
+        status = ExitStatus.NATURAL_END
+    _put_result(screen, status, ends[-1].reason if ends else None, state, bench.run)
+    return status
+
+
+def tell_over(state: Done, run: str, screen: Screen) -> ExitStatus:
+    """That the run was over before, and how; the exit status."""
+    status = status_of(state.reason)
+    _put_result(screen, status, state.reason, state, run)
+    return status
+
+
+def _put_result(screen: Screen, status: ExitStatus, reason: TurnEndReason | None, state: State, run: str) -> None:
+    usage = state.session.usage if state.session is not None else NO_USAGE
+    put(
+        screen,
+        {
+            "type": "result",
+            "status": int(status),
+            "outcome": None if reason is None else reason.value,
+            "state": type(state).__name__,
+            "run": run,
+            "text": last_said(state),
+            "usage": {"input": usage.input, "output": usage.output},
+        },
+    )
+
+
+def tell_failure(message: str, screen: Screen) -> None:
+    """That it could not go on."""
+    put(screen, {"type": "result", "status": int(ExitStatus.UNUSABLE), "outcome": None, "error": message})
+
+
+class JsonDialogue(Dialogue):
+    """Asks a program: an object of what is asked, and a line in return. Without one, everything is denied."""
+
+    @override
+    async def _answer(self, waiting: WaitingCall) -> Answer:
+        entry = waiting.entry
+        asked: Object = {"type": "ask", "call": in_words(waiting.address), "tool": entry.tool}
+        if entry.question is not None:
+            asked["question"] = entry.question
+        else:
+            asked["input"] = shown_input(entry.given)
+            asked["because"] = why_asked(entry.tool, waiting.tools)
+        if isinstance(entry.person.wait, CrashWait):
+            asked["because"] = "it was running when the process ended; answer done, rerun or cancel"
+        while True:
+            put(self._screen, asked)
+            line = await self._answers.line()
+            if line is None:
+                self._at_end()
+                return _denied(waiting)
+            if await self._commands(line):
+                raise CommandTaken
+            try:
+                answer = read_answer(line, waiting)
+            except CodecError as error:
+                self._tell(str(error))
+                continue
+            if answer is not None:
+                return answer
+            self._tell('answer "yes", "always", "no", "edit" (done, rerun or cancel after a crash), or an object')
+
+    @override
+    def _tell(self, text: str) -> None:
+        put(self._screen, {"type": "note", "text": text})
+
+
+def _denied(waiting: WaitingCall) -> Answer:
+    call = waiting.entry.call.id
+    if waiting.entry.question is not None:
+        return AnswerQuestion(call=call, value=None)
+    if isinstance(waiting.entry.person.wait, CrashWait):
+        return AnswerAfterCrash(call=call, kind=CrashAnswerKind.CANCEL)
+    return Reject(call=call, why=NOBODY)
+
+
+def read_answer(line: str, waiting: WaitingCall) -> Answer | None:
+    """What the line says; None when it says nothing that is an answer here. Raises CodecError for JSON that is none."""
+    given = parse_json(line) if line.lstrip().startswith("{") else None
+    call = waiting.entry.call.id
+    if waiting.entry.question is not None:
+        value = given.get("answer") if isinstance(given, dict) else line.strip() or None
+        return AnswerQuestion(call=call, value=None if value is None else Json.of(value))
+    if isinstance(given, dict):
+        word, rest = str(given.get("answer", "")), str(given.get("why", given.get("text", "")))
+        tool_input = Json.of(given["input"]) if "input" in given else None
+    else:
+        word, _, rest = line.strip().partition(" ")
+        tool_input = Json.parse(rest) if word == "edit" else None
+    if isinstance(waiting.entry.person.wait, CrashWait):
+        kinds = {kind.value: kind for kind in CrashAnswerKind}
+        return AnswerAfterCrash(call=call, kind=kinds[word], text=rest) if word in kinds else None
+    match word:
+        case "yes":
+            return Approve(call=call)
+        case "always":
+            return Approve(call=call, remember=RememberTool())
+        case "no":
+            return Reject(call=call, why=rest)
+        case "edit" if tool_input is not None:
+            return Correct(call=call, input=tool_input)
+    return None

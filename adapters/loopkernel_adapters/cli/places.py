@@ -1,0 +1,270 @@
+"""Where runs are kept, as `--store` and `--log` name it, and what is found there; each way to miss it in words."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import quote
+
+from attrs import frozen
+from loopkernel.data.records import LogRecord
+from typing_extensions import override
+
+from loopkernel_adapters.cli.invocation import command
+from loopkernel_adapters.cli.options import FOLDER
+from loopkernel_adapters.cli.outcomes import Unusable
+from loopkernel_adapters.optional_ports import StoreFactory
+from loopkernel_adapters.ports import NoSuchRun, RunEntry, Runs, Store, StoreCorrupt, StoreError, StoreLocked
+from loopkernel_adapters.stores.folders import JsonlFolder
+from loopkernel_adapters.stores.jsonl import JsonlStore, NotALog, read_log
+
+SQLITE, JSONL, MEMORY = "sqlite:", "jsonl:", "memory"
+DEFAULT = f"{SQLITE}{FOLDER / 'runs.sqlite'}"
+LAST = "last"
+SHORTEST_BEGINNING = 4  # characters of an id that stand for it
+FORMS = f"{SQLITE}FILE, {JSONL}DIR or {MEMORY}"
+
+
+class Place(Protocol):
+    """Where the log of a run lies, and those of its sub-agents."""
+
+    def open(self, run: str) -> Store:
+        """The log for its one writer. Raises Unusable."""
+        ...
+
+    def read(self, run: str) -> tuple[LogRecord, ...]:
+        """All records of that run. Raises Unusable."""
+        ...
+
+    def children(self, run: str) -> StoreFactory:
+        """Where the logs of the run's sub-agents are opened."""
+        ...
+
+    def runs_of(self, run: str) -> tuple[str, ...]:
+        """The sub-agents of that run which have a log."""
+        ...
+
+    def command(self, *arguments: str) -> str:
+        """The command line with these arguments, and whatever leads here."""
+        ...
+
+    def described(self, run: str) -> str:
+        """Where the log lies, for people."""
+        ...
+
+    def note_file(self, run: str) -> Path | None:
+        """Where it is kept what the run was begun with; None where nothing outlasts the process."""
+        ...
+
+
+@frozen(kw_only=True)
+class StoredRuns(Place):
+    """A place of many runs. `name` is what `--store` has named."""
+
+    runs: Runs
+    name: str
+    path: Path | None
+
+    @override
+    def open(self, run: str) -> Store:
+        with told(f"run {run} cannot be opened"):
+            return self.runs.open(run)
+
+    @override
+    def read(self, run: str) -> tuple[LogRecord, ...]:
+        with told(f"run {run} cannot be read"):
+            return self.runs.read(run)
+
+    def entries(self) -> tuple[RunEntry, ...]:
+        """The runs, the latest last, without those of sub-agents. Raises Unusable."""
+        with told("the runs cannot be listed"):
+            return tuple(entry for entry in self.runs.entries() if "/" not in entry.run)
+
+    def _is_run(self, name: str) -> bool:
+        """Whether there is such a run: one of a sub-agent is not listed, and one that is damaged may not be."""
+        try:
+            with told(f"run {name} cannot be read"):
+                self.runs.read(name)
+        except Unusable as error:
+            if isinstance(error.__cause__, NoSuchRun):
+                return False
+            raise
+        return True
+
+    @override
+    def children(self, run: str) -> StoreFactory:
+        return self.runs.open
+
+    @override
+    def runs_of(self, run: str) -> tuple[str, ...]:
+        with told("the runs cannot be listed"):
+            return tuple(entry.run for entry in self.runs.entries() if entry.run.startswith(f"{run}/"))
+
+    @override
+    def command(self, *arguments: str) -> str:
+        return command(*arguments, *(() if self.name == DEFAULT else ("--store", self.name)))
+
+    @override
+    def described(self, run: str) -> str:
+        return f"run {run} in {self.name}"
+
+    @override
+    def note_file(self, run: str) -> Path | None:
+        if self.path is None:
+            return None
+        return self.path.with_name(f"{self.path.name}.begun") / f"{quote(run, safe='')}.json"
+
+    def found(self, name: str) -> str:
+        """The run of that id, of that beginning of an id, or the latest for `last`. Raises Unusable."""
+        ids = [entry.run for entry in self.entries()]
+        if name in ids or self._is_run(name):
+            return name
+        if name == LAST and ids:
+            return ids[-1]
+        begun = [run for run in ids if run.startswith(name)] if len(name) >= SHORTEST_BEGINNING else []
+        if len(begun) == 1:
+            return begun[0]
+        if begun:
+            raise Unusable(f"{name} begins the ids of {len(begun)} runs: {', '.join(begun[-3:])}; give more of the id")
+        if self.path is None:
+            raise Unusable(
+                f"there is no run {name} in memory, where nothing outlasts its command; name another place with --store"
+            )
+        raise Unusable(f"there is no run {name} in {self.name}; `{self.command('runs')}` lists those that are there")
+
+
+@frozen(kw_only=True)
+class OneFile(Place):
+    """The one log that `--log` names; the logs of its sub-agents lie in a folder beside it."""
+
+    path: Path
+
+    @override
+    def open(self, run: str) -> Store:
+        return opened_log(self.path)
+
+    @override
+    def read(self, run: str) -> tuple[LogRecord, ...]:
+        with told(f"the log {self.path} cannot be read"):
+            return read_log(self._path_of(run)).records
+
+    @override
+    def children(self, run: str) -> StoreFactory:
+        return self._folder
+
+    @override
+    def runs_of(self, run: str) -> tuple[str, ...]:
+        return tuple(map(str, self._folder.files()))
+
+    @override
+    def command(self, *arguments: str) -> str:
+        return command(*arguments)
+
+    @override
+    def described(self, run: str) -> str:
+        return str(self._path_of(run).absolute())
+
+    @override
+    def note_file(self, run: str) -> Path | None:
+        return self.path.with_name(f"{self.path.name}.begun.json")
+
+    def _path_of(self, run: str) -> Path:
+        """The log of this run, or of the sub-agent whose log is named so."""
+        return Path(run) if run in self.runs_of("") else self.path
+
+    @property
+    def _folder(self) -> JsonlFolder:
+        return JsonlFolder(self.path.with_name(f"{self.path.name}.agents"))
+
+
+def opened_log(path: Path) -> Store:
+    """The log at the path, new or not. Raises Unusable."""
+    try:
+        return JsonlStore(path)
+    except NotALog as error:
+        raise Unusable(
+            f"{path} is not a log of loopkernel (line 1 is no record), so no run is written to it. "
+            "Nothing was changed. Name a new file with --log"
+        ) from error
+    except StoreLocked as error:
+        raise Unusable(f"{error}; end the program that writes it, or wait for it") from error
+    except StoreError as error:
+        raise Unusable(f"the log cannot be used: {error}") from error
+    except OSError as error:
+        raise Unusable(
+            f"the log {path} cannot be opened: {error.strerror}; name a file in a folder that can be written"
+        ) from error
+
+
+@contextmanager
+def opened_place(name: str | None, *, make: bool) -> Iterator[StoredRuns]:
+    """The runs that `--store` names. `make`: where there are none, make room for them. Raises Unusable."""
+    text = DEFAULT if name is None else name
+    if text == MEMORY:
+        from loopkernel_adapters.stores.memory import MemoryRuns
+
+        runs: Runs = MemoryRuns()
+        path = None
+    elif text.startswith(SQLITE) and text != SQLITE:
+        path = Path(text.removeprefix(SQLITE))
+        _demand_place(path, text, is_folder=False, make=make)
+        from loopkernel_adapters.stores.sqlite import SqliteRuns
+
+        with told(f"the store {text} cannot be opened"):
+            runs = SqliteRuns(path)
+    elif text.startswith(JSONL) and text != JSONL:
+        path = Path(text.removeprefix(JSONL))
+        _demand_place(path, text, is_folder=True, make=make)
+        runs = JsonlFolder(path)
+    else:
+        raise Unusable(f"there is no store {text}; choose {FORMS}")
+    try:
+        yield StoredRuns(runs=runs, name=text, path=path)
+    finally:
+        runs.close()
+
+
+def _demand_place(path: Path, name: str, *, is_folder: bool, make: bool) -> None:
+    """Have the folder that the runs lie in, or say what is missing."""
+    if path.exists() and path.is_dir() != is_folder:
+        what = "a file, and jsonl: needs a folder" if is_folder else "a folder, and sqlite: needs a file"
+        raise Unusable(f"the store {name} cannot be used: {path} is {what}; name another with --store")
+    if not make:
+        if not path.exists():
+            raise Unusable(
+                f"there are no runs in {name}, since {path} does not exist; begin one with `{command('chat')}` or "
+                f"`{command('run', 'TASK')}`, or name another place with --store"
+            )
+        return
+    folder = path if is_folder else path.parent
+    try:
+        if folder == FOLDER or is_folder:
+            folder.mkdir(mode=0o700, parents=False, exist_ok=True)
+        if not folder.is_dir():
+            raise FileNotFoundError(2, "there is no such folder")
+    except OSError as error:
+        raise Unusable(
+            f"the folder for the runs, {folder.absolute()}, cannot be made or used: {error.strerror}; "
+            "say where they may lie, with --store, or with --log FILE"
+        ) from error
+
+
+@contextmanager
+def told(what: str) -> Iterator[None]:
+    """What goes wrong with a store, in words that say what to do. Raises Unusable."""
+    try:
+        yield
+    except NoSuchRun as error:
+        raise Unusable(f"{what}: {error}; `{command('runs')}` lists those that are there") from error
+    except StoreLocked as error:
+        raise Unusable(
+            f"{what}: it is open elsewhere ({error}). Go on there, or end that program and try again"
+        ) from error
+    except StoreCorrupt as error:
+        raise Unusable(f"{what}: it is damaged: {error}") from error
+    except StoreError as error:
+        raise Unusable(f"{what}: {error}") from error
+    except OSError as error:
+        raise Unusable(
+            f"{what}: {error.strerror or error}; look after the disk and the rights there, or name another place"
+        ) from error

@@ -1,0 +1,99 @@
+"""The files that are named on the command line as recordings: paths, folders and patterns; and logs of our own."""
+
+import glob
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from attrs import frozen
+
+from loopkernel_adapters.cli.faults import described
+from loopkernel_adapters.cli.located import log_at
+from loopkernel_adapters.cli.outcomes import Unusable
+from loopkernel_adapters.transcripts.readers.own_log import OwnLog
+from loopkernel_adapters.transcripts.source import Source, Unreadable
+
+HEAD = b'{"n":1,"crc":"'  # what a log of ours begins with
+PATTERN = frozenset("*?[")
+LINES = frozenset(["claude-code", "codex", "pi", "copilot-cli", "kimi-cli", "loopkernel"])  # a record is a line
+
+
+@frozen
+class NamedFile:
+    """A file that was named, or that lies in a folder that was: of the latter, those that are no recording are left."""
+
+    path: Path
+    by_name: bool
+
+
+def named_files(names: Sequence[str]) -> list[NamedFile]:
+    """The files, in the order of the names; those of a folder by their paths. Raises Unusable where there is none."""
+    found: dict[str, NamedFile] = {}
+    for name in names:
+        path = Path(name)
+        if path.is_dir():
+            for inner in _files_in(path):
+                found.setdefault(os.path.abspath(inner), NamedFile(inner, by_name=False))
+        elif not os.path.lexists(path) and PATTERN & set(name):
+            matches = [match for match in sorted(glob.glob(name, recursive=True)) if os.path.isfile(match)]
+            if not matches:
+                raise Unusable(f"no file fits {name}; put the pattern in quotes, and try it with ls")
+            for match in matches:
+                found.setdefault(os.path.abspath(match), NamedFile(Path(match), by_name=False))
+        else:
+            found.setdefault(os.path.abspath(path), NamedFile(path, by_name=True))
+    return list(found.values())
+
+
+def _files_in(folder: Path) -> list[Path]:
+    found: list[Path] = []
+    for inner, folders, names in os.walk(folder, onerror=_raise):
+        folders[:] = sorted(each for each in folders if not each.startswith("."))
+        found += [Path(inner, name) for name in sorted(names) if not name.startswith(".")]
+    return [path for path in found if path.is_file()]
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+def is_our_log(path: Path) -> bool:
+    """Whether the file is a log of loopkernel, sound or not. Raises Unreadable, OSError."""
+    head = Source(path).head()  # which refuses what is no file
+    with path.open("rb") as file:
+        begun = file.read(len(HEAD))
+    return bool(begun and HEAD.startswith(begun)) or OwnLog().fits(head)
+
+
+def is_sound_log(path: Path) -> bool:
+    """Whether it is one that can be resumed as it is. Raises Unreadable, OSError."""
+    if not is_our_log(path):
+        return False
+    try:
+        return bool(log_at(path).records)
+    except Unusable:
+        return False
+
+
+def where(kind: str, record: int, part: str = "") -> str:
+    """A place of a file of that format, in words."""
+    what = "line" if kind in LINES else "record"
+    return f"{what} {record}{f' ({part})' if part else ''}"
+
+
+@contextmanager
+def read_in_words(path: Path) -> Iterator[None]:
+    """What cannot be read, in words. Raises Unusable alone."""
+    try:
+        yield
+    except Unreadable as error:
+        raise Unusable(str(error)) from error
+    except OSError as error:
+        raise Unusable(f"{path} cannot be read: {error.strerror or error}; name another file") from error
+    except MemoryError as error:
+        raise Unusable(f"{path} is too large for the memory of this machine; give a shorter recording") from error
+    except (Unusable, KeyboardInterrupt):
+        raise
+    except Exception as error:
+        raise Unusable(f"{path}: something that nobody foresaw: {described(error)}; please report this") from error

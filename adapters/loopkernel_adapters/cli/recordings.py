@@ -1,0 +1,332 @@
+"""`loopkernel replay FILE...`: recordings fed through the kernel, what they hold, and whether the laws hold on them."""
+
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from attrs import define, frozen
+from loopkernel.data.events import TurnEnded
+from loopkernel.data.json_text import JsonValue
+from loopkernel.data.policy import Policy
+from loopkernel.data.work_events import ToolEnded
+from loopkernel.replay import fold
+
+from loopkernel_adapters.cli.faults import complain
+from loopkernel_adapters.cli.json_lines import put
+from loopkernel_adapters.cli.located import is_path
+from loopkernel_adapters.cli.outcomes import ExitStatus, Unusable
+from loopkernel_adapters.cli.recorded_logs import replayed_log
+from loopkernel_adapters.cli.recording_files import NamedFile, is_our_log, named_files, read_in_words, where
+from loopkernel_adapters.cli.rules import named_policy
+from loopkernel_adapters.cli.screen import Screen, in_one_line
+from loopkernel_adapters.cli.verification import effects_of
+from loopkernel_adapters.cli.words import counted
+from loopkernel_adapters.transcripts.counting import Counts
+from loopkernel_adapters.transcripts.formats import reader_of
+from loopkernel_adapters.transcripts.replaying import AS_RECORDED, HELD, Replayed, replayed
+from loopkernel_adapters.transcripts.source import Source, Unreadable
+
+SHOWN = 3  # findings of a file that are told, unless all are wanted
+
+
+@frozen(kw_only=True)
+class Showing:
+    """What is to be shown. `policy` is the name of the one that is asked about, with what it says."""
+
+    as_json: bool = False
+    all_findings: bool = False
+    policy: tuple[str, Policy] | None = None
+
+
+def is_one_run(names: Sequence[str], store: str | None, *, for_numbers: bool) -> bool:
+    """Whether what is named is the log of one run, to be shown as that; `for_numbers`: with --json or --policy.
+
+    Raises Unusable where it is nothing that can be replayed.
+    """
+    if not _is_one_run(names, store):
+        return False
+    if for_numbers and not Path(names[0]).is_file():
+        raise Unusable(f"--json and --policy are for files, and {names[0]} is none; name the path of a log")
+    return not for_numbers
+
+
+def _is_one_run(names: Sequence[str], store: str | None) -> bool:
+    if len(names) != 1:
+        return False
+    if store is not None or not is_path(names[0]):
+        return not set(names[0]) & set("*?[") or store is not None
+    path = Path(names[0])
+    if not path.is_file():
+        return not path.exists() and not set(names[0]) & set("*?[")
+    with read_in_words(path):
+        if path.stat().st_size == 0 or is_our_log(path):
+            return True
+        try:
+            reader_of(Source(path))
+        except Unreadable as error:
+            raise Unusable(
+                f"{path} is not a log of loopkernel (line 1 is no record). Nothing was changed. "
+                f"Name the file of a run, or a recording: {error}"
+            ) from error
+    return False
+
+
+def replay_recordings(
+    names: Sequence[str], policy: str | None, screen: Screen, *, as_json: bool, all_findings: bool
+) -> ExitStatus:
+    """Replay them all, and say what came of it. Raises Unusable where there is nothing to replay."""
+    asked = None if policy is None else (policy, named_policy(policy))
+    showing = Showing(as_json=as_json, all_findings=all_findings, policy=asked)
+    files = named_files(names)
+    table: list[tuple[str, ...]] = []
+    passed_over = failed = 0
+    sound = True
+    progress = Progress(len(files))
+    for number, file in enumerate(files, start=1):
+        progress.at(number, file.path)
+        try:
+            if not file.by_name and not _is_recording(file.path):
+                passed_over += 1
+                continue
+            with read_in_words(file.path):
+                found = _replayed(file, showing)
+        except Unusable as error:
+            progress.clear()
+            complain(str(error))
+            failed += 1
+            continue
+        progress.clear()
+        sound = sound and found.held and found.identical
+        _show(file.path, found, showing, screen)
+        table.append(_row(file.path, found))
+    progress.clear()
+    if not table and not failed:
+        raise Unusable(f"there is no recording in {', '.join(names)}: no file there is in a format that is known here")
+    if len(files) > 1 and not as_json:
+        _show_table(table, screen)
+        screen.labelled("files", f"{len(table)} replayed, {failed} not readable, {passed_over} no recordings")
+    if failed:
+        return ExitStatus.UNUSABLE
+    return ExitStatus.NATURAL_END if sound else ExitStatus.OTHER_END
+
+
+def _is_recording(path: Path) -> bool:
+    """Whether a file of a folder is a recording. Raises Unusable where that cannot be told."""
+    with read_in_words(path):
+        try:
+            return bool(reader_of(Source(path)).name)
+        except Unreadable:
+            return False
+
+
+def _replayed(file: NamedFile, showing: Showing) -> Replayed:
+    if showing.policy is not None:
+        return replayed(Source(file.path), showing.policy[1])
+    return replayed_log(file.path) if is_our_log(file.path) else replayed(Source(file.path), AS_RECORDED)
+
+
+@define
+class Progress:
+    """A line on the standard error that says how far it has got; only at a terminal, and only for several files."""
+
+    files: int
+    shown: bool = False
+
+    def at(self, number: int, path: Path) -> None:
+        """Now at this file."""
+        if self.files < 2 or sys.stderr is None or not sys.stderr.isatty():
+            return
+        done = "#" * (20 * (number - 1) // self.files)
+        self._write(f"\r\033[K[{done:<20}] {number}/{self.files} {in_one_line(path.name, 40)}")
+        self.shown = True
+
+    def clear(self) -> None:
+        """Take the line away."""
+        if self.shown:
+            self._write("\r\033[K")
+            self.shown = False
+
+    def _write(self, text: str) -> None:
+        try:
+            sys.stderr.write(text.encode("ascii", "replace").decode())
+            sys.stderr.flush()
+        except (OSError, ValueError):
+            self.files = 0  # nobody sees it
+
+
+# --- what is shown of a file ---
+
+
+def _show(path: Path, found: Replayed, showing: Showing, screen: Screen) -> None:
+    if showing.as_json:
+        put(screen, as_json(path, found, showing))
+        return
+    counts = found.counts
+    screen.line(f"{path}: {found.format}")
+    screen.labelled("said", _said(counts))
+    screen.labelled("calls", _calls(counts))
+    agents = sum("/" in conversation.name for conversation in found.conversations)
+    others = {
+        "sub-agent": agents,
+        "compaction": counts.compactions,
+        "model error": counts.model_errors,
+        "image": counts.images,
+    }
+    told = [counted(number, what) for what, number in others.items() if number]
+    if told:
+        screen.labelled("also", ", ".join(told))
+    usages = [conversation.usage for conversation in found.conversations]
+    tokens = f"{sum(usage.input for usage in usages)} tokens in, {sum(usage.output for usage in usages)} out"
+    cached = sum(usage.cache_read for usage in usages)
+    screen.labelled("usage", tokens + (f", {cached} from a cache" if cached else ""))
+    shown = found.findings if showing.all_findings else found.findings[:SHOWN]
+    for finding in shown:
+        place = where(found.format, finding.place.record, finding.place.part)
+        screen.labelled("finding", f"{place}: {in_one_line(finding.text)} [{finding.kind.value}]")
+    if len(found.findings) > len(shown):
+        screen.labelled("", f"{counted(len(found.findings) - len(shown), 'more finding')}; --findings shows all")
+    broken = {law: verdict for law, verdict in found.laws.items() if verdict != HELD}
+    screen.labelled("laws", f"{counted(len(found.laws), 'law')}: {'all held' if not broken else 'BROKEN'}")
+    for verdict in broken.values():
+        screen.labelled("", f"{verdict}. Please report this with the recording")
+    identical = "identical, byte for byte" if found.identical else "NOT identical. Please report this"
+    screen.labelled("replayed", f"{counted(found.deltas, 'delta')}: {identical}")
+    if showing.policy is not None:
+        _show_what_if(showing.policy[0], found, screen)
+    screen.line()
+
+
+def _said(counts: Counts) -> str:
+    told = [counted(counts.user_messages, "message") + " of the user"]
+    told.append(f"{counts.replies} {'reply' if counts.replies == 1 else 'replies'}")
+    if counts.reasoning:
+        told.append(counted(counts.reasoning, "piece") + " of reasoning")
+    return ", ".join(told)
+
+
+def _calls(counts: Counts) -> str:
+    results = ", ".join(f"{number} {status}" for status, number in counts.results.items() if number)
+    told = [str(counts.calls), f"results: {results or 'none'}"]
+    odd = {
+        "never answered": counts.unanswered,
+        "results of no call": counts.orphan_results,
+        "ids used again": counts.reused_ids,
+        "results out of order": counts.out_of_order,
+    }
+    return "; ".join([*told, *(f"{number} {what}" for what, number in odd.items() if number)])
+
+
+# --- under another policy ---
+
+
+@frozen(kw_only=True)
+class WhatIf:
+    """What the log under the policy did: how its turns ended, how its calls were answered, what it never reached."""
+
+    turns: Counter[str]
+    calls: Counter[str]
+    not_reached: int
+
+
+def what_if(found: Replayed) -> WhatIf:
+    """Taken from the logs that the recording gave."""
+    turns, calls = Counter[str](), Counter[str]()
+    for conversation in found.conversations:
+        for effect in effects_of(fold(conversation.records)):
+            if isinstance(effect, TurnEnded):
+                turns[effect.reason.value] += 1
+            elif isinstance(effect, ToolEnded):
+                calls[effect.result.status.value] += 1
+    unplaced = sum(conversation.unplaced for conversation in found.conversations)
+    return WhatIf(turns=turns, calls=calls, not_reached=unplaced)
+
+
+def _show_what_if(name: str, found: Replayed, screen: Screen) -> None:
+    under = what_if(found)
+    screen.labelled("what if", f"under the policy {name}, instead of as it was recorded:")
+    turns = ", ".join(f"{number} {reason}" for reason, number in under.turns.items())
+    calls = ", ".join(f"{number} {status}" for status, number in under.calls.items())
+    screen.labelled("", f"turns that ended: {turns or 'none'}")
+    screen.labelled("", f"calls answered: {calls or 'none'} (recorded: {_calls(found.counts)})")
+    screen.labelled("", f"{counted(under.not_reached, 'part')} of the recording not reached")
+
+
+# --- as numbers ---
+
+
+def as_json(path: Path, found: Replayed, showing: Showing) -> dict[str, JsonValue]:
+    """The numbers of a file, and its findings and laws."""
+    counts = found.counts
+    findings: list[JsonValue] = [
+        {
+            "place": f"{finding.place.record}{f' {finding.place.part}' if finding.place.part else ''}",
+            "kind": finding.kind.value,
+            "text": finding.text,
+        }
+        for finding in found.findings
+    ]
+    line: dict[str, JsonValue] = {
+        "file": str(path),
+        "format": found.format,
+        "user_messages": counts.user_messages,
+        "replies": counts.replies,
+        "calls": counts.calls,
+        "results": {status: number for status, number in counts.results.items() if number},
+        "unanswered": counts.unanswered,
+        "orphan_results": counts.orphan_results,
+        "reused_ids": counts.reused_ids,
+        "out_of_order": counts.out_of_order,
+        "parallel_replies": counts.parallel_replies,
+        "max_open": counts.max_open,
+        "reasoning": counts.reasoning,
+        "images": counts.images,
+        "compactions": counts.compactions,
+        "model_errors": counts.model_errors,
+        "sidechain_records": counts.sidechain_records,
+        "findings": findings,
+        "laws": dict(found.laws),
+        "deltas": found.deltas,
+        "identical": found.identical,
+    }
+    if showing.policy is not None:
+        under = what_if(found)
+        line["what_if"] = {
+            "policy": showing.policy[0],
+            "turns": dict(under.turns),
+            "calls": dict(under.calls),
+            "not_reached": under.not_reached,
+        }
+    return line
+
+
+# --- the table ---
+
+WIDEST_NAME = 60
+HEADS = ("file", "format", "replies", "calls", "findings", "laws", "deltas", "replay")
+
+
+def _row(path: Path, found: Replayed) -> tuple[str, ...]:
+    broken = sum(verdict != HELD for verdict in found.laws.values())
+    told = in_one_line(str(path), 10_000)
+    return (
+        told if len(told) <= WIDEST_NAME else f"...{told[-WIDEST_NAME:]}",
+        found.format,
+        str(found.counts.replies),
+        str(found.counts.calls),
+        str(len(found.findings)),
+        f"{broken} broken" if broken else HELD,
+        str(found.deltas),
+        "identical" if found.identical else "DIFFERENT",
+    )
+
+
+def _show_table(rows: Sequence[tuple[str, ...]], screen: Screen) -> None:
+    widths = [max(map(len, column)) for column in zip(HEADS, *rows, strict=True)]
+    numbers = {2, 3, 4, 6}
+    for row in (HEADS, *rows):
+        cells = [
+            cell.rjust(width) if at in numbers else cell.ljust(width)
+            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        screen.line("  ".join(cells).rstrip())

@@ -1,0 +1,92 @@
+"""`loopkernel repair FILE --out NEW`: a recording made whole, in its format or as a log, never over another file."""
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from loopkernel_adapters.cli.invocation import command
+from loopkernel_adapters.cli.outcomes import ExitStatus, Unusable
+from loopkernel_adapters.cli.recording_files import is_sound_log, read_in_words, where
+from loopkernel_adapters.cli.screen import Screen
+from loopkernel_adapters.cli.words import counted
+from loopkernel_adapters.stores.jsonl import line_of
+from loopkernel_adapters.transcripts.formats import reader_of
+from loopkernel_adapters.transcripts.repairing_threads import Conversations, begun_log, repaired_conversations
+from loopkernel_adapters.transcripts.source import Source
+from loopkernel_adapters.transcripts.writers.known import writer_of
+from loopkernel_adapters.transcripts.writers.new_file import write_new_file
+from loopkernel_adapters.transcripts.writers.writer import Fault
+
+SHOWN = 20  # repairs that are told one by one
+
+
+def repair_recording(path: Path, out: Path, screen: Screen, *, as_log: bool, conversation: str | None) -> ExitStatus:
+    """Write the repaired recording to `out`. Raises Unusable where it cannot be read, or `out` not be written."""
+    with read_in_words(path):
+        if is_sound_log(path):
+            raise Unusable(f"{path} is a log of loopkernel, which needs no repair; `{command('resume', path)}` goes on")
+        source = Source(path)
+        kind = reader_of(source).name
+        writer = None if as_log or conversation is not None else writer_of(kind)
+        if writer is not None:
+            written = writer.repaired(source)
+            pieces, faults = written.pieces, written.faults
+        else:
+            found = repaired_conversations(source)
+            name = chosen(found, conversation, path)
+            records = begun_log(found, name)
+            pieces = tuple(line_of(number, record) for number, record in enumerate(records, start=1))
+            faults = found.faults
+    with written_in_words(out):
+        write_new_file(out, pieces)
+    tell_faults(faults, kind, screen)
+    screen.labelled("written", f"{out}, {'as ' + kind if writer is not None else 'as a log of loopkernel'}")
+    screen.labelled("go on", command("continue", out) if writer is not None else command("resume", out))
+    return ExitStatus.NATURAL_END
+
+
+def tell_faults(faults: tuple[Fault, ...], kind: str, screen: Screen) -> None:
+    """Each repair in a line."""
+    for fault in faults[:SHOWN]:
+        place = where(kind, fault.place.record, fault.place.part)
+        screen.labelled("repaired", f"{place}: {fault.text}: {fault.remedy}")
+    kinds = Counter(fault.kind.value for fault in faults[SHOWN:])
+    if kinds:
+        more = ", ".join(f"{count} {name}" for name, count in kinds.items())
+        screen.labelled("and", f"{counted(len(faults) - SHOWN, 'other')}: {more}")
+    if not faults:
+        screen.labelled("repaired", "nothing: there was no fault")
+
+
+def chosen(found: Conversations, wanted: str | None, path: Path) -> str:
+    """The conversation that is meant. Raises Unusable where there is none."""
+    name = found.main if wanted is None else wanted
+    if name is None:
+        raise Unusable(f"{path} holds no conversation that could be gone on with")
+    if name not in found.messages:
+        names = ", ".join(repr(each) for each in list(found.messages)[:20])
+        raise Unusable(f"{path} holds no conversation {name!r}; it holds {names}")
+    return name
+
+
+def demand_new(out: Path) -> None:
+    """Refuse to write over a file. Raises Unusable."""
+    if out.exists() or out.is_symlink():
+        raise Unusable(f"{out} exists already, and nothing is overwritten; name another file with --out")
+    if not out.parent.is_dir():
+        raise Unusable(f"{out} cannot be written: there is no folder {out.parent}; make it, or name another file")
+
+
+@contextmanager
+def written_in_words(out: Path) -> Iterator[None]:
+    """What keeps the file from being written, in words. Raises Unusable."""
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, FileExistsError):
+            demand_new(out)
+        raise Unusable(
+            f"{out} cannot be written: {error.strerror or error}; nothing of it was left behind. "
+            "Make room, or name another file with --out"
+        ) from error

@@ -1,0 +1,96 @@
+"""`loopkernel resume RUN`: a run gone on with where its log ends, as it was begun."""
+
+from contextlib import ExitStack
+
+from loopkernel.data.choices import Lifetime
+from loopkernel.data.states import Done, State
+from loopkernel.data.thread_deltas import Created
+from loopkernel.data.user_deltas import ChangeMode, ChangePolicy, ChangeTools, UserDelta
+from loopkernel.replay import START, replay
+
+from loopkernel_adapters.cli.beginnings import remembered
+from loopkernel_adapters.cli.chat import play_chat
+from loopkernel_adapters.cli.json_lines import tell_over, tell_result
+from loopkernel_adapters.cli.located import located
+from loopkernel_adapters.cli.models import Models, SoughtModels
+from loopkernel_adapters.cli.open_work import tell_open
+from loopkernel_adapters.cli.options import Options
+from loopkernel_adapters.cli.outcomes import ExitStatus, Unusable
+from loopkernel_adapters.cli.places import told
+from loopkernel_adapters.cli.rules import MODES, secrets_of, with_models
+from loopkernel_adapters.cli.run import play_turn
+from loopkernel_adapters.cli.screen import NoScreen, Screen
+from loopkernel_adapters.cli.session import Workbench
+from loopkernel_adapters.cli.summary import run_or_file, status_of, summarise
+from loopkernel_adapters.cli.toolbox import opened_tools
+from loopkernel_adapters.cli.verification import WitnessStore
+from loopkernel_adapters.cli.words import counted
+from loopkernel_adapters.ports import Store, Tools, demand_same_rules
+from loopkernel_adapters.stores.jsonl import JsonlStore
+
+
+def resume(name: str, given: Options, screen: Screen) -> ExitStatus:
+    """Go on with the run. Raises Unusable when it is not there, is open elsewhere, or cannot be trusted."""
+    with ExitStack() as resources:
+        place, run = resources.enter_context(located(name, given.store))
+        before = place.read(run)  # first, so that a log that is not there is not made
+        store = place.open(run)
+        resources.callback(store.close)
+        state = _state_of(store, run)
+        if state.session is None:
+            raise Unusable(f"{place.described(run)} holds no run yet; begin one with `{place.command('chat')}`")
+        settings, shown = state.session.settings, NoScreen() if given.json else screen
+        if isinstance(state, Done) and given.json:
+            return tell_over(state, run, screen)
+        if isinstance(state, Done):
+            shown.labelled("run", f"{settings.session_id} is over: {state.reason.value}; nothing can be added to it")
+            shown.labelled("see", place.command("log", run_or_file(place, run)))
+            return status_of(state.reason)
+        shown.labelled("run", f"{settings.session_id}, session of {counted(len(state.session.thread), 'message')}")
+        if isinstance(store, JsonlStore) and store.torn_tail is not None:
+            shown.labelled("torn tail", f"line {store.torn_tail.line} was never finished, and has been cut off")
+        tell_open(state, shown)
+        options = remembered(place, settings.session_id, given)
+        tools = resources.enter_context(opened_tools(options.folder, options.tool_set, sub_agents=options.sub_agents))
+        secrets = secrets_of(options)
+        specs = (options.first_model, *options.fallback_models)
+        models = SoughtModels(specs, options.base_url, resources).opened()
+        bench = Workbench(
+            place=place,
+            run=run,
+            store=WitnessStore(store, before),
+            created=Created(session_id=settings.session_id),
+            provider=models.instead_of((settings.policy.model, *settings.policy.fallback_models)),
+            tools=tools,
+            secrets=secrets,
+        )
+        changes = _changes(state, given, models, tools)
+        if settings.policy.lifetime is Lifetime.SESSION and not given.json:
+            return play_chat(bench, changes, given, screen)
+        played = play_turn(bench, changes, given, screen)
+        if given.json:
+            return tell_result(played, bench, screen)
+        return summarise(played, bench, screen)
+
+
+def _state_of(store: Store, run: str) -> State:
+    with told(f"run {run} cannot be opened"):
+        restored = store.restore()
+        demand_same_rules(restored)
+        return replay(restored.records, START if restored.state is None else restored.state)
+
+
+def _changes(state: State, given: Options, models: Models, tools: Tools) -> tuple[UserDelta, ...]:
+    """What is to be otherwise from now on, as deltas: the log tells it."""
+    if state.session is None:
+        return ()
+    settings = state.session.settings
+    policy, changes = with_models(settings.policy, models.names), list[UserDelta]()
+    if policy != settings.policy:
+        changes.append(ChangePolicy(policy))
+    if given.approvals is not None and MODES[given.approvals] is not settings.policy.approval_mode:
+        changes.append(ChangeMode(MODES[given.approvals]))
+    offered = tools.offered()
+    if (given.tools is not None or given.sub_agents) and offered != settings.tools:
+        changes.append(ChangeTools(offered))
+    return tuple(changes)

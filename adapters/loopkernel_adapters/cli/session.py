@@ -1,0 +1,162 @@
+"""A session at the command line: what it needs is opened, it is played, and what was witnessed is told."""
+
+import asyncio
+import signal
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Protocol
+
+from attrs import frozen
+from loopkernel.data.choices import Lifetime
+from loopkernel.data.events import Event
+from loopkernel.data.states import State
+from loopkernel.data.thread_deltas import Created
+
+from loopkernel_adapters.agent import new_run_id
+from loopkernel_adapters.cli.beginnings import note
+from loopkernel_adapters.cli.faults import in_loop
+from loopkernel_adapters.cli.interrupts import Interrupts
+from loopkernel_adapters.cli.models import SoughtModels
+from loopkernel_adapters.cli.options import Options
+from loopkernel_adapters.cli.outcomes import Unusable
+from loopkernel_adapters.cli.places import OneFile, Place, opened_place, told
+from loopkernel_adapters.cli.rules import instructions_of, policy_of, secrets_of
+from loopkernel_adapters.cli.screen import Screen
+from loopkernel_adapters.cli.toolbox import opened_tools
+from loopkernel_adapters.cli.verification import Witnessed, WitnessStore
+from loopkernel_adapters.driver.asyncio_driver import Driver
+from loopkernel_adapters.driver.children import InProcessAgents
+from loopkernel_adapters.driver.clocks import WallClock
+from loopkernel_adapters.optional_ports import Address, OptionalPorts
+from loopkernel_adapters.ports import Provider, RunFailed, Tools
+from loopkernel_adapters.secrets import Secrets
+
+
+class Teller(Protocol):
+    """Tells what happens to whoever watches."""
+
+    def event(self, event: Event, state: State, within: Address = ()) -> None:
+        """An event of the session, or of the sub-agent `within`, and the state that it led to."""
+        ...
+
+
+class Conversation(Protocol):
+    """Holds the person's side of a session, or that of a program in the person's place."""
+
+    def see(self, event: Event) -> None:
+        """Note an event of the session."""
+        ...
+
+    def see_of_child(self, within: Address, event: Event) -> None:
+        """Note an event of a sub-agent."""
+        ...
+
+    async def hold(self, driver: Driver, interrupts: Interrupts) -> None:
+        """Speak with it until nothing is left to say. Raises as the driver's `send` and `rest`."""
+        ...
+
+
+@frozen(kw_only=True)
+class Workbench:
+    """All that a session needs, open. `created` begins it where its log is empty."""
+
+    place: Place
+    run: str
+    store: WitnessStore
+    created: Created
+    provider: Provider
+    tools: Tools
+    secrets: Secrets
+
+
+@frozen(kw_only=True)
+class Played:
+    """What was witnessed, and the signal that ended it, if one did."""
+
+    witnessed: Witnessed
+    ended_by: signal.Signals | None
+
+
+def begun(options: Options, lifetime: Lifetime | None, resources: ExitStack) -> Workbench:
+    """What a new session needs. What is wrong with the options is said before anything is made. Raises Unusable."""
+    tools = resources.enter_context(opened_tools(options.folder, options.tool_set, sub_agents=options.sub_agents))
+    policy_of(options, lifetime, (options.first_model,))
+    instructions, secrets = instructions_of(options), secrets_of(options)
+    sought = SoughtModels((options.first_model, *options.fallback_models), options.base_url, resources)
+    place: Place
+    if options.log is not None:
+        place = OneFile(path=options.log)
+    else:
+        place = resources.enter_context(opened_place(options.store, make=True))
+    run = new_run_id()
+    store = WitnessStore(place.open(run))
+    resources.callback(store.close)
+    if store.load():
+        raise Unusable(
+            f"the log {options.log} already holds a run; show it with `{place.command('replay', str(options.log))}`, "
+            f"go on with it with `{place.command('resume', str(options.log))}`, or give this run another log"
+        )
+    models = sought.opened()  # last, since it takes longest
+    note(place, run, options)
+    created = Created(
+        session_id=run,
+        policy=policy_of(options, lifetime, models.names),
+        tools=tools.offered(),
+        instructions=instructions,
+    )
+    return Workbench(
+        place=place,
+        run=run,
+        store=store,
+        created=created,
+        provider=models.provider,
+        tools=tools,
+        secrets=secrets,
+    )
+
+
+def play(bench: Workbench, conversation: Conversation, tellers: Sequence[Teller], screen: Screen) -> Played:
+    """Run the session until the conversation is over. Raises Unusable when the log cannot be written."""
+    with told("the run was stopped"):
+        return asyncio.run(_play(bench, conversation, tellers, screen))
+
+
+async def _play(bench: Workbench, conversation: Conversation, tellers: Sequence[Teller], screen: Screen) -> Played:
+    asyncio.get_running_loop().set_exception_handler(in_loop)
+    seen: list[Event] = []
+
+    def tell(event: Event) -> None:
+        for teller in tellers:
+            teller.event(event, driver.state)
+
+    def tell_of_child(within: Address, event: Event) -> None:
+        for teller in tellers:
+            teller.event(event, driver.state_of(within) or driver.state, within)
+
+    driver = Driver.open(
+        store=bench.store,
+        created=bench.created,
+        provider=bench.provider,
+        tools=bench.tools,
+        clock=WallClock(),
+        observers=(tell, seen.append, conversation.see),
+        secrets=bench.secrets,
+        optional=OptionalPorts(agents=InProcessAgents(bench.place.children(bench.run))),
+        child_observers=(tell_of_child, conversation.see_of_child),
+    )
+    interrupts = Interrupts(driver, screen)
+    with interrupts.heeded():
+        async with driver:
+            try:
+                await conversation.hold(driver, interrupts)
+            except asyncio.CancelledError:
+                about = "; what was under way is not recorded as ended" if interrupts.cut_short else ""
+                screen.labelled("interrupt", f"quitting{about}")
+            except RunFailed:  # `on_error: raise`: the error has been shown, and the outcome tells it again
+                screen.end_stream()
+            finally:
+                interrupts.over()
+    witnessed = Witnessed(
+        records=tuple(bench.store.records), events=tuple(seen), state=driver.state, before=bench.store.before
+    )
+    return Played(witnessed=witnessed, ended_by=interrupts.ended_by)

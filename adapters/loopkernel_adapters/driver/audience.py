@@ -1,0 +1,60 @@
+"""Whoever looks on: observers of the session, of its sub-agents, and of each step. None of them stops anything."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from loopkernel.data.events import Event
+
+from loopkernel_adapters.driver.failures import complain
+from loopkernel_adapters.optional_ports import Address, ChildObserver
+from loopkernel_adapters.ports import Observer
+from loopkernel_adapters.secrets import Secrets
+
+# A cancellation that an observer raises is its own; an exit of the program is let through.
+FAULTS = (Exception, asyncio.CancelledError)
+
+
+class Audience:
+    """Shows them what happens. What they raise goes to the exception handler of the event loop."""
+
+    def __init__(
+        self,
+        observers: Sequence[Observer],
+        child_observers: Sequence[ChildObserver],
+        watch: Callable[[], None] | None,
+        secrets: Secrets,
+    ) -> None:
+        self._observers = tuple(observers)
+        self._child_observers = tuple(child_observers)
+        self._watch = watch
+        self._secrets = secrets
+
+    def show(self, events: Sequence[Event]) -> None:
+        """Show events of the session, each to all before the next."""
+        for event in events:
+            for observer in self._observers:
+                try:
+                    observer(event)
+                except FAULTS as error:
+                    self._complain(f"an observer failed at {type(event).__name__}; it stays subscribed", error)
+
+    def show_of_child(self, within: Address, event: Event) -> None:
+        """Show an event of the sub-agent at the address."""
+        for observer in self._child_observers:
+            try:
+                observer(within, event)
+            except FAULTS as error:
+                what = f"an observer failed at {type(event).__name__} of a sub-agent; it stays subscribed"
+                self._complain(what, error)
+
+    def look(self) -> None:
+        """Tell that a step is over."""
+        if self._watch is None:
+            return
+        try:
+            self._watch()
+        except FAULTS as error:
+            self._complain("whoever watches the steps failed; it goes on watching", error)
+
+    def _complain(self, what: str, error: BaseException) -> None:
+        complain(what, error, self._secrets)

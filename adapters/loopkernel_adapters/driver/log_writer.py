@@ -1,0 +1,84 @@
+"""The log as a driver writes it: increments in groups, all else at once, and a snapshot now and then.
+
+A snapshot is only a shorter way to a state that the log leads to anyway, so a failure to keep one stops nothing.
+"""
+
+from collections.abc import Sequence
+
+from loopkernel.data.states import State
+from loopkernel.data.thread_deltas import RULES_VERSION
+from loopkernel.replay import LogRecord
+
+from loopkernel_adapters.driver.durability import RECORDS_PER_GROUP
+from loopkernel_adapters.driver.failures import complain
+from loopkernel_adapters.ports import Restored, Store, StoreFailed
+from loopkernel_adapters.secrets import Secrets
+from loopkernel_adapters.stores.snapshots import snapshot_due
+
+UNWRITABLE = (
+    "the log cannot be written ({error}), so nothing more is started. What is recorded is safe: "
+    "look after the disk, then open the log again"
+)
+UNRENEWED = (
+    "the snapshot of version {version} of the rules cannot be replaced ({error}), and records under version {current} "
+    "cannot follow it. Nothing was changed: look after the disk, then open the log again"
+)
+
+
+class LogWriter:
+    """Writes the log of one driver, which leads to `state`: `folded` of its records lie behind the latest snapshot."""
+
+    def __init__(self, store: Store, secrets: Secrets, state: State, folded: int) -> None:
+        self._store = store
+        self._secrets = secrets
+        self._unstored: list[LogRecord] = []
+        self._since_snapshot = folded
+        # The records that the latest snapshot covers, but for those that changed nothing.
+        self._before_snapshot = max(state.stamp.version - folded, 0)
+
+    def add(self, records: Sequence[LogRecord], durable: bool) -> bool:
+        """Hand the records to the store, at the latest when a group of them is full; whether it has them now.
+
+        Raises StoreFailed.
+        """
+        unstored = self._unstored
+        unstored += records
+        if not unstored or not (durable or len(unstored) >= RECORDS_PER_GROUP):
+            return False
+        try:
+            self._store.append(tuple(unstored), durable)
+        except Exception as error:
+            raise StoreFailed(UNWRITABLE.format(error=error)) from error
+        self._since_snapshot += len(unstored)
+        unstored.clear()
+        return True
+
+    def look_back(self, state: State, closing: bool = False) -> None:
+        """Keep a snapshot of the state that all records lead to, which the store has, if it is time for one."""
+        if not snapshot_due(self._since_snapshot, closing, self._before_snapshot):
+            return
+        self._since_snapshot = 0  # also where it fails: the next attempt comes as late as if it had not
+        self._before_snapshot = state.stamp.version
+        try:
+            self._store.save_snapshot(state)
+        except Exception as error:
+            what = "no snapshot could be kept; the log is whole, and takes longer to open"
+            complain(what, error, self._secrets)
+
+    def close(self) -> None:
+        """Let go of the store."""
+        self._store.close()
+
+
+def renew_snapshot(store: Store, restored: Restored) -> None:
+    """Replace the snapshot of other rules that a log goes on from, before any record of these follows it.
+
+    Such records behind such a snapshot could be folded by nobody. Raises StoreFailed.
+    """
+    if restored.state is None or restored.rules_version == RULES_VERSION:
+        return
+    try:
+        store.save_snapshot(restored.state)
+    except Exception as error:
+        words = UNRENEWED.format(version=restored.rules_version, error=error, current=RULES_VERSION)
+        raise StoreFailed(words) from error

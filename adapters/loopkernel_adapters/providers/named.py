@@ -1,0 +1,146 @@
+"""Providers by the names that people type: `local`, `scripted:FILE`, `recorded:LOG`, `anthropic:MODEL`, and so on.
+
+A vendor's client is imported only when its name is asked for. Keys come from the environment alone.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+
+from loopkernel_adapters.ports import Provider, StoreError
+from loopkernel_adapters.providers.local import MODEL_NAME, LocalProvider, ModelMissing, find_model
+from loopkernel_adapters.providers.recorded import RecordedProvider
+from loopkernel_adapters.providers.script_file import NotAScript, read_script
+
+LOCAL = "local"
+SCRIPTED_MODEL = "scripted"
+RECORDED_MODEL = "recorded"
+FORMS = (
+    "local",
+    "scripted:FILE",
+    "recorded:LOG",
+    "anthropic:MODEL",
+    "openai:MODEL (the Responses API)",
+    "openai-chat:MODEL (chat completions, also of other servers, with a base URL)",
+)
+_NO_KEY = "no-key"  # a server of one's own may want none, and the client wants one
+
+Opening = AbstractContextManager[tuple[Provider, str]]
+
+
+class ProviderUnavailable(Exception):
+    """No provider can be had by this name. The message says why, and what to do."""
+
+
+def opened(name: str, *, base_url: str | None = None) -> Opening:
+    """The provider of that name, and the name of its model: sought now, loaded when the context is entered.
+
+    `base_url` is the address of a server that speaks the API (for `openai` and `openai-chat` with its `/v1`, if it has
+    one). Both steps raise ProviderUnavailable. Leave the context when no reply is read any more.
+    """
+    if name == LOCAL:
+        return _local()
+    kind, colon, rest = name.partition(":")
+    opening = _OPENINGS.get(kind)
+    if opening is None or not colon:
+        raise ProviderUnavailable(f"there is no provider {name!r}; choose one of: {', '.join(FORMS)}")
+    if not rest.strip():
+        raise ProviderUnavailable(f"{name!r} names nothing behind the colon; choose one of: {', '.join(FORMS)}")
+    return opening(rest, base_url)
+
+
+def _local() -> Opening:
+    try:
+        find_model()
+    except ModelMissing as error:
+        raise ProviderUnavailable(f"there is no model: {error}") from error
+    return _loaded_model()
+
+
+@contextmanager
+def _loaded_model() -> Iterator[tuple[Provider, str]]:
+    try:
+        provider = LocalProvider.load()
+    except ModelMissing as error:
+        raise ProviderUnavailable(f"there is no model: {error}") from error
+    try:
+        yield provider, MODEL_NAME
+    finally:
+        provider.close()
+
+
+def _scripted(file: str, _: str | None) -> Opening:
+    try:
+        return nullcontext((read_script(Path(file)), SCRIPTED_MODEL))
+    except NotAScript as error:
+        raise ProviderUnavailable(str(error)) from error
+
+
+def _recorded(log: str, _: str | None) -> Opening:
+    """A JSONL log; or an SQLite file, with `#RUN` behind it where it holds several runs."""
+    path, _mark, run = log.rpartition("#") if "#" in log and not Path(log).exists() else (log, "", "")
+    try:
+        provider = RecordedProvider.from_log(Path(path), run or None)
+    except StoreError as error:
+        raise ProviderUnavailable(f"the log {log} cannot be replayed: {error}") from error
+    except OSError as error:
+        raise ProviderUnavailable(
+            f"the log {path} cannot be read: {error.strerror}; name a JSONL log, or a run in a database as FILE#RUN"
+        ) from error
+    return nullcontext((provider, provider.models[0] if provider.models else RECORDED_MODEL))
+
+
+def _anthropic(model: str, base_url: str | None) -> Opening:
+    key = _key("ANTHROPIC_API_KEY", base_url or os.environ.get("ANTHROPIC_BASE_URL"))
+    try:
+        from loopkernel_adapters.providers.anthropic import AnthropicProvider
+    except ImportError as error:
+        raise _missing("anthropic", error) from error
+    return nullcontext((AnthropicProvider(api_key=key, base_url=base_url), model))
+
+
+def _openai(model: str, base_url: str | None) -> Opening:
+    url = base_url or os.environ.get("OPENAI_BASE_URL")
+    key = _key("OPENAI_API_KEY", url)
+    try:
+        from loopkernel_adapters.providers.openai_responses import OpenAIResponsesProvider
+    except ImportError as error:
+        raise _missing("openai", error) from error
+    return nullcontext((OpenAIResponsesProvider(api_key=key, base_url=url), model))
+
+
+def _openai_chat(model: str, base_url: str | None) -> Opening:
+    url = base_url or os.environ.get("OPENAI_BASE_URL")
+    key = _key("OPENAI_API_KEY", url)
+    try:
+        from loopkernel_adapters.providers.openai_chat import OpenAIChatProvider
+    except ImportError as error:
+        raise _missing("openai", error) from error
+    return nullcontext((OpenAIChatProvider(api_key=key, base_url=url), model))
+
+
+_OPENINGS: dict[str, Callable[[str, str | None], Opening]] = {
+    "scripted": _scripted,
+    "recorded": _recorded,
+    "anthropic": _anthropic,
+    "openai": _openai,
+    "openai-chat": _openai_chat,
+}
+
+
+def _key(variable: str, base_url: str | None) -> str:
+    key = os.environ.get(variable, "").strip()
+    if key:
+        return key
+    if base_url is None:
+        raise ProviderUnavailable(
+            f"there is no key: put it into the environment as {variable}, or name a server of your own that needs none"
+        )
+    return _NO_KEY
+
+
+def _missing(extra: str, error: ImportError) -> ProviderUnavailable:
+    return ProviderUnavailable(
+        f"the client of {extra} is not installed ({error}). Run: pip install 'loopkernel[{extra}]'"
+    )

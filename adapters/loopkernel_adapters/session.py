@@ -1,0 +1,301 @@
+"""A session as a program uses it: say something, see what happens, answer for a person, and have the result.
+
+Nothing here decides what happens next: it is the driver of the session, with events that can be awaited.
+"""
+
+import asyncio
+import inspect
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+
+from attrs import field, frozen
+from loopkernel.data.blocks import TextBlock, ToolResult, UserBlock
+from loopkernel.data.events import Event, MessageAdded, Refused, ToolEnded, TurnEnded
+from loopkernel.data.sessions import ShownError
+from loopkernel.data.states import State
+from loopkernel.data.thread_deltas import ThreadDelta
+from loopkernel.data.usage import NO_USAGE, Usage
+from loopkernel.data.user_deltas import CancelAll, Say, UserDelta
+from loopkernel.data.words import RefusalReason, TurnEndReason, UserAction
+
+from loopkernel_adapters.driver.asyncio_driver import Driver
+from loopkernel_adapters.driver.children import said_in
+from loopkernel_adapters.event_buffer import AgentEvent, EventBuffer
+from loopkernel_adapters.optional_ports import Address
+from loopkernel_adapters.ports import Observer, StoreError
+from loopkernel_adapters.waiting_calls import Answer, Approver, WaitingCall, answer_in_full, calls_waiting_in
+
+MOST_EVENTS = 1_000  # that wait for a reader
+MOST_ASKED = 3  # times that a call is put to the approver, whose answers were refused
+
+Words = str | tuple[UserBlock, ...]
+
+
+@frozen(kw_only=True)
+class Result:
+    """What has come of a turn.
+
+    `run` is the id to go on with. `reason` is why the turn ended; None: it has not, and `waiting` says what waits for a
+    person. `text` is the last text of the model in this turn, `calls` are the answers to its tool calls, in the order
+    in which they came. `usage` is that of the whole run so far. `refused`: what was said was not taken, and why.
+    `error` is the failure of the model that the turn ended with. `state` is that of the kernel, and is not printed.
+    """
+
+    run: str
+    reason: TurnEndReason | None
+    text: str = ""
+    usage: Usage = NO_USAGE
+    calls: tuple[ToolResult, ...] = ()
+    waiting: tuple[WaitingCall, ...] = ()
+    refused: RefusalReason | None = None
+    error: ShownError | None = None
+    state: State = field(repr=False)
+
+
+class Listeners:
+    """Those who hear the events of a session now."""
+
+    def __init__(self) -> None:
+        self._hearing: tuple[Observer, ...] = ()
+
+    def __call__(self, event: Event) -> None:
+        for observer in self._hearing:
+            observer(event)
+
+    def add(self, observer: Observer) -> None:
+        """From now on, this one too."""
+        self._hearing = (*self._hearing, observer)
+
+    def remove(self, observer: Observer) -> None:
+        """No longer this one."""
+        self._hearing = tuple(other for other in self._hearing if other != observer)
+
+
+class Session:
+    """A run that is open. `Agent.session` makes it, and closes it at the end of its block."""
+
+    def __init__(
+        self, run: str, driver: Driver, listeners: Listeners, approve: Approver | None, most_events: int = MOST_EVENTS
+    ) -> None:
+        self.run = run
+        self._driver = driver
+        self._listeners = listeners
+        self._approve = approve
+        self._most_events = most_events
+        self._readers: list[EventBuffer] = []
+
+    @property
+    def state(self) -> State:
+        """The state of the kernel, after all that has happened."""
+        return self._driver.state
+
+    @property
+    def waiting(self) -> tuple[WaitingCall, ...]:
+        """The calls that wait for a person, those of sub-agents included."""
+        return calls_waiting_in(self._driver)
+
+    def say(self, words: Words) -> "Turn":
+        """Say something to the model: await the turn for its result, or iterate over it for its events.
+
+        It is said when that begins. What is said while a turn is under way is treated as the policy says (`on_busy`).
+        """
+        return Turn(self._here, said(words))
+
+    def go_on(self) -> "Turn":
+        """As `say`, without a word: what goes on by itself after a restart, or after an answer to a waiting call."""
+        return Turn(self._here, None)
+
+    async def answer(self, call: WaitingCall, answer: Answer) -> None:
+        """Answer a call that waits for a person; see `Answer`. `go_on` then waits for what comes of it.
+
+        Raises TypeError where the answer does not fit, and NoSuchAgent when the sub-agent that asked has ended.
+        """
+        await self._driver.send(answer_in_full(call, answer), call.within)
+
+    async def cancel(self) -> None:
+        """Stop everything that is under way, and have it recorded so. Who waits for the turn gets its result."""
+        await self._driver.send(CancelAll())
+
+    async def send(self, delta: UserDelta | ThreadDelta, within: Address = ()) -> None:
+        """Say anything that the kernel understands (`loopkernel.data.user_deltas`); see `Driver.send`."""
+        await self._driver.send(delta, within)
+
+    async def events(self) -> AsyncGenerator[AgentEvent, None]:
+        """All events from now on, until the session is closed."""
+        buffer = EventBuffer(self._most_events)
+        self._readers.append(buffer)
+        self._listeners.add(buffer.put)
+        try:
+            while (event := await buffer.next()) is not None:
+                yield event
+        finally:
+            self._listeners.remove(buffer.put)
+            self._readers.remove(buffer)
+
+    def end_events(self) -> None:
+        """Let those who iterate over `events` come to their end."""
+        for buffer in self._readers:
+            buffer.end()
+
+    @asynccontextmanager
+    async def _here(self) -> AsyncIterator["Session"]:
+        yield self
+
+    # --- for a turn ---
+
+    async def conduct(self, delta: UserDelta | None, seen: "TurnRecord") -> None:
+        """Say it, and wait until nothing goes on by itself; meanwhile the approver answers what waits."""
+        if delta is not None:
+            seen.being_said = True
+            await self._driver.send(delta)
+            seen.being_said = False
+        asked: dict[tuple[object, ...], int] = {}
+        while True:
+            await self._driver.rest()
+            to_ask = [call for call in self.waiting if asked.get(call.path, 0) < MOST_ASKED and self._can_answer(call)]
+            if not to_ask:
+                return
+            for call in to_ask:
+                asked[call.path] = asked.get(call.path, 0) + 1
+                await self.answer(call, await self._asked(call))
+
+    def _can_answer(self, call: WaitingCall) -> bool:
+        """An approval can wait for a person who comes later. A question cannot: it ends with the run that asks."""
+        return self._approve is not None or call.question is not None
+
+    async def _asked(self, call: WaitingCall) -> Answer:
+        if self._approve is None:
+            return None
+        answer = self._approve(call)
+        if inspect.isawaitable(answer):
+            return await answer
+        return answer
+
+    async def give_up(self, conducting: "asyncio.Task[None]") -> None:
+        """Cancel the turn, since nobody wants it any more."""
+        conducting.cancel()
+        with suppress(StoreError):  # nothing is under way then, and whoever opens the log next is told
+            await self.cancel()
+        await asyncio.wait({conducting})
+
+    def listen(self, observer: Observer) -> None:
+        """Show the events to this one too."""
+        self._listeners.add(observer)
+
+    def forget(self, observer: Observer) -> None:
+        """Show them to it no more."""
+        self._listeners.remove(observer)
+
+    def new_buffer(self) -> EventBuffer:
+        """A buffer of the size that was asked for."""
+        return EventBuffer(self._most_events)
+
+    def result(self, seen: "TurnRecord") -> Result:
+        """What has come of a turn, by what was seen of it."""
+        waiting, session = self.waiting, self.state.session
+        ended = session.last_end if session is not None else None
+        return Result(
+            run=self.run,
+            reason=None if waiting else seen.reason or ended,
+            text=seen.text,
+            usage=NO_USAGE if session is None else session.usage,
+            calls=tuple(seen.calls),
+            waiting=waiting,
+            refused=seen.refused,
+            error=None if session is None else session.error,
+            state=self.state,
+        )
+
+
+class TurnRecord:
+    """What a result needs of the events of a turn."""
+
+    def __init__(self) -> None:
+        self.text = ""
+        self.calls: list[ToolResult] = []
+        self.reason: TurnEndReason | None = None
+        self.being_said = False  # what the turn begins with, just now
+        self.refused: RefusalReason | None = None
+
+    def note(self, event: Event) -> None:
+        """Keep what counts."""
+        if isinstance(event, MessageAdded):
+            self.text = said_in(event.message) or self.text
+        elif isinstance(event, ToolEnded):
+            self.calls.append(event.result)
+        elif isinstance(event, TurnEnded):
+            self.reason = event.reason
+        elif isinstance(event, Refused) and self.being_said and event.action is UserAction.SAY:
+            self.refused = event.reason
+
+
+class Turn:
+    """A turn that begins when it is awaited (for its `Result`) or iterated over (for its events), once.
+
+    Whoever leaves the iteration early, or is cancelled, cancels the turn. A loop that is left with `break` is tidied up
+    by Python soon after; use the turn as a context manager, and that is done at the end of the block.
+    """
+
+    def __init__(self, opened: Callable[[], AbstractAsyncContextManager[Session]], delta: UserDelta | None) -> None:
+        self._opened = opened
+        self._delta = delta
+        self._begun = False
+        self._in_block = False
+        self._iterating: AsyncGenerator[AgentEvent, None] | None = None  # for the end of the block
+        self._result: Result | None = None
+
+    @property
+    def result(self) -> Result:
+        """What has come of it, also of a turn that was cancelled. Raises RuntimeError while it is not over."""
+        if self._result is None:
+            raise RuntimeError("the turn is not over; await it, or iterate over its events to their end, first")
+        return self._result
+
+    def __aiter__(self) -> AsyncIterator[AgentEvent]:
+        events = self._events(shown=True)
+        self._iterating = events if self._in_block else None
+        return events
+
+    def __await__(self) -> Generator[object, None, Result]:
+        return self._finished().__await__()
+
+    async def __aenter__(self) -> "Turn":
+        self._in_block = True
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        if self._iterating is not None:
+            await self._iterating.aclose()
+
+    async def _finished(self) -> Result:
+        async for _ in self._events(shown=False):  # shows none, and ends with the turn
+            pass
+        return self.result
+
+    async def _events(self, shown: bool) -> AsyncGenerator[AgentEvent, None]:
+        if self._begun:
+            raise RuntimeError("this turn has begun already; say it again for another one")
+        self._begun = True
+        seen = TurnRecord()
+        async with self._opened() as session:
+            buffer = session.new_buffer()
+            session.listen(seen.note)
+            if shown:
+                session.listen(buffer.put)
+            conducting = asyncio.ensure_future(session.conduct(self._delta, seen))
+            conducting.add_done_callback(lambda _: buffer.end())
+            try:
+                while (event := await buffer.next()) is not None:
+                    yield event
+            finally:
+                if not conducting.done():
+                    await session.give_up(conducting)
+                session.forget(seen.note)
+                session.forget(buffer.put)
+                self._result = session.result(seen)
+            conducting.result()
+
+
+def said(words: Words) -> Say:
+    """A user message of these words."""
+    return Say(content=(TextBlock(words),) if isinstance(words, str) else words)

@@ -1,0 +1,202 @@
+"""The database file of many runs: how it is made, recognised, opened and upgraded, and its errors in words.
+
+It is made whole under another name and then put in its place, so what lies there is a database of this kind, or some
+other file, which is refused and not touched. Only SQLite itself opens it: to close a descriptor of one's own would take
+the locks away that SQLite holds on the same file in this process.
+"""
+
+import os
+import sqlite3
+import stat
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from urllib.parse import quote
+
+from typing_extensions import override
+
+from loopkernel_adapters.ports import StoreCorrupt, StoreError, StoreLocked
+from loopkernel_adapters.stores.durable_files import sync_folder
+from loopkernel_adapters.stores.run_locks import lock_folder, locked_folder
+
+APPLICATION = 0x6C6F6F70  # "loop": whose database it is
+OWNER_ONLY = 0o600
+BUSY_SECONDS = 5.0  # so long a writer waits for those of other runs, each of whom needs a few milliseconds
+UNFINISHED = ".new"
+JOURNALS = ("-journal", "-wal", "-shm")
+
+# The schema, step by step: version n of it is what the first n steps lead to. A step that was released stays as it is.
+SCHEMA: tuple[tuple[str, ...], ...] = (
+    (
+        # `records`, `first_ms` and `last_ms` tell what the records of the run tell too, for lists, and so that records
+        # that are missing at the end are missed. `epoch` counts the writers: only the latest may write. `syncs` is
+        # counted when there is nothing to commit but what was committed without a sync.
+        """CREATE TABLE runs (
+            id INTEGER PRIMARY KEY,
+            run TEXT NOT NULL UNIQUE,
+            epoch INTEGER NOT NULL,
+            syncs INTEGER NOT NULL,
+            records INTEGER NOT NULL,
+            first_ms INTEGER NOT NULL,
+            last_ms INTEGER NOT NULL
+        )""",
+        """CREATE TABLE records (
+            run INTEGER NOT NULL REFERENCES runs (id),
+            n INTEGER NOT NULL,
+            digest BLOB NOT NULL,
+            text TEXT NOT NULL,
+            PRIMARY KEY (run, n)
+        ) WITHOUT ROWID""",
+        """CREATE TABLE snapshots (
+            run INTEGER PRIMARY KEY REFERENCES runs (id),
+            snapshot BLOB NOT NULL
+        )""",
+    ),
+)
+
+
+class DatabaseCorrupt(StoreCorrupt):
+    """A record of a run in a database cannot be trusted, or the database itself (`line` 0). Nothing was changed."""
+
+    @override
+    def __str__(self) -> str:
+        where = f", record {self.line}" if self.line else ""
+        return f"{self.source}{where}: {self.problem}. Nothing was changed. Restore the database from a copy."
+
+
+def connect(path: Path, *, reading: bool = False) -> sqlite3.Connection:
+    """A connection to the database that is there, whose schema is the present one.
+
+    Raises FileNotFoundError, StoreError for what is no such database (and then nothing was changed), StoreLocked while
+    it is busy. It may be used by one thread after the other. Texts come back as bytes.
+    """
+    _demand_ours(path)
+    connection = _connection(path, "mode=rw")  # for readers too: one that may not write leaves files lying about
+    try:
+        with told(path):
+            if _version(connection, path) < len(SCHEMA):
+                _upgrade(connection, path)
+            connection.execute("PRAGMA query_only = ON" if reading else "PRAGMA synchronous = FULL")
+        return connection
+    except BaseException:
+        connection.close()
+        raise
+
+
+def make(path: Path) -> None:
+    """Have a database at the path, for its owner only, in a folder that exists. Raises OSError, StoreError."""
+    if path.exists():
+        return
+    with locked_folder(lock_folder(path), BUSY_SECONDS):
+        if path.exists():
+            return
+        for left in (path.with_name(path.name + each) for each in ("-journal", "-wal")):
+            if left.exists() and left.stat().st_size:
+                raise StoreError(
+                    f"{path} is missing, and {left.name} was left behind, which may hold the last records. Nothing was "
+                    "changed: bring the database back, or move that file away, or name another path"
+                )
+        unfinished = path.with_name(path.name + UNFINISHED)
+        for name in (unfinished, *(unfinished.with_name(unfinished.name + each) for each in JOURNALS)):
+            name.unlink(missing_ok=True)  # what a process left that died here
+        os.close(os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_EXCL, OWNER_ONLY))
+        with told(path), closing(_connection(unfinished, "mode=rw")) as connection:
+            connection.execute("PRAGMA synchronous = FULL")
+            _upgrade(connection, path)
+            (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+        if mode != b"wal":
+            raise StoreError(f"{path.parent} cannot hold a database with a write-ahead log; name another folder")
+        unfinished.rename(path)
+        sync_folder(path.parent)
+
+
+def close_untouched(connection: sqlite3.Connection, path: Path) -> None:
+    """Close the connection without the checkpoint that SQLite makes of the last one to go.
+
+    After an error of the disk nothing shall be written, and no sync tried again: one that succeeds could tell of data
+    that is lost. A connection that may only read is there meanwhile, and makes no checkpoint when it goes.
+    """
+    with suppress(sqlite3.Error, StoreError), closing(_connection(path, "mode=ro")) as witness:
+        witness.execute("SELECT count(*) FROM runs").fetchone()
+        connection.close()
+    connection.close()
+
+
+@contextmanager
+def told(path: Path) -> Iterator[None]:
+    """What SQLite raises, in words and as the errors of the port."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        name = getattr(error, "sqlite_errorname", "")
+        if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+            raise StoreLocked(
+                f"{path} was kept busy by another program for more than {BUSY_SECONDS:g} seconds; try again, "
+                "or end that program"
+            ) from error
+        if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_CONSTRAINT", "SQLITE_MISMATCH")):
+            raise DatabaseCorrupt(str(path), 0, 0, f"the database is damaged ({error})") from error
+        raise StoreError(f"{path} cannot be used ({error}): look after the disk, then open it again") from error
+    except (OverflowError, UnicodeError) as error:
+        raise StoreError(f"this cannot be kept in {path}: {error}") from error
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection, begin: str = "BEGIN IMMEDIATE") -> Iterator[None]:
+    """Everything within happens, or nothing of it does."""
+    connection.execute(begin)
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        with suppress(sqlite3.Error):
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+        raise
+
+
+def _connection(path: Path, options: str) -> sqlite3.Connection:
+    with told(path):
+        connection = sqlite3.connect(
+            f"file:{quote(str(path.absolute()))}?{options}",
+            uri=True,
+            timeout=BUSY_SECONDS,
+            isolation_level=None,
+            check_same_thread=False,
+        )
+    connection.text_factory = bytes  # a text that was damaged is no reason to fail before its checksum is looked at
+    return connection
+
+
+def _demand_ours(path: Path) -> None:
+    """Look at the file without locks, journals or recovery: what is not ours is not even begun to be read properly."""
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise StoreError(f"{path} is not a regular file, so it cannot hold runs; name another path")
+    try:
+        with closing(_connection(path, "mode=ro&immutable=1")) as connection:
+            connection.execute("PRAGMA writable_schema = ON")  # else a file that a checkpoint is growing is refused
+            (application,) = connection.execute("PRAGMA application_id").fetchone()
+    except sqlite3.Error:
+        application = None
+    if application != APPLICATION:
+        raise StoreError(f"{path} is not a database of loopkernel. Nothing was changed; name another path")
+
+
+def _version(connection: sqlite3.Connection, path: Path) -> int:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if not isinstance(version, int) or version > len(SCHEMA):
+        raise StoreError(
+            f"{path} was written by a newer loopkernel (version {version} of its schema, and this one knows versions "
+            f"up to {len(SCHEMA)}). Nothing was changed: use that loopkernel, or name another path"
+        )
+    return version
+
+
+def _upgrade(connection: sqlite3.Connection, path: Path) -> None:
+    """Take the missing steps, all of them or none."""
+    with transaction(connection):
+        for step in SCHEMA[_version(connection, path) :]:
+            for statement in step:
+                connection.execute(statement)
+        connection.execute(f"PRAGMA application_id = {APPLICATION}")
+        connection.execute(f"PRAGMA user_version = {len(SCHEMA)}")

@@ -1,0 +1,44 @@
+"""The file of a snapshot, beside the log: written under another name, synced, and only then put in its place."""
+
+import os
+import stat
+from pathlib import Path
+
+from loopkernel_adapters.stores.durable_files import write_all
+from loopkernel_adapters.stores.snapshots import Snapshot
+
+OWNER_ONLY = 0o600
+SUFFIX = ".snapshot"
+UNFINISHED = ".snapshot.new"
+
+
+def read_snapshot(log: Path) -> Snapshot | None:
+    """The snapshot beside a log; None where there is none that can be read, whatever lies there."""
+    try:
+        descriptor = os.open(_beside(log, SUFFIX), os.O_RDONLY | os.O_NONBLOCK)  # it may be a pipe
+        with open(descriptor, "rb") as file:
+            if stat.S_ISREG(os.fstat(descriptor).st_mode):
+                return Snapshot.from_bytes(file.read())
+    except OSError:
+        pass
+    return None
+
+
+def write_snapshot(log: Path, snapshot: Snapshot) -> None:
+    """Put the snapshot beside the log, in the place of an older one. Called only by the log's one writer.
+
+    Raises OSError. Whenever the process dies, a whole snapshot lies there, the older or the newer.
+    """
+    unfinished = _beside(log, UNFINISHED)
+    unfinished.unlink(missing_ok=True)  # what a process left that died here
+    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_ONLY)
+    try:
+        write_all(descriptor, snapshot.to_bytes())
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    unfinished.replace(_beside(log, SUFFIX))
+
+
+def _beside(log: Path, suffix: str) -> Path:
+    return log.with_name(log.name + suffix)

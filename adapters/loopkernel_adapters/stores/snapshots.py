@@ -1,0 +1,117 @@
+"""Snapshots: a state beside the log that leads to it, so that opening a long log costs only what came after.
+
+A snapshot is never needed and never trusted by itself. It says how many records it stands for and what their digest
+is; a store uses it when both fit the log that it finds, and its own checksum fits too, and goes by the log otherwise.
+"""
+
+import gc
+import hashlib
+import json
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from attrs import frozen
+from loopkernel.codec import state_from_text, state_to_text
+from loopkernel.data.errors import CodecError
+from loopkernel.data.states import State
+from loopkernel.data.thread_deltas import RULES_VERSION
+
+from loopkernel_adapters.ports import StoreError
+
+FORMAT = 1
+EVERY = 5_000  # records: to fold so many costs a quarter of a second
+WORTH_CLOSING = 500  # records: to fold so many costs as much as a person notices
+SHARE = 4  # a snapshot of a long thread is dear, so the log has to grow by a quarter between two of them
+MOST_TEXT = 1 << 30  # bytes of a state's text: what claims to be longer is no snapshot
+_HEADER = {"loopkernel": "snapshot", "version": FORMAT}
+
+
+def snapshot_due(records_since: int, closing: bool, records_before: int = 0) -> bool:
+    """Whether to keep a snapshot now, so many records after the last one (or the beginning).
+
+    `records_before` is how many records the last one covers. Writing a snapshot costs as much as the thread is long, so
+    they become rarer as the log grows: then all of them together cost no more than a fixed part of each record.
+    """
+    if closing:
+        return records_since > max(WORTH_CLOSING, records_before // (SHARE * 10))
+    return records_since >= max(EVERY, records_before // SHARE)
+
+
+@frozen(kw_only=True)
+class Snapshot:
+    """A state that was kept: how many records lead to it, their digest, and the rules that they were folded by.
+
+    `size` is how many bytes those records take, where the log is a file. `packed` is the state's text, compressed.
+    """
+
+    records: int
+    digest: str
+    rules_version: int
+    size: int = 0
+    packed: bytes
+
+    def state(self) -> State | None:
+        """The state; None where this release cannot read it."""
+        try:
+            unpacking = zlib.decompressobj()
+            text = unpacking.decompress(self.packed, MOST_TEXT)
+            if not unpacking.eof:
+                return None
+            with paused_collection():
+                return state_from_text(text.decode("ascii"))
+        except (zlib.error, ValueError, CodecError, RecursionError):
+            return None
+
+    def to_bytes(self) -> bytes:
+        """A line of JSON that says what is covered, and the state; with a checksum over all of it."""
+        covers = {"records": self.records, "digest": self.digest, "size": self.size, "rules": self.rules_version}
+        line = json.dumps({**_HEADER, **covers}).encode("ascii") + b"\n"
+        return _checksum(line + self.packed) + line + self.packed
+
+    @staticmethod
+    def from_bytes(content: bytes) -> "Snapshot | None":
+        """The snapshot that was written so; None for anything else, whatever it is."""
+        checksum, rest = content[:_CHECKSUM_SIZE], content[_CHECKSUM_SIZE:]
+        if _checksum(rest) != checksum:
+            return None
+        line, _, packed = rest.partition(b"\n")
+        try:
+            header = json.loads(line)
+        except (ValueError, RecursionError):
+            return None
+        if not isinstance(header, dict) or {key: header.get(key) for key in _HEADER} != _HEADER:
+            return None
+        digest, records, size, rules = (header.get(key) for key in ("digest", "records", "size", "rules"))
+        if not (type(digest) is str and type(records) is int and type(size) is int and type(rules) is int):
+            return None
+        return Snapshot(records=records, digest=digest, rules_version=rules, size=size, packed=packed)
+
+
+def snapshot_of(state: State, *, records: int, digest: str, size: int = 0) -> Snapshot:
+    """The snapshot of a state that so many records lead to. Raises StoreError where the state has no text."""
+    try:
+        text = state_to_text(state)
+    except (CodecError, RecursionError) as error:
+        raise StoreError(f"the state cannot be kept as a snapshot, and the log goes on without it: {error}") from error
+    packed = zlib.compress(text.encode("ascii"), level=1)
+    return Snapshot(records=records, digest=digest, rules_version=RULES_VERSION, size=size, packed=packed)
+
+
+@contextmanager
+def paused_collection() -> Iterator[None]:
+    """Build many lasting objects at once without the garbage collector, which would look at them time and again."""
+    paused = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if paused:
+            gc.enable()
+
+
+_CHECKSUM_SIZE = 65
+
+
+def _checksum(content: bytes) -> bytes:
+    return hashlib.sha256(content).hexdigest().encode("ascii") + b"\n"

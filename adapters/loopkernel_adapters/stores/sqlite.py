@@ -1,0 +1,212 @@
+"""Many runs in one SQLite file, each with one writer; several processes may write different runs at once.
+
+A record is a row: the number of its run, its own number, its text, and a digest of the text and the digest before it.
+So no row can be changed, lost, moved or added without the rest of its run showing it. A durable append is a commit with
+one sync (write-ahead log, `synchronous = FULL`), which covers all earlier ones; any other is a commit without a sync.
+
+That there is one writer a run is held twice. A lock on a file beside the database refuses a second one at once. And
+each writer has a number of its own, the epoch, which every transaction compares with the one in the database: so a
+writer whose lock file was deleted while it stood still writes nothing any more.
+"""
+
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from loopkernel.data.states import State
+from loopkernel.replay import LogRecord
+from typing_extensions import override
+
+from loopkernel_adapters.ports import NoSuchRun, Restored, RunEntry, Runs, Store, StoreError
+from loopkernel_adapters.stores.database import close_untouched, connect, make, told, transaction
+from loopkernel_adapters.stores.durable_files import make_folder
+from loopkernel_adapters.stores.run_locks import RunLock, lock_folder
+from loopkernel_adapters.stores.run_rows import RunRows
+from loopkernel_adapters.stores.snapshots import snapshot_of
+
+READ = "BEGIN"
+LASTING, PASSING = "PRAGMA synchronous = FULL", "PRAGMA synchronous = NORMAL"  # a commit with a sync, and one without
+
+
+class SqliteRuns(Runs):
+    """The runs in the database at `path`, which is made, for its owner only, when the first of them is opened.
+
+    Raises StoreError when something else lies there, or the database of a newer release.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path.resolve()  # two names of one file shall lead to the same locks
+        if self._path.exists():
+            connect(self._path, reading=True).close()
+
+    @override
+    def open(self, run: str) -> "SqliteStore":
+        make_folder(self._path.parent)
+        make(self._path)
+        return SqliteStore(self._path, run)
+
+    @override
+    def read(self, run: str) -> tuple[LogRecord, ...]:
+        if self._path.exists():
+            with _reading(self._path) as connection:
+                rows = RunRows(connection, self._path, run)
+                if rows.find():
+                    return rows.all_records()
+        raise NoSuchRun(f"there is no run {run!r} in {self._path}; list those that are there")
+
+    @override
+    def entries(self) -> tuple[RunEntry, ...]:
+        if not self._path.exists():
+            return ()
+        with _reading(self._path) as connection:
+            found = connection.execute(
+                "SELECT run, records, first_ms, last_ms FROM runs WHERE records > 0 ORDER BY last_ms, id"
+            )
+            return tuple(entry for row in found if (entry := _entry(*row)) is not None)
+
+    @override
+    def close(self) -> None:
+        """There is nothing to let go of: a connection lives as long as one store, or one reading."""
+
+
+class SqliteStore(Store):
+    """The log of one run in a database, which `SqliteRuns.open` opens for its one writer."""
+
+    def __init__(self, path: Path, run: str) -> None:
+        self._path = path
+        self._owner = os.getpid()
+        self._broken = False
+        self._unsynced = False
+        self._lock: RunLock | None = None
+        connection = connect(path)
+        self._connection: sqlite3.Connection | None = connection
+        try:
+            self._file = path.stat()
+            with told(path):
+                self._rows = rows = RunRows(connection, path, run)
+                connection.execute(PASSING)  # the first durable append makes these rows durable too
+                if not rows.find():
+                    with transaction(connection):
+                        rows.add()
+                folder = lock_folder(path)
+                make_folder(folder)
+                self._lock = RunLock(folder / f"{rows.number}.lock", run)
+                with transaction(connection):
+                    self._epoch = rows.take_over()
+                connection.execute(LASTING)
+        except BaseException:
+            self.close()
+            raise
+
+    @override
+    def load(self) -> tuple[LogRecord, ...]:
+        with self._present() as rows:
+            return rows.all_records()
+
+    @override
+    def restore(self) -> Restored:
+        with self._present() as rows:
+            snapshot = rows.snapshot()
+            state = None if snapshot is None else snapshot.state()
+            if snapshot is None or state is None:
+                return Restored(records=rows.all_records())
+            behind = rows.records_behind(snapshot)
+            return Restored(state=state, rules_version=snapshot.rules_version, records=behind)
+
+    @override
+    def save_snapshot(self, state: State) -> None:
+        connection = self._demand_writable()
+        snapshot = snapshot_of(state, records=self._rows.records, digest=self._rows.digest.hex())
+        with told(self._path), self._writing(connection, PASSING):  # it is worth no sync
+            self._rows.keep(snapshot)
+
+    @override
+    def append(self, records: Sequence[LogRecord], durable: bool) -> None:
+        connection = self._demand_writable()
+        self._broken = True  # until all of it is done: after a failure nobody knows what the file holds
+        with told(self._path), self._writing(connection, LASTING if durable else PASSING):
+            count, digest = self._rows.add_records(records)
+            if durable and self._unsynced and not records:
+                self._rows.touch()
+        self._rows.records, self._rows.digest = count, digest
+        self._unsynced = not durable
+        self._broken = False
+
+    @override
+    def close(self) -> None:
+        connection = self._connection
+        try:
+            if connection is not None and self._unsynced and not self._broken and self._owner == os.getpid():
+                self.append((), durable=True)
+        finally:
+            self._connection = None
+            try:
+                if connection is not None and self._broken:
+                    close_untouched(connection, self._path)
+                elif connection is not None:
+                    connection.close()
+            finally:
+                if self._lock is not None:
+                    self._lock.release()
+
+    @contextmanager
+    def _present(self) -> Iterator[RunRows]:
+        """The rows as they are now, whoever wrote them."""
+        connection = self._demand_open()
+        with told(self._path), transaction(connection, READ):
+            rows = RunRows(connection, self._path, self._rows.run)
+            if not rows.find():
+                raise StoreError(f"run {self._rows.run!r} was removed from {self._path} while it was open")
+            yield rows
+
+    @contextmanager
+    def _writing(self, connection: sqlite3.Connection, mode: str) -> Iterator[None]:
+        """A transaction of the one writer, and of nobody who was it once."""
+        if not os.path.samestat(self._file, self._path.stat()):
+            raise StoreError(f"{self._path} was replaced by another file while it was open; open the run again")
+        if self._lock is not None:
+            self._lock.demand_held()
+        if mode != LASTING:
+            connection.execute(mode)
+        try:
+            with transaction(connection):
+                self._rows.demand_epoch(self._epoch)
+                yield
+        finally:
+            if mode != LASTING:
+                connection.execute(LASTING)
+
+    def _demand_open(self) -> sqlite3.Connection:
+        if self._connection is None:
+            raise StoreError(f"run {self._rows.run!r} of {self._path} is closed; open it again to go on")
+        return self._connection
+
+    def _demand_writable(self) -> sqlite3.Connection:
+        connection = self._demand_open()
+        if self._broken:
+            raise StoreError(
+                f"an earlier write to run {self._rows.run!r} of {self._path} failed, so what it holds is not known; "
+                "open the run again, which checks it"
+            )
+        if self._owner != os.getpid():
+            raise StoreError(
+                f"run {self._rows.run!r} of {self._path} was opened by the process that this one was forked from, "
+                "which writes it"
+            )
+        return connection
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[sqlite3.Connection]:
+    """A connection that sees one and the same instant, takes no lock of a writer, and is let go of."""
+    with closing(connect(path, reading=True)) as connection, told(path), transaction(connection, READ):
+        yield connection
+
+
+def _entry(run: object, records: object, first_ms: object, last_ms: object) -> RunEntry | None:
+    """A row of the list; None where it is damaged, which reading the run will say."""
+    if not (isinstance(run, bytes) and type(records) is int and type(first_ms) is int and type(last_ms) is int):
+        return None
+    return RunEntry(run=run.decode("utf-8", "replace"), records=records, first_ms=first_ms, last_ms=last_ms)

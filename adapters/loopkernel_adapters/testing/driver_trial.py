@@ -1,0 +1,199 @@
+"""The ports that a driver is tried with: they take notes, and know what they were asked for too early or too often."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Protocol
+
+from attrs import evolve, frozen
+from loopkernel.data.blocks import TextBlock
+from loopkernel.data.effects import CallModel, CheckCall, Request, StartTimer, StartTool
+from loopkernel.data.events import Event
+from loopkernel.data.ids import ModelOperation
+from loopkernel.data.model_deltas import ModelDelta
+from loopkernel.data.policy import Policy
+from loopkernel.data.states import State
+from loopkernel.data.thread_deltas import Created
+from loopkernel.data.tools import EffectClass, Tool, ToolOutput, ToolProfile, ValidCall, Verdict
+from loopkernel.data.user_deltas import UserDelta
+from loopkernel.replay import LogRecord, fold
+from typing_extensions import override
+
+from loopkernel_adapters.driver.clocks import ManualClock
+from loopkernel_adapters.ports import Clock, Observer, Provider, RunContext, Store, Tools
+from loopkernel_adapters.providers.scripted import Reply
+from loopkernel_adapters.stores.memory import MemoryStore
+
+ToolFunction = Callable[[RunContext], Awaitable[str]]
+Asked = tuple[type, int]  # a command: its kind, and its operation
+
+
+class AnyDriver(Protocol):
+    """What a driver is tried through."""
+
+    @property
+    def state(self) -> State:
+        """The state after the last delta that was applied."""
+        ...
+
+    async def send(self, delta: UserDelta) -> None:
+        """Apply the delta; on return it is durable. Raises when the log cannot be written."""
+        ...
+
+    async def rest(self) -> None:
+        """Wait until nothing goes on by itself. Raises when the log cannot be written."""
+        ...
+
+    async def close(self) -> None:
+        """Stop everything and let go of everything, the store included."""
+        ...
+
+
+@frozen(kw_only=True)
+class DriverPorts:
+    """What a driver is opened with."""
+
+    store: Store
+    created: Created
+    provider: Provider
+    tools: Tools
+    clock: Clock
+    observer: Observer
+
+
+# Opens a driver over the ports, with its first deltas applied: those of a new log, or of one that goes on.
+DriverFactory = Callable[[DriverPorts], Awaitable[AnyDriver]]
+
+
+class TrialStore(MemoryStore):
+    """Knows which records are durable, and fails for good from append number `failing_from` on."""
+
+    def __init__(self, records: Sequence[LogRecord] = (), failing_from: int | None = None) -> None:
+        super().__init__(records)
+        self.durable = len(records)
+        self.appends = 0
+        self.failed = False
+        self.closed = False
+        self._failing_from = failing_from
+
+    @override
+    def append(self, records: Sequence[LogRecord], durable: bool) -> None:
+        self.appends += 1
+        if self.failed or (self._failing_from is not None and self.appends >= self._failing_from):
+            self.failed = True
+            raise OSError(28, "No space left on device")
+        super().append(records, durable)
+        if durable:
+            self.durable = len(self.load())
+
+    @override
+    def close(self) -> None:
+        super().close()
+        self.closed = True
+
+
+class Trial(Provider, Tools):
+    """A model, a tool and a clock around one log. The model gives its replies in order."""
+
+    def __init__(
+        self,
+        replies: Sequence[Reply],
+        tool: ToolFunction,
+        *,
+        store: TrialStore | None = None,
+        policy: Policy | None = None,
+    ) -> None:
+        self.store = store or TrialStore()
+        self.clock = TrialClock(self)
+        self.begun: list[Asked] = []
+        self.faults: list[str] = []  # what began when it should not have
+        self.events: list[Event] = []
+        self.streams = 0  # that are open now
+        self._replies = list(replies)
+        self._tool = tool
+        self._policy = policy or Policy(max_parallel=None)
+
+    def ports(self) -> DriverPorts:
+        """What a driver is opened with."""
+        return DriverPorts(
+            store=self.store,
+            created=Created(session_id="trial", policy=self._policy, tools=self.offered()),
+            provider=self,
+            tools=self,
+            clock=self.clock,
+            observer=self.events.append,
+        )
+
+    def note(self, asked: Asked) -> None:
+        """Something begins: was it asked for by what is durable, and not before?"""
+        kind, operation = asked
+        if asked in self.begun:
+            self.faults.append(f"{kind.__name__} {operation} was begun twice")
+        if self.store.failed:
+            self.faults.append(f"{kind.__name__} {operation} was begun after the log had failed")
+        if asked not in commands_in(self.store.load()[: self.store.durable]):
+            self.faults.append(f"{kind.__name__} {operation} was begun before what caused it was durable")
+        self.begun.append(asked)
+
+    @override
+    async def stream(self, request: Request, operation: ModelOperation) -> AsyncIterator[ModelDelta]:
+        self.note((CallModel, operation))
+        self.streams += 1
+        try:
+            for item in self._replies.pop(0) if self._replies else ():
+                match item:
+                    case asyncio.Event():
+                        await item.wait()
+                    case Exception():
+                        raise item
+                    case _:
+                        yield evolve(item, operation=operation)
+        finally:
+            self.streams -= 1
+
+    @override
+    def offered(self) -> tuple[Tool, ...]:
+        return (Tool(name="trial", profile=ToolProfile(effect=EffectClass.READ_ONLY)),)
+
+    @override
+    def check(self, command: CheckCall) -> Verdict:
+        self.note((CheckCall, command.operation))
+        return ValidCall()
+
+    @override
+    async def run(self, command: StartTool, context: RunContext) -> ToolOutput:
+        self.note((StartTool, command.operation))
+        return ToolOutput(content=(TextBlock(await self._tool(context)),))
+
+
+class TrialClock(ManualClock):
+    """Notes each timer. Time stands still unless a duty lets it pass."""
+
+    def __init__(self, trial: Trial) -> None:
+        super().__init__(1_000)
+        self._trial = trial
+
+    @override
+    def call_at(self, deadline_ms: int, callback: Callable[[], None]) -> Callable[[], None]:
+        wanted = [
+            operation
+            for command in effects_in(self._trial.store.load()[: self._trial.store.durable])
+            if isinstance(command, StartTimer) and command.deadline_ms == deadline_ms
+            for operation in (command.operation,)
+        ]
+        if not wanted:
+            self._trial.faults.append(f"a timer for {deadline_ms} ms was set before what caused it was durable")
+        return super().call_at(deadline_ms, callback)
+
+
+def effects_in(records: Sequence[LogRecord]) -> list[object]:
+    """All that follows from the records, in order."""
+    return [effect for step in fold(records) for effect in step.effects]
+
+
+def commands_in(records: Sequence[LogRecord]) -> list[Asked]:
+    """The model calls, checks and runs that follow from the records."""
+    return [
+        (type(effect), effect.operation)
+        for effect in effects_in(records)
+        if isinstance(effect, CallModel | CheckCall | StartTool)
+    ]

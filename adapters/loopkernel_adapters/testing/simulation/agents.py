@@ -1,0 +1,109 @@
+"""The sub-agents of a simulated world: real drivers in this process, each with ports and a disk of its own."""
+
+from collections.abc import Callable
+from functools import partial
+
+from loopkernel.data.effects import StartChild
+from loopkernel.data.events import Event
+from loopkernel.data.ids import OperationKind
+from loopkernel.data.outside_deltas import ChildEnded
+from loopkernel.data.states import State
+from loopkernel.data.user_deltas import SettingsChange, UserDelta
+from typing_extensions import override
+
+from loopkernel_adapters.driver.children import InProcessAgents
+from loopkernel_adapters.optional_ports import (
+    Address,
+    Agent,
+    Agents,
+    ChildReport,
+    ParentSession,
+    Ports,
+)
+from loopkernel_adapters.testing.simulation.evidence import Evidence, PortCall
+from loopkernel_adapters.testing.simulation.machine import SimulatedStore, World
+
+# The session of that name, and the ports of a session.
+SessionOf = Callable[[str], Evidence]
+PortsOf = Callable[[Evidence], Ports]
+
+
+class SimulatedAgents(Agents):
+    """Sub-agents: real drivers in this process, each with ports and a disk of its own."""
+
+    def __init__(self, here: World, session: Evidence, session_of: SessionOf, ports_of: PortsOf) -> None:
+        self._world = here
+        self._session = session
+        self._session_of = session_of
+        self._ports_of = ports_of
+
+    @override
+    def agent(self, command: StartChild, parent: ParentSession) -> Agent:
+        here = self._world
+        child = self._session_of(command.created.session_id)
+        child.begin_life()
+        within = _Within(parent, self._ports_of(child))
+        agents = InProcessAgents(lambda _: SimulatedStore(here, child))
+        agent = agents.agent(command, within)
+        return _Agent(agent, here, partial(self._session.claim, OperationKind.RUN, command.operation))
+
+
+class _Within(ParentSession):
+    """The parent, with the ports of the sub-agent."""
+
+    def __init__(self, parent: ParentSession, ports: Ports) -> None:
+        self._parent = parent
+        self._ports = ports
+
+    @property
+    @override
+    def ports(self) -> Ports:
+        return self._ports
+
+    @override
+    def report(self, report: ChildReport) -> None:
+        self._parent.report(report)
+
+    @override
+    def show(self, within: Address, event: Event) -> None:
+        self._parent.show(within, event)
+
+
+class _Agent(Agent):
+    """A sub-agent, and whether it was told to stop."""
+
+    def __init__(self, agent: Agent, here: World, claim: Callable[[], PortCall]) -> None:
+        self._agent = agent
+        self._world = here
+        self._life = here.life
+        self._claim = claim
+        self._call: PortCall | None = None  # while it runs: one that is aborted before never does
+
+    @override
+    async def run(self) -> ChildEnded:
+        self._call = call = self._claim()
+        self._world.seen["sub-agent"] += 1
+        try:
+            ended = await self._agent.run()
+            call.owes = not self._life.over
+            return ended
+        finally:
+            call.ended = True
+
+    @override
+    def cancel(self) -> None:
+        if self._call is not None:
+            self._call.cancelled = True
+        self._agent.cancel()
+
+    @override
+    def tell(self, delta: SettingsChange) -> None:
+        self._agent.tell(delta)
+
+    @override
+    async def send(self, delta: UserDelta, within: Address) -> None:
+        await self._agent.send(delta, within)
+
+    @override
+    def state_of(self, within: Address) -> State | None:
+        return self._agent.state_of(within)

@@ -1,0 +1,368 @@
+"""A tool out of a typed function: its schema from the signature and the docstring, its inputs checked by pydantic.
+
+    @tool(effect=EffectClass.READ_ONLY)
+    def find_orders(customer: str, most: int = 10) -> list[Order]:
+        \"\"\"Find the latest orders of a customer.
+
+        Args:
+            customer: the number on the card
+            most: how many
+        \"\"\"
+
+Inputs are checked strictly, as JSON: "3" is no number and 1 no boolean. Two things that models often do are put right
+first: a value that should be no text is given as JSON in a text ("3", "[1, 2]", "null"), and a whole number as 3.0.
+"""
+
+import functools
+import inspect
+import typing
+import warnings
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, overload
+
+import attrs
+from loopkernel.data.errors import CodecError, Fault, json_path
+from loopkernel.data.json_text import Json, canonical_text
+from loopkernel.data.tools import (
+    Decision,
+    EffectClass,
+    FieldResource,
+    ResourceRule,
+    Tool,
+    ToolOutput,
+    ToolProfile,
+)
+from typing_extensions import override
+
+try:
+    import pydantic
+    import pydantic_core
+    from pydantic.json_schema import GenerateJsonSchema, PydanticJsonSchemaWarning
+except ModuleNotFoundError as error:
+    raise ImportError("a tool of a typed function needs an extra: pip install 'loopkernel[tools]'") from error
+
+from loopkernel_adapters.ports import RunContext, ToolError
+from loopkernel_adapters.tools.docstrings import described
+from loopkernel_adapters.tools.functions_faults import faults_of, repaired
+from loopkernel_adapters.tools.input_schema import JsonObject, with_defaults
+from loopkernel_adapters.tools.registry import FunctionTool
+from loopkernel_adapters.tools.threads import Aborted, run_in_thread
+
+Source = Callable[..., object]
+
+MOST_ROUNDS = 3  # of putting an input right: JSON in a text may hold JSON in a text
+NO_OUTPUT = "(no output)"
+
+_CONFIG = pydantic.ConfigDict(extra="forbid", validate_by_alias=True, validate_by_name=False)
+
+
+class ToolSignatureError(TypeError):
+    """No tool can be made of this function; the message says why, and what to write instead."""
+
+
+@attrs.frozen(kw_only=True)
+class TypedTool(FunctionTool):
+    """A tool made of a typed function. Called, it is that function."""
+
+    source: Source
+
+    def __call__(self, *arguments: object, **named: object) -> object:
+        """What the function itself returns."""
+        return self.source(*arguments, **named)
+
+
+@overload
+def tool(
+    function: Source,
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    effect: EffectClass | None = None,
+    resources: Iterable[ResourceRule] | None = None,
+    resource_key: Callable[[str], str] | None = None,
+    approval: Decision | None = None,
+    timeout_ms: int | None = None,
+    serial: bool = False,
+    early: bool = False,
+) -> TypedTool:
+    """A tool of the function."""
+
+
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    effect: EffectClass | None = None,
+    resources: Iterable[ResourceRule] | None = None,
+    resource_key: Callable[[str], str] | None = None,
+    approval: Decision | None = None,
+    timeout_ms: int | None = None,
+    serial: bool = False,
+    early: bool = False,
+) -> Callable[[Source], TypedTool]:
+    """A decorator that makes a tool of a function."""
+
+
+def tool(
+    function: Source | None = None,
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    effect: EffectClass | None = None,
+    resources: Iterable[ResourceRule] | None = None,
+    resource_key: Callable[[str], str] | None = None,
+    approval: Decision | None = None,
+    timeout_ms: int | None = None,
+    serial: bool = False,
+    early: bool = False,
+) -> TypedTool | Callable[[Source], TypedTool]:
+    """A tool of the function, or a decorator that makes one.
+
+    Of an `async def` the run is awaited; any other function runs in a thread of its own. A parameter of type
+    `RunContext` is given the context (`async def` alone), one of type `Aborted` the sign that the run was aborted (any
+    other function alone); the model sees neither. What is returned is told as it is (str, ToolOutput) or as JSON.
+
+    Without `effect` and all the other settings the tool has no profile: it counts as dangerous and conflicts with
+    everything. With any, `effect` is dangerous where it is not given, `approval` asks where the effect is dangerous,
+    and the tool touches the `resources` and nothing else. Raises ToolSignatureError.
+    """
+    settings = (effect, resources, approval, timeout_ms)
+    profile: ToolProfile | None = None
+    if any(setting is not None for setting in settings) or serial or early:
+        worst = effect or EffectClass.DANGEROUS
+        profile = ToolProfile(
+            effect=worst,
+            serial=serial,
+            resources=tuple(resources or ()),
+            approval=approval or (Decision.ASK if worst is EffectClass.DANGEROUS else Decision.ALLOW),
+            timeout_ms=timeout_ms,
+            early=early,
+        )
+
+    def made(source: Source) -> TypedTool:
+        entry = _made(source, name, description, profile)
+        return entry if resource_key is None else attrs.evolve(entry, resource_key=resource_key)
+
+    return made if function is None else made(function)
+
+
+def _made(source: Source, name: str | None, description: str | None, profile: ToolProfile | None) -> TypedTool:
+    called = name or getattr(source, "__name__", None) or type(source).__name__
+    signature = _Signature(source, called)
+    for rule in profile.resources if profile is not None else ():
+        if isinstance(rule, FieldResource) and rule.field not in signature.names:
+            raise ToolSignatureError(f"{called}: the resource {rule.field} is no parameter; name one of its parameters")
+
+    async def run(given: JsonObject, context: RunContext) -> ToolOutput | str:
+        try:
+            return as_output(await signature.call(given, context))
+        except pydantic.ValidationError as error:  # its own text is long, and leads the model to a web page
+            faults = "; ".join(str(fault) for fault in faults_of(error, None))
+            raise ToolError(f"{called} met data that does not fit: {faults}") from error
+
+    return TypedTool(
+        tool=Tool(
+            name=called,
+            description=signature.description if description is None else description,
+            input_schema=Json.of(signature.schema),
+            profile=profile,
+        ),
+        function=run,
+        judge=signature.faults,
+        understood=signature.understood,
+        source=source,
+    )
+
+
+# --- the signature ------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class _Fit:
+    """An input that fits, put right where it had to be, and its values."""
+
+    values: pydantic.BaseModel
+    given: JsonObject
+
+
+@attrs.frozen
+class _Misfit:
+    """An input that does not fit, as far as it could be put right."""
+
+    error: pydantic.ValidationError
+    given: JsonObject
+
+
+class _Signature:
+    """The parameters of a function: their schema, and their values out of an input."""
+
+    def __init__(self, source: Source, name: str) -> None:
+        self._source = source
+        self._name = name
+        # An instance with an async __call__ is no coroutine function itself.
+        plain = inspect.isroutine(source) or isinstance(source, functools.partial)
+        call: Source = source if plain else source.__call__  # type: ignore[operator]  # whatever can be called has it
+        self._is_async = inspect.iscoroutinefunction(source) or inspect.iscoroutinefunction(call)
+        text, of_parameters = described(inspect.getdoc(source) or "")
+        self.description = text
+        self._given_by_us: dict[str, type] = {}
+        self.names: dict[str, str] = {}  # of the parameters, and of the fields that stand for them
+        fields: dict[str, Any] = {}  # Any, as create_model has it: a type and a default of it
+        hints = self._hints(call)
+        for parameter in inspect.signature(source).parameters.values():
+            annotation = self._annotation(parameter, hints)
+            if annotation is RunContext or annotation is Aborted:
+                self._demand_fit(parameter.name, annotation)
+                self._given_by_us[parameter.name] = annotation
+                continue
+            field = f"field_{len(fields)}"  # pydantic has names of its own, which a parameter may have as well
+            default: Any = ... if parameter.default is parameter.empty else parameter.default  # as Field has it
+            self.names[parameter.name] = field
+            fields[field] = (
+                _with_description(annotation, of_parameters.get(parameter.name)),
+                pydantic.Field(alias=parameter.name, default=default),
+            )
+        self._model = self._modelled(fields)
+        self.schema = self._schema()
+        self._demand_fitting_defaults()
+
+    def _refuse(self, problem: str) -> ToolSignatureError:
+        return ToolSignatureError(f"{self._name}: {problem}")
+
+    def _hints(self, call: Source) -> Mapping[str, object]:
+        while isinstance(call, functools.partial):
+            call = call.func
+        try:
+            return typing.get_type_hints(call, include_extras=True)
+        except (NameError, TypeError) as error:
+            raise self._refuse(f"its annotations cannot be read: {error}") from error
+
+    def _annotation(self, parameter: inspect.Parameter, hints: Mapping[str, object]) -> object:
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            raise self._refuse(f"the parameter {parameter} takes any number of values; name each parameter")
+        if parameter.kind is parameter.POSITIONAL_ONLY:
+            raise self._refuse(f"the parameter {parameter.name} has no name that can be given; take the / away")
+        if parameter.name not in hints:
+            raise self._refuse(f"the parameter {parameter.name} has no type; annotate it")
+        return hints[parameter.name]
+
+    def _demand_fit(self, name: str, wanted: object) -> None:
+        if wanted is RunContext and not self._is_async:
+            raise self._refuse(f"{name} is a RunContext, which can be awaited in the event loop alone; use async def")
+        if wanted is Aborted and self._is_async:
+            raise self._refuse(f"{name} is an Aborted, but an async def is cancelled where it awaits; leave it out")
+
+    def _modelled(self, fields: dict[str, Any]) -> type[pydantic.BaseModel]:
+        try:
+            return pydantic.create_model("Input", __config__=_CONFIG, **fields)
+        except (pydantic.errors.PydanticUserError, TypeError) as error:
+            raise self._refuse(f"a parameter has a type that cannot be checked: {_first_line(error)}") from error
+
+    def _schema(self) -> JsonObject:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error", PydanticJsonSchemaWarning)
+                schema: JsonObject = self._model.model_json_schema(schema_generator=_WithoutTitles)
+            Json.of(schema)
+        except (pydantic.errors.PydanticUserError, PydanticJsonSchemaWarning) as error:
+            raise self._refuse(
+                f"a parameter has a type or a default that JSON cannot say: {_first_line(error)}"
+            ) from error
+        except CodecError as error:
+            raise self._refuse(f"a default is nothing that JSON can say: {error}") from error
+        definitions = schema.get("$defs")
+        for part in (schema, *(definitions.values() if isinstance(definitions, dict) else ())):
+            if isinstance(part, dict):
+                part.pop("title", None)
+        return schema
+
+    def _demand_fitting_defaults(self) -> None:
+        defaults = with_defaults(self.schema, {})
+        for fault in self.faults(defaults):
+            if any(fault.path.startswith(json_path([name])) for name in defaults):
+                raise self._refuse(f"a default does not fit the type of its parameter: {fault}")
+
+    # --- inputs ---
+
+    def faults(self, given: JsonObject) -> list[Fault]:
+        """All that keeps the input from fitting, also when what models often do is put right."""
+        read = self._read(given)
+        return list(faults_of(read.error, read.given, [*self.names])) if isinstance(read, _Misfit) else []
+
+    def understood(self, given: JsonObject) -> JsonObject:
+        """The input with what models often do put right, as the function gets it."""
+        return self._read(given).given
+
+    def _read(self, given: JsonObject, rounds: int = MOST_ROUNDS) -> "_Fit | _Misfit":
+        try:
+            return _Fit(self._validated(given), given)
+        except pydantic.ValidationError as error:
+            better = repaired(given, error)
+            if better is given or rounds == 0:
+                return _Misfit(error, given)
+            return self._read(better, rounds - 1)
+
+    def _validated(self, given: JsonObject) -> pydantic.BaseModel:
+        return self._model.model_validate_json(canonical_text(given), strict=True)
+
+    async def call(self, given: JsonObject, context: RunContext) -> object:
+        """What the function returns for the input. Raises pydantic.ValidationError, and what the function raises."""
+        read = self._read(given)
+        if isinstance(read, _Misfit):
+            raise read.error
+        arguments = {name: getattr(read.values, field) for name, field in self.names.items()}
+        ours = self._given_by_us
+        if self._is_async:
+            returned = self._source(**arguments, **dict.fromkeys(ours, context))
+            assert isinstance(returned, Awaitable)
+            outcome: object = await returned
+            return outcome
+        return await run_in_thread(
+            lambda aborted: self._source(**arguments, **dict.fromkeys(ours, aborted)), f"the tool {self._name}"
+        )
+
+
+class _WithoutTitles(GenerateJsonSchema):
+    """Titles say again what names say, and models pay for every word."""
+
+    @override
+    def field_title_should_be_set(self, schema: object) -> bool:
+        return False
+
+
+def _with_description(annotation: object, text: str | None) -> object:
+    if text is None or any(
+        getattr(extra, "description", None) is not None for extra in getattr(annotation, "__metadata__", ())
+    ):
+        return annotation
+    described_type: object = typing.Annotated[annotation, pydantic.Field(description=text)]
+    return described_type
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).partition("\n")[0].partition(". ")[0]  # what follows is advice for users of pydantic
+
+
+# --- what is returned ---------------------------------------------------------------------------------
+
+
+def as_output(returned: object) -> ToolOutput | str:
+    """What a model is told of a value that a function has returned. Raises TypeError for what JSON cannot say."""
+    if isinstance(returned, ToolOutput | str):
+        return returned
+    if returned is None:
+        return NO_OUTPUT
+    try:
+        return pydantic_core.to_json(returned, fallback=_plain, bytes_mode="base64", inf_nan_mode="strings").decode()
+    except ValueError as error:  # pydantic's own, or a text that cannot be encoded
+        raise TypeError(f"the tool returned a {type(returned).__name__}, which cannot be told: {error}") from error
+
+
+def _plain(value: object) -> object:
+    kind = type(value)
+    if attrs.has(kind):
+        return {field.name: getattr(value, field.name) for field in attrs.fields(kind)}
+    raise TypeError(f"a {type(value).__name__} is nothing that JSON can say")

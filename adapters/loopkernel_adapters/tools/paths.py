@@ -1,0 +1,113 @@
+"""Paths within a workspace: the one spelling of each, the one key of each, and the words for those that cannot be."""
+
+import json
+import stat
+import unicodedata
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from loopkernel.data.json_text import safe_text
+
+from loopkernel_adapters.ports import ToolError
+
+LONGEST_PATH = 4_096  # bytes
+LONGEST_NAME = 255  # bytes
+LONGEST_SHOWN = 80  # characters of a path in an error
+DEEPEST = 32  # folders within each other
+# Never for tools, also where dot names are: what is written there runs by itself, or is this program's own memory.
+PROTECTED = frozenset({".git", ".loopkernel"})
+
+
+class PathRefused(ValueError):
+    """A path that no file of the workspace can have. The message is for the model."""
+
+
+def canonical_path(path: str, *, dot_names: bool = False) -> str:
+    """The one spelling of a path within the workspace: `./a//b/` is `a/b`, the workspace itself is `.`.
+
+    Looks at the text alone. With `dot_names`, names may begin with a dot, but for PROTECTED. Raises PathRefused.
+    """
+    if path.startswith("/"):
+        raise PathRefused(f"{shown_path(path)} is an absolute path; give one relative to the workspace")
+    if "\0" in path:
+        raise PathRefused(f"{shown_path(path)} holds a NUL character, which no file name can")
+    parts = [part for part in path.split("/") if part not in ("", ".")]
+    if ".." in parts:
+        raise PathRefused(f"{shown_path(path)} holds `..`; give the path without it")
+    if not all(is_open_name(part, dot_names) for part in parts):
+        names = "these names" if dot_names else "names that begin with a dot"
+        raise PathRefused(f"{shown_path(path)} is hidden: {names} are not for tools")
+    encoded = [part.encode("utf-8", "surrogatepass") for part in parts]
+    too_long = any(len(part) > LONGEST_NAME for part in encoded)
+    if too_long or len(parts) > DEEPEST or sum(map(len, encoded)) + len(parts) > LONGEST_PATH:
+        raise PathRefused(f"{shown_path(path)} is longer than the path of any file can be")
+    return "/".join(parts) or "."
+
+
+def one_spelling(canonical: Callable[[str], str], key: Callable[[str], str]) -> Callable[[str], str]:
+    """The key of a path that a call gives in its canonical spelling; of any other one, PathRefused.
+
+    Rules of approval match what a call says: `./secrets/a` would pass by a rule about `secrets/*`.
+    """
+
+    def key_of(path: str) -> str:
+        spelled = canonical(path)
+        if spelled != path:
+            raise PathRefused(f"{shown_path(path)} has another spelling; write it as {shown_path(spelled)}")
+        return key(path)
+
+    return key_of
+
+
+def is_open_name(name: str, dot_names: bool) -> bool:
+    """Whether tools may see a file or folder of that name."""
+    if not name.startswith("."):
+        return True
+    return dot_names and unicodedata.normalize("NFKC", name).casefold() not in PROTECTED and not _is_half_written(name)
+
+
+def _is_half_written(name: str) -> bool:
+    return name.endswith(".writing")  # as `Workspace.replace` names what it has not put in its place yet
+
+
+def joined(folder: str, name: str) -> str:
+    """The path of a name in a folder, both in their one spelling."""
+    return name if folder == "." else f"{folder}/{name}"
+
+
+def is_plain(path: str, *, dot_names: bool = False) -> bool:
+    """Whether the path can be given back as it is: no undecodable bytes, and no more than a path may be."""
+    try:
+        return safe_text(path) == path and canonical_path(path, dot_names=dot_names) == path
+    except PathRefused:
+        return False
+
+
+def shown_path(path: str) -> str:
+    """The path in quotation marks, printable, cut where it is long."""
+    path = safe_text(path)
+    path = path if len(path) <= LONGEST_SHOWN else f"{path[:LONGEST_SHOWN]}..."
+    return json.dumps(path, ensure_ascii=not path.isprintable())
+
+
+@contextmanager
+def told(path: str, act: str = "opened") -> Iterator[None]:
+    """What the system says about a path, as a ToolError."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise ToolError(f"there is no {shown_path(path)}; list the files to see what is there") from None
+    except (OSError, ValueError) as error:  # ValueError: a name that cannot be encoded
+        words = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise ToolError(f"{shown_path(path)} cannot be {act}: {words}") from error
+
+
+_KINDS = {stat.S_IFREG: "a file", stat.S_IFDIR: "a folder", stat.S_IFLNK: "a link, and links are not followed"}
+
+
+def demand_kind(mode: int, wanted: int, path: str) -> None:
+    """Raises ToolError where what has that `st_mode` is not of the wanted kind (S_IFREG, S_IFDIR)."""
+    kind = stat.S_IFMT(mode)
+    if kind != wanted:
+        what = _KINDS.get(kind, "neither a file nor a folder")
+        raise ToolError(f"{shown_path(path)} is, or lies in, {what}; {_KINDS[wanted]} is needed here")

@@ -1,0 +1,247 @@
+"""`loopkernel diagnose`, `repair`, `continue` and `fork`: from a bricked session to a chat in two commands."""
+
+import json
+import resource
+import shlex
+import stat
+from pathlib import Path
+
+import pytest
+from loopkernel.data.thread_deltas import Created, Forked
+from loopkernel.planning.wording import LOST
+from loopkernel.replay import replay
+from loopkernel_adapters.cli.fork import AFTERWARDS
+from loopkernel_adapters.stores.durable_files import write_all
+from loopkernel_adapters.stores.jsonl import read_log
+from loopkernel_adapters.transcripts.writers import new_file
+
+from tests.adapters.cli.sessions import MODEL, CommandLine, Ended, says, script
+from tests.adapters.transcripts_repair.recorded import (
+    chat_call,
+    chat_result,
+    chat_session,
+    claude_session,
+    codex_session,
+    line,
+)
+
+
+@pytest.fixture(autouse=True)
+def files(folder: Path) -> Path:
+    """A session of each format that lacks a result, and one of a format that is not written."""
+    (folder / "claude.jsonl").write_bytes(b"".join([*claude_session()[:-2], b'{"type":"user","mess']))
+    (folder / "codex.jsonl").write_bytes(b"".join(codex_session()[:-2]))
+    (folder / "chat.json").write_text(json.dumps([*chat_session()[:-2], {"role": "user", "content": "Well?"}]))
+    (folder / "whole.jsonl").write_bytes(b"".join(codex_session()))
+    pi = [
+        {"type": "session", "version": 3, "id": "s", "timestamp": "2026-01-02T03:04:05.000Z", "cwd": "/x"},
+        _pi("1", None, {"role": "user", "content": "Look."}),
+        _pi("2", "1", {"role": "assistant", "model": "m", "stopReason": "toolUse", "content": [_PI_CALL]}),
+    ]
+    (folder / "pi.jsonl").write_bytes(b"".join(map(line, pi)))
+    script(says("I go on."))
+    return folder
+
+
+_PI_CALL = {"type": "toolCall", "id": "call_1", "name": "bash", "arguments": {"command": "ls"}}
+
+
+def _pi(number: str, parent: str | None, message: object) -> object:
+    time = "2026-01-02T03:04:05.000Z"
+    return {"type": "message", "id": number, "parentId": parent, "timestamp": time, "message": message}
+
+
+def test_a_bricked_session_is_found_out_and_gone_on_with_in_two_commands(loopkernel: CommandLine) -> None:
+    found = loopkernel("diagnose", "claude.jsonl")
+    assert (found.status, found.err) == (1, "")
+    assert found.labelled("fault") == [
+        "line 13: the call toolu_3 never got a result",
+        "line 14: line 14, the last, was never finished",
+    ]
+    assert "the provider refuses every later request" in found.out
+    (go_on,) = found.labelled("go on")
+    assert shlex.split(go_on)[-2:] == ["continue", "claude.jsonl"]
+    ended = loopkernel("continue", "claude.jsonl", *MODEL, lines=("Please go on.",))
+    assert (ended.status, ended.err) == (0, "")
+    assert ended.labelled("model") == ["I go on."]
+    assert len(ended.labelled("repaired")) == 2
+    resumed = shlex.split(ended.labelled("go on")[0])
+    script(says("Once more."))
+    again = loopkernel(*resumed[resumed.index("resume") :], *MODEL, lines=("And on.",))
+    assert again.labelled("model") == ["Once more."]
+    assert loopkernel("replay", "last").labelled("laws")[0].endswith("all held")
+
+
+@pytest.mark.rule("RESUME-5")
+def test_what_the_model_is_told_of_the_lost_call(loopkernel: CommandLine) -> None:
+    assert loopkernel("continue", "claude.jsonl", *MODEL, "--log", "run.jsonl", lines=("On.",)).status == 0
+    created = read_log(Path("run.jsonl")).records[0].delta
+    assert isinstance(created, Created)
+    assert LOST in repr(created.start[-1])
+
+
+@pytest.mark.parametrize("name", ["claude.jsonl", "codex.jsonl", "chat.json"])
+def test_a_repair_in_its_own_format(loopkernel: CommandLine, name: str) -> None:
+    before = Path(name).read_bytes()
+    (advised,) = loopkernel("diagnose", name).labelled("or repair")
+    words = shlex.split(advised)
+    ended = loopkernel(*words[words.index("repair") :])
+    new = Path(words[-1])
+    assert (ended.status, ended.err) == (0, "")
+    assert stat.S_IMODE(new.stat().st_mode) == 0o600
+    assert Path(name).read_bytes() == before
+    assert loopkernel("diagnose", str(new)).status == 0
+    assert loopkernel("repair", str(new), "--out", "again").status == 0
+    assert Path("again").read_bytes() == new.read_bytes()
+    assert loopkernel("continue", str(new), *MODEL, lines=("On.",)).labelled("model") == ["I go on."]
+
+
+@pytest.mark.parametrize("arguments", [("pi.jsonl",), ("claude.jsonl", "--as-log"), ("codex.jsonl", "--as-log")])
+def test_a_repair_as_a_log(loopkernel: CommandLine, arguments: tuple[str, ...]) -> None:
+    ended = loopkernel("repair", *arguments, "--out", "new.jsonl")
+    assert (ended.status, ended.err) == (0, "")
+    assert any("never got a result" in told for told in ended.labelled("repaired"))
+    assert loopkernel("repair", *arguments, "--out", "again.jsonl").status == 0
+    assert Path("new.jsonl").read_bytes() == Path("again.jsonl").read_bytes()
+    assert loopkernel("replay", "new.jsonl").status == 0
+    assert loopkernel("resume", "new.jsonl", *MODEL, lines=("On.",)).labelled("model") == ["I go on."]
+    assert loopkernel("replay", "new.jsonl").status == 0
+
+
+def test_a_sub_agent_is_gone_on_with_by_its_name(loopkernel: CommandLine) -> None:
+    ended = loopkernel("continue", "claude.jsonl", *MODEL, lines=("On.",))
+    (others,) = ended.labelled("others")
+    name = shlex.split(others)[-1]
+    assert name.startswith("/")
+    chosen = loopkernel("continue", "claude.jsonl", "--conversation", name, *MODEL, lines=("On.",))
+    assert chosen.labelled("begins")[0].startswith("from 4 messages of claude.jsonl")
+    wrong = loopkernel("continue", "claude.jsonl", "--conversation", "nobody", *MODEL)
+    assert wrong.status == 2
+    assert repr(name) in wrong.err
+
+
+def test_nothing_is_ever_overwritten(loopkernel: CommandLine, folder: Path) -> None:
+    (folder / "there").write_text("mine")
+    (folder / "link").symlink_to("nowhere")
+    for out in ("there", "link", "claude.jsonl", ".", "no/such/folder/file"):
+        ended = loopkernel("repair", "claude.jsonl", "--out", out)
+        assert ended.status == 2, out
+        assert "name another file" in ended.err
+    assert (folder / "there").read_text() == "mine"
+    assert sorted(path.name for path in folder.iterdir() if "unfinished" in path.name) == []
+
+
+def test_a_file_that_comes_into_being_meanwhile_is_kept(
+    loopkernel: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = write_all
+
+    def write(descriptor: int, content: bytes) -> None:
+        Path("new.jsonl").write_text("mine")
+        written(descriptor, content)
+
+    monkeypatch.setattr(new_file, "write_all", write)
+    assert loopkernel("repair", "claude.jsonl", "--out", "new.jsonl").status == 2
+    assert Path("new.jsonl").read_text() == "mine"
+
+
+def test_a_full_disk_leaves_nothing_behind(loopkernel: CommandLine, folder: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, hard))
+    try:
+        ended = loopkernel("repair", "claude.jsonl", "--out", "new.jsonl")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert ended.status == 2
+    assert "new.jsonl cannot be written" in ended.err
+    assert not [path for path in folder.iterdir() if "new" in path.name]
+
+
+def test_a_session_without_a_fault(loopkernel: CommandLine) -> None:
+    ended = loopkernel("diagnose", "whole.jsonl")
+    assert (ended.status, ended.labelled("fault")) == (0, [])
+    assert loopkernel("repair", "whole.jsonl", "--out", "new.jsonl").status == 0
+    assert Path("new.jsonl").read_bytes() == Path("whole.jsonl").read_bytes()
+
+
+def test_a_diagnosis_for_programs(loopkernel: CommandLine) -> None:
+    (told,) = loopkernel("diagnose", "codex.jsonl", "--json").objects()
+    assert told["format"] == "codex"
+    (fault,) = told["faults"] if isinstance(told["faults"], list) else []
+    assert (fault["place"], fault["kind"]) == (10, "unanswered-call")
+    assert "refuses" in fault["effect"]
+    assert str(told["repair"]).endswith("--out codex.repaired.jsonl")
+
+
+def test_a_diagnosis_of_many_faults_is_short(loopkernel: CommandLine) -> None:
+    messages = [{"role": "user", "content": "Go."}]
+    for _ in range(20):
+        messages += [chat_call("call_1"), chat_result("call_1")]  # type: ignore[list-item]  # messages of any shape
+    Path("many.json").write_text(json.dumps(messages))
+    short = loopkernel("diagnose", "many.json")
+    assert len(short.labelled("fault")) == 12
+    assert short.labelled("and") == ["7 more (7 reused-id); --all shows them"]
+    assert len(loopkernel("diagnose", "many.json", "--all").labelled("fault")) == 19
+
+
+def _run(loopkernel: CommandLine) -> Ended:
+    script(says("Hello."))
+    ended = loopkernel("run", "Hi.", *MODEL, "--log", "run.jsonl")
+    assert ended.status == 0
+    return ended
+
+
+def test_a_log_of_our_own_needs_no_repair(loopkernel: CommandLine) -> None:
+    _run(loopkernel)
+    ended = loopkernel("diagnose", "run.jsonl")
+    assert ended.status == 0
+    assert shlex.split(ended.labelled("go on")[0])[-2:] == ["resume", "run.jsonl"]
+    for arguments in (("repair", "run.jsonl", "--out", "new"), ("continue", "run.jsonl", *MODEL)):
+        refused = loopkernel(*arguments)
+        assert refused.status == 2
+        assert "resume run.jsonl" in refused.err
+
+
+def test_a_damaged_log_of_our_own_is_gone_on_with_as_a_recording(loopkernel: CommandLine) -> None:
+    _run(loopkernel)
+    lines = Path("run.jsonl").read_bytes().split(b"\n")
+    lines[-2] = lines[-2][:-9]
+    Path("run.jsonl").write_bytes(b"\n".join(lines))
+    found = loopkernel("diagnose", "run.jsonl")
+    assert found.status == 1
+    assert "invariant: broken-record" in found.out
+    assert loopkernel("repair", "run.jsonl", "--out", "new.jsonl").status == 0
+    assert loopkernel("replay", "new.jsonl").status == 0
+
+
+@pytest.mark.rule("RESUME-6")
+def test_a_fork_of_a_log(loopkernel: CommandLine) -> None:
+    _run(loopkernel)
+    whole = read_log(Path("run.jsonl")).records
+    ended = loopkernel("fork", "run.jsonl", "--at", "3", "--out", "new.jsonl")
+    assert (ended.status, ended.err) == (0, "")
+    forked = read_log(Path("new.jsonl")).records
+    assert forked[:3] == whole[:3]
+    assert isinstance(forked[3].delta, Forked)
+    assert loopkernel("replay", "new.jsonl").status == 0
+    for at in ("0", str(len(whole) + 1)):
+        assert loopkernel("fork", "run.jsonl", "--at", at, "--out", "other.jsonl").status == 2
+    assert loopkernel("fork", "run.jsonl", "--at", "3", "--out", "new.jsonl").status == 2
+
+
+@pytest.mark.rule("RESUME-6")
+def test_a_fork_of_a_run_in_the_store_and_of_a_recording(loopkernel: CommandLine) -> None:
+    assert loopkernel("chat", *MODEL, lines=("Hi.",)).status == 0
+    forked = loopkernel("fork", "last", "--at", "2")
+    assert forked.status == 0
+    go_on = shlex.split(forked.labelled("go on")[0])
+    assert loopkernel(*go_on[go_on.index("resume") :], *MODEL, lines=("On.",)).labelled("model") == ["I go on."]
+    of_recording = loopkernel("fork", "claude.jsonl", "--at", "8", "--out", "new.jsonl")
+    assert of_recording.status == 0
+    session = replay(read_log(Path("new.jsonl")).records).session
+    assert session is not None
+    assert session.settings.policy == AFTERWARDS  # not the one without limits that it was played under
+    resumed = loopkernel("resume", "new.jsonl", *MODEL, lines=("On.",))
+    assert resumed.labelled("model") == ["I go on."]
+    assert loopkernel("replay", "new.jsonl").status == 0
+    assert loopkernel("fork", "no-such-run", "--at", "2").status == 2

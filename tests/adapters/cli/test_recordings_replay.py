@@ -1,0 +1,209 @@
+"""`loopkernel replay` on recordings: what is shown of each, the table, the numbers, another policy, each refusal."""
+
+import json
+import os
+import pty
+import subprocess
+from pathlib import Path
+
+import pytest
+from attrs import evolve
+from loopkernel import laws
+from loopkernel.codec import policy_to_text
+from loopkernel_adapters.cli import recordings
+from loopkernel_adapters.transcripts.replaying import AS_RECORDED, Replayed
+
+from tests.adapters.cli.sessions import MODEL, CommandLine, says, script
+from tests.adapters.cli_world import COMMAND
+from tests.adapters.transcripts_repair.recorded import (
+    SHARED,
+    answers,
+    asks,
+    chat_session,
+    claude,
+    claude_session,
+    codex_session,
+    demand_shared,
+    results,
+    use,
+)
+
+KEYS = [
+    *("file", "format", "user_messages", "replies", "calls", "results", "unanswered", "orphan_results", "reused_ids"),
+    *("out_of_order", "parallel_replies", "max_open", "reasoning", "images", "compactions", "model_errors"),
+    *("sidechain_records", "findings", "laws", "deltas", "identical"),
+]
+
+
+@pytest.fixture(autouse=True)
+def files(folder: Path) -> Path:
+    """One session of each format, and a file that is none."""
+    inner = folder / "sessions"
+    inner.mkdir()
+    (inner / "claude.jsonl").write_bytes(b"".join(claude_session()))
+    (inner / "codex.jsonl").write_bytes(b"".join(codex_session()[:-2]))
+    (inner / "chat.json").write_text(json.dumps(chat_session()))
+    (inner / "notes.txt").write_text("Buy milk.\n")
+    return inner
+
+
+def test_one_recording_is_shown(loopkernel: CommandLine) -> None:
+    ended = loopkernel("replay", "sessions/claude.jsonl")
+    assert (ended.status, ended.err) == (0, "")
+    assert "sessions/claude.jsonl: claude-code" in ended.out
+    assert ended.labelled("said") == ["3 messages of the user, 6 replies"]
+    assert ended.labelled("calls") == ["4; results: 4 done"]
+    assert ended.labelled("also") == ["1 sub-agent"]
+    assert ended.labelled("laws")[0].endswith("all held")
+    assert ended.labelled("replayed")[0].endswith("identical, byte for byte")
+    assert "file  " not in ended.out  # no table for one
+
+
+def test_a_folder_is_shown_with_a_table_and_its_findings(loopkernel: CommandLine) -> None:
+    ended = loopkernel("replay", "sessions")
+    assert ended.status == 0
+    assert ended.labelled("finding") == ["line 10: the call call_3 never got a result [unanswered-call]"]
+    assert ended.labelled("files") == ["3 replayed, 0 not readable, 1 no recordings"]
+    table = ended.out.splitlines()[-5:-1]
+    assert table[0].split() == ["file", "format", "replies", "calls", "findings", "laws", "deltas", "replay"]
+    assert [row.split()[1] for row in table[1:]] == ["openai-chat", "claude-code", "codex"]
+
+
+def test_the_numbers_have_these_names(loopkernel: CommandLine) -> None:
+    ended = loopkernel("replay", "sessions/*.jsonl", "--json")
+    claude, codex = ended.objects()
+    assert list(claude) == list(codex) == KEYS
+    assert claude["sidechain_records"] == 4
+    assert claude["results"] == {"done": 4}
+    assert codex["results"] == {"done": 2}
+    assert (codex["unanswered"], codex["identical"]) == (1, True)
+    assert codex["findings"] == [
+        {"place": "10", "kind": "unanswered-call", "text": "the call call_3 never got a result"}
+    ]
+    assert claude["laws"] == {law.id: "held" for law in laws.LAWS}
+
+
+def test_a_record_of_a_sub_agent_counts_once(loopkernel: CommandLine, files: Path) -> None:
+    said = [(20, None, "user", asks("Go.")), (21, 20, "assistant", answers("m", use("a"), use("b")))]
+    told = [*said, (22, 21, "user", results("a", "b"))]
+    (files / "side.jsonl").write_bytes(b"".join(claude(*record, isSidechain=True) for record in told))
+    (line,) = loopkernel("replay", "sessions/side.jsonl", "--json").objects()
+    assert (line["sidechain_records"], line["results"]) == (3, {"done": 2})
+
+
+def test_a_log_of_our_own_among_recordings(loopkernel: CommandLine) -> None:
+    script(says("Hello."))
+    assert loopkernel("run", "Hi.", *MODEL, "--log", "run.jsonl").status == 0
+    (told,) = loopkernel("replay", "run.jsonl", "--json").objects()
+    assert (told["format"], told["replies"], told["user_messages"], told["identical"]) == ("loopkernel", 1, 1, True)
+    ended = loopkernel("replay", "run.jsonl", "sessions/chat.json")
+    assert ended.labelled("files") == ["2 replayed, 0 not readable, 0 no recordings"]
+    assert loopkernel("replay", "run.jsonl").labelled("outcome")  # alone, it is shown as a run
+
+
+def test_another_policy_is_asked_about(loopkernel: CommandLine, folder: Path) -> None:
+    (folder / "one.json").write_text(policy_to_text(evolve(AS_RECORDED, max_turns=1)))
+    ended = loopkernel("replay", "sessions/claude.jsonl", "--policy", "one.json", "--json")
+    (told,) = ended.objects()
+    assert list(told) == [*KEYS, "what_if"]
+    under = told["what_if"]
+    assert isinstance(under, dict)
+    assert under["turns"].get("limit_reached", 0) + under["turns"].get("max_turns", 0) >= 1, under
+    plain = loopkernel("replay", "sessions/claude.jsonl", "--policy", "claude")
+    assert "instead of as it was recorded" in plain.labelled("what if")[0]
+    assert loopkernel("replay", "sessions/claude.jsonl", "--policy", "no-such").status == 2
+
+
+def test_a_broken_law_and_a_difference_are_told(loopkernel: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(Replayed, "identical", property(lambda found: False))
+        ended = loopkernel("replay", "sessions/codex.jsonl")
+    assert ended.status == 1
+    assert "NOT identical" in ended.labelled("replayed")[0]
+    told = {law.id: "held" for law in laws.LAWS}
+    name = next(iter(told))
+    with monkeypatch.context() as patched:
+        patched.setattr(Replayed, "laws", property(lambda found: {**told, name: f"{name}: step 3"}))
+        patched.setattr(Replayed, "held", property(lambda found: False))
+        ended = loopkernel("replay", "sessions/codex.jsonl")
+    assert ended.status == 1
+    assert ended.labelled("laws")[0].endswith("BROKEN")
+
+
+@pytest.mark.parametrize("content", [b"", b"\0" * 5_000, b"\xff\xfe{}", b"{", b"[1, 2", b"\x89PNG\r\n", b"null\n"])
+def test_what_is_no_recording_is_told_and_the_others_are_shown(
+    loopkernel: CommandLine, files: Path, content: bytes
+) -> None:
+    (files / "bad.bin").write_bytes(content)
+    alone = loopkernel("replay", "sessions/bad.bin")
+    assert alone.status == 2
+    assert "sessions/bad.bin" in alone.err
+    both = loopkernel("replay", "sessions/bad.bin", "sessions/codex.jsonl")
+    assert both.status == 2
+    assert both.labelled("files") == ["1 replayed, 1 not readable, 0 no recordings"]
+    assert loopkernel("diagnose", "sessions/bad.bin").status == 2
+    assert loopkernel("repair", "sessions/bad.bin", "--out", "new").status == 2
+    assert not Path("new").exists()
+
+
+def test_nothing_to_replay(loopkernel: CommandLine, folder: Path) -> None:
+    (folder / "empty").mkdir()
+    for named in ("empty", "no/such/*.jsonl", "missing.jsonl"):
+        ended = loopkernel("replay", named)
+        assert ended.status == 2
+        assert named in ended.err
+    os.mkfifo(folder / "pipe")
+    assert loopkernel("replay", "pipe", "sessions/codex.jsonl").status == 2
+    assert loopkernel("diagnose", "pipe").status == 2
+    assert loopkernel("diagnose", "empty").status == 2
+
+
+def test_a_file_that_may_not_be_read(loopkernel: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*given: object, **more: object) -> Replayed:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(recordings, "replayed", refuse)
+    ended = loopkernel("replay", "sessions/claude.jsonl", "sessions/chat.json")
+    assert ended.status == 2
+    assert "sessions/claude.jsonl cannot be read: Permission denied" in ended.err
+
+
+def test_what_nobody_foresaw_is_told_without_a_traceback(
+    loopkernel: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*given: object, **more: object) -> Replayed:
+        raise KeyError("x")
+
+    monkeypatch.setattr(recordings, "replayed", fail)
+    ended = loopkernel("replay", "sessions/claude.jsonl")
+    assert ended.status == 2
+    assert "please report this" in ended.err
+
+
+def test_progress_is_shown_at_a_terminal_alone(loopkernel: CommandLine) -> None:
+    assert loopkernel("replay", "sessions").err == ""
+    leader, follower = pty.openpty()
+    subprocess.run([*COMMAND, "replay", "sessions"], stdout=subprocess.DEVNULL, stderr=follower, check=True)
+    os.close(follower)
+    shown = os.read(leader, 10_000).decode()
+    os.close(leader)
+    assert "2/4 claude.jsonl" in shown
+    assert shown.endswith("\r\x1b[K")
+
+
+def test_the_counts_of_the_recordings_of_others(loopkernel: CommandLine) -> None:
+    demand_shared()
+    files = (
+        "claude-code/user-interrupts.jsonl",
+        "claude-code/worktrees-subagent-a4ca.jsonl",
+        "codex/desktop-cut-off.jsonl",
+    )
+    entries = json.loads((SHARED / "expected.json").read_text())
+    expected = {str(SHARED / entry["file"]): entry["expect"] for entry in entries if entry["file"] in files}
+    ended = loopkernel("replay", *(str(SHARED / file) for file in files), "--json")
+    told = {line["file"]: line for line in ended.objects()}
+    assert told.keys() == expected.keys()
+    for file, expect in expected.items():
+        assert {key: told[file][key] for key in expect} == expect
+    assert [line["sidechain_records"] for line in told.values()] == [0, 56, 0]
+    assert ended.status == 0

@@ -1,0 +1,484 @@
+"""The agent: events in order, a result, and nothing left, however a run is left."""
+
+import asyncio
+import doctest
+import gc
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+from loopkernel.data.blocks import TextBlock
+from loopkernel.data.choices import OnBusy, OnError
+from loopkernel.data.effects import CheckCall, StartTool
+from loopkernel.data.events import ReplyGrew, TurnEnded
+from loopkernel.data.ids import ModelOperation
+from loopkernel.data.json_text import Json
+from loopkernel.data.model_deltas import ModelCompleted, ModelDelta, ModelFailed, ModelText
+from loopkernel.data.policy import Policy
+from loopkernel.data.sessions import ShownError
+from loopkernel.data.states import Cancelled, Confirming, Idle, Streaming
+from loopkernel.data.thread_deltas import Created
+from loopkernel.data.tools import EffectClass, InvalidCall, ToolOutput, ToolProfile, ValidCall, Verdict
+from loopkernel.data.user_deltas import Correct
+from loopkernel.data.words import ErrorClass, RefusalReason, StopReason, TurnEndReason
+from loopkernel.replay import replay
+from loopkernel_adapters import agent as agent_module
+from loopkernel_adapters.agent import Agent, Approver, EventsDropped, Result, RunFailed, WaitingCall
+from loopkernel_adapters.ports import RunContext, StoreFailed, StoreLocked
+from loopkernel_adapters.providers.scripted import ANY, Reply, ScriptedProvider, call_reply, text_reply
+from loopkernel_adapters.stores.memory import MemoryRuns, MemoryStore
+from typing_extensions import override
+
+from tests.adapters.driver_world import (
+    ASKS,
+    NO_INPUT,
+    FunctionProvider,
+    FunctionTools,
+    NotedStore,
+    World,
+    descriptors,
+    echo,
+    one_turn,
+    said,
+)
+from tests.adapters.driver_world import say as said_by_user
+
+TWO_ROUNDS = (call_reply(("echo", Json.of({"a": 1}))), text_reply("That is all."))
+
+
+def an_agent(*replies: Reply, tools: FunctionTools | None = None, approve: Approver | None = None) -> Agent:
+    return Agent(ScriptedProvider(replies), tools or FunctionTools(echo=echo), approve=approve)
+
+
+def asking(approve: Approver | None = None, *more: Reply) -> Agent:
+    """Its tool waits for an approval before it runs."""
+    return an_agent(*TWO_ROUNDS, *more, tools=FunctionTools(ASKS, echo=echo), approve=approve)
+
+
+async def tidied() -> None:
+    """Until Python has closed what a loop has left, and only the test's own task is there."""
+    gc.collect()
+    while len(asyncio.all_tasks()) > 1:
+        await asyncio.sleep(0)
+
+
+def test_the_example_in_the_words_of_the_agent_runs() -> None:
+    assert doctest.testmod(agent_module) == doctest.TestResults(failed=0, attempted=7)
+
+
+def test_the_events_of_a_run_are_those_that_the_driver_shows_in_that_order() -> None:
+    async def run() -> None:
+        world = World(TWO_ROUNDS)
+        await one_turn(world)
+        events: list[object] = []
+        turn = an_agent(*TWO_ROUNDS).run("go")
+        async for event in turn:
+            events.append(event)
+        assert events == world.events[1:]  # the first is that of the session's beginning
+        assert turn.result.reason is TurnEndReason.MODEL_STOP
+        assert turn.result.text == "That is all."
+        assert [result.tool for result in turn.result.calls] == ["echo"]
+        assert isinstance(turn.result.state, Idle)
+        assert turn.result.waiting == ()
+
+    asyncio.run(run())
+
+
+def test_the_log_of_a_run_leads_to_the_state_of_its_result() -> None:
+    agent = an_agent(*TWO_ROUNDS)
+    result = agent.run_sync("go")
+    assert replay(agent.runs.read(result.run)) == result.state
+
+
+def test_a_turn_happens_once_and_has_no_result_before_its_end() -> None:
+    async def run() -> None:
+        turn = an_agent(*TWO_ROUNDS).run("go")
+        with pytest.raises(RuntimeError, match="the turn is not over"):
+            _ = turn.result
+        assert (await turn).text == "That is all."
+        with pytest.raises(RuntimeError, match="begun already"):
+            await turn
+
+    asyncio.run(run())
+
+
+def word_count(text: str) -> int:
+    """Count the words of a text."""
+    return len(text.split())
+
+
+def test_a_typed_function_is_a_tool() -> None:
+    replies = (call_reply(("word_count", Json.of({"text": "a b c"}))), text_reply("b"))
+    result = Agent(ScriptedProvider(replies), [word_count], approve=lambda call: True).run_sync("go")
+    assert [(call.tool, call.content) for call in result.calls] == [("word_count", (TextBlock("3"),))]
+
+
+def test_a_missing_extra_is_told_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "loopkernel_adapters.tools.functions", raising=False)
+    monkeypatch.setitem(sys.modules, "pydantic", None)
+    with pytest.raises(ImportError, match=r"pip install 'loopkernel\[tools\]'"):
+        Agent(ScriptedProvider(()), [word_count])
+
+
+# --- left early ---
+
+
+class Endless:
+    """A model that streams for ever, and what became of its stream."""
+
+    def __init__(self) -> None:
+        self.closed = 0
+
+    async def __call__(self, operation: ModelOperation) -> AsyncIterator[ModelDelta]:
+        try:
+            while True:
+                yield ModelText(operation, "more ")
+        finally:
+            self.closed += 1
+
+
+async def breaks(agent: Agent) -> None:
+    async for event in agent.run("go", "r"):
+        if isinstance(event, ReplyGrew):
+            break
+
+
+async def breaks_in_a_block(agent: Agent) -> None:
+    async with agent.run("go", "r") as turn:
+        async for event in turn:
+            if isinstance(event, ReplyGrew):
+                break
+    assert turn.result.reason is TurnEndReason.USER_ABORT
+    assert len(asyncio.all_tasks()) == 1
+
+
+async def raises(agent: Agent) -> None:
+    with pytest.raises(ZeroDivisionError):
+        async with agent.run("go", "r") as turn:
+            async for event in turn:
+                if isinstance(event, ReplyGrew):
+                    raise ZeroDivisionError
+
+
+async def is_cancelled(agent: Agent) -> None:
+    seen = asyncio.Event()
+
+    async def consumes() -> None:
+        async for event in agent.run("go", "r"):
+            if isinstance(event, ReplyGrew):
+                seen.set()
+
+    consuming = asyncio.ensure_future(consumes())
+    await seen.wait()
+    consuming.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await consuming
+    assert len(asyncio.all_tasks()) == 1
+
+
+async def is_awaited_no_longer(agent: Agent) -> None:
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await agent.run("go", "r")
+    assert len(asyncio.all_tasks()) == 1
+
+
+@pytest.mark.rule("CANCEL-2")
+@pytest.mark.parametrize("leaves", [breaks, breaks_in_a_block, raises, is_cancelled, is_awaited_no_longer])
+def test_whoever_leaves_early_cancels_the_turn_and_closes_everything(
+    leaves: Callable[[Agent], Awaitable[None]],
+) -> None:
+    async def run() -> None:
+        gc.collect()
+        before, stream = descriptors(), Endless()
+        agent = Agent(FunctionProvider(stream))
+        await leaves(agent)
+        await tidied()
+        state = replay(agent.runs.read("r"))
+        assert isinstance(state, Cancelled)
+        assert state.session.last_end is TurnEndReason.USER_ABORT
+        assert stream.closed == 1
+        assert descriptors() == before
+        agent.runs.open("r").close()  # nobody has it open any more
+
+    asyncio.run(run())
+
+
+# --- a slow reader ---
+
+
+def test_a_slow_reader_misses_increments_first_and_never_the_end() -> None:
+    async def run() -> None:
+        pieces = [ModelText(ANY, "word ")] * 5_000
+        world = World([(*pieces, *text_reply("end"))])
+        await one_turn(world)
+        seen: list[object] = []
+        agent = Agent(ScriptedProvider([(*pieces, *text_reply("end"))]), most_events=50)
+        async for event in agent.run("go"):
+            seen.append(event)
+            for _ in range(10):
+                await asyncio.sleep(0)
+        dropped = sum(event.count for event in seen if isinstance(event, EventsDropped))
+        assert dropped + sum(not isinstance(event, EventsDropped) for event in seen) == len(world.events) - 1
+        assert dropped > 0
+        shown = [event for event in seen if not isinstance(event, EventsDropped | ReplyGrew)]
+        assert shown == [event for event in world.events[1:] if not isinstance(event, ReplyGrew)]
+
+    asyncio.run(run())
+
+
+# --- calls that wait for a person ---
+
+
+def test_without_an_approver_a_call_is_left_waiting_and_a_session_goes_on_with_it() -> None:
+    async def run() -> None:
+        agent = asking()
+        result = await agent.run("go")
+        assert result.reason is None
+        assert [(call.tool, call.input, call.question) for call in result.waiting] == [
+            ("echo", Json.of({"a": 1}), None)
+        ]
+        async with agent.session(result.run) as session:
+            assert session.waiting == result.waiting
+            await session.answer(session.waiting[0], True)
+            result = await session.go_on()
+        assert (result.reason, result.text) == (TurnEndReason.MODEL_STOP, "That is all.")
+        assert [answer.status.value for answer in result.calls] == ["done"]
+
+    asyncio.run(run())
+
+
+async def consents_later(call: WaitingCall) -> bool:
+    await asyncio.sleep(0)
+    return True
+
+
+@pytest.mark.parametrize(
+    ("approve", "status"),
+    [
+        (lambda call: True, "done"),
+        (consents_later, "done"),
+        (lambda call: False, "rejected-by-user"),
+        (lambda call: "not today", "rejected-by-user"),
+        (lambda call: Correct(call=call.path[-1], input=Json.of({"a": 2})), "done"),
+    ],
+)
+def test_an_approver_answers_in_the_place_of_a_person(approve: Approver, status: str) -> None:
+    result = asking(approve).run_sync("go")
+    assert [answer.status.value for answer in result.calls] == [status]
+    assert result.waiting == ()
+
+
+def test_what_an_approver_raises_ends_the_run_and_the_call_still_waits() -> None:
+    def approve(call: WaitingCall) -> bool:
+        raise ZeroDivisionError(call.tool)
+
+    agent = asking(approve)
+    with pytest.raises(ZeroDivisionError, match="echo"):
+        agent.run_sync("go", "r")
+    assert isinstance(replay(agent.runs.read("r")), Confirming)
+    with pytest.raises(TypeError, match="waits for an approval"):
+        asking(lambda call: None).run_sync("go")
+
+
+def test_an_answer_that_is_never_taken_is_not_asked_for_for_ever() -> None:
+    asked: list[WaitingCall] = []
+
+    def approve(call: WaitingCall) -> Correct:
+        asked.append(call)
+        return Correct(call=call.path[-1], input=NO_INPUT)
+
+    class Refusing(FunctionTools):
+        @override
+        def check(self, command: CheckCall) -> Verdict:
+            return InvalidCall("no") if asked else ValidCall()
+
+    agent = an_agent(*TWO_ROUNDS, tools=Refusing(ASKS, echo=echo), approve=approve)
+    assert len(agent.run_sync("go").waiting) == 1
+    assert len(asked) == 3
+
+
+@pytest.mark.rule("TOOL-19")
+@pytest.mark.parametrize(("approve", "answer"), [(None, "None"), (lambda call: "blue", '"blue"')])
+def test_a_question_is_answered_or_else_declined(approve: Approver | None, answer: str) -> None:
+    async def asks(command: StartTool, context: RunContext) -> ToolOutput:
+        value = await context.ask("Which colour?")
+        return said("None" if value is None else value.text)
+
+    replies = (call_reply(("asks", NO_INPUT)), text_reply("b"))
+    result = an_agent(*replies, tools=FunctionTools(asks=asks), approve=approve).run_sync("go")
+    assert [block.text for call in result.calls for block in call.content if hasattr(block, "text")] == [answer]
+
+
+# --- sessions ---
+
+
+def test_a_session_has_turns_and_shows_all_of_their_events() -> None:
+    async def run() -> None:
+        agent = an_agent(text_reply("one"), text_reply("two"))
+        seen: list[object] = []
+
+        async def reads() -> None:
+            async for event in session.events():
+                seen.append(event)
+
+        async with agent.session() as session:
+            reading = asyncio.ensure_future(reads())
+            await asyncio.sleep(0)
+            assert (await session.say("a")).text == "one"
+            assert [type(event) async for event in session.say("b")][-1] is TurnEnded
+            await asyncio.sleep(0)
+        await reading
+        assert sum(isinstance(event, TurnEnded) for event in seen) == 2
+        assert len(asyncio.all_tasks()) == 1
+
+    asyncio.run(run())
+
+
+def test_a_turn_of_a_session_can_be_cancelled_and_the_next_one_goes_on() -> None:
+    async def run() -> None:
+        model = ScriptedProvider([(asyncio.Event(),), text_reply("two")])
+        async with Agent(model).session() as session:
+            waiting = asyncio.ensure_future(_awaited(session.say("a")))
+            while not model.requests:
+                await asyncio.sleep(0)
+            await session.cancel()
+            assert (await waiting).reason is TurnEndReason.USER_ABORT
+            assert (await session.say("b")).text == "two"
+
+    asyncio.run(run())
+
+
+async def _awaited(turn: Awaitable[Result]) -> Result:
+    return await turn
+
+
+def test_what_is_said_and_not_taken_is_told() -> None:
+    async def run() -> None:
+        agent = Agent(ScriptedProvider([(asyncio.Event(),)]), policy=Policy(on_busy=OnBusy.REJECT))
+        async with agent.session() as session:
+            first = asyncio.ensure_future(_awaited(session.say("a")))
+            while not isinstance(session.state, Streaming):
+                await asyncio.sleep(0)
+            second = asyncio.ensure_future(_awaited(session.say("b")))
+            for _ in range(5):
+                await asyncio.sleep(0)
+            await session.cancel()
+            assert (await second).refused is RefusalReason.NOT_NOW
+            assert (await first).refused is None
+
+    asyncio.run(run())
+
+
+def test_a_run_goes_on_after_its_process_has_died() -> None:
+    async def run() -> None:
+        runs = MemoryRuns()
+        dead = Agent(ScriptedProvider([(asyncio.Event(),)]), runs=runs)
+        async with dead.session("r") as session:
+            await session.send(said_by_user("a"))
+        async with Agent(ScriptedProvider([text_reply("I am back.")]), runs=runs).session("r") as session:
+            result = await session.go_on()
+        assert (result.run, result.text, result.reason) == ("r", "I am back.", TurnEndReason.MODEL_STOP)
+
+    asyncio.run(run())
+
+
+def test_one_run_is_open_once() -> None:
+    async def run() -> None:
+        agent = an_agent()
+        async with agent.session("r"):
+            with pytest.raises(StoreLocked):
+                await agent.run("go", "r")
+
+    asyncio.run(run())
+
+
+# --- errors ---
+
+
+def test_an_error_of_the_model_is_raised_where_the_policy_says_so() -> None:
+    failed = ModelFailed(operation=ANY, error=ErrorClass.AUTH, message="no such key")
+    agent = Agent(ScriptedProvider([(failed,)]), policy=Policy(on_error=OnError.RAISE))
+    with pytest.raises(RunFailed, match="auth: no such key"):
+        agent.run_sync("go")
+    for on_error in (OnError.REST, OnError.END):
+        agent = Agent(ScriptedProvider([(failed,), text_reply("Hello.")]), policy=Policy(on_error=on_error))
+        result = agent.run_sync("go")
+        assert (result.reason, result.error) == (TurnEndReason.ERROR, ShownError(ErrorClass.AUTH, "no such key"))
+        assert "no such key" in repr(result)
+        assert len(repr(result)) < 500  # it is what people print first
+        assert agent.run_sync("go").error is None
+
+
+def test_a_log_that_cannot_be_written_is_raised_with_its_cause() -> None:
+    class Full(MemoryRuns):
+        @override
+        def open(self, run: str) -> MemoryStore:
+            return NotedStore(failing_from=3)
+
+    agent = Agent(ScriptedProvider(TWO_ROUNDS), FunctionTools(echo=echo), runs=Full())
+    with pytest.raises(StoreFailed, match="No space left") as raised:
+        agent.run_sync("go")
+    assert isinstance(raised.value.__cause__, OSError)
+
+
+def test_the_synchronous_way_says_no_inside_an_event_loop() -> None:
+    agent = an_agent(*TWO_ROUNDS)
+
+    async def run() -> None:
+        with pytest.raises(RuntimeError, match="would block the event loop"):
+            agent.run_sync("go")
+
+    asyncio.run(run())
+    assert agent.run_sync("go").text == "That is all."
+
+
+def test_the_synchronous_way_uses_one_loop_and_leaves_nothing() -> None:
+    loops: set[asyncio.AbstractEventLoop] = set()
+
+    async def notes(operation: ModelOperation) -> AsyncIterator[ModelDelta]:
+        loops.add(asyncio.get_running_loop())
+        yield ModelCompleted(operation, StopReason.END_TURN)
+
+    gc.collect()
+    before = descriptors()
+    agent = Agent(FunctionProvider(notes), policy=Policy(empty_reply_nudges=0))
+    for _ in range(3):
+        agent.run_sync("go")
+    assert len(loops) == 1
+    del agent
+    gc.collect()
+    assert descriptors() == before
+    assert all(loop.is_closed() for loop in loops)
+
+
+def test_an_agent_may_be_forgotten_where_another_loop_runs() -> None:
+    agents = [an_agent(*TWO_ROUNDS)]
+    agents[0].run_sync("go")
+
+    async def run() -> None:
+        gc.collect()
+        before = descriptors()
+        agents.clear()
+        gc.collect()
+        assert descriptors() < before
+
+    asyncio.run(run())
+
+
+def test_what_an_agent_is_made_of_reaches_the_log() -> None:
+    agent = Agent(
+        ScriptedProvider([text_reply("the key is hunter22")]),
+        FunctionTools(ToolProfile(effect=EffectClass.IDEMPOTENT), echo=echo),
+        policy="claude",
+        model="large",
+        instructions="be brief",
+        secrets={"KEY": "hunter22"},
+    )
+    result = agent.run_sync("my key is hunter22")
+    created = agent.runs.read(result.run)[0].delta
+    assert isinstance(created, Created)
+    assert (created.session_id, created.instructions, created.policy.model) == (result.run, "be brief", "large")
+    assert [tool.name for tool in created.tools] == ["echo"]
+    assert result.text == "the key is {{secret:KEY}}"
+    assert "hunter22" not in repr(agent.runs.read(result.run))

@@ -1,0 +1,80 @@
+"""Every scenario of specs/scenarios holds on the real driver, which writes what the pure kernel was fed."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from loopkernel.testing.drive import Drive
+from loopkernel.testing.effective_policy import effective_policy
+from loopkernel.testing.scenario_data import Scenario
+from loopkernel.testing.scenario_document import read_scenario_file
+from loopkernel.transition import transition
+from loopkernel_adapters.testing import scenario_driver_turns
+from loopkernel_adapters.testing.scenario_driver import differences_of, main, play
+from loopkernel_adapters.testing.scenario_driver_likeness import likeness
+from loopkernel_adapters.testing.scenario_driver_turns import CHECKED_IN_TURN
+
+from tests.adapters.simulation.planted_drivers import PLANTED
+
+FOLDER = Path(__file__).resolve().parents[3] / "specs" / "scenarios"
+FILES = sorted(FOLDER.glob("*.yaml"))
+
+# The driver has a check's verdict before the crash where the pure player has it after: there the run began once more.
+OTHERWISE = {"endure-a-read-crash-after-its-reply", "endure-a-dangerous-crash-after-its-reply"}
+
+
+def command(scenario: Scenario) -> str:
+    file = Path(scenario.source)
+    return f"python -m loopkernel_adapters.testing.scenario_driver specs/scenarios/{file.name} {scenario.id}"
+
+
+@pytest.mark.parametrize("file", FILES, ids=[file.stem for file in FILES])
+def test_the_driver_does_what_each_scenario_says(file: Path) -> None:
+    wrong = []
+    for scenario in read_scenario_file(file):
+        played = play(scenario)
+        found = differences_of(scenario, played)
+        alike = likeness(played.log, Drive(scenario, effective_policy(scenario.policy), transition).run().log)
+        if alike not in ("same", "like") and scenario.id not in OTHERWISE:
+            found = (*found, alike)
+        if found:
+            wrong.append(f"{command(scenario)}\n    {found[0]}")
+    assert not wrong, "\n".join(wrong)
+
+
+def scenarios_named(names: frozenset[str]) -> list[Scenario]:
+    return [scenario for file in FILES for scenario in read_scenario_file(file) if scenario.id in names]
+
+
+def test_only_those_that_need_it_have_their_checks_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of them fails on the driver as it is, so the list holds none too many."""
+    monkeypatch.setattr("loopkernel_adapters.testing.scenario_driver_player.CHECKED_IN_TURN", frozenset())
+    found = scenarios_named(CHECKED_IN_TURN)
+    assert {scenario.id for scenario in found} == scenario_driver_turns.CHECKED_IN_TURN
+    assert [scenario.id for scenario in found if not differences_of(scenario, play(scenario))] == []
+
+
+# Nothing is under way when a scenario is over, so no scenario tells how a driver closes: the simulation does.
+NOT_IN_SCENARIOS = {"report-after-close", "task-left", "abandoned-stream-goes-on", "acknowledged-too-early"}
+
+
+@pytest.mark.parametrize("bug", sorted(PLANTED.keys() - NOT_IN_SCENARIOS))
+def test_a_broken_driver_fails_scenarios(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    PLANTED[bug](monkeypatch)
+    caught: Counter[bool] = Counter()
+    for file in (FOLDER / name for name in ("cancel.yaml", "approval.yaml", "restart.yaml", "forks.yaml")):
+        for scenario in read_scenario_file(file)[:40]:
+            try:
+                caught[bool(differences_of(scenario, play(scenario)))] += 1
+            except Exception:  # whatever it is, it was caught
+                caught[True] += 1
+        if caught[True]:
+            return
+    pytest.fail(f"no scenario of {sum(caught.values())} fails with the bug")
+
+
+def test_a_scenario_is_played_by_name(capsys: pytest.CaptureFixture[str]) -> None:
+    file = FOLDER / "approval.yaml"
+    name = read_scenario_file(file)[0].id
+    assert main([str(file), name]) == 0
+    assert capsys.readouterr().out.startswith(f"pass {name}\n")

@@ -1,0 +1,478 @@
+"""check_tools: every tools of this project passes, and each broken duty is caught and named."""
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+
+import pytest
+from attrs import evolve
+from loopkernel.data.blocks import MediaBlock, TextBlock
+from loopkernel.data.effects import CheckCall, StartTool
+from loopkernel.data.json_text import Json
+from loopkernel.data.tools import InvalidCall, Tool, ToolOutput, UnknownTool, ValidCall, Verdict
+from loopkernel_adapters.ports import RunContext, ToolError, Tools
+from loopkernel_adapters.testing import check_tools as checks
+from loopkernel_adapters.testing.check_tools import EndlessCall, ToolsTrial, check_tools
+from loopkernel_adapters.tools.coding import coding_tools
+from loopkernel_adapters.tools.delegation import delegate_tool
+from loopkernel_adapters.tools.files import FileTools, Workspace
+from loopkernel_adapters.tools.functions import tool
+from loopkernel_adapters.tools.output_bounds import MOST_CHARACTERS, MOST_MEDIA
+from loopkernel_adapters.tools.processes import Confined, strongest_confinement, without_namespace
+from loopkernel_adapters.tools.registry import Registry
+from loopkernel_adapters.tools.threads import Aborted
+from typing_extensions import override
+
+from tests.adapters.tools.test_searching import CATASTROPHE
+from tests.adapters.tools.test_shell import DEAF
+
+FLOOD = "x" * (MOST_CHARACTERS + 1_000)
+
+
+# --- the tools of this project keep the duties --------------------------------------------------------
+
+
+@contextmanager
+def coding_trial(folder: Path, confined: Confined) -> Iterator[ToolsTrial]:
+    """The set of a coding agent, in a workspace of its own."""
+    (folder / "notes.txt").write_text("one\ntwo\n")
+    (folder / "trap.txt").write_text("a" * 60 + "b")
+    marker = f"marker-{os.getpid()}-{folder.name}"
+    begun = folder / marker
+    begun.unlink(missing_ok=True)
+    deaf = DEAF.format(python=sys.executable, folder=folder, marker=marker)
+    with Workspace(folder) as workspace:
+        yield ToolsTrial(
+            tools=Registry(coding_tools(workspace, confined=confined)),
+            valid=(
+                ("read_file", {"path": "notes.txt"}),
+                ("write_file", {"path": "notes.txt", "text": "one\nthree\n"}),
+                ("edit_file", {"path": "notes.txt", "old_text": "three", "new_text": "two"}),
+                ("list_files", {}),
+                ("glob", {"pattern": "**"}),
+                ("grep", {"pattern": "one"}),
+                ("shell", {"command": "yes | head -c 3000000"}),
+            ),
+            invalid=(
+                ("read_file", {}),
+                ("read_file", {"path": "../x"}),
+                ("read_file", {"path": "notes.txt", "first_line": 0}),
+                ("shell", {"command": 3}),
+            ),
+            failing=(
+                ("read_file", {"path": "absent"}),
+                ("edit_file", {"path": "notes.txt", "old_text": "absent", "new_text": "x"}),
+                ("grep", {"pattern": "("}),
+                ("shell", {"command": "sleep 100", "timeout_ms": 1}),
+            ),
+            endless=(
+                EndlessCall(call=("grep", {"pattern": CATASTROPHE})),
+                EndlessCall(
+                    call=("shell", {"command": f"setsid --wait {deaf[5:]}"}), begun=begun.exists, marker=marker
+                ),
+            ),
+            watched=(folder,),
+        )
+
+
+@pytest.mark.parametrize("confined", [strongest_confinement(), without_namespace()])
+def test_the_coding_set_keeps_the_duties(tmp_path: Path, confined: Confined) -> None:
+    check_tools(lambda: coding_trial(tmp_path, confined))
+
+
+def test_the_file_tools_keep_the_duties(tmp_path: Path) -> None:
+    @contextmanager
+    def trial() -> Iterator[ToolsTrial]:
+        (tmp_path / "notes.txt").write_text("one")
+        with Workspace(tmp_path) as workspace:
+            yield ToolsTrial(
+                tools=Registry((*FileTools(workspace).all(), delegate_tool())),
+                valid=(
+                    ("read_file", {"path": "notes.txt"}),
+                    ("list_files", {}),
+                    ("write_file", {"path": "x", "text": ""}),
+                ),
+                invalid=(("read_file", {}), ("delegate", {"prompt": 1})),
+                failing=(("read_file", {"path": "absent"}), ("delegate", {"prompt": "x"})),
+                watched=(tmp_path,),
+            )
+
+    check_tools(trial)
+
+
+def test_tools_of_typed_functions_keep_the_duties() -> None:
+    check_tools(lambda: sound())
+
+
+# --- and each broken one is caught --------------------------------------------------------------------
+
+
+@tool
+def add(one: int, other: int) -> int:
+    """Add two numbers."""
+    return one + other
+
+
+@tool
+def waits(aborted: Aborted) -> str:
+    """Wait for the abort."""
+    aborted.wait(60)
+    return "too late"
+
+
+@tool
+async def fails(words: str) -> str:
+    """Fail."""
+    raise ToolError(words)
+
+
+@contextmanager
+def sound() -> Iterator[ToolsTrial]:
+    """Tools that keep every duty."""
+    yield ToolsTrial(
+        tools=Registry([add, waits, fails]),
+        valid=(("add", {"one": 1, "other": 2}),),
+        invalid=(("add", {"one": 1}), ("add", {"one": "x", "other": 2})),
+        failing=(("fails", {"words": "no such thing"}),),
+        endless=(EndlessCall(call=("waits", {})),),
+    )
+
+
+class Broken(Tools):
+    """Passes everything on to tools that keep the duties, but for what a test replaces."""
+
+    def __init__(self) -> None:
+        with sound() as trial:
+            self.trial = trial
+        self.kept: list[object] = []
+
+    @override
+    def offered(self) -> tuple[Tool, ...]:
+        return self.trial.tools.offered()
+
+    @override
+    def check(self, command: CheckCall) -> Verdict:
+        return self.trial.tools.check(command)
+
+    @override
+    async def run(self, command: StartTool, context: RunContext) -> ToolOutput:
+        return await self.trial.tools.run(command, context)
+
+
+class TwoOfOneName(Broken):
+    @override
+    def offered(self) -> tuple[Tool, ...]:
+        return (*super().offered(), Tool(name="add"))
+
+
+class SchemaOfText(Broken):
+    @override
+    def offered(self) -> tuple[Tool, ...]:
+        return (*super().offered(), Tool(name="more", input_schema=Json.of("a text")))
+
+
+class OthersEachTime(Broken):
+    @override
+    def offered(self) -> tuple[Tool, ...]:
+        self.kept.append(None)
+        return (*super().offered(), Tool(name=f"tool{len(self.kept)}"))
+
+
+class KnowsEverything(Broken):
+    @override
+    def check(self, command: CheckCall) -> Verdict:
+        judged = super().check(command)
+        return ValidCall() if isinstance(judged, UnknownTool) else judged
+
+
+class LetsEverythingPass(Broken):
+    @override
+    def check(self, command: CheckCall) -> Verdict:
+        judged = super().check(command)
+        return ValidCall() if isinstance(judged, InvalidCall) else judged
+
+
+class RefusesWithoutAWord(Broken):
+    @override
+    def check(self, command: CheckCall) -> Verdict:
+        judged = super().check(command)
+        return InvalidCall(" ") if isinstance(judged, InvalidCall) else judged
+
+
+class TalksToProgrammers(Broken):
+    @override
+    def check(self, command: CheckCall) -> Verdict:
+        judged = super().check(command)
+        why = "For further information visit https://errors.pydantic.dev/2.14/v/int_type"
+        return InvalidCall(why) if isinstance(judged, InvalidCall) else judged
+
+
+class RefusesWhatFits(Broken):
+    @override
+    def check(self, command: CheckCall) -> Verdict:
+        judged = super().check(command)
+        return InvalidCall("I do not like it") if isinstance(judged, ValidCall) else judged
+
+
+class SlowToJudge(Broken):
+    @override
+    def check(self, command: CheckCall) -> Verdict:
+        threading.Event().wait(checks.QUICK_SECONDS * 1.5 if command.tool == "add" else 0)
+        return super().check(command)
+
+
+class JudgesInThreads(Broken):
+    @override
+    def check(self, command: CheckCall) -> Verdict:
+        gate = threading.Event()
+        self.kept.append(gate)
+        threading.Thread(target=gate.wait, args=(60,), daemon=True).start()
+        return super().check(command)
+
+
+class ReturnsText(Broken):
+    @override
+    async def run(self, command: StartTool, context: RunContext) -> ToolOutput:
+        await super().run(command, context)
+        return "3"  # type: ignore[return-value]  # that is what is broken
+
+
+class RaisesAnything(Broken):
+    @override
+    async def run(self, command: StartTool, context: RunContext) -> ToolOutput:
+        try:
+            return await super().run(command, context)
+        except ToolError as error:
+            raise LookupError("inside") from error
+
+
+class FailsWithoutAWord(Broken):
+    @override
+    async def run(self, command: StartTool, context: RunContext) -> ToolOutput:
+        try:
+            return await super().run(command, context)
+        except ToolError:
+            raise ToolError("") from None
+
+
+class FailsWhereItShouldNot(Broken):
+    @override
+    async def run(self, command: StartTool, context: RunContext) -> ToolOutput:
+        if command.tool == "add":
+            raise ToolError("today I do not add")
+        return await super().run(command, context)
+
+
+class Floods(Broken):
+    @override
+    async def run(self, command: StartTool, context: RunContext) -> ToolOutput:
+        output = await super().run(command, context)
+        return evolve(output, content=(TextBlock(FLOOD),))
+
+
+class FloodsWithImages(Broken):
+    @override
+    async def run(self, command: StartTool, context: RunContext) -> ToolOutput:
+        output = await super().run(command, context)
+        return evolve(output, content=(MediaBlock("image/png", "A" * (MOST_MEDIA + 1_000)),))
+
+
+class FailsWithAFlood(Broken):
+    @override
+    async def run(self, command: StartTool, context: RunContext) -> ToolOutput:
+        try:
+            return await super().run(command, context)
+        except ToolError:
+            raise ToolError(FLOOD) from None
+
+
+class LeavesAThread(Broken):
+    @override
+    async def run(self, command: StartTool, context: RunContext) -> ToolOutput:
+        gate = threading.Event()
+        self.kept.append(gate)
+        threading.Thread(target=gate.wait, args=(60,), daemon=True, name="left behind").start()
+        return await super().run(command, context)
+
+
+class EndsBeforeItsTask(Broken):
+    @override
+    async def run(self, command: StartTool, context: RunContext) -> ToolOutput:
+        self.kept.append(asyncio.create_task(asyncio.Event().wait()))
+        return await super().run(command, context)
+
+
+class LeavesADescriptor(Broken):
+    @override
+    async def run(self, command: StartTool, context: RunContext) -> ToolOutput:
+        self.kept.append(socket.socket())
+        return await super().run(command, context)
+
+
+class LeavesAProcess(Broken):
+    @override
+    async def run(self, command: StartTool, context: RunContext) -> ToolOutput:
+        self.kept.append(subprocess.Popen(["sleep", "1000"]))
+        return await super().run(command, context)
+
+
+class SpeaksFromAThread(Broken):
+    @override
+    async def run(self, command: StartTool, context: RunContext) -> ToolOutput:
+        def speak() -> None:
+            asyncio.run(as_coroutine(context.report_progress("from elsewhere")))
+
+        await asyncio.to_thread(speak)
+        return await super().run(command, context)
+
+
+class EndsBySelf(Broken):
+    @override
+    async def run(self, command: StartTool, context: RunContext) -> ToolOutput:
+        return ToolOutput() if command.tool == "waits" else await super().run(command, context)
+
+
+class SwallowsItsAbort(Broken):
+    @override
+    async def run(self, command: StartTool, context: RunContext) -> ToolOutput:
+        if command.tool != "waits":
+            return await super().run(command, context)
+        told = 0
+        while told < 3:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                told += 1
+        return ToolOutput()
+
+
+class LeavesATask(Broken):
+    @override
+    async def run(self, command: StartTool, context: RunContext) -> ToolOutput:
+        if command.tool == "waits":
+            self.kept.append(asyncio.create_task(as_coroutine(asyncio.Event().wait())))
+        return await super().run(command, context)
+
+
+async def as_coroutine(awaitable: Awaitable[object]) -> None:
+    """What has to be a coroutine."""
+    await awaitable
+
+
+@pytest.fixture
+def short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is not kept at once is not kept: nobody waits for the whole grace here."""
+    monkeypatch.setattr(checks, "GRACE_SECONDS", 0.1)
+    monkeypatch.setattr(checks, "QUICK_SECONDS", 0.05)
+
+
+@pytest.mark.usefixtures("short_grace")
+@pytest.mark.parametrize(
+    ("broken", "seen"),
+    [
+        (TwoOfOneName, "tools 1: two tools are named add"),
+        (SchemaOfText, "tools 1: the input schema of more is no object"),
+        (OthersEachTime, "tools 1: other tools are offered"),
+        (KnowsEverything, "tools 2: a call of a tool that is not there"),
+        (LetsEverythingPass, r"tools 2: the call add\(\[\]\) does not fit, and is Valid"),
+        (RefusesWithoutAWord, "tools 2: .* is said without a reason"),
+        (TalksToProgrammers, "tools 2: .* is for programmers"),
+        (RefusesWhatFits, "tools 2: the valid call add"),
+        (SlowToJudge, "tools 2: the check of add.* takes"),
+        (JudgesInThreads, "tools 2: a check has left the thread"),
+        (ReturnsText, "tools 3: add.* returned a str"),
+        (RaisesAnything, "tools 4: .* gave LookupError"),
+        (FailsWithoutAWord, "tools 4: .* fails without a word"),
+        (FailsWhereItShouldNot, "tools 4: the valid call add.* raised"),
+        (Floods, "tools 11: add.* returned 1001000 characters"),
+        (FloodsWithImages, "tools 11: add.* of media"),
+        (FailsWithAFlood, "tools 11: .* fails with"),
+        (LeavesAThread, "tools 9: when add.* had ended, there was still the thread left behind"),
+        (EndsBeforeItsTask, "tools 9: when add.* had ended, there was still 1 of its tasks"),
+        (LeavesADescriptor, "tools 9: when add.* had ended, there was still 1 open descriptors"),
+        (LeavesAProcess, "tools 9: when add.* had ended, there was still the child process"),
+        (SpeaksFromAThread, "tools 9: add.* used its context from another thread"),
+        (EndsBySelf, "tools 8: waits.* was to be endless, and has ended"),
+        (SwallowsItsAbort, "tools 8: waits.* had not stopped"),
+        (LeavesATask, "tools 9: when waits.* had stopped, there was still 1 of its tasks"),
+    ],
+)
+def test_a_broken_duty_is_caught_and_named(broken: Callable[[], Broken], seen: str) -> None:
+    tools = broken()
+
+    def trial() -> AbstractContextManager[ToolsTrial]:
+        return nullcontext(evolve(tools.trial, tools=tools))
+
+    try:
+        with pytest.raises(AssertionError, match=seen):
+            check_tools(trial)
+    finally:
+        for kept in tools.kept:
+            let_go(kept)
+
+
+def let_go(kept: object) -> None:
+    """Take away what a broken tool has left."""
+    match kept:
+        case threading.Event():
+            kept.set()
+        case socket.socket():
+            kept.close()
+        case subprocess.Popen():
+            kept.kill()
+            kept.wait()
+        case _:
+            return
+
+
+@pytest.mark.usefixtures("short_grace")
+def test_a_check_that_changes_what_it_looks_at_is_caught(tmp_path: Path) -> None:
+    class Notes(Broken):
+        @override
+        def check(self, command: CheckCall) -> Verdict:
+            (tmp_path / "notes.txt").write_text(command.tool)
+            return super().check(command)
+
+    tools = Notes()
+
+    @contextmanager
+    def trial() -> Iterator[ToolsTrial]:
+        (tmp_path / "notes.txt").write_text("")
+        yield evolve(tools.trial, tools=tools, watched=(tmp_path,))
+
+    with pytest.raises(AssertionError, match="tools 2: a check has changed what it looked at"):
+        check_tools(trial)
+
+
+@pytest.mark.usefixtures("short_grace")
+def test_a_process_that_has_left_its_parent_is_caught(tmp_path: Path) -> None:
+    marker = f"marker-{os.getpid()}-{tmp_path.name}"
+
+    class Forgets(Broken):
+        @override
+        async def run(self, command: StartTool, context: RunContext) -> ToolOutput:
+            if command.tool == "waits" and not self.kept:
+                deaf = DEAF.format(python=sys.executable, folder=tmp_path, marker=marker)
+                script = f"(setsid {deaf[5:]}) > /dev/null &"
+                self.kept.append(subprocess.run(["/bin/sh", "-c", script], stdout=subprocess.DEVNULL, check=True))
+            return await super().run(command, context)
+
+    tools = Forgets()
+
+    @contextmanager
+    def trial() -> Iterator[ToolsTrial]:
+        endless = EndlessCall(call=("waits", {}), begun=(tmp_path / marker).exists, marker=marker)
+        yield evolve(tools.trial, tools=tools, endless=(endless,))
+
+    try:
+        with pytest.raises(AssertionError, match=r"tools 9: when waits.* there was still the process"):
+            check_tools(trial)
+    finally:
+        for process in checks._marked(marker):
+            os.kill(process, 9)
