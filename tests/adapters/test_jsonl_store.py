@@ -231,3 +231,11 @@ def test_failed_openings_leave_no_descriptor(tmp_path: Path, monkeypatch: pytest
         JsonlStore(tmp_path / "new.jsonl")
     assert len(os.listdir("/proc/self/fd")) == len(before)
     holder.close()
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder"])
+def test_what_is_no_file_is_not_read_as_a_log(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / kind
+    os.mkfifo(path) if kind == "pipe" else path.mkdir()
+    with pytest.raises(StoreError, match="is not a regular file, so it cannot be a log"):
+        read_log(path)

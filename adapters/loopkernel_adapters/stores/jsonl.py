@@ -68,8 +68,11 @@ class LogFile:
 def read_log(path: Path) -> LogFile:
     """Read a log without a lock and without changing anything, also while it is being written.
 
-    Raises OSError when the file cannot be read, StoreCorrupt when a line of it cannot be trusted.
+    Raises OSError when the file cannot be read, StoreError when it is no regular one, StoreCorrupt when a line of it
+    cannot be trusted.
     """
+    if not stat.S_ISREG(path.stat().st_mode):  # a pipe would be waited for, and a device never ends
+        raise StoreError(f"{path} is not a regular file, so it cannot be a log; name another path")
     return parse_log(path.read_bytes(), str(path))
 
 

@@ -15,7 +15,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import assert_never
 
-import httpx2
 from attrs import frozen
 from loopkernel.data.effects import CheckCall, StartTool
 from loopkernel.data.errors import CodecError
@@ -31,19 +30,25 @@ from loopkernel.data.tools import (
     UnknownTool,
     Verdict,
 )
-from mcp import Client, MCPError
-from mcp import types as protocol
-from mcp.client import Transport
-from mcp.client._transport import TransportStreams  # its public place has no name for the pair
-from mcp.client.streamable_http import streamable_http_client
 from typing_extensions import override
 
 from loopkernel_adapters.ports import RunContext, ToolError, Tools
 from loopkernel_adapters.tools.input_schema import JsonObject, demand_schema
-from loopkernel_adapters.tools.mcp_http import PLAIN, bounded_answers
-from loopkernel_adapters.tools.mcp_output import as_output, text_of_result
-from loopkernel_adapters.tools.mcp_stdio import ServerGone, child_server
 from loopkernel_adapters.tools.registry import FunctionTool, Registry
+
+try:
+    import httpx2
+    from mcp import Client, MCPError
+    from mcp import types as protocol
+    from mcp.client import Transport
+    from mcp.client._transport import TransportStreams  # its public place has no name for the pair
+    from mcp.client.streamable_http import streamable_http_client
+
+    from loopkernel_adapters.tools.mcp_http import PLAIN, bounded_answers
+    from loopkernel_adapters.tools.mcp_output import as_output, text_of_result
+    from loopkernel_adapters.tools.mcp_stdio import ServerGone, child_server
+except ModuleNotFoundError as error:
+    raise ImportError("tools of servers need an extra: pip install 'loopkernel[mcp]'") from error
 
 # Where nobody has asked for logs, Python prints warnings of the library, tracebacks among them, for everybody to see.
 for _logger in ("mcp", "client"):
@@ -70,6 +75,7 @@ class McpLimits:
     message_bytes: int = 16_000_000
     result_chars: int = 200_000
     description_chars: int = 8_000
+    schema_chars: int = 50_000
     tools: int = 200
     pages: int = 20
     progress_reports: int = 1_000  # of one call; what comes behind them is not told
@@ -235,6 +241,8 @@ class _Connection:
         description = offered.description or offered.title or ""
         try:
             schema = Json.of(offered.input_schema)
+            if len(schema.text) > self._limits.schema_chars:
+                raise ValueError(f"it has more than {self._limits.schema_chars} characters")
             demand_schema(schema.value())
         except (ValueError, TypeError, CodecError) as error:
             raise McpUnavailable(

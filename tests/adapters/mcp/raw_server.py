@@ -55,6 +55,8 @@ def tools(way: str, request: Message) -> Message:
             return {
                 "tools": [{**ECHO, "inputSchema": {"type": "object", "properties": {"text": {"type": "no such type"}}}}]
             }
+        case "large_schema":
+            return {"tools": [{**ECHO, "inputSchema": {"type": "object", "title": "t" * 60_000}}]}
         case "no_list":
             return {"tools": "none"}
         case "hints":

@@ -162,6 +162,7 @@ def test_a_call_that_comes_to_nothing_is_a_failure_in_words(way: str, words: str
         ("same_when_safe", "have the same name"),
         ("endless", "offers more than 200 tools"),
         ("bad_schema", "has a schema that cannot be used"),
+        ("large_schema", "it has more than 50000 characters"),
         ("no_list", "cannot be used: ValidationError: 1 validation error for ListToolsResult. Look"),
     ],
 )
