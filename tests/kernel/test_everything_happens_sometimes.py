@@ -141,6 +141,7 @@ POLICIES = tuple(
 )
 MOST_RUNS = 12_000  # far fewer do
 MOST_DELTAS = 100
+SOON_ALL = 8  # dice that show everything within some 1,300 runs; others do too, and take longer
 
 
 class Watched(KernelMachine):
@@ -170,7 +171,7 @@ class Watched(KernelMachine):
 
 
 def test_everything_happens_sometimes() -> None:
-    missing, dice = set(SOMETIMES), Random(1)
+    missing, dice = set(SOMETIMES), Random(SOON_ALL)
     for number in range(MOST_RUNS):
         Watched(missing).play_at_random(POLICIES[number % len(POLICIES)], dice)
         if not missing:
