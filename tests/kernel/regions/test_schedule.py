@@ -16,6 +16,7 @@ from loopkernel.data.words import CallStatus
 from loopkernel.planning.approval import decide
 from loopkernel.planning.scheduling import blockers, places_of
 from loopkernel.regions.claims import is_output_call, offered
+from loopkernel.regions.output import unjudged_output
 from loopkernel.regions.schedule import forget_plan, holder_elsewhere, planned
 from loopkernel.transition import transition
 
@@ -92,6 +93,8 @@ def test_no_call_waits_that_may_start(play: Play) -> None:
             continue
         settings, ledger = state.session.settings, planned(forget_plan(state.ledger), state.session)
         assert ledger.plan is not None
+        if unjudged_output(ledger, settings) is not None:  # it may take the place of all others
+            continue
         limit = settings.policy.max_parallel
         for place, entry in enumerate(ledger.entries):
             ready = entry.status is QUEUED and entry.check is None and not is_output_call(entry, settings)
