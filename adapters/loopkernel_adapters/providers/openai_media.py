@@ -14,7 +14,9 @@ IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 PDF_TYPE = "application/pdf"
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 _ADDRESS = re.compile(r"https?://[!-~]+")
-_DATA_ADDRESS = re.compile(r"data:[!-~]+;base64,[A-Za-z0-9+/]+={0,2}")
+_DATA_ADDRESS = re.compile(
+    r"data:([!-+\--~]+);base64,([A-Za-z0-9+/]+={0,2})"
+)  # its type, which has no comma, and its data
 
 
 @frozen
@@ -48,10 +50,13 @@ Shown = ShownImage | ShownFile | ShownText
 
 def shown(block: MediaBlock) -> Shown:
     """How the model is shown the media. What it cannot be shown is named."""
-    media_type = block.media_type.partition(";")[0].strip().lower()
+    media_type, data = block.media_type, block.data.strip()
+    if held := _DATA_ADDRESS.fullmatch(data):
+        media_type, data = held[1], held[2]  # an address with data in it says itself what that is
+    media_type = media_type.partition(";")[0].strip().lower()
     if media_type.startswith("text/"):
-        return _text(block)
-    url = _url(media_type, block.data.strip())
+        return _text(block, data)
+    url = _url(media_type, data)
     if url is not None and media_type in IMAGE_TYPES:
         return ShownImage(url)
     if url is not None and media_type == PDF_TYPE:
@@ -60,7 +65,7 @@ def shown(block: MediaBlock) -> Shown:
 
 
 def _url(media_type: str, data: str) -> str | None:
-    if _ADDRESS.fullmatch(data) or _DATA_ADDRESS.fullmatch(data):
+    if _ADDRESS.fullmatch(data):
         return data
     if len(data) % 4 == 0 and _BASE64.fullmatch(data):
         seen = image_type(base64.b64decode(data[: 2 * BEGINNING])) if media_type in IMAGE_TYPES else None
@@ -68,9 +73,9 @@ def _url(media_type: str, data: str) -> str | None:
     return None
 
 
-def _text(block: MediaBlock) -> ShownText:
+def _text(block: MediaBlock, data: str) -> ShownText:
     try:
-        text = base64.b64decode(block.data.strip(), validate=True).decode()
+        text = base64.b64decode(data, validate=True).decode()
     except (binascii.Error, ValueError):
         return _placeholder(block)
     return ShownText(safe_text(text)) if text.strip() else _placeholder(block)

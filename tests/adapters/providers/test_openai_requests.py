@@ -26,6 +26,7 @@ from loopkernel.data.tools import Tool
 from loopkernel.data.words import CallStatus, StopReason
 from loopkernel.testing.strategies import conversation, values
 from loopkernel.testing.strategies.walks import Run, runs
+from loopkernel_adapters.providers import openai_media
 from loopkernel_adapters.providers.openai_chat_request import COMPATIBLE, OPENAI, ChatDialect, chat_body
 from loopkernel_adapters.providers.openai_fields import JsonObject
 from loopkernel_adapters.providers.openai_names import ToolNames
@@ -401,3 +402,10 @@ def test_any_schema_is_one_of_an_object(schema: JsonValue) -> None:
     request = asking(tools=(Tool(name="t", input_schema=Json.of(schema)), READ, READ))
     chat(request)
     responses(request)
+
+
+def test_an_address_with_data_in_it_says_itself_what_the_data_is() -> None:
+    address = f"data:image/png;base64,{PNG}"
+    for label in ("application/pdf", "image/jpeg", "text/plain", ""):
+        assert openai_media.shown(MediaBlock(label, address)) == openai_media.ShownImage(address)
+    assert openai_media.shown(MediaBlock("image/png", "data:text/plain;base64,aGk=")) == openai_media.ShownText("hi")
