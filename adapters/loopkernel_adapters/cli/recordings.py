@@ -172,6 +172,7 @@ def _show(path: Path, found: Replayed, showing: Showing, screen: Screen) -> None
         "compaction": counts.compactions,
         "model error": counts.model_errors,
         "image": counts.images,
+        "retried request": found.retries,
     }
     told = [counted(number, what) for what, number in others.items() if number]
     if told:

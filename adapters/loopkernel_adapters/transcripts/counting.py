@@ -83,6 +83,7 @@ class Tally:
         self._counts_reasoning = counts_reasoning
         self.counts = Counts()
         self.bookkeeping: Counter[str] = Counter()
+        self.retries = 0  # failed requests that the recording says were made again
         self.inferred: Counter[str] = Counter()  # what the recording does not tell, by `Inferred`
         self._open: Counter[str] = Counter()  # calls without a result, of each session with its sub-agents
         self._most_open = 0  # of them, when the latest entry was a call; it counts when something follows
@@ -111,6 +112,7 @@ class Tally:
                 yield from self._result(entry)
             case ModelTrouble():
                 counts.model_errors += 1
+                self.retries += entry.attempt is not None
             case Compacted():
                 counts.compactions += 1
             case Bookkeeping():

@@ -62,6 +62,7 @@ class Replayed:
     counts: Counts
     findings: list[Finding] = Factory(list)
     bookkeeping: Counter[str] = field(factory=Counter)
+    retries: int = 0  # failed requests that the recording says were made again
     inferred: Counter[str] = field(factory=Counter)  # what the recording does not tell, and how often
     conversations: list[Conversation] = Factory(list)
 
@@ -98,6 +99,7 @@ def replayed(source: Source, policy: Policy = AS_RECORDED) -> Replayed:
     found = Replayed(format=reader.name, counts=tally.counts, bookkeeping=tally.bookkeeping, inferred=tally.inferred)
     for name, played in reenacted(source, reader, policy, tally, found.findings).items():
         found.conversations.append(_judged(name, played))
+    found.retries = tally.retries
     return found
 
 

@@ -59,6 +59,12 @@ def test_one_recording_is_shown(loopkernel: CommandLine) -> None:
     assert "file  " not in ended.out  # no table for one
 
 
+def test_requests_that_were_made_again_are_told(loopkernel: CommandLine) -> None:
+    examples = Path(__file__).parent.parent / "transcripts" / "examples"
+    ended = loopkernel("replay", str(examples / "claude-code" / "rejected-cancelled.jsonl"))
+    assert ended.labelled("also") == ["2 model errors, 1 retried request"]
+
+
 def test_a_folder_is_shown_with_a_table_and_its_findings(loopkernel: CommandLine) -> None:
     ended = loopkernel("replay", "sessions")
     assert ended.status == 0
