@@ -19,8 +19,8 @@ from loopkernel.data.states import State
 from loopkernel.data.thread_deltas import RULES_VERSION, Created
 from loopkernel.data.tools import Tool, ToolOutput, Verdict
 from loopkernel.data.words import ErrorClass
+from loopkernel.later_typing import override
 from loopkernel.replay import LogRecord
-from typing_extensions import override
 
 
 class Provider(Protocol):

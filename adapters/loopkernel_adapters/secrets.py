@@ -18,7 +18,7 @@ from urllib.parse import quote, quote_plus
 
 import attrs
 from loopkernel.data.json_text import Json, JsonValue, safe_text
-from typing_extensions import override
+from loopkernel.later_typing import override
 
 SHORTEST_VALUE = 4  # characters
 LONGEST_NAME = 64

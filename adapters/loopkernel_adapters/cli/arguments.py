@@ -6,7 +6,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TypeAlias
 
-from typing_extensions import override
+from loopkernel.later_typing import override
 
 from loopkernel_adapters.cli.options import (
     DEFAULT_MAX_TURNS,

@@ -12,7 +12,7 @@ from loopkernel.data.events import Event
 from loopkernel.data.states import Backoff, Cancelled, Confirming, Done, Idle, Initial
 from loopkernel.data.timers import Timer
 from loopkernel.data.user_deltas import ChangeMode, Enqueue, UserDelta
-from typing_extensions import override
+from loopkernel.later_typing import override
 
 from loopkernel_adapters.cli.chat_commands import Leave, Lines, NoCommand, meant
 from loopkernel_adapters.cli.chat_view import ChatView

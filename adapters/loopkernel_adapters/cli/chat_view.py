@@ -6,7 +6,7 @@ from loopkernel.data.events import Event
 from loopkernel.data.messages import AssistantMessage, UserMessage
 from loopkernel.data.states import State
 from loopkernel.data.words import RefusalReason, TurnEndReason
-from typing_extensions import override
+from loopkernel.later_typing import override
 
 from loopkernel_adapters.cli.screen import Screen, in_one_line
 from loopkernel_adapters.cli.session import Teller

@@ -30,7 +30,7 @@ from loopkernel.data.user_deltas import (
     RememberTool,
 )
 from loopkernel.data.words import TurnEndReason
-from typing_extensions import override
+from loopkernel.later_typing import override
 
 from loopkernel_adapters.cli.dialogue import NOBODY, Answer, CommandTaken, Dialogue, WaitingCall, shown_input, why_asked
 from loopkernel_adapters.cli.outcomes import ExitStatus

@@ -7,7 +7,7 @@ from attrs import evolve, frozen
 from loopkernel.data.effects import Request
 from loopkernel.data.ids import ModelOperation
 from loopkernel.data.model_deltas import ModelDelta
-from typing_extensions import override
+from loopkernel.later_typing import override
 
 from loopkernel_adapters.cli.options import LOCAL
 from loopkernel_adapters.cli.outcomes import Unusable

@@ -4,7 +4,7 @@ from loopkernel.data.blocks import TextBlock
 from loopkernel.data.events import Event
 from loopkernel.data.states import Backoff, Confirming
 from loopkernel.data.user_deltas import Say, UserDelta
-from typing_extensions import override
+from loopkernel.later_typing import override
 
 from loopkernel_adapters.cli.countdown import Countdown
 from loopkernel_adapters.cli.dialogue import Dialogue

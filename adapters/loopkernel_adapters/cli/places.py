@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from attrs import frozen
 from loopkernel.data.records import LogRecord
-from typing_extensions import override
+from loopkernel.later_typing import override
 
 from loopkernel_adapters.cli.invocation import command
 from loopkernel_adapters.cli.options import FOLDER

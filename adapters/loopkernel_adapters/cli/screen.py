@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import TextIO
 
-from typing_extensions import override
+from loopkernel.later_typing import override
 
 LABEL_WIDTH = 11
 LONGEST_LINE = 300  # characters of a text that is shown in one line

@@ -8,9 +8,9 @@ from loopkernel.codec import effects_to_text, record_to_text, state_to_text
 from loopkernel.data.effects import Effect
 from loopkernel.data.events import Event
 from loopkernel.data.states import State
+from loopkernel.later_typing import override
 from loopkernel.laws import Report
 from loopkernel.replay import LogRecord, StepRecord, fold
-from typing_extensions import override
 
 from loopkernel_adapters.driver.asyncio_driver import is_event
 from loopkernel_adapters.ports import Restored, Store

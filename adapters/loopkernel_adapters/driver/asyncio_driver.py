@@ -27,9 +27,9 @@ from loopkernel.data.states import Cancelled, Confirming, Done, Idle, Initial, S
 from loopkernel.data.steps import Context
 from loopkernel.data.thread_deltas import Acquired, Created, Resumed, ThreadDelta
 from loopkernel.data.user_deltas import UserDelta
+from loopkernel.later_typing import TypeIs
 from loopkernel.replay import START, LogRecord, replay
 from loopkernel.transition import transition
-from typing_extensions import TypeIs
 
 from loopkernel_adapters.driver.audience import Audience
 from loopkernel_adapters.driver.durability import INCREMENTS, must_last

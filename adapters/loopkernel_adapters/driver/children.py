@@ -19,7 +19,7 @@ from loopkernel.data.outside_deltas import ChildAsks, ChildEnded, ChildProgress
 from loopkernel.data.states import Confirming, Dispatching, Done, Executing, State, Streaming
 from loopkernel.data.user_deltas import CancelAll, Say, SettingsChange, UserDelta
 from loopkernel.data.words import CallStatus, TurnEndReason
-from typing_extensions import override
+from loopkernel.later_typing import override
 
 from loopkernel_adapters.driver.asyncio_driver import Driver
 from loopkernel_adapters.driver.failures import complain, words_of

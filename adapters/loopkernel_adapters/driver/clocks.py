@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
-from typing_extensions import override
+from loopkernel.later_typing import override
 
 from loopkernel_adapters.ports import Clock
 

@@ -34,7 +34,7 @@ from loopkernel.data.outside_deltas import TimerFired
 from loopkernel.data.states import State
 from loopkernel.data.tool_deltas import ToolStopped
 from loopkernel.data.usage import NO_USAGE
-from typing_extensions import override
+from loopkernel.later_typing import override
 
 from loopkernel_adapters.driver.absent_ports import answer_without_port
 from loopkernel_adapters.driver.failures import (

@@ -13,7 +13,7 @@ from loopkernel.data.effects import StartTool
 from loopkernel.data.json_text import Json
 from loopkernel.data.tool_deltas import ToolAsked, ToolProgress, ToolSucceeded
 from loopkernel.data.tools import ToolOutput
-from typing_extensions import override
+from loopkernel.later_typing import override
 
 from loopkernel_adapters.driver.supervision import Job
 from loopkernel_adapters.ports import RunContext, Tools

@@ -27,7 +27,7 @@ from loopkernel.data.states import State
 from loopkernel.data.threads import Thread
 from loopkernel.data.usage import NO_USAGE, Usage
 from loopkernel.data.words import RequestReason, StopReason
-from typing_extensions import override
+from loopkernel.later_typing import override
 
 from loopkernel_adapters.driver.failures import words_of
 from loopkernel_adapters.optional_ports import Summariser, SummaryError

@@ -19,7 +19,7 @@ from loopkernel.data.ids import ModelOperation
 from loopkernel.data.json_text import Json
 from loopkernel.data.model_deltas import ModelDelta, ModelFailed
 from loopkernel.data.usage import Usage
-from typing_extensions import override
+from loopkernel.later_typing import override
 
 from loopkernel_adapters.ports import Provider
 from loopkernel_adapters.providers.anthropic_request import JsonObject, RequestOptions, request_body, wire_names

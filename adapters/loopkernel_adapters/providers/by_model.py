@@ -6,7 +6,7 @@ from loopkernel.data.effects import Request
 from loopkernel.data.ids import ModelOperation
 from loopkernel.data.model_deltas import ModelDelta, ModelFailed
 from loopkernel.data.words import ErrorClass
-from typing_extensions import override
+from loopkernel.later_typing import override
 
 from loopkernel_adapters.ports import Provider
 

@@ -20,7 +20,7 @@ from loopkernel.data.ids import ModelOperation
 from loopkernel.data.model_deltas import ModelDelta, ModelStarted, ModelText, ModelUsage
 from loopkernel.data.usage import NO_USAGE
 from loopkernel.data.words import ErrorClass
-from typing_extensions import override
+from loopkernel.later_typing import override
 
 from loopkernel_adapters.ports import Provider
 from loopkernel_adapters.providers.local_reply import (

@@ -7,8 +7,8 @@ from loopkernel.data.effects import Request
 from loopkernel.data.ids import ModelOperation
 from loopkernel.data.json_text import JsonValue
 from loopkernel.data.model_deltas import ModelDelta
+from loopkernel.later_typing import override
 from openai import AsyncOpenAI
-from typing_extensions import override
 
 from loopkernel_adapters.providers.openai_chat_reply import ChatReply
 from loopkernel_adapters.providers.openai_chat_request import COMPATIBLE, OPENAI, ChatDialect, chat_body

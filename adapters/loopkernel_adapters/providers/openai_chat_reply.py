@@ -14,7 +14,7 @@ from loopkernel.data.model_deltas import (
 )
 from loopkernel.data.usage import Usage
 from loopkernel.data.words import StopReason
-from typing_extensions import override
+from loopkernel.later_typing import override
 
 from loopkernel_adapters.providers.openai_chat_calls import CallFragments
 from loopkernel_adapters.providers.openai_errors import CutStream, ToldError

@@ -18,7 +18,7 @@ from loopkernel.data.model_deltas import (
 )
 from loopkernel.data.usage import NO_USAGE, Usage
 from loopkernel.data.words import StopReason
-from typing_extensions import override
+from loopkernel.later_typing import override
 
 from loopkernel_adapters.providers.openai_errors import CutStream, ToldError
 from loopkernel_adapters.providers.openai_fields import (

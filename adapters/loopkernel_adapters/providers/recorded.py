@@ -11,8 +11,8 @@ from loopkernel.data.model_deltas import FromModel, ModelCall, ModelCompleted, M
 from loopkernel.data.thread_deltas import Created
 from loopkernel.data.user_deltas import ChangePolicy
 from loopkernel.data.words import ErrorClass
+from loopkernel.later_typing import override
 from loopkernel.replay import LogRecord
-from typing_extensions import override
 
 from loopkernel_adapters.ports import NoSuchRun, Provider
 

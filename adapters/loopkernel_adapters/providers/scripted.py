@@ -10,7 +10,7 @@ from loopkernel.data.json_text import Json
 from loopkernel.data.model_deltas import ModelCall, ModelCompleted, ModelDelta, ModelFailed, ModelText
 from loopkernel.data.usage import NO_USAGE, Usage
 from loopkernel.data.words import ErrorClass, StopReason
-from typing_extensions import override
+from loopkernel.later_typing import override
 
 from loopkernel_adapters.ports import Provider
 

@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
 
-from typing_extensions import override
+from loopkernel.later_typing import override
 
 from loopkernel_adapters.ports import StoreCorrupt, StoreError, StoreLocked
 from loopkernel_adapters.stores.durable_files import sync_folder

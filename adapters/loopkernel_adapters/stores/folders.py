@@ -6,8 +6,8 @@ from pathlib import Path
 from urllib.parse import quote, unquote
 
 from attrs import frozen
+from loopkernel.later_typing import override
 from loopkernel.replay import LogRecord
-from typing_extensions import override
 
 from loopkernel_adapters.ports import NoSuchRun, RunEntry, Runs, StoreError
 from loopkernel_adapters.stores.durable_files import make_folder

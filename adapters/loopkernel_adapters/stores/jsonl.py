@@ -24,8 +24,8 @@ from attrs import frozen
 from loopkernel.codec import record_from_text, record_to_text
 from loopkernel.data.errors import CodecError
 from loopkernel.data.states import State
+from loopkernel.later_typing import override
 from loopkernel.replay import LogRecord
-from typing_extensions import override
 
 from loopkernel_adapters.ports import Restored, Store, StoreCorrupt, StoreError, StoreLocked
 from loopkernel_adapters.stores.durable_files import sync_folder, write_all

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 from threading import Lock
 
 from loopkernel.data.states import State
+from loopkernel.later_typing import override
 from loopkernel.replay import LogRecord
-from typing_extensions import override
 
 from loopkernel_adapters.ports import NoSuchRun, Restored, RunEntry, Runs, Store, StoreError, StoreLocked
 

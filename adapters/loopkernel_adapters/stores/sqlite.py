@@ -16,8 +16,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from loopkernel.data.states import State
+from loopkernel.later_typing import override
 from loopkernel.replay import LogRecord
-from typing_extensions import override
 
 from loopkernel_adapters.ports import NoSuchRun, Restored, RunEntry, Runs, Store, StoreError
 from loopkernel_adapters.stores.database import close_untouched, connect, make, told, transaction

@@ -22,7 +22,7 @@ from loopkernel.data.effects import CheckCall, StartTool
 from loopkernel.data.ids import CallId, CheckOperation, ModelOperation, RunOperation
 from loopkernel.data.json_text import Json, JsonValue
 from loopkernel.data.tools import InvalidCall, ToolOutput, UnknownTool, ValidCall, Verdict
-from typing_extensions import override
+from loopkernel.later_typing import override
 
 from loopkernel_adapters.ports import RunContext, ToolError, Tools
 from loopkernel_adapters.tools.output_bounds import MOST_CHARACTERS, MOST_MEDIA

@@ -15,8 +15,8 @@ from loopkernel.data.states import State
 from loopkernel.data.thread_deltas import Created
 from loopkernel.data.tools import EffectClass, Tool, ToolOutput, ToolProfile, ValidCall, Verdict
 from loopkernel.data.user_deltas import UserDelta
+from loopkernel.later_typing import override
 from loopkernel.replay import LogRecord, fold
-from typing_extensions import override
 
 from loopkernel_adapters.driver.clocks import ManualClock
 from loopkernel_adapters.ports import Clock, Observer, Provider, RunContext, Store, Tools

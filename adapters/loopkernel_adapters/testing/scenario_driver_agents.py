@@ -12,9 +12,9 @@ from loopkernel.data.ids import OperationKind
 from loopkernel.data.outside_deltas import ChildEnded
 from loopkernel.data.states import State
 from loopkernel.data.user_deltas import SettingsChange, UserDelta
+from loopkernel.later_typing import override
 from loopkernel.testing.agenda import Operation
 from loopkernel.testing.reply_script import DelayedDelta
-from typing_extensions import override
 
 from loopkernel_adapters.driver.children import InProcessAgents
 from loopkernel_adapters.optional_ports import Address, Agent, Agents, ChildReport, ParentSession, Ports

@@ -39,11 +39,11 @@ from loopkernel.data.tool_deltas import (
 from loopkernel.data.tools import Tool, ToolOutput, Verdict
 from loopkernel.data.usage import NO_USAGE, Usage
 from loopkernel.data.words import ErrorClass
+from loopkernel.later_typing import override
 from loopkernel.replay import LogRecord
 from loopkernel.testing.agenda import Operation
 from loopkernel.testing.reply_script import DelayedDelta
 from loopkernel.testing.verdicts import adapter_verdict
-from typing_extensions import override
 
 from loopkernel_adapters.optional_ports import ChildReport, Corrector, Handoffs, Hooks, Summariser, SummaryError
 from loopkernel_adapters.ports import Clock, Provider, RunContext, ToolError, Tools

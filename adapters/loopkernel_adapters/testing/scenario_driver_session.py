@@ -20,6 +20,7 @@ from loopkernel.data.states import Initial, State
 from loopkernel.data.steps import Context
 from loopkernel.data.tool_deltas import ToolSucceeded
 from loopkernel.data.user_deltas import CallAnswer, CancelCall
+from loopkernel.later_typing import TypeIs
 from loopkernel.laws.views import ledger_in
 from loopkernel.replay import LogRecord, StepRecord
 from loopkernel.testing.agenda import Agenda, Operation
@@ -30,7 +31,6 @@ from loopkernel.testing.reply_script import DelayedDelta
 from loopkernel.testing.trace_lines import lines_of
 from loopkernel.testing.world import RunStopped, World
 from loopkernel.transition import transition
-from typing_extensions import TypeIs
 
 from loopkernel_adapters.driver.asyncio_driver import is_event
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from loopkernel.data.effects import CheckCall, StartTool
 from loopkernel.data.tools import Tool, ToolOutput, UnknownTool, Verdict
-from typing_extensions import override
+from loopkernel.later_typing import override
 
 from loopkernel_adapters.ports import RunContext, ToolError, Tools
 

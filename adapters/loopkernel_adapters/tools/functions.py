@@ -32,7 +32,7 @@ from loopkernel.data.tools import (
     ToolOutput,
     ToolProfile,
 )
-from typing_extensions import override
+from loopkernel.later_typing import override
 
 try:
     import pydantic

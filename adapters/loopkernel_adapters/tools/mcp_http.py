@@ -7,7 +7,7 @@ answer breaks off here where it is too large; and a compressed one is not read a
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import httpx2
-from typing_extensions import override
+from loopkernel.later_typing import override
 
 PLAIN = {"accept-encoding": "identity"}  # what a server is asked for
 _STREAM = "text/event-stream"

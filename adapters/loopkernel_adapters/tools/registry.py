@@ -20,7 +20,7 @@ from loopkernel.data.tools import (
     ValidCall,
     Verdict,
 )
-from typing_extensions import override
+from loopkernel.later_typing import override
 
 from loopkernel_adapters.ports import RunContext, ToolError, Tools
 from loopkernel_adapters.tools.input_schema import InputSchema, JsonObject, with_defaults

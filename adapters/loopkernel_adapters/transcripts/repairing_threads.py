@@ -7,9 +7,9 @@ from attrs import field, frozen
 from loopkernel.data.foreign import ForeignMessage
 from loopkernel.data.policy import Policy
 from loopkernel.data.thread_deltas import Acquired, Created
+from loopkernel.later_typing import override
 from loopkernel.planning.repair import repair
 from loopkernel.replay import LogRecord
-from typing_extensions import override
 
 from loopkernel_adapters.transcripts.diagnosing import diagnosed
 from loopkernel_adapters.transcripts.entries import Bookkeeping, Entry, Finding, FindingKind, Place

@@ -8,7 +8,8 @@ import re
 from collections.abc import Iterable
 
 from attrs import frozen
-from typing_extensions import override
+
+from loopkernel.later_typing import override
 
 # Paths and problems are for people: longer pieces of a document are cut, so that a hostile one cannot make
 # the message larger than itself.

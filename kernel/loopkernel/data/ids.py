@@ -8,7 +8,8 @@ import enum
 from typing import NewType
 
 from attrs import frozen
-from typing_extensions import override
+
+from loopkernel.later_typing import override
 
 ModelOperation = NewType("ModelOperation", int)  # equals the number of its request and of its reply
 CheckOperation = NewType("CheckOperation", int)

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator
 from typing import Generic, TypeVar, cast
 
 from attrs import field, frozen
-from typing_extensions import override
+
+from loopkernel.later_typing import override
 
 T = TypeVar("T")
 WIDTH_BITS = 5

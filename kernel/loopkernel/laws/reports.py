@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterable
 from typing import TypeAlias, final
 
 from attrs import frozen
-from typing_extensions import override
 
 from loopkernel.data.states import State
 from loopkernel.data.steps import Context, Step
 from loopkernel.explain import Explanation
+from loopkernel.later_typing import override
 
 
 class LawKind(enum.StrEnum):

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator
 from typing import assert_never
 
 from attrs import Factory, define
-from typing_extensions import TypeIs
 
 from loopkernel.data import effects as commands
 from loopkernel.data.blocks import TextBlock
@@ -25,6 +24,7 @@ from loopkernel.data.thread_deltas import Acquired, Created, Resumed
 from loopkernel.data.tool_deltas import ToolFailed, ToolStopped, ToolSucceeded
 from loopkernel.data.usage import NO_USAGE, Usage
 from loopkernel.data.user_deltas import CallAnswer, CancelAll, CancelCall, Say
+from loopkernel.later_typing import TypeIs
 from loopkernel.laws.gates import gates_in
 from loopkernel.laws.views import ledger_in
 from loopkernel.replay import StepRecord, Transition

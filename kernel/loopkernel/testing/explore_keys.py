@@ -3,9 +3,9 @@
 from typing import final
 
 from attrs import evolve
-from typing_extensions import override
 
 from loopkernel.data.sessions import Settings
+from loopkernel.later_typing import override
 
 MOST_SETTINGS = 1_000  # so many are known at a time
 

@@ -8,7 +8,6 @@ from typing import ClassVar
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize
-from typing_extensions import override
 
 from loopkernel.codec import record_from_text, record_to_text, state_from_text, state_to_text
 from loopkernel.data.deltas import Delta
@@ -19,6 +18,7 @@ from loopkernel.data.ids import (
 from loopkernel.data.states import Done, Initial, State
 from loopkernel.data.steps import Context
 from loopkernel.data.thread_deltas import Acquired, Created
+from loopkernel.later_typing import override
 from loopkernel.laws import KERNEL, Judged, check_pairs, check_step, check_trace
 from loopkernel.replay import LogRecord, StepRecord, replay
 from loopkernel.testing.strategies.walks import creations_that_run

@@ -12,7 +12,8 @@ from typing import Protocol, final
 
 import yaml
 from attrs import Factory, define, frozen
-from typing_extensions import override
+
+from loopkernel.later_typing import override
 
 MAX_CHARACTERS = 1_000_000
 MAX_DEPTH = 64

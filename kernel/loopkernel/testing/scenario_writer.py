@@ -10,9 +10,9 @@ from typing import TypeAlias, assert_never
 
 import attrs
 import yaml
-from typing_extensions import override
 
 from loopkernel.data.policy import FieldPattern
+from loopkernel.later_typing import override
 from loopkernel.testing import scenario_actions as actions
 from loopkernel.testing import scenario_world as world
 from loopkernel.testing.scenario_data import PolicyChoice, Scenario

@@ -9,7 +9,7 @@ from loopkernel.data.ids import OperationKind
 from loopkernel.data.outside_deltas import ChildEnded
 from loopkernel.data.states import State
 from loopkernel.data.user_deltas import SettingsChange, UserDelta
-from typing_extensions import override
+from loopkernel.later_typing import override
 
 from loopkernel_adapters.driver.children import InProcessAgents
 from loopkernel_adapters.optional_ports import (

@@ -7,8 +7,8 @@ from typing import Any
 
 from attrs import Factory, define
 from loopkernel.data.states import State
+from loopkernel.later_typing import override
 from loopkernel.replay import LogRecord
-from typing_extensions import override
 
 from loopkernel_adapters.ports import Clock, Restored, Store, StoreError
 from loopkernel_adapters.testing.simulation.evidence import Evidence

@@ -8,8 +8,8 @@ from loopkernel.data.hook_calls import HookContext
 from loopkernel.data.ids import OperationKind
 from loopkernel.data.outside_deltas import HookAnswer, HookBlock, HookContinue, HookFault, HookModify, HookRetry
 from loopkernel.data.usage import Usage
+from loopkernel.later_typing import override
 from loopkernel.testing import scenario_world as world
-from typing_extensions import override
 
 from loopkernel_adapters.optional_ports import Corrector, Handoffs, Hooks, Summariser, SummaryError
 from loopkernel_adapters.testing.simulation.evidence import PortCall

@@ -8,9 +8,9 @@ from loopkernel.data.effects import CheckCall, StartTool
 from loopkernel.data.ids import OperationKind
 from loopkernel.data.json_text import Json
 from loopkernel.data.tools import EffectClass, Tool, ToolOutput, Verdict
+from loopkernel.later_typing import override
 from loopkernel.testing import scenario_world as world
 from loopkernel.testing.verdicts import adapter_verdict
-from typing_extensions import override
 
 from loopkernel_adapters.ports import RunContext, ToolError, Tools
 from loopkernel_adapters.testing.simulation.drawing import ODD_TEXT

@@ -8,7 +8,7 @@ import selectors
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
-from typing_extensions import override
+from loopkernel.later_typing import override
 
 Result = TypeVar("Result")
 

@@ -12,7 +12,7 @@ from loopkernel.data.foreign import ForeignBlock, ForeignCall
 from loopkernel.data.json_text import JsonValue
 from loopkernel.data.usage import Usage
 from loopkernel.data.words import ErrorClass
-from typing_extensions import override
+from loopkernel.later_typing import override
 
 from loopkernel_adapters.transcripts.entries import (
     Bookkeeping,

@@ -11,7 +11,7 @@ from loopkernel.data.foreign import ForeignBlock, ForeignCall
 from loopkernel.data.json_text import JsonValue
 from loopkernel.data.usage import Usage
 from loopkernel.data.words import StopReason
-from typing_extensions import override
+from loopkernel.later_typing import override
 
 from loopkernel_adapters.transcripts.entries import (
     Bookkeeping,

@@ -43,9 +43,9 @@ from loopkernel.data.states import State, Streaming
 from loopkernel.data.steps import Context
 from loopkernel.data.thread_deltas import RULES_VERSION, Created
 from loopkernel.data.words import CallStatus, StopReason
+from loopkernel.later_typing import override
 from loopkernel.replay import START, LogRecord
 from loopkernel.transition import transition
-from typing_extensions import override
 
 from loopkernel_adapters.ports import StoreCorrupt
 from loopkernel_adapters.stores.jsonl import parse_log

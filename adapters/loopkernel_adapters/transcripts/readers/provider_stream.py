@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from typing_extensions import override
+from loopkernel.later_typing import override
 
 from loopkernel_adapters.transcripts.entries import Entry, Finding, FindingKind, Place
 from loopkernel_adapters.transcripts.fields import record_at, text_at

@@ -7,7 +7,7 @@ from loopkernel.data.blocks import OpaqueBlock, ReasoningBlock, TextBlock
 from loopkernel.data.foreign import ForeignBlock, ForeignCall
 from loopkernel.data.json_text import JsonValue
 from loopkernel.data.usage import Usage
-from typing_extensions import override
+from loopkernel.later_typing import override
 
 from loopkernel_adapters.transcripts.entries import Bookkeeping, Entry, Finding, FindingKind, Place
 from loopkernel_adapters.transcripts.fields import at, count_at, flag_at, items_at, record_at, records_in, text_at

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from loopkernel.data.blocks import TextBlock
 from loopkernel.data.foreign import ForeignBlock, ForeignCall
 from loopkernel.data.json_text import Json
-from typing_extensions import override
+from loopkernel.later_typing import override
 
 from loopkernel_adapters.transcripts.entries import (
     Bookkeeping,

@@ -12,7 +12,7 @@ from uuid import UUID, uuid5
 
 from attrs import Factory, define
 from loopkernel.data.json_text import JsonValue
-from typing_extensions import override
+from loopkernel.later_typing import override
 
 from loopkernel_adapters.transcripts.entries import FindingKind, Place
 from loopkernel_adapters.transcripts.fields import Record, flag_at, items_at, record_at, text_at

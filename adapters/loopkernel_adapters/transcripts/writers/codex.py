@@ -2,7 +2,7 @@
 
 from attrs import Factory, define
 from loopkernel.data.json_text import JsonValue
-from typing_extensions import override
+from loopkernel.later_typing import override
 
 from loopkernel_adapters.transcripts.fields import Record, record_at, text_at
 from loopkernel_adapters.transcripts.readers.codex import Codex

@@ -9,7 +9,7 @@ from json import JSONDecoder
 
 from attrs import Factory, define, frozen
 from loopkernel.data.json_text import JsonValue
-from typing_extensions import override
+from loopkernel.later_typing import override
 
 from loopkernel_adapters.transcripts.entries import Place
 from loopkernel_adapters.transcripts.fields import Record, items_at, record_at, records_in, text_at

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from attrs import Factory, define, field, frozen
 from loopkernel.data.json_text import JsonValue
-from typing_extensions import override
+from loopkernel.later_typing import override
 
 from loopkernel_adapters.transcripts.entries import Finding, FindingKind, Place
 from loopkernel_adapters.transcripts.source import LONGEST_LINE, MARK, Line, Source, Unreadable, parsed

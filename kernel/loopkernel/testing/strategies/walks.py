@@ -9,7 +9,6 @@ from typing import final
 from attrs import evolve
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
-from typing_extensions import override
 
 from loopkernel.data.deltas import Delta
 from loopkernel.data.ids import (
@@ -67,6 +66,7 @@ from loopkernel.data.user_deltas import (
     Swap,
 )
 from loopkernel.data.words import ErrorClass, HookPoint, StopReason, TurnEndReason
+from loopkernel.later_typing import override
 from loopkernel.laws.gates import asked_outside
 from loopkernel.laws.step_laws import pending_timers
 from loopkernel.laws.views import ledger_in
