@@ -364,7 +364,7 @@ def test_reading_needs_nobody_and_writing_asks(workspace: Workspace) -> None:
 
     assert asyncio.run(ran("read_file", {"path": "notes.txt"})) == "buy milk\n"
     assert asyncio.run(ran("list_files", {})) == "inner/\nnotes.txt"
-    assert asyncio.run(ran("write_file", {"path": "new.txt", "text": "a"})) == 'Wrote "new.txt", now 1 bytes.'
+    assert asyncio.run(ran("write_file", {"path": "new.txt", "text": "a"})) == 'Wrote "new.txt", now 1 byte.'
     assert asyncio.run(ran("read_file", {"path": "new.txt"})) == "a"
     with pytest.raises(ToolError, match="there is no"):
         asyncio.run(ran("read_file", {"path": "absent.txt"}))

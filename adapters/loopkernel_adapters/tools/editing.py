@@ -4,7 +4,7 @@ from loopkernel.data.json_text import safe_text
 
 from loopkernel_adapters.ports import ToolError
 from loopkernel_adapters.tools.files import MOST_WRITTEN, FileSeen, Workspace, read_at_most
-from loopkernel_adapters.tools.paths import shown_path
+from loopkernel_adapters.tools.paths import shown_path, shown_size
 
 _FEW_LINES = 5  # that are named where a text is found more than once
 
@@ -36,7 +36,9 @@ def edit(workspace: Workspace, path: str, old_text: str, new_text: str, *, every
         raise ToolError(f"{shown_path(path)} would have {size} bytes; at most {MOST_WRITTEN} can be written")
     changed = content.replace(old, new)
     workspace.rewrite(path, changed, seen)
-    return f"Replaced {count} {'place' if count == 1 else 'places'} of {shown_path(path)}, now {len(changed)} bytes."
+    return (
+        f"Replaced {count} {'place' if count == 1 else 'places'} of {shown_path(path)}, now {shown_size(len(changed))}."
+    )
 
 
 def _content(workspace: Workspace, path: str) -> tuple[bytes, FileSeen]:

@@ -3,8 +3,7 @@
 A path is never resolved and then opened, which leaves time to exchange a folder for a link: it is opened one
 component after the other, each relative to the folder just opened, and no link is followed. `..` is refused, even
 where it would stay within, so that a resource has one key. Names that begin with a dot are hidden from the model:
-not listed, not offered, not read, not written. A hard link is a file of the workspace like any other; written, it
-becomes a file of its own.
+not listed, offered, read or written. A hard link is a file like any other; written, it becomes a file of its own.
 """
 
 import codecs
@@ -37,6 +36,7 @@ from loopkernel_adapters.tools.paths import (
     joined,
     one_spelling,
     shown_path,
+    shown_size,
     told,
 )
 from loopkernel_adapters.tools.registry import FunctionTool
@@ -149,7 +149,7 @@ class Workspace:
         with self.opened_folder(parent or ".") as folder, told(path, "written"):
             seen = _seen(folder, name, path)
             replace(folder, name, content, seen.mode if seen is not None else None)
-        return f"{'Wrote' if seen is None else 'Replaced'} {shown_path(path)}, now {len(content)} bytes."
+        return f"{'Wrote' if seen is None else 'Replaced'} {shown_path(path)}, now {shown_size(len(content))}."
 
     def rewrite(self, path: str, content: bytes, seen: FileSeen) -> None:
         """Put the content in the place of a file that is still the one that was seen. Raises ToolError."""

@@ -90,6 +90,11 @@ def shown_path(path: str) -> str:
     return json.dumps(path, ensure_ascii=not path.isprintable())
 
 
+def shown_size(size: int) -> str:
+    """So many bytes, in words."""
+    return f"{size} {'byte' if size == 1 else 'bytes'}"
+
+
 @contextmanager
 def told(path: str, act: str = "opened") -> Iterator[None]:
     """What the system says about a path, as a ToolError."""

@@ -163,7 +163,7 @@ def test_a_name_that_is_no_utf_8_is_listed_and_not_opened(tools: tuple[FunctionT
 
 
 def test_write_file_makes_the_folders_that_are_missing(tools: tuple[FunctionTool, ...], folder: Path) -> None:
-    assert told(tools, "write_file", path="new/deep/file.txt", text="x") == 'Wrote "new/deep/file.txt", now 1 bytes.'
+    assert told(tools, "write_file", path="new/deep/file.txt", text="x") == 'Wrote "new/deep/file.txt", now 1 byte.'
     assert (folder / "new" / "deep" / "file.txt").read_text() == "x"
     assert "links are not followed" in refused(tools, "write_file", path="link/deep/file.txt", text="x")
 
