@@ -14,7 +14,7 @@ from loopkernel.data.words import ErrorClass
 from loopkernel.later_typing import override
 from loopkernel.replay import LogRecord
 
-from loopkernel_adapters.ports import NoSuchRun, Provider
+from loopkernel_adapters.ports import NoSuchRun, Provider, StoreError
 
 _SQLITE = b"SQLite format 3\0"
 
@@ -46,6 +46,8 @@ class RecordedProvider(Provider):
     def from_log(cls, path: Path, run: str | None = None) -> Self:
         """The model of a recorded run: a JSONL log, or in an SQLite file the run of that id, which may be left out
         where there is only one. Raises NoSuchRun, OSError, StoreCorrupt, StoreError."""
+        if path.exists() and not (path.is_file() or path.is_dir()):  # reading a pipe or a device might never end
+            raise StoreError("it is no regular file; name a JSONL log, or a database")
         with path.open("rb") as file:
             kind = file.read(len(_SQLITE))
         return cls(_of_sqlite(path, run) if kind == _SQLITE else _of_jsonl(path))

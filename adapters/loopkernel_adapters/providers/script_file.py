@@ -29,6 +29,8 @@ class NotAScript(ValueError):
 def read_script(path: Path) -> ScriptedProvider:
     """The model that the file describes. Raises NotAScript."""
     try:
+        if path.exists() and not (path.is_file() or path.is_dir()):  # reading a pipe or a device might never end
+            raise NotAScript(f"the script {path} is no regular file; write what it gives to a file, and name that")
         with path.open("rb") as file:
             content = file.read(LARGEST_SCRIPT + 1)
     except OSError as error:
