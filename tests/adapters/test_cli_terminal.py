@@ -181,7 +181,8 @@ def test_whoever_does_not_want_to_wait_retries_at_once(failing: Path) -> None:
     (told,) = labelled(lines, "retry")
     assert told == "retrying in 5 s (retry 1 of 5), then 10 s, 20 s, 40 s, 60 s, then the error is shown"
     assert labelled(lines, "model") == ["Here I am."]
-    assert "too many requests" not in lines  # withheld, since it was recovered
+    assert labelled(lines, "reply")[0] == "1: failed, overloaded: too many requests"
+    assert labelled(lines, "error") == []  # withheld, since it was recovered
     demand_whole_log()
 
 
@@ -258,7 +259,7 @@ def test_what_a_pipe_holds_for_later_questions_is_not_taken_for_a_message(failin
     assert ended.stderr == ""
     assert labelled(ended.stdout, "user") == ["go"]
     assert labelled(ended.stdout, "reply")[:2] == [
-        "1: failed, overloaded: the service of the model has too much to do",
+        "1: failed, overloaded: as the script says",
         "1: retracted; what was shown of it does not count",
     ]
     assert written(failing) == {"one.txt"}

@@ -18,7 +18,8 @@ from loopkernel_adapters.cli.chat_commands import Leave, Lines, NoCommand, meant
 from loopkernel_adapters.cli.chat_view import ChatView
 from loopkernel_adapters.cli.dialogue import Commands, Dialogue, first_waiting
 from loopkernel_adapters.cli.interrupts import Interrupts
-from loopkernel_adapters.cli.json_lines import JsonDialogue, JsonTeller, put, tell_beginning, tell_result
+from loopkernel_adapters.cli.introduction import introduction
+from loopkernel_adapters.cli.json_lines import JsonDialogue, JsonTeller, message_in, put, tell_beginning, tell_result
 from loopkernel_adapters.cli.line_input import LineInput, standard_input
 from loopkernel_adapters.cli.one_turn import said
 from loopkernel_adapters.cli.options import Options
@@ -55,6 +56,10 @@ class Voice(Protocol):
         """The line that was typed."""
         ...
 
+    def message(self, line: str) -> str:
+        """The message that the line is."""
+        ...
+
     def tell(self, text: str) -> None:
         """Say this."""
         ...
@@ -79,6 +84,10 @@ class ScreenVoice(Voice):
             self._view.typed(self._screen.hide(line))
 
     @override
+    def message(self, line: str) -> str:
+        return line.strip()
+
+    @override
     def tell(self, text: str) -> None:
         self._screen.line(text)
 
@@ -96,6 +105,10 @@ class JsonVoice(Voice):
     @override
     def heard(self, line: str | None) -> None:
         """The program knows."""
+
+    @override
+    def message(self, line: str) -> str:
+        return message_in(line)
 
     @override
     def tell(self, text: str) -> None:
@@ -191,7 +204,7 @@ class Chat(Conversation):
         if line.startswith("/"):
             if not await self._command(line, driver):
                 self._voice.tell(NO_COMMAND)
-        elif text := line.strip():
+        elif text := self._voice.message(line):
             speaks = isinstance(driver.state, (*AT_REST, Backoff))
             await driver.send(said(text) if speaks else Enqueue(content=said(text).content))
 
@@ -247,13 +260,16 @@ def play_chat(bench: Workbench, opening: tuple[UserDelta, ...], options: Options
         silent = NoScreen()
         tell_beginning(bench, screen)
         conversation = Chat(opening, answers, JsonVoice(screen), partial(JsonDialogue, answers, screen, records))
-        return tell_result(play(bench, conversation, (JsonTeller(screen),), silent), bench, screen, conversation.left)
+        played = play(bench, conversation, (JsonTeller(screen, records),), silent)
+        return tell_result(played, bench, screen, conversation.left)
     shown = for_questions(screen) if answers.is_terminal else screen
     screen.hide = shown.hide = bench.secrets.hide
-    view = ChatView(screen)
+    view = ChatView(screen, records)
     voice = ScreenVoice(shown, view, answers.is_terminal)
     conversation = Chat(opening, answers, voice, partial(Dialogue, answers, shown, records))
     screen.labelled("chat", f"session {bench.run}; /help tells what can be typed, Ctrl-D leaves")
+    for line in introduction(bench):
+        screen.labelled("", line)
     played = play(bench, conversation, (view,), screen)
     return _tell_end(bench, played, conversation.left, answers.is_terminal, screen)
 

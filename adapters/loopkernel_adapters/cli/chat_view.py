@@ -1,9 +1,12 @@
 """The events of a chat, as a person wants them who has typed the messages: no more than is worth a line."""
 
+from collections.abc import Sequence
+
 from loopkernel.data import events
 from loopkernel.data.blocks import ToolCall, text_of
 from loopkernel.data.events import Event
 from loopkernel.data.messages import AssistantMessage, UserMessage
+from loopkernel.data.records import LogRecord
 from loopkernel.data.states import State
 from loopkernel.data.words import RefusalReason, TurnEndReason
 from loopkernel.later_typing import override
@@ -12,6 +15,7 @@ from loopkernel_adapters.cli.screen import Screen, in_one_line
 from loopkernel_adapters.cli.session import Teller
 from loopkernel_adapters.cli.summary import NATURAL_ENDS
 from loopkernel_adapters.cli.trace import show
+from loopkernel_adapters.cli.words import cause_of
 from loopkernel_adapters.optional_ports import Address
 
 # What the person knows, since it was typed or is told by another line.
@@ -29,10 +33,14 @@ REFUSALS = {
 
 
 class ChatView(Teller):
-    """Shows them. `typed` is told of each message that the person can still see where it was typed."""
+    """Shows them. `typed` is told of each message that the person can still see where it was typed.
 
-    def __init__(self, screen: Screen) -> None:
+    `records` is the log so far, which has the cause of a failure.
+    """
+
+    def __init__(self, screen: Screen, records: Sequence[LogRecord]) -> None:
         self._screen = screen
+        self._records = records
         self._typed: list[str] = []
 
     def typed(self, text: str) -> None:
@@ -53,7 +61,7 @@ class ChatView(Teller):
         elif isinstance(event, events.Refused):
             self._screen.labelled("refused", f"{event.action.value}: {REFUSALS[event.reason]}")
         elif not isinstance(event, KNOWN):
-            show(self._screen, event, state)
+            show(self._screen, event, state, cause=cause_of(event, self._records))
 
     def _message(self, event: events.MessageAdded) -> None:
         message = event.message

@@ -41,12 +41,12 @@ def fork_run(name: str, at: int, store: str | None, out: Path | None, screen: Sc
     else:
         records, what, begun = log_of(name, store).records, f"step {at} of {name}", at
         path = Path()
-    run = new_run_id()
+    run, where = new_run_id(), () if store is None else ("--store", store)
     now_ms = max([int(time.time() * 1_000), *(record.now_ms for record in records[-1:])])
     try:
         forked = fork(records, begun, run, now_ms)
     except ValueError as error:
-        raise Unusable(f"{error}; `{command('log', name)}` shows the steps of a log") from error
+        raise Unusable(f"{error}; `{command('log', name, *where)}` shows the steps of a log") from error
     if path.name:
         forked = (*forked, LogRecord(ChangePolicy(AFTERWARDS), now_ms))
     screen.labelled("forked", f"{what}: {counted(len(forked), 'record')}")
@@ -56,8 +56,7 @@ def fork_run(name: str, at: int, store: str | None, out: Path | None, screen: Sc
         screen.labelled("written", str(out))
         screen.labelled("go on", command("resume", out))
         return ExitStatus.NATURAL_END
-    place_name = None if store is None else store
-    with opened_place(place_name, make=True) as place:
+    with opened_place(store, make=True) as place:
         new = place.open(run)
         try:
             with told(f"run {run} cannot be written"):

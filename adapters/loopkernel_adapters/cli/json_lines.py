@@ -1,23 +1,28 @@
 """`--json`: what happens, and what is asked, as one JSON object a line; the result is the last of them.
 
-    {"type": "run", "run": ID, ...}         first
-    {"type": "event", "event": {...}}       each event; with "within", the address of a sub-agent
+    {"type": "run", "run": ID, ...}         first: also "log", "resume", "models", "tools", "workspace", "mode"
+    {"type": "event", "event": {...}}       each event; "within" is the address of a sub-agent, "cause" the reason why
+                                            a request failed, as the service of the model gave it
     {"type": "ask", "call": "1.1", ...}     a call or a question waits for a line of the standard input
-    {"type": "ready"}                       a chat waits for a line: a message, or a command such as /cancel
+    {"type": "ready"}                       a session waits for a line: a message, or a command such as /compact
     {"type": "note", "text": ...}           a line was not understood, or what a command has told
     {"type": "result", "status": 0, ...}    last; `status` is the exit status
 
-An answer is what would be typed (`yes`, `always`, `no WHY`, `edit JSON`), or an object: {"answer": "yes"}, {"answer":
-"no", "why": "..."}, {"answer": "edit", "input": {...}}; for a question the answer as it is, or {"answer": ...}.
+A line is read when it is asked for. A message is a line as it is, or {"say": "..."}, which may have several lines. An
+answer is what would be typed (`yes`, `always`, `no WHY`, `edit JSON`), or an object: {"answer": "yes"}, {"answer":
+"no", "why": "..."}, {"answer": "edit", "input": {...}}; for a question the answer as it is, or {"answer": ...}. The
+end of the input denies what asks and leaves what rests. SIGINT cancels a turn, a second one leaves.
 """
 
 import json
+from collections.abc import Sequence
 
 from loopkernel.codec import effects_to_text
 from loopkernel.data.errors import CodecError
 from loopkernel.data.events import Event, TurnEnded
 from loopkernel.data.json_text import Json, JsonValue, parse_json
 from loopkernel.data.ledgers import CrashWait
+from loopkernel.data.records import LogRecord
 from loopkernel.data.states import Done, State
 from loopkernel.data.usage import NO_USAGE
 from loopkernel.data.user_deltas import (
@@ -33,11 +38,13 @@ from loopkernel.data.words import TurnEndReason
 from loopkernel.later_typing import override
 
 from loopkernel_adapters.cli.dialogue import NOBODY, Answer, CommandTaken, Dialogue, WaitingCall, shown_input, why_asked
+from loopkernel_adapters.cli.introduction import introduction_as_json
 from loopkernel_adapters.cli.outcomes import ExitStatus
 from loopkernel_adapters.cli.screen import Screen
 from loopkernel_adapters.cli.session import Played, Teller, Workbench
-from loopkernel_adapters.cli.summary import resumption, status_of
+from loopkernel_adapters.cli.summary import status_of
 from loopkernel_adapters.cli.trace import in_words
+from loopkernel_adapters.cli.words import cause_of
 from loopkernel_adapters.driver.children import last_said
 from loopkernel_adapters.optional_ports import Address
 
@@ -50,16 +57,19 @@ def put(screen: Screen, line: Object) -> None:
 
 
 class JsonTeller(Teller):
-    """Writes each event as the codec does."""
+    """Writes each event as the codec does. `records` is the log so far, which has the cause of a failure."""
 
-    def __init__(self, screen: Screen) -> None:
+    def __init__(self, screen: Screen, records: Sequence[LogRecord]) -> None:
         self._screen = screen
+        self._records = records
 
     @override
     def event(self, event: Event, state: State, within: Address = ()) -> None:
         line: Object = {"type": "event"}
         if within:
             line["within"] = list(map(str, within))
+        elif cause := cause_of(event, self._records):
+            line["cause"] = cause
         put(self._screen, {**line, "event": event_as_json(event)})
 
 
@@ -70,9 +80,8 @@ def event_as_json(event: Event) -> JsonValue:
 
 
 def tell_beginning(bench: Workbench, screen: Screen) -> None:
-    """Which run it is, and how it can be gone on with (null: not at all, since it is in memory)."""
-    place, run = bench.place, bench.run
-    put(screen, {"type": "run", "run": run, "log": place.described(run), "resume": resumption(place, run)})
+    """Which run it is, what it goes by, and how it can be gone on with."""
+    put(screen, {"type": "run", **introduction_as_json(bench)})
 
 
 def tell_result(played: Played, bench: Workbench, screen: Screen, left: bool = False) -> ExitStatus:
@@ -107,6 +116,16 @@ def _put_result(screen: Screen, status: ExitStatus, reason: TurnEndReason | None
             "usage": {"input": usage.input, "output": usage.output},
         },
     )
+
+
+def message_in(line: str) -> str:
+    """The message that a line is: the text of {"say": TEXT}, or the line as it is."""
+    try:
+        given = parse_json(line) if line.lstrip().startswith("{") else None
+    except CodecError:
+        given = None
+    text = given.get("say") if isinstance(given, dict) and len(given) == 1 else None
+    return (text if isinstance(text, str) else line).strip()
 
 
 def tell_failure(message: str, screen: Screen) -> None:

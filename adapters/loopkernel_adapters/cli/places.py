@@ -196,6 +196,16 @@ def opened_log(path: Path) -> Store:
         ) from error
 
 
+def run_or_file(place: Place, run: str) -> str:
+    """How the run is named on the command line."""
+    return place.described(run) if isinstance(place, OneFile) else run
+
+
+def resumption(place: Place, run: str) -> str | None:
+    """The command that goes on with the run; None where nothing of it outlasts the process."""
+    return None if place.note_file(run) is None else place.command("resume", run_or_file(place, run))
+
+
 @contextmanager
 def opened_place(name: str | None, *, make: bool) -> Iterator[StoredRuns]:
     """The runs that `--store` names. `make`: where there are none, make room for them. Raises Unusable."""

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from loopkernel.data.effects import AskHook
+from loopkernel.data.model_deltas import ModelFailed
 from loopkernel.explain import interaction_of
 from loopkernel.replay import StepRecord, fold
 
@@ -51,6 +52,12 @@ def tell_torn(found: LogFile, screen: Screen) -> None:
         )
 
 
+def _cause(step: StepRecord) -> str:
+    """What the service of the model has said, where the step is its failure."""
+    delta = step.context.delta
+    return delta.message if isinstance(delta, ModelFailed) else ""
+
+
 def show_events(steps: Sequence[StepRecord], screen: Screen) -> None:
     """Every event of the run, and every hook that was asked."""
     for step in steps:
@@ -58,4 +65,4 @@ def show_events(steps: Sequence[StepRecord], screen: Screen) -> None:
             if isinstance(effect, AskHook):
                 show_hook(screen, effect)
             elif is_event(effect):
-                show(screen, effect, step.after)
+                show(screen, effect, step.after, cause=_cause(step))

@@ -2,7 +2,10 @@
 
 from contextlib import ExitStack
 
+from attrs import evolve
 from loopkernel.data.choices import Lifetime
+from loopkernel.data.policy import Policy
+from loopkernel.data.sessions import Settings
 from loopkernel.data.states import Done, State
 from loopkernel.data.thread_deltas import Created
 from loopkernel.data.user_deltas import ChangeMode, ChangePolicy, ChangeTools, UserDelta
@@ -16,16 +19,16 @@ from loopkernel_adapters.cli.models import Models, SoughtModels
 from loopkernel_adapters.cli.open_work import tell_open
 from loopkernel_adapters.cli.options import Options
 from loopkernel_adapters.cli.outcomes import ExitStatus, Unusable
-from loopkernel_adapters.cli.places import told
+from loopkernel_adapters.cli.places import run_or_file, told
 from loopkernel_adapters.cli.rules import MODES, secrets_of, with_models
 from loopkernel_adapters.cli.run import play_turn
 from loopkernel_adapters.cli.screen import NoScreen, Screen
 from loopkernel_adapters.cli.session import Workbench
-from loopkernel_adapters.cli.summary import run_or_file, status_of, summarise
+from loopkernel_adapters.cli.summary import status_of, summarise
 from loopkernel_adapters.cli.toolbox import opened_tools
 from loopkernel_adapters.cli.verification import WitnessStore
 from loopkernel_adapters.cli.words import counted
-from loopkernel_adapters.ports import Store, Tools, demand_same_rules
+from loopkernel_adapters.ports import Store, demand_same_rules
 from loopkernel_adapters.stores.jsonl import JsonlStore
 
 
@@ -63,9 +66,12 @@ def resume(name: str, given: Options, screen: Screen) -> ExitStatus:
             provider=models.instead_of((settings.policy.model, *settings.policy.fallback_models)),
             tools=tools,
             secrets=secrets,
+            options=options,
+            policy=_policy(settings.policy, given, models),
+            offered=tools.offered() if given.tools is not None or given.sub_agents else settings.tools,
         )
-        changes = _changes(state, given, models, tools)
-        if settings.policy.lifetime is Lifetime.SESSION and not given.json:
+        changes = _changes(settings, bench)
+        if settings.policy.lifetime is Lifetime.SESSION:
             return play_chat(bench, changes, given, screen)
         played = play_turn(bench, changes, given, screen)
         if given.json:
@@ -80,17 +86,20 @@ def _state_of(store: Store, run: str) -> State:
         return replay(restored.records, START if restored.state is None else restored.state)
 
 
-def _changes(state: State, given: Options, models: Models, tools: Tools) -> tuple[UserDelta, ...]:
+def _policy(policy: Policy, given: Options, models: Models) -> Policy:
+    """The policy of the run, with what is to be otherwise from now on."""
+    policy = with_models(policy, models.names)
+    return policy if given.approvals is None else evolve(policy, approval_mode=MODES[given.approvals])
+
+
+def _changes(settings: Settings, bench: Workbench) -> tuple[UserDelta, ...]:
     """What is to be otherwise from now on, as deltas: the log tells it."""
-    if state.session is None:
-        return ()
-    settings = state.session.settings
-    policy, changes = with_models(settings.policy, models.names), list[UserDelta]()
+    changes = list[UserDelta]()
+    policy = evolve(bench.policy, approval_mode=settings.policy.approval_mode)
     if policy != settings.policy:
         changes.append(ChangePolicy(policy))
-    if given.approvals is not None and MODES[given.approvals] is not settings.policy.approval_mode:
-        changes.append(ChangeMode(MODES[given.approvals]))
-    offered = tools.offered()
-    if (given.tools is not None or given.sub_agents) and offered != settings.tools:
-        changes.append(ChangeTools(offered))
+    if bench.policy.approval_mode is not settings.policy.approval_mode:  # which answers what waits, unlike a policy
+        changes.append(ChangeMode(bench.policy.approval_mode))
+    if bench.offered != settings.tools:
+        changes.append(ChangeTools(bench.offered))
     return tuple(changes)

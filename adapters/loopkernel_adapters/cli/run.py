@@ -36,8 +36,8 @@ def play_turn(bench: Workbench, first: tuple[UserDelta, ...], options: Options, 
         silent = NoScreen()
         tell_beginning(bench, screen)
         spoken = OneTurn(first, JsonDialogue(answers, screen, bench.store.records), Countdown(LineInput(None), silent))
-        return play(bench, spoken, (JsonTeller(screen),), silent)
+        return play(bench, spoken, (JsonTeller(screen, bench.store.records),), silent)
     shown = for_questions(screen) if answers.is_terminal else screen
     screen.hide = shown.hide = bench.secrets.hide
     conversation = OneTurn(first, Dialogue(answers, shown, bench.store.records), Countdown(answers, shown))
-    return play(bench, conversation, (Trace(screen),), screen)
+    return play(bench, conversation, (Trace(screen, bench.store.records),), screen)

@@ -9,8 +9,10 @@ from typing import Protocol
 from attrs import frozen
 from loopkernel.data.choices import Lifetime
 from loopkernel.data.events import Event
+from loopkernel.data.policy import Policy
 from loopkernel.data.states import State
 from loopkernel.data.thread_deltas import Created
+from loopkernel.data.tools import Tool
 
 from loopkernel_adapters.agent import new_run_id
 from loopkernel_adapters.cli.beginnings import note
@@ -19,7 +21,7 @@ from loopkernel_adapters.cli.interrupts import Interrupts
 from loopkernel_adapters.cli.models import SoughtModels
 from loopkernel_adapters.cli.options import Options
 from loopkernel_adapters.cli.outcomes import Unusable
-from loopkernel_adapters.cli.places import OneFile, Place, opened_place, told
+from loopkernel_adapters.cli.places import OneFile, Place, opened_place, resumption, told
 from loopkernel_adapters.cli.rules import instructions_of, policy_of, secrets_of
 from loopkernel_adapters.cli.screen import Screen
 from loopkernel_adapters.cli.toolbox import opened_tools
@@ -58,7 +60,10 @@ class Conversation(Protocol):
 
 @frozen(kw_only=True)
 class Workbench:
-    """All that a session needs, open. `created` begins it where its log is empty."""
+    """All that a session needs, open. `created` begins it where its log is empty.
+
+    `options`, `policy` and `offered` are what it goes by from now on, for whoever is told.
+    """
 
     place: Place
     run: str
@@ -67,6 +72,9 @@ class Workbench:
     provider: Provider
     tools: Tools
     secrets: Secrets
+    options: Options
+    policy: Policy
+    offered: tuple[Tool, ...]
 
 
 @frozen(kw_only=True)
@@ -98,12 +106,8 @@ def begun(options: Options, lifetime: Lifetime | None, resources: ExitStack) -> 
         )
     models = sought.opened()  # last, since it takes longest
     note(place, run, options)
-    created = Created(
-        session_id=run,
-        policy=policy_of(options, lifetime, models.names),
-        tools=tools.offered(),
-        instructions=instructions,
-    )
+    policy = policy_of(options, lifetime, models.names)
+    created = Created(session_id=run, policy=policy, tools=tools.offered(), instructions=instructions)
     return Workbench(
         place=place,
         run=run,
@@ -112,13 +116,21 @@ def begun(options: Options, lifetime: Lifetime | None, resources: ExitStack) -> 
         provider=models.provider,
         tools=tools,
         secrets=secrets,
+        options=options,
+        policy=policy,
+        offered=created.tools,
     )
 
 
 def play(bench: Workbench, conversation: Conversation, tellers: Sequence[Teller], screen: Screen) -> Played:
     """Run the session until the conversation is over. Raises Unusable when the log cannot be written."""
-    with told("the run was stopped"):
-        return asyncio.run(_play(bench, conversation, tellers, screen))
+    try:
+        with told("the run was stopped"):
+            return asyncio.run(_play(bench, conversation, tellers, screen))
+    except Unusable as error:
+        where, go_on = bench.place.described(bench.run), resumption(bench.place, bench.run)
+        then = "" if go_on is None else f"; go on with `{go_on}`"
+        raise Unusable(f"{error}. It is {where}{then}") from error
 
 
 async def _play(bench: Workbench, conversation: Conversation, tellers: Sequence[Teller], screen: Screen) -> Played:

@@ -12,7 +12,7 @@ from loopkernel.data.words import TurnEndReason
 from loopkernel.replay import StepRecord, fold
 
 from loopkernel_adapters.cli.outcomes import ExitStatus
-from loopkernel_adapters.cli.places import OneFile, Place
+from loopkernel_adapters.cli.places import Place, resumption, run_or_file
 from loopkernel_adapters.cli.screen import Screen
 from loopkernel_adapters.cli.session import Played, Workbench
 from loopkernel_adapters.cli.verification import effects_of, first_difference, judge
@@ -61,16 +61,6 @@ def summarise(played: Played, bench: Workbench, screen: Screen) -> ExitStatus:
         screen.labelled("sub-agent", f"{counted(len(folded), 'delta')} in {place.described(child)}")
         held = tell_laws(folded, screen) and held
     return status if difference is None and held else ExitStatus.OTHER_END
-
-
-def run_or_file(place: Place, run: str) -> str:
-    """How the run is named on the command line."""
-    return place.described(run) if isinstance(place, OneFile) else run
-
-
-def resumption(place: Place, run: str) -> str | None:
-    """The command that goes on with the run; None where nothing of it outlasts the process."""
-    return None if place.note_file(run) is None else place.command("resume", run_or_file(place, run))
 
 
 def tell_resumption(place: Place, run: str, screen: Screen) -> None:

@@ -2,6 +2,7 @@
 
 import enum
 import re
+from collections.abc import Sequence
 from typing import TypeAlias, assert_never
 
 import attrs
@@ -19,10 +20,11 @@ from loopkernel.data.blocks import (
 from loopkernel.data.effects import AskHook
 from loopkernel.data.events import Event
 from loopkernel.data.messages import AssistantMessage, Message, ResultMessage, UserMessage
+from loopkernel.data.records import LogRecord
 from loopkernel.data.states import Cancelled, Idle, State
 
 from loopkernel_adapters.cli.screen import Screen, in_one_line
-from loopkernel_adapters.cli.words import ADVICE, CANCELS, FAILURES, counted, limit_told, retry_told
+from loopkernel_adapters.cli.words import ADVICE, CANCELS, FAILURES, cause_of, counted, limit_told, retry_told
 from loopkernel_adapters.optional_ports import Address
 
 INDENT = "  "  # before what a sub-agent does, for each level
@@ -71,16 +73,17 @@ TroubleEvent: TypeAlias = (
 InboxEvent: TypeAlias = events.Queued | events.Dequeued | events.Discarded | events.Steered | events.Edited
 
 
-def show(screen: Screen, event: Event, state: State, within: Address = ()) -> None:
+def show(screen: Screen, event: Event, state: State, within: Address = (), cause: str = "") -> None:
     """Write the event's line, or its piece of the reply. `state` is the one that the event led to.
 
-    What a sub-agent does is indented, with the address that it is `within`.
+    What a sub-agent does is indented, with the address that it is `within`. `cause` is what the service of the model
+    has said of a request that failed.
     """
     before = f"{INDENT * len(within)}{in_words(within)}> " if within else ""
     if isinstance(event, events.ReplyGrew):
         screen.stream(f"{before}{'thought' if event.reasoning else 'model'}", event.text)
     else:
-        label, text = labelled(event, state)
+        label, text = labelled(event, state, cause)
         screen.labelled(f"{before}{label}", text)
 
 
@@ -96,12 +99,12 @@ def in_words(address: Address) -> str:
     return "/".join(map(str, address))
 
 
-def labelled(event: Event, state: State) -> tuple[str, str]:
+def labelled(event: Event, state: State, cause: str = "") -> tuple[str, str]:
     """The label and the text of the event's line."""
     if isinstance(event, PlainEvent):
         return _plain(event)
     if isinstance(event, TroubleEvent):
-        return _trouble(event, state)
+        return _trouble(event, state, cause)
     if isinstance(event, InboxEvent):
         return _inbox(event, state)
     if isinstance(event, CourseEvent):
@@ -144,11 +147,13 @@ def labelled(event: Event, state: State) -> tuple[str, str]:
             assert_never(event)
 
 
-def _trouble(event: TroubleEvent, state: State) -> tuple[str, str]:
+def _trouble(event: TroubleEvent, state: State, cause: str) -> tuple[str, str]:
     """Failures and what is done about them, limits, repetition, cancels."""
     match event:
         case events.ReplyFailed():
-            return "reply", f"{event.reply}: failed, {event.error.value}: {FAILURES[event.error]}"
+            told_anyway = state.session is not None and state.session.error is not None
+            said = "" if told_anyway else in_one_line(cause)
+            return "reply", f"{event.reply}: failed, {event.error.value}: {said or FAILURES[event.error]}"
         case events.ReplyAborted():
             return "reply", f"{event.reply}: cut short"
         case events.ReplyRetracted():
@@ -280,11 +285,12 @@ def _content(content: tuple[UserBlock, ...]) -> str:
 
 
 class Trace:
-    """Shows every event on the screen."""
+    """Shows every event on the screen. `records` is the log so far, which has the cause of a failure."""
 
-    def __init__(self, screen: Screen) -> None:
+    def __init__(self, screen: Screen, records: Sequence[LogRecord]) -> None:
         self._screen = screen
+        self._records = records
 
     def event(self, event: Event, state: State, within: Address = ()) -> None:
         """Show it."""
-        show(self._screen, event, state, within)
+        show(self._screen, event, state, within, "" if within else cause_of(event, self._records))

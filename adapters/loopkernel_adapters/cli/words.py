@@ -1,8 +1,12 @@
 """In words, for whoever reads a run: failures and what to do about them, retries, limits, repetition, cancels."""
 
-from loopkernel.data.events import RetryScheduled
+from collections.abc import Sequence
+
+from loopkernel.data.events import Event, ReplyFailed, RetryScheduled
 from loopkernel.data.ids import OperationKind
+from loopkernel.data.model_deltas import ModelFailed
 from loopkernel.data.policy import Policy
+from loopkernel.data.records import LogRecord
 from loopkernel.data.states import Backoff, State
 from loopkernel.data.words import CancelReason, ErrorClass, LimitName
 from loopkernel.planning.retry import Dice, GiveUp, WaitForRetry, models, schedule, schedule_text
@@ -51,6 +55,18 @@ CANCELS = {
     CancelReason.LIMIT: "stopped at a limit",
     CancelReason.SUPERSEDED: "superseded",
 }
+
+
+def cause_of(event: Event, records: Sequence[LogRecord]) -> str:
+    """What the service of the model has said of the request that the event says has failed; "" where it said nothing.
+
+    `records` is the log up to the event.
+    """
+    if isinstance(event, ReplyFailed):
+        for record in reversed(records):
+            if isinstance(record.delta, ModelFailed) and record.delta.operation == event.reply:
+                return record.delta.message
+    return ""
 
 
 def retry_told(event: RetryScheduled, state: State) -> str:

@@ -48,7 +48,7 @@ class LogWriter:
         try:
             self._store.append(tuple(unstored), durable)
         except Exception as error:
-            raise StoreFailed(UNWRITABLE.format(error=error)) from error
+            raise StoreFailed(UNWRITABLE.format(error=_in_words(error))) from error
         self._since_snapshot += len(unstored)
         unstored.clear()
         return True
@@ -70,6 +70,11 @@ class LogWriter:
         self._store.close()
 
 
+def _in_words(error: Exception) -> str:
+    """Without the number that Python puts before what the system says."""
+    return error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+
+
 def renew_snapshot(store: Store, restored: Restored) -> None:
     """Replace the snapshot of other rules that a log goes on from, before any record of these follows it.
 
@@ -80,5 +85,5 @@ def renew_snapshot(store: Store, restored: Restored) -> None:
     try:
         store.save_snapshot(restored.state)
     except Exception as error:
-        words = UNRENEWED.format(version=restored.rules_version, error=error, current=RULES_VERSION)
+        words = UNRENEWED.format(version=restored.rules_version, error=_in_words(error), current=RULES_VERSION)
         raise StoreFailed(words) from error

@@ -49,6 +49,8 @@ def nothing_outside(monkeypatch: pytest.MonkeyPatch) -> None:
         (["--model", "oracle"], "choose one of: local, scripted:FILE"),
         (["--model", ""], "it is empty"),
         (["--model", "recorded:absent"], "the log absent cannot be read"),
+        (["--model", "recorded:pipe"], "it is no regular file"),
+        (["--model", "scripted:pipe"], "the script pipe is no regular file"),
         (["--base-url", "localhost"], "begins neither with http:// nor with https://"),
         (["--policy", "strict"], "choose default, amp, amodal, claude, strands, calls, or name a file"),
         (["--policy", "policy.json"], "$.value.max_turns: must be a finite number of at least 1, and is 0"),
@@ -80,6 +82,7 @@ def test_what_is_wrong_with_an_option_is_told(
     Path("words.txt").write_text("be kind")
     Path("bare.json").write_text('{"max_turns": 7}')
     Path("latin.txt").write_bytes(b"\xe9")
+    os.mkfifo("pipe")  # that nobody writes: to read it would never end
     for name, value in (("SHORT", "abc"), ("LONG_ENOUGH", "long enough")):
         monkeypatch.setenv(name, value)
     script(says("Yes?"))
@@ -188,7 +191,9 @@ def test_a_disk_that_is_full_stops_the_run_in_words(loopkernel: CommandLine) -> 
     assert ended.returncode == ExitStatus.UNUSABLE
     assert "Traceback" not in ended.stderr
     assert "the run was stopped: the log cannot be written" in ended.stderr
-    assert "look after the disk" in ended.stderr
+    assert ".loopkernel/runs.sqlite" in ended.stderr
+    assert "Errno" not in ended.stderr
+    assert "go on with" in ended.stderr
     assert loopkernel("log", "last").status == ExitStatus.NATURAL_END  # what was recorded is whole
 
 

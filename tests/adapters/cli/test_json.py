@@ -82,6 +82,30 @@ def test_a_run_that_is_gone_on_with_is_told_as_objects_too(loopkernel: CommandLi
     assert ended.objects()[-1]["text"] == "one"
 
 
+@pytest.mark.rule("RESUME-1")
+def test_a_session_that_is_gone_on_with_takes_further_lines(loopkernel: CommandLine) -> None:
+    script(says("one"))
+    loopkernel(*CHAT, lines=("hello",))
+    script(says("two"), says("three"))
+    ended = loopkernel("resume", "last", "--json", lines=('{"say": "and\\nthen?"}', '{"say": 3}', "/quit"))
+    assert (ended.status, len(ended.objects_of("ready"))) == (0, 3)
+    assert ended.objects()[-1]["text"] == "three"
+    assert loopkernel("log", "last").labelled("user")[1:] == ["and / then?", '{"say": 3}']
+
+
+def test_a_session_tells_at_its_beginning_what_it_goes_by(loopkernel: CommandLine, folder: Path) -> None:
+    script(says("one"))
+    for command in (CHAT, ("resume", "last", "--approve", "always", "--tools", "files")):
+        (told,) = loopkernel(*command, "--json").objects_of("run")
+        shown = loopkernel(*command).out
+        assert (told["models"], told["workspace"]) == (["scripted"], str(folder))
+        assert told["mode"] == ("default" if command is CHAT else "bypass")
+        assert ("shell" in str(told["tools"])) == (command is CHAT)
+        assert all(
+            part in shown for part in ("model scripted\n", f"tools in {folder}: read_file", f"mode {told['mode']}")
+        )
+
+
 def test_a_run_in_a_file_of_its_own_is_gone_on_with_by_its_path(loopkernel: CommandLine, folder: Path) -> None:
     script(says("one"))
     (told,) = loopkernel("run", "go", *MODEL, "--json", "--log", "log.jsonl").objects_of("run")
@@ -103,3 +127,5 @@ def test_a_turn_that_fails_is_the_result_too(loopkernel: CommandLine) -> None:
     ended = loopkernel(*RUN)
     assert ended.status == 1
     assert ended.objects()[-1]["outcome"] == "error"
+    (failed,) = [line for line in ended.objects_of("event") if "reply-failed" in str(line["event"])]
+    assert failed["cause"] == "bad key"
