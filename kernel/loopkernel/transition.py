@@ -98,25 +98,24 @@ def settle(step: Step[State]) -> Step[State]:
 
     It ends because each entry leads to a state of a lower rank (see `rank`) or to one that waits.
     """
-    state, effects = step
     while True:
+        state, effects = step
         match state:
+            case Streaming() | Idle() | Cancelled() | Done() | Initial():
+                return step
             case Executing():
                 entered: Step[State] = enter_executing(state)
-            case Finishing():
-                entered = enter_finishing(state)
             case Thinking():
                 entered = enter_thinking(state)
-            case Streaming() | Idle() | Cancelled() | Done() | Initial():
-                return Step(state, effects)
+            case Finishing():
+                entered = enter_finishing(state)
             case Confirming() | Dispatching() | Compacting() | Backoff() | HandingOff():
-                return Step(state, effects)
+                return step
             case _:
                 assert_never(state)
-        effects = (*effects, *entered.effects) if entered.effects else effects
+        step = Step(entered.next, (*effects, *entered.effects)) if effects else entered
         if type(entered.next) is type(state):
-            return Step(entered.next, effects)
-        state = entered.next
+            return step
 
 
 def rank(state: State) -> int:

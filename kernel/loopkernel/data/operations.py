@@ -35,9 +35,9 @@ class Operations:
 
     def mint(self, kind: OperationKind) -> tuple["Operations", int]:
         """One more id of the kind."""
-        number = self.minted[kind] + 1
-        minted = (*self.minted[:kind], number, *self.minted[kind + 1 :])
-        return Operations(minted, self.abandoned, self.abandoned_models, self.billed), number
+        minted = [*self.minted]
+        minted[kind] += 1
+        return Operations(tuple(minted), self.abandoned, self.abandoned_models, self.billed), minted[kind]
 
     def abandon(self, kind: OperationKind, number: int) -> "Operations":
         """The operation is closed by something else than its own report."""

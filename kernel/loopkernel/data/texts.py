@@ -12,4 +12,4 @@ def safe_optional_text(text: str | None) -> str | None:
 
 def safe_texts(texts: Iterable[str]) -> tuple[str, ...]:
     """The texts without lone surrogates."""
-    return tuple(safe_text(text) for text in texts)
+    return tuple([safe_text(text) for text in texts])

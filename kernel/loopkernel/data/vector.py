@@ -114,16 +114,20 @@ class Vector(Generic[T]):
         return self.size
 
     def __getitem__(self, index: int) -> T:
+        tail = self.tail
+        place = index - self.size + len(tail)
+        if 0 <= place < len(tail):
+            return tail[place]
         self._demand(index)
-        start = self.size - len(self.tail)
-        if index >= start:
-            return self.tail[index - start]
         node: object = self.root
         for level in range(self.depth + 1, -1, -1):
             node = cast(Node, node)[(index >> (WIDTH_BITS * level)) & MASK]  # a node down to the leaf
         return cast(T, node)  # the last step reached an item
 
     def __iter__(self) -> Iterator[T]:
+        return self._items() if self.root else iter(self.tail)
+
+    def _items(self) -> Iterator[T]:
         for leaf in _leaves(self.root, self.depth):
             yield from cast(tuple[T, ...], leaf)  # a leaf holds items
         yield from self.tail

@@ -64,3 +64,7 @@ class Watch:
     noted: tuple[str, ...] = field(default=(), converter=safe_texts)
     disabled: tuple[DisabledTool, ...] = ()
     due: bool = False
+
+    def marked(self, *, due: bool) -> "Watch":
+        """This watch, due to be looked at or not."""
+        return Watch(calls=self.calls, noted=self.noted, disabled=self.disabled, due=due)

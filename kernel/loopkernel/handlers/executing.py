@@ -10,6 +10,7 @@ from attrs import evolve
 
 from loopkernel.data.blocks import ToolResult
 from loopkernel.data.choices import OnReject
+from loopkernel.data.effects import Effect
 from loopkernel.data.endings import Ending, Failure, GoOn, Settled
 from loopkernel.data.events import LimitReached, SessionResumed
 from loopkernel.data.ledgers import Ledger
@@ -178,13 +179,21 @@ def enter_executing(
     state: Executing,
 ) -> Step[Executing | Confirming | Dispatching | Thinking | Backoff | Compacting | Finishing]:
     """Start what may start, and ask what is to be asked; once every call is answered, go on with the answers."""
-    now_ms = state.stamp.now_ms
-    started, settled = _started(state, now_ms)
+    if not state.ledger.unanswered:
+        return _answered(state, state.ledger, state.session, (), state.settled)
+    started, settled = _started(state, state.stamp.now_ms)
     session, ledger, effects = started.session, started.ledger, started.effects
-    if ledger.unanswered:
-        phase = _phase(ledger)
-        return Step(phase(session=session, stamp=state.stamp, turn=state.turn, ledger=ledger, settled=settled), effects)
-    answers = results(ledger)
+    if not ledger.unanswered:
+        return _answered(state, ledger, session, effects, settled)
+    phase = _phase(ledger)
+    return Step(phase(session=session, stamp=state.stamp, turn=state.turn, ledger=ledger, settled=settled), effects)
+
+
+def _answered(
+    state: Executing, ledger: Ledger, session: Session, effects: tuple[Effect, ...], settled: Settled | None
+) -> Step[Thinking | Backoff | Compacting | Finishing]:
+    """Every call is answered: the answers go into the thread, and the loop goes on (rule TOOL-7)."""
+    now_ms, answers = state.stamp.now_ms, results(ledger)
     session, added = add_results(session, ledger.reply, answers)
     effects = (*effects, *added)
     spent = None if settled == OUT_OF_BUDGET else budget_hit(session, state.turn, now_ms)
@@ -197,7 +206,7 @@ def enter_executing(
         return Step(step.next, (*effects, *step.effects))
     if isinstance(follows, Ending):
         return Step(Finishing(session=session, stamp=state.stamp, turn=state.turn, ending=follows), effects)
-    turn = evolve(state.turn, reason=follows.reason)
+    turn = state.turn.asking(follows.reason)
     return Step(Thinking(session=session, stamp=state.stamp, turn=turn), effects)
 
 

@@ -178,10 +178,8 @@ def _on_model(state: Streaming, ctx: Context, delta: ModelDelta) -> Step[Streami
         case ModelCompleted():
             return _completed(state, ctx, delta)
         case ModelUsage():
-            reply = state.reply
-            merged = evolve(reply, usage=reply.usage.most(delta.usage))
-            stamp = state.stamp.next(ctx.now_ms)
-            return Step(evolve(state, stamp=stamp, reply=merged, heard_ms=stamp.now_ms), ())
+            stamp, reply = state.stamp.next(ctx.now_ms), state.reply.used(delta.usage)
+            return Step(evolve(state, stamp=stamp, reply=reply, heard_ms=stamp.now_ms), ())
         case ModelStarted():
             stamp = state.stamp.next(ctx.now_ms)
             return Step(evolve(state, stamp=stamp, heard_ms=stamp.now_ms), ())
@@ -267,7 +265,7 @@ def _listened(state: Streaming, ctx: Context, silence: Timer) -> Step[Streaming 
 
 
 def _completed(state: Streaming, ctx: Context, delta: ModelCompleted) -> Step[Streaming | AfterStream]:
-    reply = evolve(state.reply, usage=state.reply.usage.most(delta.usage))
+    reply = state.reply.used(delta.usage)
     step = stream_over(_with_usage(state, reply), delta, state.stamp.next(ctx.now_ms))
     ended = ReplyEnded(reply.operation, delta.stop)
     return Step(step.next, (*close_timer(state.silence), ended, *step.effects))
@@ -291,7 +289,7 @@ def _failed(state: Streaming, ctx: Context, delta: ModelFailed) -> Step[Streamin
     failure = Failure(
         request=delta.operation, error=delta.error, message=delta.message, retry_after_ms=delta.retry_after_ms
     )
-    reply = evolve(state.reply, usage=state.reply.usage.most(delta.usage))
+    reply = state.reply.used(delta.usage)
     step = stream_over(_with_usage(state, reply), failure, state.stamp.next(ctx.now_ms))
     failed = ReplyFailed(failure.request, failure.error)
     return Step(step.next, (*close_timer(state.silence), failed, *step.effects))

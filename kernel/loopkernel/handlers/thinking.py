@@ -233,8 +233,8 @@ def _note(session: Session, turn: Turn) -> tuple[str, UserOrigin] | None:
     if turn.reason is RequestReason.NUDGE:
         output = session.settings.policy.output_tool
         return (demand_text(output) if output is not None and turn.forcing else NUDGE), UserOrigin.NUDGE
+    if turn.reason is not RequestReason.MAX_OUTPUT_TOKENS_RECOVERY:
+        return None
     messages = session.thread.messages
     answered = len(messages) > 0 and isinstance(messages[len(messages) - 1], ResultMessage)
-    if turn.reason is RequestReason.MAX_OUTPUT_TOKENS_RECOVERY and not answered:
-        return CONTINUE, UserOrigin.CONTINUATION
-    return None
+    return None if answered else (CONTINUE, UserOrigin.CONTINUATION)

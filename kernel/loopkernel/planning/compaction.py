@@ -35,11 +35,11 @@ def characters_of(message: Message) -> int:
     """The characters of a message that count: texts, names and inputs of calls, results. Media count nothing."""
     match message:
         case UserMessage():
-            return sum(_characters(block) for block in message.content)
+            return sum([_characters(block) for block in message.content])
         case AssistantMessage():
-            return sum(_characters(block) for block in message.content)
+            return sum([_characters(block) for block in message.content])
         case ResultMessage():
-            return sum(_characters(block) for result in message.results for block in result.content)
+            return sum([_characters(block) for result in message.results for block in result.content])
         case _:
             assert_never(message)
 

@@ -110,7 +110,7 @@ def _without(calls: list[WatchedCall], forgotten: Sequence[WatchedCall]) -> list
 
 def is_disabled(watch: Watch, tool: str) -> bool:
     """Whether the tool is not offered for now, so that a call to it is answered with an error."""
-    return any(disabled.tool == tool for disabled in watch.disabled)
+    return tool in [disabled.tool for disabled in watch.disabled]
 
 
 def assess(watch: Watch, tiers: LoopTiers | None, exempt: Collection[str]) -> tuple[Watch, tuple[Finding, ...]]:
@@ -144,7 +144,7 @@ def assess(watch: Watch, tiers: LoopTiers | None, exempt: Collection[str]) -> tu
 
 def _counts(calls: Sequence[WatchedCall], tiers: LoopTiers, exempt: Collection[str]) -> dict[str, int]:
     """The count of each tool that may have reached a tier, in the order of their first calls."""
-    lowest = min((tier for tier in (tiers.note, tiers.disable, tiers.stop) if tier is not None), default=None)
+    lowest = min([tier for tier in (tiers.note, tiers.disable, tiers.stop) if tier is not None], default=None)
     if lowest is None or max([call.alike for call in calls], default=0) < lowest:
         return {}
     counts: dict[str, int] = {}

@@ -9,7 +9,10 @@ from loopkernel.planning.scheduling import Claimant
 
 def offered(settings: Settings, name: str) -> Tool | None:
     """The offered tool of that name."""
-    return next((tool for tool in settings.tools if tool.name == name), None)
+    for tool in settings.tools:
+        if tool.name == name:
+            return tool
+    return None
 
 
 def is_output_call(entry: LedgerEntry, settings: Settings) -> bool:

@@ -78,7 +78,7 @@ def complete_reply(
     `blocked`: a hook does not let the turn go on, as a guardrail does not (rule HOOK-2).
     """
     reply, ledger, stop = complete.reply, complete.ledger, complete.delta.stop
-    session = evolve(session, usage=session.usage.plus(reply.usage))
+    session = session.updated(usage=session.usage.plus(reply.usage))
     follows = outcome(session.settings.policy.run_calls, stop, complete.has_calls, has_text(complete.pieces))
     session, redacted = redact_input(session, complete.delta.redaction)
     if follows is Outcome.TRUNCATED and not blocked:
@@ -120,7 +120,7 @@ def _counted(policy: Policy, turn: Turn, complete: Complete, recovery: Recovery,
     if used is not recovery:
         recovery = evolve(recovery, model=used.model, retries=0, compacted=False, fed_back=used.fed_back)
     replies = turn.replies + 1 if counts_as_reply(policy, complete.has_calls) else turn.replies
-    return evolve(turn, replies=replies, pauses=pauses, forcing=False, hook_retries=0, recovery=recovery)
+    return turn.answered(replies, pauses, recovery)
 
 
 def _with_calls(

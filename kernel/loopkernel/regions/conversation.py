@@ -26,9 +26,15 @@ from loopkernel.regions.hooks import tell_message
 
 def _append(session: Session, thread: Thread, message: Message) -> tuple[Session, tuple[Effect, ...]]:
     """The message goes to the end of the thread; what is shown of it holds no secret (rule TOOL-12)."""
-    answers = message.results if isinstance(message, ResultMessage) else ()
-    results = sum(not is_cleared(result) for result in answers)
-    longer = session.with_message(thread.append(message), message.id, grown(session.size, message), results)
+    bodies = session.bodies
+    if isinstance(message, ResultMessage):
+        bodies += sum([not is_cleared(result) for result in message.results])
+    longer = session.updated(
+        thread=thread.append(message),
+        counters=session.counters.with_message(message.id),
+        bodies=bodies,
+        size=grown(session.size, message),
+    )
     return longer, (MessageAdded(redacted_message(message)), *tell_message(longer, message))
 
 

@@ -154,13 +154,13 @@ def abort_all_in_background(session: Session, reason: CancelReason, now_ms: int)
 
 def inject_background_ends(session: Session) -> tuple[Session, tuple[Effect, ...]]:
     """What ended in the background goes into the thread, before the next request."""
+    if not session.inbox.background:
+        return session, ()
     effects: list[Effect] = []
     for end in session.inbox.background:
         session, added = add_blocks(session, end.content, UserOrigin.BACKGROUND_RESULT)
         effects.extend(added)
-    if effects:
-        session = evolve(session, inbox=evolve(session.inbox, background=()))
-    return session, tuple(effects)
+    return evolve(session, inbox=evolve(session.inbox, background=())), tuple(effects)
 
 
 def drop_held(session: Session) -> tuple[Session, tuple[Effect, ...]]:

@@ -61,26 +61,12 @@ def add_call(ledger: Ledger, session: Session, call: ToolCall, verdict: Verdict 
         effects = (CheckCall(operation=check, call=call.id, tool=call.tool, input=given),)
         checked = noted(checked, number - ledger.first_check, place)
     entry = LedgerEntry(call=call, check=check, verdict=verdict, links=links)
-    grown = Ledger(
-        reply=ledger.reply,
-        entries=ledger.entries.append(entry),
+    grown = ledger.updated(
+        ledger.entries.append(entry),
         unanswered=ledger.unanswered + 1,
-        running=ledger.running,
-        waiting=ledger.waiting,
-        asking=ledger.asking,
         checking=ledger.checking + (check is not None),
-        children=ledger.children,
-        hooked=ledger.hooked,
         linked=ledger.linked or links is not None,
-        opened_ms=ledger.opened_ms,
-        first_check=ledger.first_check,
-        first_run=ledger.first_run,
-        first_timer=ledger.first_timer,
-        first_hook=ledger.first_hook,
         checked=checked,
-        started=ledger.started,
-        timed=ledger.timed,
-        gated=ledger.gated,
         plan=None if ledger.plan is None else _planned(ledger.plan, entry, session.settings),
         ids=None if ledger.ids is None else ledger.ids.put(call.provider_id, place),
     )
@@ -148,19 +134,27 @@ def open_run(ledger: Ledger, operation: RunOperation) -> int | None:
 
 def take_verdict(ledger: Ledger, session: Session, place: int, verdict: Verdict) -> Ledgered:
     """The check of the entry has answered."""
-    before = claimant_of(ledger.entries[place], session.settings)
-    entry = ledger.entries[place].judged(verdict)
-    plan = ledger.plan
-    claimant = claimant_of(entry, session.settings)
-    if plan is not None and claimant is not None:
-        if claimant == before:
-            plan = look_again(plan, 1 << place)
-        else:  # other claims than those that the plan knows are planned anew
-            plan = know(plan, place, claimant) if before is None or before.claims is None else None
-        if plan is not None and never_runs(entry, session.settings):
-            plan = pass_over(plan, place)
-    ledger = evolve(ledger.put(place, entry), plan=plan, checking=ledger.checking - 1)
+    before, planned = ledger.entries[place], ledger.plan
+    entry = before.judged(verdict)
+    plan = None if planned is None else _replanned(planned, place, before, entry, session.settings)
+    ledger = ledger.updated(ledger.entries.replace(place, entry), checking=ledger.checking - 1, plan=plan)
+    if plan is None and planned is not None:
+        ledger = evolve(ledger, plan=None)
     return Ledgered(ledger, session)
+
+
+def _replanned(plan: Plan, place: int, before: LedgerEntry, entry: LedgerEntry, settings: Settings) -> Plan | None:
+    """The plan after a verdict on the call; None: all is to be planned anew."""
+    known, claimant = claimant_of(before, settings), claimant_of(entry, settings)
+    if claimant is None:
+        return plan
+    if claimant == known:
+        plan = look_again(plan, 1 << place)
+    elif known is None or known.claims is None:
+        plan = know(plan, place, claimant)
+    else:  # other claims than those that the plan knows
+        return None
+    return pass_over(plan, place) if never_runs(entry, settings) else plan
 
 
 def ask_check(ledger: Ledger, session: Session, place: int, tool: str, given: Json) -> Ledgered:
@@ -275,28 +269,16 @@ def shut(
     """The open entry gets its result, and no other call is looked at."""
     entry = ledger.entries[place]
     waits = entry.status is CallStatus.BLOCKED_ON_USER
-    ledger = Ledger(
-        reply=ledger.reply,
-        entries=ledger.entries.replace(place, entry.ended(result, output)),
+    running = entry.status is CallStatus.IN_PROGRESS
+    ledger = ledger.updated(
+        ledger.entries.replace(place, entry.ended(result, output)),
         unanswered=ledger.unanswered - 1,
-        running=ledger.running - (entry.status is CallStatus.IN_PROGRESS),
+        running=ledger.running - running,
         waiting=ledger.waiting - waits,
         asking=ledger.asking - (waits and entry.is_running),
-        checking=ledger.checking,
-        children=ledger.children - (entry.child is not None and entry.status is CallStatus.IN_PROGRESS),
+        children=ledger.children - (running and entry.child is not None),
         hooked=ledger.hooked - (entry.status is CallStatus.QUEUED and entry.hooks.open is not None),
-        linked=ledger.linked,
-        opened_ms=ledger.opened_ms,
-        first_check=ledger.first_check,
-        first_run=ledger.first_run,
-        first_timer=ledger.first_timer,
-        first_hook=ledger.first_hook,
-        checked=ledger.checked,
-        started=ledger.started,
-        timed=ledger.timed,
-        gated=ledger.gated,
         plan=None if ledger.plan is None else _ended(ledger.plan, place, entry, stopped),
-        ids=ledger.ids,
     )
     return ledger, session, (*close_timer(entry.timer), ToolEnded(result))
 

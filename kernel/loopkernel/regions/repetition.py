@@ -2,8 +2,6 @@
 
 from typing import assert_never
 
-from attrs import evolve
-
 from loopkernel.data.blocks import RawInput
 from loopkernel.data.effects import Effect
 from loopkernel.data.events import LoopNoted, LoopStopped, ToolDisabled
@@ -26,8 +24,8 @@ def watch_calls(session: Session, ledger: Ledger) -> Session:
         call = WatchedCall(entry.call.tool, None if isinstance(given, RawInput) else given)
         watch = watch_call(watch, call, tiers.window)
     if not watch.due and (watch.calls or watch.disabled):
-        watch = evolve(watch, due=True)
-    return session if watch is session.watch else evolve(session, watch=watch)
+        watch = watch.marked(due=True)
+    return session if watch is session.watch else session.updated(watch=watch)
 
 
 def check_repetition(session: Session) -> tuple[Session, bool, tuple[Effect, ...]]:
@@ -37,12 +35,11 @@ def check_repetition(session: Session) -> tuple[Session, bool, tuple[Effect, ...
     """
     if not session.watch.due:
         return session, False, ()
-    looked_at = evolve(session.watch, due=False)
     settings = session.settings
     polling = {tool.name for tool in settings.tools if tool.profile is not None and tool.profile.polling}
     exempt = polling if settings.policy.output_tool is None else {*polling, settings.policy.output_tool}
-    watch, findings = assess(looked_at, settings.policy.loop, exempt)
-    session = evolve(session, watch=watch)
+    watch, findings = assess(session.watch.marked(due=False), settings.policy.loop, exempt)
+    session = session.updated(watch=watch)
     effects: list[Effect] = []
     stopped = False
     for finding in findings:

@@ -104,31 +104,19 @@ def _started(
     effect = class_of(session.settings, entry.tool)
     first = entry.runs == 0
     entry = entry.started(RunOperation(number), timer, effect.worst(entry.effect), child)
-    ledger = Ledger(
-        reply=ledger.reply,
-        entries=ledger.entries.replace(place, entry),
-        unanswered=ledger.unanswered,
+    ledger = ledger.updated(
+        ledger.entries.replace(place, entry),
         running=ledger.running + 1,
         waiting=ledger.waiting - waited,
-        asking=ledger.asking,
-        checking=ledger.checking,
         children=ledger.children + (child is not None),
-        hooked=ledger.hooked,
-        linked=ledger.linked,
-        opened_ms=ledger.opened_ms,
-        first_check=ledger.first_check,
-        first_run=ledger.first_run,
-        first_timer=ledger.first_timer,
-        first_hook=ledger.first_hook,
-        checked=ledger.checked,
         started=noted(ledger.started, number - ledger.first_run, place),
         timed=timed,
-        gated=ledger.gated,
         plan=None if ledger.plan is None else start(ledger.plan, place),
-        ids=ledger.ids,
     )
-    session = session.with_run(operations, first=first, writes=effect is not EffectClass.READ_ONLY)
-    return ledger, session, effects
+    if not first:
+        return ledger, session.with_operations(operations), effects
+    course = session.course.with_call(writes=effect is not EffectClass.READ_ONLY)
+    return ledger, session.updated(operations=operations, started=session.started + 1, course=course), effects
 
 
 def timeout_of(entry: LedgerEntry, settings: Settings) -> int | None:

@@ -94,7 +94,7 @@ def begin_request(session: Session, turn: Turn, now_ms: int) -> Asked:
         first_timer=operations.minted[OperationKind.TIMER] + 1,
         first_hook=operations.minted[OperationKind.HOOK] + 1,
     )
-    session = evolve(session, operations=operations, last_model=model)
+    session = session.updated(operations=operations, last_model=model)
     reply = OpenReply(operation, model, limit=request.max_output_tokens)
     return Asked(session=session, reply=reply, ledger=ledger, silence=silence, effects=effects)
 
