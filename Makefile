@@ -38,7 +38,7 @@ coverage: environment ## run the quick suite and fail unless every branch of the
 matrix: environment ## run the quick suite under each supported Python that this machine has
 	@$(BIN)/python scripts/matrix.py
 
-fuzz: environment ## look for a breach for ten minutes with fresh seeds (MINUTES=n, SEED=n to repeat)
+fuzz: environment ## look for a breach with fresh seeds: ten minutes of properties, then every scope (MINUTES=n, SEED=n to repeat)
 	@$(BIN)/python scripts/fuzz.py $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED))
 
 simulate: environment ## run the driver in simulated worlds for five minutes (MINUTES=n)

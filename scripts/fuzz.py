@@ -1,10 +1,11 @@
 """Look for a breach for some minutes: every property test with ever new seeds, then the rest that takes time.
 
-The rest is every scope of the explorer, every crash point of the stores, and simulated worlds of the driver.
+The rest is every scope of the explorer, every crash point of the stores, and simulated worlds of the driver: on two
+cores some eight minutes more.
 
 Usage: python scripts/fuzz.py [--minutes 10] [--seed N] [TEST ...]. TEST: files or tests to look at alone. The round
-that is under way when the time is over is finished. Prints the seed of each round and, after a breach, the command that
-repeats it. Exits 1 after a breach.
+that is under way when the time is over is finished. Prints the seed of each round, what has ended, and at the end all
+that was run; after a breach, the command that repeats it. Exits 1 after a breach.
 """
 
 import argparse
@@ -14,35 +15,48 @@ import secrets
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PYTHON = Path(".venv") / "bin" / "python"
-EXPLORER = "tests/kernel/test_explore.py"
 CRASHES = ("tests/adapters/stores/test_crash_points.py", "tests/adapters/stores/test_effects_under_kills.py")
 SIMULATED_MINUTES = 1
 FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
+REPEAT = "A breach was found. To repeat it:"
+PROFILE = "fuzz"
 NOTHING_COLLECTED = 5  # the exit code of pytest
 
 
 def main() -> None:
-    """Rounds of the property tests until the time is over, then the explorer; stops at the first breach."""
+    """Rounds of the property tests until the time is over, then the rest; stops at the first breach."""
     arguments = parsed(sys.argv[1:])
     seed, begun = arguments.seed, time.monotonic()
-    rounds = 0
-    while rounds == 0 or time.monotonic() - begun < 60 * arguments.minutes:
-        report(begun, f"round {rounds + 1}, seed {seed + rounds}")
-        run(property_command(seed + rounds, arguments.tests), "fuzz")
-        rounds += 1
+    ran: list[str] = []
+    while not ran or time.monotonic() - begun < 60 * arguments.minutes:
+        this = seed + len(ran)
+        report(begun, f"round {len(ran) + 1}, seed {this}")
+        ran.append(f"round {len(ran) + 1}, seed {this}: {run(property_command(this, arguments.tests))}")
+    rounds = len(ran)
     if not arguments.tests:
-        report(begun, "every scope of the explorer")
-        run([str(PYTHON), "-m", "pytest", "-q", *spread(), EXPLORER], "deep")
-        report(begun, "every crash point of the stores")
-        run([str(PYTHON), "-m", "pytest", "-q", *spread(), *CRASHES], "fuzz")
-        report(begun, "simulated worlds of the driver")
-        run([str(PYTHON), "scripts/simulate.py", "--minutes", str(SIMULATED_MINUTES), "--first", str(seed)], "fuzz")
+        for what, command in rest(seed):
+            report(begun, what)
+            ran.append(f"{what}: {run(command)}")
+    print("\n".join(("what ran:", *(f"  {line}" for line in ran))))
     report(begun, f"no breach in {rounds} rounds; to repeat them: make fuzz SEED={seed} MINUTES={arguments.minutes:g}")
+
+
+def rest(seed: int) -> tuple[tuple[str, list[str]], ...]:
+    """What comes after the rounds, and the commands."""
+    minutes = str(SIMULATED_MINUTES)
+    return (
+        ("every scope of the explorer", [str(PYTHON), "-m", "tests.kernel.explore_deep", "--seed", str(seed)]),
+        ("every crash point of the stores", [str(PYTHON), "-m", "pytest", "-q", *spread(), *CRASHES]),
+        (
+            "simulated worlds of the driver",
+            [str(PYTHON), "scripts/simulate.py", "--minutes", minutes, "--first", str(seed)],
+        ),
+    )
 
 
 def parsed(words: Sequence[str]) -> argparse.Namespace:
@@ -65,25 +79,35 @@ def property_command(seed: int, tests: Sequence[str]) -> list[str]:
     return [str(PYTHON), "-m", "pytest", "-q", "--maxfail=1", *spread(), *found]
 
 
-def run(command: list[str], profile: str) -> None:
-    """Run the command; after a breach, say how to repeat it, and exit."""
-    environment = {**os.environ, "HYPOTHESIS_PROFILE": profile}
-    result = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
-    print("\n".join(result.stdout.rstrip().splitlines()[-1:]), flush=True)
-    if result.returncode in (0, NOTHING_COLLECTED):
-        return
-    print(result.stdout + result.stderr)
-    print(told(result.stdout, command, profile), flush=True)
-    sys.exit(1)
+def run(command: list[str]) -> str:
+    """Run the command, print what it says while it does, and return its last line; exit after a breach."""
+    environment = {**os.environ, "HYPOTHESIS_PROFILE": PROFILE}
+    with subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        lines = list(shown(process.stdout or ()))
+    if process.returncode not in (0, NOTHING_COLLECTED):
+        print(told("\n".join(lines), command), flush=True)
+        sys.exit(1)
+    return lines[-1] if lines else "said nothing"
 
 
-def told(output: str, command: Sequence[str], profile: str) -> str:
-    """How to repeat what has failed: the test alone, from the same seed."""
+def shown(output: Iterable[str]) -> Iterator[str]:
+    """The lines, each printed as it comes."""
+    for line in output:
+        print(f"  {line.rstrip()}", flush=True)
+        yield line.rstrip()
+
+
+def told(output: str, command: Sequence[str]) -> str:
+    """How to repeat what has failed: the test alone, from the same seed; or as the command itself has said."""
+    if REPEAT in output:
+        return output[output.index(REPEAT) :]
     seed = next((word for word in command if word.startswith("--hypothesis-seed=")), "")
     failed = FAILED.findall(output)
-    lines = [f"HYPOTHESIS_PROFILE={profile} {PYTHON} -m pytest {seed} '{test}'" for test in failed]
-    repeat = lines or [f"HYPOTHESIS_PROFILE={profile} {' '.join(command)}"]
-    return "A breach was found. To repeat it:\n  " + "\n  ".join(repeat)
+    lines = [f"HYPOTHESIS_PROFILE={PROFILE} {PYTHON} -m pytest {seed} '{test}'" for test in failed]
+    repeat = lines or [f"HYPOTHESIS_PROFILE={PROFILE} {' '.join(command)}"]
+    return f"{REPEAT}\n  " + "\n  ".join(repeat)
 
 
 def report(begun: float, text: str) -> None:

@@ -11,7 +11,7 @@ EXAMPLES = {
     "matrix": 15,  # make matrix: under another Python the suite with what the quick one leaves out
     "again": 15,  # make matrix: under each further one, without what does not depend on the version of Python
     "fuzz": 250,  # a round of make fuzz, each from a seed of its own
-    "deep": 2_000,  # for a test alone, and for every scope of the explorer
+    "deep": 2_000,  # for a test alone
 }
 
 for profile, examples in EXAMPLES.items():

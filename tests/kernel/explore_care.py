@@ -9,8 +9,6 @@ from loopkernel.data.policy import Compaction, CourseCorrection, Hook
 from loopkernel.data.usage import Usage
 from loopkernel.data.user_deltas import CompactNow, StartHandoff
 from loopkernel.data.words import HookPoint, StopReason
-from loopkernel.laws import check_step
-from loopkernel.testing.explore import laws_of_an_edge
 from loopkernel.testing.explore_scope import ANY_REPLY, EndOfRun, OfferedCall, Scope
 
 from tests.kernel.explore_world import ONE_TURN, Case, plain
@@ -230,8 +228,3 @@ HANDOFF = Case(
 )
 QUICK_CARE = (TOOL_HOOKS, IN_A_TURN, CHILD, HANDOFF)
 OTHER_CARE = (TURN_HOOKS, CORRECTIONS, COMPACTION)
-DEEP_CARE = tuple(
-    evolve(case, name=f"{case.name}, all laws", laws=laws_of_an_edge)
-    for case in (*QUICK_CARE, *OTHER_CARE)
-    if case.laws is check_step
-)

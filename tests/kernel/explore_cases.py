@@ -20,8 +20,6 @@ from loopkernel.data.policy import FieldPattern, OnRestart
 from loopkernel.data.tools import (
     AccessMode,
     Claim,
-    InvalidCall,
-    UnknownTool,
     ValidCall,
 )
 from loopkernel.data.user_deltas import (
@@ -34,13 +32,11 @@ from loopkernel.data.user_deltas import (
     RememberTool,
     Swap,
 )
-from loopkernel.data.words import StopReason
-from loopkernel.laws import check_step
 from loopkernel.testing.explore import laws_of_an_edge
 from loopkernel.testing.explore_scope import ANY_CALL, Answer, EndOfRun, OfferedCall, Scope
 from loopkernel.testing.explore_views import whole
 
-from tests.kernel.explore_three_calls import MANY, SCHEDULES, three_calls
+from tests.kernel.explore_three_calls import SCHEDULES
 from tests.kernel.explore_world import ENDS, ONE_TURN, Case, plain
 
 ALWAYS = (
@@ -327,56 +323,16 @@ OTHERS = (
     *(MODES, QUESTIONS, EARLY, *OUTPUTS[1:]),
     *(REMEMBERED, BACKGROUND, RELEASED),
 )
-# By outline each of these goes through all that the quick ones leave out: any dependencies, any tools, two rounds.
-DEEP = (
-    *(
-        three_calls(schedule, slots, MANY, f"any three calls, {slots} slots")
-        for schedule in Schedule
-        for slots in (2, 3)
-    ),
-    *(
-        evolve(case, name=f"{case.name}, all laws", laws=laws_of_an_edge)
-        for case in (*QUICK, *OTHERS)
-        if case.laws is check_step
-    ),
-    evolve(GRAPH, name="graph, two rounds", scope=evolve(GRAPH.scope, rounds=2)),
-    evolve(EXACT, name="exact, two rounds", scope=evolve(EXACT.scope, rounds=2)),
-    evolve(GRAPH, name="graph, runs that do not stop", scope=evolve(GRAPH.scope, held=1)),
-    *(
-        evolve(case, name=f"{case.name}, {schedule.value}", policy=evolve(case.policy, schedule=schedule))
-        for case in (ANSWERS, QUESTIONS, EARLY, BACKGROUND, *OUTPUTS)
-        for schedule in (Schedule.SERIAL, Schedule.BATCHES)
-    ),
-    Case(
-        name="three calls",
-        policy=plain(schedule=Schedule.GRAPH, queue_limit=1, max_parallel=2),
-        scope=Scope(calls=3, rounds=1, texts=False),
-        goals=(*ALWAYS, "two calls run at once"),
-    ),
-    Case(
-        name="everything else",
-        policy=plain(schedule=Schedule.SERIAL, queue_limit=1, max_turns=2),
-        scope=Scope(
-            calls=2,
-            rounds=2,
-            lives=True,
-            crashes=True,
-            progress=True,
-            verdicts=(ValidCall(), UnknownTool(), InvalidCall("a")),
-            stops=(StopReason.END_TURN, StopReason.PAUSE, StopReason.MAX_TOKENS, StopReason.REFUSAL),
-        ),
-        goals=(*ALWAYS, "the turn is disposed of", "the turn ends at its limit"),
-    ),
-)
+# Those whose runs are judged by outline, where outlines are compared.
+COMPARED = (GRAPH, SERIAL, *SCHEDULES, ANSWERS, QUESTIONS, EARLY, BACKGROUND, RELEASED, *OUTPUTS)
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "quick")
-IS_DEEP = PROFILE == "deep"
 
 
-def of_profile(quick: tuple[Case, ...], others: tuple[Case, ...], deep: tuple[Case, ...] = ()) -> tuple[Case, ...]:
+def of_profile(quick: tuple[Case, ...], others: tuple[Case, ...]) -> tuple[Case, ...]:
     """The cases that the profile goes through: none under a third Python, to whose version nothing in them goes."""
-    chosen = {"quick": quick, "fuzz": quick, "matrix": others, "again": (), "deep": (*quick, *others, *deep)}
+    chosen = {"quick": quick, "fuzz": quick, "matrix": others, "again": (), "deep": (*quick, *others)}
     return chosen[PROFILE]
 
 
-CASES = of_profile(QUICK, OTHERS, DEEP)
-MOST_RUNS = 300 if IS_DEEP else 8  # of each case, from its first state to its last
+CASES = of_profile(QUICK, OTHERS)
+MOST_RUNS = 8  # of each case, from its first state to its last
