@@ -13,6 +13,7 @@ from loopkernel_adapters.cli.options import (
     DEFAULT_RETRIES,
     FOLDER,
     LOCAL,
+    NO_SERVER,
     Approvals,
     Options,
     ToolSet,
@@ -103,6 +104,7 @@ def options_of(given: argparse.Namespace) -> Options:
         sub_agents=given.sub_agents,
         tools=None if given.tools is None else ToolSet(given.tools),
         secrets=tuple(given.secret),
+        servers=tuple((text, None) for text in given.mcp),
     )
 
 
@@ -241,21 +243,11 @@ def _add_session(command: argparse.ArgumentParser) -> None:
         "--workspace", metavar="DIR", type=_path, help="the folder whose files may be used (the current one)"
     )
     command.add_argument(
-        "--tools",
-        choices=[choice.value for choice in ToolSet],
-        help=f"files: read and write files; all: the tools of a coding agent, a shell among them ({LOCAL}: files, "
-        "every other model: all)",
-    )
-    command.add_argument(
         "--approve",
         choices=[choice.value for choice in Approvals],
         help="before a tool that asks, as write_file does: ask you (the default), allow it always, or never (deny it)",
     )
-    command.add_argument(
-        "--sub-agents",
-        action="store_true",
-        help="offer the model a tool, `delegate`, that hands a task to another agent, with a log of its own",
-    )
+    _add_tools(command)
     command.add_argument(
         "--secret",
         metavar="NAME=VARIABLE",
@@ -270,6 +262,30 @@ def _add_session(command: argparse.ArgumentParser) -> None:
         action="store_true",
         help="each event as a JSON object on a line of its own, and the result as the last one; calls that ask are "
         "answered by lines of the standard input, and denied when it ends",
+    )
+
+
+def _add_tools(command: argparse.ArgumentParser) -> None:
+    """What the model may use."""
+    command.add_argument(
+        "--tools",
+        choices=[choice.value for choice in ToolSet],
+        help=f"files: read and write files; all: the tools of a coding agent, a shell among them ({LOCAL}: files, "
+        "every other model: all)",
+    )
+    command.add_argument(
+        "--mcp",
+        metavar="[NAME=]COMMAND|URL",
+        default=[],
+        action="append",
+        type=_name,
+        help="a server of the Model Context Protocol whose tools are offered too, each of which asks; may be given "
+        f"several times ({NO_SERVER}: without those that the run was begun with)",
+    )
+    command.add_argument(
+        "--sub-agents",
+        action="store_true",
+        help="offer the model a tool, `delegate`, that hands a task to another agent, with a log of its own",
     )
 
 

@@ -28,6 +28,7 @@ def note(place: Place, run: str, options: Options) -> None:
         "tools": options.tool_set.value,
         "sub_agents": options.sub_agents,
         "secrets": dict(options.secrets),
+        "servers": dict(options.servers),
     }
     try:
         if not path.parent.is_dir():
@@ -57,6 +58,7 @@ def remembered(place: Place, run: str, given: Options) -> Options:
         tools=given.tools or begun.tools,
         sub_agents=given.sub_agents or begun.sub_agents,
         secrets=given.secrets or begun.secrets,
+        servers=given.servers or begun.servers,
     )
 
 
@@ -65,6 +67,8 @@ def _options(noted: Mapping[str, object]) -> Options:
     model, base_url, workspace, tools = (_text(noted, key) for key in ("model", "base_url", "workspace", "tools"))
     models, secrets = noted.get("fallback_models"), noted.get("secrets")
     names = secrets if isinstance(secrets, dict) else {}
+    servers = noted.get("servers")
+    pins = servers if isinstance(servers, dict) else {}
     return Options(
         model=model,
         base_url=base_url,
@@ -73,6 +77,7 @@ def _options(noted: Mapping[str, object]) -> Options:
         tools=next((choice for choice in ToolSet if choice.value == tools), None),
         sub_agents=noted.get("sub_agents") is True,
         secrets=tuple((str(name), str(variable)) for name, variable in names.items()),
+        servers=tuple((text, pin) for text, pin in pins.items() if isinstance(text, str) and isinstance(pin, str)),
     )
 
 

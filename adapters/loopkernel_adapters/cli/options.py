@@ -7,6 +7,7 @@ from attrs import frozen
 
 LOCAL = "local"
 FOLDER = Path(".loopkernel")  # hidden, so that no tool reads what lies in it
+NO_SERVER = "none"  # in the place of a server: without those that a run was begun with
 DEFAULT_MAX_TURNS = 10
 DEFAULT_RETRIES = 5
 
@@ -31,7 +32,8 @@ class Options:
     """What a session is begun or gone on with. None: not said, so that the default holds, or what it began with.
 
     `store` is as on the command line; `log` is the one file that takes its place. `secrets` are names, each with the
-    environment variable that holds its value.
+    environment variable that holds its value. `servers` are as `--mcp` takes them, each with the digest of what it
+    offered when the run began.
     """
 
     model: str | None = None
@@ -50,6 +52,7 @@ class Options:
     sub_agents: bool = False
     tools: ToolSet | None = None
     secrets: tuple[tuple[str, str], ...] = ()
+    servers: tuple[tuple[str, str | None], ...] = ()
 
     @property
     def first_model(self) -> str:

@@ -1,5 +1,6 @@
 """`loopkernel resume RUN`: a run gone on with where its log ends, as it was begun."""
 
+import asyncio
 from contextlib import ExitStack
 
 from attrs import evolve
@@ -11,7 +12,7 @@ from loopkernel.data.thread_deltas import Created
 from loopkernel.data.user_deltas import ChangeMode, ChangePolicy, ChangeTools, UserDelta
 from loopkernel.replay import START, replay
 
-from loopkernel_adapters.cli.beginnings import remembered
+from loopkernel_adapters.cli.beginnings import note, remembered
 from loopkernel_adapters.cli.chat import play_chat
 from loopkernel_adapters.cli.json_lines import tell_over, tell_result
 from loopkernel_adapters.cli.located import located
@@ -19,10 +20,11 @@ from loopkernel_adapters.cli.models import Models, SoughtModels
 from loopkernel_adapters.cli.open_work import tell_open
 from loopkernel_adapters.cli.options import Options
 from loopkernel_adapters.cli.outcomes import ExitStatus, Unusable
-from loopkernel_adapters.cli.places import run_or_file, told
+from loopkernel_adapters.cli.places import Place, run_or_file, told
 from loopkernel_adapters.cli.rules import MODES, secrets_of, with_models
 from loopkernel_adapters.cli.run import play_turn
 from loopkernel_adapters.cli.screen import NoScreen, Screen
+from loopkernel_adapters.cli.servers import with_servers
 from loopkernel_adapters.cli.session import Workbench
 from loopkernel_adapters.cli.summary import status_of, summarise
 from loopkernel_adapters.cli.toolbox import opened_tools
@@ -53,23 +55,7 @@ def resume(name: str, given: Options, screen: Screen) -> ExitStatus:
         if isinstance(store, JsonlStore) and store.torn_tail is not None:
             shown.labelled("torn tail", f"line {store.torn_tail.line} was never finished, and has been cut off")
         tell_open(state, shown)
-        options = remembered(place, settings.session_id, given)
-        tools = resources.enter_context(opened_tools(options.folder, options.tool_set, sub_agents=options.sub_agents))
-        secrets = secrets_of(options)
-        specs = (options.first_model, *options.fallback_models)
-        models = SoughtModels(specs, options.base_url, resources).opened()
-        bench = Workbench(
-            place=place,
-            run=run,
-            store=WitnessStore(store, before),
-            created=Created(session_id=settings.session_id),
-            provider=models.instead_of((settings.policy.model, *settings.policy.fallback_models)),
-            tools=tools,
-            secrets=secrets,
-            options=options,
-            policy=_policy(settings.policy, given, models),
-            offered=tools.offered() if given.tools is not None or given.sub_agents else settings.tools,
-        )
+        bench = _workbench(place, run, WitnessStore(store, before), settings, given, resources)
         changes = _changes(settings, bench)
         if settings.policy.lifetime is Lifetime.SESSION:
             return play_chat(bench, changes, given, screen)
@@ -77,6 +63,35 @@ def resume(name: str, given: Options, screen: Screen) -> ExitStatus:
         if given.json:
             return tell_result(played, bench, screen)
         return summarise(played, bench, screen)
+
+
+def _workbench(
+    place: Place, run: str, store: WitnessStore, settings: Settings, given: Options, resources: ExitStack
+) -> Workbench:
+    """What the run needs to go on: as it was begun, but for what is given. Raises Unusable."""
+    options = remembered(place, settings.session_id, given)
+    tools = resources.enter_context(opened_tools(options.folder, options.tool_set, sub_agents=options.sub_agents))
+    runner = resources.enter_context(asyncio.Runner())
+    tools, options = with_servers(tools, options, runner, resources)
+    secrets = secrets_of(options)
+    specs = (options.first_model, *options.fallback_models)
+    models = SoughtModels(specs, options.base_url, resources).opened()
+    if given.servers:  # from now on these are its servers, with what they offer now
+        begun = remembered(place, settings.session_id, Options())
+        note(place, settings.session_id, evolve(begun, servers=options.servers))
+    return Workbench(
+        runner=runner,
+        place=place,
+        run=run,
+        store=store,
+        created=Created(session_id=settings.session_id),
+        provider=models.instead_of((settings.policy.model, *settings.policy.fallback_models)),
+        tools=tools,
+        secrets=secrets,
+        options=options,
+        policy=_policy(settings.policy, given, models),
+        offered=tools.offered() if given.tools is not None or given.sub_agents or given.servers else settings.tools,
+    )
 
 
 def _state_of(store: Store, run: str) -> State:

@@ -24,6 +24,7 @@ from loopkernel_adapters.cli.outcomes import Unusable
 from loopkernel_adapters.cli.places import OneFile, Place, opened_place, resumption, told
 from loopkernel_adapters.cli.rules import instructions_of, policy_of, secrets_of
 from loopkernel_adapters.cli.screen import Screen
+from loopkernel_adapters.cli.servers import with_servers
 from loopkernel_adapters.cli.toolbox import opened_tools
 from loopkernel_adapters.cli.verification import Witnessed, WitnessStore
 from loopkernel_adapters.driver.asyncio_driver import Driver
@@ -60,11 +61,12 @@ class Conversation(Protocol):
 
 @frozen(kw_only=True)
 class Workbench:
-    """All that a session needs, open. `created` begins it where its log is empty.
+    """All that a session needs, open. `created` begins it where its log is empty. All is run by one `runner`.
 
     `options`, `policy` and `offered` are what it goes by from now on, for whoever is told.
     """
 
+    runner: asyncio.Runner
     place: Place
     run: str
     store: WitnessStore
@@ -87,10 +89,12 @@ class Played:
 
 def begun(options: Options, lifetime: Lifetime | None, resources: ExitStack) -> Workbench:
     """What a new session needs. What is wrong with the options is said before anything is made. Raises Unusable."""
+    runner = resources.enter_context(asyncio.Runner())
     tools = resources.enter_context(opened_tools(options.folder, options.tool_set, sub_agents=options.sub_agents))
     policy_of(options, lifetime, (options.first_model,))
     instructions, secrets = instructions_of(options), secrets_of(options)
     sought = SoughtModels((options.first_model, *options.fallback_models), options.base_url, resources)
+    tools, options = with_servers(tools, options, runner, resources)
     place: Place
     if options.log is not None:
         place = OneFile(path=options.log)
@@ -109,6 +113,7 @@ def begun(options: Options, lifetime: Lifetime | None, resources: ExitStack) -> 
     policy = policy_of(options, lifetime, models.names)
     created = Created(session_id=run, policy=policy, tools=tools.offered(), instructions=instructions)
     return Workbench(
+        runner=runner,
         place=place,
         run=run,
         store=store,
@@ -126,7 +131,7 @@ def play(bench: Workbench, conversation: Conversation, tellers: Sequence[Teller]
     """Run the session until the conversation is over. Raises Unusable when the log cannot be written."""
     try:
         with told("the run was stopped"):
-            return asyncio.run(_play(bench, conversation, tellers, screen))
+            return bench.runner.run(_play(bench, conversation, tellers, screen))
     except Unusable as error:
         where, go_on = bench.place.described(bench.run), resumption(bench.place, bench.run)
         then = "" if go_on is None else f"; go on with `{go_on}`"

@@ -1,0 +1,80 @@
+"""MCP servers of the command line: opened before a session begins, since what they offer is part of its beginning.
+
+`--mcp` takes a command or an address, with NAME= before it for the name that its tools bear (else the program, or the
+host). No server is trusted: each of its tools asks. Its pin is kept with what the run was begun with, so that a server
+that offers something else when the run is gone on with is refused, until `--mcp` names it again.
+"""
+
+import asyncio
+import re
+import shlex
+from contextlib import AsyncExitStack, ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from attrs import evolve
+
+from loopkernel_adapters.cli.options import NO_SERVER, Options
+from loopkernel_adapters.cli.outcomes import Unusable
+from loopkernel_adapters.ports import Tools
+from loopkernel_adapters.tools.combined import CombinedTools
+
+if TYPE_CHECKING:  # an extra, which takes a second to import
+    from loopkernel_adapters.tools.mcp import McpServer
+
+_NAMED = re.compile(r"([A-Za-z0-9_-]+)=(.+)", re.DOTALL)
+
+
+def with_servers(tools: Tools, options: Options, runner: asyncio.Runner, resources: ExitStack) -> tuple[Tools, Options]:
+    """The tools with those of the servers, which are open as long as the resources; the options with their pins.
+
+    Raises Unusable.
+    """
+    given = [(text, pin) for text, pin in options.servers if text != NO_SERVER]
+    if not given:
+        return tools, evolve(options, servers=())
+    try:
+        from loopkernel_adapters.tools.mcp import McpUnavailable, open_servers
+    except ImportError as error:
+        raise Unusable(str(error)) from error
+    servers, stack = [_server(text, pin) for text, pin in given], AsyncExitStack()
+    try:
+        opened = runner.run(stack.enter_async_context(open_servers(servers)))
+    except McpUnavailable as error:
+        before = any(pin is not None for _, pin in given)
+        then = (
+            f" To take it as it is now, give it again with --mcp; --mcp {NO_SERVER} goes on without any."
+            if before
+            else ""
+        )
+        raise Unusable(f"{str(error).rstrip('.')}.{then}") from error
+    resources.callback(lambda: runner.run(stack.aclose()))
+    pins = tuple((text, opened.pins[server.name]) for (text, _), server in zip(given, servers, strict=True))
+    try:
+        return CombinedTools((tools, opened)), evolve(options, servers=pins)
+    except ValueError as error:
+        raise Unusable(f"{error}, with NAME= before it") from error
+
+
+def _server(text: str, pin: str | None) -> "McpServer":
+    """What the text names. Raises Unusable."""
+    from loopkernel_adapters.tools.mcp import HttpServer, StdioServer
+
+    named = _NAMED.fullmatch(text.strip())
+    name, what = (named[1], named[2].strip()) if named is not None else ("", text.strip())
+    if what.startswith(("http://", "https://")):
+        try:
+            host = urlsplit(what).hostname
+        except ValueError:
+            host = None
+        if host is None:
+            raise Unusable(f"the address {what} names no host; give one such as http://localhost:8000/mcp")
+        return HttpServer(name=name or host, url=what, pin=pin)
+    try:
+        command = shlex.split(what)
+    except ValueError as error:
+        raise Unusable(f"the command {what} cannot be read: {error}; quote it as for a shell") from error
+    if not command or not command[0]:
+        raise Unusable("--mcp names no command and no address; give one, as in --mcp 'files=python server.py'")
+    return StdioServer(name=name or Path(command[0]).name, command=command, pin=pin)

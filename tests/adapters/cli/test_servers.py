@@ -1,0 +1,71 @@
+"""`--mcp`: servers of the Model Context Protocol from the command line, and what becomes of one that has changed."""
+
+import shlex
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.adapters.cli.sessions import MODEL, CommandLine, calls, says, script
+from tests.adapters.mcp.test_mcp_servers import RAW
+
+
+@pytest.fixture
+def server(folder: Path) -> Path:
+    """A server of one tool, `echo`."""
+    return Path(shutil.copy(RAW, folder / "server.py"))
+
+
+def test_a_server_is_pinned_until_it_is_named_again(loopkernel: CommandLine, server: Path) -> None:
+    named = ("--mcp", shlex.join([f"raw={sys.executable}", "-S", str(server), "honest"]))
+    script(calls("mcp__raw__echo", text="hi"), says("Done."))
+    begun = loopkernel("run", "go", *MODEL, *named, lines=("yes",))
+    assert begun.labelled("tool") == ["mcp__raw__echo"]  # it asks, since nobody trusts it
+    assert begun.labelled("result 1.1") == ["done: hi"]
+    again = loopkernel("resume", "last", lines=("go", "yes"))
+    assert again.labelled("result 3.1") == ["done: hi"]
+
+    server.write_text(server.read_text().replace("says it again", "sends your files to me"))
+    refused = loopkernel("resume", "last")
+    assert refused.status == 2
+    assert "the server raw offers other tools than when it was pinned" in refused.err
+    assert "give it again with --mcp" in refused.err
+    assert "sends your files to me" not in loopkernel("log", "last", "--json").out
+    assert loopkernel("resume", "last", *named).status == 0
+    assert "sends your files to me" in loopkernel("log", "last", "--json").out
+
+    (told,) = loopkernel("resume", "last", "--json").objects_of("run")
+    assert "mcp__raw__echo" in str(told["tools"])
+    for without in (("--mcp", "none"), ()):
+        (told,) = loopkernel("resume", "last", "--json", *without).objects_of("run")
+        assert "mcp__raw__echo" not in str(told["tools"])
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("x=", "the server x= cannot be started"),
+        ("absent-program --now", "the server absent-program cannot be started: No such file or directory"),
+        ("'", "quote it as for a shell"),
+        (" ", "as in --mcp 'files=python server.py'"),
+        ("", "it is empty"),
+        ("near=http://", "names no host"),
+        ("http://[1", "names no host"),
+    ],
+)
+def test_what_is_no_server_is_told_before_anything_is_made(loopkernel: CommandLine, text: str, told: str) -> None:
+    script(says("Done."))
+    ended = loopkernel("run", "go", *MODEL, "--mcp", text)
+    assert (ended.status, ended.out) == (2, "")
+    assert told in ended.err
+    assert not Path(".loopkernel").exists()
+
+
+def test_without_the_extra_it_is_named(loopkernel: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    script(says("Done."))
+    monkeypatch.delitem(sys.modules, "loopkernel_adapters.tools.mcp", raising=False)
+    monkeypatch.setitem(sys.modules, "mcp", None)
+    ended = loopkernel("run", "go", *MODEL, "--mcp", "x")
+    assert ended.status == 2
+    assert "pip install 'loopkernel[mcp]'" in ended.err
