@@ -28,6 +28,14 @@ AT_A_PROVIDER: dict[FindingKind, str | None] = {
     FindingKind.RESULT_APART: f"{REFUSED}: a result has to stand right behind its call",
     FindingKind.USER_WHILE_OPEN: f"{REFUSED}: the results have to come before anything else that the user says",
     FindingKind.CALLS_OF_BROKEN_REPLY: f"{REFUSED} that holds this reply: its calls never ran and have no results",
+    FindingKind.EMPTY_MESSAGE: f"{REFUSED}: each message has to say something",
+    FindingKind.EMPTY_TEXT: f"{REFUSED}: no text may be empty",
+    FindingKind.BROKEN_TEXT: f"{REFUSED} as broken text, or a program that reads the file strictly stops here",
+    FindingKind.UNSIGNED_REASONING: f"{REFUSED}: reasoning has to have the signature that it came with",
+    FindingKind.ODD_SHAPE: f"{REFUSED}: arguments are an object, texts are texts",
+    FindingKind.ODD_NAME: f"{REFUSED}: ids and names are short, of letters, digits, - and _",
+    FindingKind.UNUSABLE_IMAGE: f"{REFUSED}: an image has to be whole, of the kind that it says, and at most 5 MB",
+    FindingKind.REPLY_FIRST: f"{REFUSED}: a conversation has to begin with the user",
 }
 
 
@@ -74,6 +82,6 @@ def _faults(entries: list[Entry], findings: list[Finding]) -> tuple[Fault, ...]:
         for found in findings
         if found.kind in unread
     ]
-    steps = repair_steps(entries, interrupts_speak=False, has_ids=True)
+    steps = repair_steps(entries, interrupts_speak=False)
     named = [step for step in steps if not isinstance(step, Renamed) or (step.call is not None and step.old)]
     return (*passed_over, *faults_of(named))  # a format without ids is none the worse for it

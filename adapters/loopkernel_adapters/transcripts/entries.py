@@ -168,6 +168,14 @@ class FindingKind(enum.Enum):
     RESULT_APART = "result-apart-from-its-call"
     USER_WHILE_OPEN = "user-message-while-calls-open"
     CALLS_OF_BROKEN_REPLY = "calls-of-a-reply-that-failed"
+    EMPTY_MESSAGE = "empty-message"
+    EMPTY_TEXT = "empty-text"
+    BROKEN_TEXT = "broken-text"
+    UNSIGNED_REASONING = "unsigned-reasoning"
+    ODD_SHAPE = "odd-shape"
+    ODD_NAME = "odd-name"
+    UNUSABLE_IMAGE = "unusable-image"
+    REPLY_FIRST = "reply-first"
 
 
 @frozen(kw_only=True)

@@ -7,6 +7,7 @@ in the file itself. A writer carries the steps out in its format.
 A conversation is repaired in stretches: what a compaction has left out is a stretch of its own.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from typing import TypeAlias
@@ -31,6 +32,12 @@ from loopkernel_adapters.transcripts.entries import (
     UserSaid,
 )
 from loopkernel_adapters.transcripts.foreign_threads import ForeignThread
+
+# The ids that calls may have in a request, by the API that the format is made for.
+ANTHROPIC_IDS = re.compile(r"[a-zA-Z0-9_-]+")
+RESPONSES_IDS = re.compile(r".{1,64}", re.DOTALL)
+CHAT_IDS = re.compile(r".{1,40}", re.DOTALL)
+_LONGEST_BASE = 30  # characters of an id that is made of another one, before its number
 
 
 @frozen
@@ -77,7 +84,7 @@ class Dropped:
 class Renamed:
     """A call whose id is that of an earlier one, or a result that names its call by no id or by the wrong one.
 
-    The parts that are given are to have the id `name`; `result_of` is the result, `call` the call.
+    The parts that are given are to have the id `name`. `odd`: the old id is one that no call may have.
     """
 
     conversation: str
@@ -85,6 +92,7 @@ class Renamed:
     result: PartOf | None
     old: str
     name: str
+    odd: bool = False
 
 
 @frozen(kw_only=True)
@@ -99,17 +107,20 @@ class Voided:
 RepairStep: TypeAlias = Lost | Moved | Dropped | Renamed | Voided
 
 
-def repair_steps(entries: Iterable[Entry], *, interrupts_speak: bool, has_ids: bool) -> tuple[RepairStep, ...]:
+def repair_steps(
+    entries: Iterable[Entry], *, interrupts_speak: bool, ids: re.Pattern[str] | None = None
+) -> tuple[RepairStep, ...]:
     """The steps, conversation by conversation, in the order of the calls.
 
-    `interrupts_speak`: an interruption is a message of the user in this format. `has_ids`: results name their calls.
+    `interrupts_speak`: an interruption is a message of the user in this format. `ids`: those that calls may have,
+    None where they may have any.
     """
     followed: dict[str, _Followed] = {}
     for entry in entries:
         if not isinstance(entry, Finding | Bookkeeping):
             name = entry.conversation
             if name not in followed:
-                followed[name] = _Followed(name, interrupts_speak, has_ids)
+                followed[name] = _Followed(name, interrupts_speak, ids)
             followed[name].take(entry)
     return tuple(step for conversation in followed.values() for step in conversation.steps())
 
@@ -179,10 +190,10 @@ class _Followed:
     A run is what one speaker says in a row; results belong to the run that they interrupt or follow.
     """
 
-    def __init__(self, name: str, interrupts_speak: bool, has_ids: bool) -> None:
+    def __init__(self, name: str, interrupts_speak: bool, ids: re.Pattern[str] | None) -> None:
         self._name = name
         self._interrupts_speak = interrupts_speak
-        self._has_ids = has_ids
+        self._ids = ids
         self._order = self._run = 0
         self._speaker: str | None = None  # the reply that speaks
         self._ends: dict[int, Place] = {}  # of each run of a reply, its last record
@@ -235,7 +246,7 @@ class _Followed:
                 stretch.calls[at] = []
             self._voided += [*earlier, *calls]
         else:
-            at = stretch.replies.setdefault(part.reply, len(stretch.thread.messages))
+            at = stretch.replies.setdefault(part.reply, len(stretch.thread.places))
             stretch.calls.setdefault(at, []).extend(calls)
             self._calls += calls
         stretch.thread.take(part)
@@ -244,7 +255,7 @@ class _Followed:
         stretch = self._stretch
         found = _Result(self._part(seen.place, ForeignResult), seen.call, self._order, self._run)
         self._results.append(found)
-        stretch.results[len(stretch.thread.messages)] = found
+        stretch.results[len(stretch.thread.places)] = found
         stretch.thread.take(seen)
 
     def _part(self, place: Place, kind: type) -> PartOf:
@@ -281,24 +292,30 @@ class _Followed:
         return steps
 
     def _names(self, calls: list[_Call]) -> list[str]:
-        """An id for each call: its own, or, where an earlier call has that, one that no call has."""
+        """An id for each call: its own, or, where that is an earlier call's or odd, one that no call has."""
         taken, names = {call.name for call in calls}, list[str]()
         given: set[str] = set()
         tried: Counter[str] = Counter()
         for call in calls:
             name = call.name
-            while self._has_ids and (not name or name in given):
-                tried[call.name] += 1
-                found = f"{call.name or 'call'}_{tried[call.name] + 1}"
-                name = found if found not in taken else name
+            while not name or name in given or self._is_odd(name):
+                base = call.name or "call"
+                if self._is_odd(call.name):
+                    base = re.sub(r"[^a-zA-Z0-9_-]+", "_", call.name)[:_LONGEST_BASE]
+                tried[base] += 1
+                found = f"{base}_{tried[base] + 1}"
+                name = name if found in taken else found
             given.add(name)
             names.append(name)
         return names
 
+    def _is_odd(self, name: str) -> bool:
+        return bool(name) and self._ids is not None and self._ids.fullmatch(name) is None
+
     def _renaming(self, call: _Call, name: str) -> list[RepairStep]:
         result = call.result
         wrong_call = call.name != name
-        wrong_result = result is not None and result.name != name and self._has_ids
+        wrong_result = result is not None and result.name != name
         if not wrong_call and not wrong_result:
             return []
         renamed = Renamed(
@@ -307,5 +324,6 @@ class _Followed:
             result=result.part if wrong_result and result is not None else None,
             old=call.name,
             name=name,
+            odd=self._is_odd(call.name),
         )
         return [renamed]

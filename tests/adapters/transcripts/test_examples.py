@@ -61,7 +61,18 @@ def test_what_is_expected_of_an_example_agrees_with_itself(name: str) -> None:
 
 def test_every_format_and_every_kind_of_finding_has_an_example() -> None:
     found = {kind for name in examples() for kind in _kinds(name)}
-    told_by_diagnosis_alone = {FindingKind.RESULT_APART, FindingKind.REUSED_RECORD_ID}
+    told_by_diagnosis_alone = {
+        FindingKind.RESULT_APART,
+        FindingKind.REUSED_RECORD_ID,
+        FindingKind.EMPTY_MESSAGE,
+        FindingKind.EMPTY_TEXT,
+        FindingKind.BROKEN_TEXT,
+        FindingKind.UNSIGNED_REASONING,
+        FindingKind.ODD_SHAPE,
+        FindingKind.ODD_NAME,
+        FindingKind.UNUSABLE_IMAGE,
+        FindingKind.REPLY_FIRST,
+    }
     assert {format_of(name) for name in examples()} == {reader.name for reader in READERS}
     assert found == {kind.value for kind in set(FindingKind) - told_by_diagnosis_alone}
     assert sorted(expected(EXAMPLES)) == examples()

@@ -16,8 +16,22 @@ from loopkernel_adapters.transcripts.source import Source
 from loopkernel_adapters.transcripts.writers.known import writer_of
 from loopkernel_adapters.transcripts.writers.writer import Fault, RepairedFile
 
-# A line that stands there twice is given to the kernel twice, and is written once.
-UNCOMPARABLE = {FindingKind.REPEATED_RECORD, FindingKind.REUSED_RECORD_ID, FindingKind.BROKEN_RECORD}
+from tests.adapters.transcripts_repair.demands import refusals
+
+# A line that stands there twice is given to the kernel twice, and is written once; what a message says is mended by the
+# writer alone.
+UNCOMPARABLE = {
+    FindingKind.REPEATED_RECORD,
+    FindingKind.REUSED_RECORD_ID,
+    FindingKind.BROKEN_RECORD,
+    FindingKind.EMPTY_MESSAGE,
+    FindingKind.EMPTY_TEXT,
+    FindingKind.UNSIGNED_REASONING,
+    FindingKind.ODD_SHAPE,
+    FindingKind.ODD_NAME,
+    FindingKind.UNUSABLE_IMAGE,
+    FindingKind.REPLY_FIRST,
+}
 _PARENT = re.compile(rb'"parentUuid":\s*("[^"]*"|null)')
 
 
@@ -41,6 +55,7 @@ def judge(path: Path, folder: Path) -> tuple[bytes, tuple[Fault, ...]]:
     assert diagnosis.faults == (), f"faults are left: {diagnosis.faults[:3]}"
     harmful = [finding for finding in diagnosis.findings if AT_A_PROVIDER[finding.kind] is not None]
     assert not harmful, f"harmful findings are left: {harmful[:3]}"
+    assert refusals(after, name=diagnosis.format) == []
     again = repaired(new)
     assert b"".join(again.pieces) == after, "a second repair changes something"
     if not UNCOMPARABLE & {fault.kind for fault in found.faults} and not has_late_parents(before):

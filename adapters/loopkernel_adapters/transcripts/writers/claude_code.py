@@ -8,7 +8,7 @@ import json
 import re
 from bisect import bisect
 from collections.abc import Iterable, Mapping, Sequence
-from uuid import UUID, uuid5
+from uuid import uuid5
 
 from attrs import Factory, define
 from loopkernel.data.json_text import JsonValue
@@ -18,6 +18,7 @@ from loopkernel_adapters.transcripts.entries import FindingKind, Place
 from loopkernel_adapters.transcripts.fields import Record, flag_at, items_at, record_at, text_at
 from loopkernel_adapters.transcripts.readers.claude_code import ClaudeCode
 from loopkernel_adapters.transcripts.repairing import (
+    ANTHROPIC_IDS,
     Dropped,
     Lost,
     Moved,
@@ -28,13 +29,11 @@ from loopkernel_adapters.transcripts.repairing import (
     repair_steps,
 )
 from loopkernel_adapters.transcripts.source import Source
+from loopkernel_adapters.transcripts.writers.anthropic_content import NAMES, SHARED, begin_with_user, mend_content
 from loopkernel_adapters.transcripts.writers.json_edits import Swap
 from loopkernel_adapters.transcripts.writers.rows import Edits, Row, RowsAsSource, new_row, pieces_of, read_rows
 from loopkernel_adapters.transcripts.writers.writer import Fault, RepairedFile, Writer, faults_of
 
-NAMES = UUID("3f0c9f0e-5d0a-5c52-9d0b-6c6f6f706b31")  # the namespace of the ids of records that are added
-# What a record that is added has in common with the one that it stands behind.
-SHARED = ("isSidechain", "agentId", "userType", "cwd", "sessionId", "version", "gitBranch", "slug", "timestamp")
 # What two records may differ in and be the same all the same.
 PASSING = frozenset(["timestamp", "parentUuid", "sessionId", "version", "cwd", "gitBranch", "logicalParentUuid"])
 REMEMBERED = 64  # replies whose blocks are known; those before are complete
@@ -53,8 +52,11 @@ class ClaudeCodeWriter(Writer):
         faults = found.faults
         rows = _unrepeated(found.rows, faults)
         _reparented(rows, _parents_of_broken(found.broken, rows), {})
+        rows, gone = mend_content(rows, faults)
+        _reparented(rows, gone, {})
+        begin_with_user(rows, faults)
         read_again = RowsAsSource(source.path, rows)
-        steps = repair_steps(ClaudeCode().entries(read_again), interrupts_speak=True, has_ids=True)
+        steps = repair_steps(ClaudeCode().entries(read_again), interrupts_speak=True, ids=ANTHROPIC_IDS)
         editing = _Editing({row.number: row for row in rows})
         for step in _in_order(steps):
             editing.carry_out(step)

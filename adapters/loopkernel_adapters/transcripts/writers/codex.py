@@ -4,9 +4,11 @@ from attrs import Factory, define
 from loopkernel.data.json_text import JsonValue
 from loopkernel.later_typing import override
 
+from loopkernel_adapters.transcripts.entries import Place
 from loopkernel_adapters.transcripts.fields import Record, record_at, text_at
 from loopkernel_adapters.transcripts.readers.codex import Codex
 from loopkernel_adapters.transcripts.repairing import (
+    RESPONSES_IDS,
     Dropped,
     Lost,
     Moved,
@@ -19,7 +21,7 @@ from loopkernel_adapters.transcripts.repairing import (
 from loopkernel_adapters.transcripts.source import Source
 from loopkernel_adapters.transcripts.writers.json_edits import Swap
 from loopkernel_adapters.transcripts.writers.rows import Edits, Row, RowsAsSource, new_row, pieces_of, read_rows
-from loopkernel_adapters.transcripts.writers.writer import RepairedFile, Writer, faults_of
+from loopkernel_adapters.transcripts.writers.writer import Fault, RepairedFile, Writer, empty_message, faults_of
 
 OUTPUTS = {"custom_tool_call": "custom_tool_call_output"}  # of every other call, a function's
 
@@ -32,12 +34,24 @@ class CodexWriter(Writer):
     @override
     def repaired(self, source: Source) -> RepairedFile:
         found = read_rows(source)
+        found.rows = [row for row in found.rows if _says_something(row, found.faults)]
         read_again = RowsAsSource(source.path, found.rows)
-        steps = repair_steps(Codex().entries(read_again), interrupts_speak=False, has_ids=True)
+        steps = repair_steps(Codex().entries(read_again), interrupts_speak=False, ids=RESPONSES_IDS)
         editing = _Editing({row.number: row for row in found.rows})
         for step in steps:
             editing.carry_out(step)
         return RepairedFile(pieces_of(editing.edits.applied(found.rows)), (*found.faults, *faults_of(steps)))
+
+
+def _says_something(row: Row, faults: list[Fault]) -> bool:
+    """Whether the row may stay: a message has content."""
+    record = record_at(row.value)
+    item = _item(record)
+    is_item = text_at(record, "type") == "response_item" or "payload" not in record
+    if not is_item or text_at(item, "type") != "message" or item.get("content"):
+        return True
+    faults.append(empty_message(Place(row.number)))
+    return False
 
 
 @define

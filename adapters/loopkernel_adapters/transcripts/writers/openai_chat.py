@@ -15,6 +15,7 @@ from loopkernel_adapters.transcripts.entries import Place
 from loopkernel_adapters.transcripts.fields import Record, items_at, record_at, records_in, text_at
 from loopkernel_adapters.transcripts.readers.openai_chat import ROLES, WRAPPED, OpenAIChat
 from loopkernel_adapters.transcripts.repairing import (
+    CHAT_IDS,
     Dropped,
     Lost,
     Moved,
@@ -26,7 +27,15 @@ from loopkernel_adapters.transcripts.repairing import (
 )
 from loopkernel_adapters.transcripts.source import Source, Unreadable
 from loopkernel_adapters.transcripts.writers.json_edits import Swap, rewritten, written
-from loopkernel_adapters.transcripts.writers.writer import LARGEST, RepairedFile, Writer, faults_of
+from loopkernel_adapters.transcripts.writers.sound_text import sound_text
+from loopkernel_adapters.transcripts.writers.writer import (
+    LARGEST,
+    Fault,
+    RepairedFile,
+    Writer,
+    empty_message,
+    faults_of,
+)
 
 _BLANK = " \t\n\r"
 _ANSWERED = "response"  # the part of a place that is the reply of a logged request
@@ -42,9 +51,12 @@ class OpenAIChatWriter(Writer):
         content = source.content()
         if len(content) > LARGEST:
             raise Unreadable(f"{source.path} is larger than {LARGEST >> 20} MiB, more than can be repaired at once")
-        steps = repair_steps(OpenAIChat().entries(source), interrupts_speak=False, has_ids=True)
-        text = content.decode("utf-8", "surrogateescape")
+        steps = repair_steps(OpenAIChat().entries(source), interrupts_speak=False, ids=CHAT_IDS)
+        sound, faults = sound_text(content, 1)
+        text = sound.decode("utf-8")
         runs = list(_runs(text))
+        for run in runs:
+            _say_something(run, faults)
         editing = _Editing({run.conversation: run for run in runs})
         for step in sorted(steps, key=lambda step: not isinstance(step, Renamed)):
             editing.carry_out(step)
@@ -55,8 +67,7 @@ class OpenAIChatWriter(Writer):
                 pieces += [text[position:begin], new]
                 position = end
         pieces.append(text[position:])
-        encoded = tuple(piece.encode("utf-8", "surrogateescape") for piece in pieces)
-        return RepairedFile(encoded if steps else (content,), tuple(faults_of(steps)))
+        return RepairedFile(tuple(piece.encode("utf-8") for piece in pieces), (*faults, *faults_of(steps)))
 
 
 @define(eq=False)
@@ -118,6 +129,21 @@ class _Run:
             listed += [(lead, added) for added in message.behind]
         opening = messages[0].lead if messages else ""
         return "".join(f"{opening if at == 0 else before}{text}" for at, (before, text) in enumerate(listed))
+
+
+def _say_something(run: _Run, faults: list[Fault]) -> None:
+    """Leave out what says nothing. A reply, a result: they say an empty text."""
+    for place, message in run.messages.items():
+        value = record_at(message.value)
+        role, content = text_at(value, "role"), value.get("content")
+        calls = items_at(value, "tool_calls") or record_at(value, "function_call")
+        if role not in ROLES or calls or message is run.answer or (content is not None and content != []):
+            continue
+        kept = role in ("assistant", "tool", "function")
+        run.changed, message.left_out = True, not kept
+        if kept:
+            _rewrite(message, {**value, "content": ""}, (Swap("content", content, ""),))
+        faults.append(empty_message(place, run.conversation, kept=kept))
 
 
 def _reply_of(choices: JsonValue) -> JsonValue:

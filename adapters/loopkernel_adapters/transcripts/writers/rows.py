@@ -8,8 +8,9 @@ from loopkernel.data.json_text import JsonValue
 from loopkernel.later_typing import override
 
 from loopkernel_adapters.transcripts.entries import Finding, FindingKind, Place
-from loopkernel_adapters.transcripts.source import LONGEST_LINE, MARK, Line, Source, Unreadable, parsed
+from loopkernel_adapters.transcripts.source import LONGEST_LINE, Line, Source, Unreadable, parsed
 from loopkernel_adapters.transcripts.writers.json_edits import Swap, rewritten, written
+from loopkernel_adapters.transcripts.writers.sound_text import sound_text
 from loopkernel_adapters.transcripts.writers.writer import LARGEST, Fault
 
 NEWLINE = b"\n"
@@ -70,7 +71,9 @@ def read_rows(source: Source) -> Read:
             number += 1
             if len(content) == LONGEST_LINE and not content.endswith(NEWLINE):
                 raise Unreadable(f"line {number} of {source.path} is longer than any record; leave it out by hand")
-            value = parsed(content.removeprefix(MARK) if number == 1 else content)
+            content, faults = sound_text(content, number)
+            value = parsed(content)
+            found.faults += faults if value is not None else []
             if value is not None or not content.strip():
                 found.rows.append(Row(number, content, value))
                 continue

@@ -47,6 +47,17 @@ class Writer(ABC):
         """The recording made whole; what has no fault keeps its bytes. Raises Unreadable, OSError."""
 
 
+def empty_message(place: Place, conversation: str = "", *, kept: bool = False) -> Fault:
+    """A message that says nothing; `kept`: as one of an empty text, since it stands for something."""
+    return Fault(
+        conversation=conversation,
+        place=place,
+        kind=FindingKind.EMPTY_MESSAGE,
+        text="a message that says nothing",
+        remedy="give it an empty text" if kept else "leave it out",
+    )
+
+
 def faults_of(steps: Sequence[RepairStep]) -> list[Fault]:
     """The faults that the steps mend."""
     return [_fault(step) for step in steps]
@@ -84,11 +95,13 @@ def _fault(step: RepairStep) -> Fault:
                 repair=RepairKind.DUPLICATE if step.repeated else RepairKind.ORPHAN,
             )
         case Renamed(call=PartOf() as call):
+            odd = f"the id {step.old} is one that no call may have"
+            reused = f"the id {step.old} is that of an earlier call" if step.old else "a call without an id"
             return Fault(
                 conversation=step.conversation,
                 place=call.place,
-                kind=FindingKind.REUSED_ID,
-                text=f"the id {step.old} is that of an earlier call" if step.old else "a call without an id",
+                kind=FindingKind.ODD_NAME if step.odd else FindingKind.REUSED_ID,
+                text=odd if step.odd else reused,
                 remedy=f"call it {step.name}, and so its result",
             )
         case Renamed():
