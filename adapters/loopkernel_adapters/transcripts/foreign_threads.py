@@ -10,6 +10,7 @@ from attrs import Factory, define
 from loopkernel.data.blocks import TextBlock
 from loopkernel.data.foreign import (
     ForeignBlock,
+    ForeignCall,
     ForeignMessage,
     ForeignReply,
     ForeignResult,
@@ -39,12 +40,22 @@ STATUSES = {
 
 
 @define
+class _Reply:
+    """A reply as far as it has come."""
+
+    model: str
+    content: list[ForeignBlock] = Factory(list)
+
+
+@define
 class ForeignThread:
     """The messages of a conversation, and where each of them stands in the recording."""
 
-    messages: list[ForeignMessage] = Factory(list)
     places: list[Place] = Factory(list)
+    _said: list[ForeignUser | ForeignResults | _Reply] = Factory(list)
     _replies: dict[str, int] = Factory(dict)  # where each reply stands
+    _answered: set[str] = Factory(set)
+    _settled: int = 0  # the messages before this one have no call without a result
 
     def take(self, entry: Entry) -> None:
         """Add what the entry says, if it is a part of the conversation."""
@@ -55,35 +66,49 @@ class ForeignThread:
                 self._reply(entry)
             case ResultSeen():
                 call = self._next_call() if entry.call is None else entry.call
+                self._answered.add(call)
                 self._add(entry.place, ForeignResults((_result(entry, call),)))
             case Compacted() if entry.summary:
-                self.messages, self.places, self._replies = [], [], {}
+                self.places, self._said, self._replies, self._answered, self._settled = [], [], {}, set(), 0
             case _:
                 pass
 
-    def _add(self, place: Place, message: ForeignMessage) -> None:
-        self.messages.append(message)
+    @property
+    def messages(self) -> list[ForeignMessage]:
+        """The messages so far, put together anew."""
+        return [
+            ForeignReply(content=tuple(said.content), model=said.model) if isinstance(said, _Reply) else said
+            for said in self._said
+        ]
+
+    def _add(self, place: Place, message: ForeignUser | ForeignResults | _Reply) -> None:
+        self._said.append(message)
         self.places.append(place)
 
     def _reply(self, part: ReplyPart) -> None:
         at = self._replies.get(part.reply)
         if part.end is not None:
             if at is not None:
-                self.messages[at] = ForeignReply(content=(), model=part.model or "")
+                self._said[at] = _Reply(part.model or "")
             return
         if at is None:
-            self._replies[part.reply] = len(self.messages)
-            self._add(part.place, ForeignReply(content=part.content, model=part.model or ""))
-            return
-        earlier = self.messages[at]
-        content: tuple[ForeignBlock, ...] = earlier.content if isinstance(earlier, ForeignReply) else ()
-        self.messages[at] = ForeignReply(content=(*content, *part.content), model=part.model or "")
+            at = self._replies[part.reply] = len(self._said)
+            self._add(part.place, _Reply(part.model or ""))
+        reply = self._said[at]
+        if isinstance(reply, _Reply):
+            reply.content += part.content
+            reply.model = part.model or ""
+        self._settled = min(self._settled, at)
 
     def _next_call(self) -> str:
         """The id of the first call that has no result, for formats without ids."""
-        answered = {r.provider_id for m in self.messages if isinstance(m, ForeignResults) for r in m.results}
-        calls = (call.provider_id for m in self.messages if isinstance(m, ForeignReply) for call in m.calls)
-        return next((name for name in calls if name not in answered), "")
+        while self._settled < len(self._said):
+            said = self._said[self._settled]
+            for block in said.content if isinstance(said, _Reply) else ():
+                if isinstance(block, ForeignCall) and block.provider_id not in self._answered:
+                    return block.provider_id
+            self._settled += 1
+        return ""
 
 
 def _result(result: ResultSeen, call: str) -> ForeignResult:
