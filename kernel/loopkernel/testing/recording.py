@@ -8,9 +8,10 @@ from attrs import define, frozen
 from loopkernel.codec import record_from_text, record_to_text
 from loopkernel.data.blocks import ToolResult
 from loopkernel.data.effects import CallModel, Effect, Request
-from loopkernel.data.events import ToolEnded, TurnEnded
+from loopkernel.data.events import MessageAdded, ToolEnded, TurnEnded
 from loopkernel.data.ids import RunOperation
 from loopkernel.data.json_text import Json
+from loopkernel.data.messages import ResultMessage
 from loopkernel.data.states import Done, Initial, State
 from loopkernel.data.words import TurnEndReason
 from loopkernel.replay import LogRecord, StepRecord, Transition, fold
@@ -79,9 +80,14 @@ class Recording:
 
     @property
     def results(self) -> dict[str, ToolResult]:
-        """How each call was answered, by the scenario's name."""
-        ended = [effect.result for effect in self.effects if isinstance(effect, ToolEnded)]
-        return {self.names.name_of(result.call): result for result in ended}
+        """How each call was answered, by the scenario's name; those of a thread from elsewhere are told by no end."""
+        found: list[ToolResult] = []
+        for effect in self.effects:
+            if isinstance(effect, ToolEnded):
+                found.append(effect.result)
+            elif isinstance(effect, MessageAdded) and isinstance(effect.message, ResultMessage):
+                found.extend(result for result in effect.message.results if result.call.reply < 1)
+        return {self.names.name_of(result.call): result for result in found}
 
     @property
     def last_end(self) -> TurnEndReason | None:
