@@ -133,9 +133,10 @@ def cut_call_text(tool: str) -> str:
     return f"This call of {quoted(tool)} was not run: its arguments were cut off at the output limit. Make it shorter."
 
 
-def call_note(tool: str) -> str:
-    """Stands in a truncated reply in the place of a call."""
-    return f"(A call of {quoted(tool)} stood here. It was not run, since this reply was cut off at the output limit.)"
+def call_note(tool: str, *, ran: bool) -> str:
+    """Stands in a truncated reply in the place of a call; `ran`: it had started while the reply streamed."""
+    lost = "What it gave was dropped" if ran else "It was not run"
+    return f"(A call of {quoted(tool)} stood here. {lost}, since this reply was cut off at the output limit.)"
 
 
 def failure_text(error: ErrorClass, message: str) -> str:

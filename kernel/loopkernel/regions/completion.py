@@ -174,7 +174,7 @@ def _truncated(session: Session, turn: Turn, complete: Complete, now_ms: int) ->
     content = _content(complete)
     if policy.on_truncation.calls is TruncatedCalls.NOTE and not committed:
         session, dropped = drop(complete.ledger, session, now_ms)
-        session, added = add_reply(session, complete.reply, _without_calls(content), stop)
+        session, added = add_reply(session, complete.reply, _without_calls(content, complete.ledger), stop)
         return AfterReply(session=session, turn=turn, effects=(*effects, *dropped, *added), settled=settled)
     session, added = add_reply(watch_calls(session, complete.ledger), complete.reply, content, stop)
     effects = (*effects, *added)
@@ -223,9 +223,13 @@ def _shown_at_once(session: Session) -> tuple[Session, tuple[Effect, ...]]:
     return show_error(session, ErrorClass.MAX_TOKENS, "")
 
 
-def _without_calls(content: tuple[AssistantBlock, ...]) -> tuple[AssistantBlock, ...]:
-    """The reply with a note in the place of each call."""
-    return tuple(TextBlock(call_note(block.tool)) if isinstance(block, ToolCall) else block for block in content)
+def _without_calls(content: tuple[AssistantBlock, ...], ledger: Ledger) -> tuple[AssistantBlock, ...]:
+    """The reply with a note in the place of each call, which says of one that had started early that it has run."""
+    ran = frozenset(entry.call.id for entry in ledger.entries if entry.runs)
+    return tuple(
+        TextBlock(call_note(block.tool, ran=block.id in ran)) if isinstance(block, ToolCall) else block
+        for block in content
+    )
 
 
 def _answer_cut_call(ledger: Ledger, session: Session) -> Ledgered:

@@ -26,7 +26,8 @@ def test_an_error_names_the_tool_and_what_is_wrong() -> None:
         wording.demand_text("raed"),
         wording.edited_text("raed", "{}", True),
         wording.cut_call_text("raed"),
-        wording.call_note("raed"),
+        wording.call_note("raed", ran=False),
+        wording.call_note("raed", ran=True),
         wording.repetition_text("raed"),
         wording.disabled_text("raed"),
     )

@@ -231,7 +231,7 @@ def test_by_policy_each_call_becomes_a_note_in_the_reply_and_none_runs() -> None
     assert starts(effects) == []
     assert [end[0] for end in ends(effects)] == [1]  # the early run alone had begun, and is told to have ended
     reply, prompt = list(session_of(following).thread)[-2:]
-    notes = [TextBlock(call_note(tool)) for tool in ("early_read", "write", "read")]
+    notes = [TextBlock(call_note(tool, ran=tool == "early_read")) for tool in ("early_read", "write", "read")]
     assert list(a(AssistantMessage, reply).content) == [TextBlock("so"), *notes]
     assert a(UserMessage, prompt).origin is UserOrigin.CONTINUATION
     assert requests(effects) == [(RECOVERY, 100)]
