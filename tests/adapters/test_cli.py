@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -78,7 +79,7 @@ def test_a_script_that_ends_too_early_ends_the_turn_as_an_error(
     write_script(folder, [{"calls": [READ_NOTES]}])
     assert run() == ExitStatus.OTHER_END
     output = capsys.readouterr().out
-    assert "the script has 1 replies" in labelled(output, "error")[0]
+    assert "the script ends with reply 1, and this is model call 2" in labelled(output, "error")[0]
     assert labelled(output, "outcome")[0].startswith("error")
 
 
@@ -209,10 +210,15 @@ def test_without_a_model_it_says_what_to_run(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folder: Path
 ) -> None:
     monkeypatch.setattr(local, "MODEL_PACKAGE", "a_package_that_nobody_has")
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    before = set(folder.iterdir())
     for arguments in (["run", "x", "--workspace", "workspace"], ["demo"]):
         assert main(arguments) == ExitStatus.UNUSABLE
-        assert "make run" in capsys.readouterr().err
-    assert not (folder / ".loopkernel").exists()
+        told = capsys.readouterr().err
+        assert "`make run`" in told
+        assert "pip install 'loopkernel[local]'" in told
+        assert "--model anthropic:MODEL" in told
+    assert set(folder.iterdir()) == before
 
 
 def test_every_help_tells_the_exit_statuses_and_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:

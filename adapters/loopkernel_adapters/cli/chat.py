@@ -27,7 +27,7 @@ from loopkernel_adapters.cli.outcomes import ExitStatus
 from loopkernel_adapters.cli.screen import NoScreen, Screen, for_questions
 from loopkernel_adapters.cli.session import Conversation, Played, Workbench, begun, play
 from loopkernel_adapters.cli.summary import status_of, tell_resumption
-from loopkernel_adapters.cli.words import counted
+from loopkernel_adapters.cli.words import counted, tokens_told
 from loopkernel_adapters.driver.asyncio_driver import Driver
 from loopkernel_adapters.optional_ports import Address
 
@@ -280,7 +280,7 @@ def _tell_end(bench: Workbench, played: Played, left: bool, by_hand: bool, scree
     session = state.session
     screen.line()
     if session is not None:
-        used = f"{session.usage.input} tokens in, {session.usage.output} tokens out"
+        used = tokens_told(session.usage.input, session.usage.output)
         screen.labelled("session", f"{bench.run}: {counted(len(session.thread), 'message')}, {used}")
     if isinstance(state, Done):
         screen.labelled("over", f"{state.reason.value}; nothing can be added to it")

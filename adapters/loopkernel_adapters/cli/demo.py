@@ -3,6 +3,7 @@
 import tempfile
 from pathlib import Path
 
+from loopkernel_adapters.cli import models
 from loopkernel_adapters.cli.invocation import command
 from loopkernel_adapters.cli.options import LOCAL, Approvals, Options
 from loopkernel_adapters.cli.outcomes import ExitStatus, Unusable
@@ -27,6 +28,7 @@ This is proof of the loop, with a real model in it; it is no useful assistant.""
 
 def demo(screen: Screen) -> ExitStatus:
     """Make the workspace, run the task, and say what the model is. Raises Unusable as `run` does."""
+    models.opened_model(LOCAL, None)  # which is missing for whoever has not installed it: then nothing is made
     try:
         folder = Path(tempfile.mkdtemp(prefix="loopkernel-demo-"))
         workspace = folder / "workspace"
@@ -34,7 +36,7 @@ def demo(screen: Screen) -> ExitStatus:
         for name, text in FILES.items():
             (workspace / name).write_text(text, encoding="utf-8")
     except OSError as error:
-        raise Unusable(f"no workspace can be made: {error}; free some disk, or set TMPDIR") from error
+        raise Unusable(f"no workspace can be made: {error.strerror}; free some disk, or set TMPDIR") from error
     screen.labelled("workspace", f"{workspace} ({', '.join(FILES)})")
     screen.labelled("task", TASK)
     screen.line()

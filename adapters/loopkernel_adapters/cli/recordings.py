@@ -21,7 +21,7 @@ from loopkernel_adapters.cli.recording_files import NamedFile, is_our_log, named
 from loopkernel_adapters.cli.rules import named_policy
 from loopkernel_adapters.cli.screen import Screen, in_one_line
 from loopkernel_adapters.cli.verification import effects_of
-from loopkernel_adapters.cli.words import counted
+from loopkernel_adapters.cli.words import counted, tokens_told
 from loopkernel_adapters.transcripts.counting import Counts
 from loopkernel_adapters.transcripts.formats import reader_of
 from loopkernel_adapters.transcripts.replaying import AS_RECORDED, HELD, Replayed, replayed
@@ -178,7 +178,7 @@ def _show(path: Path, found: Replayed, showing: Showing, screen: Screen) -> None
     if told:
         screen.labelled("also", ", ".join(told))
     usages = [conversation.usage for conversation in found.conversations]
-    tokens = f"{sum(usage.input for usage in usages)} tokens in, {sum(usage.output for usage in usages)} out"
+    tokens = tokens_told(sum(usage.input for usage in usages), sum(usage.output for usage in usages))
     cached = sum(usage.cache_read for usage in usages)
     screen.labelled("usage", tokens + (f", {cached} from a cache" if cached else ""))
     shown = found.findings if showing.all_findings else found.findings[:SHOWN]

@@ -47,8 +47,8 @@ def tell_torn(found: LogFile, screen: Screen) -> None:
     if tail is not None:
         screen.labelled(
             "torn tail",
-            f"line {tail.line} (from byte {tail.position}, {tail.size} bytes) was never finished, so nothing "
-            "followed from it; it is left out here, and cut off when the log is opened to go on",
+            f"line {tail.line} (from byte {tail.position}, {counted(tail.size, 'byte')}) was never finished, so "
+            "nothing followed from it; it is left out here, and cut off when the log is opened to go on",
         )
 
 

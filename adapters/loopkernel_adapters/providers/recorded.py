@@ -56,8 +56,8 @@ class RecordedProvider(Provider):
     async def stream(self, request: Request, operation: ModelOperation) -> AsyncIterator[ModelDelta]:
         if not 1 <= request.number <= self._last:
             message = (
-                f"the recorded run has {self._last} replies, and this is request {request.number}: from here on it is "
-                "another run, so ask a model"
+                f"the recorded run ends with reply {self._last}, and this is request {request.number}: from here on "
+                "it is another run, so ask a model"
             )
             yield ModelFailed(operation=operation, error=ErrorClass.BAD_REQUEST, message=message)
             return

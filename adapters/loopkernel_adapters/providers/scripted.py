@@ -51,7 +51,7 @@ class ScriptedProvider(Provider):
         place = len(self.requests)
         self.requests.append(request)
         if place >= len(self._replies):
-            message = f"the script has {len(self._replies)} replies, and this is model call {place + 1}"
+            message = f"the script ends with reply {len(self._replies)}, and this is model call {place + 1}"
             yield ModelFailed(operation=operation, error=ErrorClass.BAD_REQUEST, message=message)
             return
         for item in self._replies[place]:
