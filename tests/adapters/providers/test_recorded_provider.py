@@ -95,7 +95,7 @@ def test_a_request_beyond_the_record_fails_in_words() -> None:
         (failed,) = replayed(RecordedProvider(LOG), number)
         assert isinstance(failed, ModelFailed)
         assert failed.error is ErrorClass.BAD_REQUEST
-        assert "3 replies" in failed.message
+        assert "ends with reply 3" in failed.message
 
 
 def test_a_run_is_replayed_through_real_tools_under_another_policy() -> None:
