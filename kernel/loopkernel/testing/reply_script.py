@@ -98,7 +98,7 @@ class _Script:
         for call in self.entry.calls:
             if call.name == name:
                 self.names.append(name)
-                self.add(at_ms, _call(self.operation, call, self.entry.calls))
+                self.add(at_ms, _call(self.operation, call, self.entry))
         for call in self.entry.server_calls:
             if call.name == name:
                 server_call = ModelServerCall(
@@ -150,13 +150,16 @@ class _Script:
                 assert_never(other)
 
 
-def _call(operation: ModelOperation, call: ScriptedCall, calls: Iterable[ScriptedCall]) -> ModelCall:
-    provider_ids = {other.name: other.id for other in calls}
+def _call(operation: ModelOperation, call: ScriptedCall, entry: ModelEntry) -> ModelCall:
+    provider_ids = {other.name: other.id for other in entry.calls}
+    given = Json.of(call.input) if call.raw is None else RawInput(call.raw)
+    if isinstance(given, Json) and _is_cut(entry, call.name):
+        given = RawInput(given.text[:-1])  # what there is of it does not parse, so that no driver can start it early
     return ModelCall(
         operation,
         provider_id=call.id,
         tool=call.tool,
-        input=Json.of(call.input) if call.raw is None else RawInput(call.raw),
+        input=given,
         after=tuple(provider_ids.get(name, name) for name in call.after),
     )
 

@@ -17,6 +17,8 @@ from loopkernel.testing.scenario_model_reader import call, entries, entry, usage
 from loopkernel.testing.scenario_nodes import Node
 from loopkernel.testing.scenario_tools_reader import tools
 from loopkernel.testing.scenario_world import (
+    DEFAULT_HANDOFF,
+    DEFAULT_SUMMARY,
     ChildScript,
     CorrectionScript,
     HandoffDone,
@@ -65,19 +67,11 @@ def hook(node: Node, place: Place) -> HookScript:
     return script
 
 
-def _either(fields: Fields, *keys: str) -> str | None:
-    """Which of the keys is given; it is a fault if none is."""
-    kind = fields.given(*keys)
-    if kind is None:
-        fields.demand(keys[0])
-    return kind
-
-
 def summary(node: Node, place: Place) -> SummaryScript:
-    """`{text, usage}` or `{fails: text}`."""
+    """`{text, usage}`, where a text that is left out is some short one; or `{fails: text}`."""
     fields = Fields(node, place)
-    kind = _either(fields, "text", "fails")
-    done = SummaryText(fields.optional("text", text, ""), fields.optional("usage", usage, None))
+    kind = fields.given("text", "fails")
+    done = SummaryText(fields.optional("text", text, DEFAULT_SUMMARY), fields.optional("usage", usage, None))
     failed = SummaryFails(fields.optional("fails", text, ""))
     takes_ms = fields.optional("takes_ms", integer(), 0)
     fields.finish()
@@ -98,10 +92,10 @@ def correction(node: Node, place: Place) -> CorrectionScript:
 
 
 def handoff(node: Node, place: Place) -> HandoffScript:
-    """`{thread: id}` or `{fails: text}`."""
+    """`{thread: id}`, where a thread that is left out is some new one; or `{fails: text}`."""
     fields = Fields(node, place)
-    kind = _either(fields, "thread", "fails")
-    done = HandoffDone(fields.optional("thread", text, ""))
+    kind = fields.given("thread", "fails")
+    done = HandoffDone(fields.optional("thread", text, DEFAULT_HANDOFF))
     failed = HandoffFails(fields.optional("fails", text, ""))
     takes_ms = fields.optional("takes_ms", integer(), 0)
     fields.finish()

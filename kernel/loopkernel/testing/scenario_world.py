@@ -13,6 +13,10 @@ from loopkernel.data.tools import ToolProfile
 from loopkernel.data.usage import Usage
 from loopkernel.data.words import CallStatus, ErrorClass, HookPoint, StopReason
 
+# What the summariser and the handoff answer where a scenario does not say.
+DEFAULT_SUMMARY = "What came before, in short."
+DEFAULT_HANDOFF = "the next thread"
+
 JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
 
 

@@ -45,9 +45,6 @@ from loopkernel.testing.reply_script import DelayedDelta, Reply, reply_of
 from loopkernel.testing.scenario_data import Scenario
 from loopkernel.testing.verdicts import adapter_verdict
 
-DEFAULT_SUMMARY = "What came before, in short."
-DEFAULT_HANDOFF = "the next thread"
-
 
 class RunStopped(Exception):
     """The run cannot go on; the text says why."""
@@ -207,7 +204,7 @@ class World:
         """The next summary, or a short default."""
         entry = self._answers.summaries.pop(0) if self._answers.summaries else None
         if entry is None:
-            return DelayedDelta(0, SummaryReady(command.operation, DEFAULT_SUMMARY))
+            return DelayedDelta(0, SummaryReady(command.operation, script.DEFAULT_SUMMARY))
         match entry.outcome:
             case script.SummaryText(text, usage):
                 return DelayedDelta(entry.takes_ms, SummaryReady(command.operation, text, usage or NO_USAGE))
@@ -226,7 +223,7 @@ class World:
         """The next thread, or a default one."""
         entry = self._answers.handoffs.pop(0) if self._answers.handoffs else None
         if entry is None:
-            return DelayedDelta(0, HandoffDone(command.operation, DEFAULT_HANDOFF))
+            return DelayedDelta(0, HandoffDone(command.operation, script.DEFAULT_HANDOFF))
         match entry.outcome:
             case script.HandoffDone(thread):
                 return DelayedDelta(entry.takes_ms, HandoffDone(command.operation, thread))

@@ -221,14 +221,16 @@ def test_a_hook_answer_is_read(written: str, meant: world.HookScript) -> None:
 
 def test_summaries_corrections_and_handoffs_are_read() -> None:
     scenario = read_one(
-        "summaries: [{text: short, usage: {output: 3}, takes_ms: 5}, {text: s}, {fails: boom, takes_ms: 1}]\n"
+        "summaries: [{text: short, usage: {output: 3}, takes_ms: 5}, {text: s}, {fails: boom, takes_ms: 1}, "
+        "{takes_ms: 2}]\n"
         "corrections: [{text: look again}, none, ~, {takes_ms: 5}, {text: late, takes_ms: 2}]\n"
-        "handoffs: [{thread: t-2}, {fails: boom, takes_ms: 9}]"
+        "handoffs: [{thread: t-2}, {fails: boom, takes_ms: 9}, {takes_ms: 3}]"
     )
     assert scenario.summaries == (
         world.SummaryScript(outcome=world.SummaryText("short", Usage(output=3)), takes_ms=5),
         world.SummaryScript(outcome=world.SummaryText("s")),
         world.SummaryScript(outcome=world.SummaryFails("boom"), takes_ms=1),
+        world.SummaryScript(outcome=world.SummaryText(world.DEFAULT_SUMMARY), takes_ms=2),
     )
     assert scenario.corrections == (
         world.CorrectionScript(text="look again"),
@@ -240,6 +242,7 @@ def test_summaries_corrections_and_handoffs_are_read() -> None:
     assert scenario.handoffs == (
         world.HandoffScript(outcome=world.HandoffDone("t-2")),
         world.HandoffScript(outcome=world.HandoffFails("boom"), takes_ms=9),
+        world.HandoffScript(outcome=world.HandoffDone(world.DEFAULT_HANDOFF), takes_ms=3),
     )
 
 
