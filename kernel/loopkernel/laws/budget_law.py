@@ -91,7 +91,7 @@ class Spent:
         elif isinstance(effect, Start):
             yield from self._begun(effect, record, policy)
             if isinstance(effect, StartChild):
-                yield from self._shares.take(effect, record.after, policy, self._known(record.after), self._calls)
+                yield from self._shares.take(effect, record, policy, self._known(record.after), self._calls)
         elif isinstance(effect, ApprovalAsked) and self._over:
             yield f"call {effect.call} is put to a person, though a limit ends the turn"
         elif isinstance(effect, AbortTool) and effect.reason is CancelReason.LIMIT:

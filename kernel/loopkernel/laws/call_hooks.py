@@ -92,7 +92,7 @@ class HooksOfCalls:
         self._text.pop(start.call, None)
 
     def _ends(self, result: ToolResult, record: StepRecord, policy: Policy) -> Iterator[str]:
-        call, delta = result.call, record.context.delta
+        call = result.call
         if call in self._ended:
             return  # which ONE-END tells
         self._ended.add(call)
@@ -106,8 +106,6 @@ class HooksOfCalls:
                 yield f"call {call} ends, and the hooks after its run have not all had their turn"
             elif text is not None and len(text) <= _LONGEST_TOLD and text not in told:
                 yield f"a hook has put another result in the place of that of call {call}, and it is not told"
-        elif isinstance(delta, HookAnswered) and call in self._refused and result.status is CallStatus.DONE:
-            yield f"a hook blocks the result of call {call}, and it ends as done"
         for known in (self._refused, self._text):
             known.pop(call, None)
 

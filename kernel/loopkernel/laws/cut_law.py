@@ -1,7 +1,7 @@
 """The pair law about compaction: CUT-SAFE. A thread that was cut, or put together again, still keeps law PAIR.
 
 Two things are judged. What the kernel did: each cut that is told, and the thread after it. And what it might do: the
-threads that were sent are cut by `plan_cut`, under many policies, again and again, until nothing is left to cut.
+threads that were sent are cut as the kernel would, under many policies, again and again, until nothing is left to cut.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,10 +30,9 @@ from loopkernel.data.policy import Compaction
 from loopkernel.data.sessions import Session
 from loopkernel.data.threads import Thread
 from loopkernel.data.vector import Vector
-from loopkernel.laws.reports import Breach, Judged
+from loopkernel.laws.reports import Breach, Judged, PlanCut
 from loopkernel.laws.request_laws import requests_of, rounds_of, unpaired
 from loopkernel.laws.views import ledger_in
-from loopkernel.planning.compaction import plan_cut
 from loopkernel.planning.projection import project
 from loopkernel.replay import StepRecord
 
@@ -62,7 +61,7 @@ _LEFT_BY_A_CUT = frozenset({UserOrigin.SUMMARY, UserOrigin.GAP_NOTE})
 _OPENS_A_TURN = frozenset({UserOrigin.SAID, UserOrigin.QUEUED})
 
 
-def cut_safe(records: Sequence[StepRecord], _judged: Judged) -> Iterator[Breach]:
+def cut_safe(records: Sequence[StepRecord], judged: Judged) -> Iterator[Breach]:
     """Cuts that were made, and that could be made, leave every call with its answer, and end."""
     allowance = FIRST_ALLOWANCE
     last: tuple[int, Vector[Message]] | None = None
@@ -77,10 +76,10 @@ def cut_safe(records: Sequence[StepRecord], _judged: Judged) -> Iterator[Breach]
             if allowance >= WEIGHT * len(request.thread):
                 allowance -= WEIGHT * len(request.thread)
                 last = None
-                for wrong in unsafe_cuts(request.thread.messages):
+                for wrong in unsafe_cuts(request.thread.messages, judged.plan_cut):
                     yield Breach("CUT-SAFE", step, wrong)
     if last is not None:
-        for wrong in unsafe_cuts(last[1]):
+        for wrong in unsafe_cuts(last[1], judged.plan_cut):
             yield Breach("CUT-SAFE", last[0], wrong)
 
 
@@ -135,8 +134,6 @@ def _compacted_wrongly(cut: ThreadCompacted, thread: Sequence[Message]) -> Itera
         yield f"message {cut.note.id} stands for what was cut, and is neither a summary nor a note on it"
     front = [message for message in thread[:until] if message.id == cut.opening]
     kept: list[Message] = [*front, *([] if cut.note is None else [cut.note]), *thread[until:]]
-    if len(kept) > len(thread):
-        yield f"a cut makes a thread of {len(thread)} messages longer"
     yield from badly_begun(kept)
 
 
@@ -177,15 +174,17 @@ def _unpaired_in(thread: Thread, model: str) -> Iterator[str]:
 # --- what it might do -------------------------------------------------------------------------------------
 
 
-def unsafe_cuts(messages: Vector[Message]) -> Iterator[str]:
+def unsafe_cuts(messages: Vector[Message], plan_cut: PlanCut) -> Iterator[str]:
     """What is wrong with the cuts of this thread under some policy. One that is broken already is for PAIR to say."""
     if any(_badly_paired(tuple(messages))):
         return
     for compaction in POLICIES:
-        yield from (f"under {_told(compaction)}, {wrong}" for wrong in _cut_again_and_again(messages, compaction))
+        yield from (
+            f"under {_told(compaction)}, {wrong}" for wrong in _cut_again_and_again(messages, compaction, plan_cut)
+        )
 
 
-def _cut_again_and_again(messages: Vector[Message], compaction: Compaction) -> Iterator[str]:
+def _cut_again_and_again(messages: Vector[Message], compaction: Compaction, plan_cut: PlanCut) -> Iterator[str]:
     for _ in range(len(messages) + 1):
         cut = plan_cut(messages, compaction)
         if cut is None:

@@ -159,8 +159,6 @@ class HookOrder:
         where = f"hook {context.name} at {context.point.value}"
         if key in self._open.values():
             yield f"{where} has its turn, and another one of that point has not answered"
-        if cut and gated:
-            yield f"{where} is asked, though all is cut short"
         due = self._left.get(key) or due_at(policy, context.point)
         if cut:
             due = tuple(hook for hook in due if not hook.gated)

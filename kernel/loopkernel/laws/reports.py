@@ -6,10 +6,15 @@ from typing import TypeAlias, final
 
 from attrs import frozen
 
+from loopkernel.data.compactions import Cut
+from loopkernel.data.messages import Message
+from loopkernel.data.policy import Compaction
 from loopkernel.data.states import State
 from loopkernel.data.steps import Context, Step
+from loopkernel.data.vector import Vector
 from loopkernel.explain import Explanation
 from loopkernel.later_typing import override
+from loopkernel.planning.compaction import plan_cut
 
 
 class LawKind(enum.StrEnum):
@@ -75,6 +80,9 @@ class Report:
         return "\n".join([f"laws checked: {counts or 'none'}; {verdict}", *map(str, self.breaches)])
 
 
+PlanCut: TypeAlias = Callable[[Vector[Message], Compaction], Cut | None]
+
+
 @final
 @frozen
 class Judged:
@@ -82,6 +90,7 @@ class Judged:
 
     transition: Callable[[State, Context], Step[State]]
     explain: Callable[[State, Context], Explanation]
+    plan_cut: PlanCut = plan_cut
 
 
 # What a law finds at one step: None where it has nothing to judge, else the details of what is wrong.

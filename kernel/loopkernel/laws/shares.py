@@ -1,5 +1,6 @@
 """What sub-agents may spend: their shares of their parent's budgets, and their own limits. A witness of law BUDGET."""
 
+import math
 from collections.abc import Iterator
 from fractions import Fraction
 from typing import final
@@ -7,6 +8,7 @@ from typing import final
 from loopkernel.data.children import Reservation
 from loopkernel.data.choices import Lifetime
 from loopkernel.data.effects import StartChild
+from loopkernel.data.events import ToolEnded
 from loopkernel.data.ids import CallId
 from loopkernel.data.ledgers import Ledger, LedgerEntry
 from loopkernel.data.policy import Policy
@@ -15,6 +17,7 @@ from loopkernel.data.states import State
 from loopkernel.data.usage import Usage
 from loopkernel.laws.ending_laws import entries_in
 from loopkernel.laws.views import entry_of_call, ledger_in, tool_named, turn_of
+from loopkernel.replay import StepRecord
 
 
 @final
@@ -33,13 +36,15 @@ class Shares:
         """The sub-agent of the call has ended."""
         self._of.pop(call, None)
 
-    def take(self, start: StartChild, state: State, policy: Policy, used: Usage, calls: int) -> Iterator[str]:
+    def take(self, start: StartChild, record: StepRecord, policy: Policy, used: Usage, calls: int) -> Iterator[str]:
         """What is wrong with what a sub-agent is given that starts now; `calls` have started, its own among them."""
         given, who = start.created.policy, f"the sub-agent of call {start.call}"
         yield from (f"{who} is given {wrong}" for wrong in _other_limits(given, policy))
         if start.resumed:
             return
-        yield from _beyond_the_turn(start, state, policy)
+        yield from _beyond_the_turn(start, record.after, policy)
+        if start.run == 1:  # else its call is no longer one of those that are still to come
+            yield from (f"{who} is given {wrong}" for wrong in self._unequal(start, record, policy, used, calls))
         share = Reservation(tokens=given.max_total_tokens, cost_usd=given.max_cost_usd, tool_calls=given.max_tool_calls)
         self._of[start.call] = share
         shares = self._of.values()
@@ -55,6 +60,41 @@ class Shares:
             taken = calls + self.calls
             if share.tool_calls is None or taken > policy.max_tool_calls:
                 yield f"{who} is given {share.tool_calls} tool calls: {taken} are then made or reserved"
+
+    def _unequal(self, start: StartChild, record: StepRecord, policy: Policy, used: Usage, calls: int) -> Iterator[str]:
+        """What is left is shared equally among the sub-agents that the reply still asks for."""
+        given, among = start.created.policy, _still_to_come(start, record)
+        if policy.max_total_tokens is not None:
+            left = policy.max_total_tokens - used.total - sum(one.tokens or 0 for one in self._of.values())
+            if given.max_total_tokens not in {max(left // count, 1) for count in among}:
+                yield f"{given.max_total_tokens} of the {left} tokens that are left for {among[-1]}"
+        if policy.max_cost_usd is not None:
+            taken = sum(_exact(one.cost_usd or 0) for one in self._of.values())
+            money = _exact(policy.max_cost_usd) - _cost(used, policy) - taken
+            if not any(_is_just_within(given.max_cost_usd, money / count) for count in among):
+                yield f"{given.max_cost_usd} of the {float(money)} USD that are left for {among[-1]}"
+        if policy.max_tool_calls is not None:
+            unused = policy.max_tool_calls - calls - self.calls
+            if given.max_tool_calls not in {unused // count for count in among}:
+                yield f"{given.max_tool_calls} of the {unused} tool calls that are left for {among[-1]}"
+
+
+def _still_to_come(start: StartChild, record: StepRecord) -> range:
+    """How many sub-agents the reply still asks for, this one too. Calls that this step answers may count, or not."""
+    ledger, session = ledger_in(record.after), record.after.session
+    tools = () if session is None else session.settings.tools
+    names = {tool.name for tool in tools if tool.profile is not None and tool.profile.child}
+    asked = [entry for entry in (() if ledger is None else ledger.entries) if entry.tool in names]
+    since = record.effects[record.effects.index(start) :]
+    to_start = {effect.call for effect in since if isinstance(effect, StartChild)}
+    answered = {effect.result.call for effect in record.effects if isinstance(effect, ToolEnded)}
+    least = sum(entry.call.id in to_start or (entry.is_open and entry.child is None) for entry in asked)
+    return range(least, least + sum(entry.child is None and entry.call.id in answered for entry in asked) + 1)
+
+
+def _is_just_within(cost_usd: float | None, share: Fraction) -> bool:
+    """Whether it is the largest number, as money is written, that is not beyond the share."""
+    return cost_usd is not None and _exact(cost_usd) <= share < _exact(math.nextafter(cost_usd, math.inf))
 
 
 def is_reserved(entry: LedgerEntry, ledger: Ledger, session: Session) -> bool:
@@ -82,26 +122,6 @@ def _beyond_the_turn(start: StartChild, state: State, policy: Policy) -> Iterato
     end_ms = max(turn.opened_ms + policy.max_wall_ms, state.stamp.now_ms)
     if entry.timer is None or entry.timer.deadline_ms > end_ms:
         yield f"the sub-agent of call {start.call} has more time than the turn, which has until {end_ms} ms"
-
-
-def all_is_reserved(entry: LedgerEntry, ledger: Ledger, session: Session) -> bool:
-    """Whether nothing is left for the call of a budget that it needs, since sub-agents under way may still spend it."""
-    policy, tool = session.settings.policy, tool_named(session.settings, entry.tool)
-    shares = [one.child.reserved for one in ledger.entries if one.is_open and one.child is not None]
-    if not shares:
-        return False
-    calls = session.started + sum(share.tool_calls or 0 for share in shares)
-    if policy.max_tool_calls is not None and not entry.runs and calls >= policy.max_tool_calls:
-        return True
-    if tool is None or tool.profile is None or not tool.profile.child:
-        return False
-    tokens = session.usage.total + sum(share.tokens or 0 for share in shares)
-    if policy.max_total_tokens is not None and tokens >= policy.max_total_tokens:
-        return True
-    if policy.max_cost_usd is None:
-        return False
-    reserved = sum(_exact(share.cost_usd or 0) for share in shares)
-    return _cost(session.usage, policy) + reserved >= _exact(policy.max_cost_usd)
 
 
 def _cost(used: Usage, policy: Policy) -> Fraction:

@@ -112,23 +112,39 @@ def _is_asked_again(entry: LedgerEntry, record: StepRecord) -> bool:
 
 def _not_final(start: Start, record: StepRecord) -> Iterator[str]:
     state = record.after
-    entry = entry_of_call(ledger_in(state), start.call)
-    if entry is None or not entry.is_open:
+    ledger = ledger_in(state)
+    entry = entry_of_call(ledger, start.call)
+    if ledger is None or entry is None or not entry.is_open:
         if not _repeated_in_background(start, record):
             yield "but the ledger has no such call"
         return
-    place = start.call.position - 1
-    ledger = ledger_in(state)
-    if ledger is not None:
-        yield from _other_arguments(start, ledger, entry, place)
-    if isinstance(start, StartChild) and start.task != _task(start.input):
-        yield f"and its sub-agent is told to do {start.task!r}"
+    yield from _other_arguments(start, ledger, entry, start.call.position - 1)
+    if isinstance(start, StartChild):
+        yield from _other_child(start, state)
     yield from _too_early(state, entry)
     if _still_checked(start, record):
         yield "but its check has not answered"
     if not isinstance(entry.verdict, ValidCall):
         found = "not checked" if entry.verdict is None else f"checked as {type(entry.verdict).__name__}"
         yield f"but it is {found}"
+
+
+def _other_child(start: StartChild, state: State) -> Iterator[str]:
+    """CHILD-1: the task that the call names, the parent's instructions, and its tools, less those out of its depth."""
+    if start.task != _task(start.input):
+        yield f"and its sub-agent is told to do {start.task!r}"
+    given, session = start.created, state.session
+    if start.resumed or session is None:
+        return  # one that is resumed keeps what it began with
+    settings, may_delegate = session.settings, session.settings.policy.child.depth > 1
+    offered = [tool for tool in settings.tools if may_delegate or tool.profile is None or not tool.profile.child]
+    if list(given.tools) != offered:
+        names = ", ".join(tool.name for tool in given.tools)
+        yield f"and its sub-agent is given the tools {names or '(none)'}"
+    if (given.instructions, given.remembered) != (settings.instructions, settings.remembered):
+        yield "and its sub-agent is given other instructions, or other approvals, than its parent has"
+    if given.start:
+        yield "and its sub-agent is given a history that is not its own"
 
 
 def _task(given: Json) -> str:

@@ -12,7 +12,7 @@ from loopkernel.data.words import CallStatus
 from loopkernel.laws.keys_in_use import Claims
 from loopkernel.laws.reports import Findings, Judged
 from loopkernel.laws.schedule_laws import idle_wait
-from loopkernel.laws.shares import all_is_reserved, is_reserved
+from loopkernel.laws.shares import is_reserved
 from loopkernel.laws.standing import Standing, decision_on
 from loopkernel.laws.step_laws import met
 from loopkernel.laws.views import entry_of_call, ledger_in, named, taken_again
@@ -117,9 +117,7 @@ def is_true(reason: Reason, standing: Standing, place: int, state: State) -> boo
             limit = settings.policy.max_parallel
             return reason.slots == limit and not standing.slot_free
         case ForShare():
-            return is_reserved(entry, standing.ledger, standing.session)
-        case ForShare():
-            return all_is_reserved(entry, standing.ledger, standing.session)
+            return entry.status is CallStatus.QUEUED and is_reserved(entry, standing.ledger, standing.session)
         case ForOthers():
             return standing.gives_output(entry) and standing.waits_for_others()
         case _:

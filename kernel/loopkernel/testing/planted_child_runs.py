@@ -71,7 +71,7 @@ def shared(player: Player) -> None:
 
 
 def reserved(player: Player) -> None:
-    """All that is left is reserved for one sub-agent, so that other calls wait: calls, then tokens, then money."""
+    """All that is left is reserved, so that other calls wait: tool calls, tokens, money; then there is enough."""
     early = tuple(
         evolve(tool, profile=evolve(tool.profile, early=True)) if tool == SUB and tool.profile else tool
         for tool in TOOLS
@@ -93,6 +93,10 @@ def reserved(player: Player) -> None:
         player.stream(SUB_CALL)
         player.check()
     player.complete()
+    player.settle()
+    player.deliver(ChangePolicy(evolve(POLICY, max_tool_calls=40)))
+    player.say("well")
+    player.reply(SUB_CALL, read("a"), SUB_CALL, read("b"))
     player.settle()
 
 

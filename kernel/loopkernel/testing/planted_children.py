@@ -4,41 +4,45 @@ from collections.abc import Callable, Iterator
 
 from attrs import evolve
 
+from loopkernel.data.blocks import TextBlock
 from loopkernel.data.children import Reservation
 from loopkernel.data.choices import Lifetime, OnToolFailure
 from loopkernel.data.deltas import Delta
-from loopkernel.data.effects import AbortTool, Effect, StartChild, StartTimer
-from loopkernel.data.events import ChildFinished
+from loopkernel.data.effects import AbortTool, Effect, StartChild
+from loopkernel.data.events import ChildFinished, SessionResumed
+from loopkernel.data.foreign import ForeignUser
 from loopkernel.data.ids import RunOperation
-from loopkernel.data.ledgers import ChildWait, LedgerEntry
+from loopkernel.data.ledgers import LedgerEntry
 from loopkernel.data.outside_deltas import ChildAsks, ChildEnded
 from loopkernel.data.policy import Policy
 from loopkernel.data.records import StepRecord
 from loopkernel.data.sessions import Settings
-from loopkernel.data.states import Confirming, Dispatching, Executing, State
+from loopkernel.data.states import State
 from loopkernel.data.steps import Context, Step, is_refused
+from loopkernel.data.thread_deltas import Created
 from loopkernel.data.tool_deltas import ToolStopped
 from loopkernel.data.usage import NO_USAGE
 from loopkernel.data.user_deltas import CancelAll
-from loopkernel.data.words import TimerPurpose, TurnEndReason
+from loopkernel.data.words import TurnEndReason
 from loopkernel.explain import Explanation
 from loopkernel.explain import explain as explain_kernel
 from loopkernel.laws.ending_laws import entries_in
 from loopkernel.replay import Transition
+from loopkernel.testing.planted_child_times import PLANTED_CHILD_TIMES
 from loopkernel.testing.planting import (
-    Explain,
     Plant,
     PlantedBug,
     changing_deltas,
     changing_effects,
     changing_states,
     changing_steps,
-    under_policy,
     under_settings,
     with_entries,
     with_session,
 )
-from loopkernel.waits import ForChild, ForOwnResult, Reason, Wait
+from loopkernel.waits import ForChild, ForConflict, ForOwnResult, ForShare, ForSlot, Reason, Wait
+
+_MANY = 1_000
 
 # --- starts -------------------------------------------------------------------------------------------------------
 
@@ -103,6 +107,46 @@ def _more_calls(policy: Policy) -> Policy:
     return policy if policy.max_tool_calls is None else evolve(policy, max_tool_calls=policy.max_tool_calls + 5)
 
 
+def _keeps_half(policy: Policy) -> Policy:
+    """The sub-agent gets half of its share."""
+    tokens, cost, calls = policy.max_total_tokens, policy.max_cost_usd, policy.max_tool_calls
+    return evolve(
+        policy,
+        max_total_tokens=None if tokens is None else max(tokens // 2, 1),
+        max_cost_usd=None if cost is None else cost / 2,
+        max_tool_calls=None if calls is None else calls // 2,
+    )
+
+
+def _created(change: Callable[[Created], Created]) -> Plant:
+    """Sub-agents begin with something else."""
+
+    def apply(start: StartChild) -> Iterator[StartChild]:
+        yield evolve(start, created=change(start.created))
+
+    return _started(apply)
+
+
+def _overreserved(transition: Transition) -> Transition:
+    """Sub-agents under way count as if far more tool calls were reserved for them."""
+
+    def reserve(calls: int) -> Callable[[LedgerEntry], LedgerEntry]:
+        def change(entry: LedgerEntry) -> LedgerEntry:
+            child = entry.child
+            if child is None or child.reserved.tool_calls is None or child.reserved.tool_calls + calls < 0:
+                return entry
+            reserved = evolve(child.reserved, tool_calls=child.reserved.tool_calls + calls)
+            return evolve(entry, child=evolve(child, reserved=reserved))
+
+        return change
+
+    def broken(state: State, ctx: Context) -> Step[State]:
+        after, effects = transition(with_entries(state, reserve(_MANY)), ctx)
+        return Step(with_entries(after, reserve(-_MANY)), effects)
+
+    return broken
+
+
 # --- reports ------------------------------------------------------------------------------------------------------
 
 
@@ -156,7 +200,25 @@ def _first_asks(state: State, delta: Delta) -> Delta:
     return delta
 
 
-# --- cancels, time, phases ----------------------------------------------------------------------------------------
+def _late_end_frees_nothing(record: StepRecord) -> Step[State]:
+    """What a sub-agent uses that was given up is not free when it ends at last."""
+    before, after = record.before.session, record.after.session
+    if not isinstance(record.context.delta, ChildEnded) or not is_refused(record.effects) or before is None:
+        return Step(record.after, record.effects)
+    if after is None or after.held == before.held:
+        return Step(record.after, record.effects)
+    used = evolve(before, usage=after.usage, operations=after.operations, started=after.started)
+    return Step(with_session(record.before, lambda _: used), record.effects[:1])
+
+
+def _late_end_resumes(record: StepRecord) -> Iterator[Effect]:
+    """A sub-agent that ends late is told as if the session went on."""
+    yield from record.effects
+    if isinstance(record.context.delta, ChildEnded) and is_refused(record.effects):
+        yield SessionResumed()
+
+
+# --- cancels, waits -----------------------------------------------------------------------------------------------
 
 
 def _not_aborted(record: StepRecord) -> Iterator[Effect]:
@@ -185,62 +247,18 @@ def _stopped_at_once(transition: Transition) -> Transition:
     return broken
 
 
-def _time_runs_on(record: StepRecord) -> Step[State]:
-    """A sub-agent that goes on after a question has as much time as if it had not asked, and more."""
-    if not isinstance(record.context.delta, ChildAsks) or is_refused(record.effects):
-        return Step(record.after, record.effects)
-    timers = [one for one in record.effects if isinstance(one, StartTimer)]
-    timers = [one for one in timers if one.purpose is TimerPurpose.CHILD_TIMEOUT]
-
-    def late(entry: LedgerEntry) -> LedgerEntry:
-        timer = entry.timer
-        if timer is None or all(timer.operation != one.operation for one in timers):
-            return entry
-        return evolve(entry, timer=evolve(timer, deadline_ms=timer.deadline_ms + 50))
-
-    told = (
-        evolve(effect, deadline_ms=effect.deadline_ms + 50)
-        if isinstance(effect, StartTimer) and effect in timers
-        else effect
-        for effect in record.effects
-    )
-    return Step(with_entries(record.after, late), tuple(told))
-
-
-def _always_executing(record: StepRecord) -> State:
-    """That only sub-agents are under way is not seen."""
-    after = record.after
-    if not isinstance(after, Dispatching):
-        return after
-    return Executing(
-        session=after.session, stamp=after.stamp, turn=after.turn, ledger=after.ledger, settled=after.settled
-    )
-
-
-def _asking_is_work(record: StepRecord) -> State:
-    """A sub-agent that asks does not count as one who waits for a person."""
-    after = record.after
-    if not isinstance(after, Confirming) or not any(
-        isinstance(one.person.wait, ChildWait) for one in entries_in(after)
-    ):
-        return after
-    return Dispatching(
-        session=after.session, stamp=after.stamp, turn=after.turn, ledger=after.ledger, settled=after.settled
-    )
-
-
-def _for_own_results(_: Transition) -> Explain:
-    """A call whose sub-agent asks is said to wait for its own result."""
-
-    def other(reason: Reason) -> Reason:
-        return ForOwnResult() if isinstance(reason, ForChild) else reason
+def _explained(name: str, of: type[Reason], other: Reason) -> PlantedBug:
+    """Calls that wait for something are said to wait for something else."""
 
     def explain(state: State, ctx: Context) -> Explanation:
         told = explain_kernel(state, ctx)
-        waits = tuple(Wait(wait.call, tuple(map(other, wait.reasons))) for wait in told.waits)
-        return Explanation(told.causes, waits)
+        waits = (
+            Wait(wait.call, tuple(other if isinstance(reason, of) else reason for reason in wait.reasons))
+            for wait in told.waits
+        )
+        return Explanation(told.causes, tuple(waits))
 
-    return explain
+    return PlantedBug(name=name, law="WHY", plant=lambda real: real, explain=lambda _: explain, hidden=True)
 
 
 PLANTED_CHILDREN = (
@@ -268,6 +286,23 @@ PLANTED_CHILDREN = (
         law="BUDGET",
         plant=_given(lambda policy: evolve(policy, child=evolve(policy.child, depth=1))),
     ),
+    PlantedBug(name="child-given-half-a-share", law="BUDGET", plant=_given(_keeps_half)),
+    PlantedBug(
+        name="child-given-no-tools", law="FINAL-ARGS", plant=_created(lambda created: evolve(created, tools=()))
+    ),
+    PlantedBug(
+        name="child-instructed-otherwise",
+        law="FINAL-ARGS",
+        plant=_created(lambda created: evolve(created, instructions="be long")),
+    ),
+    PlantedBug(
+        name="child-with-a-past",
+        law="FINAL-ARGS",
+        plant=_created(lambda created: evolve(created, start=(ForeignUser((TextBlock("before"),)),))),
+    ),
+    PlantedBug(name="reserved-beyond-the-share", law="PARALLEL", plant=_overreserved),
+    PlantedBug(name="late-end-of-a-child-frees-nothing", law="TOTAL", plant=changing_steps(_late_end_frees_nothing)),
+    PlantedBug(name="late-end-of-a-child-resumes", law="TOTAL", plant=changing_effects(_late_end_resumes)),
     PlantedBug(name="child-unbilled", law="BUDGET", plant=_reported(lambda end: evolve(end, usage=NO_USAGE))),
     PlantedBug(name="calls-of-a-child-uncounted", law="BUDGET", plant=_reported(lambda end: evolve(end, tool_calls=0))),
     PlantedBug(name="late-child-billed-again", law="BUDGET", plant=changing_states(_billed_again)),
@@ -282,15 +317,9 @@ PLANTED_CHILDREN = (
     PlantedBug(name="first-child-asks", law="ADDRESS", plant=changing_deltas(_first_asks), hidden=True),
     PlantedBug(name="children-not-aborted", law="CANCEL-STOP", plant=changing_effects(_not_aborted)),
     PlantedBug(name="aborted-child-holds-nothing", law="NO-CONFLICT", plant=_stopped_at_once),
-    PlantedBug(name="time-of-a-child-runs-on", law="TIMER-DATA", plant=changing_steps(_time_runs_on)),
-    PlantedBug(
-        name="child-has-all-the-time",
-        law="TIMER-DATA",
-        plant=under_policy(lambda policy: evolve(policy, child=evolve(policy.child, timeout_ms=None))),
-    ),
-    PlantedBug(name="never-dispatching", law="WRITE-AHEAD", plant=changing_states(_always_executing)),
-    PlantedBug(name="asking-child-is-work", law="WRITE-AHEAD", plant=changing_states(_asking_is_work)),
-    PlantedBug(
-        name="asking-child-waits-for-itself", law="WHY", plant=lambda real: real, explain=_for_own_results, hidden=True
-    ),
+    _explained("asking-child-waits-for-itself", ForChild, ForOwnResult()),
+    _explained("share-told-as-a-slot", ForShare, ForSlot(1)),
+    _explained("child-waits-for-a-share", ForOwnResult, ForShare()),
+    _explained("conflict-told-as-a-share", ForConflict, ForShare()),
+    *PLANTED_CHILD_TIMES,
 )

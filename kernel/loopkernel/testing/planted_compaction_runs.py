@@ -11,7 +11,7 @@ from loopkernel.data.ids import MessageId
 from loopkernel.data.policy import ClearResults, Compaction, Hook
 from loopkernel.data.thread_deltas import Forked
 from loopkernel.data.usage import Usage
-from loopkernel.data.user_deltas import CancelAll, CompactNow, EditMessage, Enqueue, StartHandoff, Steer
+from loopkernel.data.user_deltas import CancelAll, ChangePolicy, CompactNow, EditMessage, Enqueue, StartHandoff, Steer
 from loopkernel.data.words import ErrorClass, HookPoint, TimerPurpose
 from loopkernel.testing.player import Player, Script
 from loopkernel.testing.player_tools import POLICY, read, write
@@ -59,7 +59,7 @@ def summarised(player: Player) -> None:
 
 
 def windowed(player: Player) -> None:
-    """A window of four messages moves over two turns of several rounds, and over many short ones."""
+    """A window of four messages moves over two turns of several rounds, and over short ones, and then no more."""
     window = Compaction(strategy=CompactionStrategy.WINDOW, keep_turns=None, keep_messages=4, trigger_ratio=None)
     player.begin(evolve(POLICY, compaction=window))
     for _ in range(3):
@@ -71,6 +71,10 @@ def windowed(player: Player) -> None:
             player.reply(read("a"), read("b"))
             player.end()
             player.end()
+        player.reply(text="I")
+    player.deliver(ChangePolicy(evolve(POLICY, compaction=None)))
+    for _ in range(3):
+        player.say("go")
         player.reply(text="I")
 
 
@@ -145,6 +149,14 @@ def compacted_on_request(player: Player) -> None:
     player.settle()
 
 
+def compacted_by_turns(player: Player) -> None:
+    """Of three turns one is kept, at rest; nothing comes after."""
+    player.begin(evolve(ON_REQUEST, compaction=Compaction(trigger_ratio=None, keep_turns=1)))
+    _turns(player, 3, calls=1)
+    player.deliver(CompactNow())
+    player.answer("so far")
+
+
 def edited_beyond_a_cut(player: Player) -> None:
     """A message that a compaction has taken out is edited; so is one that a second compaction has."""
     player.begin(ON_REQUEST)
@@ -210,6 +222,7 @@ COMPACTION_SCRIPTS: Mapping[str, Script] = MappingProxyType(
             too_long_to_ask,
             useless,
             compacted_on_request,
+            compacted_by_turns,
             edited_beyond_a_cut,
             handed_off,
             billed_summary,

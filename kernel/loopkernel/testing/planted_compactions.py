@@ -5,28 +5,32 @@ from collections.abc import Callable, Iterator
 from attrs import evolve
 
 from loopkernel.data.blocks import TextBlock
+from loopkernel.data.choices import CompactionStrategy
+from loopkernel.data.compactions import Cut
 from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import AbortOther, CallModel, Effect, HandOff
 from loopkernel.data.events import (
     CompactionEnded,
+    CompactionStarted,
     HandoffEnded,
     MessageAdded,
     ThreadCompacted,
     ThreadRewritten,
     TurnEnded,
 )
-from loopkernel.data.ids import OperationKind
-from loopkernel.data.messages import Message, UserMessage
+from loopkernel.data.ids import MessageId, OperationKind
+from loopkernel.data.messages import Message, ResultMessage, UserMessage, UserOrigin
 from loopkernel.data.outside_deltas import HandoffDone, HandoffFailed, SummaryFailed, SummaryReady
 from loopkernel.data.policy import Compaction, Policy
 from loopkernel.data.records import StepRecord
-from loopkernel.data.states import Compacting, Finishing, State, Streaming, Thinking
+from loopkernel.data.states import Compacting, Finishing, Idle, State, Streaming, Thinking
 from loopkernel.data.steps import Context, Step, is_refused
 from loopkernel.data.threads import Thread
 from loopkernel.data.usage import NO_USAGE
 from loopkernel.data.user_deltas import CancelAll
 from loopkernel.data.vector import Vector
 from loopkernel.data.words import RequestReason, TurnEndReason
+from loopkernel.planning.compaction import plan_cut
 from loopkernel.replay import Transition
 from loopkernel.testing.planting import (
     Plant,
@@ -59,6 +63,25 @@ def _keep_more(known: Compaction) -> Compaction:
     return known if known.keep_messages is None else evolve(known, keep_messages=known.keep_messages + 2)
 
 
+def _keep_more_turns(known: Compaction) -> Compaction:
+    return known if known.keep_turns is None else evolve(known, keep_turns=known.keep_turns + 1)
+
+
+def _never_switched_off(policy: Policy) -> Policy:
+    """Where the policy has no compaction, the thread is compacted all the same."""
+    always = Compaction(strategy=CompactionStrategy.WINDOW, keep_turns=None, keep_messages=4, trigger_ratio=None)
+    return policy if policy.compaction is not None else evolve(policy, compaction=always)
+
+
+def _opening_of_nobody(record: StepRecord) -> Iterator[Effect]:
+    """A message that nobody knows is said to stay in front of the cut."""
+    for effect in record.effects:
+        if isinstance(effect, ThreadCompacted) and effect.opening is None:
+            yield evolve(effect, opening=MessageId(10_000))
+        else:
+            yield effect
+
+
 def _with_messages(record: StepRecord, messages: Vector[Message], effects: Iterator[Effect]) -> Step[State]:
     """The step, with other messages in its thread: in the state, and in its request."""
     if record.after.session is None:
@@ -75,6 +98,41 @@ def _note_forgotten(record: StepRecord) -> Step[State]:
         return Step(record.after, record.effects)
     note, told = cuts[0].note, evolve(cuts[0], note=None)
     kept = Vector.of(message for message in record.after.session.thread if message.id != note.id)
+    return _with_messages(record, kept, (told if effect == cuts[0] else effect for effect in record.effects))
+
+
+def _note_of_a_person(record: StepRecord) -> Step[State]:
+    """What stands for what was cut passes for something that was said."""
+    cuts = [effect for effect in record.effects if isinstance(effect, ThreadCompacted)]
+    if not cuts or not isinstance(cuts[0].note, UserMessage) or record.after.session is None:
+        return Step(record.after, record.effects)
+    note = evolve(cuts[0].note, origin=UserOrigin.NUDGE)
+    told = evolve(cuts[0], note=note)
+    kept = Vector.of(note if message.id == note.id else message for message in record.after.session.thread)
+    return _with_messages(record, kept, (told if effect == cuts[0] else effect for effect in record.effects))
+
+
+def _nothing_taken_out(record: StepRecord) -> Step[State]:
+    """At rest, a summary goes in front of the thread, and stands for nothing."""
+    before, cuts = record.before.session, [effect for effect in record.effects if isinstance(effect, ThreadCompacted)]
+    if not cuts or before is None or cuts[0].note is None or not isinstance(record.after, Idle):
+        return Step(record.after, record.effects)
+    told = ThreadCompacted(opening=None, note=cuts[0].note, first=before.thread.messages[0].id)
+    added = (effect.message for effect in record.effects if isinstance(effect, MessageAdded))
+    kept = Vector.of((cuts[0].note, *before.thread, *added))
+    return _with_messages(record, kept, (told if effect == cuts[0] else effect for effect in record.effects))
+
+
+def _answers_alone(record: StepRecord) -> Step[State]:
+    """At rest, a cut by turns keeps the last results that were to go, and not their calls."""
+    before, cuts = record.before.session, [effect for effect in record.effects if isinstance(effect, ThreadCompacted)]
+    compaction = None if before is None else before.settings.policy.compaction
+    if not cuts or before is None or cuts[0].note is None or compaction is None or compaction.keep_turns is None:
+        return Step(record.after, record.effects)
+    thread = before.thread.messages
+    results = [place for place, message in enumerate(thread) if isinstance(message, ResultMessage)]
+    told = evolve(cuts[0], opening=None, first=thread[results[0]].id)
+    kept = Vector.of((cuts[0].note, *thread.since(results[0])))
     return _with_messages(record, kept, (told if effect == cuts[0] else effect for effect in record.effects))
 
 
@@ -111,6 +169,13 @@ def _generation_kept(record: StepRecord) -> Step[State]:
         with_request_thread(effect, thread) if isinstance(effect, CallModel) else effect for effect in record.effects
     )
     return Step(with_thread(record.after, thread), tuple(told))
+
+
+def _plan_before_answers(messages: Vector[Message], compaction: Compaction) -> Cut | None:
+    """Cuts begin with answers whose calls they take out."""
+    cut = plan_cut(messages, compaction)
+    answers = [place for place, message in enumerate(messages) if isinstance(message, ResultMessage)]
+    return cut if cut is None or not answers else evolve(cut, until=answers[0])
 
 
 # --- when, and how often ------------------------------------------------------------------------------------------
@@ -162,6 +227,21 @@ def _untold(kind: type[Effect], *reports: type[Delta]) -> Plant:
                 yield effect
 
     return changing_effects(change)
+
+
+def _told_twice(kind: type[Effect]) -> Plant:
+    """Events of this kind are told twice."""
+
+    def change(record: StepRecord) -> Iterator[Effect]:
+        for effect in record.effects:
+            yield from (effect, effect) if isinstance(effect, kind) else (effect,)
+
+    return changing_effects(change)
+
+
+def _told_as(of: Effect, other: Effect) -> Plant:
+    """Such an event is told as another."""
+    return changing_effects(lambda record: (other if effect == of else effect for effect in record.effects))
 
 
 def _goes_on(kind: OperationKind) -> Plant:
@@ -220,6 +300,19 @@ def _summaries_billed_again(record: StepRecord) -> State:
 PLANTED_COMPACTIONS = (
     PlantedBug(name="cut-without-a-note", law="CUT-SAFE", plant=changing_steps(_note_forgotten)),
     PlantedBug(name="cut-keeps-more", law="CUT-SAFE", plant=_keeping(_keep_more)),
+    PlantedBug(name="cut-keeps-more-turns", law="CUT-SAFE", plant=_keeping(_keep_more_turns)),
+    PlantedBug(name="cut-though-switched-off", law="CUT-SAFE", plant=under_policy(_never_switched_off)),
+    PlantedBug(name="cut-keeps-what-is-not-there", law="CUT-SAFE", plant=changing_effects(_opening_of_nobody)),
+    PlantedBug(name="cut-told-as-said", law="CUT-SAFE", plant=changing_steps(_note_of_a_person)),
+    PlantedBug(name="cut-takes-nothing-out", law="CUT-SAFE", plant=changing_steps(_nothing_taken_out)),
+    PlantedBug(name="cut-keeps-answers-alone", law="CUT-SAFE", plant=changing_steps(_answers_alone)),
+    PlantedBug(
+        name="plan-keeps-answers-alone",
+        law="CUT-SAFE",
+        plant=lambda real: real,
+        plan_cut=_plan_before_answers,
+        hidden=True,
+    ),
     PlantedBug(name="put-back-otherwise", law="CUT-SAFE", plant=changing_steps(_first_put_back_otherwise)),
     PlantedBug(name="summary-told-otherwise", law="MIRROR", plant=changing_effects(_note_told_otherwise)),
     PlantedBug(name="compacted-in-silence", law="PREFIX", plant=changing_steps(_generation_kept)),
@@ -231,6 +324,14 @@ PLANTED_COMPACTIONS = (
         name="end-of-compaction-untold", law="PROGRESS", plant=_untold(CompactionEnded, SummaryFailed, CancelAll)
     ),
     PlantedBug(name="end-of-handoff-untold", law="PROGRESS", plant=_untold(HandoffEnded, HandoffFailed, CancelAll)),
+    PlantedBug(
+        name="failed-summary-told-as-done",
+        law="PROGRESS",
+        plant=_told_as(CompactionEnded(False), CompactionEnded(True)),
+    ),
+    PlantedBug(name="compaction-told-twice", law="PROGRESS", plant=_told_twice(CompactionStarted)),
+    PlantedBug(name="end-of-compaction-told-twice", law="PROGRESS", plant=_told_twice(CompactionEnded)),
+    PlantedBug(name="handoff-told-as-failed", law="PROGRESS", plant=_told_as(HandoffEnded("new"), HandoffEnded(None))),
     PlantedBug(name="summary-not-aborted", law="CANCEL-STOP", plant=_goes_on(OperationKind.SUMMARY)),
     PlantedBug(name="handoff-not-aborted", law="CANCEL-STOP", plant=_goes_on(OperationKind.HANDOFF)),
     PlantedBug(name="handoff-ends-a-turn", law="PROGRESS", plant=changing_effects(_ends_a_turn)),

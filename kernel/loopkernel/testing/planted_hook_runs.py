@@ -218,7 +218,7 @@ def hooks_cut_short(player: Player) -> None:
 
 
 def corrected(player: Player) -> None:
-    """A correction is due twice, and goes in once; the user speaks first the second time; it is billed, also late."""
+    """Corrections: one goes in, for one the user speaks first, one is billed late, one says nothing; then a fork."""
     player.begin(evolve(POLICY, course_correction=CourseCorrection(after_calls=1, after_writes=1)))
     player.say("go")
     player.reply(write("a"), read("b"))
@@ -245,6 +245,17 @@ def corrected(player: Player) -> None:
         player.others = dict(asked)
         player.answer("late")
     player.say("well")
+    player.settle()
+    player.say("so")
+    player.reply(write("a"))
+    player.end()
+    player.settle()
+    player.say("more")
+    player.reply(write("a"))
+    player.end()
+    player.reply(text="I")
+    player.deliver(Forked(session_id="second"))
+    player.others.clear()
     player.settle()
 
 

@@ -1,12 +1,14 @@
 """Planted bugs about hooks and corrections. As in `planted`: each is caught by its own law, and by no other."""
 
 from collections.abc import Callable, Iterator
+from itertools import chain
 
 from attrs import evolve
 
 from loopkernel.data.choices import HookFailure, OnToolFailure, Schedule
 from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import AbortModel, AbortOther, AbortTool, CheckCall, Effect, StartTool, TellHook
+from loopkernel.data.events import CorrectionChecked, CorrectionInjected
 from loopkernel.data.hook_calls import CallHooks
 from loopkernel.data.ids import OperationKind
 from loopkernel.data.ledgers import LedgerEntry
@@ -32,7 +34,7 @@ from loopkernel.data.user_deltas import CancelAll
 from loopkernel.data.words import HookPoint
 from loopkernel.explain import Explanation
 from loopkernel.explain import explain as explain_kernel
-from loopkernel.laws.gates import call_of_hook
+from loopkernel.laws.gates import call_of_hook, gated_calls
 from loopkernel.laws.hook_order import CALL_POINTS
 from loopkernel.replay import Transition
 from loopkernel.testing.planting import (
@@ -74,6 +76,12 @@ def _but(hooks: tuple[Hook, ...], point: HookPoint) -> tuple[Hook, ...]:
     return tuple(hook for hook in hooks if hook.point is not point)
 
 
+def _with_one_more(policy: Policy) -> Policy:
+    """A hook has its turn after the model, and nobody has asked for that one."""
+    more = Hook(point=HookPoint.AFTER_MODEL, name="nobody")
+    return evolve(policy, hooks=(*policy.hooks, more)) if policy.hooks else policy
+
+
 def _messages_untold(record: StepRecord) -> Iterator[Effect]:
     for effect in record.effects:
         if not (isinstance(effect, TellHook) and effect.context.point is HookPoint.MESSAGE_ADDED):
@@ -101,6 +109,14 @@ def _heard_as(wanted: Callable[[State, HookAnswered], bool], heard: HookAnswer) 
         return HookAnswered(delta.operation, heard) if isinstance(delta, HookAnswered) and unheard else delta
 
     return changing_deltas(change)
+
+
+def _first_answered(state: State, delta: Delta) -> Delta:
+    """Whichever hook of a call answers, it is taken for the one that was asked first."""
+    asked = [gate.operation for _, gate in gated_calls(state)]
+    if isinstance(delta, HookAnswered) and delta.operation in asked:
+        return HookAnswered(min(asked), delta.answer)
+    return delta
 
 
 def _before_call(kind: type[HookAnswer]) -> Callable[[State, HookAnswered], bool]:
@@ -262,6 +278,25 @@ def _unheard_steers(transition: Transition) -> Transition:
     return broken
 
 
+def _told_when_cancelled(record: StepRecord) -> Iterator[Effect]:
+    """A correction that is cancelled is told to have been checked."""
+    for effect in record.effects:
+        yield effect
+        if isinstance(effect, AbortOther) and effect.kind is OperationKind.CORRECTION:
+            yield CorrectionChecked()
+
+
+def _told_to_be_injected(record: StepRecord) -> Iterator[Effect]:
+    """A correction that says nothing is told to be in the thread."""
+    delta = record.context.delta
+    unsaid = isinstance(delta, CorrectionAnswered) and delta.text is None and not is_refused(record.effects)
+    return chain(record.effects, [CorrectionInjected()] if unsaid else [])
+
+
+def _checks_forgotten(record: StepRecord) -> State:
+    return with_session(record.after, lambda session: evolve(session, course=evolve(session.course, checked=False)))
+
+
 def _corrections_unbilled(_: State, delta: Delta) -> Delta:
     return evolve(delta, usage=NO_USAGE) if isinstance(delta, CorrectionAnswered) else delta
 
@@ -299,6 +334,7 @@ PLANTED_HOOKS = (
             (HookPoint.AFTER_TOOL, "ASKED"),
         )
     ),
+    PlantedBug(name="hook-of-nobody", law="PROGRESS", plant=under_policy(_with_one_more)),
     PlantedBug(name="messages-untold-to-hooks", law="PROGRESS", plant=changing_effects(_messages_untold)),
     PlantedBug(name="hooks-asked-out-of-turn", law="NO-CONFLICT", plant=_scheduled(Schedule.ALL)),
     PlantedBug(name="hooks-asked-one-by-one", law="PARALLEL", plant=_scheduled(Schedule.SERIAL)),
@@ -306,6 +342,7 @@ PLANTED_HOOKS = (
     PlantedBug(name="message-of-a-hook-unheard", law="PROGRESS", plant=_heard_as(_of_turn(HookModify), HookContinue())),
     PlantedBug(name="slow-hook-lets-go", law="PROGRESS", plant=under_settings(_slow_hooks_let_go)),
     PlantedBug(name="blocked-call-runs", law="ASKED", plant=_heard_as(_before_call(HookBlock), HookContinue())),
+    PlantedBug(name="first-hook-answered", law="ADDRESS", plant=changing_deltas(_first_answered), hidden=True),
     PlantedBug(name="failed-hook-lets-go", law="ASKED", plant=_heard_as(_before_call(HookFault), HookContinue())),
     PlantedBug(name="blocked-result-told", law="ASKED", plant=_heard_as(_after_call(HookBlock), HookContinue())),
     PlantedBug(name="changed-result-untold", law="ASKED", plant=_heard_as(_after_call(HookModify), HookContinue())),
@@ -345,6 +382,9 @@ PLANTED_HOOKS = (
         law="PROGRESS",
         plant=_correction(lambda known: evolve(known, after_calls=0, after_writes=0)),
     ),
+    PlantedBug(name="corrected-again", law="PROGRESS", plant=changing_states(_checks_forgotten)),
+    PlantedBug(name="cancelled-correction-told", law="PROGRESS", plant=_on_cancel(_told_when_cancelled)),
+    PlantedBug(name="no-correction-told-as-one", law="PROGRESS", plant=changing_effects(_told_to_be_injected)),
     PlantedBug(name="corrected-though-spoken", law="PROGRESS", plant=_unheard_steers),
     PlantedBug(name="corrections-unbilled", law="BUDGET", plant=changing_deltas(_corrections_unbilled)),
     PlantedBug(name="correction-billed-again", law="BUDGET", plant=changing_states(_corrections_billed_again)),

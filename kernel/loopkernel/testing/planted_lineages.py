@@ -168,6 +168,20 @@ def _reply_of_fork_reported(record: StepRecord) -> State:
     return with_session(record.after, lambda session: session.with_operations(operations))
 
 
+def _forgotten_by_fork(kind: OperationKind) -> Plant:
+    """Operations of this kind that belong to the lineage that was forked are taken to have reported."""
+
+    def change(record: StepRecord) -> State:
+        before, after = record.before.session, record.after.session
+        if before is None or after is None or not _on_fork(record):
+            return record.after
+        known, kept = before.operations.abandoned, after.operations.abandoned
+        operations = evolve(after.operations, abandoned=(*kept[:kind], known[kind], *kept[kind + 1 :]))
+        return with_session(record.after, lambda session: session.with_operations(operations))
+
+    return changing_states(change)
+
+
 def _timers_unknown_at_rest(record: StepRecord) -> Iterator[Effect]:
     unknown = isinstance(record.context.delta, TimerFired) and isinstance(record.before, Idle)
     for effect in record.effects:
@@ -265,6 +279,17 @@ PLANTED_LINEAGES = (
     PlantedBug(name="fork-keeps-its-number", law="AT-MOST-ONCE", plant=changing_states(_fork_keeps_its_number)),
     PlantedBug(name="key-of-each-run", law="AT-MOST-ONCE", plant=changing_effects(_key_of_each_run)),
     PlantedBug(name="fork-forgets-open-reply", law="FORK-EQ", plant=changing_states(_reply_of_fork_reported)),
+    *(
+        PlantedBug(name=f"fork-forgets-open-{kind.name.lower()}", law="FORK-EQ", plant=_forgotten_by_fork(kind))
+        for kind in (
+            OperationKind.CHECK,
+            OperationKind.RUN,
+            OperationKind.HOOK,
+            OperationKind.CORRECTION,
+            OperationKind.SUMMARY,
+            OperationKind.HANDOFF,
+        )
+    ),
     PlantedBug(name="timers-unknown-at-rest", law="FORK-EQ", plant=changing_effects(_timers_unknown_at_rest)),
     PlantedBug(name="restored-retries-whole", law="FORK-EQ", plant=_restored_without(True), hidden=True),
     PlantedBug(name="restored-calls-uncounted", law="FORK-EQ", plant=_restored_without(False), hidden=True),

@@ -27,6 +27,8 @@ from loopkernel.data.steps import Context, Step
 from loopkernel.data.threads import Thread
 from loopkernel.explain import Cause, Explanation
 from loopkernel.laws import Judged, check_pairs, check_trace
+from loopkernel.laws.reports import PlanCut
+from loopkernel.planning.compaction import plan_cut
 from loopkernel.replay import Transition
 from loopkernel.testing.player import (
     Script,
@@ -53,21 +55,22 @@ def explaining(transition: Transition) -> Explain:
 @final
 @frozen(kw_only=True)
 class PlantedBug:
-    """A bug by name, the law that catches it, how it is planted, and how the broken kernel explains itself.
+    """A bug by name, the law that catches it, how it is planted, and how the broken kernel explains itself and cuts.
 
-    One that is `hidden` does not show in the steps of a run, but when a step is taken again, or explained.
+    One that is `hidden` does not show in the steps of a run, but when a step is taken again, explained, or cut.
     """
 
     name: str
     law: str
     plant: Plant
     explain: Callable[[Transition], Explain] = explaining
+    plan_cut: PlanCut = plan_cut
     hidden: bool = False
 
     def judged(self, transition: Transition) -> Judged:
         """The transition with the bug in it, and its explanation."""
         broken = self.plant(transition)
-        return Judged(broken, self.explain(broken))
+        return Judged(broken, self.explain(broken), self.plan_cut)
 
 
 @cache

@@ -37,8 +37,9 @@ from loopkernel.data.tool_deltas import ToolChecked, ToolSucceeded
 from loopkernel.data.user_deltas import CompactNow, EditMessage, StartHandoff
 from loopkernel.data.vector import Vector
 from loopkernel.data.words import CallStatus, HookPoint, TurnEndReason
-from loopkernel.laws import cut_law
 from loopkernel.laws.cut_law import unsafe_cuts
+from loopkernel.laws.reports import PlanCut
+from loopkernel.planning.compaction import plan_cut
 from loopkernel.replay import StepRecord
 
 from tests.kernel.laws.tampering import (
@@ -145,11 +146,6 @@ CASES = [
         "nothing is left of the thread",
         lambda: cut_as(lambda _: ThreadCompacted(opening=None, note=None, first=None)),
     ),
-    Case(
-        "CUT-SAFE",
-        "longer",
-        lambda: cut_as(lambda cut: evolve(cut, opening=None, note=NOTE, first=MessageId(1))),
-    ),
     Case("CUT-SAFE", "is put back, and is another", lambda: put_back_as(emptied)),
     Case("CONSERVE", "no compaction has taken it out", lambda: put_back_as(new_input)),
     Case(
@@ -244,10 +240,9 @@ def test_a_breach_is_told(case: Case) -> None:
 # --- cuts that might be made -------------------------------------------------------------------------------------
 
 THREAD = session_in(PLAYED["edited_beyond_a_cut"][31].after).thread.messages
-Planned = Callable[[Vector[Message], Compaction], Cut | None]
 
 
-def cut_at(kind: type[Message]) -> Planned:
+def cut_at(kind: type[Message]) -> PlanCut:
     """A plan that cuts before the last message of the kind."""
 
     def plan(messages: Vector[Message], _: Compaction) -> Cut | None:
@@ -264,7 +259,7 @@ def always(messages: Vector[Message], _: Compaction) -> Cut | None:
 
 @pytest.mark.rule("COMPACT-2")
 def test_the_plan_of_cuts_is_safe() -> None:
-    assert list(unsafe_cuts(THREAD)) == []
+    assert list(unsafe_cuts(THREAD, plan_cut)) == []
 
 
 @pytest.mark.parametrize(
@@ -276,13 +271,11 @@ def test_the_plan_of_cuts_is_safe() -> None:
         (always, "there is always something left to cut"),
     ],
 )
-def test_a_cut_that_is_not_safe_is_told(plan: Planned, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cut_law, "plan_cut", plan)
-    assert any(says in one for one in unsafe_cuts(THREAD)), list(unsafe_cuts(THREAD))
+def test_a_cut_that_is_not_safe_is_told(plan: PlanCut, says: str) -> None:
+    assert any(says in one for one in unsafe_cuts(THREAD, plan)), list(unsafe_cuts(THREAD, plan))
 
 
-def test_a_thread_whose_calls_have_no_answers_is_for_pair_to_say(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thread_whose_calls_have_no_answers_is_for_pair_to_say() -> None:
     unanswered: Vector[Message] = Vector.of(message for message in THREAD if not isinstance(message, ResultMessage))
-    monkeypatch.setattr(cut_law, "plan_cut", always)
     assert any(isinstance(message, AssistantMessage) for message in unanswered)
-    assert list(unsafe_cuts(unanswered)) == []
+    assert list(unsafe_cuts(unanswered, always)) == []
