@@ -341,10 +341,10 @@ class Policy:
     def __attrs_post_init__(self) -> None:
         faults = _faults(
             [
-                ("max_turns", self.max_turns, 1),
-                ("max_total_tokens", self.max_total_tokens, 1),
+                ("max_turns", self.max_turns, 0),
+                ("max_total_tokens", self.max_total_tokens, 0),
                 ("max_tool_calls", self.max_tool_calls, 0),
-                ("max_wall_ms", self.max_wall_ms, 1),
+                ("max_wall_ms", self.max_wall_ms, 0),
                 ("max_cost_usd", self.max_cost_usd, 0),
                 ("max_parallel", self.max_parallel, 1),
                 ("queue_limit", self.queue_limit, 0),

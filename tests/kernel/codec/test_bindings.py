@@ -125,7 +125,7 @@ def policy_document(**values: object) -> str:
 @pytest.mark.rule("DELTA-8")
 def test_every_fault_of_a_policy_is_named_with_its_path() -> None:
     document = policy_document(
-        max_turns=0,
+        max_turns=-1,
         queue_limit=-1,
         output_required=True,
         retry={"factor": 0.5, "base_ms": -1},

@@ -29,10 +29,10 @@ MINIMA: dict[type, tuple[str, dict[str, int]]] = {
     Policy: (
         "",
         {
-            "max_turns": 1,
-            "max_total_tokens": 1,
+            "max_turns": 0,
+            "max_total_tokens": 0,
             "max_tool_calls": 0,
-            "max_wall_ms": 1,
+            "max_wall_ms": 0,
             "max_cost_usd": 0,
             "max_parallel": 1,
             "queue_limit": 0,
@@ -132,7 +132,7 @@ def test_each_higher_limit_is_tested() -> None:
 
 
 def test_a_required_output_needs_its_tool_and_all_is_told_at_once() -> None:
-    wrong = {"output_required": True, "max_turns": 0, "queue_limit": -1}
+    wrong = {"output_required": True, "max_turns": -1, "queue_limit": -1}
     assert faults_of(Policy, wrong) == ["max_turns", "queue_limit", "output_required"]
 
 
@@ -148,7 +148,7 @@ def test_a_hook_may_be_gated_at_every_point_but_where_a_message_is_added(point: 
 
 def test_the_message_tells_where_and_what_to_do() -> None:
     with pytest.raises(PolicyError) as refused:
-        Policy(max_turns=0, output_required=True)
+        Policy(max_turns=-1, output_required=True)
     text = str(refused.value)
-    assert "max_turns: must be a finite number of at least 1, and is 0" in text
+    assert "max_turns: must be a finite number of at least 0, and is -1" in text
     assert "name the tool that gives the output" in text
