@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shlex
 import signal
 import tempfile
 from collections.abc import AsyncIterator, Iterator
@@ -16,6 +17,7 @@ from loopkernel.data.threads import Thread
 from loopkernel.data.words import ErrorClass, RequestReason, StopReason, TurnEndReason
 from loopkernel.replay import fold
 from loopkernel_adapters.cli import models
+from loopkernel_adapters.cli.arguments import parser
 from loopkernel_adapters.cli.main import main
 from loopkernel_adapters.cli.outcomes import ExitStatus
 from loopkernel_adapters.cli.summary import NATURAL_ENDS
@@ -221,10 +223,16 @@ def test_without_a_model_it_says_what_to_run(
     assert set(folder.iterdir()) == before
 
 
-def test_every_help_tells_the_exit_statuses_and_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    for arguments in ([], *([name] for name in ("run", "chat", "resume", "runs", "log", "replay", "demo"))):
+def test_every_help_tells_the_exit_statuses_and_an_example_and_the_version_is_told(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    names = "run chat resume runs log replay diagnose repair continue fork demo"
+    for arguments in ([], *([name] for name in names.split())):
         assert main([*arguments, "--help"]) == 0
-        assert "exit status: 0 " in " ".join(capsys.readouterr().out.split())
+        told = " ".join(capsys.readouterr().out.split())
+        assert "exit status: 0 " in told
+        example = told.partition("for example: loopkernel ")[2].partition(" exit status:")[0]
+        assert parser().parse_args(shlex.split(example)).command in (arguments or ["run"])
     assert main(["--version"]) == 0
     assert capsys.readouterr().out.startswith("loopkernel ")
 

@@ -19,7 +19,7 @@ from loopkernel.data.user_deltas import Say
 from loopkernel.data.words import CancelReason, ErrorClass, LimitName, TurnEndReason
 from loopkernel.transition import transition
 from loopkernel_adapters.cli.trace import labelled
-from loopkernel_adapters.cli.words import ADVICE, CANCELS, FAILURES, MOST_TOLD, limit_told, retry_told
+from loopkernel_adapters.cli.words import ADVICE, CANCELS, FAILURES, MOST_TOLD, limit_told, retry_told, tokens_told
 
 NOWHERE = Initial()
 REPLY = ModelOperation(1)
@@ -157,3 +157,8 @@ def test_an_event_is_told_in_words(event: Event, label: str, part: str) -> None:
     found, text = labelled(event, NOWHERE)
     assert found == label
     assert part in text
+
+
+@pytest.mark.parametrize(("number", "told"), [(0, "0 tokens in"), (1, "1 token in"), (2, "2 tokens in")])
+def test_one_token_is_no_tokens(number: int, told: str) -> None:
+    assert tokens_told(number, number) == f"{told}, {number} out"

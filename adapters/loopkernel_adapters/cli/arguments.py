@@ -4,7 +4,7 @@ import argparse
 import os
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TypeAlias
+from typing import NoReturn, TypeAlias
 
 from loopkernel.later_typing import override
 
@@ -48,8 +48,20 @@ ABOUT_RECORDING = "a recorded session of Claude Code, Codex and others, in whate
 ABOUT_RECORDINGS = f"{ABOUT_RUN}; or recordings of other agents: files, folders, patterns"
 
 
+class Paragraphs(argparse.HelpFormatter):
+    """Keeps the paragraphs of a text apart."""
+
+    @override
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return "\n\n".join(super(Paragraphs, self)._fill_text(part, width, indent) for part in text.split("\n\n"))
+
+
 class Parser(argparse.ArgumentParser):
-    """A parser whose help says when it cannot be written."""
+    """A parser whose help says when it cannot be written, and whose complaints name the help."""
+
+    @override
+    def error(self, message: str) -> NoReturn:
+        super().error(f"{message}; `{self.prog} --help` tells more")
 
     @override
     def print_help(self, file: object = None) -> None:
@@ -64,7 +76,12 @@ Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
 
 def parser() -> argparse.ArgumentParser:
     """The parser of the whole command line."""
-    whole = Parser(prog="loopkernel", description="Run an agent, with everything in a log.", epilog=RUN_STATUSES)
+    whole = Parser(
+        prog="loopkernel",
+        description="Run an agent, with everything in a log.",
+        epilog=f"for example: loopkernel run 'Read notes.txt and say what it says'\n\n{RUN_STATUSES}",
+        formatter_class=Paragraphs,
+    )
     whole.add_argument("--version", action="version", version=f"loopkernel {_version()}")
     commands = whole.add_subparsers(
         dest="command", required=True, metavar="run|chat|resume|runs|log|replay|diagnose|repair|continue|fork|demo"
@@ -79,10 +96,21 @@ def parser() -> argparse.ArgumentParser:
     _add_repair(commands)
     _add_continue(commands)
     _add_fork(commands)
-    commands.add_parser(
-        "demo", help="let the embedded model read a file in a workspace made for it", epilog=RUN_STATUSES
-    )
+    _add(commands, "demo", "let the embedded model read a file in a workspace made for it", RUN_STATUSES, "demo")
     return whole
+
+
+def _add(
+    commands: Commands, name: str, purpose: str, statuses: str, example: str, description: str | None = None
+) -> Parser:
+    """A command, whose help ends with an example and the exit statuses."""
+    return commands.add_parser(
+        name,
+        help=purpose,
+        description=description or f"{purpose[0].upper()}{purpose[1:]}.",
+        epilog=f"for example: loopkernel {example}\n\n{statuses}",
+        formatter_class=Paragraphs,
+    )
 
 
 def options_of(given: argparse.Namespace) -> Options:
@@ -109,7 +137,8 @@ def options_of(given: argparse.Namespace) -> Options:
 
 
 def _add_run(commands: Commands) -> None:
-    running = commands.add_parser("run", help="run a task in a folder, and show what happens", epilog=RUN_STATUSES)
+    example = "run 'Mend the typing errors in notes.txt' --model anthropic:MODEL"
+    running = _add(commands, "run", "run a task in a folder, and show what happens", RUN_STATUSES, example)
     running.add_argument("task", metavar="TASK", help="what to do, in your words")
     _add_session(running)
     _add_policy(running)
@@ -117,22 +146,22 @@ def _add_run(commands: Commands) -> None:
 
 
 def _add_chat(commands: Commands) -> None:
-    chatting = commands.add_parser(
-        "chat",
-        help="talk with an agent; what you type while it is busy waits in a queue, and /help tells the rest",
-        epilog=CHAT_STATUSES,
-    )
+    purpose = "talk with an agent; what you type while it is busy waits in a queue, and /help tells the rest"
+    example = "chat --model anthropic:MODEL --mcp 'files=python server.py'"
+    chatting = _add(commands, "chat", purpose, CHAT_STATUSES, example)
     _add_session(chatting)
     _add_policy(chatting)
     _add_places(chatting)
 
 
 def _add_resume(commands: Commands) -> None:
-    resuming = commands.add_parser(
+    resuming = _add(
+        commands,
         "resume",
-        help="go on with a run where its log ends: after a crash, or after you have left",
-        description="Goes on with a run as it was begun: what is not said here is as it was then.",
-        epilog=RUN_STATUSES,
+        "go on with a run where its log ends: after a crash, or after you have left",
+        RUN_STATUSES,
+        "resume last --approve always",
+        "Go on with a run as it was begun: what is not said here is as it was then.",
     )
     resuming.add_argument("run", metavar="RUN", type=_name, help=ABOUT_RUN)
     _add_session(resuming)
@@ -140,24 +169,21 @@ def _add_resume(commands: Commands) -> None:
 
 
 def _add_runs(commands: Commands) -> None:
-    listing = commands.add_parser("runs", help="list the runs that were recorded", epilog=LIST_STATUSES)
+    listing = _add(commands, "runs", "list the runs that were recorded", LIST_STATUSES, "runs --store jsonl:DIR")
     listing.add_argument("--json", action="store_true", help="one JSON object a line, for each run")
     _add_store(listing)
 
 
 def _add_log(commands: Commands) -> None:
-    showing = commands.add_parser("log", help="show the events of a run", epilog=LIST_STATUSES)
+    showing = _add(commands, "log", "show the events of a run", LIST_STATUSES, "log last")
     showing.add_argument("run", metavar="RUN", type=_name, help=ABOUT_RUN)
     showing.add_argument("--json", action="store_true", help="one JSON object a line, for each record")
     _add_store(showing)
 
 
 def _add_replay(commands: Commands) -> None:
-    replaying = commands.add_parser(
-        "replay",
-        help="fold a log again: its events, its last state, the laws; or feed recordings of other agents through it",
-        epilog=REPLAY_STATUSES,
-    )
+    purpose = "fold a log again: its events, its last state, the laws; or feed recordings of other agents through it"
+    replaying = _add(commands, "replay", purpose, REPLAY_STATUSES, "replay session.jsonl --policy claude")
     replaying.add_argument("log", metavar="RUN|PATH", nargs="+", type=_name, help=ABOUT_RECORDINGS)
     replaying.add_argument("--findings", action="store_true", help="of recordings: show all that was found odd")
     replaying.add_argument(
@@ -168,22 +194,21 @@ def _add_replay(commands: Commands) -> None:
 
 
 def _add_diagnose(commands: Commands) -> None:
-    diagnosing = commands.add_parser(
-        "diagnose",
-        help="say what keeps a recorded session of another agent from going on, and what to do",
-        epilog=DIAGNOSE_STATUSES,
-    )
+    purpose = "say what keeps a recorded session of another agent from going on, and what to do"
+    diagnosing = _add(commands, "diagnose", purpose, DIAGNOSE_STATUSES, "diagnose session.jsonl")
     diagnosing.add_argument("recording", metavar="FILE", type=_path, help=ABOUT_RECORDING)
     diagnosing.add_argument("--all", action="store_true", help="tell every fault in full")
     diagnosing.add_argument("--json", action="store_true", help="one JSON object")
 
 
 def _add_repair(commands: Commands) -> None:
-    repairing = commands.add_parser(
+    repairing = _add(
+        commands,
         "repair",
-        help="write a recorded session anew, without its faults",
-        description="Writes Claude Code, Codex and OpenAI chat in their own format, every other one as a log.",
-        epilog=REPAIR_STATUSES,
+        "write a recorded session anew, without its faults",
+        REPAIR_STATUSES,
+        "repair session.jsonl --out repaired.jsonl",
+        "Write Claude Code, Codex and OpenAI chat in their own format, every other one as a log.",
     )
     repairing.add_argument("recording", metavar="FILE", type=_path, help=ABOUT_RECORDING)
     repairing.add_argument(
@@ -194,9 +219,8 @@ def _add_repair(commands: Commands) -> None:
 
 
 def _add_continue(commands: Commands) -> None:
-    continuing = commands.add_parser(
-        "continue", help="chat on from the end of a recorded session, repaired, as a new run", epilog=CHAT_STATUSES
-    )
+    purpose = "chat on from the end of a recorded session, repaired, as a new run"
+    continuing = _add(commands, "continue", purpose, CHAT_STATUSES, "continue session.jsonl --model anthropic:MODEL")
     continuing.add_argument("recording", metavar="FILE", type=_path, help=ABOUT_RECORDING)
     _add_conversation(continuing)
     _add_session(continuing)
@@ -205,9 +229,8 @@ def _add_continue(commands: Commands) -> None:
 
 
 def _add_fork(commands: Commands) -> None:
-    forking = commands.add_parser(
-        "fork", help="begin a new run at any step of a log or a recording", epilog=REPAIR_STATUSES
-    )
+    purpose = "begin a new run at any step of a log or a recording"
+    forking = _add(commands, "fork", purpose, REPAIR_STATUSES, "fork last --at 12")
     forking.add_argument("log", metavar="RUN|FILE", type=_name, help=f"{ABOUT_RUN}, or of a recording")
     forking.add_argument(
         "--at", metavar="N", type=_count, required=True, help="after which record of it the new run leaves it"

@@ -22,6 +22,7 @@ from loopkernel.data.user_deltas import (
 
 from loopkernel_adapters.cli.open_work import queue_lines, queue_told
 from loopkernel_adapters.cli.screen import in_one_line
+from loopkernel_adapters.cli.words import counted, tokens_told
 
 HELP = """\
 Type a message, and Enter. While the agent is busy, it waits in the queue.
@@ -31,6 +32,8 @@ Type a message, and Enter. While the agent is busy, it waits in the queue.
   /dismiss          give up a retry that counts down, or take a shown error away
   /compact          make the conversation shorter
   /mode MODE        plan (nothing is changed), default, accept_edits, or bypass (nothing is asked)
+  /model            which model answers, and how to go on with another one
+  /usage            how many tokens were used
   /queue            show the queue; /queue drop N and /queue drop all take messages out
   /edit TEXT        replace your last message, and drop what followed it; /edit #N TEXT another one, /edit lists them
   /help             this
@@ -81,6 +84,10 @@ def meant(line: str, state: State) -> Meant:
             return Steer(content=(TextBlock(rest),)) if rest else Lines(("say what: /steer TEXT",))
         case "/mode":
             return _mode(rest, state)
+        case "/model":
+            return _model(state)
+        case "/usage":
+            return _usage(state)
         case "/queue":
             return _queue(rest, state)
         case "/edit":
@@ -94,6 +101,22 @@ def _mode(name: str, state: State) -> Meant:
         return ChangeMode(ApprovalMode(name))
     now = state.session.settings.policy.approval_mode.value if state.session is not None else "not known"
     return Lines((f"the mode is {now}; choose one with /mode {'|'.join(MODES)}",))
+
+
+def _model(state: State) -> Lines:
+    if state.session is None:
+        return Lines(("the session has not begun yet",))
+    policy = state.session.settings.policy
+    models = ", then ".join((policy.model, *policy.fallback_models))
+    return Lines((f"the model is {models}; to go on with another one, /quit, then resume with --model NAME",))
+
+
+def _usage(state: State) -> Lines:
+    if state.session is None:
+        return Lines(("the session has not begun yet",))
+    used, most = state.session.usage, state.session.settings.policy.max_total_tokens
+    limit = "" if most is None else f"; at most {counted(most, 'token')} in all"
+    return Lines((f"{tokens_told(used.input, used.output)} so far{limit}",))
 
 
 def _queue(rest: str, state: State) -> Meant:

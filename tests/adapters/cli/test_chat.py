@@ -126,10 +126,17 @@ def test_a_line_that_is_too_long_is_told_and_not_dropped(
 def test_quit_leaves_and_help_tells_every_command(loopkernel: CommandLine) -> None:
     script(says("never"))
     ended = loopkernel(*CHAT, lines=("/help", "/quit", "hello"))
-    told = ("/steer", "/cancel", "/retry", "/dismiss", "/compact", "/mode", "/queue", "/edit", "/help", "/quit")
-    assert [command for command in told if f"  {command}" not in ended.out] == []
+    told = "steer cancel retry dismiss compact mode model usage queue edit help quit"
+    assert [command for command in told.split() if f"  /{command} " not in ended.out] == []
     assert ended.labelled("model") == []
     assert ended.status == 0
+
+
+def test_model_and_usage_are_told(loopkernel: CommandLine) -> None:
+    script(says("one"))
+    ended = loopkernel(*CHAT, "--max-total-tokens", "500", lines=("/usage", "/model"))
+    assert "0 tokens in, 0 out so far; at most 500 tokens in all" in ended.out
+    assert "the model is scripted; to go on with another one" in ended.out
 
 
 def test_the_session_says_how_it_is_gone_on_with_and_it_is(loopkernel: CommandLine) -> None:
