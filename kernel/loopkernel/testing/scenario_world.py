@@ -77,6 +77,12 @@ class Behaviour:
     asks: ToolQuestion | None = None
     background: bool = False
 
+    @property
+    def lasts_ms(self) -> int:
+        """How long the run lasts, less the wait for an answer: long enough for all that it is to say."""
+        told = [progress.at_ms for progress in self.progress]
+        return max(self.takes_ms, 0 if self.asks is None else self.asks.at_ms, *told)
+
 
 @final
 @frozen(kw_only=True)

@@ -174,7 +174,7 @@ class World:
             reports.insert(0, DelayedDelta(0, ToolSucceeded(command.operation, ToolOutput(background=True))))
         end = _end_of_run(command, behaviour)
         if end is not None:
-            reports.append(DelayedDelta(behaviour.takes_ms, end))
+            reports.append(DelayedDelta(behaviour.lasts_ms, end))
         reports.sort(key=lambda report: report.delay_ms)
         if behaviour.asks is None:
             return RunScript(reports=tuple(reports), ignores_abort=behaviour.ignores_abort)
