@@ -1,6 +1,6 @@
 """A scripted reply as the reports of a model call."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import assert_never, final
 
 from attrs import frozen
@@ -22,6 +22,7 @@ from loopkernel.data.usage import NO_USAGE
 from loopkernel.data.words import ErrorClass
 from loopkernel.testing.scenario_world import (
     CallPiece,
+    JsonValue,
     ModelCompletes,
     ModelEndsEarly,
     ModelEntry,
@@ -152,7 +153,7 @@ class _Script:
 
 def _call(operation: ModelOperation, call: ScriptedCall, entry: ModelEntry) -> ModelCall:
     provider_ids = {other.name: other.id for other in entry.calls}
-    given = Json.of(call.input) if call.raw is None else RawInput(call.raw)
+    given = Json.of(_referring(call.input, provider_ids)) if call.raw is None else RawInput(call.raw)
     if isinstance(given, Json) and _is_cut(entry, call.name):
         given = RawInput(given.text[:-1])  # what there is of it does not parse, so that no driver can start it early
     return ModelCall(
@@ -162,6 +163,18 @@ def _call(operation: ModelOperation, call: ScriptedCall, entry: ModelEntry) -> M
         input=given,
         after=tuple(provider_ids.get(name, name) for name in call.after),
     )
+
+
+def _referring(value: JsonValue, provider_ids: Mapping[str, str]) -> JsonValue:
+    """The input as the model gives it: it knows calls by the provider's ids, and a scenario by its own names too."""
+    if isinstance(value, list):
+        return [_referring(part, provider_ids) for part in value]
+    if not isinstance(value, dict):
+        return value
+    source = value.get("$result")
+    if len(value) == 1 and isinstance(source, str):
+        return {"$result": provider_ids.get(source, source)}
+    return {key: _referring(part, provider_ids) for key, part in value.items()}
 
 
 def _beyond(whole: str, pieces: Iterable[str]) -> str:
