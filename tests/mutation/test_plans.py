@@ -1,5 +1,6 @@
 """A mutant meets the tests that reach it: its own module's first, then its room's, in batches that grow."""
 
+import ast
 from pathlib import Path
 
 import pytest
@@ -8,11 +9,18 @@ from attrs import evolve
 from mutation.mutants import Mutant
 from mutation.plans import FIRST_BATCH, SECONDS_A_MUTANT, Planner
 from mutation.recording import Record, Recorded
-from mutation.subject import Subject
+from mutation.subject import ROOT, Subject
 from tests.mutation.planted import SOURCE, build
 
 STRONG, WEAK = (1 + SOURCE[: SOURCE.index(name)].count("\n") + 1 for name in ("def strong", "def weak"))
 FREE = 1 + SOURCE[: SOURCE.index("return total >= FREE_FROM")].count("\n")
+
+
+def test_no_configuration_of_tests_imports_the_kernel_before_it_is_probed() -> None:
+    tree = ast.parse((ROOT / "tests" / "conftest.py").read_text(encoding="utf-8"))
+    names = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    names.extend(alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names)
+    assert [name for name in names if name.startswith("loopkernel")] == []
 
 
 @pytest.fixture

@@ -40,7 +40,7 @@ class Shares:
         """What is wrong with what a sub-agent is given that starts now; `calls` have started, its own among them."""
         given, who = start.created.policy, f"the sub-agent of call {start.call}"
         yield from (f"{who} is given {wrong}" for wrong in _other_limits(given, policy))
-        if start.resumed:
+        if start.resumed or start.call in self._of:  # of one that starts twice AT-MOST-ONCE tells
             return
         yield from _beyond_the_turn(start, record.after, policy)
         if start.run == 1:  # else its call is no longer one of those that are still to come

@@ -5,12 +5,20 @@ from typing import Any
 
 import pytest
 from attrs import evolve
-from loopkernel.codec import STATE_VERSION, state_from_text, state_to_text
+from loopkernel.codec import (
+    POLICY_VERSION,
+    STATE_VERSION,
+    policy_from_text,
+    policy_to_text,
+    state_from_text,
+    state_to_text,
+)
 from loopkernel.codec.upgrades import UPGRADES
 from loopkernel.data.endings import Ending, NextInput
 from loopkernel.data.errors import CodecError
 from loopkernel.data.json_text import canonical_text, parse_json
 from loopkernel.data.messages import UserMessage
+from loopkernel.data.policy import Policy
 from loopkernel.data.records import StepRecord
 from loopkernel.data.states import Confirming, Executing, Finishing, Idle, State, Streaming
 from loopkernel.data.steps import Context, Step
@@ -210,3 +218,11 @@ def test_parts_that_are_no_objects_are_left_to_be_told_as_faults() -> None:
 def test_what_is_no_state_of_an_older_version_is_refused_and_not_raised(version: int, value: str) -> None:
     with pytest.raises(CodecError):
         state_from_text(f'{{"loopkernel": "state", "version": {version}, "value": {value}}}')
+
+
+@pytest.mark.rule("RESUME-1")
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_policy_of_an_older_version_reads_as_it_stands(version: int) -> None:
+    written = policy_to_text(Policy(max_turns=7))
+    old = written.replace(f'"version":{POLICY_VERSION},', f'"version":{version},')
+    assert (old != written, policy_from_text(old)) == (True, Policy(max_turns=7))

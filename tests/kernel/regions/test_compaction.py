@@ -339,14 +339,16 @@ def test_what_a_guardrail_redacts_reads_so_also_where_a_compaction_has_taken_it_
     messages = thread_of([(SAID, [(1, None)] * 3)])
     opened = compact(holding(messages, always()))
     assert opened is not None
-    compacted, _ = take_summary(opened.session, Cut(messages.size - 2), "so far")
-    redacted, effects = redact_input(compacted, Redaction(user_text="hidden"))
-    assert effects == ()
-    assert redacted.thread == compacted.thread
-    restored, _ = restore_for(redacted, MessageId(1))
-    first = restored.thread.messages[0]
-    assert isinstance(first, UserMessage)
-    assert first.content == text("hidden")
+    once, _ = take_summary(opened.session, Cut(messages.size - 4), "so far")
+    twice, _ = take_summary(once, Cut(3), "so far, again")  # which takes out nothing that a user has said
+    for compacted in (once, twice):
+        redacted, effects = redact_input(compacted, Redaction(user_text="hidden"))
+        assert effects == ()
+        assert redacted.thread == compacted.thread
+        restored, _ = restore_for(redacted, MessageId(1))
+        first = restored.thread.messages[0]
+        assert isinstance(first, UserMessage)
+        assert first.content == text("hidden")
     assert redact_input(holding(Vector(), None), Redaction(user_text="hidden"))[1] == ()
 
 
