@@ -42,6 +42,8 @@ _NO_SECRET_TOKEN = re.compile(
     """,
     re.VERBOSE | re.ASCII,
 )
+# Each key that names a secret holds one of these, so that most values are not even parsed.
+_WORDS = ("secret", "pass", "pwd", "credential", "auth", "bearer", "cookie", "key", "token")
 
 
 def names_secret(key: str) -> bool:
@@ -53,7 +55,7 @@ def names_secret(key: str) -> bool:
 
 def redacted(value: Json) -> Json:
     """The value with whatever stands under a key that names a secret replaced; the same object if nothing does."""
-    if "{" not in value.text:
+    if not _may_name_secret(value.text):
         return value
     parsed = value.value()
     changed = False
@@ -70,6 +72,14 @@ def redacted(value: Json) -> Json:
                     part[key] = REDACTED
                     changed = True
     return Json.of_parsed(parsed) if changed else value
+
+
+def _may_name_secret(text: str) -> bool:
+    """Whether the JSON text has keys, and words that such a key holds, or an escape, which may stand for any letter."""
+    if "{" not in text:
+        return False
+    lowered = text.lower()
+    return "\\u" in text or any(word in lowered for word in _WORDS)
 
 
 def redacted_call_input(given: Json | RawInput) -> Json | RawInput:

@@ -135,6 +135,21 @@ def test_redacting_twice_changes_nothing_and_the_same_object_comes_back(value: J
     assert shown == Json(shown.text)
 
 
+@pytest.mark.rule("TOOL-12.1")
+@pytest.mark.parametrize("key", [*SECRET_KEYS, "to\u212aen"])  # the last with the sign of the kelvin for a k
+def test_a_secret_is_replaced_where_nothing_else_is_said(key: str) -> None:
+    assert redacted(Json.of({key: NOT_SHOWN})) == Json.of({key: REDACTED})
+
+
+@pytest.mark.parametrize("value", [["password"], {"path": "notes.txt"}])
+def test_what_has_no_key_that_could_name_a_secret_is_not_even_parsed(
+    value: JsonValue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = Json.of(value)
+    monkeypatch.delattr(Json, "value")
+    assert redacted(given) is given
+
+
 @given(harmless.map(Json.of))
 def test_what_holds_no_secret_is_the_same_object(value: Json) -> None:
     assert redacted(value) is value
