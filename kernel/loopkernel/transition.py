@@ -113,7 +113,7 @@ def settle(step: Step[State]) -> Step[State]:
                 return step
             case _:
                 assert_never(state)
-        step = Step(entered.next, (*effects, *entered.effects)) if effects else entered
+        step = Step(entered.next, (*effects, *entered.effects))
         if type(entered.next) is type(state):
             return step
 

@@ -259,12 +259,13 @@ class Ledger:
 
     def put(self, place: int, entry: LedgerEntry) -> "Ledger":
         """This ledger with another entry at `place`."""
-        return self.updated(self.entries.replace(place, entry))
+        return self.updated(self.entries.replace(place, entry), plan=self.plan)
 
     def updated(
         self,
         entries: Vector[LedgerEntry],
         *,
+        plan: Plan | None,
         unanswered: int | None = None,
         running: int | None = None,
         waiting: int | None = None,
@@ -276,10 +277,9 @@ class Ledger:
         checked: Vector[int] | None = None,
         started: Vector[int] | None = None,
         timed: Vector[int] | None = None,
-        plan: Plan | None = None,
         ids: TextMap[int] | None = None,
     ) -> "Ledger":
-        """This ledger with these entries, and what is given; None keeps what there is.
+        """This ledger with these entries and this plan, and what else is given; there, None keeps what there is.
 
         For every change of a call: `evolve` takes thrice as long.
         """
@@ -303,7 +303,7 @@ class Ledger:
             started=self.started if started is None else started,
             timed=self.timed if timed is None else timed,
             gated=self.gated,
-            plan=self.plan if plan is None else plan,
+            plan=plan,
             ids=self.ids if ids is None else ids,
         )
 
@@ -325,4 +325,4 @@ class Ledger:
 
     @staticmethod
     def _place(places: Vector[int], index: int) -> int | None:
-        return places[index] if 0 <= index < len(places) and places[index] >= 0 else None
+        return places[index] if 0 <= index < places.size and places[index] >= 0 else None

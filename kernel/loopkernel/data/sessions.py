@@ -197,7 +197,7 @@ class Stamp:
 
     def next(self, now_ms: int) -> "Stamp":
         """The stamp after one more accepted delta; time never goes back."""
-        return Stamp(self.version + 1, now_ms if now_ms > self.now_ms else self.now_ms)
+        return Stamp(self.version + 1, max(self.now_ms, now_ms))
 
     def at(self, now_ms: int) -> "Stamp":
         """The stamp after a delta that was refused, and yet freed something: the time goes on, nothing is counted."""

@@ -92,11 +92,11 @@ class Vector(Generic[T]):
 
     def replace(self, index: int, item: T) -> "Vector[T]":
         """This vector with another item at `index`, 0 to size - 1. Raises IndexError outside it."""
-        self._demand(index)
         start = self.size - len(self.tail)
-        if index >= start:
+        if start <= index < self.size:
             place = index - start
             return Vector(self.size, self.depth, self.root, (*self.tail[:place], item, *self.tail[place + 1 :]))
+        self._demand(index)
         return Vector(self.size, self.depth, _swap(self.root, self.depth + 1, index, item), self.tail)
 
     def first(self, length: int) -> "Vector[T]":
@@ -114,10 +114,9 @@ class Vector(Generic[T]):
         return self.size
 
     def __getitem__(self, index: int) -> T:
-        tail = self.tail
-        place = index - self.size + len(tail)
-        if 0 <= place < len(tail):
-            return tail[place]
+        start = self.size - len(self.tail)
+        if start <= index < self.size:
+            return self.tail[index - start]
         self._demand(index)
         node: object = self.root
         for level in range(self.depth + 1, -1, -1):

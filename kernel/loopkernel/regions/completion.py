@@ -67,7 +67,7 @@ class Complete:
     @property
     def has_calls(self) -> bool:
         """Whether the model has called anything."""
-        return len(self.ledger.entries) > 0
+        return self.ledger.entries.size > 0
 
 
 def complete_reply(
@@ -78,15 +78,16 @@ def complete_reply(
     `blocked`: a hook does not let the turn go on, as a guardrail does not (rule HOOK-2).
     """
     reply, ledger, stop = complete.reply, complete.ledger, complete.delta.stop
-    session = session.updated(usage=session.usage.plus(reply.usage))
+    usage = session.usage.plus(reply.usage)
     follows = outcome(session.settings.policy.run_calls, stop, complete.has_calls, has_text(complete.pieces))
     session, redacted = redact_input(session, complete.delta.redaction)
     if follows is Outcome.TRUNCATED and not blocked:
-        after = _truncated(session, turn, complete, now_ms)
+        after = _truncated(session.updated(usage=usage), turn, complete, now_ms)
         return evolve(after, effects=(*redacted, *after.effects)) if redacted else after
     pauses = turn.pauses + 1 if follows is Outcome.CONTINUE_PAUSED else 0
     turn = _counted(session.settings.policy, turn, complete, NO_RECOVERY, pauses)
-    session, added = add_reply(watch_calls(session, ledger), reply, _content(complete), stop)
+    session = session.updated(usage=usage, watch=watch_calls(session, ledger))
+    session, added = add_reply(session, reply, _content(complete), stop)
     effects: tuple[Effect, ...] = (*redacted, *added)
     if follows is Outcome.RUN_CALLS and not blocked:
         return _with_calls(session, turn, ledger, effects, now_ms)
@@ -176,7 +177,8 @@ def _truncated(session: Session, turn: Turn, complete: Complete, now_ms: int) ->
         session, dropped = drop(complete.ledger, session, now_ms)
         session, added = add_reply(session, complete.reply, _without_calls(content, complete.ledger), stop)
         return AfterReply(session=session, turn=turn, effects=(*effects, *dropped, *added), settled=settled)
-    session, added = add_reply(watch_calls(session, complete.ledger), complete.reply, content, stop)
+    session = session.updated(watch=watch_calls(session, complete.ledger))
+    session, added = add_reply(session, complete.reply, content, stop)
     effects = (*effects, *added)
     if not complete.has_calls:
         return AfterReply(session=session, turn=turn, effects=effects, settled=settled)

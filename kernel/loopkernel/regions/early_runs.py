@@ -33,7 +33,8 @@ def keep_for_effect(session: Session, reply: OpenReply, pieces: Vector[Piece], l
     """The reply is kept up to its last complete call. Calls that have not started never do; the others go on."""
     whole = [place for place, piece in enumerate(pieces) if isinstance(piece, ModelCall)]
     up_to_last_call = Vector.of(piece for place, piece in enumerate(pieces) if place <= whole[-1])
-    session, kept = keep_cut_reply(watch_calls(session, ledger), reply, up_to_last_call, ledger)
+    session = session.updated(watch=watch_calls(session, ledger))
+    session, kept = keep_cut_reply(session, reply, up_to_last_call, ledger)
     effects: list[Effect] = [*kept]
     for place in range(ledger.entries.size):
         entry = ledger.entries[place]

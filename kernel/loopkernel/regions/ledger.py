@@ -88,7 +88,7 @@ def _planned(plan: Plan, entry: LedgerEntry, settings: Settings) -> Plan:
 
 def noted(places: Vector[int], index: int, place: int) -> Vector[int]:
     """The places by number, with one more at `index`; numbers that belong to no call are passed over."""
-    while len(places) < index:
+    while places.size < index:
         places = places.append(-1)
     return places.append(place)
 
@@ -134,12 +134,10 @@ def open_run(ledger: Ledger, operation: RunOperation) -> int | None:
 
 def take_verdict(ledger: Ledger, session: Session, place: int, verdict: Verdict) -> Ledgered:
     """The check of the entry has answered."""
-    before, planned = ledger.entries[place], ledger.plan
+    before = ledger.entries[place]
     entry = before.judged(verdict)
-    plan = None if planned is None else _replanned(planned, place, before, entry, session.settings)
+    plan = None if ledger.plan is None else _replanned(ledger.plan, place, before, entry, session.settings)
     ledger = ledger.updated(ledger.entries.replace(place, entry), checking=ledger.checking - 1, plan=plan)
-    if plan is None and planned is not None:
-        ledger = evolve(ledger, plan=None)
     return Ledgered(ledger, session)
 
 

@@ -8,24 +8,24 @@ from loopkernel.data.events import LoopNoted, LoopStopped, ToolDisabled
 from loopkernel.data.ledgers import Ledger
 from loopkernel.data.messages import UserOrigin
 from loopkernel.data.sessions import Session
-from loopkernel.data.watches import WatchedCall
+from loopkernel.data.watches import Watch, WatchedCall
 from loopkernel.planning.loop_detection import Disabled, Noted, Stopped, assess, watch_call
 from loopkernel.planning.wording import repetition_text
 from loopkernel.regions.conversation import add_note
 
 
-def watch_calls(session: Session, ledger: Ledger) -> Session:
+def watch_calls(session: Session, ledger: Ledger) -> Watch:
     """A round has passed: the calls of its reply, which stays, are remembered, as far back as policy looks."""
     tiers, watch = session.settings.policy.loop, session.watch
     if tiers is None:
-        return session
+        return watch
     for entry in ledger.entries:
         given = entry.call.input
         call = WatchedCall(entry.call.tool, None if isinstance(given, RawInput) else given)
         watch = watch_call(watch, call, tiers.window)
     if not watch.due and (watch.calls or watch.disabled):
         watch = watch.marked(due=True)
-    return session if watch is session.watch else session.updated(watch=watch)
+    return watch
 
 
 def check_repetition(session: Session) -> tuple[Session, bool, tuple[Effect, ...]]:

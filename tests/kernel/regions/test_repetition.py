@@ -190,7 +190,7 @@ def test_the_last_calls_are_remembered_in_their_order(tools: list[str], window: 
     policy = evolve(ASKING_NOBODY, loop=evolve(TIERS, window=window))
     calls = [made_call(tool, call_input=Json.of({"n": number})) for number, tool in enumerate(tools)]
     state = asked(policy, *calls)
-    found = watch_calls(state.session, state.ledger).watch
+    found = watch_calls(state.session, state.ledger)
     wanted = [WatchedCall(tool, Json.of({"n": number})) for number, tool in enumerate(tools)]
     assert list(found.calls) == wanted[-window:]
 
