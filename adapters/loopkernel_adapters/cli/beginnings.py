@@ -62,6 +62,12 @@ def remembered(place: Place, run: str, given: Options) -> Options:
     )
 
 
+def begun_with(place: Place, run: str) -> Options | None:
+    """What the run was begun with; None where that was not noted."""
+    path = place.note_file(run)
+    return remembered(place, run, Options()) if path is not None and path.exists() else None
+
+
 def _options(noted: Mapping[str, object]) -> Options:
     """The options that were noted; what is not as it was written counts as not said."""
     model, base_url, workspace, tools = (_text(noted, key) for key in ("model", "base_url", "workspace", "tools"))

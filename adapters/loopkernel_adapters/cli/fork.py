@@ -9,11 +9,12 @@ from loopkernel.data.user_deltas import ChangePolicy
 from loopkernel.replay import fork
 
 from loopkernel_adapters.agent import new_run_id
+from loopkernel_adapters.cli.beginnings import begun_with, note
 from loopkernel_adapters.cli.invocation import command
-from loopkernel_adapters.cli.located import is_path, log_of
+from loopkernel_adapters.cli.located import demand_no_database, is_path, located, log_of
 from loopkernel_adapters.cli.options import DEFAULT_MAX_TURNS, DEFAULT_RETRIES
 from loopkernel_adapters.cli.outcomes import ExitStatus, Unusable
-from loopkernel_adapters.cli.places import opened_place, told
+from loopkernel_adapters.cli.places import OneFile, opened_place, told
 from loopkernel_adapters.cli.recording_files import is_our_log, read_in_words
 from loopkernel_adapters.cli.repair import demand_new, written_in_words
 from loopkernel_adapters.cli.screen import Screen
@@ -37,10 +38,12 @@ def fork_run(name: str, at: int, store: str | None, out: Path | None, screen: Sc
     path = Path(name)
     if store is None and is_path(name) and path.is_file() and not _is_log(path):
         records, what = _of_recording(path, at), f"record {at} of {path}"
-        begun = len(records)
+        begun, options = len(records), None
     else:
         records, what, begun = log_of(name, store).records, f"step {at} of {name}", at
         path = Path()
+        with located(name, store) as (source, old):
+            options = begun_with(source, old)
     run, where = new_run_id(), () if store is None else ("--store", store)
     now_ms = max([int(time.time() * 1_000), *(record.now_ms for record in records[-1:])])
     try:
@@ -53,6 +56,8 @@ def fork_run(name: str, at: int, store: str | None, out: Path | None, screen: Sc
     if out is not None:
         with written_in_words(out):
             write_new_file(out, (line_of(number, record) for number, record in enumerate(forked, start=1)))
+        if options is not None:
+            note(OneFile(path=out), run, options)
         screen.labelled("written", str(out))
         screen.labelled("go on", command("resume", out))
         return ExitStatus.NATURAL_END
@@ -63,12 +68,15 @@ def fork_run(name: str, at: int, store: str | None, out: Path | None, screen: Sc
                 new.append(forked, durable=True)
         finally:
             new.close()
+        if options is not None:
+            note(place, run, options)
         screen.labelled("written", place.described(run))
         screen.labelled("go on", place.command("resume", run))
     return ExitStatus.NATURAL_END
 
 
 def _is_log(path: Path) -> bool:
+    demand_no_database(path)
     with read_in_words(path):
         return is_our_log(path)
 

@@ -4,17 +4,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from loopkernel_adapters.cli.invocation import command
 from loopkernel_adapters.cli.outcomes import Unusable
 from loopkernel_adapters.cli.places import OneFile, Place, StoredRuns, opened_place
 from loopkernel_adapters.ports import Restored, RulesDiffer, StoreCorrupt, demand_same_rules
 from loopkernel_adapters.stores.folders import JsonlFolder
 from loopkernel_adapters.stores.jsonl import LogFile, NotALog, read_log
 
+DATABASE = b"SQLite format 3\0"
+
 
 @contextmanager
 def located(name: str, store: str | None) -> Iterator[tuple[Place, str]]:
     """The place of the run, and its id there. A path that exists comes first. Raises Unusable."""
     if store is None and is_path(name):
+        demand_no_database(Path(name))
         yield OneFile(path=Path(name)), name
         return
     with opened_place(store, make=False) as place:
@@ -27,9 +31,24 @@ def is_path(name: str) -> bool:
     return path.exists() or path.is_absolute() or path.suffix == ".jsonl" or len(path.parts) == 2
 
 
+def demand_no_database(path: Path) -> None:
+    """Raises Unusable where the path is that of a whole store, in the place of one of its runs."""
+    if not path.is_file():
+        return
+    try:
+        with path.open("rb") as file:
+            head = file.read(len(DATABASE))
+    except OSError:  # which is told by whoever reads it
+        return
+    if head == DATABASE:
+        listing = command("runs", "--store", f"sqlite:{path}")
+        raise Unusable(f"{path} is a database: `{listing}` lists its runs; name one of them, with the same --store")
+
+
 def log_of(name: str, store: str | None) -> LogFile:
     """The log of that run, as it is, and what is torn of it. Raises Unusable."""
     if store is None and is_path(name):
+        demand_no_database(Path(name))
         return log_at(Path(name))
     with located(name, store) as (place, run):
         if isinstance(place, StoredRuns) and isinstance(place.runs, JsonlFolder):

@@ -14,7 +14,7 @@ from loopkernel.replay import fold
 
 from loopkernel_adapters.cli.faults import complain
 from loopkernel_adapters.cli.json_lines import put
-from loopkernel_adapters.cli.located import is_path
+from loopkernel_adapters.cli.located import demand_no_database, is_path
 from loopkernel_adapters.cli.outcomes import ExitStatus, Unusable
 from loopkernel_adapters.cli.recorded_logs import replayed_log
 from loopkernel_adapters.cli.recording_files import NamedFile, is_our_log, named_files, read_in_words, where
@@ -57,6 +57,7 @@ def _is_one_run(names: Sequence[str], store: str | None) -> bool:
     if store is not None or not is_path(names[0]):
         return not set(names[0]) & set("*?[") or store is not None
     path = Path(names[0])
+    demand_no_database(path)
     if not path.is_file():
         return not path.exists() and not set(names[0]) & set("*?[")
     with read_in_words(path):

@@ -156,3 +156,13 @@ def test_a_run_in_memory_is_gone_with_the_process(loopkernel: CommandLine, folde
     ended = loopkernel("resume", "last", "--store", "memory")
     assert (ended.status, "nothing outlasts its command" in ended.err) == (2, True)
     assert json.loads(loopkernel("runs", "--json", "--store", "memory").out or "[]") == []
+
+
+@pytest.mark.parametrize("command", [("log",), ("resume",), ("replay",), ("fork", "--at", "1")])
+def test_a_store_in_the_place_of_a_run_is_told_as_that(loopkernel: CommandLine, command: tuple[str, ...]) -> None:
+    script(says("one"))
+    loopkernel("run", "go", *MODEL)
+    name, *more = command
+    ended = loopkernel(name, str(STORE), *more)
+    assert ended.status == 2
+    assert f"runs --store sqlite:{STORE}` lists its runs" in ended.err

@@ -245,3 +245,15 @@ def test_a_fork_of_a_run_in_the_store_and_of_a_recording(loopkernel: CommandLine
     assert resumed.labelled("model") == ["I go on."]
     assert loopkernel("replay", "new.jsonl").status == 0
     assert loopkernel("fork", "no-such-run", "--at", "2").status == 2
+
+
+@pytest.mark.rule("RESUME-6")
+@pytest.mark.parametrize("out", [(), ("--out", "new.jsonl")])
+def test_what_is_advised_after_a_fork_works_as_it_stands(loopkernel: CommandLine, out: tuple[str, ...]) -> None:
+    where = ("--store", "jsonl:runs")
+    loopkernel("chat", *MODEL, *where, lines=("Hi.",))
+    told = loopkernel("fork", "last", "--at", "99", *where).err
+    assert "log last --store jsonl:runs`" in told
+    go_on = shlex.split(loopkernel("fork", "last", "--at", "2", *where, *out).labelled("go on")[0])
+    resumed = loopkernel(*go_on[go_on.index("resume") :], lines=("On.",))  # with the model that it was begun with
+    assert resumed.labelled("model") == ["I go on."]
