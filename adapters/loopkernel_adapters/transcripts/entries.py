@@ -133,12 +133,16 @@ class ModelTrouble:
 
 @frozen(kw_only=True)
 class Compacted:
-    """The conversation was made shorter: what comes behind `summary` is all that is left of what stood before."""
+    """The conversation was made shorter: `summary` stands for what was before, but for what stays as it was.
+
+    `kept_from`: the first record that stays, by its number; None where none does.
+    """
 
     place: Place
     at_ms: int | None
     conversation: str
     summary: str | None = None
+    kept_from: int | None = None
 
 
 @frozen(kw_only=True)

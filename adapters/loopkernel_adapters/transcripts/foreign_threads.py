@@ -55,12 +55,15 @@ class ForeignThread:
     _said: list[ForeignUser | ForeignResults | _Reply] = Factory(list)
     _replies: dict[str, int] = Factory(dict)  # where each reply stands
     _answered: set[str] = Factory(set)
+    _summary: Place | None = None  # the record that it comes from, where the first message is one
     _settled: int = 0  # the messages before this one have no call without a result
 
     def take(self, entry: Entry) -> None:
         """Add what the entry says, if it is a part of the conversation."""
         match entry:
             case UserSaid():
+                if self._summary == entry.place:  # Claude Code has the summary as a message of the user
+                    self._drop_before(None)
                 self._add(entry.place, ForeignUser(entry.content))
             case ReplyPart():
                 self._reply(entry)
@@ -69,7 +72,11 @@ class ForeignThread:
                 self._answered.add(call)
                 self._add(entry.place, ForeignResults((_result(entry, call),)))
             case Compacted() if entry.summary:
-                self.places, self._said, self._replies, self._answered, self._settled = [], [], {}, set(), 0
+                self._drop_before(entry.kept_from)
+                self.places.insert(0, entry.place)
+                self._said.insert(0, ForeignUser((TextBlock(entry.summary),)))
+                self._replies = {reply: at + 1 for reply, at in self._replies.items()}
+                self._summary = entry.place
             case _:
                 pass
 
@@ -80,6 +87,19 @@ class ForeignThread:
             ForeignReply(content=tuple(said.content), model=said.model) if isinstance(said, _Reply) else said
             for said in self._said
         ]
+
+    def _drop_before(self, record: int | None) -> None:
+        """Drop what stands before that record, and an earlier summary; everything where it is None."""
+        kept = [
+            at
+            for at, place in enumerate(self.places)
+            if record is not None and place.record >= record and place != self._summary
+        ]
+        new = {old: at for at, old in enumerate(kept)}
+        self.places, self._said = [self.places[at] for at in kept], [self._said[at] for at in kept]
+        self._replies = {reply: new[at] for reply, at in self._replies.items() if at in new}
+        results = (said.results for said in self._said if isinstance(said, ForeignResults))
+        self._answered, self._settled = {result.provider_id for group in results for result in group}, 0
 
     def _add(self, place: Place, message: ForeignUser | ForeignResults | _Reply) -> None:
         self._said.append(message)

@@ -58,17 +58,24 @@ class Pi(Reader):
 
     @override
     def entries(self, source: Source) -> Iterator[Entry]:
+        numbers: dict[str, int] = {}  # of the records, by their ids
         for line in source.lines():
             if isinstance(line, Finding):
                 yield line
                 continue
             place, record = Place(line.number), line.value
+            numbers.setdefault(text_at(record, "id") or "", line.number)
             match text_at(record, "type"):
                 case "message":
                     yield from _message(place, time_at(record, "timestamp"), record_at(record, "message"))
                 case "compaction":
-                    summary = text_at(record, "summary")
-                    yield Compacted(place=place, at_ms=time_at(record, "timestamp"), conversation="", summary=summary)
+                    yield Compacted(
+                        place=place,
+                        at_ms=time_at(record, "timestamp"),
+                        conversation="",
+                        summary=text_at(record, "summary"),
+                        kept_from=numbers.get(text_at(record, "firstKeptEntryId") or "-"),
+                    )
                 case kind if kind in SETTINGS:
                     yield Bookkeeping(place=place, kind=kind or "")
                 case kind:
