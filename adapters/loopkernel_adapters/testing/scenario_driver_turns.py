@@ -17,7 +17,6 @@ from loopkernel_adapters.driver.asyncio_driver import Driver
 CHECKED_IN_TURN = frozenset(
     {
         "while-a-correction-is-checked-every-answer-is-a-duplicate",
-        "corner-a-cut-call-never-starts-early",
         "the-cancel-of-a-call-that-is-being-corrected",
         "the-cancel-of-everything-while-a-call-is-being-corrected",
         "a-rejection-that-skips-a-call-which-is-being-corrected",
