@@ -1,6 +1,6 @@
 """Every scope of the explorer, each in a process of its own, the longest first.
 
-Usage: python -m tests.kernel.explore_deep [--seed N] [--states 20000] [--list] [SCOPE ...]. The seed draws which calls
+Usage: python -m tests.kernel.explore_deep [--seed N] [--states 12000] [--list] [SCOPE ...]. The seed draws which calls
 the scopes named "drawn" offer. A scope with more states than --states is not exhausted, which is said of it.
 After a breach, prints the run to it as a scenario and the command that repeats it, and exits 1.
 """
@@ -141,7 +141,7 @@ def parsed(words: Sequence[str]) -> argparse.Namespace:
     """The arguments; a seed is drawn where none is given."""
     parser = argparse.ArgumentParser(description="Explore every scope.")
     parser.add_argument("--seed", type=int, default=secrets.randbelow(1_000_000), help="draws what some scopes offer")
-    parser.add_argument("--states", type=int, default=20_000, help="the most that are explored of a scope")
+    parser.add_argument("--states", type=int, default=12_000, help="the most that are explored of a scope")
     parser.add_argument("--list", action="store_true", help="name the scopes, and explore none")
     parser.add_argument("scopes", nargs="*", metavar="SCOPE", help="explore these alone")
     return parser.parse_args(words)

@@ -26,8 +26,10 @@ from loopkernel.data.messages import (
     UserMessage,
     UserOrigin,
 )
-from loopkernel.data.policy import Compaction
+from loopkernel.data.outside_deltas import SummaryReady
+from loopkernel.data.policy import Compaction, Policy
 from loopkernel.data.sessions import Session
+from loopkernel.data.states import Compacting
 from loopkernel.data.threads import Thread
 from loopkernel.data.vector import Vector
 from loopkernel.laws.reports import Breach, Judged, PlanCut
@@ -65,12 +67,16 @@ def cut_safe(records: Sequence[StepRecord], judged: Judged) -> Iterator[Breach]:
     """Cuts that were made, and that could be made, leave every call with its answer, and end."""
     allowance = FIRST_ALLOWANCE
     last: tuple[int, Vector[Message]] | None = None
+    begun: Policy | None = None  # the policy when the compaction began that is under way, if its beginning was seen
     for step, record in enumerate(records):
         allowance += ALLOWANCE
         session = record.after.session
         if session is not None and any(isinstance(effect, _REWRITES) for effect in record.effects):
-            for wrong in (*_cut_wrongly(record), *_parted(record, session)):
+            policy = begun if isinstance(record.context.delta, SummaryReady) else session.settings.policy
+            for wrong in (*_cut_wrongly(record, policy), *_parted(record, session)):
                 yield Breach("CUT-SAFE", step, wrong)
+        if _begins(record):
+            begun = None if session is None else session.settings.policy
         for request in requests_of(record):
             last = step, request.thread.messages
             if allowance >= WEIGHT * len(request.thread):
@@ -86,8 +92,15 @@ def cut_safe(records: Sequence[StepRecord], judged: Judged) -> Iterator[Breach]:
 # --- what the kernel did ----------------------------------------------------------------------------------
 
 
-def _cut_wrongly(record: StepRecord) -> Iterator[str]:
-    """What is wrong with the cuts of this step, judged by the thread before each."""
+def _begins(record: StepRecord) -> bool:
+    """Whether a compaction is under way after the step that was not before."""
+    before, after = record.before, record.after
+    went_on = isinstance(before, Compacting) and isinstance(after, Compacting) and before.operation == after.operation
+    return isinstance(after, Compacting) and not went_on
+
+
+def _cut_wrongly(record: StepRecord, policy: Policy | None) -> Iterator[str]:
+    """What is wrong with the cuts of this step, judged by the thread before each, and by the policy if it is known."""
     thread = [] if record.before.session is None else list(record.before.session.thread)
     taken_out = {message.id: message for message in _removed_before(record)}
     for effect in record.effects:
@@ -100,8 +113,8 @@ def _cut_wrongly(record: StepRecord) -> Iterator[str]:
             thread = list(effect.messages)
         elif isinstance(effect, ThreadCompacted):
             yield from _compacted_wrongly(effect, thread)
-            if record.after.session is not None:
-                yield from _keeps_too_much(effect, thread, record.after.session.settings.policy.compaction)
+            if policy is not None:
+                yield from _keeps_too_much(effect, thread, policy.compaction)
 
 
 def _removed_before(record: StepRecord) -> Iterator[Message]:

@@ -1,19 +1,23 @@
-"""A compaction is cut short by an edit, and another one is begun and done in the same step."""
+"""A compaction is cut short by an edit and another done in the same step; or the policy changes while it goes on."""
 
 import pytest
 from attrs import evolve
 from loopkernel.data.choices import CompactionMoment, CompactionStrategy
 from loopkernel.data.deltas import Delta
-from loopkernel.data.events import CompactionEnded
-from loopkernel.data.ids import MessageId
-from loopkernel.data.policy import Compaction
+from loopkernel.data.events import CompactionEnded, ThreadCompacted
+from loopkernel.data.ids import MessageId, ModelOperation
+from loopkernel.data.model_deltas import ModelText
+from loopkernel.data.outside_deltas import SummaryReady
+from loopkernel.data.policy import Compaction, Policy
+from loopkernel.data.states import Compacting
 from loopkernel.data.thread_deltas import Acquired
-from loopkernel.data.user_deltas import ChangePolicy, EditMessage
+from loopkernel.data.user_deltas import ChangePolicy, CompactNow, EditMessage
 from loopkernel.data.words import ErrorClass
-from loopkernel.laws import check_trace
-from loopkernel.replay import LogRecord, fold
+from loopkernel.laws import KERNEL, check_trace
+from loopkernel.laws.cut_law import cut_safe
+from loopkernel.replay import LogRecord, fold, replay
 
-from tests.kernel.building import ASKING_NOBODY, completed, created, failed, of_kind, say, text
+from tests.kernel.building import ASKING_NOBODY, a, completed, created, failed, of_kind, say, text
 
 
 @pytest.mark.rule("COMPACT-4")
@@ -32,3 +36,34 @@ def test_a_compaction_that_begins_in_the_step_that_cuts_one_short_needs_no_summa
     steps = fold([LogRecord(delta, 0) for delta in (created(summarise), Acquired(), *turns, *end)])
     assert [ended.done for ended in of_kind(CompactionEnded, steps[-1].effects)] == [False, True]
     assert [str(breach) for breach in check_trace(steps).breaches] == []
+
+
+@pytest.mark.rule("COMPACT-2")
+@pytest.mark.parametrize("later", [None, Compaction(keep_turns=1)], ids=["never more", "less is kept"])
+def test_a_summary_is_judged_by_the_policy_under_which_it_was_asked_for(later: Compaction | None) -> None:
+    """What is cut is settled when a compaction begins: a policy that changes meanwhile is for the next one."""
+    two = evolve(ASKING_NOBODY, compaction=Compaction(keep_turns=2))
+    turns: list[Delta] = [
+        delta
+        for reply in (1, 2, 3)
+        for delta in (say("more"), ModelText(ModelOperation(reply), "well"), completed(reply=reply))
+    ]
+    asked: list[Delta] = [created(two), Acquired(), *turns, CompactNow()]
+    compacting = a(Compacting, replay([LogRecord(delta, 0) for delta in asked]))
+    end: list[Delta] = [
+        ChangePolicy(evolve(two, compaction=later)),
+        SummaryReady(compacting.operation, "so far"),
+    ]
+    steps = fold([LogRecord(delta, 0) for delta in (*asked, *end)])
+    assert len(of_kind(ThreadCompacted, steps[-1].effects)) == 1
+    assert list(cut_safe(steps, KERNEL)) == []
+    assert list(cut_safe(steps[-1:], KERNEL)) == []
+    unchanged = [steps[-3], evolve(steps[-1], before=compacting)]
+    begun = evolve(unchanged[0], after=with_policy(compacting, evolve(two, compaction=Compaction(keep_turns=1))))
+    told = [str(breach) for breach in cut_safe([begun, unchanged[1]], KERNEL)]
+    assert any("keeps 2 turns, and 1 are to be kept" in one for one in told)
+
+
+def with_policy(state: Compacting, policy: Policy) -> Compacting:
+    """The state under another policy."""
+    return evolve(state, session=evolve(state.session, settings=evolve(state.session.settings, policy=policy)))
