@@ -26,7 +26,7 @@ QueueNumber = NewType("QueueNumber", int)
 
 
 class OperationKind(enum.IntEnum):
-    """What an operation is; also its place in the counters."""
+    """Its place in the counters: model, check, run, timer, hook, correction, summary, handoff."""
 
     MODEL = 0
     CHECK = 1

@@ -230,9 +230,9 @@ class Ledger:
     sub-agents; `waiting` wait for a person, `asking` of these because their tool or sub-agent asked; of `hooked` a hook
     is asked before they run; `checking` checks are open. `checked[n]`, `started[n]`, `timed[n]` and `gated[n]` are the
     places that the nth check, run, timer and hook since `first_check`, `first_run`, `first_timer` and `first_hook`
-    belong to; -1 is none. `linked`: some call depends on another. Two parts follow from the rest and are never written
-    down: `plan` is there once more than one call is to be scheduled, `ids` (the latest place of each provider's id)
-    once a call depends on another.
+    belong to; -1 is none. `linked`: some call names others to depend on. Two parts follow from the rest and are never
+    written down: `plan` is there once more than one call is to be scheduled, `ids` (the latest place of each provider's
+    id) once a call depends on another.
     """
 
     reply: ModelOperation

@@ -23,7 +23,7 @@ class FromModel:
 @final
 @frozen
 class ModelStarted(FromModel):
-    """The model `model` began to answer."""
+    """The model `model` began to answer. For display: the reply has the name of the model that was asked."""
 
     model: str = field(converter=safe_text)
 

@@ -275,7 +275,7 @@ class Turn:
 @final
 @frozen
 class OpenReply:
-    """The model call under way: its id, the model that answers, the usage it has reported so far, its output limit."""
+    """The model call under way: its id, the model that was asked, the usage reported so far, its output limit."""
 
     operation: ModelOperation
     model: str
