@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from loopkernel.laws import LAWS
+from loopkernel.laws import LAWS, LawKind
 
 # The rules whose status in specs/rules is `built` or `built in part`; a test compares the two.
 _BUILT = {
@@ -26,6 +26,6 @@ BUILT_RULES = frozenset(f"{topic}-{number}" for topic, numbers in _BUILT.items()
 
 
 def first_unbuilt(rules: Iterable[str]) -> str | None:
-    """The first of the rules and laws that is not built; None if all are."""
-    laws = {law.id for law in LAWS if law.not_yet is None}
+    """The first of the rules and laws that is not built; None if all are. A law of cost is the benchmark's to judge."""
+    laws = {law.id for law in LAWS if law.not_yet is None or law.kind is LawKind.COST}
     return next((rule for rule in rules if rule not in BUILT_RULES and rule not in laws), None)
