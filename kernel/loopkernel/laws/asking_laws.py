@@ -159,10 +159,8 @@ def _remembered_otherwise(record: StepRecord) -> Iterator[str]:
         expected = old if seen is None else (*old, _to_remember(delta, *seen))
     if isinstance(delta, Remember) and not refuses(record):
         expected = old if delta.remembered in old else (*old, delta.remembered)
-    if new is not old and new != expected:
-        yield f"{len(new) - len(old)} approvals are remembered, and not what a person said"
-    elif new != expected:
-        yield "an approval is not remembered as a person said"
+    if new != expected:
+        yield f"{len(new)} approvals are remembered, and a person has said it of {len(expected)}, or of others"
 
 
 def _to_remember(approval: Approve, tool: str, given: Json) -> Remembered:

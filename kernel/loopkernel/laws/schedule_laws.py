@@ -20,6 +20,7 @@ from loopkernel.data.tools import Decision, InvalidCall, UnknownTool, ValidCall
 from loopkernel.data.words import CallStatus, HookPoint
 from loopkernel.laws.budget_law import budgets_spent
 from loopkernel.laws.call_input import sources_of
+from loopkernel.laws.ending_laws import entries_in
 from loopkernel.laws.keys_in_use import Claims, claims_of
 from loopkernel.laws.reports import Findings
 from loopkernel.laws.shares import is_reserved
@@ -92,13 +93,10 @@ def _let_go(record: StepRecord) -> Iterator[str]:
 
 def _using(state: State) -> Iterator[tuple[RunOperation, tuple[CallId, Claims]]]:
     """The runs that go on, open or held, and what they use."""
-    ledger, session = ledger_in(state), state.session
-    if session is None:
-        return
-    for entry in () if ledger is None else ledger.entries:
-        if entry.has_run and entry.operation is not None:  # one that hooks look at has stopped
-            yield entry.operation, (entry.call.id, claims_of(entry, session.settings))
-    for run in session.held:
+    for entry in entries_in(state):
+        if state.session and entry.has_run and entry.operation is not None:  # one that hooks look at has stopped
+            yield entry.operation, (entry.call.id, claims_of(entry, state.session.settings))
+    for run in held_in(state):
         yield run.operation, (run.call, run.claims)
 
 
@@ -268,7 +266,7 @@ def _idle_start(standing: Standing, place: int, *, streaming: bool) -> Iterator[
         if decision is Decision.ALLOW:
             if standing.slot_free and not is_reserved(ledger.entries[place], ledger, standing.session):
                 yield "waits for nothing: a slot is free, and no other call is in its way"
-        elif not streaming:
+        else:  # no such call may start while the reply streams
             yield f"waits for nothing: no other call is in its way, and the decision on it is: {decision.value}"
 
 
