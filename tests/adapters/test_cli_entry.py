@@ -2,9 +2,11 @@
 
 import subprocess
 import sys
+from functools import partial
 
 import pytest
-from loopkernel_adapters.cli.main import INTERRUPTED
+from loopkernel_adapters.cli import commands
+from loopkernel_adapters.cli.main import INTERRUPTED, main
 from loopkernel_adapters.cli.outcomes import ExitStatus
 
 # Ctrl-C, pressed while the module of that name is being imported.
@@ -46,6 +48,20 @@ def test_ctrl_c_while_it_begins_is_told_in_words(name: str) -> None:
     ended = ran("-c", INTERRUPTED_IMPORT.format(name=name))
     assert (ended.returncode, ended.stdout, ended.stderr) == (INTERRUPTED, "", "loopkernel: interrupted\n")
     assert INTERRUPTED == ExitStatus.OTHER_END
+
+
+def test_ctrl_c_while_a_class_is_made_is_told_in_words_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(arguments: object, cause: BaseException) -> None:
+        raise RuntimeError("Error calling __set_name__") from cause
+
+    monkeypatch.setattr(commands, "run_command_line", partial(fail, cause=KeyboardInterrupt()))
+    assert main([]) == INTERRUPTED
+    assert capsys.readouterr().err == "loopkernel: interrupted\n"
+    monkeypatch.setattr(commands, "run_command_line", partial(fail, cause=ValueError()))
+    with pytest.raises(RuntimeError):
+        main([])
 
 
 def test_the_scenarios_say_what_they_need() -> None:

@@ -12,9 +12,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from loopkernel_adapters.cli.commands import run_command_line  # which takes a third of a second
 
         return run_command_line(arguments)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, RuntimeError) as error:
+        if not _is_interrupt(error):
+            raise
         print("loopkernel: interrupted", file=sys.stderr)
         return INTERRUPTED
+
+
+def _is_interrupt(error: BaseException | None) -> bool:
+    """Whether it is Ctrl-C, or what became of it where a class was being made (until Python 3.12, a RuntimeError)."""
+    return isinstance(error, KeyboardInterrupt) or (error is not None and _is_interrupt(error.__cause__))
 
 
 if __name__ == "__main__":

@@ -136,7 +136,9 @@ def told(path: Path) -> Iterator[None]:
             ) from error
         if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_CONSTRAINT", "SQLITE_MISMATCH")):
             raise DatabaseCorrupt(str(path), 0, 0, f"the database is damaged ({error})") from error
-        raise StoreError(f"{path} cannot be used ({error}): look after the disk, then open it again") from error
+        raise StoreError(
+            f"{path} cannot be used ({error}): look after the disk and the rights there, then open it again"
+        ) from error
     except (OverflowError, UnicodeError) as error:
         raise StoreError(f"this cannot be kept in {path}: {error}") from error
 
