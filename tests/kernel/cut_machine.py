@@ -47,6 +47,7 @@ from loopkernel.data.words import CallStatus, ErrorClass, StopReason
 from loopkernel.laws.cut_law import badly_begun, cut_safe, unsafe_cuts
 from loopkernel.laws.request_laws import rounds_of, unpaired
 from loopkernel.laws.views import ledger_in
+from loopkernel.planning.compaction import plan_cut
 from loopkernel.planning.projection import project
 from loopkernel.replay import StepRecord
 from loopkernel.testing.machine_plays import Choose, drawing
@@ -289,7 +290,7 @@ def badly_kept(record: StepRecord) -> Iterator[str]:
     if session.compactions.removals:
         yield from badly_begun(list(session.thread))
     if any(isinstance(effect, REWRITES) for effect in record.effects):
-        yield from unsafe_cuts(session.thread.messages)
+        yield from unsafe_cuts(session.thread.messages, plan_cut)
 
 
 def parted(messages: list[Message]) -> Iterator[str]:
