@@ -1,6 +1,5 @@
 """`loopkernel resume RUN`: a run gone on with where its log ends, as it was begun."""
 
-import asyncio
 from contextlib import ExitStack
 
 from attrs import evolve
@@ -24,7 +23,7 @@ from loopkernel_adapters.cli.places import Place, run_or_file, told
 from loopkernel_adapters.cli.rules import MODES, secrets_of, with_models
 from loopkernel_adapters.cli.run import play_turn
 from loopkernel_adapters.cli.screen import NoScreen, Screen
-from loopkernel_adapters.cli.servers import with_servers
+from loopkernel_adapters.cli.servers import Running, with_servers
 from loopkernel_adapters.cli.session import Workbench
 from loopkernel_adapters.cli.summary import status_of, summarise
 from loopkernel_adapters.cli.toolbox import opened_tools
@@ -71,8 +70,8 @@ def _workbench(
     """What the run needs to go on: as it was begun, but for what is given. Raises Unusable."""
     options = remembered(place, settings.session_id, given)
     tools = resources.enter_context(opened_tools(options.folder, options.tool_set, sub_agents=options.sub_agents))
-    runner = resources.enter_context(asyncio.Runner())
-    tools, options = with_servers(tools, options, runner, resources)
+    running = resources.enter_context(Running())
+    tools, options = with_servers(tools, options, running)
     secrets = secrets_of(options)
     specs = (options.first_model, *options.fallback_models)
     models = SoughtModels(specs, options.base_url, resources).opened()
@@ -80,7 +79,7 @@ def _workbench(
         begun = remembered(place, settings.session_id, Options())
         note(place, settings.session_id, evolve(begun, servers=options.servers))
     return Workbench(
-        runner=runner,
+        running=running,
         place=place,
         run=run,
         store=store,

@@ -8,13 +8,15 @@ that offers something else when the run is gone on with is refused, until `--mcp
 import asyncio
 import re
 import shlex
-from contextlib import AsyncExitStack, ExitStack
+from collections.abc import Coroutine
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self, TypeVar
 from urllib.parse import urlsplit
 
 from attrs import evolve
 
+from loopkernel_adapters.cli.faults import in_loop
 from loopkernel_adapters.cli.options import NO_SERVER, Options
 from loopkernel_adapters.cli.outcomes import Unusable
 from loopkernel_adapters.ports import Tools
@@ -23,11 +25,38 @@ from loopkernel_adapters.tools.combined import CombinedTools
 if TYPE_CHECKING:  # an extra, which takes a second to import
     from loopkernel_adapters.tools.mcp import McpServer
 
+Given = TypeVar("Given")
 _NAMED = re.compile(r"([A-Za-z0-9_-]+)=(.+)", re.DOTALL)
 
 
-def with_servers(tools: Tools, options: Options, runner: asyncio.Runner, resources: ExitStack) -> tuple[Tools, Options]:
-    """The tools with those of the servers, which are open as long as the resources; the options with their pins.
+class Running:
+    """The event loop of a session and what is open in it; all of it ends where this is first left as a context."""
+
+    def __init__(self) -> None:
+        self._open = ExitStack()
+        self._runner = self._open.enter_context(asyncio.Runner())
+        self._runner.get_loop().set_exception_handler(in_loop)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    def run(self, work: Coroutine[object, object, Given]) -> Given:
+        """Do the work, and give what it gives."""
+        return self._runner.run(work)
+
+    def keep(self, context: AbstractAsyncContextManager[Given]) -> Given:
+        """Enter it, and leave it when all ends."""
+        stack = AsyncExitStack()
+        entered = self.run(stack.enter_async_context(context))
+        self._open.callback(lambda: self.run(stack.aclose()))
+        return entered
+
+
+def with_servers(tools: Tools, options: Options, running: Running) -> tuple[Tools, Options]:
+    """The tools with those of the servers, which are open as long as that runs; the options with their pins.
 
     Raises Unusable.
     """
@@ -38,9 +67,9 @@ def with_servers(tools: Tools, options: Options, runner: asyncio.Runner, resourc
         from loopkernel_adapters.tools.mcp import McpUnavailable, open_servers
     except ImportError as error:
         raise Unusable(str(error)) from error
-    servers, stack = [_server(text, pin) for text, pin in given], AsyncExitStack()
+    servers = [_server(text, pin) for text, pin in given]
     try:
-        opened = runner.run(stack.enter_async_context(open_servers(servers)))
+        opened = running.keep(open_servers(servers))
     except McpUnavailable as error:
         before = any(pin is not None for _, pin in given)
         then = (
@@ -49,7 +78,6 @@ def with_servers(tools: Tools, options: Options, runner: asyncio.Runner, resourc
             else ""
         )
         raise Unusable(f"{str(error).rstrip('.')}.{then}") from error
-    resources.callback(lambda: runner.run(stack.aclose()))
     pins = tuple((text, opened.pins[server.name]) for (text, _), server in zip(given, servers, strict=True))
     try:
         return CombinedTools((tools, opened)), evolve(options, servers=pins)

@@ -16,7 +16,6 @@ from loopkernel.data.tools import Tool
 
 from loopkernel_adapters.agent import new_run_id
 from loopkernel_adapters.cli.beginnings import note
-from loopkernel_adapters.cli.faults import in_loop
 from loopkernel_adapters.cli.interrupts import Interrupts
 from loopkernel_adapters.cli.models import SoughtModels
 from loopkernel_adapters.cli.options import Options
@@ -24,7 +23,7 @@ from loopkernel_adapters.cli.outcomes import Unusable
 from loopkernel_adapters.cli.places import OneFile, Place, opened_place, resumption, told
 from loopkernel_adapters.cli.rules import instructions_of, policy_of, secrets_of
 from loopkernel_adapters.cli.screen import Screen
-from loopkernel_adapters.cli.servers import with_servers
+from loopkernel_adapters.cli.servers import Running, with_servers
 from loopkernel_adapters.cli.toolbox import opened_tools
 from loopkernel_adapters.cli.verification import Witnessed, WitnessStore
 from loopkernel_adapters.driver.asyncio_driver import Driver
@@ -61,12 +60,12 @@ class Conversation(Protocol):
 
 @frozen(kw_only=True)
 class Workbench:
-    """All that a session needs, open. `created` begins it where its log is empty. All is run by one `runner`.
+    """All that a session needs, open. `created` begins it where its log is empty.
 
     `options`, `policy` and `offered` are what it goes by from now on, for whoever is told.
     """
 
-    runner: asyncio.Runner
+    running: Running
     place: Place
     run: str
     store: WitnessStore
@@ -89,12 +88,12 @@ class Played:
 
 def begun(options: Options, lifetime: Lifetime | None, resources: ExitStack) -> Workbench:
     """What a new session needs. What is wrong with the options is said before anything is made. Raises Unusable."""
-    runner = resources.enter_context(asyncio.Runner())
+    running = resources.enter_context(Running())
     tools = resources.enter_context(opened_tools(options.folder, options.tool_set, sub_agents=options.sub_agents))
     policy_of(options, lifetime, (options.first_model,))
     instructions, secrets = instructions_of(options), secrets_of(options)
     sought = SoughtModels((options.first_model, *options.fallback_models), options.base_url, resources)
-    tools, options = with_servers(tools, options, runner, resources)
+    tools, options = with_servers(tools, options, running)
     place: Place
     if options.log is not None:
         place = OneFile(path=options.log)
@@ -113,7 +112,7 @@ def begun(options: Options, lifetime: Lifetime | None, resources: ExitStack) -> 
     policy = policy_of(options, lifetime, models.names)
     created = Created(session_id=run, policy=policy, tools=tools.offered(), instructions=instructions)
     return Workbench(
-        runner=runner,
+        running=running,
         place=place,
         run=run,
         store=store,
@@ -130,8 +129,8 @@ def begun(options: Options, lifetime: Lifetime | None, resources: ExitStack) -> 
 def play(bench: Workbench, conversation: Conversation, tellers: Sequence[Teller], screen: Screen) -> Played:
     """Run the session until the conversation is over. Raises Unusable when the log cannot be written."""
     try:
-        with told("the run was stopped"):
-            return bench.runner.run(_play(bench, conversation, tellers, screen))
+        with told("the run was stopped"), bench.running as running:
+            return running.run(_play(bench, conversation, tellers, screen))
     except Unusable as error:
         where, go_on = bench.place.described(bench.run), resumption(bench.place, bench.run)
         then = "" if go_on is None else f"; go on with `{go_on}`"
@@ -139,7 +138,6 @@ def play(bench: Workbench, conversation: Conversation, tellers: Sequence[Teller]
 
 
 async def _play(bench: Workbench, conversation: Conversation, tellers: Sequence[Teller], screen: Screen) -> Played:
-    asyncio.get_running_loop().set_exception_handler(in_loop)
     seen: list[Event] = []
 
     def tell(event: Event) -> None:
