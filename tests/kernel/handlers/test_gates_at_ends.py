@@ -4,7 +4,7 @@ import pytest
 from attrs import evolve
 from loopkernel.data.choices import HookFailure, OnError
 from loopkernel.data.deltas import Delta
-from loopkernel.data.effects import AskHook, CallModel, CheckCorrection
+from loopkernel.data.effects import AskHook, CallModel, CheckCorrection, TellHook
 from loopkernel.data.events import CorrectionChecked, CorrectionInjected, ErrorShown, MessageAdded, TurnEnded
 from loopkernel.data.ids import CorrectionOperation, ModelOperation, OperationKind
 from loopkernel.data.messages import UserMessage, UserOrigin
@@ -264,3 +264,11 @@ def test_a_turn_that_is_ending_is_cut_short_as_any_other(cause: Delta, rest: typ
     following, effects = step(state, cause)
     assert type(following) is rest
     assert len(of_kind(TurnEnded, effects)) == 1
+
+
+@pytest.mark.rule("HOOK-1")
+def test_a_hook_that_was_told_of_the_end_is_not_told_again_when_the_turn_is_cut_while_another_is_asked() -> None:
+    policy = hooked(gated(AFTER_TURN), observed(AFTER_TURN))  # behind a turn the last comes first
+    ending, effects = step(after(asked(policy), ModelText(ONE, "so")), completed(reply=1))
+    assert [one.context.name for one in of_kind(TellHook, effects)] == ["watch"]
+    assert of_kind(TellHook, step(ending, CancelAll()).effects) == []

@@ -4,7 +4,7 @@ import pytest
 from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
-from loopkernel.data.effects import AbortOther, CallModel, StartTimer
+from loopkernel.data.effects import AbortOther, CallModel, CancelTimer, StartTimer
 from loopkernel.data.ids import OperationKind
 from loopkernel.data.states import State
 
@@ -25,4 +25,5 @@ def test_after_a_hook_that_is_too_slow_comes_the_next_and_then_the_request(count
         assert [started.operation for started in of_kind(StartTimer, effects)] == [timer.operation]
         state, effects = step(state, fired(timer.operation))
         assert effects[0] == AbortOther(OperationKind.HOOK, number)
+        assert of_kind(CancelTimer, effects) == []  # what has fired is not closed
     assert len(of_kind(CallModel, effects)) == 1

@@ -97,8 +97,11 @@ def test_an_approved_call_that_waited_for_a_slot_is_not_asked_about_again() -> N
 @pytest.mark.rule("ASK-3")
 def test_an_edit_that_was_being_checked_is_checked_again() -> None:
     edited = Swap(call=call_id(1), tool="write", input=Json.of({"path": "b"}))
-    state = after(asking(made_call("asks")), edited)
+    state = after(asking(made_call("asks"), policy=evolve(ASKING_NOBODY, approval_timeout_ms=50)), edited)
     following, effects = step(state, Resumed())
+    assert [timer.operation for timer in pending_timers(following)] == [
+        timer.operation for timer in of_kind(StartTimer, effects)
+    ]
     (check,) = of_kind(CheckCall, effects)
     assert (check.operation, check.tool, check.input) == (2, "write", Json.of({"path": "b"}))
     (start,) = of_kind(StartTool, effects_of(following, checked(2)))
