@@ -202,6 +202,27 @@ class LedgerEntry:
             child=child,
         )
 
+    def with_hooks(self, hooks: CallHooks) -> "LedgerEntry":
+        """The call with what hooks have said of it, or are asked."""
+        return LedgerEntry(
+            call=self.call,
+            status=self.status,
+            check=self.check,
+            verdict=self.verdict,
+            links=self.links,
+            person=self.person,
+            operation=self.operation,
+            runs=self.runs,
+            effect=self.effect,
+            timer=self.timer,
+            progress=self.progress,
+            result=self.result,
+            output=self.output,
+            batch=self.batch,
+            hooks=hooks,
+            child=self.child,
+        )
+
     def ended(self, result: ToolResult, output: tuple[UserBlock, ...] | None = None) -> "LedgerEntry":
         """The call with its answer."""
         return LedgerEntry(
@@ -277,6 +298,7 @@ class Ledger:
         checked: Vector[int] | None = None,
         started: Vector[int] | None = None,
         timed: Vector[int] | None = None,
+        gated: Vector[int] | None = None,
         ids: TextMap[int] | None = None,
     ) -> "Ledger":
         """This ledger with these entries and this plan, and what else is given; there, None keeps what there is.
@@ -302,7 +324,7 @@ class Ledger:
             checked=self.checked if checked is None else checked,
             started=self.started if started is None else started,
             timed=self.timed if timed is None else timed,
-            gated=self.gated,
+            gated=self.gated if gated is None else gated,
             plan=plan,
             ids=self.ids if ids is None else ids,
         )

@@ -56,9 +56,9 @@ def release(ledger: Ledger, place: int, gate: OpenHook) -> Ledger:
     entry = ledger.entries[place]
     if entry.status is not CallStatus.QUEUED:
         return ledger
-    queued = evolve(entry, hooks=evolve(entry.hooks, left=gate.left))
+    queued = entry.with_hooks(evolve(entry.hooks, left=gate.left))
     plan = None if ledger.plan is None else look_again(ledger.plan, 1 << place)
-    return evolve(ledger.put(place, queued), plan=plan)
+    return ledger.updated(ledger.entries.replace(place, queued), plan=plan)
 
 
 def abort_call_hook(ledger: Ledger, session: Session, place: int) -> tuple[Ledger, Session, tuple[Effect, ...]]:
@@ -94,21 +94,24 @@ def _with_gate(ledger: Ledger, place: int, gate: OpenHook | None) -> Ledger:
     entry = ledger.entries[place]
     queued = entry.status is CallStatus.QUEUED
     hooks = evolve(entry.hooks, open=gate, left=() if queued else entry.hooks.left)
-    ledger = ledger.put(place, evolve(entry, hooks=hooks))
+    entry = entry.with_hooks(hooks)
     if gate is None:
-        return ledger
+        return ledger.put(place, entry)
     gated = noted(ledger.gated, gate.operation - ledger.first_hook, place)
     timed = ledger.timed
     if gate.timer is not None:
         timed = noted(timed, gate.timer.operation - ledger.first_timer, place)
-    return evolve(ledger, hooked=ledger.hooked + queued, gated=gated, timed=timed)
+    return ledger.updated(
+        ledger.entries.replace(place, entry), plan=ledger.plan, hooked=ledger.hooked + queued, gated=gated, timed=timed
+    )
 
 
 def _without_gate(ledger: Ledger, place: int) -> Ledger:
     entry = ledger.entries[place]
     queued = entry.status is CallStatus.QUEUED and entry.hooks.open is not None
     hooks: CallHooks = evolve(entry.hooks, open=None) if entry.hooks is not NO_HOOKS else NO_HOOKS
-    return evolve(ledger.put(place, evolve(entry, hooks=hooks)), hooked=ledger.hooked - queued)
+    entries = ledger.entries.replace(place, entry.with_hooks(hooks))
+    return ledger.updated(entries, plan=ledger.plan, hooked=ledger.hooked - queued)
 
 
 # --- the end of a run -----------------------------------------------------------------------------------
@@ -120,8 +123,9 @@ def stop_time(ledger: Ledger, place: int) -> tuple[Ledger, tuple[Effect, ...]]:
     asking = entry.status is CallStatus.BLOCKED_ON_USER
     person = evolve(entry.person, wait=None) if asking else entry.person
     ended = evolve(entry, status=CallStatus.IN_PROGRESS, timer=None, person=person)
-    ledger = evolve(
-        ledger.put(place, ended),
+    ledger = ledger.updated(
+        ledger.entries.replace(place, ended),
+        plan=ledger.plan,
         running=ledger.running + asking,
         waiting=ledger.waiting - asking,
         asking=ledger.asking - asking,

@@ -153,7 +153,7 @@ def _asked_about_end(
 ) -> Ledgered:
     """The hooks are asked about the end of the run; once none is left, it is the answer."""
     entry = ledger.entries[place]
-    ledger = ledger.put(place, evolve(entry, hooks=evolve(entry.hooks, end=end)))
+    ledger = ledger.put(place, entry.with_hooks(evolve(entry.hooks, end=end)))
     asked = ask_about(ledger, session, place, hooks, HookPoint.AFTER_TOOL, now_ms)
     if asked.ledger.entries[place].hooks.open is not None:
         return asked

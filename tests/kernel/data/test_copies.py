@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 from attrs import evolve, fields_dict
+from loopkernel.data.hook_calls import CallHooks
 from loopkernel.data.ids import MessageId
-from loopkernel.data.ledgers import Ledger
+from loopkernel.data.ledgers import Ledger, LedgerEntry
 from loopkernel.data.sessions import Counters, Course, OpenReply, Recovery, Session, Turn
 from loopkernel.data.usage import Usage
 from loopkernel.data.watches import Watch
@@ -36,6 +37,7 @@ def test_an_update_of_a_field_changes_that_and_nothing_else(record: type, name: 
 
 COUNTERS, COURSE, TURN, RECOVERY = filled(Counters), filled(Course), filled(Turn), Recovery(raised=9)
 REPLY, USED = filled(OpenReply, usage=Usage(input=5, output=1)), Usage(input=5, output=3)
+ENTRY = filled(LedgerEntry)
 WATCH = filled(Watch, noted=("read",))
 
 
@@ -51,6 +53,7 @@ WATCH = filled(Watch, noted=("read",))
         ),
         (TURN.asking(RequestReason.NUDGE), evolve(TURN, reason=RequestReason.NUDGE)),
         (REPLY.used(Usage(output=3)), evolve(REPLY, usage=USED)),
+        (ENTRY.with_hooks(CallHooks(retries=1)), evolve(ENTRY, hooks=CallHooks(retries=1))),
         (WATCH.marked(due=True), evolve(WATCH, due=True)),
         (WATCH.marked(due=False), evolve(WATCH, due=False)),
     ],
