@@ -6,8 +6,8 @@ from loopkernel.data.choices import OnBusy
 from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import HandOff
 from loopkernel.data.events import HandoffEnded, HandoffStarted, TurnEnded
-from loopkernel.data.ids import HandoffOperation, MessageId
-from loopkernel.data.outside_deltas import HandoffDone, HandoffFailed
+from loopkernel.data.ids import HandoffOperation, MessageId, SummaryOperation
+from loopkernel.data.outside_deltas import HandoffDone, HandoffFailed, SummaryFailed
 from loopkernel.data.policy import Policy
 from loopkernel.data.states import Cancelled, Done, HandingOff, Idle, Initial, State, Streaming
 from loopkernel.data.thread_deltas import Disposed, Forked, Resumed
@@ -157,3 +157,12 @@ def test_a_run_in_the_background_is_dropped_with_the_session() -> None:
     following, effects = step(state, MADE)
     assert session_of(following).held == ()
     assert "AbortTool" in named(effects)
+
+
+@pytest.mark.rule("HANDOFF-1")
+@pytest.mark.rule("DELTA-2")
+def test_what_reports_under_its_number_and_is_no_handoff_does_not_end_it() -> None:
+    state = handing()
+    late = SummaryFailed(SummaryOperation(int(state.operation)), "no")
+    following, effects = step(state, late)
+    assert (a(HandingOff, following).operation, named(effects)) == (state.operation, ["Refused"])
