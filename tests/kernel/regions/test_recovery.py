@@ -257,6 +257,8 @@ def test_an_error_is_fed_back_once_a_turn() -> None:
     assert a(Done, over).reason is TurnEndReason.ERROR
     spoken = after(fed, ModelText(ModelOperation(2), "so"), completed(reply=2), say("more"))
     assert isinstance(after(spoken, failed(ErrorClass.AUTH, reply=3)), Streaming)  # another turn
+    worked = a(Streaming, after(fed, made_call("write", reply=2), completed(reply=2), succeeded(1)))
+    assert isinstance(after(worked, failed(ErrorClass.AUTH, reply=3)), Done)  # the same one
 
 
 @pytest.mark.rule("RETRY-4")
