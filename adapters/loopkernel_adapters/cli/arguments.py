@@ -1,13 +1,12 @@
 """What can be typed behind `loopkernel`: the commands, their options, and the help. Imports nothing of the loop."""
 
 import argparse
-import os
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import NoReturn, TypeAlias
 
 from loopkernel.later_typing import override
 
+from loopkernel_adapters.cli import argument_values as values
 from loopkernel_adapters.cli.options import (
     DEFAULT_MAX_TURNS,
     DEFAULT_RETRIES,
@@ -34,7 +33,6 @@ REPLAY_STATUSES = (
 )
 DIAGNOSE_STATUSES = "exit status: 0 nothing keeps it from going on, 1 something does, 2 wrong usage, or unreadable"
 REPAIR_STATUSES = "exit status: 0 written, 2 wrong usage, unreadable, or it cannot be written"
-LARGEST_NUMBER = 999_999_999
 MODELS = "NAME"
 ABOUT_MODELS = (
     f"the model: `{LOCAL}` (the embedded one, the default), `anthropic:MODEL`, `openai:MODEL`, `openai-chat:MODEL` "
@@ -133,6 +131,7 @@ def options_of(given: argparse.Namespace) -> Options:
         tools=None if given.tools is None else ToolSet(given.tools),
         secrets=tuple(given.secret),
         servers=tuple((text, None) for text in given.mcp),
+        server_variables=tuple(given.mcp_variable),
     )
 
 
@@ -163,7 +162,7 @@ def _add_resume(commands: Commands) -> None:
         "resume last --approve always",
         "Go on with a run as it was begun: what is not said here is as it was then.",
     )
-    resuming.add_argument("run", metavar="RUN", type=_name, help=ABOUT_RUN)
+    resuming.add_argument("run", metavar="RUN", type=values.name, help=ABOUT_RUN)
     _add_session(resuming)
     _add_store(resuming)
 
@@ -176,7 +175,7 @@ def _add_runs(commands: Commands) -> None:
 
 def _add_log(commands: Commands) -> None:
     showing = _add(commands, "log", "show the events of a run", LIST_STATUSES, "log last")
-    showing.add_argument("run", metavar="RUN", type=_name, help=ABOUT_RUN)
+    showing.add_argument("run", metavar="RUN", type=values.name, help=ABOUT_RUN)
     showing.add_argument("--json", action="store_true", help="one JSON object a line, for each record")
     _add_store(showing)
 
@@ -184,10 +183,13 @@ def _add_log(commands: Commands) -> None:
 def _add_replay(commands: Commands) -> None:
     purpose = "fold a log again: its events, its last state, the laws; or feed recordings of other agents through it"
     replaying = _add(commands, "replay", purpose, REPLAY_STATUSES, "replay session.jsonl --policy claude")
-    replaying.add_argument("log", metavar="RUN|PATH", nargs="+", type=_name, help=ABOUT_RECORDINGS)
+    replaying.add_argument("log", metavar="RUN|PATH", nargs="+", type=values.name, help=ABOUT_RECORDINGS)
     replaying.add_argument("--findings", action="store_true", help="of recordings: show all that was found odd")
     replaying.add_argument(
-        "--policy", metavar="NAME|FILE", type=_name, help="of recordings: what the loop would have done under this one"
+        "--policy",
+        metavar="NAME|FILE",
+        type=values.name,
+        help="of recordings: what the loop would have done under this one",
     )
     replaying.add_argument("--json", action="store_true", help="of recordings: one JSON object a line, for each file")
     _add_store(replaying)
@@ -196,7 +198,7 @@ def _add_replay(commands: Commands) -> None:
 def _add_diagnose(commands: Commands) -> None:
     purpose = "say what keeps a recorded session of another agent from going on, and what to do"
     diagnosing = _add(commands, "diagnose", purpose, DIAGNOSE_STATUSES, "diagnose session.jsonl")
-    diagnosing.add_argument("recording", metavar="FILE", type=_path, help=ABOUT_RECORDING)
+    diagnosing.add_argument("recording", metavar="FILE", type=values.path, help=ABOUT_RECORDING)
     diagnosing.add_argument("--all", action="store_true", help="tell every fault in full")
     diagnosing.add_argument("--json", action="store_true", help="one JSON object")
 
@@ -210,9 +212,9 @@ def _add_repair(commands: Commands) -> None:
         "repair session.jsonl --out repaired.jsonl",
         "Write Claude Code, Codex and OpenAI chat in their own format, every other one as a log.",
     )
-    repairing.add_argument("recording", metavar="FILE", type=_path, help=ABOUT_RECORDING)
+    repairing.add_argument("recording", metavar="FILE", type=values.path, help=ABOUT_RECORDING)
     repairing.add_argument(
-        "--out", metavar="NEW", type=_path, required=True, help="the file to write, which must not be there"
+        "--out", metavar="NEW", type=values.path, required=True, help="the file to write, which must not be there"
     )
     repairing.add_argument("--as-log", action="store_true", help="write a log of loopkernel, for `loopkernel resume`")
     _add_conversation(repairing)
@@ -221,7 +223,7 @@ def _add_repair(commands: Commands) -> None:
 def _add_continue(commands: Commands) -> None:
     purpose = "chat on from the end of a recorded session, repaired, as a new run"
     continuing = _add(commands, "continue", purpose, CHAT_STATUSES, "continue session.jsonl --model anthropic:MODEL")
-    continuing.add_argument("recording", metavar="FILE", type=_path, help=ABOUT_RECORDING)
+    continuing.add_argument("recording", metavar="FILE", type=values.path, help=ABOUT_RECORDING)
     _add_conversation(continuing)
     _add_session(continuing)
     _add_policy(continuing)
@@ -231,11 +233,13 @@ def _add_continue(commands: Commands) -> None:
 def _add_fork(commands: Commands) -> None:
     purpose = "begin a new run at any step of a log or a recording"
     forking = _add(commands, "fork", purpose, REPAIR_STATUSES, "fork last --at 12")
-    forking.add_argument("log", metavar="RUN|FILE", type=_name, help=f"{ABOUT_RUN}, or of a recording")
+    forking.add_argument("log", metavar="RUN|FILE", type=values.name, help=f"{ABOUT_RUN}, or of a recording")
     forking.add_argument(
-        "--at", metavar="N", type=_count, required=True, help="after which record of it the new run leaves it"
+        "--at", metavar="N", type=values.count, required=True, help="after which record of it the new run leaves it"
     )
-    forking.add_argument("--out", metavar="NEW", type=_path, help="write the new run to this file instead of the store")
+    forking.add_argument(
+        "--out", metavar="NEW", type=values.path, help="write the new run to this file instead of the store"
+    )
     _add_store(forking)
 
 
@@ -247,11 +251,11 @@ def _add_conversation(command: argparse.ArgumentParser) -> None:
 
 def _add_session(command: argparse.ArgumentParser) -> None:
     """Whom to ask, with which tools, and who approves."""
-    command.add_argument("--model", "--provider", metavar=MODELS, type=_name, help=ABOUT_MODELS)
+    command.add_argument("--model", "--provider", metavar=MODELS, type=values.name, help=ABOUT_MODELS)
     command.add_argument(
         "--base-url",
         metavar="URL",
-        type=_url,
+        type=values.url,
         help="where the models of a vendor are asked, as of a server of your own",
     )
     command.add_argument(
@@ -259,11 +263,11 @@ def _add_session(command: argparse.ArgumentParser) -> None:
         default=[],
         action="append",
         metavar=MODELS,
-        type=_name,
+        type=values.name,
         help="the model to ask when the first one fails for good; may be given several times",
     )
     command.add_argument(
-        "--workspace", metavar="DIR", type=_path, help="the folder whose files may be used (the current one)"
+        "--workspace", metavar="DIR", type=values.path, help="the folder whose files may be used (the current one)"
     )
     command.add_argument(
         "--approve",
@@ -276,7 +280,7 @@ def _add_session(command: argparse.ArgumentParser) -> None:
         metavar="NAME=VARIABLE",
         default=[],
         action="append",
-        type=_secret,
+        type=values.secret,
         help="a value that no log and no model may see, from an environment variable; tools get it where the model "
         "writes {{secret:NAME}}; may be given several times",
     )
@@ -301,9 +305,17 @@ def _add_tools(command: argparse.ArgumentParser) -> None:
         metavar="[NAME=]COMMAND|URL",
         default=[],
         action="append",
-        type=_name,
+        type=values.name,
         help="a server of the Model Context Protocol whose tools are offered too, each of which asks; may be given "
         f"several times ({NO_SERVER}: without those that the run was begun with)",
+    )
+    command.add_argument(
+        "--mcp-variable",
+        metavar="NAME",
+        default=[],
+        action="append",
+        type=values.variable,
+        help="an environment variable that servers which are commands get too; else they get next to none of them",
     )
     command.add_argument(
         "--sub-agents",
@@ -317,38 +329,41 @@ def _add_policy(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--policy",
         metavar="NAME|FILE",
-        type=_name,
+        type=values.name,
         help="what the loop goes by: default, amp, amodal, claude, strands, calls, or a JSON document of your own",
     )
     command.add_argument(
-        "--max-turns", metavar="N", type=_count, help=f"how many replies at most ({DEFAULT_MAX_TURNS}, or the policy's)"
+        "--max-turns",
+        metavar="N",
+        type=values.count,
+        help=f"how many replies at most ({DEFAULT_MAX_TURNS}, or the policy's)",
     )
     command.add_argument(
-        "--max-total-tokens", metavar="N", type=_count, help="how many tokens at most, in and out (no limit)"
+        "--max-total-tokens", metavar="N", type=values.count, help="how many tokens at most, in and out (no limit)"
     )
     command.add_argument(
         "--retries",
         metavar="N",
-        type=_number,
+        type=values.number,
         help="how often a failed request is made again, at growing intervals "
         f"({DEFAULT_RETRIES}, or the policy's; 0 for never)",
     )
     command.add_argument(
-        "--instructions", metavar="TEXT|@FILE", type=_name, help="what the model is told before anything else"
+        "--instructions", metavar="TEXT|@FILE", type=values.name, help="what the model is told before anything else"
     )
 
 
 def _add_places(command: argparse.ArgumentParser) -> None:
     place = command.add_mutually_exclusive_group()
     _add_store(place)
-    place.add_argument("--log", metavar="FILE", type=_path, help="write this run to a file of its own instead")
+    place.add_argument("--log", metavar="FILE", type=values.path, help="write this run to a file of its own instead")
 
 
 def _add_store(command: "argparse.ArgumentParser | argparse._MutuallyExclusiveGroup") -> None:
     command.add_argument(
         "--store",
         metavar="sqlite:FILE|jsonl:DIR|memory",
-        type=_name,
+        type=values.name,
         help=f"where the runs are kept (sqlite:{FOLDER / 'runs.sqlite'})",
     )
 
@@ -358,39 +373,3 @@ def _version() -> str:
         return version("loopkernel")
     except PackageNotFoundError:  # run from the sources alone
         return "of an unknown version, since it is not installed"
-
-
-def _count(text: str) -> int:
-    return _number(text, least=1)
-
-
-def _number(text: str, least: int = 0) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= len(str(LARGEST_NUMBER)) and int(text) >= least):
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from {least} to {LARGEST_NUMBER}")
-    return int(text)
-
-
-def _name(text: str) -> str:
-    if "\0" in text or not text:
-        raise argparse.ArgumentTypeError("it is empty" if not text else "it holds a NUL character, which no name can")
-    return text
-
-
-def _url(text: str) -> str:
-    if not text.startswith(("http://", "https://")):
-        raise argparse.ArgumentTypeError(f"{text!r} begins neither with http:// nor with https://")
-    return _name(text)
-
-
-def _path(text: str) -> Path:
-    return Path(_name(text))
-
-
-def _secret(text: str) -> tuple[str, str]:
-    """A name, and the environment variable that holds the value; never the value itself, which others could see."""
-    name, sign, variable = text.partition("=")
-    if not (name and sign and variable):
-        raise argparse.ArgumentTypeError("give a name and an environment variable, as in TOKEN=GITHUB_TOKEN")
-    if variable not in os.environ:
-        raise argparse.ArgumentTypeError("there is no environment variable of the name given; export it first")
-    return name, variable

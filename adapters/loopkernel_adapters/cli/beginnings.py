@@ -29,6 +29,7 @@ def note(place: Place, run: str, options: Options) -> None:
         "sub_agents": options.sub_agents,
         "secrets": dict(options.secrets),
         "servers": dict(options.servers),
+        "server_variables": list(options.server_variables),
     }
     try:
         if not path.parent.is_dir():
@@ -59,6 +60,7 @@ def remembered(place: Place, run: str, given: Options) -> Options:
         sub_agents=given.sub_agents or begun.sub_agents,
         secrets=given.secrets or begun.secrets,
         servers=given.servers or begun.servers,
+        server_variables=given.server_variables or begun.server_variables,
     )
 
 
@@ -73,7 +75,7 @@ def _options(noted: Mapping[str, object]) -> Options:
     model, base_url, workspace, tools = (_text(noted, key) for key in ("model", "base_url", "workspace", "tools"))
     models, secrets = noted.get("fallback_models"), noted.get("secrets")
     names = secrets if isinstance(secrets, dict) else {}
-    servers = noted.get("servers")
+    servers, variables = noted.get("servers"), noted.get("server_variables")
     pins = servers if isinstance(servers, dict) else {}
     return Options(
         model=model,
@@ -84,6 +86,7 @@ def _options(noted: Mapping[str, object]) -> Options:
         sub_agents=noted.get("sub_agents") is True,
         secrets=tuple((str(name), str(variable)) for name, variable in names.items()),
         servers=tuple((text, pin) for text, pin in pins.items() if isinstance(text, str) and isinstance(pin, str)),
+        server_variables=tuple(map(str, variables)) if isinstance(variables, list) else (),
     )
 
 

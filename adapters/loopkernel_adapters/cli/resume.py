@@ -77,7 +77,8 @@ def _workbench(
     models = SoughtModels(specs, options.base_url, resources).opened()
     if given.servers:  # from now on these are its servers, with what they offer now
         begun = remembered(place, settings.session_id, Options())
-        note(place, settings.session_id, evolve(begun, servers=options.servers))
+        servers, variables = options.servers, options.server_variables
+        note(place, settings.session_id, evolve(begun, servers=servers, server_variables=variables))
     return Workbench(
         running=running,
         place=place,

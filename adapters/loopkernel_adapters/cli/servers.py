@@ -6,9 +6,10 @@ that offers something else when the run is gone on with is refused, until `--mcp
 """
 
 import asyncio
+import os
 import re
 import shlex
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeVar
@@ -67,7 +68,7 @@ def with_servers(tools: Tools, options: Options, running: Running) -> tuple[Tool
         from loopkernel_adapters.tools.mcp import McpUnavailable, open_servers
     except ImportError as error:
         raise Unusable(str(error)) from error
-    servers = [_server(text, pin) for text, pin in given]
+    servers = [_server(text, pin, _environment(options)) for text, pin in given]
     try:
         opened = running.keep(open_servers(servers))
     except McpUnavailable as error:
@@ -85,7 +86,15 @@ def with_servers(tools: Tools, options: Options, running: Running) -> tuple[Tool
         raise Unusable(f"{error}, with NAME= before it") from error
 
 
-def _server(text: str, pin: str | None) -> "McpServer":
+def _environment(options: Options) -> dict[str, str]:
+    """The variables that servers get. Raises Unusable."""
+    missing = [name for name in options.server_variables if name not in os.environ]
+    if missing:
+        raise Unusable(f"the servers need the environment variable {', '.join(missing)}; export it first")
+    return {name: os.environ[name] for name in options.server_variables}
+
+
+def _server(text: str, pin: str | None, environment: Mapping[str, str]) -> "McpServer":
     """What the text names. Raises Unusable."""
     from loopkernel_adapters.tools.mcp import HttpServer, StdioServer
 
@@ -105,4 +114,4 @@ def _server(text: str, pin: str | None) -> "McpServer":
         raise Unusable(f"the command {what} cannot be read: {error}; quote it as for a shell") from error
     if not command or not command[0]:
         raise Unusable("--mcp names no command and no address; give one, as in --mcp 'files=python server.py'")
-    return StdioServer(name=name or Path(command[0]).name, command=command, pin=pin)
+    return StdioServer(name=name or Path(command[0]).name, command=command, environment=environment, pin=pin)

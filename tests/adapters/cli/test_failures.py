@@ -53,7 +53,7 @@ def nothing_outside(monkeypatch: pytest.MonkeyPatch) -> None:
         (["--model", "scripted:pipe"], "the script pipe is no regular file"),
         (["--base-url", "localhost"], "begins neither with http:// nor with https://"),
         (["--policy", "strict"], "choose default, amp, amodal, claude, strands, calls, or name a file"),
-        (["--policy", "policy.json"], "$.value.max_turns: must be a finite number of at least 1, and is 0"),
+        (["--policy", "policy.json"], "$.value.max_turns: must be a finite number of at least 0, and is -1"),
         (["--policy", "words.txt"], "the policy words.txt cannot be used"),
         (["--policy", "bare.json"], '{"loopkernel":"policy","version":'),
         (["--max-turns", "x"], "no whole number from 1 to"),
@@ -78,7 +78,7 @@ def test_what_is_wrong_with_an_option_is_told(
     arguments: list[str],
     told: str,
 ) -> None:
-    Path("policy.json").write_text(policy_to_text(Policy(max_turns=7)).replace("7", "0"))
+    Path("policy.json").write_text(policy_to_text(Policy(max_turns=7)).replace("7", "-1"))
     Path("words.txt").write_text("be kind")
     Path("bare.json").write_text('{"max_turns": 7}')
     Path("latin.txt").write_bytes(b"\xe9")

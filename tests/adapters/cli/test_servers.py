@@ -69,3 +69,27 @@ def test_without_the_extra_it_is_named(loopkernel: CommandLine, monkeypatch: pyt
     ended = loopkernel("run", "go", *MODEL, "--mcp", "x")
     assert ended.status == 2
     assert "pip install 'loopkernel[mcp]'" in ended.err
+
+
+def test_a_server_gets_the_variables_that_are_named_and_only_their_names_are_noted(
+    loopkernel: CommandLine, server: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GIVEN", "tweet-tweet")
+    monkeypatch.setenv("KEPT", "tu-whit-tu-whoo")
+    named = (
+        "--mcp",
+        shlex.join([f"raw={sys.executable}", "-S", str(server), "environment"]),
+        "--mcp-variable",
+        "GIVEN",
+    )
+    script(calls("mcp__raw__echo", text="hi"), says("Done."))
+    begun = loopkernel("run", "go", *MODEL, *named, "--approve", "always")
+    again = loopkernel("resume", "last", lines=("go",))
+    for ended in (begun, again):
+        assert "tweet-tweet" in ended.out
+        assert "tu-whit-tu-whoo" not in ended.out
+    (note,) = Path(".loopkernel", "runs.sqlite.begun").iterdir()
+    assert "tweet-tweet" not in note.read_text()
+    monkeypatch.delenv("GIVEN")
+    assert "the servers need the environment variable GIVEN; export it first" in loopkernel("resume", "last").err
+    assert "export it first" in loopkernel("run", "go", *MODEL, *named).err
