@@ -21,6 +21,9 @@ from loopkernel_adapters.ports import Restored, RulesDiffer, RunEntry, demand_sa
 MOST_FOLDED = 20_000  # records of a run whose state is told; folding more takes seconds
 LONGEST_WORDS = 48  # characters
 
+FIRST_DATE_MS = 1_000_000_000_000  # of 2001; what is earlier counts from nowhere, as in a recording without times
+UNDATED = f"{'no date':<16}"
+
 
 @frozen(kw_only=True)
 class Listed:
@@ -89,7 +92,9 @@ def first_words(records: tuple[LogRecord, ...]) -> str:
 
 def _as_line(listed: Listed) -> str:
     entry = listed.entry
-    began = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.first_ms / 1000))
+    began = UNDATED
+    if entry.first_ms >= FIRST_DATE_MS:
+        began = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.first_ms / 1000))
     tokens = "" if listed.tokens is None else f", {counted(listed.tokens, 'token')}"
     about = listed.problem or listed.words or "(nothing was said)"
     told = in_one_line(about, LONGEST_WORDS if listed.problem is None else 200)

@@ -65,8 +65,9 @@ def chosen(found: Conversations, wanted: str | None, path: Path) -> str:
     if name is None:
         raise Unusable(f"{path} holds no conversation that could be gone on with")
     if name not in found.messages:
-        names = ", ".join(repr(each) for each in list(found.messages)[:20])
-        raise Unusable(f"{path} holds no conversation {name!r}; it holds {names}")
+        others = ", ".join(repr(each) for each in list(found.messages)[:20] if each)
+        instead = f"choose one of {others}, or leave" if others else "it has the main one alone: leave"
+        raise Unusable(f"{path} holds no conversation {name!r}; {instead} --conversation out")
     return name
 
 

@@ -236,6 +236,8 @@ def test_a_fork_of_a_run_in_the_store_and_of_a_recording(loopkernel: CommandLine
     assert forked.status == 0
     go_on = shlex.split(forked.labelled("go on")[0])
     assert loopkernel(*go_on[go_on.index("resume") :], *MODEL, lines=("On.",)).labelled("model") == ["I go on."]
+    loopkernel("fork", "claude.jsonl", "--at", "8")
+    assert "1970" not in loopkernel("runs").out
     of_recording = loopkernel("fork", "claude.jsonl", "--at", "8", "--out", "new.jsonl")
     assert of_recording.status == 0
     session = replay(read_log(Path("new.jsonl")).records).session
