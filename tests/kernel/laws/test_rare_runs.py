@@ -1,0 +1,102 @@
+"""Sound runs of which the laws must say nothing, where what is rare meets: a hook, a failure, a cancel, a fallback."""
+
+from collections.abc import Sequence
+
+import pytest
+from attrs import evolve
+from loopkernel.data.choices import OnToolFailure
+from loopkernel.data.json_text import Json
+from loopkernel.data.policy import Retry
+from loopkernel.data.user_deltas import CancelAll, Correct
+from loopkernel.data.words import HookPoint
+from loopkernel.laws import check_pairs, check_trace
+from loopkernel.replay import StepRecord
+from loopkernel.testing.planted_call_runs import call_at
+from loopkernel.testing.planted_hook_runs import hooked
+from loopkernel.testing.player import Player, Script, play
+from loopkernel.testing.player_tools import POLICY, TOOLS, read, shell, write, write_to_result
+from loopkernel.transition import transition
+
+
+def a_failure_looked_at_is_cancelled(player: Player) -> None:
+    """A reply with a call fails; everything is cancelled while a hook is asked about that."""
+    player.begin(hooked(HookPoint.AFTER_MODEL, each=1))
+    player.say("go")
+    player.stream(read("a"), text="I")
+    player.fail()
+    player.deliver(CancelAll())
+    player.settle()
+
+
+def another_model_is_waited_for_at_a_gate(player: Player) -> None:
+    """The model fails for good, and a hook is asked before the request to the next one."""
+    player.begin(
+        hooked(
+            HookPoint.BEFORE_MODEL, each=1, policy=evolve(POLICY, retry=Retry(retries=0), fallback_models=("second",))
+        )
+    )
+    player.say("go")
+    player.answer()
+    player.fail()
+    player.answer()
+    player.settle()
+
+
+def a_failure_comes_before_the_end_of_the_reply(player: Player) -> None:
+    """A call that started early fails while the reply goes on, and takes with it those that come after."""
+    early = tuple(
+        tool if tool.profile is None else evolve(tool, profile=evolve(tool.profile, early=True)) for tool in TOOLS
+    )
+    player.begin(evolve(POLICY, on_tool_failure=OnToolFailure.CANCEL_SIBLINGS), early)
+    player.say("go")
+    player.stream(read("a"))
+    player.check()
+    player.end(fails=True)
+    player.stream(write("b"))
+    player.check()
+    player.complete()
+    player.settle()
+
+
+def nobody_has_begun(player: Player) -> None:
+    """The user speaks before there is a session."""
+    player.say("go")
+    player.fail()
+    player.begin()
+
+
+def a_correction_names_what_is_not_there(player: Player) -> None:
+    """A waiting call is corrected to use the output of another, which waits as well."""
+    player.begin()
+    player.say("dare")
+    player.reply(shell("a"), shell("b"))
+    given = write_to_result("p1").input
+    if isinstance(given, Json):
+        player.deliver(Correct(call=call_at(2), input=given))
+    player.check()
+    player.settle()
+
+
+def judged(steps: Sequence[StepRecord]) -> tuple[object, ...]:
+    """What the laws say of the run."""
+    return (*check_trace(steps).breaches, *check_pairs(steps).breaches)
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        a_failure_looked_at_is_cancelled,
+        another_model_is_waited_for_at_a_gate,
+        a_failure_comes_before_the_end_of_the_reply,
+        nobody_has_begun,
+        a_correction_names_what_is_not_there,
+    ],
+)
+def test_a_run_where_rare_things_meet_breaks_no_law(script: Script) -> None:
+    steps = play(script, transition)
+    assert len(steps) > 2
+    assert judged(steps) == ()
+
+
+def test_a_run_without_steps_breaks_no_law() -> None:
+    assert judged(()) == ()
