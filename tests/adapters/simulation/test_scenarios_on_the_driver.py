@@ -78,3 +78,27 @@ def test_a_scenario_is_played_by_name(capsys: pytest.CaptureFixture[str]) -> Non
     name = read_scenario_file(file)[0].id
     assert main([str(file), name]) == 0
     assert capsys.readouterr().out.startswith(f"pass {name}\n")
+
+
+def test_a_name_that_the_file_has_not_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main([str(FOLDER / "approval.yaml"), "nobody"])
+    assert "has no scenario nobody" in capsys.readouterr().err
+
+
+def test_a_file_that_cannot_be_read_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(tmp_path / "none.yaml")]) == 1
+    assert "No such file" in capsys.readouterr().out
+
+
+def test_a_policy_that_cannot_hold_fails_its_scenario_and_the_rest_is_played(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = "rules: [LIMIT-1]\nmodel: [{text: Hi}]\nuser: [{at: 0, say: Hello}]\nexpect: {state: Idle}\n"
+    impossible = "policy: {result_limit: {chars: 100, head: 90, tail: 90}}\n"
+    file = tmp_path / "two.yaml"
+    file.write_text(f"scenario: impossible\n{impossible}{said}---\nscenario: possible\n{said}", encoding="utf-8")
+    assert main([str(file)]) == 1
+    first, why, second = capsys.readouterr().out.splitlines()
+    assert (first, second) == ("fail impossible", "pass possible")
+    assert "the policy cannot hold: result_limit" in why
