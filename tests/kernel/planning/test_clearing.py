@@ -19,7 +19,7 @@ some_calls = st.frozensets(call_ids, max_size=3)
 @given(tool_results)
 def test_the_body_is_replaced_and_all_else_is_kept(result: ToolResult) -> None:
     after = cleared(result)
-    assert text_of(after.content) == CLEARED
+    assert text_of(after.content) == CLEARED != ""
     assert len(after.content) == 1
     others = attrs.filters.exclude("content")
     assert attrs.asdict(after, filter=others) == attrs.asdict(result, filter=others)

@@ -5,10 +5,11 @@ from loopkernel.data.effects import StartTool
 from loopkernel.data.events import Refused
 from loopkernel.data.ids import OperationKind
 from loopkernel.data.outside_deltas import ChildEnded
+from loopkernel.data.states import Streaming, Thinking
 from loopkernel.data.thread_deltas import Resumed
 from loopkernel.data.words import RefusalReason, TurnEndReason, UserAction
 
-from tests.kernel.building import after, effects_of, made_call, of_kind, run, session_of, step, succeeded, working
+from tests.kernel.building import a, after, effects_of, made_call, of_kind, run, session_of, step, succeeded, working
 
 
 @pytest.mark.rule("RESUME-3")
@@ -40,3 +41,12 @@ def test_a_tool_in_the_background_does_not_report_as_a_sub_agent_does() -> None:
     following, effects = step(behind, ChildEnded(operation=run(1), reason=TurnEndReason.MODEL_STOP))
     assert effects == (Refused(UserAction.REPORT, RefusalReason.DUPLICATE),)
     assert following == behind
+
+
+@pytest.mark.rule("RESUME-3")
+def test_a_run_in_the_background_is_repeated_also_before_a_request_that_no_hook_holds() -> None:
+    behind = after(working(made_call("write")), succeeded(1, background=True))
+    waiting = Thinking(session=session_of(behind), stamp=behind.stamp, turn=a(Streaming, behind).turn)
+    state, effects = step(waiting, Resumed())
+    assert [start.operation for start in of_kind(StartTool, effects)] == [run(2)]
+    assert [held.operation for held in session_of(state).held] == [run(2)]
