@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from loopkernel.data.effects import AbortOther, CallModel, CancelTimer, StartTimer
 from loopkernel.data.ids import OperationKind
-from loopkernel.data.states import State
+from loopkernel.data.states import BeforeRequest, State, Thinking
 
-from tests.kernel.building import at_rest, fired, of_kind, pending_timers, say, step
+from tests.kernel.building import a, at_rest, fired, of_kind, pending_timers, say, step
 from tests.kernel.gates import BEFORE_MODEL, asked_of, gated, hooked
 
 
@@ -21,6 +21,7 @@ def test_after_a_hook_that_is_too_slow_comes_the_next_and_then_the_request(count
     state, effects = step(at_rest(policy), say())
     for number, name in enumerate(names, 1):
         assert asked_of(effects) == [(BEFORE_MODEL, name)]
+        assert a(Thinking, state).passed is not BeforeRequest.HOOKS  # for one of them is still asked
         (timer,) = pending_timers(state)
         assert [started.operation for started in of_kind(StartTimer, effects)] == [timer.operation]
         state, effects = step(state, fired(timer.operation))
