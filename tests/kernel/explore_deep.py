@@ -40,7 +40,7 @@ from tests.kernel.explore_cases import (
     QUICK,
 )
 from tests.kernel.explore_endurance import OTHER_ENDURANCE, QUICK_ENDURANCE
-from tests.kernel.explore_three_calls import MANY, three_calls
+from tests.kernel.explore_three_calls import MANY, SCHEDULES, three_calls
 from tests.kernel.explore_world import Case, plain
 from tests.kernel.exploring import explored, wrong_with_outlines, wrong_with_runs, wrong_with_search
 
@@ -69,9 +69,13 @@ LARGE = (
     evolve(EXACT, name="exact, two rounds", scope=evolve(EXACT.scope, rounds=2)),
     evolve(GRAPH, name="graph, runs that do not stop", scope=evolve(GRAPH.scope, held=1)),
 )
-# Those of the quick suite and of the matrix, here with the laws of a whole run at every edge.
+# Those of the quick suite and of the matrix, here with the laws of a whole run at every edge but of the largest.
 GATE = (*QUICK, *OTHERS, *QUICK_ENDURANCE, *OTHER_ENDURANCE, *QUICK_CARE, *OTHER_CARE)
-ALL_LAWS = tuple(evolve(case, laws=laws_of_an_edge) if case.laws is check_step else case for case in GATE)
+BY_STEP_LAWS = {case.name for case in (GRAPH, *SCHEDULES)}
+ALL_LAWS = tuple(
+    evolve(case, laws=laws_of_an_edge) if case.laws is check_step and case.name not in BY_STEP_LAWS else case
+    for case in GATE
+)
 OTHERWISE_SCHEDULED = tuple(
     evolve(case, name=f"{case.name}, {schedule.value}", policy=evolve(case.policy, schedule=schedule))
     for case in (ANSWERS, QUESTIONS, EARLY, BACKGROUND, *OUTPUTS)
