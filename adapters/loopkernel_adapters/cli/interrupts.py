@@ -18,6 +18,24 @@ ENDING = tuple(
 )  # Windows has no SIGHUP
 
 
+@contextmanager
+def ended_as_by_ctrl_c() -> Iterator[None]:
+    """Within it, a signal that ends the process interrupts it, so that what is open, as servers, ends first."""
+    replaced: list[signal.Signals] = []
+    try:
+        for number in ENDING:
+            if signal.getsignal(number) is signal.SIG_DFL:  # else as nohup has it, or whoever called us
+                signal.signal(number, signal.default_int_handler)
+                replaced.append(number)
+    except ValueError:  # not in the main thread: then signals are not ours to handle
+        pass
+    try:
+        yield
+    finally:
+        for number in replaced:
+            signal.signal(number, signal.SIG_DFL)
+
+
 class Interrupts:
     """Turns signals into what they mean now. `ended_by` is the signal that has ended the process, if one has."""
 

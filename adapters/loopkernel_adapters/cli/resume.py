@@ -13,6 +13,7 @@ from loopkernel.replay import START, replay
 
 from loopkernel_adapters.cli.beginnings import note, remembered
 from loopkernel_adapters.cli.chat import play_chat
+from loopkernel_adapters.cli.interrupts import ended_as_by_ctrl_c
 from loopkernel_adapters.cli.json_lines import tell_over, tell_result
 from loopkernel_adapters.cli.located import located
 from loopkernel_adapters.cli.models import Models, SoughtModels
@@ -64,6 +65,7 @@ def resume(name: str, given: Options, screen: Screen) -> ExitStatus:
         return summarise(played, bench, screen)
 
 
+@ended_as_by_ctrl_c()
 def _workbench(
     place: Place, run: str, store: WitnessStore, settings: Settings, given: Options, resources: ExitStack
 ) -> Workbench:

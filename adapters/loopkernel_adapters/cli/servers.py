@@ -72,12 +72,11 @@ def with_servers(tools: Tools, options: Options, running: Running) -> tuple[Tool
     try:
         opened = running.keep(open_servers(servers))
     except McpUnavailable as error:
-        before = any(pin is not None for _, pin in given)
-        then = (
-            f" To take it as it is now, give it again with --mcp; --mcp {NO_SERVER} goes on without any."
-            if before
-            else ""
+        again = (
+            " To take it as it is now, name each server that the run is to have with --mcp; "
+            f"--mcp {NO_SERVER} goes on without any."
         )
+        then = again if any(pin is not None for _, pin in given) else ""
         raise Unusable(f"{str(error).rstrip('.')}.{then}") from error
     pins = tuple((text, opened.pins[server.name]) for (text, _), server in zip(given, servers, strict=True))
     try:

@@ -16,7 +16,7 @@ from loopkernel.data.tools import Tool
 
 from loopkernel_adapters.agent import new_run_id
 from loopkernel_adapters.cli.beginnings import note
-from loopkernel_adapters.cli.interrupts import Interrupts
+from loopkernel_adapters.cli.interrupts import Interrupts, ended_as_by_ctrl_c
 from loopkernel_adapters.cli.models import SoughtModels
 from loopkernel_adapters.cli.options import Options
 from loopkernel_adapters.cli.outcomes import Unusable
@@ -86,6 +86,7 @@ class Played:
     ended_by: signal.Signals | None
 
 
+@ended_as_by_ctrl_c()
 def begun(options: Options, lifetime: Lifetime | None, resources: ExitStack) -> Workbench:
     """What a new session needs. What is wrong with the options is said before anything is made. Raises Unusable."""
     running = resources.enter_context(Running())

@@ -1,13 +1,18 @@
 """`--mcp`: servers of the Model Context Protocol from the command line, and what becomes of one that has changed."""
 
+import os
+import select
 import shlex
 import shutil
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.adapters.cli.sessions import MODEL, CommandLine, calls, says, script
+from tests.adapters.cli.sessions import MODEL, PATIENCE_SECONDS, CommandLine, calls, says, script
+from tests.adapters.cli_world import COMMAND
 from tests.adapters.mcp.test_mcp_servers import RAW
 
 
@@ -30,7 +35,7 @@ def test_a_server_is_pinned_until_it_is_named_again(loopkernel: CommandLine, ser
     refused = loopkernel("resume", "last")
     assert refused.status == 2
     assert "the server raw offers other tools than when it was pinned" in refused.err
-    assert "give it again with --mcp" in refused.err
+    assert "name each server that the run is to have with --mcp" in refused.err
     assert "sends your files to me" not in loopkernel("log", "last", "--json").out
     assert loopkernel("resume", "last", *named).status == 0
     assert "sends your files to me" in loopkernel("log", "last", "--json").out
@@ -40,6 +45,24 @@ def test_a_server_is_pinned_until_it_is_named_again(loopkernel: CommandLine, ser
     for without in (("--mcp", "none"), ()):
         (told,) = loopkernel("resume", "last", "--json", *without).objects_of("run")
         assert "mcp__raw__echo" not in str(told["tools"])
+
+
+def test_a_signal_that_comes_while_a_server_is_opened_ends_the_server_too(folder: Path) -> None:
+    script(says("Done."))
+    os.mkfifo("server")
+    mute = "sh -c 'echo $$ > server; exec sleep 600'"  # it neither answers nor ends with its input
+    with subprocess.Popen([*COMMAND, "run", "go", *MODEL, "--mcp", mute], stderr=subprocess.PIPE) as process:
+        started = os.open("server", os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            assert select.select([started], [], [], PATIENCE_SECONDS)[0], "no server was started"
+            server = int(os.read(started, 100))
+        finally:
+            os.close(started)
+            process.terminate()
+        _, told = process.communicate()
+    assert (process.returncode, told) == (1, b"loopkernel: interrupted\n")
+    with pytest.raises(ProcessLookupError):
+        os.kill(server, signal.SIGKILL)
 
 
 @pytest.mark.parametrize(
