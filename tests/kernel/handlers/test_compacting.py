@@ -2,7 +2,7 @@
 
 import pytest
 from attrs import evolve
-from loopkernel.data.choices import CompactionStrategy, OnBusy, OnError
+from loopkernel.data.choices import CompactionMoment, CompactionStrategy, OnBusy, OnError
 from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import CallModel, Summarise
 from loopkernel.data.events import CompactionEnded, CompactionStarted, ErrorShown, TurnEnded
@@ -15,6 +15,10 @@ from loopkernel.data.thread_deltas import Disposed, Forked, Resumed
 from loopkernel.data.usage import Usage
 from loopkernel.data.user_deltas import CancelAll, CompactNow, EditMessage
 from loopkernel.data.words import ErrorClass, RequestReason, StopReason, TurnEndReason
+from loopkernel.testing.planted_compaction_runs import LONG, SMALL, SUMMARISED
+from loopkernel.testing.player import Player
+from loopkernel.testing.player_tools import read
+from loopkernel.transition import transition
 
 from tests.kernel.building import (
     ASKING_NOBODY,
@@ -273,3 +277,19 @@ def test_after_a_restart_the_summary_is_asked_for_again(state: Compacting) -> No
     assert (asked_again.operation, asked_again.cut) == (2, state.cut)
     assert named(effects_of(again, summary(1))) == ["Refused"]
     assert named(effects_of(again, summary(2)))[:2] == ["ThreadCompacted", "CompactionEnded"]
+
+
+@pytest.mark.rule("COMPACT-1")
+def test_within_a_turn_that_has_begun_nothing_is_compacted_where_policy_looks_at_its_start_only() -> None:
+    once = evolve(SUMMARISED, compaction=evolve(SMALL, when=CompactionMoment.TURN_START))
+    player = Player(transition)
+    player.begin(once)
+    player.say("go")
+    for _ in range(2):
+        player.reply(read("a"), read("b"))
+        player.end(text=LONG)
+        player.end(text=LONG)
+        assert isinstance(player.state, Streaming)
+    player.reply(text="so")
+    player.say(LONG * 2)
+    assert isinstance(player.state, Compacting)
