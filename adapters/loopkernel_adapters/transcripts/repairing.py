@@ -299,15 +299,19 @@ class _Followed:
         for call in calls:
             name = call.name
             while not name or name in given or self._is_odd(name):
-                base = call.name or "call"
-                if self._is_odd(call.name):
-                    base = re.sub(r"[^a-zA-Z0-9_-]+", "_", call.name)[:_LONGEST_BASE]
-                tried[base] += 1
-                found = f"{base}_{tried[base] + 1}"
+                found = self._made(call.name, tried)
                 name = name if found in taken else found
             given.add(name)
             names.append(name)
         return names
+
+    def _made(self, name: str, tried: Counter[str]) -> str:
+        """The next id that is made of the name, of its beginning where the whole one would be odd."""
+        base = name or "call"
+        if self._is_odd(f"{base}_{tried[base] + 2}"):
+            base = re.sub(r"[^a-zA-Z0-9_-]+", "_", name)[:_LONGEST_BASE]
+        tried[base] += 1
+        return f"{base}_{tried[base] + 1}"
 
     def _is_odd(self, name: str) -> bool:
         return bool(name) and self._ids is not None and self._ids.fullmatch(name) is None

@@ -284,6 +284,15 @@ def test_reused_ids_are_renamed_within_each_conversation(tmp_path: Path) -> None
     assert text.count('"a_2"') == 2
 
 
+@pytest.mark.parametrize("length", [30, 38, 39, 40, 41])
+def test_a_reused_id_that_has_room_for_no_number_is_shortened(tmp_path: Path, length: int) -> None:
+    text, _ = mended_chat(tmp_path, [{"role": "user", "content": "Go."}, *10 * [chat_call("a" * length)]])
+    called = [call["id"] for message in json.loads(text) for call in message.get("tool_calls", ())]
+    assert len(set(called)) == 10
+    assert all(name.startswith("a" * 30) and len(name) <= 40 for name in called)
+    assert (called[0] == "a" * length) is (length <= 40)
+
+
 def test_the_reply_of_a_logged_request_becomes_a_message_where_its_calls_have_no_results(tmp_path: Path) -> None:
     reply = {"choices": [{"finish_reason": "tool_calls", "message": chat_call("a")}], "usage": {"prompt_tokens": 3}}
     text, faults = mended_chat(tmp_path, {"messages": [{"role": "user", "content": "Go."}], "response": reply})
