@@ -1,4 +1,4 @@
-"""Runs in which calls are made, checked, asked about, run, edited, cut and left behind, in any order.
+"""Runs in which calls are made, checked, asked about, run, edited, cut, forked and left behind, in any order.
 
 Nearly everything that comes is about something that is open, so that a short play reaches far.
 """
@@ -23,13 +23,15 @@ from loopkernel.data.choices import (
     WriteConflict,
 )
 from loopkernel.data.deltas import Delta
+from loopkernel.data.ids import MessageId
 from loopkernel.data.json_text import Json
 from loopkernel.data.ledgers import ApprovalWait, ChildWait, CrashWait, LedgerEntry, QuestionWait
+from loopkernel.data.messages import UserMessage
 from loopkernel.data.model_deltas import ModelCall
 from loopkernel.data.policy import ApprovalRule, OnRestart, Policy
 from loopkernel.data.states import Confirming, Dispatching, Executing, Initial, State, Streaming
 from loopkernel.data.steps import Context, Step
-from loopkernel.data.thread_deltas import Acquired, Disposed, Resumed
+from loopkernel.data.thread_deltas import Acquired, Disposed, Forked, Resumed
 from loopkernel.data.tool_deltas import ToolAsked, ToolChecked, ToolProgress
 from loopkernel.data.tools import AccessMode, Claim, Decision, InvalidCall, UnknownTool, ValidCall, Verdict
 from loopkernel.data.user_deltas import (
@@ -43,6 +45,7 @@ from loopkernel.data.user_deltas import (
     ChangeTools,
     Correct,
     CrashAnswerKind,
+    EditMessage,
     Permit,
     Reject,
     RememberTool,
@@ -65,6 +68,7 @@ from tests.kernel.building import (
     say,
     stopped,
     succeeded,
+    text,
 )
 
 TOOL_NAMES = st.sampled_from(
@@ -206,8 +210,16 @@ def about_all(draw: DrawFn, state: State) -> Iterator[Delta]:
         yield completed(draw(st.sampled_from(StopReason)), reply=state.reply.operation)
 
 
+def about_history(draw: DrawFn, state: State) -> Iterator[Delta]:
+    """What was said is said otherwise, or a lineage of its own begins, whatever is open."""
+    if state.session is not None:
+        said = [message.id for message in state.session.thread if isinstance(message, UserMessage)]
+        yield EditMessage(message=draw(st.sampled_from(said or [MessageId(1)])), content=text("otherwise"))
+    yield Forked(session_id="t")
+
+
 # Most often what is owed; of the rest what concerns single calls.
-_KINDS = (*[on_the_way] * 9, *[about_calls] * 4, *[about_time] * 2, about_settings, about_all)
+_KINDS = (*[on_the_way] * 9, *[about_calls] * 4, *[about_time] * 2, about_settings, about_all, about_history)
 
 
 @st.composite

@@ -34,11 +34,11 @@ def test_only_what_is_pending_is_closed() -> None:
 @pytest.mark.rule("CANCEL-2")
 @given(plays())
 def test_what_is_pending_in_the_state_is_what_was_started_and_neither_fired_nor_cancelled(play: Play) -> None:
-    """A restart alone leaves timers to the process that is gone: it starts those that it still wants anew."""
+    """A restart leaves timers to the process that is gone, and starts anew what it wants; a fork leaves them all."""
     running: dict[int, Effect] = {}
     for moment in play.moments:
         delta = moment.context.delta
-        if type(delta).__name__ in ("Resumed", "Acquired"):
+        if type(delta).__name__ in ("Resumed", "Acquired", "Forked"):
             running.clear()
         for effect in moment.step.effects:
             if isinstance(effect, StartTimer):
