@@ -21,6 +21,7 @@ from loopkernel.data.tools import (
     Verdict,
 )
 from loopkernel.later_typing import override
+from loopkernel.planning.references import has_references
 
 from loopkernel_adapters.ports import RunContext, ToolError, Tools
 from loopkernel_adapters.tools.input_schema import InputSchema, JsonObject, with_defaults
@@ -89,13 +90,9 @@ class Registry(Tools):
         entry = self._tools.get(command.tool)
         if entry is None:
             return UnknownTool()
-        given = command.input.value()
-        if entry.judge is not None:
-            faults = list(entry.judge(given)) if isinstance(given, dict) else [_NO_OBJECT]
-        else:
-            faults = list(self._schemas[command.tool].faults(given))
-            if not faults and not isinstance(given, dict):
-                faults = [_NO_OBJECT]
+        if has_references(command.input):
+            return ValidCall(None)  # it is asked about again with the outputs that it refers to
+        faults = self._faults(entry, command.input.value())
         if faults:
             return InvalidCall(_told(faults))
         try:
@@ -103,6 +100,12 @@ class Registry(Tools):
             return ValidCall(_claims(entry, complete if entry.understood is None else entry.understood(complete)))
         except ValueError as error:
             return InvalidCall(str(error))
+
+    def _faults(self, entry: FunctionTool, given: JsonValue) -> list[Fault]:
+        if entry.judge is not None:
+            return list(entry.judge(given)) if isinstance(given, dict) else [_NO_OBJECT]
+        faults = list(self._schemas[entry.tool.name].faults(given))
+        return faults if faults or isinstance(given, dict) else [_NO_OBJECT]
 
     @override
     async def run(self, command: StartTool, context: RunContext) -> ToolOutput:

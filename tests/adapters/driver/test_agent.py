@@ -20,7 +20,7 @@ from loopkernel.data.states import Cancelled, Confirming, Idle, Streaming
 from loopkernel.data.thread_deltas import Created
 from loopkernel.data.tools import EffectClass, InvalidCall, ToolOutput, ToolProfile, ValidCall, Verdict
 from loopkernel.data.user_deltas import Correct
-from loopkernel.data.words import ErrorClass, RefusalReason, StopReason, TurnEndReason
+from loopkernel.data.words import CallStatus, ErrorClass, RefusalReason, StopReason, TurnEndReason
 from loopkernel.replay import replay
 from loopkernel_adapters import agent as agent_module
 from loopkernel_adapters.agent import Agent, Approver, EventsDropped, Result, RunFailed, WaitingCall
@@ -111,6 +111,41 @@ def test_a_typed_function_is_a_tool() -> None:
     replies = (call_reply(("word_count", Json.of({"text": "a b c"}))), text_reply("b"))
     result = Agent(ScriptedProvider(replies), [word_count], approve=lambda call: True).run_sync("go")
     assert [(call.tool, call.content) for call in result.calls] == [("word_count", (TextBlock("3"),))]
+
+
+def shouted(word: str) -> str:
+    """A word, louder."""
+    return word.upper()
+
+
+def doubled(number: int) -> int:
+    """Twice the number."""
+    return 2 * number
+
+
+@pytest.mark.rule("CALL-1")
+def test_a_call_takes_what_an_earlier_one_gives_and_is_judged_by_that() -> None:
+    calls = (
+        ("shouted", Json.of({"word": "five"})),
+        ("doubled", Json.of({"number": {"$result": "scripted_1"}})),
+        ("shouted", Json.of({"word": {"$result": "scripted_1"}})),
+        ("word_count", Json.of({"text": "a b c"})),
+        ("doubled", Json.of({"number": {"$result": "scripted_4"}})),
+    )
+    agent = Agent(
+        ScriptedProvider((call_reply(*calls), text_reply("done"))),
+        [shouted, doubled, word_count],
+        approve=lambda call: True,
+    )
+    told = [(call.status, call.content) for call in agent.run_sync("go").calls]
+    assert [content for status, content in told if status is CallStatus.DONE] == [
+        (TextBlock("FIVE"),),
+        (TextBlock("FIVE"),),
+        (TextBlock("3"),),
+        (TextBlock("6"),),
+    ]
+    assert told[1][0] is CallStatus.ERROR
+    assert "number" in str(told[1][1])
 
 
 def test_a_missing_extra_is_told_in_words(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -220,6 +220,12 @@ class RefusesWhatFits(Broken):
         return InvalidCall("I do not like it") if isinstance(judged, ValidCall) else judged
 
 
+class RefusesWhatIsNotThereYet(Broken):
+    @override
+    def check(self, command: CheckCall) -> Verdict:
+        return InvalidCall("no number") if "$result" in command.input.text else super().check(command)
+
+
 class SlowToJudge(Broken):
     @override
     def check(self, command: CheckCall) -> Verdict:
@@ -383,6 +389,7 @@ def short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
         (LetsEverythingPass, r"tools 2: the call add\(\[\]\) does not fit, and is Valid"),
         (RefusesWithoutAWord, "tools 2: .* is said without a reason"),
         (TalksToProgrammers, "tools 2: .* is for programmers"),
+        (RefusesWhatIsNotThereYet, "tools 2: .* whose reference may yet fit"),
         (RefusesWhatFits, "tools 2: the valid call add"),
         (SlowToJudge, "tools 2: the check of add.* takes"),
         (JudgesInThreads, "tools 2: a check has left the thread"),
