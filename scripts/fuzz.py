@@ -5,7 +5,7 @@ cores some eight minutes more.
 
 Usage: python scripts/fuzz.py [--minutes 10] [--seed N] [TEST ...]. TEST: files or tests to look at alone. The round
 that is under way when the time is over is finished. Prints the seed of each round, what has ended, and at the end all
-that was run; after a breach, the command that repeats it. Exits 1 after a breach.
+that was run; after a breach, the command that repeats it. Exits 1 after a breach, 2 where there is nothing to run.
 """
 
 import argparse
@@ -43,7 +43,7 @@ def main() -> None:
             report(begun, what)
             ran.append(f"{what}: {run(command)}")
     print("\n".join(("what ran:", *(f"  {line}" for line in ran))))
-    report(begun, f"no breach in {rounds} rounds; to repeat them: make fuzz SEED={seed} MINUTES={arguments.minutes:g}")
+    report(begun, f"no breach in {rounds} {'round' if rounds == 1 else 'rounds'}; to repeat: make fuzz SEED={seed} MINUTES={arguments.minutes:g}")
 
 
 def rest(seed: int) -> tuple[tuple[str, list[str]], ...]:
@@ -86,7 +86,10 @@ def run(command: list[str]) -> str:
         command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as process:
         lines = list(shown(process.stdout or ()))
-    if process.returncode not in (0, NOTHING_COLLECTED):
+    if process.returncode == NOTHING_COLLECTED:
+        print(f"nothing was looked at: no test to run in {' '.join(command)}", flush=True)
+        sys.exit(2)
+    if process.returncode != 0:
         print(told("\n".join(lines), command), flush=True)
         sys.exit(1)
     return lines[-1] if lines else "said nothing"

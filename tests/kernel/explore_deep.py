@@ -187,7 +187,8 @@ def summary(seen: Sequence[Seen], scopes_in_all: int) -> str:
     """In a line."""
     left = [one.name for one in seen if not one.complete]
     states, edges = (sum(each) for each in zip(*((one.states, one.edges) for one in seen), strict=True))
-    told = f"; not exhausted: {', '.join(left)}" if left else "; all were exhausted"
+    ended_early = len(seen) < scopes_in_all or any(one.wrong for one in seen)
+    told = f"; not exhausted: {', '.join(left)}" if left else "" if ended_early else "; all were exhausted"
     return f"{len(seen)} of {scopes_in_all} scopes, {states:,} states, {edges:,} steps{told}"
 
 

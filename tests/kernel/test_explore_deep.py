@@ -27,6 +27,8 @@ def test_a_budget_that_ends_is_told() -> None:
     assert "NOT EXHAUSTED" in str(seen)
     assert summary([SOUND, seen], 9).startswith("2 of 9 scopes, 140 states")
     assert summary([SOUND, seen], 9).endswith("not exhausted: no profile")
+    assert "exhausted" not in summary([SOUND], 2)
+    assert "exhausted" not in summary([evolve(SOUND, wrong=("a breach",))], 1)
     assert summary([SOUND], 1) == "1 of 1 scopes, 70 states, 300 steps; all were exhausted"
 
 

@@ -41,5 +41,14 @@ def test_a_quiet_round_says_how_to_repeat_it(tmp_path: Path) -> None:
     result = fuzz("--seed", "11", str(test))
     assert (result.returncode, result.stdout.splitlines()[-1].split("] ")[1]) == (
         0,
-        "no breach in 1 rounds; to repeat them: make fuzz SEED=11 MINUTES=0",
+        "no breach in 1 round; to repeat: make fuzz SEED=11 MINUTES=0",
     )
+
+
+def test_a_round_without_a_test_is_no_quiet_round(tmp_path: Path) -> None:
+    """What draws no examples is not looked at, which is told."""
+    test = tmp_path / "test_plain.py"
+    test.write_text("def test_nothing() -> None: ...\n")
+    result = fuzz("--seed", "11", str(test))
+    assert (result.returncode, "no breach" in result.stdout) == (2, False)
+    assert "nothing was looked at" in result.stdout.splitlines()[-1]
