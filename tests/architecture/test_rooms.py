@@ -85,6 +85,7 @@ OPEN_TO_ADAPTERS = (
     "loopkernel.planning.interaction",
     "loopkernel.planning.projection",
     "loopkernel.planning.redaction",
+    "loopkernel.planning.references",
     "loopkernel.planning.repair",
     "loopkernel.planning.retry",
     "loopkernel.presets",

@@ -106,9 +106,7 @@ def _checks(trial: ToolsTrial) -> None:
         demand(2, seconds < QUICK_SECONDS, f"the check of {_shown(call)} takes {seconds:.2f} s, and all else waits")
         for unresolved in _with_references(call):
             verdict = _checked(trial.tools, unresolved)
-            demand(
-                2, isinstance(verdict, ValidCall), f"{_shown(unresolved)}, whose reference may yet fit, is {verdict}"
-            )
+            demand(2, isinstance(verdict, ValidCall), f"{_shown(unresolved)}, which may yet fit, is {verdict}")
     for tool in trial.tools.offered():
         _demand_refusal(trial.tools, (tool.name, []))
     for call in trial.invalid:
@@ -121,8 +119,9 @@ def _checks(trial: ToolsTrial) -> None:
 def _with_references(call: SampleCall) -> Iterator[SampleCall]:
     """The call as it is while one of its fields is the output of an earlier call, which is not there yet."""
     name, given = call
-    for field in given if isinstance(given, dict) else ():
-        yield name, {**given, field: {"$result": "earlier"}}
+    if isinstance(given, dict):
+        for field in given:
+            yield name, {**given, field: {"$result": "earlier"}}
 
 
 def _demand_refusal(tools: Tools, call: SampleCall) -> None:

@@ -389,7 +389,7 @@ def short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
         (LetsEverythingPass, r"tools 2: the call add\(\[\]\) does not fit, and is Valid"),
         (RefusesWithoutAWord, "tools 2: .* is said without a reason"),
         (TalksToProgrammers, "tools 2: .* is for programmers"),
-        (RefusesWhatIsNotThereYet, "tools 2: .* whose reference may yet fit"),
+        (RefusesWhatIsNotThereYet, "tools 2: .* which may yet fit"),
         (RefusesWhatFits, "tools 2: the valid call add"),
         (SlowToJudge, "tools 2: the check of add.* takes"),
         (JudgesInThreads, "tools 2: a check has left the thread"),
