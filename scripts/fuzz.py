@@ -43,7 +43,8 @@ def main() -> None:
             report(begun, what)
             ran.append(f"{what}: {run(command)}")
     print("\n".join(("what ran:", *(f"  {line}" for line in ran))))
-    report(begun, f"no breach in {rounds} {'round' if rounds == 1 else 'rounds'}; to repeat: make fuzz SEED={seed} MINUTES={arguments.minutes:g}")
+    seen = f"no breach in {rounds} {'round' if rounds == 1 else 'rounds'}"
+    report(begun, f"{seen}; to repeat: make fuzz SEED={seed} MINUTES={arguments.minutes:g}")
 
 
 def rest(seed: int) -> tuple[tuple[str, list[str]], ...]:
