@@ -88,7 +88,7 @@ def _still_to_come(start: StartChild, record: StepRecord) -> range:
     since = record.effects[record.effects.index(start) :]
     to_start = {effect.call for effect in since if isinstance(effect, StartChild)}
     answered = {effect.result.call for effect in record.effects if isinstance(effect, ToolEnded)}
-    least = sum(entry.call.id in to_start or (entry.is_open and entry.child is None) for entry in asked)
+    least = max(1, sum(entry.call.id in to_start or (entry.is_open and entry.child is None) for entry in asked))
     return range(least, least + sum(entry.child is None and entry.call.id in answered for entry in asked) + 1)
 
 

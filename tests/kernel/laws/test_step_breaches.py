@@ -155,6 +155,13 @@ def with_second_run(effect: Effect) -> Effect:
     return evolve(effect, run=effect.run + 1) if isinstance(effect, StartChild) else effect
 
 
+def shares(step: StepRecord) -> bool:
+    """Whether a sub-agent starts, and shares a budget of tokens with others."""
+    session = step.after.session
+    limited = session is not None and session.settings.policy.max_total_tokens is not None
+    return limited and has(StartChild)(step) and len(entries_in(step.after)) > 1
+
+
 def resolved(step: StepRecord) -> bool:
     """Whether a reference in the input of a call is resolved by the step."""
     pairs = zip(entries_in(step.before), entries_in(step.after), strict=False)
@@ -283,6 +290,12 @@ CASES = (
         "but its arguments do not parse",
         has(StartTool),
         entries_changed(lambda entry: evolve(entry, call=evolve(entry.call, input=RawInput("{")))),
+    ),
+    Case(
+        "BUDGET",
+        "tokens that are left for 1",
+        shares,
+        entries_changed(lambda entry: evolve(entry, call=evolve(entry.call, tool="read"))),
     ),
     Case(
         "NO-CONFLICT",
