@@ -4,15 +4,18 @@ The log does not need it, and no part of the conversation depends on it: where i
 """
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
 from attrs import evolve
 
 from loopkernel_adapters.cli.options import Options, ToolSet
-from loopkernel_adapters.cli.places import Place
+from loopkernel_adapters.cli.outcomes import Unusable
+from loopkernel_adapters.cli.places import Place, told
 
 OWNER_ONLY, FOLDER_OF_OWNER = 0o600, 0o700
+OF_OTHERS = 0o077  # what a mode grants to others
 
 
 def note(place: Place, run: str, options: Options) -> None:
@@ -35,6 +38,7 @@ def note(place: Place, run: str, options: Options) -> None:
         if not path.parent.is_dir():
             path.parent.mkdir(mode=FOLDER_OF_OWNER)
         path.touch(mode=OWNER_ONLY)
+        path.chmod(OWNER_ONLY)
         path.write_text(json.dumps(noted), encoding="utf-8")
     except OSError:
         return
@@ -65,9 +69,27 @@ def remembered(place: Place, run: str, given: Options) -> Options:
 
 
 def begun_with(place: Place, run: str) -> Options | None:
-    """What the run was begun with; None where that was not noted."""
+    """What the run was begun with; None where that was not noted. Raises Unusable where it is not to be trusted."""
     path = place.note_file(run)
-    return remembered(place, run, Options()) if path is not None and path.exists() else None
+    if path is None or not path.exists():
+        return None
+    begun = remembered(place, run, Options())
+    demand_own_servers(place, run, begun)
+    return begun
+
+
+def demand_own_servers(place: Place, run: str, begun: Options) -> None:
+    """Raises Unusable where others may have written the note: the servers that it names are programs, run unasked."""
+    path = place.note_file(run)
+    if path is None or not begun.servers or os.name != "posix":
+        return
+    with told("what the run was begun with cannot be read"):
+        found = path.stat()
+    if found.st_uid != os.getuid() or found.st_mode & OF_OTHERS:
+        raise Unusable(
+            f"{path} names MCP servers, which are run, and others may have written it: look at what it names, then "
+            "make it your own file that nobody else can read (chmod 600)"
+        )
 
 
 def _options(noted: Mapping[str, object]) -> Options:

@@ -1,5 +1,6 @@
 """`--mcp`: servers of the Model Context Protocol from the command line, and what becomes of one that has changed."""
 
+import json
 import os
 import select
 import shlex
@@ -45,6 +46,22 @@ def test_a_server_is_pinned_until_it_is_named_again(loopkernel: CommandLine, ser
     for without in (("--mcp", "none"), ()):
         (told,) = loopkernel("resume", "last", "--json", *without).objects_of("run")
         assert "mcp__raw__echo" not in str(told["tools"])
+
+
+def test_servers_that_others_may_have_named_are_not_run(loopkernel: CommandLine, server: Path) -> None:
+    named = ("--mcp", shlex.join([f"raw={sys.executable}", "-S", str(server), "honest"]))
+    script(says("Done."))
+    assert loopkernel("run", "go", *MODEL, *named).status == 0
+    (note,) = Path(".loopkernel").glob("*.begun/*")
+    note.write_text(json.dumps({**json.loads(note.read_text()), "servers": {"x=touch harm": "0" * 64}}))
+    note.chmod(0o644)  # as a folder has it that was cloned
+    for command in (("resume", "last"), ("fork", "last", "--at", "2")):
+        refused = loopkernel(*command)
+        assert (refused.status, "names MCP servers" in refused.err, "chmod 600" in refused.err) == (2, True, True)
+    assert not Path("harm").exists()
+    for again in (named, ()):
+        assert loopkernel("resume", "last", *again).status == 0
+    assert note.stat().st_mode & 0o777 == 0o600
 
 
 def test_a_signal_that_comes_while_a_server_is_opened_ends_the_server_too(folder: Path) -> None:
