@@ -281,6 +281,14 @@ def test_what_a_function_raises_comes_through() -> None:
         asyncio.run(Registry([text_tool(fail)]).run(started("other", {}), SILENT))
 
 
+def test_a_reference_that_nothing_has_resolved_is_judged_by_no_schema_and_never_run() -> None:
+    tools = Registry([text_tool(echo, schema={"type": "object", "properties": {"n": {"type": "integer"}}})])
+    given: JsonValue = {"n": {"$result": "c1"}}
+    assert check(tools, "tool", given) == ValidCall(None)
+    with pytest.raises(ToolError, match="which is not there; give the value itself"):
+        asyncio.run(tools.run(started("tool", given), SILENT))
+
+
 def test_a_blocking_function_does_not_stop_the_loop_and_an_abort_waits_for_its_end() -> None:
     begun, may_end, ended = threading.Event(), threading.Event(), threading.Event()
 

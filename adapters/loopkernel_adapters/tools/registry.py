@@ -112,6 +112,8 @@ class Registry(Tools):
         entry = self._tools.get(command.tool)
         if entry is None:  # the offered tools are part of a log, which may go on with fewer of them
             raise ToolError(f"there is no tool {command.tool} here; use another one")
+        if has_references(command.input):  # as a hook may give it, where nothing resolves it: so nothing has judged it
+            raise ToolError("its input refers to the output of another call, which is not there; give the value itself")
         try:
             returned = await _call(command.tool, entry.function, self._complete(command.tool, command.input), context)
         except ToolError as error:
