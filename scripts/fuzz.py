@@ -12,6 +12,7 @@ import argparse
 import os
 import re
 import secrets
+import shlex
 import subprocess
 import sys
 import time
@@ -22,7 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PYTHON = Path(".venv") / "bin" / "python"
 CRASHES = ("tests/adapters/stores/test_crash_points.py", "tests/adapters/stores/test_effects_under_kills.py")
 SIMULATED_MINUTES = 1
-FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
+FAILED = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
 REPEAT = "A breach was found. To repeat it:"
 PROFILE = "fuzz"
 NOTHING_COLLECTED = 5  # the exit code of pytest
@@ -109,7 +110,7 @@ def told(output: str, command: Sequence[str]) -> str:
         return output[output.index(REPEAT) :]
     seed = next((word for word in command if word.startswith("--hypothesis-seed=")), "")
     failed = FAILED.findall(output)
-    lines = [f"HYPOTHESIS_PROFILE={PROFILE} {PYTHON} -m pytest {seed} '{test}'" for test in failed]
+    lines = [f"HYPOTHESIS_PROFILE={PROFILE} {PYTHON} -m pytest {seed} {shlex.quote(test)}" for test in failed]
     repeat = lines or [f"HYPOTHESIS_PROFILE={PROFILE} {' '.join(command)}"]
     return f"{REPEAT}\n  " + "\n  ".join(repeat)
 

@@ -6,12 +6,14 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-BREACH = """from hypothesis import given, strategies as st
+BREACH = """import pytest
+from hypothesis import given, strategies as st
 
 
+@pytest.mark.parametrize("most", [1_000], ids=["a thousand"])
 @given(st.integers())
-def test_no_number_is_large(number: int) -> None:
-    assert number < 1_000
+def test_no_number_is_large(most: int, number: int) -> None:
+    assert number < most
 """
 
 
@@ -31,13 +33,13 @@ def test_a_breach_is_told_with_the_command_that_repeats_it(tmp_path: Path) -> No
     assert "round 1, seed 7" in result.stdout
     assert "HYPOTHESIS_PROFILE=fuzz" in result.stdout
     assert "--hypothesis-seed=7" in result.stdout
-    assert "test_no_number_is_large" in result.stdout.splitlines()[-1]
+    assert result.stdout.splitlines()[-1].endswith("::test_no_number_is_large[a thousand]'")
 
 
 def test_a_quiet_round_says_how_to_repeat_it(tmp_path: Path) -> None:
     """Without a breach the seed is printed all the same."""
     test = tmp_path / "test_quiet.py"
-    test.write_text(BREACH.replace("number < 1_000", "number == number"))
+    test.write_text(BREACH.replace("number < most", "number == number"))
     result = fuzz("--seed", "11", str(test))
     assert (result.returncode, result.stdout.splitlines()[-1].split("] ")[1]) == (
         0,
