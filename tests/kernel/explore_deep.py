@@ -1,7 +1,8 @@
 """Every scope of the explorer, each in a process of its own, the longest first.
 
 Usage: python -m tests.kernel.explore_deep [--seed N] [--states 12000] [--list] [SCOPE ...]. The seed draws which calls
-the scopes named "drawn" offer. A scope with more states than --states is not exhausted, which is said of it.
+the scopes named "drawn" offer. A scope with more states than --states is not exhausted, which is said of it:
+whether each goal is met and rest is within reach can only be told of one that is.
 After a breach, prints the run to it as a scenario and the command that repeats it, and exits 1.
 """
 
@@ -116,7 +117,7 @@ class Seen:
     @override
     def __str__(self) -> str:
         """In a line."""
-        told = "" if self.complete else "; NOT EXHAUSTED, the budget of states ended"
+        told = "" if self.complete else "; NOT EXHAUSTED, so neither goals nor rest are judged"
         return f"{self.name}: {self.states:,} states, {self.edges:,} steps, {self.seconds:.0f} s of processor{told}"
 
 
