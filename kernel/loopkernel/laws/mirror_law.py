@@ -90,13 +90,14 @@ def mirror(records: Sequence[StepRecord], _judged: Judged) -> Iterator[Breach]:
         return
     client = Client(records[0].before)
     for step, record in enumerate(records):
+        shown = client.messages
         for effect in record.effects:
             client.take(effect)
         session = record.after.session
         if session is None:
             continue
         held = session.thread.messages
-        if len(client.messages) != len(held) or not _same_news(client, record, held):
+        if len(client.messages) != len(held) or not _same_news(client, shown, record, held):
             yield Breach(
                 "MIRROR", step, f"the client holds {len(client.messages)} messages, not the kernel's {len(held)}"
             )
@@ -106,10 +107,10 @@ def mirror(records: Sequence[StepRecord], _judged: Judged) -> Iterator[Breach]:
             client.error = session.error
 
 
-def _same_news(client: Client, record: StepRecord, held: Vector[Message]) -> bool:
+def _same_news(client: Client, shown: Vector[Message], record: StepRecord, held: Vector[Message]) -> bool:
     """Whether the threads are the same, given that they were before this step, and what is shown holds no secret."""
     before = None if record.before.session is None else record.before.session.thread.messages
-    if before is held:
+    if before is held and client.messages is shown:
         return True
-    known = len(before) if before is not None and extends(before, held) else 0
+    known = len(before) if before is not None and extends(before, held) and extends(shown, client.messages) else 0
     return list(client.messages.since(known)) == [redacted_message(message) for message in held.since(known)]

@@ -23,9 +23,10 @@ _TIMES_OF_RUNS = frozenset({TimerPurpose.TOOL_TIMEOUT, TimerPurpose.CHILD_TIMEOU
 def sibling(records: Sequence[StepRecord]) -> Iterator[Breach]:
     """A run that fails leaves the other calls of its reply as they are, or cancels them where the policy says so."""
     for step, record in enumerate(records):
-        failed = None if refuses(record) else _failed_run(record)
-        if failed is not None:
-            for wrong in (*_dropped(record, failed), *_counted_down(record)):
+        ledger = ledger_in(record.before)
+        failed = None if ledger is None or refuses(record) else _failed_run(record)
+        if ledger is not None and failed is not None:
+            for wrong in (*_dropped(record, ledger, failed), *_counted_down(record)):
                 yield Breach("SIBLING", step, f"when call {failed.call.id} fails, {wrong}")
         if (failed is None and not _has_failed_before(record)) or _spares_others(record):
             for call in _cancelled_as_siblings(record):
@@ -101,11 +102,8 @@ def _cancelled_as_siblings(record: StepRecord) -> Iterator[CallId]:
             yield effect.result.call
 
 
-def _dropped(record: StepRecord, failed: LedgerEntry) -> Iterator[str]:
-    """What other calls lose."""
-    ledger = ledger_in(record.before)
-    if ledger is None:
-        return
+def _dropped(record: StepRecord, ledger: Ledger, failed: LedgerEntry) -> Iterator[str]:
+    """What other calls of the ledger lose."""
     ended = {effect.result.call: effect.result for effect in record.effects if isinstance(effect, ToolEnded)}
     aborted = {effect.operation: effect.reason for effect in record.effects if isinstance(effect, AbortTool)}
     spared = _spares_others(record)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from attrs import evolve
 
 from loopkernel.data.effects import CancelTimer, Effect, StartTimer
-from loopkernel.data.events import ErrorCleared, Refused
+from loopkernel.data.events import Refused
 from loopkernel.data.held_runs import HeldRun
 from loopkernel.data.outside_deltas import ChildEnded, TimerFired
 from loopkernel.data.states import Backoff, Done, State, Streaming
@@ -93,16 +93,14 @@ def _frees_and_no_more(record: StepRecord, run: HeldRun, judged: Judged) -> Iter
         yield f"the late report of call {run.call} leaves the grace time of its run pending"
     same = taken_again(before, Context(ToolStopped(run.operation), record.context.now_ms), judged.transition)
     if same is None:
+        yield f"{met(record)} is refused, and a ToolStopped in its place raises"
         return
-    told = tuple(effect for effect in same.effects if not isinstance(effect, ErrorCleared))
     expected: State = evolve(same.next, stamp=after.stamp)
-    if expected.session is not None and before.session is not None and told != same.effects:
-        expected = evolve(expected, session=evolve(expected.session, error=before.session.error))
     if isinstance(record.context.delta, ChildEnded) and expected.session is not None and after.session is not None:
         billed = after.session  # what it has used counts, which BUDGET judges
         used = evolve(expected.session, usage=billed.usage, operations=billed.operations, started=billed.started)
         expected = evolve(expected, session=used)
-    if (after, record.effects[1:]) != (expected, told):
+    if (after, record.effects[1:]) != (expected, same.effects):
         yield f"{met(record)} is refused, and yet it does more than to free the resources of its run"
     if after.stamp not in (before.stamp, before.stamp.at(record.context.now_ms)):
         yield f"{met(record)} is refused, and yet it is counted"
