@@ -38,7 +38,7 @@ from loopkernel.laws.views import Start, calls_kept, entry_of_call, refuses, too
 from loopkernel.planning.approval import decide
 from loopkernel.replay import StepRecord
 
-Ran = tuple[str, Json]  # a tool, and its input
+Ran = tuple[str, Json | RawInput]  # a tool, and its input
 
 
 def asked(records: Sequence[StepRecord]) -> Iterator[Breach]:
@@ -64,9 +64,8 @@ class WordsOfPerson:
         self._edits: dict[CallId, Ran] = {}  # in their check
         self._rejected: set[CallId] = set()
         for entry in entries_in(start):
-            seen = _seen(entry)
-            if entry.person.approved and seen is not None:
-                self._approved[entry.call.id] = seen
+            if entry.person.approved:
+                self._approved[entry.call.id] = entry.tool, entry.given
             if isinstance(entry.person.wait, ApprovalWait) and entry.person.wait.edit is not None:
                 edit = entry.person.wait.edit
                 self._edits[entry.call.id] = edit.tool, edit.input
@@ -87,26 +86,30 @@ class WordsOfPerson:
         if entry is None or entry.person.wait is None:
             yield f"a word on call {delta.call} is taken, and nobody was asked about it"
         else:
-            self._answer(delta, entry, ledger)
+            yield from self._answer(delta, entry, ledger)
 
     def _answer(
         self, delta: Approve | Reject | Correct | Swap | AnswerAfterCrash, entry: LedgerEntry, ledger: Ledger
-    ) -> None:
-        wait, seen = entry.person.wait, _seen(entry)
+    ) -> Iterator[str]:
+        wait = entry.person.wait
         if isinstance(wait, CrashWait) and isinstance(delta, AnswerAfterCrash):
-            if delta.kind is CrashAnswerKind.RERUN and seen is not None:
-                self._approved[delta.call] = seen
-            elif delta.kind is not CrashAnswerKind.RERUN:
+            if delta.kind is CrashAnswerKind.RERUN:
+                self._approved[delta.call] = entry.tool, entry.given
+            else:
                 self._rejected.add(delta.call)
         if not isinstance(wait, ApprovalWait) or wait.edit is not None:
             return
-        if isinstance(delta, Approve) and seen is not None:
-            self._approved[delta.call] = seen
+        if isinstance(delta, Approve):
+            self._approved[delta.call] = entry.tool, entry.given
         elif isinstance(delta, Reject):
             self._rejected.add(delta.call)
-        elif isinstance(delta, Correct | Swap):
+        elif isinstance(delta, AnswerAfterCrash):
+            yield f"call {delta.call} waits for an approval, and an answer after a crash is taken"
+        else:
             given = with_outputs(ledger, delta.call.position - 1, delta.input)
-            if given is not None:
+            if given is None:
+                yield f"an edit of call {delta.call} is taken that refers to an output which is not there"
+            else:
                 self._edits[delta.call] = (delta.tool if isinstance(delta, Swap) else entry.tool), given
 
     def judge(self, start: Start, record: StepRecord) -> Iterator[str]:
@@ -131,11 +134,6 @@ def _out_of_time(fired: TimerFired, state: State) -> Iterator[CallId]:
             yield entry.call.id
 
 
-def _seen(entry: LedgerEntry) -> Ran | None:
-    """What a person sees of the call: the tool and the input that it would run with."""
-    return None if isinstance(entry.given, RawInput) else (entry.tool, entry.given)
-
-
 def _decision(start: Start, state: State, *, approved: bool) -> Decision:
     """ASK-1, under the settings that hold when the call starts; a tool that is not offered has no profile."""
     if state.session is None:
@@ -155,8 +153,8 @@ def _remembered_otherwise(record: StepRecord) -> Iterator[str]:
     delta = record.context.delta
     if isinstance(delta, Approve) and delta.remember is not None and not refuses(record):
         entry = entry_of_call(calls_kept(record.before), delta.call)
-        seen = None if entry is None else _seen(entry)
-        expected = old if seen is None else (*old, _to_remember(delta, *seen))
+        if entry is not None and isinstance(entry.given, Json):
+            expected = (*old, _to_remember(delta, entry.tool, entry.given))
     if isinstance(delta, Remember) and not refuses(record):
         expected = old if delta.remembered in old else (*old, delta.remembered)
     if new != expected:

@@ -102,19 +102,17 @@ def _starts(effects: Sequence[Effect]) -> Iterator[str]:
 def _cancel(record: StepRecord, new_input: bool) -> Iterator[str]:
     """One cancel of everything: all is aborted and answered, then said, then the turn ends (rule CANCEL-2)."""
     effects = record.effects
-    places = [place for place, effect in enumerate(effects) if isinstance(effect, WorkCancelled)]
-    if not places:
+    cancels = [(place, effect) for place, effect in enumerate(effects) if isinstance(effect, WorkCancelled)]
+    if not cancels:
         if isinstance(record.context.delta, CancelAll) and not refuses(record):
             yield "everything is cancelled, and nothing says so"
         return
-    place = places[0]
-    if len(places) > 1:
-        yield f"one cancel is told {len(places)} times"
+    place, cancelled = cancels[0]
+    if len(cancels) > 1:
+        yield f"one cancel is told {len(cancels)} times"
     yield from _left_open(record, effects[:place])
     ends = [effect.reason for effect in effects[place:] if isinstance(effect, TurnEnded)]
-    cancelled = effects[place]
-    if isinstance(cancelled, WorkCancelled):
-        yield from _ends_for(cancelled, ends, record)
+    yield from _ends_for(cancelled, ends, record)
     if not new_input:
         for started in _starts(effects):
             yield f"{started} starts in the step of the cancel"

@@ -17,6 +17,7 @@ from loopkernel.data.events import (
     MessageAdded,
     ThreadCompacted,
     ThreadRewritten,
+    ToolEnded,
 )
 from loopkernel.data.hook_calls import HookContext
 from loopkernel.data.ids import CorrectionOperation, HookOperation, MessageId, ReceiptId
@@ -37,10 +38,13 @@ from loopkernel.data.tool_deltas import ToolChecked, ToolSucceeded
 from loopkernel.data.user_deltas import CompactNow, EditMessage, StartHandoff
 from loopkernel.data.vector import Vector
 from loopkernel.data.words import CallStatus, HookPoint, TurnEndReason
-from loopkernel.laws.cut_law import unsafe_cuts
-from loopkernel.laws.reports import PlanCut
+from loopkernel.explain import explain
+from loopkernel.laws.cut_law import FIRST_ALLOWANCE, cut_safe, unsafe_cuts
+from loopkernel.laws.reports import Judged, PlanCut
+from loopkernel.laws.request_laws import requests_of
 from loopkernel.planning.compaction import plan_cut
 from loopkernel.replay import StepRecord
+from loopkernel.transition import transition
 
 from tests.kernel.laws.tampering import (
     CALL,
@@ -54,12 +58,24 @@ from tests.kernel.laws.tampering import (
     more,
     session_in,
     with_entry,
+    with_request,
 )
 from tests.kernel.played import PLAYED
 
 CORRECTION = CheckCorrection(CorrectionOperation(99), session_in(PLAYED["corrected"][-1].after).thread)
 ENDED = ChildFinished(CALL, TurnEndReason.ERROR)
 NOTE = UserMessage(id=MessageId(99), content=(TextBlock("(cut)"),), origin=UserOrigin.SUMMARY)
+
+
+def without_first_end(step: StepRecord) -> StepRecord:
+    """The step, and nobody is told the end of the first call of all."""
+    kept = (one for one in step.effects if not (isinstance(one, ToolEnded) and one.result.call == CALL))
+    return evolve(step, effects=tuple(kept))
+
+
+def about_no_call(effect: Effect) -> Effect:
+    """A hook is asked, and not about which call."""
+    return evolve(effect, context=evolve(effect.context, call=None)) if isinstance(effect, AskHook) else effect
 
 
 def cut_as(
@@ -224,6 +240,16 @@ CASES = [
         lambda: changed("delegated", ChildEnded, ended_as(CallStatus.ERROR), 1),
     ),
     Case(
+        "ONE-END",
+        "has ended as max_turns, and the call as done",
+        lambda: changed("delegated", ChildEnded, ended_as(CallStatus.DONE)),
+    ),
+    Case(
+        "ASKED",
+        "hook before_tool watch at before_tool has its turn before before_tool 1",
+        lambda: tuple(instead(about_no_call)(step) for step in PLAYED["hooks_before_calls"]),
+    ),
+    Case(
         "TIMER-DATA",
         "and it has",
         lambda: changed("delegated", ChildAsks, with_entry(0, paused)),
@@ -235,6 +261,12 @@ CASES = [
 def test_a_breach_is_told(case: Case) -> None:
     told = findings(case.run(), case.law)
     assert any(case.says in one for one in told), told
+
+
+def test_a_reply_that_is_taken_back_takes_only_its_own_calls() -> None:
+    told = findings((without_first_end(step) for step in PLAYED["early"]), "ONE-END")
+    assert "the turn ends, and call 1.1 has no answer" in told
+    assert not any("is taken back" in one for one in told), told
 
 
 # --- cuts that might be made -------------------------------------------------------------------------------------
@@ -272,10 +304,28 @@ def test_the_plan_of_cuts_is_safe() -> None:
     ],
 )
 def test_a_cut_that_is_not_safe_is_told(plan: PlanCut, says: str) -> None:
-    assert any(says in one for one in unsafe_cuts(THREAD, plan)), list(unsafe_cuts(THREAD, plan))
+    told = list(unsafe_cuts(THREAD, plan))
+    assert any(says in one for one in told), told
+
+
+def test_the_last_thread_of_a_run_is_cut_however_long_it_is() -> None:
+    long: Vector[Message] = Vector.of(evolve(NOTE, id=MessageId(number)) for number in range(1, FIRST_ALLOWANCE))
+    steps = tuple(with_request(lambda _: long)(step) for step in PLAYED["talk"])
+    asked = [place for place, step in enumerate(steps) if requests_of(step)]
+    told = list(cut_safe(steps, Judged(transition, explain, lambda messages, _: Cut(0))))
+    assert len(asked) > 1
+    assert {breach.step for breach in told} == {asked[-1]}
+
+
+def test_a_cut_at_a_message_that_is_not_there_is_for_mirror_to_say() -> None:
+    steps = cut_as(lambda cut: evolve(cut, first=MessageId(99)))
+    assert any("the client holds" in one for one in findings(steps, "MIRROR"))
+    assert findings(steps, "CUT-SAFE") == []
 
 
 def test_a_thread_whose_calls_have_no_answers_is_for_pair_to_say() -> None:
     unanswered: Vector[Message] = Vector.of(message for message in THREAD if not isinstance(message, ResultMessage))
     assert any(isinstance(message, AssistantMessage) for message in unanswered)
     assert list(unsafe_cuts(unanswered, always)) == []
+    ends = next(place for place, message in enumerate(THREAD) if isinstance(message, ResultMessage))
+    assert list(unsafe_cuts(THREAD.first(ends), always)) == []

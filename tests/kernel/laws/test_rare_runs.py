@@ -4,17 +4,30 @@ from collections.abc import Sequence
 
 import pytest
 from attrs import evolve
-from loopkernel.data.choices import OnToolFailure
+from loopkernel.data.blocks import TextBlock
+from loopkernel.data.choices import OnToolFailure, TruncatedCalls
+from loopkernel.data.ids import MessageId
 from loopkernel.data.json_text import Json
-from loopkernel.data.policy import Retry
-from loopkernel.data.user_deltas import CancelAll, Correct
-from loopkernel.data.words import HookPoint
+from loopkernel.data.model_deltas import ModelCompleted, Redaction
+from loopkernel.data.policy import Compaction, Retry, Truncation
+from loopkernel.data.user_deltas import CancelAll, CompactNow, Correct, EditMessage
+from loopkernel.data.words import HookPoint, StopReason, TimerPurpose
 from loopkernel.laws import check_pairs, check_trace
 from loopkernel.replay import StepRecord
 from loopkernel.testing.planted_call_runs import call_at
 from loopkernel.testing.planted_hook_runs import hooked
 from loopkernel.testing.player import Player, Script, play
-from loopkernel.testing.player_tools import POLICY, TOOLS, read, shell, write, write_to_result
+from loopkernel.testing.player_tools import (
+    POLICY,
+    TOOLS,
+    USAGE,
+    Call,
+    path_of,
+    read,
+    shell,
+    write,
+    write_to_result,
+)
 from loopkernel.transition import transition
 
 
@@ -58,6 +71,53 @@ def a_failure_comes_before_the_end_of_the_reply(player: Player) -> None:
     player.settle()
 
 
+def a_run_is_late_while_a_hook_is_asked(player: Player) -> None:
+    """The time of one run is over while a hook is asked about another call."""
+    player.begin(hooked(HookPoint.BEFORE_TOOL, each=1))
+    player.say("go")
+    player.reply(read("a"), read("b"))
+    player.answer()
+    player.expire(TimerPurpose.TOOL_TIMEOUT)
+    player.settle()
+
+
+def a_guardrail_speaks_while_calls_run(player: Player) -> None:
+    """The input is replaced with the end of a reply whose call is then answered."""
+    player.begin()
+    player.say("go")
+    player.stream(read("a"))
+    if player.model is not None:
+        player.deliver(ModelCompleted(player.model, StopReason.TOOL_USE, USAGE, Redaction(user_text="***")))
+    player.check()
+    player.settle()
+
+
+def a_reply_is_cut_whose_call_has_ended_behind_it(player: Player) -> None:
+    """A call goes on in the background and ends while its reply streams, which stays without it."""
+    player.begin(evolve(POLICY, on_truncation=Truncation(escalate_to=(), calls=TruncatedCalls.NOTE)))
+    player.say("go")
+    player.stream(Call("glance", path_of("a")), text="I")
+    player.check()
+    player.end(background=True)
+    player.end()
+    player.complete(StopReason.MAX_TOKENS)
+    player.settle()
+
+
+def an_edit_takes_back_what_has_ended_behind_it(player: Player) -> None:
+    """A message that a compaction has taken out is edited while the end of a run in the background waits."""
+    player.begin(evolve(POLICY, compaction=Compaction(trigger_ratio=None, keep_turns=1)))
+    for _ in range(3):
+        player.say("go")
+        player.reply(read("a"))
+        player.end(background=True)
+        player.settle()
+    player.deliver(CompactNow())
+    player.answer("so far")
+    player.deliver(EditMessage(message=MessageId(1), content=(TextBlock("other"),)))
+    player.settle()
+
+
 def nobody_has_begun(player: Player) -> None:
     """The user speaks before there is a session."""
     player.say("go")
@@ -88,6 +148,10 @@ def judged(steps: Sequence[StepRecord]) -> tuple[object, ...]:
         a_failure_looked_at_is_cancelled,
         another_model_is_waited_for_at_a_gate,
         a_failure_comes_before_the_end_of_the_reply,
+        a_run_is_late_while_a_hook_is_asked,
+        a_guardrail_speaks_while_calls_run,
+        a_reply_is_cut_whose_call_has_ended_behind_it,
+        an_edit_takes_back_what_has_ended_behind_it,
         nobody_has_begun,
         a_correction_names_what_is_not_there,
     ],

@@ -8,15 +8,17 @@ from loopkernel.data.blocks import RawInput
 from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import AbortTool, AskHook, Effect, StartChild, StartTool
 from loopkernel.data.events import EditRefused, Refused, SessionResumed, ToolEnded
+from loopkernel.data.ids import CallId
+from loopkernel.data.json_text import Json
 from loopkernel.data.ledgers import LedgerEntry
 from loopkernel.data.outside_deltas import TimerFired
 from loopkernel.data.states import Executing
 from loopkernel.data.steps import is_refused
-from loopkernel.data.thread_deltas import Resumed
+from loopkernel.data.thread_deltas import Disposed, Resumed
 from loopkernel.data.timers import Timer
 from loopkernel.data.tool_deltas import ToolFailed, ToolStopped, ToolSucceeded
 from loopkernel.data.tools import ValidCall
-from loopkernel.data.user_deltas import Approve, CancelAll, CancelCall
+from loopkernel.data.user_deltas import AnswerAfterCrash, Approve, CancelAll, CancelCall, Correct, CrashAnswerKind
 from loopkernel.data.words import CallStatus, RefusalReason, UserAction
 from loopkernel.laws import check_trace
 from loopkernel.laws.ending_laws import entries_in
@@ -150,6 +152,23 @@ def others_asked(step: StepRecord) -> StepRecord:
     return before_changed(lambda entry: entry if entry.operation == reported else asked(entry))(step)
 
 
+def said_instead(delta: Delta) -> Change:
+    """Another word was said in the step."""
+    return lambda step: evolve(step, context=evolve(step.context, delta=delta))
+
+
+def call_named(step: StepRecord) -> CallId:
+    """The call that a person speaks of."""
+    delta = step.context.delta
+    assert isinstance(delta, Approve | Correct)
+    return delta.call
+
+
+def is_for_good(step: StepRecord) -> bool:
+    """Whether a person approves a call for good."""
+    return isinstance(step.context.delta, Approve) and step.context.delta.remember is not None
+
+
 def with_second_run(effect: Effect) -> Effect:
     """A sub-agent is resumed as another run."""
     return evolve(effect, run=effect.run + 1) if isinstance(effect, StartChild) else effect
@@ -251,6 +270,36 @@ CASES = (
         "is taken, and nobody was asked about it",
         of(Approve),
         before_changed(lambda entry: evolve(entry, person=evolve(entry.person, wait=None))),
+    ),
+    Case(
+        "ASKED",
+        "waits for an approval, and an answer after a crash is taken",
+        of(Approve),
+        lambda step: said_instead(AnswerAfterCrash(call=call_named(step), kind=CrashAnswerKind.RERUN))(step),
+    ),
+    Case(
+        "ASKED",
+        "is taken that refers to an output which is not there",
+        of(Correct),
+        lambda step: said_instead(Correct(call=call_named(step), input=Json.of({"$result": "p9"})))(step),
+    ),
+    Case(
+        "ASKED",
+        "an edit of call 1.2 is taken that refers to an output which is not there",
+        of(Correct),
+        lambda step: said_instead(Correct(call=call_named(step), input=Json.of({"$result": 1})))(step),
+    ),
+    Case(
+        "ASKED",
+        "1 approvals are remembered, and a person has said it of 0",
+        lambda step: of(Approve)(step) and is_for_good(step),
+        before_changed(lambda entry: evolve(entry, call=evolve(entry.call, input=RawInput("{")))),
+    ),
+    Case(
+        "CANCEL-STOP",
+        "waits for a person, and is not left as it is",
+        lambda step: of(Disposed)(step) and any(entry.is_open for entry in entries_in(step.after)),
+        before_changed(lambda entry: evolve(entry, person=evolve(entry.person, answered=True))),
     ),
     Case(
         "PROGRESS",
