@@ -135,9 +135,7 @@ def _put_back_wrongly(
 
 def _compacted_wrongly(cut: ThreadCompacted, thread: Sequence[Message]) -> Iterator[str]:
     ids = [message.id for message in thread]
-    if cut.first is not None and cut.first not in ids:
-        return  # a client cannot know where the cut is, which MIRROR tells
-    until = ids.index(cut.first) if cut.first in ids else len(ids)
+    until = ids.index(cut.first) if cut.first in ids else len(ids)  # as a client takes it
     if cut.opening is not None and cut.opening not in ids[:until]:
         yield f"message {cut.opening} stays in front of a cut, and was not there"
     gone = [message for message in thread[:until] if message.id != cut.opening]

@@ -240,6 +240,16 @@ CASES = [
         lambda: changed("delegated", ChildEnded, ended_as(CallStatus.ERROR), 1),
     ),
     Case(
+        "MIRROR",
+        "the client holds 1 messages, not the kernel's",
+        lambda: cut_as(lambda cut: evolve(cut, first=MessageId(99))),
+    ),
+    Case(
+        "CUT-SAFE",
+        "nothing is left of the thread",
+        lambda: cut_as(lambda cut: evolve(cut, first=MessageId(99), opening=None, note=None)),
+    ),
+    Case(
         "ONE-END",
         "has ended as max_turns, and the call as done",
         lambda: changed("delegated", ChildEnded, ended_as(CallStatus.DONE)),
@@ -315,12 +325,6 @@ def test_the_last_thread_of_a_run_is_cut_however_long_it_is() -> None:
     told = list(cut_safe(steps, Judged(transition, explain, lambda messages, _: Cut(0))))
     assert len(asked) > 1
     assert {breach.step for breach in told} == {asked[-1]}
-
-
-def test_a_cut_at_a_message_that_is_not_there_is_for_mirror_to_say() -> None:
-    steps = cut_as(lambda cut: evolve(cut, first=MessageId(99)))
-    assert any("the client holds" in one for one in findings(steps, "MIRROR"))
-    assert findings(steps, "CUT-SAFE") == []
 
 
 def test_a_thread_whose_calls_have_no_answers_is_for_pair_to_say() -> None:

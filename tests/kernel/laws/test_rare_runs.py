@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 from attrs import evolve
 from loopkernel.data.blocks import TextBlock
-from loopkernel.data.choices import OnToolFailure, TruncatedCalls
+from loopkernel.data.choices import HookFailure, OnToolFailure, TruncatedCalls
 from loopkernel.data.ids import MessageId
 from loopkernel.data.json_text import Json
 from loopkernel.data.model_deltas import ModelCompleted, Redaction
@@ -73,7 +73,7 @@ def a_failure_comes_before_the_end_of_the_reply(player: Player) -> None:
 
 def a_run_is_late_while_a_hook_is_asked(player: Player) -> None:
     """The time of one run is over while a hook is asked about another call."""
-    player.begin(hooked(HookPoint.BEFORE_TOOL, each=1))
+    player.begin(hooked(HookPoint.BEFORE_TOOL, each=1, policy=evolve(POLICY, hook_failure=HookFailure.CLOSED)))
     player.say("go")
     player.reply(read("a"), read("b"))
     player.answer()
@@ -105,16 +105,18 @@ def a_reply_is_cut_whose_call_has_ended_behind_it(player: Player) -> None:
 
 
 def an_edit_takes_back_what_has_ended_behind_it(player: Player) -> None:
-    """A message that a compaction has taken out is edited while the end of a run in the background waits."""
+    """Three runs have ended behind their turns; the second turn, which a compaction has taken out, is edited."""
     player.begin(evolve(POLICY, compaction=Compaction(trigger_ratio=None, keep_turns=1)))
     for _ in range(3):
         player.say("go")
         player.reply(read("a"))
-        player.end(background=True)
-        player.settle()
+        player.end(len(player.runs) - 1, background=True)
+        player.reply(text="so")
     player.deliver(CompactNow())
     player.answer("so far")
-    player.deliver(EditMessage(message=MessageId(1), content=(TextBlock("other"),)))
+    for _ in range(3):
+        player.end()
+    player.deliver(EditMessage(message=MessageId(5), content=(TextBlock("other"),)))
     player.settle()
 
 
