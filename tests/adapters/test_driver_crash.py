@@ -55,7 +55,7 @@ def test_a_full_disk_stops_the_run_and_the_log_can_be_opened_again(tmp_path: Pat
         [sys.executable, "-c", FULL_DISK, path], capture_output=True, text=True, cwd=ROOT, check=False
     )
     assert child.returncode == 1
-    assert "StoreFailed: the log cannot be written ([Errno 27] File too large)" in child.stderr
+    assert "StoreFailed: the log cannot be written (File too large)" in child.stderr
     assert path.stat().st_size == 20_000  # the last record was written in part
     store = JsonlStore(path)
     assert store.torn_tail is not None

@@ -42,12 +42,18 @@ def all_files(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+def size_of(text: str) -> str:
+    """How a file of the text is told to be large."""
+    size = len(safe_text(text).encode())
+    return "1 byte" if size == 1 else f"{size} bytes"
+
+
 @given(st.text(), st.text())
 def test_a_file_holds_what_was_written_last(tmp_path_factory: pytest.TempPathFactory, first: str, second: str) -> None:
     root = tmp_path_factory.mktemp("written")
     with Workspace(root) as workspace:
-        assert workspace.write("a", first) == f'Wrote "a", now {len(safe_text(first).encode())} bytes.'
-        assert workspace.write("./a", second) == f'Replaced "a", now {len(safe_text(second).encode())} bytes.'
+        assert workspace.write("a", first) == f'Wrote "a", now {size_of(first)}.'
+        assert workspace.write("./a", second) == f'Replaced "a", now {size_of(second)}.'
     assert all_files(root) == {"a": safe_text(second).encode()}
 
 
