@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import pytest
 from attrs import evolve
-from loopkernel.data.effects import CheckCall, Effect, StartChild
+from loopkernel.data.effects import CheckCall, Effect, StartChild, StartTool
 from loopkernel.data.events import CompactionEnded, Refused, ResultsCleared
 from loopkernel.data.json_text import Json
-from loopkernel.data.model_deltas import ModelCompleted
+from loopkernel.data.model_deltas import ModelCompleted, Redaction
 from loopkernel.data.policy import Retry
 from loopkernel.data.sessions import Session
 from loopkernel.data.states import Initial, State
@@ -15,7 +15,7 @@ from loopkernel.data.steps import Context, Step
 from loopkernel.data.thread_deltas import Created
 from loopkernel.data.tool_deltas import ToolStopped
 from loopkernel.data.user_deltas import CancelCall, ChangePolicy
-from loopkernel.data.words import ErrorClass, HookPoint, RefusalReason
+from loopkernel.data.words import ErrorClass, HookPoint, RefusalReason, StopReason
 from loopkernel.explain import explain
 from loopkernel.laws import Judged, check_pairs, check_step, check_trace
 from loopkernel.laws.step_laws import pending_timers
@@ -23,8 +23,9 @@ from loopkernel.laws.views import held_in
 from loopkernel.replay import StepRecord
 from loopkernel.testing.planted_call_runs import call_at
 from loopkernel.testing.planted_hook_runs import hooked
+from loopkernel.testing.planting import with_entries
 from loopkernel.testing.player import Player, Script, play
-from loopkernel.testing.player_tools import POLICY, read, write
+from loopkernel.testing.player_tools import POLICY, USAGE, read, write
 from loopkernel.transition import transition
 
 from tests.kernel.laws.tampering import CALL, OTHER, Case, after, changed, findings, instead, more, with_session
@@ -51,6 +52,11 @@ def resumes(step: StepRecord) -> bool:
     return any(isinstance(effect, StartChild) and effect.resumed for effect in step.effects)
 
 
+def begins(step: StepRecord) -> bool:
+    """Whether a sub-agent begins."""
+    return any(isinstance(effect, StartChild) and not effect.resumed for effect in step.effects)
+
+
 def with_another_id(effect: Effect) -> Effect:
     """A sub-agent is resumed by an id that is not its own."""
     if not isinstance(effect, StartChild):
@@ -66,6 +72,18 @@ def asks_for_checks(step: StepRecord) -> bool:
 def checked_otherwise(effect: Effect) -> Effect:
     """A check is asked about other arguments."""
     return evolve(effect, input=Json.of({"path": "another"})) if isinstance(effect, CheckCall) else effect
+
+
+def names_no_call(step: StepRecord) -> StepRecord:
+    """The step, after which a reference in the input of each call is none to a call."""
+    given = Json.of({"path": {"$result": 1}})
+    changed_calls = with_entries(step.after, lambda entry: evolve(entry, call=evolve(entry.call, input=given)))
+    return evolve(step, after=changed_calls)
+
+
+def with_second_run(effect: Effect) -> Effect:
+    """A sub-agent begins as the second run of its call."""
+    return evolve(effect, run=2) if isinstance(effect, StartChild) else effect
 
 
 def without_session(step: StepRecord) -> StepRecord:
@@ -93,6 +111,16 @@ CASES = (
         "FINAL-ARGS",
         "is checked with other arguments than it would run with",
         lambda: (instead(checked_otherwise)(the_first(asks_for_checks)),),
+    ),
+    Case(
+        "FINAL-ARGS",
+        "but a reference in its input names no call",
+        lambda: (names_no_call(the_first(lambda step: any(isinstance(one, StartTool) for one in step.effects))),),
+    ),
+    Case(
+        "AT-MOST-ONCE",
+        "starts as its run number 2, after 0 runs",
+        lambda: (instead(with_second_run)(the_first(begins)),),
     ),
     Case(
         "TOTAL",
@@ -149,6 +177,18 @@ def late_while_an_error_is_shown(player: Player) -> None:
     player.stop(reports=True)
 
 
+def redacted_in_the_second_turn(player: Player) -> None:
+    """A guardrail changes what was said last; what was said before stays."""
+    player.begin()
+    player.say("go")
+    player.reply(text="so")
+    player.say("secret")
+    if player.model is not None:
+        redaction = Redaction(user_text="(removed)", reply_text="(removed)")
+        stop = StopReason.GUARDRAIL_INTERVENED
+        player.deliver(ModelCompleted(player.model, stop, USAGE, redaction=redaction))
+
+
 def falls_back_behind_a_gate(player: Player) -> None:
     """The model fails for good, and a hook is asked before the request to the next one."""
     without_retries = evolve(POLICY, retry=Retry(retries=0), fallback_models=("second",))
@@ -159,7 +199,13 @@ def falls_back_behind_a_gate(player: Player) -> None:
 
 
 @pytest.mark.parametrize(
-    "script", [repeated_one_after_the_other, repeated_in_the_background, late_while_an_error_is_shown]
+    "script",
+    [
+        repeated_one_after_the_other,
+        repeated_in_the_background,
+        late_while_an_error_is_shown,
+        redacted_in_the_second_turn,
+    ],
 )
 def test_such_a_run_breaks_no_law_whichever_step_is_the_first(script: Script) -> None:
     steps = play(script, transition)
