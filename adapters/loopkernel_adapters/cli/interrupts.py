@@ -4,6 +4,7 @@ import asyncio
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 
 from loopkernel.data.states import Cancelled, Done, Idle, Initial
 from loopkernel.data.user_deltas import CancelAll
@@ -25,7 +26,7 @@ def ended_as_by_ctrl_c() -> Iterator[None]:
     try:
         for number in ENDING:
             if signal.getsignal(number) is signal.SIG_DFL:  # else as nohup has it, or whoever called us
-                signal.signal(number, signal.default_int_handler)
+                signal.signal(number, _as_ctrl_c)
                 replaced.append(number)
     except ValueError:  # not in the main thread: then signals are not ours to handle
         pass
@@ -34,6 +35,14 @@ def ended_as_by_ctrl_c() -> Iterator[None]:
     finally:
         for number in replaced:
             signal.signal(number, signal.SIG_DFL)
+
+
+def _as_ctrl_c(_number: int, frame: FrameType | None) -> None:
+    """What Ctrl-C does now: in an event loop, it cancels the task and lets it end, rather than strike anywhere."""
+    if callable(signal.getsignal(signal.SIGINT)):
+        signal.raise_signal(signal.SIGINT)
+    else:  # Ctrl-C is ignored, as in the background of a script
+        signal.default_int_handler(signal.SIGINT, frame)
 
 
 class Interrupts:

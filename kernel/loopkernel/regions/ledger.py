@@ -144,11 +144,9 @@ def take_verdict(ledger: Ledger, session: Session, place: int, verdict: Verdict)
 def _replanned(plan: Plan, place: int, before: LedgerEntry, entry: LedgerEntry, settings: Settings) -> Plan | None:
     """The plan after a verdict on the call; None: all is to be planned anew."""
     known, claimant = claimant_of(before, settings), claimant_of(entry, settings)
-    if claimant is None:
-        return plan
     if claimant == known:
         plan = look_again(plan, 1 << place)
-    elif known is None or known.claims is None:
+    elif claimant is not None and (known is None or known.claims is None):
         plan = know(plan, place, claimant)
     else:  # other claims than those that the plan knows
         return None

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 from attrs import evolve, frozen
 from loopkernel.data.blocks import RawInput
+from loopkernel.data.choices import OutputCalls
 from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import AbortTool, AskHook, Effect, StartChild, StartTool
 from loopkernel.data.events import EditRefused, Refused, SessionResumed, ToolEnded
@@ -12,6 +13,7 @@ from loopkernel.data.ids import CallId
 from loopkernel.data.json_text import Json
 from loopkernel.data.ledgers import LedgerEntry
 from loopkernel.data.outside_deltas import TimerFired
+from loopkernel.data.sessions import Session
 from loopkernel.data.states import Executing
 from loopkernel.data.steps import is_refused
 from loopkernel.data.thread_deltas import Disposed, Resumed
@@ -101,6 +103,17 @@ def with_idle_call(step: StepRecord) -> bool:
 def blocked(entry: LedgerEntry) -> LedgerEntry:
     """The call, if it has not started, as one that a hook has blocked."""
     return evolve(entry, hooks=evolve(entry.hooks, blocked="no")) if idles(entry) else entry
+
+
+def giving_output(step: StepRecord) -> StepRecord:
+    """The step, with the tool of a call that has not started as the one that gives the output before all others."""
+    tool = next(entry.tool for entry in entries_in(step.after) if idles(entry))
+
+    def asks_for_output(session: Session) -> Session:
+        policy = evolve(session.settings.policy, output_tool=tool, output_calls=OutputCalls.SKIP)
+        return evolve(session, settings=evolve(session.settings, policy=policy))
+
+    return evolve(step, after=with_session(step.after, asks_for_output))
 
 
 def with_timer(timer: Timer) -> Callable[[LedgerEntry], LedgerEntry]:
@@ -252,6 +265,12 @@ CASES = (
             isinstance(step.after, Executing) and any(one.links and idles(one) for one in entries_in(step.after))
         ),
         entries_changed(failed),
+    ),
+    Case(
+        "PARALLEL",
+        "gives the output, and waits for nothing",
+        lambda step: with_idle_call(step) and of(Approve)(step),  # it waits for a slot
+        giving_output,
     ),
     Case(
         "PARALLEL",
