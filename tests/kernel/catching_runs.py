@@ -20,7 +20,7 @@ _SHOWS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "edits": ("invalid-call-passes", "correction-dropped"),
         "late_approvals": (
             *("last-result-dropped", "results-reversed", "counts-what-it-refuses", "other-input"),
-            *("last-cause-untold", "waits-for-nothing", "ends-twice", "end-untold", "fate-untold"),
+            *("last-cause-untold", "waits-for-nothing", "end-untold", "fate-untold"),
             *("started-twice", "one-key-for-all", "natural-end-as-limit", "billed-twice", "natural-end-untold"),
             *("first-message-cut", "says-more-when-asked-again", "knows-its-own-states", "messages-untold"),
             *("rejected-call-unanswered", "decided-call-answered-twice", "calls-that-ran-first"),
@@ -87,6 +87,7 @@ _SHOWS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         ),
         "hooks_after_calls": (
             *("changed-result-untold", "dangerous-run-repeated-for-a-hook", "runs-repeated-without-end"),
+            *("ends-twice",),
         ),
         "hooks_cut_short": ("hooks-not-aborted", "hooks-aborted-first"),
         "corrected": (

@@ -34,6 +34,7 @@ class HooksOfCalls:
         self._blocked: dict[CallId, str] = {}  # before the run
         self._text: dict[CallId, str] = {}  # what a hook has put in the place of the result
         self._refused: dict[CallId, str] = {}  # after the run, and why
+        self._ended: set[CallId] = set()
         self._lenient = {entry.call.id for entry in entries_in(start)}  # their hooks were others, or not seen
 
     def take(self, record: StepRecord) -> Iterator[str]:
@@ -92,6 +93,9 @@ class HooksOfCalls:
 
     def _ends(self, result: ToolResult, record: StepRecord, policy: Policy) -> Iterator[str]:
         call = result.call
+        if call in self._ended:
+            return  # which ONE-END tells
+        self._ended.add(call)
         if _ended_by_itself(result, record):
             told = text_of(result.content)
             blocked, text = self._refused.get(call), self._text.get(call)
