@@ -87,7 +87,9 @@ class SqliteStore(Store):
             with told(path):
                 self._rows = rows = RunRows(connection, path, run)
                 connection.execute(PASSING)  # the first durable append makes these rows durable too
-                if not rows.find():
+                with transaction(connection, READ):  # else who begins the run meanwhile makes it look damaged
+                    found = rows.find()
+                if not found:
                     with transaction(connection):
                         rows.add()
                 folder = lock_folder(path)

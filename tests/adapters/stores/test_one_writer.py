@@ -17,6 +17,7 @@ from loopkernel_adapters.ports import Runs, Store, StoreError, StoreLocked
 from loopkernel_adapters.stores import database
 from loopkernel_adapters.stores.folders import JsonlFolder
 from loopkernel_adapters.stores.memory import MemoryRuns
+from loopkernel_adapters.stores.run_rows import RunRows
 from loopkernel_adapters.stores.sqlite import SqliteRuns
 
 from tests.adapters.log_lines import some_records
@@ -151,6 +152,25 @@ def test_of_many_threads_one_gets_the_run(tmp_path: Path, make: "object") -> Non
     assert (len(opened), [type(error) for error in refused]) == (1, [StoreLocked] * 7)
     opened[0].append(RECORDS, durable=True)
     opened[0].close()
+    assert runs.read("s") == RECORDS
+
+
+def test_a_run_that_another_begins_while_it_is_looked_up_is_locked_and_not_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs, demand_absent = SqliteRuns(tmp_path / "runs.sqlite"), RunRows._demand_absent
+    others: list[Store] = []
+
+    def begun_meanwhile(rows: RunRows) -> None:
+        monkeypatch.setattr(RunRows, "_demand_absent", demand_absent)
+        others.append(runs.open("s"))
+        demand_absent(rows)
+
+    monkeypatch.setattr(RunRows, "_demand_absent", begun_meanwhile)
+    with pytest.raises(StoreLocked):
+        runs.open("s")
+    others[0].append(RECORDS, durable=True)
+    others[0].close()
     assert runs.read("s") == RECORDS
 
 
