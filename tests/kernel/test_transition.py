@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from loopkernel.data.blocks import RawInput
 from loopkernel.data.deltas import Delta
-from loopkernel.data.effects import CallModel, CheckCall, StartTool
+from loopkernel.data.effects import CallModel, CheckCall, StartChild, StartTool
 from loopkernel.data.events import (
     ErrorCleared,
     ErrorShown,
@@ -164,8 +164,8 @@ def assert_counted_or_refused(state: State, context: Context, step: Step[State])
 @given(runs())
 def test_each_operation_has_a_number_of_its_own_from_one_on(run: Run) -> None:
     effects = [effect for record in run.steps for effect in record.effects]
-    for kind in (CallModel, CheckCall, StartTool):
-        numbers = [effect.operation for effect in effects if isinstance(effect, kind)]
+    for kinds in ((CallModel,), (CheckCall,), (StartTool, StartChild)):  # a sub-agent runs in the place of a tool
+        numbers = [effect.operation for effect in effects if isinstance(effect, kinds)]
         assert numbers == list(range(1, len(numbers) + 1))
 
 

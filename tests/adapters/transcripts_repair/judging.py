@@ -113,9 +113,23 @@ def has_circle(content: bytes) -> bool:
     return False
 
 
+def is_torn(content: bytes) -> bool:
+    """Whether the last record was never finished."""
+    last = content.rpartition(b"\n")[2]
+    try:
+        return bool(last) and not json.loads(last)
+    except ValueError:
+        return True
+
+
 def has_late_parents(content: bytes) -> bool:
-    """Whether a record stands before its parent: then the chain, which tells sub-agents apart, is told otherwise."""
+    """Whether a record stands before its parent: then the chain, which tells sub-agents apart, is told otherwise.
+
+    A parent that is nowhere may be the last record, which was never finished.
+    """
     chain = parents(content)
+    if lost_parents(content) and is_torn(content):
+        return True
     order = {uuid: at for at, uuid in enumerate(chain)}
     return any(parent in order and order[parent] > order[uuid] for uuid, parent in chain.items() if parent is not None)
 
