@@ -104,6 +104,8 @@ class Recoveries:
             self._demanded = True
             return
         reason = request.reason
+        if reason is RequestReason.NEXT_TURN:  # the calls of a reply are answered, also of one that paused
+            self._times.pop(_UNPAUSE, None)
         times = self._times[reason] = self._times.get(reason, 0) + 1
         most = {
             _NUDGE: policy.empty_reply_nudges,
