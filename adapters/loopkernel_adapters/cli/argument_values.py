@@ -2,9 +2,12 @@
 
 import argparse
 import os
+import re
 from pathlib import Path
 
 LARGEST_NUMBER = 999_999_999
+VARIABLE_IN_BRACES = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
+HEADER = re.compile(r"([^=\s]+)=([A-Za-z0-9!#$%&'*+.^_`|~-]+):[ \t]*(.+)")  # of a server: RFC 9110, section 5.6.2
 
 
 def count(text: str) -> int:
@@ -50,4 +53,29 @@ def variable(text: str) -> str:
     """The name of an environment variable. It is not repeated: it may be a value that was given by mistake."""
     if text not in os.environ:
         raise argparse.ArgumentTypeError("there is no environment variable of the name given; export it first")
+    return text
+
+
+def server_variable(text: str) -> str:
+    """The name of an environment variable, with that of the one server before it that gets it, or without."""
+    server, sign, called = text.rpartition("=")
+    if sign and not server:
+        raise argparse.ArgumentTypeError("it names no server before the =; give NAME=VARIABLE, or VARIABLE alone")
+    variable(called)
+    return text
+
+
+def server_header(text: str) -> str:
+    """The name of a server and a header; whose value names environment variables, since others see what is typed."""
+    found = HEADER.fullmatch(text)
+    if found is None:
+        raise argparse.ArgumentTypeError("give a server and a header, as in 'NAME=Authorization: Bearer {TOKEN}'")
+    called = VARIABLE_IN_BRACES.findall(found[3])
+    if not called:
+        raise argparse.ArgumentTypeError(
+            "put the value into an environment variable, where nobody else sees it, and name that in braces, as in "
+            "'NAME=Authorization: Bearer {TOKEN}'"
+        )
+    for each in called:
+        variable(each)
     return text

@@ -132,6 +132,7 @@ def options_of(given: argparse.Namespace) -> Options:
         secrets=tuple(given.secret),
         servers=tuple((text, None) for text in given.mcp),
         server_variables=tuple(given.mcp_variable),
+        server_headers=tuple(given.mcp_header),
     )
 
 
@@ -311,11 +312,21 @@ def _add_tools(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--mcp-variable",
-        metavar="NAME",
+        metavar="[NAME=]VARIABLE",
         default=[],
         action="append",
-        type=values.variable,
-        help="an environment variable that servers which are commands get too; else they get next to none of them",
+        type=values.server_variable,
+        help="an environment variable that the server NAME gets too, or every server that is a command; else they get "
+        "next to none of them",
+    )
+    command.add_argument(
+        "--mcp-header",
+        metavar="NAME=HEADER: VALUE",
+        default=[],
+        action="append",
+        type=values.server_header,
+        help="what the server NAME, which is an address, is sent with each request; each {VARIABLE} in it stands for "
+        "the value of that environment variable, as in 'NAME=Authorization: Bearer {TOKEN}'",
     )
     command.add_argument(
         "--sub-agents",

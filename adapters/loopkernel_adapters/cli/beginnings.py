@@ -1,6 +1,8 @@
 """What a run was begun with, kept beside its log, so that it can be gone on with by its id alone.
 
 The log does not need it, and no part of the conversation depends on it: where it is lost, the options say it again.
+A folder that was cloned or unpacked may hold a note that others wrote. It is not believed where it would run programs,
+or have keys sent elsewhere: each note bears the number of its own file, which no copy has.
 """
 
 import json
@@ -8,11 +10,11 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from attrs import evolve
+from attrs import evolve, frozen
 
 from loopkernel_adapters.cli.options import Options, ToolSet
 from loopkernel_adapters.cli.outcomes import Unusable
-from loopkernel_adapters.cli.places import Place, told
+from loopkernel_adapters.cli.places import Place, run_or_file
 
 OWNER_ONLY, FOLDER_OF_OWNER = 0o600, 0o700
 OF_OTHERS = 0o077  # what a mode grants to others
@@ -33,27 +35,28 @@ def note(place: Place, run: str, options: Options) -> None:
         "secrets": dict(options.secrets),
         "servers": dict(options.servers),
         "server_variables": list(options.server_variables),
+        "server_headers": list(options.server_headers),
     }
     try:
         if not path.parent.is_dir():
             path.parent.mkdir(mode=FOLDER_OF_OWNER)
         path.touch(mode=OWNER_ONLY)
         path.chmod(OWNER_ONLY)
-        path.write_text(json.dumps(noted), encoding="utf-8")
+        path.write_text(json.dumps({**noted, "file": path.stat().st_ino}), encoding="utf-8")
     except OSError:
         return
 
 
 def remembered(place: Place, run: str, given: Options) -> Options:
-    """What is given now, and for what is not, what the run was begun with."""
-    path = place.note_file(run)
-    try:
-        noted = json.loads(path.read_text(encoding="utf-8")) if path is not None else {}
-    except (OSError, ValueError, RecursionError):
-        noted = {}
-    begun = _options(noted if isinstance(noted, dict) else {})
+    """What is given now, and for what is not, what the run was begun with. Raises Unusable where that may be a trap."""
+    noted = _noted(place, run)
+    begun = noted.options
     if given.model is not None:  # another model, which has nothing to do with the address of the first
         begun = evolve(begun, base_url=None, fallback_models=())
+    if given.servers:  # other servers, which have nothing to do with what the first ones got
+        begun = evolve(begun, servers=(), server_variables=(), server_headers=())
+    if not noted.own:
+        _demand_said(place, run, begun, given)
     return evolve(
         given,
         model=given.model or begun.model,
@@ -65,51 +68,103 @@ def remembered(place: Place, run: str, given: Options) -> Options:
         secrets=given.secrets or begun.secrets,
         servers=given.servers or begun.servers,
         server_variables=given.server_variables or begun.server_variables,
+        server_headers=given.server_headers or begun.server_headers,
     )
 
 
 def begun_with(place: Place, run: str) -> Options | None:
-    """What the run was begun with; None where that was not noted. Raises Unusable where it is not to be trusted."""
+    """What the run was begun with; None where that was not noted. Raises Unusable where it may be a trap."""
     path = place.note_file(run)
-    if path is None or not path.exists():
-        return None
-    begun = remembered(place, run, Options())
-    demand_own_servers(place, run, begun)
-    return begun
+    return None if path is None or not path.exists() else remembered(place, run, Options())
 
 
-def demand_own_servers(place: Place, run: str, begun: Options) -> None:
-    """Raises Unusable where others may have written the note: the servers that it names are programs, run unasked."""
-    path = place.note_file(run)
-    if path is None or not begun.servers or os.name != "posix":
+def note_again(place: Place, run: str, given: Options, options: Options) -> None:
+    """Keep what was said of servers, which from now on are those of the run; and make a note of others one's own.
+
+    `options` is what `remembered` made of `given`.
+    """
+    noted = _noted(place, run)
+    if noted.own and not (given.servers or given.server_variables or given.server_headers):
         return
-    with told("what the run was begun with cannot be read"):
-        found = path.stat()
-    if found.st_uid != os.getuid() or found.st_mode & OF_OTHERS:
+    begun = options if noted.path is None or not noted.path.exists() else noted.options
+    if not noted.own:
+        address = options.base_url if given.model is None else None
+        begun = evolve(begun, base_url=address, secrets=options.secrets)
+    servers, variables, headers = options.servers, options.server_variables, options.server_headers
+    note(place, run, evolve(begun, servers=servers, server_variables=variables, server_headers=headers))
+
+
+@frozen
+class _Noted:
+    """What a note says; `own`: whether the person whose program this is has written it, and here."""
+
+    path: Path | None
+    options: Options
+    own: bool
+
+
+def _noted(place: Place, run: str) -> _Noted:
+    """The note of that run. One that is not there, or damaged, says nothing."""
+    path = place.note_file(run)
+    nothing = _Noted(path, Options(), own=True)
+    if path is None:
+        return nothing
+    try:
+        with path.open(encoding="utf-8") as file:
+            found = os.fstat(file.fileno())
+            noted = json.loads(file.read())
+    except (OSError, ValueError, RecursionError):
+        return nothing
+    if not isinstance(noted, dict):
+        return nothing
+    own = os.name != "posix" or (
+        found.st_uid == os.getuid() and not found.st_mode & OF_OTHERS and noted.get("file") == found.st_ino
+    )
+    return _Noted(path, _options(noted), own)
+
+
+def _demand_said(place: Place, run: str, begun: Options, given: Options) -> None:
+    """Raises Unusable where a note of others alone names programs to run, or whom keys and secrets are sent to."""
+    found = dict[str, str]()
+    if begun.base_url and not given.base_url:
+        found["--base-url"] = "the address where models are asked, and your key is sent,"
+    if begun.servers and not given.servers:
+        found["--mcp"] = "MCP servers, which are run,"
+    if begun.secrets and not given.secrets:
+        found["--secret"] = "secrets, which tools get,"
+    if found:
+        again = place.command("resume", run_or_file(place, run))
         raise Unusable(
-            f"{path} names MCP servers, which are run, and others may have written it: look at what it names, then "
-            "make it your own file that nobody else can read (chmod 600)"
+            f"{place.note_file(run)} names {' and '.join(found.values())} and others may have written it, as in a "
+            f"folder that was cloned or copied. Look at it, then say it yourself: `{again}` with "
+            f"{' and '.join(found)}; or delete that file, and nothing that it names is used"
         )
 
 
 def _options(noted: Mapping[str, object]) -> Options:
     """The options that were noted; what is not as it was written counts as not said."""
     model, base_url, workspace, tools = (_text(noted, key) for key in ("model", "base_url", "workspace", "tools"))
-    models, secrets = noted.get("fallback_models"), noted.get("secrets")
+    secrets = noted.get("secrets")
     names = secrets if isinstance(secrets, dict) else {}
-    servers, variables = noted.get("servers"), noted.get("server_variables")
+    servers = noted.get("servers")
     pins = servers if isinstance(servers, dict) else {}
     return Options(
         model=model,
         base_url=base_url,
-        fallback_models=tuple(map(str, models)) if isinstance(models, list) else (),
+        fallback_models=_texts(noted, "fallback_models"),
         workspace=None if workspace is None else Path(workspace),
         tools=next((choice for choice in ToolSet if choice.value == tools), None),
         sub_agents=noted.get("sub_agents") is True,
         secrets=tuple((str(name), str(variable)) for name, variable in names.items()),
         servers=tuple((text, pin) for text, pin in pins.items() if isinstance(text, str) and isinstance(pin, str)),
-        server_variables=tuple(map(str, variables)) if isinstance(variables, list) else (),
+        server_variables=_texts(noted, "server_variables"),
+        server_headers=_texts(noted, "server_headers"),
     )
+
+
+def _texts(noted: Mapping[str, object], key: str) -> tuple[str, ...]:
+    found = noted.get(key)
+    return tuple(map(str, found)) if isinstance(found, list) else ()
 
 
 def _text(noted: Mapping[str, object], key: str) -> str | None:

@@ -33,7 +33,7 @@ class Options:
 
     `store` is as on the command line; `log` is the one file that takes its place. `secrets` are names, each with the
     environment variable that holds its value. `servers` are as `--mcp` takes them, each with the digest of what it
-    offered when the run began; `server_variables` are the environment variables that they get.
+    offered when the run began; `server_variables` and `server_headers` are what they get, as typed.
     """
 
     model: str | None = None
@@ -54,6 +54,7 @@ class Options:
     secrets: tuple[tuple[str, str], ...] = ()
     servers: tuple[tuple[str, str | None], ...] = ()
     server_variables: tuple[str, ...] = ()
+    server_headers: tuple[str, ...] = ()
 
     @property
     def first_model(self) -> str:

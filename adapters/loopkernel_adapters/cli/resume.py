@@ -11,7 +11,7 @@ from loopkernel.data.thread_deltas import Created
 from loopkernel.data.user_deltas import ChangeMode, ChangePolicy, ChangeTools, UserDelta
 from loopkernel.replay import START, replay
 
-from loopkernel_adapters.cli.beginnings import demand_own_servers, note, remembered
+from loopkernel_adapters.cli.beginnings import note_again, remembered
 from loopkernel_adapters.cli.chat import play_chat
 from loopkernel_adapters.cli.interrupts import ended_as_by_ctrl_c
 from loopkernel_adapters.cli.json_lines import tell_over, tell_result
@@ -71,18 +71,13 @@ def _workbench(
 ) -> Workbench:
     """What the run needs to go on: as it was begun, but for what is given. Raises Unusable."""
     options = remembered(place, settings.session_id, given)
-    if not given.servers:
-        demand_own_servers(place, settings.session_id, options)
     tools = resources.enter_context(opened_tools(options.folder, options.tool_set, sub_agents=options.sub_agents))
     running = resources.enter_context(Running())
     tools, options = with_servers(tools, options, running)
     secrets = secrets_of(options)
     specs = (options.first_model, *options.fallback_models)
     models = SoughtModels(specs, options.base_url, resources).opened()
-    if given.servers:  # from now on these are its servers, with what they offer now
-        begun = remembered(place, settings.session_id, Options())
-        servers, variables = options.servers, options.server_variables
-        note(place, settings.session_id, evolve(begun, servers=servers, server_variables=variables))
+    note_again(place, settings.session_id, given, options)
     return Workbench(
         running=running,
         place=place,

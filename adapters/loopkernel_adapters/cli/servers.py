@@ -6,10 +6,9 @@ that offers something else when the run is gone on with is refused, until `--mcp
 """
 
 import asyncio
-import os
 import re
 import shlex
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeVar
@@ -20,6 +19,7 @@ from attrs import evolve
 from loopkernel_adapters.cli.faults import in_loop
 from loopkernel_adapters.cli.options import NO_SERVER, Options
 from loopkernel_adapters.cli.outcomes import Unusable
+from loopkernel_adapters.cli.server_variables import with_variables
 from loopkernel_adapters.ports import Tools
 from loopkernel_adapters.tools.combined import CombinedTools
 
@@ -63,12 +63,14 @@ def with_servers(tools: Tools, options: Options, running: Running) -> tuple[Tool
     """
     given = [(text, pin) for text, pin in options.servers if text != NO_SERVER]
     if not given:
+        if options.server_variables or options.server_headers:
+            raise Unusable("--mcp-variable and --mcp-header are for servers, and there is none; name it with --mcp")
         return tools, evolve(options, servers=())
     try:
         from loopkernel_adapters.tools.mcp import McpUnavailable, open_servers
     except ImportError as error:
         raise Unusable(str(error)) from error
-    servers = [_server(text, pin, _environment(options)) for text, pin in given]
+    servers = with_variables([named_server(text, pin) for text, pin in given], options)
     try:
         opened = running.keep(open_servers(servers))
     except McpUnavailable as error:
@@ -85,15 +87,7 @@ def with_servers(tools: Tools, options: Options, running: Running) -> tuple[Tool
         raise Unusable(f"{error}, with NAME= before it") from error
 
 
-def _environment(options: Options) -> dict[str, str]:
-    """The variables that servers get. Raises Unusable."""
-    missing = [name for name in options.server_variables if name not in os.environ]
-    if missing:
-        raise Unusable(f"the servers need the environment variable {', '.join(missing)}; export it first")
-    return {name: os.environ[name] for name in options.server_variables}
-
-
-def _server(text: str, pin: str | None, environment: Mapping[str, str]) -> "McpServer":
+def named_server(text: str, pin: str | None) -> "McpServer":
     """What the text names. Raises Unusable."""
     from loopkernel_adapters.tools.mcp import HttpServer, StdioServer
 
@@ -113,4 +107,4 @@ def _server(text: str, pin: str | None, environment: Mapping[str, str]) -> "McpS
         raise Unusable(f"the command {what} cannot be read: {error}; quote it as for a shell") from error
     if not command or not command[0]:
         raise Unusable("--mcp names no command and no address; give one, as in --mcp 'files=python server.py'")
-    return StdioServer(name=name or Path(command[0]).name, command=command, environment=environment, pin=pin)
+    return StdioServer(name=name or Path(command[0]).name, command=command, pin=pin)

@@ -1,19 +1,48 @@
 """`--mcp`: servers of the Model Context Protocol from the command line, and what becomes of one that has changed."""
 
-import json
 import os
 import select
 import shlex
 import shutil
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from loopkernel_adapters.cli.options import Options
+from loopkernel_adapters.cli.server_variables import with_variables
+from loopkernel_adapters.cli.servers import named_server
+from loopkernel_adapters.tools.mcp import HttpServer, StdioServer
 
 from tests.adapters.cli.sessions import MODEL, PATIENCE_SECONDS, CommandLine, calls, says, script
 from tests.adapters.cli_world import COMMAND
+from tests.adapters.mcp.test_mcp_http import Server, handler
 from tests.adapters.mcp.test_mcp_servers import RAW
+
+
+@contextmanager
+def serving(size: int) -> Iterator[tuple[str, list[str | None]]]:
+    """The address of a server, and what stood in the header `Authorization` of all that it was asked."""
+    seen = list[str | None]()
+    answers = handler(size, compressed=False, silent_end=None)
+
+    class Listening(answers):  # type: ignore[valid-type,misc]  # made for this server alone
+        def parse_request(self) -> bool:
+            parsed = bool(super().parse_request())
+            seen.append(self.headers.get("authorization"))
+            return parsed
+
+    with Server(("127.0.0.1", 0), Listening) as server:
+        serves = threading.Thread(target=server.serve_forever, args=(0.01,))
+        serves.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/mcp", seen
+        finally:
+            server.shutdown()
+            serves.join()
 
 
 @pytest.fixture
@@ -45,22 +74,6 @@ def test_a_server_is_pinned_until_it_is_named_again(loopkernel: CommandLine, ser
     for without in (("--mcp", "none"), ()):
         (told,) = loopkernel("resume", "last", "--json", *without).objects_of("run")
         assert "mcp__raw__echo" not in str(told["tools"])
-
-
-def test_servers_that_others_may_have_named_are_not_run(loopkernel: CommandLine, server: Path) -> None:
-    named = ("--mcp", shlex.join([f"raw={sys.executable}", "-S", str(server), "honest"]))
-    script(says("Done."))
-    assert loopkernel("run", "go", *MODEL, *named).status == 0
-    (note,) = Path(".loopkernel").glob("*.begun/*")
-    note.write_text(json.dumps({**json.loads(note.read_text()), "servers": {"x=touch harm": "0" * 64}}))
-    note.chmod(0o644)  # as a folder has it that was cloned
-    for command in (("resume", "last"), ("fork", "last", "--at", "2")):
-        refused = loopkernel(*command)
-        assert (refused.status, "names MCP servers" in refused.err, "chmod 600" in refused.err) == (2, True, True)
-    assert not Path("harm").exists()
-    for again in (named, ()):
-        assert loopkernel("resume", "last", *again).status == 0
-    assert note.stat().st_mode & 0o777 == 0o600
 
 
 def test_a_signal_that_comes_while_a_server_is_opened_ends_the_server_too(folder: Path) -> None:
@@ -111,8 +124,9 @@ def test_without_the_extra_it_is_named(loopkernel: CommandLine, monkeypatch: pyt
     assert "pip install 'loopkernel[mcp]'" in ended.err
 
 
+@pytest.mark.parametrize("one_server", ["", "raw="])
 def test_a_server_gets_the_variables_that_are_named_and_only_their_names_are_noted(
-    loopkernel: CommandLine, server: Path, monkeypatch: pytest.MonkeyPatch
+    loopkernel: CommandLine, server: Path, monkeypatch: pytest.MonkeyPatch, one_server: str
 ) -> None:
     monkeypatch.setenv("GIVEN", "tweet-tweet")
     monkeypatch.setenv("KEPT", "tu-whit-tu-whoo")
@@ -120,7 +134,7 @@ def test_a_server_gets_the_variables_that_are_named_and_only_their_names_are_not
         "--mcp",
         shlex.join([f"raw={sys.executable}", "-S", str(server), "environment"]),
         "--mcp-variable",
-        "GIVEN",
+        f"{one_server}GIVEN",
     )
     script(calls("mcp__raw__echo", text="hi"), says("Done."))
     begun = loopkernel("run", "go", *MODEL, *named, "--approve", "always")
@@ -133,3 +147,70 @@ def test_a_server_gets_the_variables_that_are_named_and_only_their_names_are_not
     monkeypatch.delenv("GIVEN")
     assert "the servers need the environment variable GIVEN; export it first" in loopkernel("resume", "last").err
     assert "export it first" in loopkernel("run", "go", *MODEL, *named).err
+
+
+def test_a_server_behind_an_address_is_sent_its_header_whose_value_stands_nowhere(
+    loopkernel: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOKEN", "tweet-tweet")
+    script(calls("mcp__far__t"), says("Done."))
+    with serving(5) as (address, seen):
+        named = ("--mcp", f"far={address}", "--mcp-header", "far=Authorization: Bearer {TOKEN}")
+        begun = loopkernel("run", "go", *MODEL, *named, "--approve", "always")
+        again = loopkernel("resume", "last")
+    assert begun.labelled("result 1.1") == ["done: zzzzz"]
+    assert again.status == 0
+    assert set(seen) == {"Bearer tweet-tweet"}
+    assert "tweet-tweet" not in begun.out + loopkernel("log", "last", "--json").out
+    (note,) = Path(".loopkernel", "runs.sqlite.begun").iterdir()
+    assert "tweet-tweet" not in note.read_text()
+
+
+COMMANDS_AND_ADDRESS = tuple((text, None) for text in ("one=first", "two=second --now", "far=http://h/mcp"))
+
+
+def test_each_server_gets_what_is_named_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("A", "B", "C"):
+        monkeypatch.setenv(name, name.lower())
+    options = Options(
+        servers=COMMANDS_AND_ADDRESS,
+        server_variables=("A", "two=B"),
+        server_headers=("far=X-One: {B}={C}", "far=X-Two: {C}"),
+    )
+    one, two, far = with_variables([named_server(text, None) for text, _ in options.servers], options)
+    assert isinstance(one, StdioServer)
+    assert isinstance(two, StdioServer)
+    assert isinstance(far, HttpServer)
+    assert (one.environment, two.environment) == ({"A": "a"}, {"A": "a", "B": "b"})
+    assert far.headers == {"X-One": "b=c", "X-Two": "c"}
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (("--mcp-variable", "far=TOKEN"), "is an address, and takes no variable; see --mcp-header"),
+        (("--mcp-variable", "ner=TOKEN"), "no server is called ner, which is to get something; there is near, far"),
+        (("--mcp-variable", "=TOKEN"), "it names no server before the ="),
+        (("--mcp-variable", "near=tweet-tweet"), "no environment variable of the name given"),
+        (("--mcp-header", "near=X: {TOKEN}"), "is a command, and takes no header; see --mcp-variable"),
+        (("--mcp-header", "fear=X: {TOKEN}"), "no server is called fear"),
+        (("--mcp-header", "far=X: tweet-tweet"), "put the value into an environment variable"),
+        (("--mcp-header", "far=X: {tweet}"), "no environment variable of the name given"),
+        (("--mcp-header", "far=X tweet-tweet"), "give a server and a header, as in 'NAME="),
+        (("--mcp-header", "X: {TOKEN}"), "give a server and a header, as in 'NAME="),
+        (("--mcp-header", "far=X: {LINES}"), "would have a line end or another character"),
+    ],
+)
+def test_what_goes_to_no_server_is_told_without_its_value(
+    loopkernel: CommandLine, monkeypatch: pytest.MonkeyPatch, given: tuple[str, str], told: str
+) -> None:
+    monkeypatch.setenv("TOKEN", "tweet-tweet")
+    monkeypatch.setenv("LINES", "tweet-tweet\nX-Other: x")
+    script(says("Done."))
+    ended = loopkernel("run", "go", *MODEL, "--mcp", "near=absent-program", "--mcp", "far=http://localhost:1", *given)
+    assert (ended.status, ended.out) == (2, "")
+    assert told in ended.err
+    assert "tweet-tweet" not in ended.err
+    without = loopkernel("run", "go", *MODEL, *given)
+    assert without.status == 2
+    assert told in without.err or "and there is none; name it with --mcp" in without.err
