@@ -147,11 +147,15 @@ class Compacted:
 
 @frozen(kw_only=True)
 class Bookkeeping:
-    """A record that is known and says nothing about the conversation."""
+    """A record that is known and says nothing about the conversation.
+
+    `parts`: it is a message all the same, as instructions are, so nothing that belongs together may stand around it.
+    """
 
     place: Place
     kind: str
     conversation: str = ""
+    parts: bool = False
 
 
 class FindingKind(enum.Enum):

@@ -117,7 +117,10 @@ def repair_steps(
     """
     followed: dict[str, _Followed] = {}
     for entry in entries:
-        if not isinstance(entry, Finding | Bookkeeping):
+        if isinstance(entry, Bookkeeping):
+            if entry.parts and entry.conversation in followed:
+                followed[entry.conversation].part()
+        elif not isinstance(entry, Finding):
             name = entry.conversation
             if name not in followed:
                 followed[name] = _Followed(name, interrupts_speak, ids)
@@ -224,6 +227,10 @@ class _Followed:
                     self._stretch = _Stretch()
             case CallStarted() | ModelTrouble():
                 pass
+
+    def part(self) -> None:
+        """Something stands between what came and what comes."""
+        self._another_speaks(None)
 
     def _another_speaks(self, speaker: str | None) -> None:
         self._run += 1

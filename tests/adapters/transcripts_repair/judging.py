@@ -5,7 +5,7 @@ import re
 from collections import Counter
 from pathlib import Path
 
-from loopkernel.data.blocks import TextBlock
+from loopkernel.data.blocks import ReasoningBlock, TextBlock
 from loopkernel.data.foreign import ForeignBlock, ForeignCall, ForeignMessage, ForeignReply, ForeignResults
 from loopkernel.planning.repair import repair
 from loopkernel_adapters.transcripts.diagnosing import AT_A_PROVIDER, diagnosed
@@ -58,7 +58,7 @@ def judge(path: Path, folder: Path) -> tuple[bytes, tuple[Fault, ...]]:
     assert refusals(after, name=diagnosis.format) == []
     again = repaired(new)
     assert b"".join(again.pieces) == after, "a second repair changes something"
-    if not UNCOMPARABLE & {fault.kind for fault in found.faults} and not has_late_parents(before):
+    if not UNCOMPARABLE & {fault.kind for fault in found.faults} and not has_torn_parent(before):
         assert conversations(new) == conversations(path), "the conversation is not the one that the kernel repairs"
     if path.suffix == ".jsonl":
         demand_lines_kept(before, after, len(found.faults))
@@ -122,16 +122,9 @@ def is_torn(content: bytes) -> bool:
         return True
 
 
-def has_late_parents(content: bytes) -> bool:
-    """Whether a record stands before its parent: then the chain, which tells sub-agents apart, is told otherwise.
-
-    A parent that is nowhere may be the last record, which was never finished.
-    """
-    chain = parents(content)
-    if lost_parents(content) and is_torn(content):
-        return True
-    order = {uuid: at for at, uuid in enumerate(chain)}
-    return any(parent in order and order[parent] > order[uuid] for uuid, parent in chain.items() if parent is not None)
+def has_torn_parent(content: bytes) -> bool:
+    """Whether a parent that is nowhere may be the last record, which was never finished: the writer looks for it."""
+    return bool(lost_parents(content)) and is_torn(content)
 
 
 def conversations(path: Path) -> list[object]:
@@ -143,7 +136,10 @@ def conversations(path: Path) -> list[object]:
 
 
 def _told(messages: tuple[ForeignMessage, ...]) -> list[object]:
-    """The messages; replies with nothing between are one, since Codex does not tell them apart."""
+    """The messages; replies with nothing between are one, since Codex does not tell them apart.
+
+    Blank blocks are left out: where they are all of a reply, the kernel drops it, unless it becomes part of another.
+    """
     told: list[object] = []
     replied: list[object] | None = None
     for message in messages:
@@ -154,7 +150,7 @@ def _told(messages: tuple[ForeignMessage, ...]) -> list[object]:
             if replied is None:
                 replied = []
                 told.append(("reply", replied))
-            replied += [_block(block) for block in message.content]
+            replied += [_block(block) for block in message.content if not _is_blank(block)]
         else:
             told.append(("user", message.content))
             replied = None
@@ -163,6 +159,10 @@ def _told(messages: tuple[ForeignMessage, ...]) -> list[object]:
 
 def _block(block: ForeignBlock) -> object:
     return ("call", block.tool, block.input) if isinstance(block, ForeignCall) else block
+
+
+def _is_blank(block: ForeignBlock) -> bool:
+    return isinstance(block, TextBlock | ReasoningBlock) and not block.text.strip()
 
 
 def _result(content: tuple[object, ...]) -> object:

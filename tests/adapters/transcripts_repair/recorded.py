@@ -89,6 +89,18 @@ def claude_session() -> list[bytes]:
     ]
 
 
+def forked_session() -> list[bytes]:
+    """A sub-agent that is told by its chain alone, with a second result of its call, and replies behind both."""
+    side = {"isSidechain": True}
+    return [
+        *claude_session()[:8],
+        claude(24, 21, "user", results("toolu_9"), **side),
+        claude(23, 22, "assistant", answers("msg_8", text("Done.")), **side),
+        claude(25, 24, "assistant", answers("msg_7", text("Done again.")), **side),
+        *claude_session()[9:],
+    ]
+
+
 def codex(kind: str, **payload: object) -> bytes:
     """A record of Codex that holds an item."""
     return line(

@@ -15,6 +15,7 @@ from tests.adapters.transcripts_repair.recorded import (
     claude_session,
     codex_session,
     demand_shared,
+    forked_session,
     shared_files,
 )
 
@@ -95,6 +96,42 @@ def test_chat_messages(broken: list[Mutation], wrapped: str, indent: int | None)
         "answered": {"messages": messages, "response": {"id": "r", **reply}, "cost": 0.10},
     }
     judged(json.dumps(documents[wrapped], indent=indent).encode(), "session.json")
+
+
+def _any_records(records: list[bytes]) -> st.SearchStrategy[list[bytes]]:
+    """The records in any order, some of them gone and some there again."""
+    few = st.lists(st.sampled_from(records), max_size=3)
+    return st.builds(
+        lambda shuffled, dropped, repeated: [*repeated, *shuffled[dropped:]],
+        st.permutations(records),
+        st.integers(0, len(records) // 2),
+        few,
+    )
+
+
+@pytest.mark.rule("RESUME-5")
+@pytest.mark.parametrize("session", [forked_session, codex_session])
+@given(data=st.data())
+def test_sessions_of_lines_in_any_order(session: Callable[[], list[bytes]], data: st.DataObject) -> None:
+    first, *records = session()
+    judged(b"".join([first, *data.draw(_any_records(records))]), "session.jsonl")
+
+
+@pytest.mark.rule("RESUME-5")
+@given(messages=_any_records([json.dumps(message).encode() for message in chat_session()]))
+def test_chat_messages_in_any_order(messages: list[bytes]) -> None:
+    judged(b"[" + b",".join(messages) + b"]", "session.json")
+
+
+@pytest.mark.rule("RESUME-5")
+@given(data=st.data())
+def test_the_recordings_of_others_in_any_order(data: st.DataObject) -> None:
+    demand_shared()
+    small = [path for path in shared_files() if path.suffix == ".jsonl" and path.stat().st_size < 60_000]
+    lines = data.draw(st.sampled_from(small)).read_bytes().rstrip(b"\n").split(b"\n")
+    found = data.draw(_any_records(lines))
+    if any(json.loads(found[0]).get(key) for key in ("sessionId", "leafUuid", "payload")):  # which tell its format
+        judged(b"\n".join([*found, b""]), "session.jsonl")
 
 
 def _is_json(record: bytes) -> bool:

@@ -92,7 +92,7 @@ class ClaudeCode(Reader):
 
     @override
     def entries(self, source: Source) -> Iterator[Entry]:
-        reading = _Reading()
+        reading = _Reading(source)
         for line in source.lines():
             if isinstance(line, Finding):
                 yield line
@@ -104,8 +104,10 @@ class ClaudeCode(Reader):
 class _Reading:
     """What is known of the file so far."""
 
+    source: Source
     seen: set[str] = Factory(set)  # the ids of the records
     roots: dict[str, str] = Factory(dict)  # of each record of a sub-agent, the conversation that it belongs to
+    all_known: bool = False  # those of the records to come are among them
     # Of the latest replies, each by its id, its model and its agent, the blocks that were read.
     blocks: dict[tuple[str | None, ...], list[JsonValue]] = Factory(dict)
 
@@ -136,16 +138,20 @@ class _Reading:
                 yield Finding(place=place, kind=FindingKind.UNKNOWN_RECORD, text=f"a record of unknown type {kind!r}")
 
     def conversation(self, record: Record) -> str:
-        """The main one is the empty text; a sub-agent's ends in its id, or in that of the record that it began with."""
+        """The main one is the empty text; a sub-agent's ends in its id, or in that of the record that it began with.
+
+        A parent may stand behind its children, so the chain does not depend on the order of the file.
+        """
         if not flag_at(record, "isSidechain"):
             return ""
         agent = text_at(record, "agentId")
         if agent is not None:
             return f"/{agent}"
         uuid, parent = text_at(record, "uuid") or "", text_at(record, "parentUuid") or ""
+        if parent and parent not in self.roots and not self.all_known:
+            self.roots, self.all_known = _roots(self.source), True
         root = self.roots.get(parent, f"/{uuid}")
-        self.roots[uuid] = root
-        return root
+        return self.roots.setdefault(uuid, root) if uuid else root
 
     def _user(self, place: Place, record: Record) -> Iterator[Entry]:
         conversation, time = self.conversation(record), time_at(record, "timestamp")
@@ -252,6 +258,37 @@ class _Reading:
                 )
             case _:
                 yield Bookkeeping(place=place, kind=f"system {kind}".strip(), conversation=conversation)
+
+
+def _is_chained(record: Record) -> bool:
+    """Whether the record is one of a sub-agent that is told by its chain of parents alone."""
+    return flag_at(record, "isSidechain") and text_at(record, "agentId") is None
+
+
+def _roots(source: Source) -> dict[str, str]:
+    """Of each record in a chain of a sub-agent, the conversation. Of an id that is used again, the first counts."""
+    parents: dict[str, str] = {}
+    for line in source.lines():
+        record = line.value if isinstance(line, Line) else None
+        if isinstance(record, dict) and _is_chained(record) and (uuid := text_at(record, "uuid")):
+            parents.setdefault(uuid, text_at(record, "parentUuid") or "")
+    roots: dict[str, str] = {}
+    for begun in parents:
+        passed: list[str] = []
+        known: set[str] = set()
+        at = begun
+        while at in parents and at not in roots and at not in known:
+            passed.append(at)
+            known.add(at)
+            at = parents[at]
+        if at in roots:
+            root = roots[at]
+        elif at in known:  # a chain that leads back to where it began, in which every record could be the first
+            root = f"/{min(passed[passed.index(at) :])}"
+        else:
+            root = f"/{passed[-1]}"
+        roots |= dict.fromkeys(passed, root)
+    return roots
 
 
 def _stands_in(known: list[JsonValue], block: JsonValue) -> bool:

@@ -109,7 +109,7 @@ def _message(place: Place, conversation: str, message: JsonValue) -> Iterator[En
         case "tool" | "function":
             yield _result(place, conversation, message, content)
         case "system" | "developer":
-            yield Bookkeeping(place=place, kind="instructions")
+            yield Bookkeeping(place=place, kind="instructions", conversation=conversation, parts=True)
         case role:
             yield Finding(place=place, kind=FindingKind.UNKNOWN_RECORD, text=f"a message of unknown role {role!r}")
 
