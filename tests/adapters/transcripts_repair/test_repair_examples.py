@@ -22,6 +22,7 @@ from tests.adapters.transcripts_repair.recorded import (
     codex_session,
     line,
     results,
+    text,
     use,
     uuid,
 )
@@ -142,6 +143,25 @@ def test_broken_and_repeated_records_are_left_out_and_the_chain_is_joined(tmp_pa
     assert len(passed) == 10  # all of the main conversation but the broken record
 
 
+def test_a_block_that_stands_there_again_is_left_out_however_far_behind(tmp_path: Path) -> None:
+    """What stands between may be left out too, so a second repair must not find it nearer."""
+    between = [
+        claude(number, number - 1, "assistant", answers(f"msg_{number}", text("" if number % 2 else "More.")))
+        for number in range(3, 153)
+    ]
+    lines, faults = mended(
+        tmp_path,
+        [
+            claude(1, None, "user", asks("Begin.")),
+            claude(2, 1, "assistant", answers("msg_2", text("I begin."))),
+            *between,
+            claude(153, 152, "assistant", answers("msg_2", text("I begin."))),
+        ],
+    )
+    assert kinds(faults).count(FindingKind.REPEATED_RECORD) == 1
+    assert len(lines) == 2 + 75
+
+
 def test_two_records_of_one_id_are_both_kept(tmp_path: Path) -> None:
     records = [claude(1, None, "user", asks("Go.")), claude(1, None, "user", asks("Stop."))]
     lines, faults = mended(tmp_path, records)
@@ -257,6 +277,13 @@ def test_a_call_of_codex_whose_id_is_reused_is_renamed(tmp_path: Path) -> None:
 
 
 # --- OpenAI chat ---
+
+
+def test_a_result_behind_instructions_is_moved_before_them(tmp_path: Path) -> None:
+    user, reply, result, system = chat_session()[1], chat_call("call_1"), chat_result("call_1"), chat_session()[0]
+    after, faults = mended_chat(tmp_path, [user, reply, system, result])
+    assert json.loads(after) == [user, reply, result, system]
+    assert kinds(faults) == [FindingKind.RESULT_APART]
 
 
 @pytest.mark.parametrize("indent", [None, 2])

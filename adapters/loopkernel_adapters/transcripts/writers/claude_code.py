@@ -36,7 +36,6 @@ from loopkernel_adapters.transcripts.writers.writer import Fault, RepairedFile, 
 
 # What two records may differ in and be the same all the same.
 PASSING = frozenset(["timestamp", "parentUuid", "sessionId", "version", "cwd", "gitBranch", "logicalParentUuid"])
-REMEMBERED = 64  # replies whose blocks are known; those before are complete
 _ID = re.compile(rb'"uuid"\s*:\s*"([^"\\]{1,200})"')
 _PARENT = re.compile(rb'"parentUuid"\s*:\s*"([^"\\]{1,200})"')
 
@@ -124,8 +123,6 @@ def _drop_known_blocks(
     message = record_at(record, "message")
     reply = text_at(message, "id") or text_at(record, "uuid") or f"record {row.number}"
     known = blocks.setdefault((reply, text_at(message, "model"), text_at(record, "agentId")), [])
-    if len(blocks) > REMEMBERED:
-        del blocks[next(iter(blocks))]
     content, new = items_at(message, "content"), list[JsonValue]()
     for block in content:
         if block not in known:
