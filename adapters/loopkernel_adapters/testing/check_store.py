@@ -4,6 +4,8 @@
 
     check_store(lambda folder: MyRuns(folder / "runs.db"))      # raises AssertionError("store 3: ...")
 
+The verdict says which duty is broken, what was seen, where the store raised or stands still, and what is due.
+
 The factory is given an empty folder, or one that an earlier call was given (or a copy of one), and returns the `Runs`
 that keep their logs there. Give `lasting=False` for a store that keeps nothing beyond its process; the same folder then
 has to give the same logs. What a loss of power would leave cannot be seen from outside, and is not checked.
@@ -12,7 +14,9 @@ has to give the same logs. What a loss of power would leave cannot be seen from 
 import os
 import shutil
 import tempfile
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from loopkernel.data.ids import ModelOperation
@@ -20,6 +24,12 @@ from loopkernel.data.model_deltas import ModelText
 from loopkernel.replay import LogRecord, replay
 
 from loopkernel_adapters.ports import NoSuchRun, Store, StoreCorrupt, StoreError, StoreLocked
+from loopkernel_adapters.testing.check_store_contents import (
+    keeps_many_runs,
+    keeps_odd_ids_apart,
+    keeps_records_as_they_are,
+    outlives_its_writer,
+)
 from loopkernel_adapters.testing.store_trial import (
     RECORDS,
     RUN,
@@ -35,21 +45,27 @@ from loopkernel_adapters.testing.store_trial import (
     loaded,
     sizes,
 )
+from loopkernel_adapters.testing.watched_checks import judged, raising
 
 FLIPS = 96  # bits that are flipped, one at a time, spread over all files
 CUTS = 12  # lengths to which what was appended last is cut
+PATIENCE_SECONDS = 20.0  # for one check, most of which take less than one
+
+Check = Callable[[Factory, Path], None]
 
 
-def check_store(factory: Factory, *, lasting: bool = True) -> None:
-    """Raises AssertionError, with the duty that is broken and what was seen."""
+def check_store(factory: Factory, *, lasting: bool = True, patience_seconds: float = PATIENCE_SECONDS) -> None:
+    """Raises AssertionError, with the duty that is broken, what was seen, and what is due.
+
+    None of the checks may take longer than `patience_seconds`: it is broken where a store waits instead of refusing.
+    """
     for check, duty in (*_CHECKS, *(_CHECKS_OF_LASTING if lasting else ())):
-        with tempfile.TemporaryDirectory(prefix="check-store-") as folder:
-            try:
-                check(factory, Path(folder))
-            except AssertionError:
-                raise
-            except Exception as error:
-                raise AssertionError(f"{duty}: it raised {type(error).__name__}: {error}") from error
+        judged(duty, partial(_in_a_folder, check, factory), patience_seconds)
+
+
+def _in_a_folder(check: Check, factory: Factory) -> None:
+    with tempfile.TemporaryDirectory(prefix="check-store-") as folder:
+        check(factory, Path(folder))
 
 
 # --- every store ---
@@ -143,31 +159,6 @@ def _restores(factory: Factory, folder: Path) -> None:
     found = again.load()
     demand("store 8", found == RECORDS, f"after snapshots, the log holds {described(found)}")
     again.close()
-    runs.close()
-
-
-def _keeps_many_runs(factory: Factory, folder: Path) -> None:
-    runs = factory(folder)
-    try:
-        runs.read(RUN)
-    except NoSuchRun:
-        pass
-    else:
-        demand("runs 2", False, "a run that is not there was read")
-    names = (RUN, "..", "a", "a/b", "a%2Fb", "\N{SNOWMAN}", "x" * 60)
-    stores = {name: runs.open(name) for name in names}
-    for place, (name, store) in enumerate(stores.items()):
-        store.append(RECORDS[: place + 2], durable=True)
-        found = runs.read(name)
-        demand("runs 2", found == RECORDS[: place + 2], f"read while it was written, {name!r} gave {described(found)}")
-    for store in stores.values():
-        store.close()
-    listed = [(entry.run, entry.records, entry.first_ms, entry.last_ms) for entry in runs.entries()]
-    expected = [(name, place + 2, RECORDS[0].now_ms, RECORDS[place + 1].now_ms) for place, name in enumerate(names)]
-    demand("runs 3", listed == expected, f"with {expected} written, the list is {listed}")
-    for place, name in enumerate(names):
-        found = runs.read(name)
-        demand("runs 1", found == RECORDS[: place + 2], f"{name!r} holds {described(found)}")
     runs.close()
 
 
@@ -311,6 +302,8 @@ def _trusts_nothing_damaged(factory: Factory, folder: Path) -> None:
             demand("store 4", False, f"{where}, the run is gone without a word")
         except (StoreError, OSError):
             continue
+        except Exception as error:
+            demand("store 4", False, f"{where}, opening it did not end in StoreCorrupt: {raising(error)}")
         else:
             _demand_truth(opened, where)
             opened.close()
@@ -319,8 +312,12 @@ def _trusts_nothing_damaged(factory: Factory, folder: Path) -> None:
 
 def _demand_truth(store: Store, where: str) -> None:
     records: tuple[LogRecord, ...] | None = None
-    with suppress(StoreCorrupt):
+    try:
         records = store.load()
+    except StoreCorrupt:
+        pass
+    except Exception as error:
+        demand("store 4", False, f"{where}, loading it did not end in StoreCorrupt: {raising(error)}")
     if records is not None:
         fits = records == RECORDS[: len(records)] and len(records) >= len(RECORDS) - 1
         demand("store 4", fits, f"{where}, it gave {described(records)} and no StoreCorrupt")
@@ -376,9 +373,12 @@ _CHECKS = (
     (_keeps_the_order, "store 1"),
     (_has_one_writer, "store 3"),
     (_restores, "store 7"),
-    (_keeps_many_runs, "runs 1"),
+    (keeps_records_as_they_are, "store 1"),
+    (keeps_many_runs, "runs 1"),
+    (keeps_odd_ids_apart, "runs 1"),
 )
 _CHECKS_OF_LASTING = (
+    (outlives_its_writer, "store 3"),
     (_hands_durable_records_over, "store 1"),
     (_cuts_torn_tails, "store 5"),
     (_tries_nothing_again, "store 2"),

@@ -1,25 +1,54 @@
 """The check of stores passes every store here, and catches for each duty one that breaks it."""
 
-import fcntl
-import os
+import re
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from loopkernel.data.states import State
-from loopkernel.replay import LogRecord
-from loopkernel_adapters.ports import NoSuchRun, Restored, RunEntry, Runs, Store, StoreCorrupt, StoreError, StoreLocked
-from loopkernel_adapters.stores import durable_files, jsonl
 from loopkernel_adapters.stores.folders import JsonlFolder
-from loopkernel_adapters.stores.jsonl import JsonlStore
 from loopkernel_adapters.stores.memory import MemoryRuns
-from loopkernel_adapters.stores.snapshot_files import read_snapshot
 from loopkernel_adapters.stores.sqlite import SqliteRuns
+from loopkernel_adapters.testing import check_store as checks
 from loopkernel_adapters.testing.check_store import check_store
-from typing_extensions import override
 
+from tests.adapters.stores.altered_stores import (
+    AloneInItsProcess,
+    AlteredRuns,
+    Blind,
+    Blunt,
+    Clinging,
+    Creating,
+    Credulous,
+    Doubling,
+    Faults,
+    Forgetful,
+    Held,
+    Ignorant,
+    Impatient,
+    Locking,
+    Open,
+    OpenFolder,
+    Rash,
+    Reversed,
+    Sharing,
+    Strict,
+    Stubborn,
+    Trusting,
+    Unlocked,
+    Unsorted,
+)
+from tests.adapters.stores.careless_stores import (
+    ByTime,
+    CountingChanges,
+    Deduplicating,
+    EndingAtNul,
+    LeavingItsLock,
+    Shortening,
+    Trimming,
+    Unruly,
+    Waiting,
+)
 from tests.adapters.stores.fault_world import IN_MEMORY
 
 
@@ -37,352 +66,9 @@ def test_every_store_here_keeps_its_duties() -> None:
     check_store(lambda folder: in_memory.setdefault(folder, MemoryRuns()), lasting=False)
 
 
-class Altered(Store):
-    """A JSONL log that does one thing wrong: each method can be given another body."""
-
-    def __init__(self, inner: JsonlStore, faults: "Faults") -> None:
-        self.inner = inner
-        self.faults = faults
-        self.closed = False
-
-    @override
-    def append(self, records: Sequence[LogRecord], durable: bool) -> None:
-        self.faults.append(self.inner, records, durable)
-
-    @override
-    def load(self) -> tuple[LogRecord, ...]:
-        return self.faults.load(self.inner)
-
-    @override
-    def restore(self) -> Restored:
-        return self.faults.restore(self.inner)
-
-    @override
-    def save_snapshot(self, state: State) -> None:
-        self.inner.save_snapshot(state)
-
-    @override
-    def close(self) -> None:
-        self.faults.close(self)
-
-
-class Faults:
-    """What an altered store does; as it is, nothing is altered. The factory of `AlteredRuns`."""
-
-    def append(self, store: JsonlStore, records: Sequence[LogRecord], durable: bool) -> None:
-        store.append(records, durable)
-
-    def load(self, store: JsonlStore) -> tuple[LogRecord, ...]:
-        return store.load()
-
-    def restore(self, store: JsonlStore) -> Restored:
-        return store.restore()
-
-    def close(self, store: Altered) -> None:
-        store.inner.close()
-
-    def open(self, runs: JsonlFolder, run: str) -> Store:
-        return Altered(runs.open(run), self)
-
-    def read(self, runs: JsonlFolder, run: str) -> tuple[LogRecord, ...]:
-        return runs.read(run)
-
-    def entries(self, runs: JsonlFolder) -> tuple[RunEntry, ...]:
-        return runs.entries()
-
-    @contextmanager
-    def around(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-        yield
-
-
-class AlteredRuns(Runs):
-    """A folder of altered logs."""
-
-    def __init__(self, folder: Path, faults: Faults) -> None:
-        self.inner = JsonlFolder(folder)
-        self.faults = faults
-
-    @override
-    def open(self, run: str) -> Store:
-        return self.faults.open(self.inner, run)
-
-    @override
-    def read(self, run: str) -> tuple[LogRecord, ...]:
-        return self.faults.read(self.inner, run)
-
-    @override
-    def entries(self) -> tuple[RunEntry, ...]:
-        return self.faults.entries(self.inner)
-
-    @override
-    def close(self) -> None:
-        self.inner.close()
-
-
-class Reversed(Faults):
-    @override
-    def append(self, store: JsonlStore, records: Sequence[LogRecord], durable: bool) -> None:
-        store.append(records[::-1], durable)
-
-
-class Held(Faults):
-    """Hands records over only when there are many, or at the end."""
-
-    def __init__(self) -> None:
-        self.held: dict[JsonlStore, list[LogRecord]] = {}
-
-    @override
-    def append(self, store: JsonlStore, records: Sequence[LogRecord], durable: bool) -> None:
-        if store._descriptor is None:
-            raise StoreError("closed")
-        self.held.setdefault(store, []).extend(records)
-
-    @override
-    def load(self, store: JsonlStore) -> tuple[LogRecord, ...]:
-        return (*store.load(), *self.held.get(store, []))
-
-    @override
-    def restore(self, store: JsonlStore) -> Restored:
-        return Restored(records=self.load(store))
-
-    @override
-    def read(self, runs: JsonlFolder, run: str) -> tuple[LogRecord, ...]:
-        waiting = [held for store, held in self.held.items() if store._path == runs.file_of(run)]
-        return (*runs.read(run), *(record for held in waiting for record in held))
-
-    @override
-    def close(self, store: Altered) -> None:
-        records = self.held.pop(store.inner, [])
-        if records:
-            store.inner.append(records, durable=True)
-        store.inner.close()
-
-
-class Stubborn(Faults):
-    """Tries again after a failure."""
-
-    @override
-    def append(self, store: JsonlStore, records: Sequence[LogRecord], durable: bool) -> None:
-        store._broken = False
-        store.append(records, durable)
-
-
-class Unlocked(Faults):
-    @override
-    @contextmanager
-    def around(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-        monkeypatch.setattr(fcntl, "flock", lambda descriptor, operation: None)
-        yield
-
-
-class Trusting(Faults):
-    """Believes every line, whatever its checksum."""
-
-    @override
-    @contextmanager
-    def around(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-        monkeypatch.setattr(jsonl, "_checksum", lambda number, text: 0)
-        yield
-
-
-class Forgetful(Faults):
-    """Leaves out what it cannot read, instead of refusing it."""
-
-    @override
-    def open(self, runs: JsonlFolder, run: str) -> Store:
-        try:
-            return Altered(runs.open(run), self)
-        except StoreCorrupt as error:
-            os.truncate(error.source, error.position)
-            return Altered(runs.open(run), self)
-
-
-class Strict(Faults):
-    """Takes a torn tail for damage."""
-
-    @override
-    def open(self, runs: JsonlFolder, run: str) -> Store:
-        store = runs.open(run)
-        if store.torn_tail is not None:
-            store.close()
-            raise StoreCorrupt("log", store.torn_tail.line, store.torn_tail.position, "torn")
-        return Altered(store, self)
-
-
-class Rash(Faults):
-    """Cuts more than the torn tail."""
-
-    @override
-    def open(self, runs: JsonlFolder, run: str) -> Store:
-        store = runs.open(run)
-        if store.torn_tail is not None:
-            store.close()
-            path = runs.file_of(run)
-            lines = path.read_bytes().splitlines(keepends=True)
-            path.write_bytes(b"".join(lines[:-3]))
-            store = runs.open(run)
-        return Altered(store, self)
-
-
-class Clinging(Faults):
-    """Does not let go of its file."""
-
-    @override
-    def close(self, store: Altered) -> None:
-        store.inner.append((), durable=True)
-
-
-class Impatient(Faults):
-    """Cannot be closed twice."""
-
-    @override
-    def close(self, store: Altered) -> None:
-        if store.closed:
-            raise OSError(9, "Bad file descriptor")
-        store.closed = True
-        store.inner.close()
-
-
-class Doubling(Faults):
-    """Gives the snapshot, and every record as well."""
-
-    @override
-    def restore(self, store: JsonlStore) -> Restored:
-        found = store.restore()
-        return Restored(state=found.state, records=store.load())
-
-
-class Ignorant(Faults):
-    """Gives the tail without the snapshot that it stands behind."""
-
-    @override
-    def restore(self, store: JsonlStore) -> Restored:
-        return Restored(records=store.restore().records)
-
-
-class Credulous(Faults):
-    """Believes a snapshot without a look at the log."""
-
-    @override
-    def restore(self, store: JsonlStore) -> Restored:
-        snapshot = read_snapshot(store._path)
-        state = None if snapshot is None else snapshot.state()
-        if snapshot is None or state is None:
-            return Restored(records=store.load())
-        return Restored(state=state, records=store.load()[snapshot.records :])
-
-
-class Open(Faults):
-    """Lets everybody read."""
-
-    @override
-    @contextmanager
-    def around(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-        monkeypatch.setattr(jsonl, "OWNER_ONLY", 0o644)
-        yield
-
-
-class OpenFolder(Faults):
-    @override
-    @contextmanager
-    def around(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-        monkeypatch.setattr(durable_files, "FOLDER_OWNER_ONLY", 0o755)
-        yield
-
-
-class Sharing(Faults):
-    """Two ids lead to one log."""
-
-    @override
-    def open(self, runs: JsonlFolder, run: str) -> Store:
-        return Altered(runs.open(run.replace("%2F", "/")), self)
-
-    @override
-    def read(self, runs: JsonlFolder, run: str) -> tuple[LogRecord, ...]:
-        return runs.read(run.replace("%2F", "/"))
-
-
-class Locking(Faults):
-    """Reads only what nobody writes."""
-
-    @override
-    def read(self, runs: JsonlFolder, run: str) -> tuple[LogRecord, ...]:
-        if not runs.file_of(run).exists():
-            raise NoSuchRun(run)
-        try:
-            store = runs.open(run)
-        except StoreLocked:
-            return ()
-        records = store.load()
-        store.close()
-        return records
-
-
-class Creating(Faults):
-    """Makes the run that is read."""
-
-    @override
-    def read(self, runs: JsonlFolder, run: str) -> tuple[LogRecord, ...]:
-        return runs.read(run) if runs.file_of(run).exists() else ()
-
-
-class Unsorted(Faults):
-    @override
-    def entries(self, runs: JsonlFolder) -> tuple[RunEntry, ...]:
-        return runs.entries()[::-1]
-
-
-class Blunt(Faults):
-    """Says that a log is locked as if anything were wrong."""
-
-    @override
-    def open(self, runs: JsonlFolder, run: str) -> Store:
-        try:
-            return Altered(runs.open(run), self)
-        except StoreLocked as error:
-            raise StoreError(str(error)) from error
-
-
-class AloneInItsProcess(Faults):
-    """Its lock is known within the process alone."""
-
-    def __init__(self) -> None:
-        self.opened: dict[Store, Path] = {}
-
-    @override
-    @contextmanager
-    def around(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-        monkeypatch.setattr(jsonl, "_lock", lambda descriptor, path: None)
-        yield
-
-    @override
-    def open(self, runs: JsonlFolder, run: str) -> Store:
-        path = runs.file_of(run)
-        if path in self.opened.values():
-            raise StoreLocked("it is open here")
-        store = Altered(runs.open(run), self)
-        self.opened[store] = path
-        return store
-
-    @override
-    def close(self, store: Altered) -> None:
-        self.opened.pop(store, None)
-        store.inner.close()
-
-
-class Blind(Faults):
-    """Does not look whether its file is still the one of that name."""
-
-    @override
-    @contextmanager
-    def around(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-        monkeypatch.setattr(jsonl, "_demand_same_file", lambda descriptor, path: None)
-        yield
-
-
 BROKEN: dict[Callable[[], Faults], str] = {
     Reversed: "store 1: after 3 records, it gave the records [3, 2, 1]",
-    Held: "store 1: a process that dies after 2 durable records leaves the first 0",
+    Held: "store 1: a process that has died after 3 durable records leaves the first 0",
     Stubborn: "store 2: after an append had failed, it took another one",
     Unlocked: "store 3: a second writer opened the log",
     Blunt: "store 3: a second writer was refused with a StoreError",
@@ -403,6 +89,14 @@ BROKEN: dict[Callable[[], Faults], str] = {
     Locking: "runs 2: read while it was written",
     Creating: "runs 2: a run that is not there was read",
     Unsorted: "runs 3: with",
+    ByTime: "store 1: behind a piece of an earlier time, it gave the same records in another order, from",
+    Deduplicating: "store 1: behind the same piece once more, at the same time, it gave 4 records for 5",
+    Shortening: "store 1: behind a text of 300000 characters, it gave something else as record 13",
+    EndingAtNul: "store 1: behind a text with NUL, quotes and a line end, it gave something else as record 10",
+    CountingChanges: "store 7: with a snapshot behind a text with NUL, quotes and a line end, `restore` (a snapshot",
+    LeavingItsLock: "store 3: the writer has died, and the log is still locked: a%2Frun",
+    Trimming: "runs 1: 'a' was never written, and holds the first 2",
+    Unruly: "store 4: with a bit of",
 }
 
 
@@ -413,7 +107,21 @@ def test_a_store_that_breaks_a_duty_is_caught(broken: Callable[[], Faults], monk
         check_store(lambda folder: AlteredRuns(folder / "logs", faults))
     monkeypatch.undo()
     assert str(caught.value).startswith(BROKEN[broken])
+    assert "    Due is (" in str(caught.value)
 
 
 def test_an_unaltered_store_is_not_caught() -> None:
     check_store(lambda folder: AlteredRuns(folder / "logs", Faults()))
+
+
+def test_a_store_that_waits_instead_of_refusing_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a verdict of its own, since it never comes back: it is said where it stands."""
+    monkeypatch.setattr(checks, "_CHECKS", ((checks._has_one_writer, "store 3"),))
+    faults = Waiting()
+    try:
+        with pytest.raises(AssertionError) as caught:
+            check_store(lambda folder: AlteredRuns(folder / "logs", faults), lasting=False, patience_seconds=0.5)
+    finally:
+        faults.free.set()
+    told = r"store 3: after 0\.5 s it has not come back from careless_stores\.py:\d+, in open\n    Due is \(store 3"
+    assert re.match(told, str(caught.value))
