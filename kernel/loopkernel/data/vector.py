@@ -6,7 +6,7 @@ sizes double, and merges equal neighbours: adding costs O(log n) amortised.
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar
 
 from attrs import field, frozen
 
@@ -17,8 +17,8 @@ WIDTH_BITS = 5
 WIDTH = 1 << WIDTH_BITS
 MASK = WIDTH - 1
 
-# A node holds nodes, or (at depth 0) leaves, or items: the depth tells which, the type cannot.
-Node = tuple[object, ...]
+# Any: a node holds nodes, or (at depth 0) leaves, which hold items: the depth tells which, the type cannot.
+Node = tuple[Any, ...]
 
 
 def _new_path(leaf: Node, depth: int) -> Node:
@@ -35,8 +35,7 @@ def _push(node: Node, depth: int, leaf_index: int, leaf: Node) -> Node:
     place = (leaf_index >> (WIDTH_BITS * depth)) & MASK
     if place == len(node):
         return (*node, _new_path(leaf, depth))
-    child = cast(Node, node[place])  # above depth 0 every child is a node
-    return (*node[:place], _push(child, depth - 1, leaf_index, leaf))
+    return (*node[:place], _push(node[place], depth - 1, leaf_index, leaf))
 
 
 def _first(node: Node, depth: int, leaves: int) -> Node:
@@ -46,17 +45,16 @@ def _first(node: Node, depth: int, leaves: int) -> Node:
     whole, rest = leaves >> (WIDTH_BITS * depth), leaves & ((1 << (WIDTH_BITS * depth)) - 1)
     if not rest:
         return node[:whole]
-    child = cast(Node, node[whole])  # above depth 0 every child is a node
-    return (*node[:whole], _first(child, depth - 1, rest))
+    return (*node[:whole], _first(node[whole], depth - 1, rest))
 
 
 def _leaves(node: Node, depth: int) -> Iterator[Node]:
     """The leaves under a node, left to right."""
     if depth == 0:
-        yield from cast(Iterable[Node], node)  # at depth 0 every child is a leaf
+        yield from node
         return
     for child in node:
-        yield from _leaves(cast(Node, child), depth - 1)  # above depth 0 every child is a node
+        yield from _leaves(child, depth - 1)
 
 
 @frozen
@@ -107,7 +105,7 @@ class Vector(Generic[T]):
         root, depth = self.root, self.depth
         tail = tuple(self[index] for index in range(leaves << WIDTH_BITS, length))
         while depth and leaves <= 1 << (WIDTH_BITS * depth):
-            root, depth = cast(Node, root[0]), depth - 1  # above depth 0 every child is a node
+            root, depth = root[0], depth - 1
         return Vector(length, depth, _first(root, depth, leaves), tail)
 
     def __len__(self) -> int:
@@ -118,17 +116,18 @@ class Vector(Generic[T]):
         if start <= index < self.size:
             return self.tail[index - start]
         self._demand(index)
-        node: object = self.root
-        for level in range(self.depth + 1, -1, -1):
-            node = cast(Node, node)[(index >> (WIDTH_BITS * level)) & MASK]  # a node down to the leaf
-        return cast(T, node)  # the last step reached an item
+        node = self.root
+        for shift in range(WIDTH_BITS * (self.depth + 1), 0, -WIDTH_BITS):
+            node = node[(index >> shift) & MASK]
+        item: T = node[index & MASK]
+        return item
 
     def __iter__(self) -> Iterator[T]:
         return self._items() if self.root else iter(self.tail)
 
     def _items(self) -> Iterator[T]:
         for leaf in _leaves(self.root, self.depth):
-            yield from cast(tuple[T, ...], leaf)  # a leaf holds items
+            yield from leaf
         yield from self.tail
 
     def since(self, start: int) -> Iterator[T]:
@@ -146,8 +145,7 @@ def _swap(node: Node, level: int, index: int, item: object) -> Node:
     place = (index >> (WIDTH_BITS * level)) & MASK
     if level == 0:
         return (*node[:place], item, *node[place + 1 :])
-    child = _swap(cast(Node, node[place]), level - 1, index, item)  # above a leaf every child is a node
-    return (*node[:place], child, *node[place + 1 :])
+    return (*node[:place], _swap(node[place], level - 1, index, item), *node[place + 1 :])
 
 
 @frozen(eq=False)
