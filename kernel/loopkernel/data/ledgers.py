@@ -347,4 +347,7 @@ class Ledger:
 
     @staticmethod
     def _place(places: Vector[int], index: int) -> int | None:
-        return places[index] if 0 <= index < places.size and places[index] >= 0 else None
+        if not 0 <= index < places.size:
+            return None
+        place = places[index]
+        return place if place >= 0 else None

@@ -16,6 +16,8 @@ class Usage:
 
     def most(self, other: "Usage") -> "Usage":
         """The larger of each field: how reports within one reply merge (rule INFER-3)."""
+        if other is NO_USAGE:  # as most deltas report none
+            return self
         return Usage(
             max(self.input, other.input),
             max(self.output, other.output),
@@ -25,6 +27,8 @@ class Usage:
 
     def plus(self, other: "Usage") -> "Usage":
         """The sum of each field: how replies add up."""
+        if other is NO_USAGE:
+            return self
         return Usage(
             self.input + other.input,
             self.output + other.output,

@@ -161,7 +161,17 @@ def _with_calls(state: Streaming, ctx: Context, taken: Ledgered) -> Step[Streami
     early = Ledgered(taken.ledger, taken.session)
     if state.after is None and budget_hit(taken.session, state.turn, stamp.now_ms) is None:
         early = start_ready(taken.ledger, taken.session, stamp.now_ms, early=True)
-    after = evolve(state, session=early.session, stamp=stamp, ledger=early.ledger)
+    after = Streaming(
+        session=early.session,
+        stamp=stamp,
+        turn=state.turn,
+        reply=state.reply,
+        pieces=state.pieces,
+        ledger=early.ledger,
+        heard_ms=state.heard_ms,
+        silence=state.silence,
+        after=state.after,
+    )
     return Step(after, (*taken.effects, *early.effects))
 
 

@@ -288,7 +288,8 @@ def unpark(plan: Plan) -> Plan:
 
 def look_again(plan: Plan, places: int) -> Plan:
     """The open calls of the mask are to be looked at."""
-    return evolve(plan, candidates=plan.candidates | (places & plan.open & ~plan.running))
+    candidates = plan.candidates | (places & plan.open & ~plan.running)
+    return plan if candidates == plan.candidates else evolve(plan, candidates=candidates)
 
 
 def end(plan: Plan, place: int, *, stopped: bool = True) -> Plan:

@@ -170,7 +170,7 @@ def _take(ledger: Ledger, session: Session, place: int, now_ms: int, early: bool
         return Ledgered(_set_aside(ledger, place), session)
     if ledger.plan is not None and ledger.plan.candidates >> place & 1:
         plan, may_start = look(ledger.plan, place)
-        ledger = evolve(ledger, plan=plan)
+        ledger = ledger.updated(ledger.entries, plan=plan)
         if not may_start:
             return Ledgered(ledger, session)
     if _held_elsewhere(ledger, session, place):
