@@ -162,3 +162,54 @@ def test_the_terminal_stays_as_it_was(terminal: tuple[int, int]) -> None:
 def test_without_a_standard_input_there_are_no_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", None)
     assert asyncio.run(standard_input().line()) is None
+
+
+def is_command(line: str) -> bool:
+    return line == "/help"
+
+
+@given(lines=st.lists(st.sampled_from(["", "a", "ü", "/usr", "/help"]), min_size=1, max_size=6))
+def test_lines_typed_in_one_go_are_one_message_and_a_command_stands_alone(lines: list[str]) -> None:
+    expected: list[list[str]] = [[]]
+    for line in lines:
+        expected[-1:] = [expected[-1], [line], []] if is_command(line) else [[*expected[-1], line]]
+
+    async def run() -> list[str | None]:
+        person, program = pty.openpty()
+        try:
+            source = LineInput(program)
+            os.write(person, "".join(f"{line}\n" for line in lines).encode())
+            return [await source.message(is_command) for part in expected if part]
+        finally:
+            os.close(person)
+            os.close(program)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(line_input, "_PASTE_SECONDS", 0)
+        assert asyncio.run(run()) == ["\n".join(part) for part in expected if part]
+
+
+def test_a_message_whose_reader_is_cancelled_is_for_the_next_one_and_no_answer(terminal: tuple[int, int]) -> None:
+    async def run() -> None:
+        source = LineInput(terminal[0])
+        os.write(terminal[1], b"one\ntwo\n")
+        reading = asyncio.ensure_future(source.message(is_command))
+        while len(source._begun) < 2:
+            await asyncio.sleep(0)
+        reading.cancel()
+        await asyncio.gather(reading, return_exceptions=True)
+        assert reading.cancelled()
+        os.write(terminal[1], b"yes\n")
+        assert await source.line() == "yes"
+        assert await source.message(is_command) == "one\ntwo"
+
+    asyncio.run(run())
+
+
+def test_what_a_pipe_holds_is_a_message_a_line(pipe: tuple[int, int]) -> None:
+    async def run() -> None:
+        source = LineInput(pipe[0])
+        os.write(pipe[1], b"one\ntwo\n")
+        assert [await source.message(is_command) for _ in range(2)] == ["one", "two"]
+
+    asyncio.run(run())

@@ -14,13 +14,13 @@ from loopkernel.data.timers import Timer
 from loopkernel.data.user_deltas import ChangeMode, Enqueue, UserDelta
 from loopkernel.later_typing import override
 
-from loopkernel_adapters.cli.chat_commands import Leave, Lines, NoCommand, meant
+from loopkernel_adapters.cli.chat_commands import Leave, Lines, NoCommand, is_command, meant
 from loopkernel_adapters.cli.chat_view import ChatView
 from loopkernel_adapters.cli.dialogue import Commands, Dialogue, first_waiting
 from loopkernel_adapters.cli.interrupts import Interrupts
 from loopkernel_adapters.cli.introduction import introduction
 from loopkernel_adapters.cli.json_lines import JsonDialogue, JsonTeller, message_in, put, tell_beginning, tell_result
-from loopkernel_adapters.cli.line_input import LineInput, standard_input
+from loopkernel_adapters.cli.line_input import LONGEST_TYPED, LineInput, standard_input
 from loopkernel_adapters.cli.one_turn import said
 from loopkernel_adapters.cli.options import Options
 from loopkernel_adapters.cli.outcomes import ExitStatus
@@ -34,6 +34,10 @@ from loopkernel_adapters.optional_ports import Address
 AT_REST = (Idle, Cancelled, Initial)
 WAITING = "wait, or type /retry, /dismiss or another message"
 NO_COMMAND = "there is no such command: /help lists them; a message that begins so needs a space before it"
+CUT = (
+    f"the terminal cuts a line after {LONGEST_TYPED} bytes, so nothing was sent: put so long a text into a file of the "
+    "workspace, and name the file; or begin the chat behind a pipe"
+)
 
 
 class Turn(enum.Enum):
@@ -187,10 +191,13 @@ class Chat(Conversation):
     async def _read(self, turn: Turn) -> str:
         if turn is Turn.RESTING:
             self._voice.listen()
-        line = await self._answers.line()
+        line = await self._answers.message(is_command)
         self._voice.heard(line)
         if line is None:
             raise Leave
+        if self._answers.is_terminal and any(len(part.encode()) >= LONGEST_TYPED for part in line.split("\n")):
+            self._voice.tell(CUT)
+            return ""
         return line
 
     async def _changed(self, driver: Driver, turn: Turn, counting: Timer | None) -> None:

@@ -25,7 +25,7 @@ from loopkernel_adapters.cli.screen import in_one_line
 from loopkernel_adapters.cli.words import counted, tokens_told
 
 HELP = """\
-Type a message, and Enter. While the agent is busy, it waits in the queue.
+Type a message, and Enter; a text that is pasted is one. While the agent is busy, it waits in the queue.
   /steer TEXT       a message for the agent's next step, without waiting for the end of the turn
   /cancel           stop what is under way (as Ctrl-C does)
   /retry            ask the model again now
@@ -60,7 +60,14 @@ class NoCommand:
     """What was typed is no command."""
 
 
+COMMANDS = frozenset(re.findall(r"^  (/[a-z]+)", HELP, re.MULTILINE)) | {"/exit"}
+
 Meant = UserDelta | Lines | NoCommand
+
+
+def is_command(line: str) -> bool:
+    """Whether the line is a command, and no part of a text: in one that is pasted, a path begins with a slash too."""
+    return line.split(" ", 1)[0].rstrip() in COMMANDS
 
 
 def meant(line: str, state: State) -> Meant:

@@ -11,6 +11,7 @@ from loopkernel.data.states import State
 from loopkernel.data.words import RefusalReason, TurnEndReason
 from loopkernel.later_typing import override
 
+from loopkernel_adapters.cli.open_work import queue_lines, queue_told
 from loopkernel_adapters.cli.screen import Screen, in_one_line
 from loopkernel_adapters.cli.session import Teller
 from loopkernel_adapters.cli.summary import NATURAL_ENDS
@@ -55,9 +56,12 @@ class ChatView(Teller):
             self._message(event)
         elif isinstance(event, events.TurnEnded) and event.reason in NATURAL_ENDS:
             self._screen.end_stream()
-        elif isinstance(event, events.TurnEnded) and event.reason is TurnEndReason.ERROR:
+        elif isinstance(event, events.TurnEnded):
             show(self._screen, event, state)
-            self._screen.labelled("", "/retry asks the model again, and so does whatever you say")
+            if event.reason is TurnEndReason.ERROR:
+                self._screen.labelled("", "/retry asks the model again, and so does whatever you say")
+            if queue_lines(state):  # which only a natural end begins on
+                self._screen.labelled("queue", f"{queue_told(state)}: taken after what you say next; /queue shows it")
         elif isinstance(event, events.Refused):
             self._screen.labelled("refused", f"{event.action.value}: {REFUSALS[event.reason]}")
         elif not isinstance(event, KNOWN):

@@ -5,13 +5,17 @@ The event loop watches the descriptor: nothing blocks, no thread waits, and whoe
 
 import asyncio
 import os
+import select
 import sys
 import termios
+from collections.abc import Callable
 
 from loopkernel_adapters.cli.outcomes import Unusable
 
 LONGEST_LINE = 1_000_000  # bytes
+LONGEST_TYPED = 4_095  # bytes of a line at a terminal of Linux, which throws away what is typed behind them
 _PIECE = 65_536  # bytes
+_PASTE_SECONDS = 0.05  # within which the rest comes of a text that is pasted in pieces
 
 
 class LineInput:
@@ -21,6 +25,9 @@ class LineInput:
         self._descriptor = descriptor
         self._encoding = encoding
         self._unread = b""
+        self._begun: list[
+            str
+        ] = []  # lines of a message whose reader was cancelled: no answer to what is asked meanwhile
         self._ended = descriptor is None
 
     @property
@@ -41,6 +48,36 @@ class LineInput:
             return None
         line, _, self._unread = self._unread.partition(b"\n")
         return line.decode(self._encoding, "replace")
+
+    async def message(self, stands_alone: Callable[[str], bool]) -> str | None:
+        """The next line; at a terminal with those that came with it in one go, as a pasted text does.
+
+        A line that `stands_alone` is not part of a text. Raises as `line`.
+        """
+        if not self._begun:
+            first = await self.line()
+            if first is None or not self.is_terminal or stands_alone(first):
+                return first
+            self._begun.append(first)
+        while (following := await self._pasted(0 if len(self._begun) == 1 else _PASTE_SECONDS)) is not None:
+            if stands_alone(following):
+                self._unread = f"{following}\n".encode(self._encoding, "replace") + self._unread
+                break
+            self._begun.append(following)
+        text, self._begun = "\n".join(self._begun), []
+        return text
+
+    async def _pasted(self, seconds: float) -> str | None:
+        """The next line, if it comes within these seconds."""
+        if b"\n" not in self._unread and not self._ended and self._descriptor is not None:
+            if not select.select([self._descriptor], [], [], 0)[0]:
+                try:
+                    async with asyncio.timeout(seconds):
+                        await _readable(self._descriptor)
+                except TimeoutError:
+                    return None
+            await self._read_more()
+        return await self.line() if b"\n" in self._unread else None
 
     async def _read_more(self) -> None:
         descriptor = self._descriptor

@@ -75,6 +75,7 @@ def test_ctrl_c_cancels_the_turn_and_what_is_said_next_goes_before_the_queue(
         person.wait_for("message 1 waits for the end of the turn")
         person.type(INTERRUPT)
         person.wait_for("cancelled by you (user:cancelled)")
+        person.wait_for("1 message in the queue: taken after what you say next")
         person.wait_for("you  ")
         person.type(b"leave it\n")
         person.wait_for("Never mind.")
@@ -87,6 +88,37 @@ def test_ctrl_c_cancels_the_turn_and_what_is_said_next_goes_before_the_queue(
         assert "go on" in shown_by(person).out
     assert loopkernel("log", "last").labelled("user") == ["open the gate", "leave it", "and then?"]
     assert loopkernel("replay", "last").status == 0
+
+
+def test_a_text_that_is_pasted_is_one_message_and_no_answer_to_what_is_asked_meanwhile(loopkernel: CommandLine) -> None:
+    script(writes("a"), says("Done."))
+    with chatting(*CHAT) as person:
+        person.type(b"Look:\n\n  /usr/bin \xf0\x9f\x8e\x89\nyes\n/queue\n")
+        person.wait_for(QUESTION)
+        person.type(b"no\n")
+        person.wait_for("Done.")
+        person.wait_for("you  ")
+        person.type(b"/quit\n")
+        assert person.wait_for_end() == 0
+        assert not Path("a").exists()
+        assert "the queue is empty" in person.shown  # a command is no part of it
+    assert loopkernel("log", "last").labelled("user") == ["Look: /  /   /usr/bin 🎉 / yes"]
+
+
+def test_a_line_that_the_terminal_has_cut_is_not_sent(loopkernel: CommandLine) -> None:
+    script(says("Hello."))
+    with chatting(*CHAT) as person:
+        for _ in range(3):
+            person.type(b"x" * 2_000)
+        person.type(b"\n")
+        person.wait_for("the terminal cuts a line after 4095 bytes, so nothing was sent")
+        person.wait_for("you  ")
+        person.type(b"short\n")
+        person.wait_for("Hello.")
+        person.wait_for("you  ")
+        person.type(END_OF_INPUT)
+        assert person.wait_for_end() == 0
+    assert loopkernel("log", "last").labelled("user") == ["short"]
 
 
 def test_ctrl_c_twice_with_nothing_under_way_leaves_and_says_no_more_than_that(loopkernel: CommandLine) -> None:
