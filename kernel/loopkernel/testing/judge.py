@@ -16,7 +16,6 @@ from loopkernel.testing.expectations import differences
 from loopkernel.testing.recording import Recording, TraceLine
 from loopkernel.testing.replay_check import replay_difference
 from loopkernel.testing.scenario_data import Scenario
-from loopkernel.testing.scenario_rules import first_unbuilt
 from loopkernel.transition import transition as the_transition
 
 
@@ -25,13 +24,12 @@ class ScenarioOutcome(enum.Enum):
 
     PASS = "pass"
     FAIL = "fail"
-    NOT_BUILT = "not-built"
 
 
 @final
 @frozen(kw_only=True)
 class Judgement:
-    """The outcome; the first difference, or the rule that is needed; all differences; the trace."""
+    """The outcome; the first difference; all differences; the trace."""
 
     outcome: ScenarioOutcome
     difference: str | None = None
@@ -42,8 +40,8 @@ class Judgement:
 def run_scenario(scenario: Scenario, transition: Transition = the_transition, *, again: bool = True) -> Judgement:
     """Runs the scenario and judges it; `transition` is the kernel under test.
 
-    A scenario that names a rule which is not built is not judged. Unless `again`, the run is not taken once more: for
-    the pair laws, and to be replayed.
+    Whatever rules it names, it is judged: they are for people. Unless `again`, the run is not taken once more: for the
+    pair laws, and to be replayed.
     """
     try:
         policy = effective_policy(scenario.policy)
@@ -53,9 +51,6 @@ def run_scenario(scenario: Scenario, transition: Transition = the_transition, *,
         run = Drive(scenario, policy, transition).run()
     except CodecError as error:
         return _failed((f"the scenario has a value that is no JSON: {'; '.join(map(str, error.faults))}",), ())
-    named = first_unbuilt(scenario.rules)
-    if named is not None:
-        return Judgement(outcome=ScenarioOutcome.NOT_BUILT, difference=f"needs {named}", trace=run.lines)
     broken = tuple(map(_on_one_line, broken_laws(run, transition, again=again)))
     found = _most_telling_first((*broken, *map(_on_one_line, unmet_expectations(scenario, run))))
     if not found:

@@ -12,6 +12,7 @@ from loopkernel.testing.scenario_fields import (
     json_value,
     member,
     name,
+    or_no_keys,
     pattern,
     suggestion,
     table,
@@ -125,17 +126,17 @@ def _permit(node: Node, place: Place) -> actions.Permit:
 
 
 def _crash(node: Node, place: Place) -> actions.Crash:
-    fields = Fields(node, place)
+    fields = Fields(or_no_keys(node), place)
     crash = actions.Crash(down_ms=fields.optional("down_ms", integer(), 0))
     fields.finish()
     return crash
 
 
 def _bare(action: actions.UserAction) -> Decoder[actions.UserAction]:
-    """An action that has no more to say: `{}`."""
+    """An action that has no more to say: `{}`, or nothing."""
 
     def decode(node: Node, place: Place) -> actions.UserAction:
-        Fields(node, place).finish()
+        Fields(or_no_keys(node), place).finish()
         return action
 
     return decode
@@ -185,15 +186,13 @@ def _timing(fields: Fields) -> actions.Timing:
     line = fields.optional("when", pattern, "")
     nth = fields.optional("nth", integer(1), 1)
     after_ms = fields.optional("after_ms", integer(), 0)
-    if kind is None and not fields.broken:
-        fields.place.fault(fields.line, "`at` (a time in ms) or `when` (a trace line) is missing")
-    if kind == "at" and (fields.has("nth") or fields.has("after_ms")):
-        fields.place.fault(fields.line, "`nth` and `after_ms` go with `when`, not with `at`")
+    if kind != "when" and (fields.has("nth") or fields.has("after_ms")):
+        fields.place.fault(fields.line, "`nth` and `after_ms` go with `when`")
     return actions.At(at_ms) if kind != "when" else actions.When(pattern=line, nth=nth, after_ms=after_ms)
 
 
 def timed_action(node: Node, place: Place) -> actions.TimedAction:
-    """A time and exactly one action."""
+    """A time, 0 if it is left out, and exactly one action."""
     fields = Fields(node, place)
     timing = _timing(fields)
     kind = fields.given(*ACTIONS)

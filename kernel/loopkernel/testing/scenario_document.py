@@ -28,7 +28,6 @@ from loopkernel.testing.scenario_policy import policy
 from loopkernel.testing.scenario_tools_reader import tools
 
 _ID = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
-_RULE = re.compile(r"[A-Z]+(?:-[A-Z]+)*(?:-[1-9][0-9]*)?")
 
 
 def _id(node: Node, place: Place) -> str:
@@ -38,19 +37,12 @@ def _id(node: Node, place: Place) -> str:
     return found
 
 
-def _rule(node: Node, place: Place) -> str:
-    found = text(node, place)
-    if found and not _RULE.fullmatch(found):
-        wants("the id of a rule or law, such as TOOL-7 or ONE-END", node, place)
-    return found
-
-
 def _scenario(node: Node, place: Place) -> Scenario:
     fields = Fields(node, place)
     scenario = Scenario(
         id=fields.required("scenario", _id, ""),
         about=fields.optional("about", text, ""),
-        rules=fields.optional("rules", many(_rule), ()),
+        rules=fields.optional("rules", many(text), ()),
         policy=fields.optional("policy", policy, PolicyChoice()),
         tools=fields.optional("tools", tools, {}),
         model=fields.optional("model", entries, ()),

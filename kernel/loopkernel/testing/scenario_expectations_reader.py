@@ -21,9 +21,9 @@ from loopkernel.testing.scenario_fields import (
     is_none,
     json_value,
     many,
+    many_or_none,
     member,
     name,
-    one_or_many,
     pattern,
     table,
     text,
@@ -59,11 +59,11 @@ INTERACTIONS = (
 )
 
 _STATUS = member(CallStatus, *OPEN_STATUSES)
-_states = one_or_many(word(*STATES))
-_interactions = one_or_many(word(*INTERACTIONS))
-_reasons = one_or_many(word(*(reason.value for reason in TurnEndReason)))
-_texts = one_or_many(text)
-_names = many(name)
+_states = many(word(*STATES))
+_interactions = many(word(*INTERACTIONS))
+_reasons = many(word(*(reason.value for reason in TurnEndReason)))
+_texts = many(text)
+_names = many_or_none(name)
 _roles: Decoder[tuple[Role, ...]] = many(member(Role))
 
 
@@ -99,7 +99,7 @@ def _forced_tool(node: Node, place: Place) -> str:
 
 def _request(node: Node, place: Place) -> ExpectedRequest:
     fields = Fields(node, place)
-    tools = fields.optional("tools", many(text), None)
+    tools = fields.optional("tools", many_or_none(text), None)
     request = ExpectedRequest(
         why=fields.optional("why", member(RequestReason), None),
         roles=fields.optional("roles", _roles, None),

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import TypeAlias, TypeVar, final
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from loopkernel.testing.scenario_nodes import (
     Entry,
@@ -33,6 +33,7 @@ E = TypeVar("E", bound=enum.Enum)
 _INTEGER = re.compile(r"[-+]?(?:0|[1-9][0-9_]*)")
 _DECIMAL = re.compile(r"(?:[-+]?(?:0|[1-9][0-9_]*)\.[0-9_]*|\.[0-9][0-9_]*)(?:[eE][-+][0-9]+)?")
 _TRUTHS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
+_WORDS_FOR_TRUTHS = {"yes": True, "on": True, "no": False, "off": False}  # of YAML 1.1
 _MAX_DIGITS = 1_000
 
 
@@ -117,8 +118,8 @@ def integer(minimum: int = 0) -> Decoder[int]:
     """A whole number of at least `minimum`."""
 
     def decode(node: Node, place: Place) -> int:
-        value = _plain(node, place)
-        if isinstance(value, int) and not isinstance(value, bool) and value >= minimum:
+        value = _number(node, place)
+        if isinstance(value, int) and value >= minimum:
             return value
         wants(f"a whole number of at least {minimum}", node, place)
         return minimum
@@ -128,19 +129,32 @@ def integer(minimum: int = 0) -> Decoder[int]:
 
 def number(node: Node, place: Place) -> int | float:
     """A number of at least 0."""
-    value = _plain(node, place)
-    if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0:
+    value = _number(node, place)
+    if value is not None and value >= 0:
         return value
     wants("a number of at least 0", node, place)
     return 0
 
 
+def _number(node: Node, place: Place) -> int | float | None:
+    """The number that is written, in quotes or not: as a key, JSON has it only so. A whole one is an int."""
+    value = _plain(_unquoted(node), place)
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _unquoted(node: Node) -> Node:
+    return evolve(node, plain=True) if isinstance(node, Scalar) else node
+
+
 def flag(node: Node, place: Place) -> bool:
-    """true or false; yes, no, on and off are text."""
-    value = _plain(node, place)
-    if not isinstance(value, bool):
+    """true or false, or what YAML 1.1 has for them."""
+    value = _plain(_unquoted(node), place)
+    truth = _WORDS_FOR_TRUTHS.get(value.lower()) if isinstance(value, str) else value
+    if not isinstance(truth, bool):
         wants("true or false", node, place)
-    return value is True
+    return truth is True
 
 
 def only_true(node: Node, place: Place) -> None:
@@ -182,25 +196,23 @@ def or_none(decode: Decoder[T]) -> Decoder[T | None]:
 
 
 def many(decode: Decoder[T]) -> Decoder[tuple[T, ...]]:
-    """A list."""
+    """A list, or a single value in its place."""
 
     def decode_list(node: Node, place: Place) -> tuple[T, ...]:
         if isinstance(node, Sequence):
             return tuple(decode(item, place.item(position)) for position, item in enumerate(node.items, 1))
-        wants("a list", node, place)
-        return ()
+        if is_empty(node):
+            wants("a list ([] for an empty one)", node, place)
+            return ()
+        return (decode(node, place),)
 
     return decode_list
 
 
-def one_or_many(decode: Decoder[T]) -> Decoder[tuple[T, ...]]:
-    """A list, or a single value in its place."""
+def many_or_none(decode: Decoder[T]) -> Decoder[tuple[T, ...]]:
+    """A list, a single value in its place, or `none` for an empty list."""
     decode_list = many(decode)
-    return lambda node, place: (decode_list if isinstance(node, Sequence) else _single(decode))(node, place)
-
-
-def _single(decode: Decoder[T]) -> Decoder[tuple[T, ...]]:
-    return lambda node, place: (decode(node, place),)
+    return lambda node, place: () if is_none(node) else decode_list(node, place)
 
 
 def table(decode_key: Decoder[D], decode: Decoder[T]) -> Decoder[dict[D, T]]:
@@ -248,6 +260,11 @@ def _plain(node: Node, place: Place) -> bool | int | float | str | None:
 def _too_large(node: Scalar, place: Place) -> int:
     place.fault(node.line, f"the number {node.text[:20]}... is too large")
     return 0
+
+
+def or_no_keys(node: Node) -> Node:
+    """The node; where nothing is written, the mapping that has no keys."""
+    return Mapping(entries=(), line=node.line) if isinstance(node, Scalar) and node.plain and not node.text else node
 
 
 @final

@@ -12,15 +12,14 @@ from loopkernel.testing.scenario_fields import (
     Place,
     flag,
     integer,
-    many,
+    many_or_none,
     number,
     or_none,
     table,
     text,
-    wants,
     word,
 )
-from loopkernel.testing.scenario_nodes import Mapping, Node, Scalar, Sequence
+from loopkernel.testing.scenario_nodes import Mapping, Node, Scalar
 from loopkernel.testing.scenario_world import JsonValue
 
 Options = dict[str, Decoder[JsonValue]]
@@ -34,7 +33,7 @@ def _choice(kind: type[enum.Enum]) -> Decoder[JsonValue]:
 
 
 def _list_of(decode: Decoder[JsonValue]) -> Decoder[JsonValue]:
-    decode_list = many(decode)
+    decode_list = many_or_none(decode)
     return lambda node, place: list(decode_list(node, place))
 
 
@@ -64,12 +63,9 @@ def _patterns(node: Node, place: Place) -> JsonValue:
 
 def _hooks_at_a_point(node: Node, place: Place) -> JsonValue:
     """`off`, `observed`, `gated`, or a list of hooks by name."""
-    if isinstance(node, Sequence):
-        return _list_of(_nested({"name": text, "gated": flag}, "name"))(node, place)
     if isinstance(node, Scalar):
         return word("off", "observed", "gated")(node, place)
-    wants("off, observed, gated or a list of {name, gated}", node, place)
-    return None
+    return _list_of(_nested({"name": text, "gated": flag}, "name"))(node, place)
 
 
 _WHOLE: Decoder[JsonValue] = integer()

@@ -20,6 +20,7 @@ from loopkernel.testing.scenario_fields import (
     member,
     name,
     only_true,
+    or_no_keys,
     or_none,
     table,
     text,
@@ -134,10 +135,10 @@ def _profile(fields: Fields) -> ToolProfile | None:
 
 def tool(node: Node, place: Place) -> ToolScript:
     """A tool's profile and behaviour."""
-    if is_none(node):
+    if is_none(node) and or_no_keys(node) is node:
         place.fault(node.line, "write {} for a tool with the default profile, {profile: none} for none")
         return ToolScript()
-    fields = Fields(node, place)
+    fields = Fields(or_no_keys(node), place)
     script = ToolScript(
         profile=_profile(fields),
         input_schema=fields.optional("input", _schema, {}),

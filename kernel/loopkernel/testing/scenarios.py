@@ -96,15 +96,13 @@ def _unreadable(file: str, error: ScenarioError) -> Verdict:
 
 
 def _as_text(verdict: Verdict, verbose: bool) -> str:
-    """`pass ID`, `fail ID: first difference` or `ID needs RULE, not built yet`."""
+    """`pass ID` or `fail ID: first difference`."""
     told = verdict.difference or ""
     if verdict.scenario is None:
         return "\n".join([f"fail {told}", *(f"     {fault}" for fault in verdict.more)])
     match verdict.outcome:
         case ScenarioOutcome.PASS:
             return f"pass {verdict.scenario}"
-        case ScenarioOutcome.NOT_BUILT:
-            return f"{verdict.scenario} {told}, not built yet"
         case ScenarioOutcome.FAIL:
             lines = [f"fail {verdict.scenario}: {told}"]
             if verbose:
@@ -125,10 +123,8 @@ def _as_json(verdict: Verdict) -> str:
 
 
 def _summary(outcomes: Counter[ScenarioOutcome]) -> str:
-    built, failed, missing = (
-        outcomes[outcome] for outcome in (ScenarioOutcome.PASS, ScenarioOutcome.FAIL, ScenarioOutcome.NOT_BUILT)
-    )
-    return f"{outcomes.total()} scenarios: {built} passed, {failed} failed, {missing} not built yet"
+    passed, failed = outcomes[ScenarioOutcome.PASS], outcomes[ScenarioOutcome.FAIL]
+    return f"{outcomes.total()} scenarios: {passed} passed, {failed} failed"
 
 
 def run_command(arguments: Sequence[str] | None = None) -> int:

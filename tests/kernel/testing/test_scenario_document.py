@@ -113,6 +113,35 @@ def test_documents_know_their_place_and_empty_ones_are_passed_over() -> None:
     assert [(one.id, one.source, one.line) for one in scenarios] == [("a", "some.yaml", 2), ("b", "some.yaml", 6)]
 
 
+# As one may write it, and as it is written here: a way to write that leaves no doubt is never refused.
+WAYS = [
+    ("rules: TOOL-7", "rules: [TOOL-7]"),
+    ("model: {text: hi}", "model: [{text: hi}]"),
+    ("user: [{say: hi}, {fork: }, {crash: }]", "user: [{at: 0, say: hi}, {at: 0, fork: {}}, {at: 0, crash: {}}]"),
+    ("user: {at: '20', say: hi}", "user: [{at: 20, say: hi}]"),
+    ("user: [{at: 20.0, say: hi}]", "user: [{at: 20, say: hi}]"),
+    ("tools: {x: , y: {early: yes, serial: Off, child: 'true'}}", "tools: {x: {}, y: {early: true, child: true}}"),
+    ("tools: {x: {resources: {field: path, mode: read}}}", "tools: {x: {resources: [{field: path, mode: read}]}}"),
+    ("policy: {fallback_models: m, max_turns: '3'}", "policy: {fallback_models: [m], max_turns: 3}"),
+    ("policy: {on_truncation: {escalate_to: none}}", "policy: {on_truncation: {escalate_to: []}}"),
+    ("policy: {hooks: {stop: {name: a, gated: yes}}}", "policy: {hooks: {stop: [{name: a, gated: true}]}}"),
+    ("corrections: none", "corrections: [none]"),
+    ("hooks: {point: stop}", "hooks: [{point: stop}]"),
+    ("expect: {trace: request 1, never: ask *}", "expect: {trace: [request 1], never: [ask *]}"),
+    ("expect: {after: {request 1: ask *}, open: none}", "expect: {after: {request 1: [ask *]}, open: []}"),
+    ("expect: {open: c1, counts: {request *: '2'}}", "expect: {open: [c1], counts: {request *: 2}}"),
+    ('{"expect": {"request": {"2": {"tools": "none"}}}}', "expect: {request: {2: {tools: []}}}"),
+    ("expect: {results: {c1: {contains: none, ran: no}}}", "expect: {results: {c1: {contains: [none], ran: false}}}"),
+    ("user: [{at: 0, answer: {call: c, value: yes}}]", "user: [{at: 0, answer: {call: c, value: 'yes'}}]"),
+]
+
+
+@pytest.mark.parametrize(("written", "meant"), WAYS)
+def test_what_leaves_no_doubt_is_never_refused(written: str, meant: str) -> None:
+    begun = '{"scenario": "a", ' + written[1:] if written.startswith("{") else f"scenario: a\n{written}"
+    assert read_scenarios(begun, "some.yaml") == read_scenarios(f"scenario: a\n{meant}", "some.yaml")
+
+
 # Every fault: a document, and line, key and words of the one fault that it has.
 FAULTS = [
     ("", 1, "", "no scenario here"),
@@ -124,9 +153,8 @@ FAULTS = [
     ("scenario: [a]", 1, "scenario", "must be text"),
     ("scenario:", 1, "scenario", "must be text"),
     ("scenario: a\n\nabuot: x", 3, "", "unknown key `abuot`; did you mean `about`?"),
-    ("scenario: a\nrules: TOOL-7", 2, "rules", "must be a list, and is `TOOL-7`"),
-    ("scenario: a\nrules: [TOOL-7, tool-7]", 2, "rules[2]", "must be the id of a rule or law"),
-    ("scenario: a\nrules: [TOOL-07]", 2, "rules[1]", "must be the id of a rule or law"),
+    ("scenario: a\nrules:", 2, "rules", "must be a list ([] for an empty one), and is nothing"),
+    ("scenario: a\nrules: {TOOL-7: 1}", 2, "rules", "must be text"),
     ("scenario: a\nabout: x\nabout: y", 3, "`about`", "given twice, first on line 2"),
     ("scenario: a\ntools: {x: {calls: {c: {}, c: {}}}}", 2, "`c`", "given twice"),
     ("scenario: a\ntools: {? [b] : {}}", 2, "", "a key must be a single word or text"),
@@ -136,13 +164,14 @@ FAULTS = [
     ("scenario: a\npolicy: {retry: {\n  base: 1}}", 3, "policy.retry", "did you mean `base_ms`?"),
     ("scenario: a\nuser:\n  - {at: 0, shout: hi}", 3, "user[1]", "unknown key `shout`"),
     ("scenario: a\nuser: [{at: 0}]", 2, "user[1]", "no action here"),
-    ("scenario: a\nuser: [{say: hi}]", 2, "user[1]", "`at` (a time in ms) or `when` (a trace line) is missing"),
+    ("scenario: a\nuser: [{nth: 2, say: hi}]", 2, "user[1]", "go with `when`"),
     ("scenario: a\nuser: [{at: 0, when: ask c1, say: hi}]", 2, "user[1]", "`at` and `when` exclude each other"),
     ("scenario: a\nuser: [{at: 0, nth: 2, say: hi}]", 2, "user[1]", "go with `when`"),
     ("scenario: a\nuser: [{at: 0, say: hi, steer: ho}]", 2, "user[1]", "`say` and `steer` exclude each other"),
     ("scenario: a\nuser: [{at: -1, say: hi}]", 2, "user[1].at", "must be a whole number of at least 0"),
     ("scenario: a\nuser: [{at: 1.5, say: hi}]", 2, "user[1].at", "must be a whole number"),
-    ('scenario: a\nuser: [{at: "1", say: hi}]', 2, "user[1].at", "is the text `1`"),
+    ('scenario: a\nuser: [{at: "1.5", say: hi}]', 2, "user[1].at", "is the text `1.5`"),
+    ("scenario: a\nuser: [{at: 5s, say: hi}]", 2, "user[1].at", "must be a whole number"),
     ("scenario: a\nuser: [{at: true, say: hi}]", 2, "user[1].at", "must be a whole number"),
     ("scenario: a\nuser: [{when: '', say: hi}]", 2, "user[1].when", "must be a trace line"),
     ("scenario: a\nuser: [{when: ask c*, say: hi}]", 2, "user[1].when", "`*` stands for a whole word"),
@@ -155,16 +184,17 @@ FAULTS = [
     ("scenario: a\nuser: [{at: 0, approve: {call: c, pattern: {a: b}}}]", 2, "user[1].approve", "go together"),
     ("scenario: a\nuser: [{at: 0, reject: {why: no}}]", 2, "user[1].reject", "`call` is missing"),
     ("scenario: a\nuser: [{at: 0, reject: c 1}]", 2, "user[1].reject", "must be one word"),
-    ("scenario: a\ntools: {x: }", 2, "tools.x", "write {} for a tool with the default profile"),
+    ("scenario: a\ntools: {x: ~}", 2, "tools.x", "write {} for a tool with the default profile"),
     ("scenario: a\ntools: {x: {returns: a, hangs: true}}", 2, "tools.x", "`returns` and `hangs` exclude"),
     ("scenario: a\ntools: {x: {hangs: false}}", 2, "tools.x.hangs", "must be true (leave out the key"),
-    ("scenario: a\ntools: {x: {early: yes}}", 2, "tools.x.early", "must be true or false, and is `yes`"),
+    ("scenario: a\ntools: {x: {early: 1}}", 2, "tools.x.early", "must be true or false, and is `1`"),
+    ("scenario: a\ntools: {x: {early: maybe}}", 2, "tools.x.early", "must be true or false, and is `maybe`"),
     ("scenario: a\ntools: {x: {profile: none, serial: true}}", 2, "tools.x", "`serial` is part of a profile"),
     ("scenario: a\ntools: {x: {profile: all}}", 2, "tools.x.profile", "known: none"),
     ("scenario: a\ntools: {x: {resources: [{mode: read}]}}", 2, "tools.x.resources[1]", "`field` is missing"),
     ("scenario: a\ntools: {x: {resources: [{field: a}]}}", 2, "tools.x.resources[1]", "`mode` is missing"),
     ("scenario: a\ntools: {x: {input: text}}", 2, "tools.x.input", "must be a JSON Schema"),
-    ("scenario: a\nmodel: {text: hi}", 2, "model", "must be a list, and is a mapping"),
+    ("scenario: a\nmodel: hi", 2, "model", "must be a mapping, and is `hi`"),
     ("scenario: a\nmodel: [{calls: [{id: c}]}]", 2, "model[1].calls[1]", "`tool` is missing"),
     ("scenario: a\nmodel: [{calls: [{id: c, tool: t, input: {}, raw: x}]}]", 2, "model[1].calls[1]", "exclude"),
     ("scenario: a\nmodel: [{calls: [{id: c, tool: t}, {id: c, tool: t}]}]", 2, "model[1]", "named `c`"),

@@ -107,7 +107,7 @@ def test_options_without_a_preset_change_the_default_one() -> None:
 @pytest.mark.parametrize("option", OPTIONS)
 @pytest.mark.parametrize("written", ["[[1]]", "{no_such_key: 1}", "-1", "{? a b : 1}"])
 def test_no_option_takes_any_value(option: str, written: str) -> None:
-    if (option, written) in {("output_tool", "-1")}:  # any word may name a tool
+    if (option, written) in {("output_tool", "-1"), ("fallback_models", "-1")}:  # any word names a tool or model
         return
     with pytest.raises(ScenarioError) as raised:
         read_policy(f"{{{option}: {written}}}")
@@ -130,8 +130,8 @@ def test_no_nested_key_takes_any_value(option: str, key: str) -> None:
         ("{approval_rules: [{tool: a}]}", "policy.approval_rules[1]"),
         ("{approval_rules: [{decision: maybe}]}", "policy.approval_rules[1].decision"),
         ("{hooks: {stop: [{gated: true}]}}", "policy.hooks.stop[1]"),
-        ("{hooks: {stop: [{name: a, gated: off}]}}", "policy.hooks.stop[1].gated"),
-        ("{hooks: {stop: {name: a}}}", "policy.hooks.stop"),
+        ("{hooks: {stop: [{name: a, gated: out}]}}", "policy.hooks.stop[1].gated"),
+        ("{hooks: {stop: {name: a, gate: on}}}", "policy.hooks.stop"),
         ("{retry: {classes: [max_tokens]}}", "policy.retry.classes[1]"),
         ("{on_truncation: none}", "policy.on_truncation"),
     ],

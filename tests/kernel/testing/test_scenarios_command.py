@@ -10,7 +10,6 @@ from loopkernel.testing.scenarios import run_command
 
 GOOD = "scenario: good\nmodel: [{text: Hello.}]\nuser: [{at: 0, say: hi}]\nexpect: {requests: 1}\n"
 BAD = "scenario: bad\nmodel: [{text: Hello.}]\nuser: [{at: 0, say: hi}]\nexpect: {requests: 2, state: Done}\n"
-UNBUILT = "scenario: unbuilt\nrules: [NO-9]\n"
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, list[str]]:
@@ -31,26 +30,26 @@ def write(folder: Path, **files: str) -> str:
 
 
 def test_each_scenario_has_a_line_and_the_last_line_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = write(tmp_path, b=f"{GOOD}---\n{BAD}", a__c_yml=UNBUILT)
+    folder = write(tmp_path, b=f"{GOOD}---\n{BAD}", a__c_yml="scenario: nothing\n")
     (tmp_path / "notes.txt").write_text("not a scenario", encoding="utf-8")
     assert run(capsys, folder) == (
         1,
         [
-            "unbuilt needs NO-9, not built yet",
+            "pass nothing",
             "pass good",
             "fail bad: `requests`: expected 2, saw 1",
-            "3 scenarios: 1 passed, 1 failed, 1 not built yet",
+            "3 scenarios: 2 passed, 1 failed",
         ],
     )
 
 
 def test_the_status_is_0_unless_one_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = write(tmp_path, a=f"{GOOD}---\n{UNBUILT}")
+    folder = write(tmp_path, a=GOOD)
     assert run(capsys, folder)[0] == 0
 
 
 def test_json_is_one_object_a_line_and_nothing_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = write(tmp_path, a=f"{GOOD}---\n{BAD}---\n{UNBUILT}", b="scenario: Not An Id\n")
+    folder = write(tmp_path, a=f"{GOOD}---\n{BAD}", b="scenario: Not An Id\n")
     status, lines = run(capsys, folder, "--json")
     a, b = str(tmp_path / "a.yaml"), str(tmp_path / "b.yaml")
     assert status == 1
@@ -58,7 +57,6 @@ def test_json_is_one_object_a_line_and_nothing_else(tmp_path: Path, capsys: pyte
     assert judged == [
         {"scenario": "good", "file": a, "outcome": "pass", "difference": None},
         {"scenario": "bad", "file": a, "outcome": "fail", "difference": "`requests`: expected 2, saw 1"},
-        {"scenario": "unbuilt", "file": a, "outcome": "not-built", "difference": "needs NO-9"},
     ]
     assert unreadable["scenario"] is None
     assert (unreadable["file"], unreadable["outcome"]) == (b, "fail")
@@ -73,19 +71,19 @@ def test_verbose_shows_all_differences_and_the_trace(tmp_path: Path, capsys: pyt
         "           0 ms  request 1",
         "           0 ms  reply 1 end_turn",
         "           0 ms  turn ended model_stop",
-        "1 scenarios: 0 passed, 1 failed, 0 not built yet",
+        "1 scenarios: 0 passed, 1 failed",
     ]
 
 
 def test_a_bad_file_is_told_with_file_and_line_and_the_others_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = write(tmp_path, a="scenario: a\nmodle: []\nuser: [{say: hi}]\n", b=GOOD)
+    folder = write(tmp_path, a="scenario: a\nmodle: []\nuser: [{nth: 2, say: hi}]\n", b=GOOD)
     file = tmp_path / "a.yaml"
     status, lines = run(capsys, folder)
     assert status == 1
     assert lines[0].startswith(f"fail {file}:2: unknown key `modle`; did you mean `model`?")
-    assert lines[1].startswith(f"     {file}:3: user[1]: `at` (a time in ms) or `when` (a trace line) is missing")
+    assert lines[1].startswith(f"     {file}:3: user[1]: `nth` and `after_ms` go with `when`")
     assert lines[2] == "pass good"
 
 
@@ -126,4 +124,4 @@ def test_it_is_a_command(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "loopkernel.testing.scenarios", write(tmp_path, a=GOOD)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.splitlines() == ["pass good", "1 scenarios: 1 passed, 0 failed, 0 not built yet"]
+    assert done.stdout.splitlines() == ["pass good", "1 scenarios: 1 passed, 0 failed"]

@@ -1,20 +1,8 @@
-"""Which scenarios need a rule that is not built: by what they name."""
+"""What becomes of a scenario: it passes or fails, whatever rules it names and whatever it uses."""
 
 import pytest
 from loopkernel.testing.judge import ScenarioOutcome, run_scenario
 from loopkernel.testing.scenario_document import read_scenarios
-from loopkernel.testing.scenario_rules import BUILT_RULES, first_unbuilt
-
-from tests.specs.rule_documents import RuleStatus, rules
-
-
-def test_the_built_rules_are_those_that_the_specification_says_are_built() -> None:
-    assert {rule.id for rule in rules().values() if rule.status is not RuleStatus.NOT_BUILT} == BUILT_RULES
-
-
-def test_the_first_rule_or_law_that_is_not_built_is_named() -> None:
-    assert first_unbuilt(["TOOL-7", "PAIR", "ONE-END", "LINEAR"]) is None
-    assert first_unbuilt(["TOOL-7", "NO-SUCH-LAW", "NO-9"]) == "NO-SUCH-LAW"
 
 
 def outcome(text: str) -> tuple[ScenarioOutcome, str | None]:
@@ -26,14 +14,10 @@ def outcome(text: str) -> tuple[ScenarioOutcome, str | None]:
 PLAIN = "model: [{text: Hello.}]\nuser: [{at: 0, say: hi}]\n"
 
 
-def test_a_scenario_that_names_an_unbuilt_rule_is_not_judged() -> None:
-    for expect in ("{requests: 1}", "{requests: 2}"):
-        assert outcome(f"rules: [TOOL-7, NO-9]\n{PLAIN}expect: {expect}") == (ScenarioOutcome.NOT_BUILT, "needs NO-9")
-
-
-def test_a_scenario_of_built_rules_passes_or_fails() -> None:
-    assert outcome(f"rules: [TOOL-7]\n{PLAIN}expect: {{requests: 1}}") == (ScenarioOutcome.PASS, None)
-    assert outcome(f"rules: [TOOL-7]\n{PLAIN}expect: {{requests: 2}}") == (
+@pytest.mark.parametrize("named", ["[TOOL-7]", "[PAIR, LINEAR]", "[]", "[NO-9, presets, 11]", "[the table of Amp]"])
+def test_a_scenario_is_judged_whatever_rules_it_names(named: str) -> None:
+    assert outcome(f"rules: {named}\n{PLAIN}expect: {{requests: 1}}") == (ScenarioOutcome.PASS, None)
+    assert outcome(f"rules: {named}\n{PLAIN}expect: {{requests: 2}}") == (
         ScenarioOutcome.FAIL,
         "`requests`: expected 2, saw 1",
     )
