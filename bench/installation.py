@@ -1,6 +1,7 @@
 """What a bare installation costs: the time of an import, and how many distributions come with it (T12 and T13)."""
 
 import importlib.metadata
+import os
 import re
 import resource
 import statistics
@@ -13,13 +14,14 @@ SAMPLES = 7
 NOTHING = "pass"
 FLOOR = "import attrs, asyncio"
 WHOLE = "import loopkernel.transition, loopkernel_adapters.driver.asyncio_driver"
+INSTALLED = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}  # pip compiles
 KERNEL = "import sys, loopkernel.transition; sys.exit('asyncio' in sys.modules)"
 
 
 def import_ms(program: str) -> float:
     """Milliseconds of CPU of a process of its own."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([sys.executable, "-c", program], check=True)
+    subprocess.run([sys.executable, "-c", program], check=True, env=INSTALLED)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) * 1e3
 
