@@ -1,4 +1,4 @@
-"""Which records must be durable at once, and which may wait for the next that must."""
+"""Which records must be durable at once, which may wait for the next that must, and when a snapshot is kept."""
 
 from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import Effect
@@ -7,6 +7,9 @@ from loopkernel.data.tool_deltas import FromTool, ToolProgress
 
 INCREMENTS = frozenset({ModelText, ModelReasoning, ModelInput, ToolProgress})
 RECORDS_PER_GROUP = 64  # so many increments are handed to the store at the latest
+EVERY = 5_000  # records: to fold so many costs a quarter of a second
+WORTH_CLOSING = 500  # records: to fold so many costs as much as a person notices
+SHARE = 4  # a snapshot of a long thread is dear, so the log has to grow by a quarter between two of them
 
 
 def must_last(delta: Delta, effects: tuple[Effect, ...], at_rest: bool) -> bool:
@@ -18,3 +21,14 @@ def must_last(delta: Delta, effects: tuple[Effect, ...], at_rest: bool) -> bool:
     if type(delta) in INCREMENTS:
         return False
     return at_rest or bool(effects) or not isinstance(delta, FromModel | FromTool)
+
+
+def snapshot_due(records_since: int, closing: bool, records_before: int = 0) -> bool:
+    """Whether to keep a snapshot now, so many records after the last one (or the beginning).
+
+    `records_before` is how many records the last one covers. Writing a snapshot costs as much as the thread is long, so
+    they become rarer as the log grows: then all of them together cost no more than a fixed part of each record.
+    """
+    if closing:
+        return records_since > max(WORTH_CLOSING, records_before // (SHARE * 10))
+    return records_since >= max(EVERY, records_before // SHARE)

@@ -9,11 +9,10 @@ from loopkernel.data.states import State
 from loopkernel.data.thread_deltas import RULES_VERSION
 from loopkernel.replay import LogRecord
 
-from loopkernel_adapters.driver.durability import RECORDS_PER_GROUP
+from loopkernel_adapters.driver.durability import RECORDS_PER_GROUP, snapshot_due
 from loopkernel_adapters.driver.failures import complain
 from loopkernel_adapters.ports import Restored, Store, StoreFailed
 from loopkernel_adapters.secrets import Secrets
-from loopkernel_adapters.stores.snapshots import snapshot_due
 
 UNWRITABLE = (
     "the log cannot be written ({error}), so nothing more is started. What is recorded is safe: "

@@ -20,22 +20,8 @@ from loopkernel.data.thread_deltas import RULES_VERSION
 from loopkernel_adapters.ports import StoreError
 
 FORMAT = 1
-EVERY = 5_000  # records: to fold so many costs a quarter of a second
-WORTH_CLOSING = 500  # records: to fold so many costs as much as a person notices
-SHARE = 4  # a snapshot of a long thread is dear, so the log has to grow by a quarter between two of them
 MOST_TEXT = 1 << 30  # bytes of a state's text: what claims to be longer is no snapshot
 _HEADER = {"loopkernel": "snapshot", "version": FORMAT}
-
-
-def snapshot_due(records_since: int, closing: bool, records_before: int = 0) -> bool:
-    """Whether to keep a snapshot now, so many records after the last one (or the beginning).
-
-    `records_before` is how many records the last one covers. Writing a snapshot costs as much as the thread is long, so
-    they become rarer as the log grows: then all of them together cost no more than a fixed part of each record.
-    """
-    if closing:
-        return records_since > max(WORTH_CLOSING, records_before // (SHARE * 10))
-    return records_since >= max(EVERY, records_before // SHARE)
 
 
 @frozen(kw_only=True)

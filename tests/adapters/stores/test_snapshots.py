@@ -14,12 +14,13 @@ from loopkernel.data.errors import CodecError, Fault
 from loopkernel.data.states import State
 from loopkernel.data.thread_deltas import RULES_VERSION
 from loopkernel.replay import START, LogRecord, replay
+from loopkernel_adapters.driver.durability import snapshot_due
 from loopkernel_adapters.ports import Restored, Runs, StoreCorrupt, StoreError
 from loopkernel_adapters.stores import snapshots
 from loopkernel_adapters.stores.folders import JsonlFolder
 from loopkernel_adapters.stores.jsonl import JsonlStore
 from loopkernel_adapters.stores.memory import MemoryStore
-from loopkernel_adapters.stores.snapshots import Snapshot, snapshot_due, snapshot_of
+from loopkernel_adapters.stores.snapshots import Snapshot, snapshot_of
 from loopkernel_adapters.stores.sqlite import SqliteRuns
 
 from bench.workload import streaming_after
