@@ -361,7 +361,6 @@ class Driver:
             if report is not None:
                 self._enqueue(report)
         self._audience.show(events)
-        self._audience.look()
         if stored:
             self._log.look_back(state)
 
@@ -375,15 +374,16 @@ class Driver:
 
     def _rests(self) -> bool:
         """Whether nothing will happen unless something new comes in."""
-        if self._queue:
-            return False
-        if type(self._state) in AT_REST:
-            return True
-        return not self._operations.busy
+        return not self._queue and not self._is_at_work()
+
+    def _is_at_work(self) -> bool:
+        """Whether the loop is not at rest, and something is under way: then nothing has come that anybody waits for."""
+        return type(self._state) not in AT_REST and self._operations.busy
 
     def _wake_waiters(self) -> None:
-        if self._waiters:
-            self._waiters.wake(everyone=self._failure is not None or self._closed)
+        over = self._failure is not None or self._closed
+        if over or not self._is_at_work():
+            self._waiters.wake(everyone=over)
 
     def _fail(self, error: Exception) -> None:
         """Stop for good: nothing is started, nothing is recorded, the state stays as the log has it."""

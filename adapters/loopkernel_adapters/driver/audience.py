@@ -30,13 +30,15 @@ class Audience:
         self._secrets = secrets
 
     def show(self, events: Sequence[Event]) -> None:
-        """Show events of the session, each to all before the next."""
+        """Show the events of a step of the session, each to all before the next; then tell that it is over."""
         for event in events:
             for observer in self._observers:
                 try:
                     observer(event)
                 except FAULTS as error:
                     self._complain(f"an observer failed at {type(event).__name__}; it stays subscribed", error)
+        if self._watch is not None:
+            self._look(self._watch)
 
     def show_of_child(self, within: Address, event: Event) -> None:
         """Show an event of the sub-agent at the address."""
@@ -47,12 +49,9 @@ class Audience:
                 what = f"an observer failed at {type(event).__name__} of a sub-agent; it stays subscribed"
                 self._complain(what, error)
 
-    def look(self) -> None:
-        """Tell that a step is over."""
-        if self._watch is None:
-            return
+    def _look(self, watch: Callable[[], None]) -> None:
         try:
-            self._watch()
+            watch()
         except FAULTS as error:
             self._complain("whoever watches the steps failed; it goes on watching", error)
 

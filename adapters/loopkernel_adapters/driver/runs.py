@@ -5,6 +5,7 @@ Here, and only here, the handles of secrets are resolved: in the input of the ru
 
 import asyncio
 from collections.abc import Callable
+from functools import cached_property
 
 from attrs import evolve
 from loopkernel.data.blocks import TextBlock
@@ -30,7 +31,6 @@ class ToolRun(RunContext):
         self._accept = accept
         self._job = job
         self._secrets = secrets
-        self._asking = asyncio.Lock()
         self._answer: asyncio.Future[Json | None] | None = None  # of the question that is open
         self._in_background = False
         self._ended = False
@@ -56,6 +56,11 @@ class ToolRun(RunContext):
         waiting, self._answer = self._answer, None
         if waiting is not None and not waiting.done():
             waiting.set_result(None if value is None else self._secrets.reveal(value))
+
+    @cached_property
+    def _asking(self) -> asyncio.Lock:
+        """Held from a question to its answer: one at a time."""
+        return asyncio.Lock()
 
     @property
     def _is_over(self) -> bool:

@@ -10,9 +10,6 @@ class Waiters:
     def __init__(self) -> None:
         self._waiting: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
 
-    def __bool__(self) -> bool:
-        return bool(self._waiting)
-
     async def wait(self, ready: Callable[[], bool]) -> None:
         """Until `wake` finds it ready, or is to wake all."""
         waiter = asyncio.get_running_loop().create_future()

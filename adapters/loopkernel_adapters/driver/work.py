@@ -23,7 +23,7 @@ from loopkernel_adapters.ports import Provider, Tools
 from loopkernel_adapters.secrets import Secrets
 
 MODEL_DELTAS = frozenset(get_args(ModelDelta))
-LAST_DELTAS = (ModelCompleted, ModelFailed)
+LAST_DELTAS = frozenset({ModelCompleted, ModelFailed})
 HOOK_ANSWERS = frozenset(get_args(HookAnswer))
 DELTAS_PER_SLICE = 64  # after so many deltas of a stream that never waits, others get their turn
 CUT_STREAM = "the reply ended without saying that it is complete; ask again"
@@ -40,7 +40,7 @@ async def read_reply(
         async for delta in stream:
             if type(delta) not in MODEL_DELTAS:
                 raise TypeError(f"the provider gave a {type(delta).__name__}, which is no delta of a model")
-            if isinstance(delta, LAST_DELTAS) and delta.operation == operation:
+            if type(delta) in LAST_DELTAS and delta.operation == operation:
                 return delta
             accept(delta)
             if job.aborted:
