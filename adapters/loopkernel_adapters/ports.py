@@ -49,7 +49,7 @@ class RunContext(Protocol):
     """What a run can say and ask while it is under way. Belongs to the event loop: await it there, not in a thread."""
 
     async def report_progress(self, text: str) -> None:
-        """Say how far the run is. Returns when the text is recorded, so a tool cannot run ahead of the log."""
+        """Say how far the run is. Returns when the text is applied, so a tool cannot run ahead of the session."""
         ...
 
     async def ask(self, question: str) -> Json | None:

@@ -9,22 +9,26 @@ from loopkernel.data.blocks import TextBlock
 from loopkernel.data.effects import CallModel, CheckCall, Request, StartTimer, StartTool
 from loopkernel.data.events import Event
 from loopkernel.data.ids import ModelOperation
-from loopkernel.data.model_deltas import ModelDelta
+from loopkernel.data.json_text import Json
+from loopkernel.data.model_deltas import ModelDelta, ModelText
 from loopkernel.data.policy import Policy
-from loopkernel.data.states import State
+from loopkernel.data.states import Idle, State
 from loopkernel.data.thread_deltas import Created
-from loopkernel.data.tools import EffectClass, Tool, ToolOutput, ToolProfile, ValidCall, Verdict
-from loopkernel.data.user_deltas import UserDelta
+from loopkernel.data.tools import Decision, EffectClass, Tool, ToolOutput, ToolProfile, ValidCall, Verdict
+from loopkernel.data.user_deltas import Say, UserDelta
 from loopkernel.later_typing import override
-from loopkernel.replay import LogRecord, fold
+from loopkernel.replay import LogRecord, fold, replay
 
 from loopkernel_adapters.driver.clocks import ManualClock
-from loopkernel_adapters.ports import Clock, Observer, Provider, RunContext, Store, Tools
-from loopkernel_adapters.providers.scripted import Reply
+from loopkernel_adapters.ports import Clock, Observer, Provider, Restored, RunContext, Store, Tools
+from loopkernel_adapters.providers.scripted import ANY, Reply, call_reply, text_reply
 from loopkernel_adapters.stores.memory import MemoryStore
 
 ToolFunction = Callable[[RunContext], Awaitable[str]]
 Asked = tuple[type, int]  # a command: its kind, and its operation
+GO = Say(content=(TextBlock("go"),))
+PIECES = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+CALLS = 3
 
 
 class AnyDriver(Protocol):
@@ -67,8 +71,12 @@ DriverFactory = Callable[[DriverPorts], Awaitable[AnyDriver]]
 class TrialStore(MemoryStore):
     """Knows which records are durable, and fails for good from append number `failing_from` on."""
 
-    def __init__(self, records: Sequence[LogRecord] = (), failing_from: int | None = None) -> None:
+    def __init__(
+        self, records: Sequence[LogRecord] = (), failing_from: int | None = None, snapshot_of: int | None = None
+    ) -> None:
         super().__init__(records)
+        self._snapshot_of = snapshot_of
+        self.snapshots: list[bool] = []  # that were kept: whether all records lead to each
         self.durable = len(records)
         self.appends = 0
         self.failed = False
@@ -86,6 +94,18 @@ class TrialStore(MemoryStore):
             self.durable = len(self.load())
 
     @override
+    def restore(self) -> Restored:
+        if self._snapshot_of is None:
+            return super().restore()
+        records = self.load()
+        return Restored(state=replay(records[: self._snapshot_of]), records=records[self._snapshot_of :])
+
+    @override
+    def save_snapshot(self, state: State) -> None:
+        self.snapshots.append(state == replay(self.load()))
+        raise OSError(28, "No space left on device")
+
+    @override
     def close(self) -> None:
         super().close()
         self.closed = True
@@ -101,9 +121,11 @@ class Trial(Provider, Tools):
         *,
         store: TrialStore | None = None,
         policy: Policy | None = None,
+        approval: Decision = Decision.ALLOW,
+        now_ms: int = 1_000,
     ) -> None:
         self.store = store or TrialStore()
-        self.clock = TrialClock(self)
+        self.clock = TrialClock(self, now_ms)
         self.begun: list[Asked] = []
         self.faults: list[str] = []  # what began when it should not have
         self.events: list[Event] = []
@@ -111,6 +133,7 @@ class Trial(Provider, Tools):
         self._replies = list(replies)
         self._tool = tool
         self._policy = policy or Policy(max_parallel=None)
+        self._approval = approval
 
     def ports(self) -> DriverPorts:
         """What a driver is opened with."""
@@ -123,20 +146,23 @@ class Trial(Provider, Tools):
             observer=self.events.append,
         )
 
-    def note(self, asked: Asked) -> None:
-        """Something begins: was it asked for by what is durable, and not before?"""
+    def note(self, asked: Asked, given: Request | CheckCall | StartTool) -> None:
+        """Something begins: was it asked for, in this way, by what is durable, and not before?"""
         kind, operation = asked
         if asked in self.begun:
             self.faults.append(f"{kind.__name__} {operation} was begun twice")
         if self.store.failed:
             self.faults.append(f"{kind.__name__} {operation} was begun after the log had failed")
-        if asked not in commands_in(self.store.load()[: self.store.durable]):
+        wanted = _commands(self.store.load()[: self.store.durable]).get(asked)
+        if wanted is None:
             self.faults.append(f"{kind.__name__} {operation} was begun before what caused it was durable")
+        elif given != (wanted.request if isinstance(wanted, CallModel) else wanted):
+            self.faults.append(f"{kind.__name__} {operation} was begun with another input than its command says")
         self.begun.append(asked)
 
     @override
     async def stream(self, request: Request, operation: ModelOperation) -> AsyncIterator[ModelDelta]:
-        self.note((CallModel, operation))
+        self.note((CallModel, operation), request)
         self.streams += 1
         try:
             for item in self._replies.pop(0) if self._replies else ():
@@ -152,24 +178,25 @@ class Trial(Provider, Tools):
 
     @override
     def offered(self) -> tuple[Tool, ...]:
-        return (Tool(name="trial", profile=ToolProfile(effect=EffectClass.READ_ONLY)),)
+        profile = ToolProfile(effect=EffectClass.READ_ONLY, approval=self._approval)
+        return (Tool(name="trial", profile=profile),)
 
     @override
     def check(self, command: CheckCall) -> Verdict:
-        self.note((CheckCall, command.operation))
+        self.note((CheckCall, command.operation), command)
         return ValidCall()
 
     @override
     async def run(self, command: StartTool, context: RunContext) -> ToolOutput:
-        self.note((StartTool, command.operation))
+        self.note((StartTool, command.operation), command)
         return ToolOutput(content=(TextBlock(await self._tool(context)),))
 
 
 class TrialClock(ManualClock):
     """Notes each timer. Time stands still unless a duty lets it pass."""
 
-    def __init__(self, trial: Trial) -> None:
-        super().__init__(1_000)
+    def __init__(self, trial: Trial, now_ms: int) -> None:
+        super().__init__(now_ms)
         self._trial = trial
 
     @override
@@ -192,8 +219,44 @@ def effects_in(records: Sequence[LogRecord]) -> list[object]:
 
 def commands_in(records: Sequence[LogRecord]) -> list[Asked]:
     """The model calls, checks and runs that follow from the records."""
-    return [
-        (type(effect), effect.operation)
+    return list(_commands(records))
+
+
+def _commands(records: Sequence[LogRecord]) -> dict[Asked, CallModel | CheckCall | StartTool]:
+    return {
+        (type(effect), effect.operation): effect
         for effect in effects_in(records)
         if isinstance(effect, CallModel | CheckCall | StartTool)
-    ]
+    }
+
+
+# --- what most duties are tried with ---
+
+
+def demand(holds: bool, otherwise: str) -> None:
+    """Raises AssertionError with these words, also where Python leaves out assertions."""
+    if not holds:
+        raise AssertionError(otherwise)
+
+
+async def at_once(context: RunContext) -> str:
+    """A tool that is done at once."""
+    return "done"
+
+
+def rounds() -> list[Reply]:
+    """Two rounds of several calls, and an answer in pieces."""
+    calls = call_reply(*[("trial", Json.of({"n": number})) for number in range(CALLS)])
+    pieces = tuple(ModelText(ANY, piece) for piece in PIECES)
+    return [calls, (*pieces, *call_reply(("trial", Json.of({"last": True})))), text_reply("done")]
+
+
+async def one_turn(factory: DriverFactory, trial: Trial) -> None:
+    """Open, say, rest, close."""
+    driver = await factory(trial.ports())
+    try:
+        await driver.send(GO)
+        await driver.rest()
+        demand(isinstance(driver.state, Idle), f"a turn came to rest in {type(driver.state).__name__}, not in Idle")
+    finally:
+        await driver.close()

@@ -33,7 +33,7 @@ DUTIES: Mapping[str, str] = {
     "driver 2": "The order within a step: transition, record, commands, events.",
     "driver 3": "A record is durable before any command of its step is carried out.",
     "driver 4": "`send` returns when its delta is durable.",
-    "driver 5": "Each command is carried out at most once, and each operation gets a report",
+    "driver 5": "Each command is carried out at most once, with what it says, also over a restart",
     "driver 6": "If the log cannot be written, nothing more is started, what is under way is cancelled",
     "driver 7": "`rest` returns when nothing goes on by itself",
     "driver 8": "After `close` there is no task, timer, thread or file of the driver left.",
@@ -42,6 +42,7 @@ DUTIES: Mapping[str, str] = {
     "driver 16": "An abort is a cancellation of the run, or of the reading of the stream, which is then closed.",
     "driver 17": "A report that comes late, or twice, is passed on to the kernel like any other",
     "driver 19": "Others get their turn",
+    "driver 23": "What a run says and asks goes through the log",
     "driver 22": "A snapshot is kept when the store's rule says so",
 }
 
