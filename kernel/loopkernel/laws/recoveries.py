@@ -5,7 +5,7 @@ from typing import final
 
 from loopkernel.data.effects import CallModel, Effect, Request
 from loopkernel.data.events import MessageAdded, ReplyEnded, TurnEnded
-from loopkernel.data.messages import AssistantMessage, UserMessage
+from loopkernel.data.messages import AssistantMessage, ResultMessage, UserMessage
 from loopkernel.data.policy import Policy
 from loopkernel.data.sessions import Session, Turn
 from loopkernel.data.states import State
@@ -24,11 +24,11 @@ _AFTER_FAILURE = frozenset({RequestReason.ERROR_RETRY, _COLLAPSE, _COMPACT, _ESC
 _AFTER_REPLY = frozenset({_NUDGE, _UNPAUSE})
 
 
-def left_after_failure(policy: Policy, session: Session, turn: Turn) -> tuple[int, ...]:
+def left_after_failure(policy: Policy, session: Session, turn: Turn, answered: int = 0) -> tuple[int, ...]:
     """What is left to try when a reply fails, or is cut at its limit: each try lowers one, and none before that.
 
     The model can be told once, each next model asked once, each higher limit and each prompt to go on given once, each
-    retry made once, the thread compacted once, and each result cleared once.
+    retry made once, the thread compacted once, and each result cleared once: so many were `answered` since.
     """
     used = turn.recovery
     return (
@@ -38,7 +38,7 @@ def left_after_failure(policy: Policy, session: Session, turn: Turn) -> tuple[in
         policy.on_truncation.continuations - used.continuations,
         (0 if policy.retry is None else policy.retry.retries) - used.retries,
         int(not used.compacted),
-        session.bodies,
+        session.bodies + answered,
     )
 
 
@@ -66,6 +66,7 @@ class Recoveries:
         self._turn: Turn | None = None  # at the last request
         self._session: Session | None = None
         self._spoken = False  # the user's words went in after it
+        self._answered = 0  # results that went in after it: those of a failed reply that is kept (rule TOOL-9)
 
     def take(self, effect: Effect, told: TurnTold, after: State) -> Iterator[str]:
         """What is wrong with this effect."""
@@ -77,6 +78,8 @@ class Recoveries:
             message = effect.message
             if isinstance(message, AssistantMessage):
                 self._times.pop(_HOOK, None)  # a reply is kept
+            elif isinstance(message, ResultMessage):
+                self._answered += len(message.results)
             self._spoken = self._spoken or (isinstance(message, UserMessage) and message.receipt is not None)
         elif isinstance(effect, CallModel) and after.session is not None:
             if told.open and told.stopped_by_itself and effect.request.forced_tool is None:
@@ -85,7 +88,8 @@ class Recoveries:
             yield from self._counted(effect.request, after.session.settings.policy)
             if turn is not None:
                 yield from self._lowered(effect.request, after.session, turn)
-            self._last, self._turn, self._session, self._spoken = effect.request, turn, after.session, False
+            self._last, self._turn, self._session = effect.request, turn, after.session
+            self._spoken, self._answered = False, 0
 
     def _whole(self, stop: StopReason) -> None:
         """A reply that was not cut, or did not pause, begins another row."""
@@ -132,7 +136,7 @@ class Recoveries:
             return
         policy = session.settings.policy
         if request.reason in _AFTER_FAILURE:
-            was = left_after_failure(policy, self._session, before)
+            was = left_after_failure(policy, self._session, before, self._answered)
             left = left_after_failure(policy, session, turn)
         elif request.reason in _AFTER_REPLY:
             was, left = left_after_reply(policy, before), left_after_reply(policy, turn)

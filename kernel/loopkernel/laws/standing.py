@@ -187,10 +187,16 @@ class Standing:
         for place, entry in enumerate(self.ledger.entries):
             if not entry.is_open:
                 continue
-            if not self.gives_output(entry) and not any(self.is_behind(place, other) for other in behind):
+            if not self.gives_output(entry) and not any(self._is_kept_by(place, other) for other in behind):
                 return True
             behind.append(place)
         return False
+
+    def _is_kept_by(self, place: int, other: int) -> bool:
+        """Whether the call at `place` waits for that other, not only since it is not checked yet (rule TOOL-18)."""
+        if self.ledger.entries[place].verdict is None:
+            return self.needs(place, other) or self.goes_first(other, place)
+        return self.is_behind(place, other)
 
     def is_behind(self, place: int, other: int) -> bool:
         """Whether the call at `place` waits for that other, for whatever reason."""
