@@ -17,7 +17,7 @@ from loopkernel.data.json_text import Json
 from loopkernel.data.model_deltas import ModelCompleted, ModelFailed, ModelText
 from loopkernel.data.outside_deltas import TimerFired
 from loopkernel.data.policy import Policy, Retry
-from loopkernel.data.states import Cancelled, Executing, Idle, State
+from loopkernel.data.states import Backoff, Cancelled, Executing, Idle, State
 from loopkernel.data.thread_deltas import Acquired, Created, Resumed
 from loopkernel.data.tool_deltas import ToolChecked, ToolFailed, ToolStopped, ToolSucceeded
 from loopkernel.data.user_deltas import CancelAll
@@ -42,6 +42,7 @@ from loopkernel_adapters.testing.driver_duties import (
 from loopkernel_adapters.testing.driver_trial import (
     GO,
     PIECES,
+    TURNS,
     AnyDriver,
     Asked,
     DriverFactory,
@@ -53,6 +54,7 @@ from loopkernel_adapters.testing.driver_trial import (
     demand,
     one_turn,
     rounds,
+    until,
 )
 from loopkernel_adapters.testing.watched_checks import judged
 
@@ -265,8 +267,7 @@ async def keeps_time(factory: DriverFactory) -> None:
         while trial.streams == 0:
             await asyncio.sleep(0)
         trial.clock.advance(50)
-        for _ in range(20):
-            await asyncio.sleep(0)
+        await until(lambda: isinstance(driver.state, Backoff) and trial.clock.pending > 0)
         trial.clock.advance(100)
         await driver.rest()
         demand(trial.clock.pending == 0, f"{trial.clock.pending} timers are left at rest")
@@ -290,15 +291,22 @@ async def heeds_aborts(factory: DriverFactory) -> None:
             await driver.send(CancelAll())
             await driver.rest()
             demand(isinstance(driver.state, Cancelled), f"after a cancel it rests in {type(driver.state).__name__}")
-            for _ in range(20):
-                await asyncio.sleep(0)
+            expected = sum(kind is StartTool for kind, _ in commands_in(trial.store.load()))
+            await until(partial(_has_let_go, trial, expected))
             demand(len(ended) == started, f"of {started} runs that were aborted {len(ended)} have stopped")
             demand(trial.streams == 0, "an aborted stream was not closed")
-            stopped = sum(isinstance(record.delta, ToolStopped) for record in trial.store.load())
-            expected = sum(kind is StartTool for kind, _ in commands_in(trial.store.load()))
+            stopped = _stopped(trial)
             demand(stopped == expected, f"of {expected} runs that were aborted {stopped} were reported as stopped")
         finally:
             await driver.close()
+
+
+def _has_let_go(trial: Trial, expected: int) -> bool:
+    return trial.streams == 0 and _stopped(trial) == expected
+
+
+def _stopped(trial: Trial) -> int:
+    return sum(isinstance(record.delta, ToolStopped) for record in trial.store.load())
 
 
 async def bears_late_reports(factory: DriverFactory) -> None:
@@ -327,7 +335,8 @@ async def bears_late_reports(factory: DriverFactory) -> None:
         await driver.rest()
         demand(isinstance(driver.state, Idle), "a tool that ignores its abort holds the next turn up")
         may_end.set()
-        for _ in range(20):
+        await until(lambda: any(isinstance(record.delta, ToolSucceeded) for record in trial.store.load()))
+        for _ in range(TURNS):  # once more would be wrong
             await asyncio.sleep(0)
         reports = [record.delta for record in trial.store.load() if isinstance(record.delta, ToolSucceeded)]
         demand(len(reports) == 1, f"the late report of a run is in the log {len(reports)} times")

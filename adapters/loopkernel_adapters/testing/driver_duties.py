@@ -2,8 +2,10 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import get_args
 
+from loopkernel.data.effects import StartTool
 from loopkernel.data.events import CallAppeared, Event, ToolEnded, ToolProgressed
 from loopkernel.data.ids import CallId
 from loopkernel.data.json_text import Json
@@ -19,8 +21,10 @@ from loopkernel.replay import replay
 
 from loopkernel_adapters.ports import RunContext, ToolError
 from loopkernel_adapters.providers.scripted import ANY, Reply, call_reply, text_reply
+from loopkernel_adapters.testing import driver_trial
 from loopkernel_adapters.testing.driver_trial import (
     GO,
+    TURNS,
     AnyDriver,
     DriverFactory,
     Trial,
@@ -30,15 +34,14 @@ from loopkernel_adapters.testing.driver_trial import (
     effects_in,
     one_turn,
     rounds,
+    until,
 )
 
 EVENTS = get_args(Event)
 MANY = 2_000  # pieces of a reply that never waits: far more than a fair driver takes in a row
 LONG = 600  # records: more than a driver leaves without a snapshot when it closes
-TURNS = 50  # of the event loop: more than anything here takes
 NO_RETRY = Policy(retry=None)
 DEADLINE_MS = 100  # of the countdown to a retry
-HANGING_SECONDS = 3.0  # of real time, for what never ends
 ONE_CALL = call_reply(("trial", Json.of({})))
 
 
@@ -100,7 +103,7 @@ async def _settled(factory: DriverFactory, trial: Trial, what: str) -> None:
     driver = await factory(trial.ports())
     try:
         await driver.send(GO)
-        async with asyncio.timeout(HANGING_SECONDS):
+        async with asyncio.timeout(driver_trial.HANGING_SECONDS):
             await driver.rest()
     except TimeoutError:
         raise AssertionError(f"{what} is never reported: the turn does not end") from None
@@ -153,8 +156,7 @@ async def closes_though_cancelled(factory: DriverFactory) -> None:
     trial = Trial([ONE_CALL], slow)
     driver = await factory(trial.ports())
     await driver.send(GO)
-    for _ in range(TURNS):
-        await asyncio.sleep(0)
+    await until(lambda: any(kind is StartTool for kind, _ in trial.begun))
     closing = asyncio.ensure_future(driver.close())
     await asyncio.sleep(0)
     closing.cancel()
@@ -185,8 +187,7 @@ async def keeps_countdowns(factory: DriverFactory) -> None:
     first = Trial([fails], at_once, policy=policy)
     driver = await factory(first.ports())
     await driver.send(GO)
-    for _ in range(TURNS):
-        await asyncio.sleep(0)
+    await until(lambda: isinstance(driver.state, Backoff) and first.clock.pending > 0)
     state = driver.state
     await driver.close()
     demand(isinstance(state, Backoff), f"the model has failed, to be asked again: it is in {type(state).__name__}")
@@ -196,8 +197,7 @@ async def keeps_countdowns(factory: DriverFactory) -> None:
         trial = Trial([text_reply("better")], at_once, store=TrialStore(records), policy=policy, now_ms=now_ms)
         driver = await factory(trial.ports())
         try:
-            for _ in range(TURNS):
-                await asyncio.sleep(0)
+            await until(partial(_counts_down, trial, driver))
             if down_ms < DEADLINE_MS:
                 demand(isinstance(driver.state, Backoff), f"{down_ms} ms after the failure a retry did not wait")
                 trial.clock.advance(DEADLINE_MS - down_ms)
@@ -210,9 +210,13 @@ async def keeps_countdowns(factory: DriverFactory) -> None:
             await driver.close()
 
 
+def _counts_down(trial: Trial, driver: AnyDriver) -> bool:
+    return trial.clock.pending > 0 or not isinstance(driver.state, Backoff)
+
+
 async def _in_time(driver: AnyDriver, told: str) -> None:
     try:
-        async with asyncio.timeout(HANGING_SECONDS):
+        async with asyncio.timeout(driver_trial.HANGING_SECONDS):
             await driver.rest()
     except TimeoutError:
         raise AssertionError(told) from None
@@ -304,10 +308,13 @@ async def goes_on_in_the_background(factory: DriverFactory) -> None:
         answered = [event for event in trial.events if isinstance(event, ToolEnded)]
         demand("job 7" in repr(answered), f"a run goes on in the background, and its call is answered with {answered}")
         may_end.set()
-        for _ in range(TURNS):
-            await asyncio.sleep(0)
-        ends = [record.delta for record in trial.store.load() if isinstance(record.delta, ToolSucceeded)]
+        await until(lambda: "at last" in repr(_ends(trial)))
+        ends = _ends(trial)
         demand("at last" in repr(ends[1:]), f"the end of a run in the background is not in the log: {ends}")
     finally:
         may_end.set()
         await driver.close()
+
+
+def _ends(trial: Trial) -> list[ToolSucceeded]:
+    return [record.delta for record in trial.store.load() if isinstance(record.delta, ToolSucceeded)]

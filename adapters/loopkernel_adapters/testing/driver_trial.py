@@ -31,6 +31,11 @@ PIECES = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine"
 CALLS = 3
 
 
+HANGING_SECONDS = 3.0  # of real time, after which what has not happened will not happen
+GLANCE_SECONDS = 0.001
+TURNS = 50  # of the event loop: more than most drivers take for a step
+
+
 class AnyDriver(Protocol):
     """What a driver is tried through."""
 
@@ -231,6 +236,16 @@ def _commands(records: Sequence[LogRecord]) -> dict[Asked, CallModel | CheckCall
 
 
 # --- what most duties are tried with ---
+
+
+async def until(holds: Callable[[], bool], seconds: float | None = None) -> None:
+    """Wait until it holds; no longer than what hangs, and whoever asks looks again. A driver may have its threads."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + (HANGING_SECONDS if seconds is None else seconds)
+    turns = 0
+    while not holds() and loop.time() < deadline:
+        turns += 1
+        await asyncio.sleep(0 if turns < TURNS else GLANCE_SECONDS)
 
 
 def demand(holds: bool, otherwise: str) -> None:

@@ -1,11 +1,19 @@
 """The check of drivers: this one passes, and for each duty a driver that breaks it is caught."""
 
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from attrs import evolve
+from loopkernel.data.deltas import Delta
+from loopkernel.data.thread_deltas import ThreadDelta
+from loopkernel.data.user_deltas import UserDelta
 from loopkernel_adapters.driver.asyncio_driver import Driver
+from loopkernel_adapters.optional_ports import Address
 from loopkernel_adapters.testing import check_driver as checks
-from loopkernel_adapters.testing import driver_duties
+from loopkernel_adapters.testing import driver_trial
 from loopkernel_adapters.testing.check_driver import DriverFactory, check_driver
+from typing_extensions import override
 
 from tests.adapters.driver.broken_drivers import (
     Amnesiac,
@@ -33,6 +41,37 @@ def test_this_driver_has_all_duties() -> None:
     check_driver(opened_as(Driver))
 
 
+class Roundabout(Driver):
+    """Has all it is told, and all that its jobs report, come by way of a thread: odd, slow, and right."""
+
+    _coming = 0
+    _thread: ThreadPoolExecutor
+
+    @override
+    def _report(self, outcome: Delta | None) -> None:
+        def arrive(arrived: asyncio.Future[int]) -> None:
+            self._coming -= 1
+            super(Roundabout, self)._report(outcome)
+            self._wake_waiters()
+
+        self._coming += 1
+        asyncio.get_running_loop().run_in_executor(self._thread, int).add_done_callback(arrive)
+
+    @override
+    def _rests(self) -> bool:
+        return self._coming == 0 and super()._rests()
+
+    @override
+    async def send(self, delta: UserDelta | ThreadDelta, within: Address = ()) -> None:
+        await asyncio.to_thread(int)
+        await super().send(delta, within)
+
+
+def test_a_driver_that_is_odd_and_right_has_all_duties() -> None:
+    with ThreadPoolExecutor(max_workers=1) as Roundabout._thread:
+        check_driver(opened_as(Roundabout))
+
+
 BROKEN: list[tuple[int, str, DriverFactory]] = [
     (1, "the pieces of a reply are in the log as", opened_as(Swaps)),
     (3, "CallModel 1 was begun before", with_ports(lambda ports: evolve(ports, store=Lazy(ports.store)))),
@@ -56,7 +95,7 @@ BROKEN: list[tuple[int, str, DriverFactory]] = [
 def test_a_driver_that_breaks_a_duty_is_caught(
     duty: int, seen: str, factory: DriverFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(driver_duties, "HANGING_SECONDS", 0.1)
+    monkeypatch.setattr(driver_trial, "HANGING_SECONDS", 0.1)
     with pytest.raises(AssertionError, match=f"driver {duty}: .*({seen})(.*\n)*    Due is .driver {duty} in specs"):
         check_driver(factory, (duty,), PATIENCE)
 
