@@ -34,7 +34,6 @@ def replayed_log(path: Path) -> Replayed:
         Conversation(
             name="",
             records=log.records,
-            unplaced=0,
             breaches=(*laws.check_trace(steps).breaches, *laws.check_pairs(steps).breaches),
             identical=_text(steps) == _text(again),
             usage=NO_USAGE if session is None else session.usage,

@@ -1,17 +1,14 @@
 """`loopkernel replay FILE...`: recordings fed through the kernel, what they hold, and whether the laws hold on them."""
 
 import sys
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 from attrs import define, frozen
-from loopkernel.data.events import TurnEnded
 from loopkernel.data.json_text import JsonValue
 from loopkernel.data.policy import Policy
-from loopkernel.data.work_events import ToolEnded
-from loopkernel.replay import fold
 
+from loopkernel_adapters.cli import what_if
 from loopkernel_adapters.cli.faults import complain
 from loopkernel_adapters.cli.json_lines import put
 from loopkernel_adapters.cli.located import demand_no_database, is_path
@@ -20,7 +17,7 @@ from loopkernel_adapters.cli.recorded_logs import replayed_log
 from loopkernel_adapters.cli.recording_files import NamedFile, is_our_log, named_files, read_in_words, where
 from loopkernel_adapters.cli.rules import named_policy
 from loopkernel_adapters.cli.screen import Screen, in_one_line
-from loopkernel_adapters.cli.verification import effects_of
+from loopkernel_adapters.cli.what_if import WhatIf, asked_what_if, show_what_if
 from loopkernel_adapters.cli.words import counted, tokens_told
 from loopkernel_adapters.transcripts.counting import Counts
 from loopkernel_adapters.transcripts.formats import reader_of
@@ -91,7 +88,7 @@ def replay_recordings(
                 passed_over += 1
                 continue
             with read_in_words(file.path):
-                found = _replayed(file, showing)
+                found, under = _replayed(file, showing)
         except Unusable as error:
             progress.clear()
             complain(str(error))
@@ -99,7 +96,7 @@ def replay_recordings(
             continue
         progress.clear()
         sound = sound and found.held and found.identical
-        _show(file.path, found, showing, screen)
+        _show(file.path, found, under, showing, screen)
         table.append(_row(file.path, found))
     progress.clear()
     if not table and not failed:
@@ -121,10 +118,10 @@ def _is_recording(path: Path) -> bool:
             return False
 
 
-def _replayed(file: NamedFile, showing: Showing) -> Replayed:
+def _replayed(file: NamedFile, showing: Showing) -> tuple[Replayed, WhatIf | None]:
     if showing.policy is not None:
-        return replayed(Source(file.path), showing.policy[1])
-    return replayed_log(file.path) if is_our_log(file.path) else replayed(Source(file.path), AS_RECORDED)
+        return asked_what_if(file.path, *showing.policy)
+    return replayed_log(file.path) if is_our_log(file.path) else replayed(Source(file.path), AS_RECORDED), None
 
 
 @define
@@ -159,9 +156,9 @@ class Progress:
 # --- what is shown of a file ---
 
 
-def _show(path: Path, found: Replayed, showing: Showing, screen: Screen) -> None:
+def _show(path: Path, found: Replayed, under: WhatIf | None, showing: Showing, screen: Screen) -> None:
     if showing.as_json:
-        put(screen, as_json(path, found, showing))
+        put(screen, as_json(path, found, under))
         return
     counts = found.counts
     screen.line(f"{path}: {found.format}")
@@ -194,8 +191,8 @@ def _show(path: Path, found: Replayed, showing: Showing, screen: Screen) -> None
         screen.labelled("", f"{verdict}. Please report this with the recording")
     identical = "identical, byte for byte" if found.identical else "NOT identical. Please report this"
     screen.labelled("replayed", f"{counted(found.deltas, 'delta')}: {identical}")
-    if showing.policy is not None:
-        _show_what_if(showing.policy[0], found, screen)
+    if under is not None:
+        show_what_if(found, under, screen, shows_all=showing.all_findings)
     screen.line()
 
 
@@ -219,45 +216,10 @@ def _calls(counts: Counts) -> str:
     return "; ".join([*told, *(f"{number} {what}" for what, number in odd.items() if number)])
 
 
-# --- under another policy ---
-
-
-@frozen(kw_only=True)
-class WhatIf:
-    """What the log under the policy did: how its turns ended, how its calls were answered, what it never reached."""
-
-    turns: Counter[str]
-    calls: Counter[str]
-    not_reached: int
-
-
-def what_if(found: Replayed) -> WhatIf:
-    """Taken from the logs that the recording gave."""
-    turns, calls = Counter[str](), Counter[str]()
-    for conversation in found.conversations:
-        for effect in effects_of(fold(conversation.records)):
-            if isinstance(effect, TurnEnded):
-                turns[effect.reason.value] += 1
-            elif isinstance(effect, ToolEnded):
-                calls[effect.result.status.value] += 1
-    unplaced = sum(conversation.unplaced for conversation in found.conversations)
-    return WhatIf(turns=turns, calls=calls, not_reached=unplaced)
-
-
-def _show_what_if(name: str, found: Replayed, screen: Screen) -> None:
-    under = what_if(found)
-    screen.labelled("what if", f"under the policy {name}, instead of as it was recorded:")
-    turns = ", ".join(f"{number} {reason}" for reason, number in under.turns.items())
-    calls = ", ".join(f"{number} {status}" for status, number in under.calls.items())
-    screen.labelled("", f"turns that ended: {turns or 'none'}")
-    screen.labelled("", f"calls answered: {calls or 'none'} (recorded: {_calls(found.counts)})")
-    screen.labelled("", f"{counted(under.not_reached, 'part')} of the recording not reached")
-
-
 # --- as numbers ---
 
 
-def as_json(path: Path, found: Replayed, showing: Showing) -> dict[str, JsonValue]:
+def as_json(path: Path, found: Replayed, under: WhatIf | None) -> dict[str, JsonValue]:
     """The numbers of a file, and its findings and laws."""
     counts = found.counts
     findings: list[JsonValue] = [
@@ -291,14 +253,8 @@ def as_json(path: Path, found: Replayed, showing: Showing) -> dict[str, JsonValu
         "deltas": found.deltas,
         "identical": found.identical,
     }
-    if showing.policy is not None:
-        under = what_if(found)
-        line["what_if"] = {
-            "policy": showing.policy[0],
-            "turns": dict(under.turns),
-            "calls": dict(under.calls),
-            "not_reached": under.not_reached,
-        }
+    if under is not None:
+        line["what_if"] = what_if.as_json(found, under)
     return line
 
 

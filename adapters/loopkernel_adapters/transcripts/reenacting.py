@@ -84,16 +84,22 @@ from loopkernel_adapters.transcripts.entries import (
 from loopkernel_adapters.transcripts.rounds import Round, delta_of, is_blank
 
 NOT_RECORDED = "(What the model was asked here was not recorded.)"
+PUT_IN = (TextBlock(NOT_RECORDED),)  # what the user never said
 NO_SUMMARY = "(What was said before was left out here. No summary of it was recorded.)"
 OUTPUT_CALLS = (Streaming, Executing, Confirming, Dispatching)  # the phases that have a ledger
 
 
 class Reenactment:
-    """One conversation. `take` its entries, then `finish`; `records` is the log, `unplaced` what is not in it."""
+    """One conversation. `take` its entries, then `finish`; `records` is the log, `unplaced` what is not in it.
+
+    `places` has for each record of the log the place in the recording that the play had come to, None at first.
+    """
 
     def __init__(self, session_id: str, policy: Policy) -> None:
         self.records: list[LogRecord] = []
+        self.places: list[Place | None] = []
         self.unplaced: list[Place] = []
+        self._place: Place | None = None
         self._machine = Machine()
         self._now_ms = 0
         self._owed: deque[Delta] = deque()  # reports on commands that are answered at once
@@ -156,12 +162,12 @@ class Reenactment:
         said, self._said = self._said, []
         content = tuple(block for entry in said for block in entry.content if not is_blank(block))
         if content:
-            self._pass_time(said[-1].at_ms)
+            self._come_to(said[-1])
             self._deliver(Say(content=content))
 
     def _compact(self, entry: Compacted) -> None:
         self._say()
-        self._pass_time(entry.at_ms)
+        self._come_to(entry)
         self._summary = entry.summary or NO_SUMMARY
         self._deliver(CompactNow())
         self._summary = NO_SUMMARY
@@ -177,12 +183,12 @@ class Reenactment:
         for result in played.events:
             if isinstance(result, ResultSeen) and result.outcome is Outcome.REJECTED:
                 self._let_ask(played, result)
-        operation = self._asked(played.parts[0].at_ms)
+        operation = self._asked(played.parts[0])
         if operation is None:
             self.unplaced += [part.place for part in played.parts]
             return
         for part in played.parts:
-            self._pass_time(part.at_ms)
+            self._come_to(part)
             for block in part.content:
                 if self._model == operation:
                     self._deliver(
@@ -191,13 +197,13 @@ class Reenactment:
         self._end_reply(operation, played, followed_by_reply)
         self._play_calls(operation, played)
 
-    def _asked(self, at_ms: int | None) -> ModelOperation | None:
+    def _asked(self, entry: Said) -> ModelOperation | None:
         """The request that the next reply answers; None where the kernel asks for none."""
         if self._model is None:
-            self._pass_time(at_ms)
+            self._come_to(entry)
             self._deliver(RetryNow())
         if self._model is None:
-            self._deliver(Say(content=(TextBlock(NOT_RECORDED),)))
+            self._deliver(Say(content=PUT_IN))
         return self._model
 
     def _end_reply(self, operation: ModelOperation, played: Round, followed_by_reply: bool) -> None:
@@ -223,11 +229,11 @@ class Reenactment:
                 assert_never(end)
 
     def _fail(self, trouble: ModelTrouble) -> None:
-        operation = self._asked(trouble.at_ms)
+        operation = self._asked(trouble)
         if operation is None:
             self.unplaced.append(trouble.place)
             return
-        self._pass_time(trouble.at_ms)
+        self._come_to(trouble)
         self._deliver(ModelFailed(operation=operation, error=trouble.error, message=trouble.message))
 
     # --- what the tools did ---
@@ -249,8 +255,9 @@ class Reenactment:
         calls = {call.provider_id: CallId(operation, at) for at, call in enumerate(played.calls, start=1)}
         left = dict(calls)
         ready: dict[CallId, ResultSeen] = {}
+        self._allow()
         for event in played.events:
-            self._pass_time(event.at_ms)
+            self._come_to(event)
             match event:
                 case ResultSeen():
                     name = next(iter(left), None) if event.call is None else event.call
@@ -276,10 +283,18 @@ class Reenactment:
     def _answer(self, ready: dict[CallId, ResultSeen]) -> None:
         """Report the results of the calls that have started; an answer may let another one start."""
         while True:
+            self._allow()
             call = next((call for call in ready if self._can_answer(call)), None)
             if call is None:
                 return
             self._report(call, ready.pop(call))
+
+    def _allow(self) -> None:
+        """Approve the calls that ask because of the policy alone: as recorded, nobody was asked about them."""
+        state = self._machine.state
+        for entry in state.ledger.entries if isinstance(state, OUTPUT_CALLS) else ():
+            if _waits_for_person(entry) and entry.call.tool not in self._asking:
+                self._deliver(Approve(call=entry.call.id))
 
     def _can_answer(self, call: CallId) -> bool:
         return call in self._runs or _waits_for_person(self._entry(call))
@@ -321,8 +336,9 @@ class Reenactment:
 
     # --- the kernel ---
 
-    def _pass_time(self, at_ms: int | None) -> None:
-        """Let time pass up to then, and fire what falls due meanwhile; time never goes back."""
+    def _come_to(self, entry: Said) -> None:
+        """Let time pass up to the entry, and fire what falls due meanwhile; time never goes back."""
+        self._place, at_ms = entry.place, entry.at_ms
         if at_ms is None or at_ms <= self._now_ms:
             return
         while due := [(deadline, timer) for timer, deadline in self._timers.items() if deadline <= at_ms]:
@@ -339,6 +355,7 @@ class Reenactment:
             if isinstance(owed, ModelCompleted | ModelFailed) and owed.operation == self._model:
                 self._model = None
             self.records.append(LogRecord(owed, self._now_ms))
+            self.places.append(self._place)
             self._machine.deliver(owed, self._now_ms)
             for command in self._machine.commands():
                 self._owed.extend(self._carry_out(command))

@@ -4,7 +4,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from attrs import Factory, define, field, frozen
+from attrs import Factory, define, evolve, field, frozen
 from loopkernel import laws
 from loopkernel.codec import effects_to_text, record_from_text, record_to_text, state_to_text
 from loopkernel.data import choices
@@ -14,7 +14,7 @@ from loopkernel.laws import Breach
 from loopkernel.replay import LogRecord, StepRecord, fold
 
 from loopkernel_adapters.transcripts.counting import Counts, Tally
-from loopkernel_adapters.transcripts.entries import Bookkeeping, Finding, Said
+from loopkernel_adapters.transcripts.entries import Bookkeeping, Finding, Place, Said
 from loopkernel_adapters.transcripts.formats import reader_of
 from loopkernel_adapters.transcripts.readers.reader import Reader
 from loopkernel_adapters.transcripts.reenacting import Reenactment
@@ -44,11 +44,15 @@ HELD = "held"
 
 @frozen(kw_only=True)
 class Conversation:
-    """One conversation of a recording: its log, what of it the log leaves out, and what the laws say."""
+    """One conversation of a recording: its log, what of it the log leaves out, and what the laws say.
+
+    `places` has for each record of the log where in the recording it came about; nothing for a log of our own.
+    """
 
     name: str
     records: tuple[LogRecord, ...]
-    unplaced: int
+    places: tuple[Place | None, ...] = ()
+    unplaced: tuple[Place, ...] = ()
     breaches: tuple[Breach, ...]
     identical: bool
     usage: Usage
@@ -65,6 +69,7 @@ class Replayed:
     retries: int = 0  # failed requests that the recording says were made again
     inferred: Counter[str] = field(factory=Counter)  # what the recording does not tell, and how often
     conversations: list[Conversation] = Factory(list)
+    times_pieces: bool = False  # whether it tells when each piece of a reply came
 
     @property
     def deltas(self) -> int:
@@ -97,6 +102,7 @@ def replayed(source: Source, policy: Policy = AS_RECORDED) -> Replayed:
     reader = reader_of(source)
     tally = Tally(counts_reasoning=reader.counts_reasoning)
     found = Replayed(format=reader.name, counts=tally.counts, bookkeeping=tally.bookkeeping, inferred=tally.inferred)
+    found.times_pieces = reader.times_pieces
     for name, played in reenacted(source, reader, policy, tally, found.findings).items():
         found.conversations.append(_judged(name, played))
     found.retries = tally.retries
@@ -107,6 +113,8 @@ def reenacted(
     source: Source, reader: Reader, policy: Policy, tally: Tally, findings: list[Finding]
 ) -> dict[str, Reenactment]:
     """Each conversation of the recording, played to its end; what is wrong with it goes to `findings`."""
+    if not reader.times_pieces:  # a reply that streamed all the while comes whole, at its end: that is no silence
+        policy = evolve(policy, silence_ms=None)
     played: dict[str, Reenactment] = {}
     for entry in tally.taken(reader.entries(source)):
         if isinstance(entry, Finding):
@@ -131,7 +139,8 @@ def _judged(name: str, played: Reenactment) -> Conversation:
     return Conversation(
         name=name,
         records=tuple(played.records),
-        unplaced=len(played.unplaced),
+        places=tuple(played.places),
+        unplaced=tuple(played.unplaced),
         breaches=breaches,
         identical=_digest(steps) == _digest(fold(_read_back(played.records))),
         usage=NO_USAGE if session is None else session.usage,

@@ -114,9 +114,21 @@ def test_another_policy_is_asked_about(loopkernel: CommandLine, folder: Path) ->
     assert list(told) == [*KEYS, "what_if"]
     under = told["what_if"]
     assert isinstance(under, dict)
-    assert under["turns"].get("limit_reached", 0) + under["turns"].get("max_turns", 0) >= 1, under
-    plain = loopkernel("replay", "sessions/claude.jsonl", "--policy", "claude")
+    assert under["turns"].get("max_turns", 0) >= 1, under
+    assert under["parts_at"] == "line 8", under  # the result that the sub-agent waits for
+    limit = next(difference for difference in under["differences"] if difference["event"] == "LimitReached")
+    assert (limit["place"], limit["text"]) == (8, "the turn ends at the limit of 1 reply in a turn (max_turns)")
+    plain = loopkernel("replay", "sessions/claude.jsonl", "--policy", "one.json")
     assert "instead of as it was recorded" in plain.labelled("what if")[0]
+    assert plain.labelled("parts at") == ["line 8; up to there, both are the same"]
+    assert any(limit["text"] in text for text in plain.out.splitlines())
+    assert "(recorded: 3 model_stop)" in plain.labelled("turns")[0]
+    (folder / "same.json").write_text(policy_to_text(AS_RECORDED))
+    same = loopkernel("replay", "sessions/claude.jsonl", "--policy", "same.json")
+    assert "nothing goes otherwise" in same.out
+    assert same.labelled("parts at") == []
+    every = [loopkernel("replay", f"sessions/{name}", "--policy", "amp") for name in ("codex.jsonl", "chat.json")]
+    assert all("waits for a person" in ended.out for ended in every)
     assert loopkernel("replay", "sessions/claude.jsonl", "--policy", "no-such").status == 2
 
 

@@ -42,7 +42,7 @@ def test_an_example_is_read_and_played_as_it_was_recorded(name: str) -> None:
         "bookkeeping": sum(found.bookkeeping.values()),
         "conversations": len(found.conversations),
         "statuses": dict(sorted(ended.items())),
-        "unplaced": sum(conversation.unplaced for conversation in found.conversations),
+        "unplaced": sum(len(conversation.unplaced) for conversation in found.conversations),
     } == expected(EXAMPLES)[name]
 
 

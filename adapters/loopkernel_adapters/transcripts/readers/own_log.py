@@ -81,6 +81,7 @@ class OwnLog(Reader):
     """The reader."""
 
     name = "loopkernel"
+    times_pieces = True
 
     @override
     def fits(self, head: Head) -> bool:

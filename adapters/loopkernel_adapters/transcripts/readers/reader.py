@@ -12,6 +12,7 @@ class Reader(ABC):
 
     name: str  # as `replay --json` gives it
     counts_reasoning = True  # whether its pieces of reasoning are items of their own, and so are counted
+    times_pieces = False  # whether it tells when each piece of a reply came
 
     @abstractmethod
     def fits(self, head: Head) -> bool:

@@ -1,0 +1,190 @@
+"""`loopkernel replay FILE --policy NAME`: where another policy parts from what was recorded, and what it does then."""
+
+from collections import Counter
+from pathlib import Path
+from typing import assert_never
+
+from attrs import evolve, frozen
+from loopkernel.data import events
+from loopkernel.data.blocks import text_of
+from loopkernel.data.choices import Lifetime
+from loopkernel.data.effects import Effect
+from loopkernel.data.json_text import JsonValue
+from loopkernel.data.policy import Policy
+from loopkernel.data.states import State
+from loopkernel.data.thread_deltas import Created
+from loopkernel.data.words import UserAction
+from loopkernel.replay import fold
+
+from loopkernel_adapters.cli.located import log_at
+from loopkernel_adapters.cli.recording_files import is_our_log, where
+from loopkernel_adapters.cli.screen import Screen, in_one_line
+from loopkernel_adapters.cli.summary import phase_of
+from loopkernel_adapters.cli.trace import labelled
+from loopkernel_adapters.cli.verification import effects_of
+from loopkernel_adapters.cli.words import counted
+from loopkernel_adapters.transcripts.comparing import Comparison, Difference, NotAskedFor, played_under
+from loopkernel_adapters.transcripts.replaying import AS_RECORDED, Replayed
+from loopkernel_adapters.transcripts.source import Source
+
+SHOWN = 12  # differences that are told, unless all findings are wanted
+
+
+@frozen(kw_only=True)
+class WhatIf:
+    """What the log under the policy did: how its turns ended, how its calls were answered, what it did otherwise."""
+
+    name: str
+    silence_judged: bool
+    turns: Counter[str]
+    calls: Counter[str]
+    comparison: Comparison
+
+
+def asked_what_if(path: Path, name: str, policy: Policy) -> tuple[Replayed, WhatIf]:
+    """The recording, played under the policy, as a session that may have many turns. Raises Unreadable, OSError."""
+    recorded = AS_RECORDED
+    if is_our_log(path):
+        begun = next(iter(log_at(path).records), None)
+        recorded = begun.delta.policy if begun is not None and isinstance(begun.delta, Created) else recorded
+    found, comparison = played_under(Source(path), evolve(policy, lifetime=Lifetime.SESSION), recorded)
+    turns, calls = Counter[str](), Counter[str]()
+    for conversation in found.conversations:
+        for effect in effects_of(fold(conversation.records)):
+            _count(effect, turns, calls)
+    silence_judged = policy.silence_ms is None or found.times_pieces
+    under = WhatIf(name=name, silence_judged=silence_judged, turns=turns, calls=calls, comparison=comparison)
+    return found, under
+
+
+def _count(effect: Effect, turns: Counter[str], calls: Counter[str]) -> None:
+    if isinstance(effect, events.TurnEnded):
+        turns[effect.reason.value] += 1
+    elif isinstance(effect, events.ToolEnded):
+        calls[effect.result.status.value] += 1
+
+
+def show_what_if(found: Replayed, under: WhatIf, screen: Screen, *, shows_all: bool) -> None:
+    """Where the two part, what happens then, and the numbers of both."""
+    told = under.comparison
+    parted = _parted(found, told)
+    screen.labelled("what if", f"under the policy {in_one_line(under.name)}, instead of as it was recorded:")
+    if parted is None:
+        screen.labelled("", "nothing goes otherwise: the same calls run, and each turn ends as it did")
+    else:
+        screen.labelled("parts at", f"{parted}; up to there, both are the same")
+    shown = told.differences if shows_all else told.differences[:SHOWN]
+    for difference in shown:
+        screen.labelled("", f"{_place(found, difference)}: {_times(difference)}{in_words(difference)}")
+    if len(told.differences) > len(shown):
+        screen.labelled("", f"{len(told.differences) - len(shown)} more; --findings shows all")
+    if told.not_asked_for:
+        first = told.not_asked_for[0]
+        place = where(found.format, first.record, first.part)
+        missing = counted(len(told.not_asked_for), "part")
+        screen.labelled("", f"{place}: from here on, {missing} of the recording are not asked for")
+    screen.labelled("turns", f"{_numbers(under.turns)} (recorded: {_numbers(told.turns)})")
+    screen.labelled("answers", f"{_numbers(under.calls)} (recorded: {_numbers(told.calls)})")
+    if parted is not None:
+        screen.labelled("unknown", "what the model would have said instead; it is given the recorded replies all along")
+    if not under.silence_judged:
+        screen.labelled("unknown", "how long the model was silent: no times of the pieces of its replies are recorded")
+
+
+def _parted(found: Replayed, told: Comparison) -> str | None:
+    """The first place at which the two differ."""
+    places = [difference.place for difference in told.differences] + list(told.not_asked_for[:1])
+    if not places:
+        return None
+    first = min((place for place in places if place is not None), key=lambda place: place.record, default=None)
+    return "the beginning" if first is None else where(found.format, first.record, first.part)
+
+
+def _place(found: Replayed, difference: Difference) -> str:
+    place = difference.place
+    told = "before the first record" if place is None else where(found.format, place.record, place.part)
+    return f"{told}{f', in {in_one_line(difference.conversation)}' if difference.conversation else ''}"
+
+
+def _times(difference: Difference) -> str:
+    return "" if difference.times == 1 else f"here first, and {difference.times} times in all: "
+
+
+def _numbers(numbers: Counter[str]) -> str:
+    return ", ".join(f"{number} {what}" for what, number in numbers.items()) or "none"
+
+
+def in_words(difference: Difference) -> str:
+    """What happens under the policy, as a sentence."""
+    event, state = difference.event, difference.state
+    match event:
+        case NotAskedFor():
+            return "the loop has stopped, and asks for no reply; it is made to go on, so that the recorded one goes in"
+        case events.ApprovalAsked():
+            what = f"the call of {_tool(event, state)} waits for a person, who then does as recorded"
+            return f"{what}; what the tool may do is not"
+        case events.ToolEnded(result=result):
+            reason = f" ({result.reason.value})" if result.reason is not None else ""
+            before = f", not {difference.recorded} as recorded" if difference.recorded else ""
+            said = in_one_line(text_of(result.content), 60)
+            return f"the call of {result.tool} ends as {result.status.value}{reason}{before}: {said}"
+        case events.TurnEnded(reason=reason):
+            return f"the turn ends here: {reason.value}"
+        case events.Refused(action=action, reason=refusal):
+            what = "what the user says" if action is UserAction.SAY else action.value
+            return f"{what} is refused: {refusal.value}, since the run is {phase_of(state)}"
+        case events.ReplyFailed(error=error):
+            return f"the request for a reply fails: {error.value}"
+        case events.CompactionStarted():
+            again = "the recorded numbers of tokens know nothing of that, so it may soon be done again"
+            return f"{labelled(event, state)[1]}; {again}"
+        case (
+            events.CorrectionInjected()
+            | events.HandoffStarted()
+            | events.LimitReached()
+            | events.LoopNoted()
+            | events.LoopStopped()
+            | events.Queued()
+            | events.ResultsCleared()
+            | events.RetryScheduled()
+            | events.Steered()
+            | events.ToolDisabled()
+            | events.WorkCancelled()
+        ):
+            return labelled(event, state)[1]
+        case _:
+            assert_never(event)
+
+
+def _tool(event: events.ApprovalAsked, state: State) -> str:
+    """The tool of the call, and its id."""
+    ledger = getattr(state, "ledger", None)  # which the phases have that can wait for a person
+    entries = () if ledger is None else ledger.entries
+    return next((entry.call.tool for entry in entries if entry.call.id == event.call), f"call {event.call}")
+
+
+def as_json(found: Replayed, under: WhatIf) -> dict[str, JsonValue]:
+    """The same as numbers and places."""
+    told = under.comparison
+    differences: list[JsonValue] = [
+        {
+            "place": None if difference.place is None else difference.place.record,
+            "part": "" if difference.place is None else difference.place.part,
+            "conversation": difference.conversation,
+            "event": type(difference.event).__name__,
+            "text": in_words(difference),
+            "times": difference.times,
+        }
+        for difference in told.differences
+    ]
+    return {
+        "policy": under.name,
+        "parts_at": _parted(found, told),
+        "differences": differences,
+        "turns": dict(under.turns),
+        "turns_recorded": dict(told.turns),
+        "calls": dict(under.calls),
+        "calls_recorded": dict(told.calls),
+        "not_reached": len(told.not_asked_for),
+        "silence_judged": under.silence_judged,
+    }
