@@ -115,8 +115,9 @@ class Agent:
     def run(self, words: Words, run: str | None = None) -> Turn:
         """A run of one turn: await it for its result, or iterate over it for its events, as they come and in order.
 
-        When the turn is over, or is left early, everything is closed. Raises, out of either: RunFailed where the policy
-        is `on_error: raise`, StoreFailed when the log cannot be written, and what `runs` and `approve` raise.
+        When the turn is over, everything is closed. To leave the iteration early, iterate in the block of
+        `async with agent.run(words) as turn`, whose end closes everything. Raises, out of either: RunFailed where the
+        policy is `on_error: raise`, StoreFailed when the log cannot be written, and what `runs` and `approve` raise.
         """
 
         @asynccontextmanager

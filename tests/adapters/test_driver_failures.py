@@ -45,6 +45,10 @@ class Unspeakable(Exception):
         raise RuntimeError("no")
 
 
+class Panic(BaseException):
+    """What libraries in other languages raise."""
+
+
 # --- tools ---
 
 
@@ -58,6 +62,7 @@ class Unspeakable(Exception):
         (KeyError(), "breaks failed: KeyError"),
         (Unspeakable(), "breaks failed: Unspeakable: (its message cannot be read)"),
         (SystemExit(2), "breaks failed: SystemExit: 2"),
+        (Panic("in Rust"), "breaks failed: Panic: in Rust"),
         (asyncio.CancelledError(), "breaks failed: CancelledError"),
         (RuntimeError("x" * 9_000), "breaks failed: RuntimeError: " + "x" * 2_000 + "... (9000 characters)"),
     ],

@@ -167,7 +167,9 @@ class Supervisor:
             return await job.work(job)
         except asyncio.CancelledError as error:
             return _after_cancellation(job, error)
-        except (Exception, SystemExit) as error:
+        except (KeyboardInterrupt, GeneratorExit):  # the whole program ends, or this task is thrown away
+            raise
+        except BaseException as error:  # such as a panic of a library in another language: a job always reports
             return job.failure(error)
         finally:
             job.task = None

@@ -320,9 +320,10 @@ class _Signature:
             assert isinstance(returned, Awaitable)
             outcome: object = await returned
             return outcome
-        return await run_in_thread(
+        returned = await run_in_thread(
             lambda aborted: self._source(**arguments, **dict.fromkeys(ours, aborted)), f"the tool {self._name}"
         )
+        return await returned if inspect.isawaitable(returned) else returned  # as of an async def that is decorated
 
 
 class _WithoutTitles(GenerateJsonSchema):

@@ -4,6 +4,7 @@ import asyncio
 import dataclasses
 import datetime
 import enum
+import functools
 import importlib
 import json
 import sys
@@ -368,6 +369,17 @@ def test_an_instance_with_an_async_call_is_awaited_as_well() -> None:
             return number + 1
 
     assert told([tool(Asks())], "Asks", number=1) == "2"
+
+
+def test_an_async_function_that_a_decorator_has_wrapped_is_awaited_as_well() -> None:
+    async def more(number: int) -> int:
+        return number + 1
+
+    @functools.wraps(more)
+    def wrapped(number: int) -> object:
+        return more(number)
+
+    assert told([tool(wrapped)], "more", number=1) == "2"
 
 
 def test_a_blocking_function_is_told_of_its_abort_in_a_thread_of_its_own() -> None:
