@@ -151,7 +151,9 @@ class Standing:
                 assert_never(schedule)
 
     def _reads(self, entry: LedgerEntry) -> bool:
-        return effect_of(self.settings, entry.tool) is EffectClass.READ_ONLY
+        """Whether the call only reads: what has started is what its tool was then."""
+        effect = effect_of(self.settings, entry.tool) if entry.effect is None else entry.effect
+        return effect is EffectClass.READ_ONLY
 
     # --- rule CALL-1: dependencies -----------------------------------------------------------------------
 

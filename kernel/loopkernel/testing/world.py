@@ -111,7 +111,8 @@ class World:
         if found.tools is not None:
             world.tools = dict(found.tools)
         else:
-            world.tools = {tool.name: self.tools[tool.name] for tool in command.created.tools}
+            offered = {tool.name for tool in command.created.tools}
+            world.tools = {name: tool for name, tool in self.tools.items() if name in offered}
             world._runs = self._runs  # the same tools, whose runs are counted together
         return world
 
