@@ -9,9 +9,10 @@
 
     unchecked = check_provider(staged)      # raises AssertionError("provider 2: ...")
 
-Each situation is staged anew for each check, in an event loop of its own; None where it cannot be brought about. Duties
-3, 6, 8 and 10 of a provider are not checked here: 3 is the driver's, the others show only to who knows the service. Of
-duty 7, threads are not looked at: a provider may have one of its own for all its replies.
+Each situation is staged anew for each check, in an event loop and a thread of its own; None where it cannot be brought
+about. Duties 3, 6, 8 and 10 of a provider are not checked here: 3 is the driver's, the others show only to who knows
+the service. Of duty 7, threads are not looked at: a provider may have one of its own for all its replies. Nor is it
+tried with two replies at once.
 """
 
 import asyncio
@@ -19,6 +20,7 @@ import enum
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, aclosing
+from functools import partial
 from typing import Protocol, runtime_checkable
 
 from attrs import frozen
@@ -34,11 +36,13 @@ from loopkernel.data.tools import Tool
 from loopkernel.data.words import ErrorClass, RequestReason
 
 from loopkernel_adapters.ports import Provider
+from loopkernel_adapters.testing.watched_checks import judged, raised_at
 
 OPERATION = ModelOperation(4_711)  # no number that a provider could come to by itself
 _DESCRIPTORS = "/proc/self/fd"
 _PATIENCE_S = 5.0
 _GLANCE_S = 0.005
+PATIENCE_SECONDS = 20.0  # for one check: only what holds the event loop up takes longer
 
 
 class Situation(enum.Enum):
@@ -48,6 +52,7 @@ class Situation(enum.Enum):
     CALLS = "a good reply with at least one tool call"
     FAILING = "the service answers with an error"
     CUT = "the connection is lost within the arguments of the first tool call"
+    STOPPED = "the reply stops in the midst of a text, its connection closed as if it were over, and its end missing"
     SILENT = "the reply begins, and then nothing comes any more, the connection staying open"
 
 
@@ -77,8 +82,9 @@ class Staged:
     """A provider whose service is in a situation, and what is known of it.
 
     `asked` counts the requests that the service has had; None: nobody counts. `told` returns when all that comes before
-    a silence is with the provider. `text`, `calls` (names of tools, with inputs) and `error` are what the reply should
-    give; None: not known.
+    a silence is with the provider. `text`, `calls` (names of tools, with inputs), `error` and `retry_after_ms` are what
+    the reply should give; None: not known. `keys` are what the provider was given and must not give away, best where
+    the failing service says them again; None: not known.
     """
 
     provider: Provider
@@ -88,33 +94,43 @@ class Staged:
     text: str | None = None
     calls: tuple[tuple[str, Json], ...] | None = None
     error: ErrorClass | None = None
+    retry_after_ms: int | None = None
+    keys: tuple[str, ...] | None = None
 
 
 Stage = Callable[[Situation], AbstractAsyncContextManager[Staged | None]]
 
 
-def check_provider(stage: Stage) -> tuple[str, ...]:
+def check_provider(stage: Stage, patience_seconds: float = PATIENCE_SECONDS) -> tuple[str, ...]:
     """Check the duties in every situation that can be staged; what could not be checked, in words.
 
-    Raises AssertionError, which names the duty and says what was seen.
+    Raises AssertionError, which names the duty, and says what was seen, where the provider raised or stands still, and
+    what is due. None of the checks may take longer than `patience_seconds`.
     """
-    unchecked: list[str] = []
+    unchecked: dict[str, None] = {}
     for situation in Situation:
         for check in _CHECKS[situation]:
-            if not asyncio.run(_checked(stage, situation, check)):
-                unchecked.append(f"not staged: {situation.value}")
-                break
+            left_out = judged("provider 1", partial(_run, stage, situation, check), patience_seconds)
+            unchecked |= dict.fromkeys(left_out)
     return tuple(unchecked)
 
 
 Check = Callable[[Staged], Coroutine[object, object, None]]
 
 
-async def _checked(stage: Stage, situation: Situation, check: Check) -> bool:
+def _run(stage: Stage, situation: Situation, check: Check) -> tuple[str, ...]:
+    return asyncio.run(_checked(stage, situation, check))
+
+
+async def _checked(stage: Stage, situation: Situation, check: Check) -> tuple[str, ...]:
     async with stage(situation) as staged:
-        if staged is not None:
-            await check(staged)
-        return staged is not None
+        if staged is None:
+            return (f"not staged: {situation.value}",)
+        await check(staged)
+        return (
+            *(("not counted: how often the service is asked (duty 5)",) if staged.asked is None else ()),
+            *(("not known: which keys must not be given away (duty 12)",) if staged.keys is None else ()),
+        )
 
 
 def _demand(kept: bool, duty: int, seen: str) -> None:
@@ -156,8 +172,13 @@ async def _read(staged: Staged) -> list[ModelDelta]:
     except TimeoutError:
         raise AssertionError(f"provider 2: after {_PATIENCE_S} s the reply has not ended: {deltas!r}") from None
     except Exception as error:
-        raise AssertionError(f"provider 4: a failure is raised and not given as a delta: {error!r}") from error
+        _demand_no_key(staged, error)
+        where = raised_at(error)
+        told = f"a failure is raised{f' (at{where})' if where else ''} and not given as a delta: {error!r}"
+        raise AssertionError(f"provider 4: {told}") from error
+    _demand_no_key(staged, staged.provider)
     for delta in deltas:
+        _demand_no_key(staged, delta)
         _demand(
             delta.operation == OPERATION, 1, f"a delta names operation {delta.operation}, not {OPERATION}: {delta!r}"
         )
@@ -167,6 +188,13 @@ async def _read(staged: Staged) -> list[ModelDelta]:
     if staged.asked is not None:
         _demand(staged.asked() == 1, 5, f"the service was asked {staged.asked()} times for one reply")
     return deltas
+
+
+def _demand_no_key(staged: Staged, given: object) -> None:
+    """No key shows in what is given; which one is not said again."""
+    for number, key in enumerate(staged.keys or (), 1):
+        shown = f"{given!r} {given}"
+        _demand(key not in shown, 12, f"key {number} shows in the {type(given).__name__}: {shown.replace(key, '***')}")
 
 
 # --- one check for each situation ---------------------------------------------------------------------
@@ -214,6 +242,9 @@ async def _failing(staged: Staged) -> None:
     _demand(last.message.strip() != "", 4, "the failure says nothing in words")
     _demand("Traceback (most recent" not in last.message, 4, f"the failure is told to programmers: {last.message}")
     _demand(last.retry_after_ms is None or last.retry_after_ms >= 0, 4, f"it asks to wait {last.retry_after_ms} ms")
+    if staged.retry_after_ms is not None:
+        told = f"the service asks to wait {staged.retry_after_ms} ms, and {last.retry_after_ms} ms are passed on"
+        _demand(last.retry_after_ms == staged.retry_after_ms, 4, told)
     if staged.error is not None:
         _demand(last.error is staged.error, 4, f"the failure is classified as {last.error}, and it is {staged.error}")
 
@@ -223,6 +254,11 @@ async def _cut(staged: Staged) -> None:
     calls = [delta for delta in deltas if isinstance(delta, ModelCall)]
     _demand(not calls, 11, f"a call came out of a stream that was cut within it: {calls!r}")
     _demand(isinstance(deltas[-1], ModelFailed), 2, f"a reply that was cut counts as whole: {deltas[-1]!r}")
+
+
+async def _stopped(staged: Staged) -> None:
+    last = (await _read(staged))[-1]
+    _demand(isinstance(last, ModelFailed), 2, f"a reply whose end never came counts as whole: {last!r}")
 
 
 async def _cancelled(staged: Staged) -> None:
@@ -254,9 +290,16 @@ async def _closed(staged: Staged) -> None:
     """Closed after the first delta: nothing is left."""
     before = _held()
     stream = await _begin(staged)
-    async with asyncio.timeout(_PATIENCE_S):
-        await anext(stream)
-        await stream.aclose()
+    try:
+        async with asyncio.timeout(_PATIENCE_S):
+            await anext(stream)
+    except (TimeoutError, StopAsyncIteration) as error:
+        raise AssertionError(f"provider 2: the reply begins, and no delta has come: {error!r}") from None
+    try:
+        async with asyncio.timeout(_PATIENCE_S):
+            await stream.aclose()
+    except TimeoutError:
+        raise AssertionError(f"provider 7: {_PATIENCE_S} s after it was closed, the stream has not ended") from None
     await _demand_nothing_left(before, "closed")
 
 
@@ -290,5 +333,6 @@ _CHECKS: dict[Situation, tuple[Check, ...]] = {
     Situation.CALLS: (_whole, _calling, _closed),
     Situation.FAILING: (_failing, _read_and_let_go),
     Situation.CUT: (_cut, _read_and_let_go),
+    Situation.STOPPED: (_stopped, _read_and_let_go),
     Situation.SILENT: (_cancelled, _closed),
 }

@@ -10,6 +10,7 @@ DUTIES: Mapping[str, str] = {
     "provider 7": "When it is cancelled or closed, it lets go of sockets, threads and files at once.",
     "provider 9": "Pieces of text and of a call's arguments, joined, are the whole.",
     "provider 11": "A call is given when its arguments have ended. One within which the stream is cut is not given.",
+    "provider 12": "No key is in what it gives or raises, nor in what it shows of itself",
     "tools 1": "`offered()` lists the tools of a new session; their names are unique.",
     "tools 2": "`check(command)` judges one call",
     "tools 3": "`run(command, context)` runs the tool once, and returns what the model shall see.",
@@ -43,7 +44,7 @@ DUTIES: Mapping[str, str] = {
     "driver 17": "A report that comes late, or twice, is passed on to the kernel like any other",
     "driver 19": "Others get their turn",
     "driver 23": "What a run says and asks goes through the log",
-    "driver 22": "A snapshot is kept when the store's rule says so",
+    "driver 22": "A snapshot is kept when the driver's rule says so",
 }
 
 

@@ -4,40 +4,58 @@ import asyncio
 import importlib.util
 import os
 import threading
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import assert_never
 
 import pytest
 from attrs import evolve
-from loopkernel.data.blocks import RawInput
 from loopkernel.data.effects import Request
 from loopkernel.data.ids import ModelOperation
-from loopkernel.data.json_text import Json
 from loopkernel.data.model_deltas import ModelCall, ModelCompleted, ModelDelta, ModelFailed, ModelInput, ModelText
 from loopkernel.data.words import ErrorClass, StopReason
-from loopkernel_adapters.ports import Provider
 from loopkernel_adapters.providers import local
 from loopkernel_adapters.providers.anthropic import AnthropicProvider
 from loopkernel_adapters.providers.local import LocalProvider, Receive
 from loopkernel_adapters.providers.local_request import JsonObject
 from loopkernel_adapters.providers.scripted import ANY, ScriptedProvider, call_reply, text_reply
 from loopkernel_adapters.testing.check_provider import Situation, Staged, check_provider, request_for_check
-from typing_extensions import override
 
 from tests.adapters.providers.anthropic_world import ending, start, text, tool_use, wire
+from tests.adapters.providers.broken_providers import (
+    KEY,
+    LEFT,
+    PATH,
+    TRACE,
+    Broken,
+    Stream,
+    Unclosable,
+    calls_early,
+    changing,
+    is_slow_to_let_go,
+    leaves_a_descriptor,
+    leaves_a_task,
+    not_at_once,
+    raises,
+    raises_its_key,
+    retries,
+    sound,
+    staging,
+    swallows_its_cancellation,
+    takes_a_stop_for_the_end,
+)
 from tests.adapters.providers.wire_server import Answer, WireServer, problem, stream_of
-
-PATH = Json.of({"path": "a.txt"})
-
 
 # --- our own ------------------------------------------------------------------------------------------
 
 ANSWERS: dict[Situation, Answer] = {
     Situation.TEXT: stream_of(wire([start()]), wire(text(0, "It says ", "hello.")), wire(ending("end_turn"))),
     Situation.CALLS: stream_of(wire([start(), *tool_use(0, '{"path": ', '"a.txt"}'), *ending("tool_use")])),
-    Situation.FAILING: problem(529, {"error": {"type": "overloaded_error", "message": "Overloaded"}}),
+    Situation.FAILING: problem(
+        529, {"error": {"type": "overloaded_error", "message": f"Overloaded, {KEY}"}}, ("retry-after", "9")
+    ),
     Situation.CUT: stream_of(wire([start(), *tool_use(0, '{"path": ', ends=False)]), ends="cut"),
+    Situation.STOPPED: stream_of(wire([start(), *text(0, "It")])),
     Situation.SILENT: stream_of(wire([start(), *text(0, "It")]), ends="silent"),
 }
 
@@ -45,7 +63,7 @@ ANSWERS: dict[Situation, Answer] = {
 @asynccontextmanager
 async def anthropic_staged(situation: Situation) -> AsyncIterator[Staged | None]:
     with WireServer([ANSWERS[situation]]) as server:
-        async with AnthropicProvider(api_key="k", base_url=server.url) as provider:
+        async with AnthropicProvider(api_key=KEY, base_url=server.url) as provider:
             yield Staged(
                 provider=provider,
                 asked=lambda: len(server.requests),
@@ -53,6 +71,8 @@ async def anthropic_staged(situation: Situation) -> AsyncIterator[Staged | None]
                 text={Situation.TEXT: "It says hello."}.get(situation),
                 calls={Situation.CALLS: (("read_file", PATH),)}.get(situation),
                 error=ErrorClass.OVERLOADED if situation is Situation.FAILING else None,
+                retry_after_ms=9_000 if situation is Situation.FAILING else None,
+                keys=(KEY,),
             )
 
 
@@ -64,6 +84,7 @@ async def scripted_staged(situation: Situation) -> AsyncIterator[Staged | None]:
         Situation.CALLS: call_reply(("read_file", PATH)),
         Situation.FAILING: (failed,),
         Situation.CUT: (ModelText(ANY, "I read"), ModelInput(ANY, '{"pa'), failed),
+        Situation.STOPPED: (ModelText(ANY, "I"), failed),
         Situation.SILENT: (ModelText(ANY, "I"), asyncio.Event()),
     }
     provider = ScriptedProvider([scripts[situation]])
@@ -72,6 +93,7 @@ async def scripted_staged(situation: Situation) -> AsyncIterator[Staged | None]:
         asked=lambda: len(provider.requests),
         text={Situation.TEXT: "It says hello."}.get(situation),
         calls={Situation.CALLS: (("read_file", PATH),)}.get(situation),
+        keys=(),
     )
 
 
@@ -105,6 +127,8 @@ class FakeEngine:
             case Situation.CUT:
                 receive(said(call[:30]))
                 raise RuntimeError("the engine has died")
+            case Situation.STOPPED:
+                receive(said('{"answer": "It'))
             case Situation.SILENT:
                 receive(said('{"answer": "It'))
                 self.told.set()
@@ -131,6 +155,7 @@ def test_the_local_provider_keeps_its_duties() -> None:
                 text="It works." if situation is Situation.TEXT else None,
                 calls=(("read_file", PATH),) if situation is Situation.CALLS else None,
                 error=ErrorClass.PROMPT_TOO_LONG if situation is Situation.FAILING else None,
+                keys=(),
             )
         finally:
             provider.close()
@@ -154,155 +179,12 @@ def test_the_local_provider_with_its_model_keeps_its_duties() -> None:
             yield Staged(provider=real, request=request) if situation is Situation.CALLS else None
 
     try:
-        assert len(check_provider(staged)) == 3
+        assert len([told for told in check_provider(staged) if told.startswith("not staged")]) == 4
     finally:
         real.close()
 
 
 # --- broken ones --------------------------------------------------------------------------------------
-
-Stream = Callable[["Broken", Request, ModelOperation, Situation], AsyncIterator[ModelDelta]]
-
-
-class Broken(Provider):
-    """A provider that is sound but for what `stream` does."""
-
-    def __init__(self, stream: Stream, situation: Situation) -> None:
-        self._stream = stream
-        self._situation = situation
-        self.asked = 0
-
-    @override
-    def stream(self, request: Request, operation: ModelOperation) -> AsyncIterator[ModelDelta]:
-        return self._stream(self, request, operation, self._situation)
-
-
-async def sound(
-    broken: Broken, request: Request, operation: ModelOperation, situation: Situation
-) -> AsyncIterator[ModelDelta]:
-    """What a provider without a fault does in each situation."""
-    broken.asked += 1
-    lost = ModelFailed(operation=operation, error=ErrorClass.NETWORK, message="lost")
-    match situation:
-        case Situation.TEXT:
-            yield ModelText(operation, "It ")
-            yield ModelText(operation, "works.")
-            yield ModelCompleted(operation, StopReason.END_TURN)
-        case Situation.CALLS:
-            yield ModelInput(operation, '{"path": "a.txt"}')
-            yield ModelCall(operation=operation, provider_id="c", tool="read_file", input=PATH)
-            yield ModelCompleted(operation, StopReason.TOOL_USE)
-        case Situation.FAILING:
-            yield lost
-        case Situation.CUT:
-            yield ModelInput(operation, '{"path"')
-            yield lost
-        case Situation.SILENT:
-            yield ModelText(operation, "It")
-            await asyncio.Event().wait()
-
-
-def changing(change: Callable[[ModelDelta], list[ModelDelta]]) -> Stream:
-    """A fault that shows in what is given: each delta becomes the ones that `change` makes of it."""
-
-    async def stream(
-        broken: Broken, request: Request, operation: ModelOperation, situation: Situation
-    ) -> AsyncIterator[ModelDelta]:
-        async for delta in sound(broken, request, operation, situation):
-            for changed in change(delta):
-                yield changed
-
-    return stream
-
-
-def not_at_once(
-    broken: Broken, request: Request, operation: ModelOperation, situation: Situation
-) -> AsyncIterator[ModelDelta]:
-    async def later() -> AsyncIterator[ModelDelta]:
-        return sound(broken, request, operation, situation)
-
-    return later()  # type: ignore[return-value]  # the fault: it has to be awaited first
-
-
-class Unclosable:
-    """The fault: it cannot be told to let go."""
-
-    def __init__(self, stream: AsyncIterator[ModelDelta]) -> None:
-        self._stream = stream
-
-    def __aiter__(self) -> "Unclosable":
-        return self
-
-    async def __anext__(self) -> ModelDelta:
-        return await anext(self._stream)
-
-
-async def retries(
-    broken: Broken, request: Request, operation: ModelOperation, situation: Situation
-) -> AsyncIterator[ModelDelta]:
-    async for _ in sound(broken, request, operation, situation) if situation is Situation.FAILING else nothing():
-        pass
-    async for delta in sound(broken, request, operation, situation):
-        yield delta
-
-
-async def nothing() -> AsyncIterator[ModelDelta]:
-    return
-    yield
-
-
-async def raises(
-    broken: Broken, request: Request, operation: ModelOperation, situation: Situation
-) -> AsyncIterator[ModelDelta]:
-    async for delta in sound(broken, request, operation, situation):
-        if isinstance(delta, ModelFailed):
-            raise ConnectionError(delta.message)
-        yield delta
-
-
-async def swallows_its_cancellation(
-    broken: Broken, request: Request, operation: ModelOperation, situation: Situation
-) -> AsyncIterator[ModelDelta]:
-    try:
-        async for delta in sound(broken, request, operation, situation):
-            yield delta
-    except asyncio.CancelledError:
-        yield ModelFailed(operation=operation, error=ErrorClass.NETWORK, message="cancelled")
-
-
-LEFT: list[object] = []
-TRACE = "Traceback (most recent call last):\n  File..."
-
-
-async def leaves_a_task(
-    broken: Broken, request: Request, operation: ModelOperation, situation: Situation
-) -> AsyncIterator[ModelDelta]:
-    LEFT.append(asyncio.create_task(asyncio.Event().wait()))
-    async for delta in sound(broken, request, operation, situation):
-        yield delta
-
-
-async def leaves_a_descriptor(
-    broken: Broken, request: Request, operation: ModelOperation, situation: Situation
-) -> AsyncIterator[ModelDelta]:
-    LEFT.append(os.dup(0))
-    async for delta in sound(broken, request, operation, situation):
-        yield delta
-
-
-def staging(stream: Stream) -> Callable[[Situation], AbstractAsyncContextManager[Staged | None]]:
-    @asynccontextmanager
-    async def staged(situation: Situation) -> AsyncIterator[Staged | None]:
-        broken = Broken(stream, situation)
-        yield Staged(
-            provider=broken,
-            asked=lambda: broken.asked,
-            text="It works." if situation is Situation.TEXT else None,
-            calls=(("read_file", PATH),) if situation is Situation.CALLS else None,
-            error=ErrorClass.NETWORK if situation is Situation.FAILING else None,
-        )
-
-    return staged
 
 
 def test_a_sound_one_passes_and_what_cannot_be_staged_is_told() -> None:
@@ -314,15 +196,8 @@ def test_a_sound_one_passes_and_what_cannot_be_staged_is_told() -> None:
             yield staged if situation is Situation.TEXT else None
 
     unchecked = check_provider(only_text)
-    assert len(unchecked) == 4
+    assert len(unchecked) == 5
     assert all(words.startswith("not staged: ") for words in unchecked)
-
-
-def calls_early(delta: ModelDelta) -> list[ModelDelta]:
-    if not isinstance(delta, ModelInput):
-        return [delta]
-    written = RawInput(delta.text)
-    return [delta, ModelCall(operation=delta.operation, provider_id="c", tool="read_file", input=written)]
 
 
 @pytest.mark.parametrize(
@@ -349,6 +224,17 @@ def calls_early(delta: ModelDelta) -> list[ModelDelta]:
             changing(lambda d: [evolve(d, error=ErrorClass.AUTH) if isinstance(d, ModelFailed) else d]),
             "provider 4: .* classified as",
         ),
+        (takes_a_stop_for_the_end, "provider 2: a reply whose end never came counts as whole"),
+        (
+            changing(lambda d: [evolve(d, retry_after_ms=9) if isinstance(d, ModelFailed) else d]),
+            "provider 4: the service asks to wait 9000 ms, and 9 ms are passed on",
+        ),
+        (
+            changing(lambda d: [evolve(d, message=f"bad key {KEY}") if isinstance(d, ModelFailed) else d]),
+            r"provider 12: key 1 shows in the ModelFailed: .*bad key \*\*\*",
+        ),
+        (raises_its_key, r"provider 12: key 1 shows in the ConnectionError: .*key=\*\*\* failed"),
+        (is_slow_to_let_go, "provider 7: 0.05 s after it was (cancelled|closed), the stream has not ended"),
         (retries, "provider 5: the service was asked 2 times"),
         (lambda *asked: Unclosable(sound(*asked)), "provider 7: a Unclosable cannot be closed"),
         (swallows_its_cancellation, "provider 7: the stream has swallowed"),
@@ -379,6 +265,31 @@ def test_a_broken_provider_is_caught_by_the_duty_that_it_breaks(
             if isinstance(item, int):
                 os.close(item)
         LEFT.clear()
+
+
+def test_a_provider_that_holds_the_event_loop_up_is_caught_and_said_where() -> None:
+    free = threading.Event()
+
+    async def blocks(
+        broken: Broken, request: Request, operation: ModelOperation, situation: Situation
+    ) -> AsyncIterator[ModelDelta]:
+        if situation is Situation.SILENT:
+            free.wait()
+        async for delta in sound(broken, request, operation, situation):
+            yield delta
+
+    @asynccontextmanager
+    async def staged(situation: Situation) -> AsyncIterator[Staged | None]:
+        async with staging(blocks)(situation) as broken:
+            yield broken if situation is Situation.SILENT else None
+
+    try:
+        with pytest.raises(
+            AssertionError, match=r"provider 1: after 0\.2 s it .* test_check_provider\.py:\d+, in blocks"
+        ):
+            check_provider(staged, patience_seconds=0.2)
+    finally:
+        free.set()
 
 
 def test_a_call_out_of_a_cut_stream_is_caught() -> None:

@@ -65,12 +65,13 @@ ANSWERS: dict[Api, bytes] = {
     "chat": wire(chunk(content="It said "), chunk(content="hello."), chunk("stop"), "[DONE]"),
     "responses": wire(_said("It said "), _said("hello."), _end()),
 }
-BUSY = problem(503, {"error": {"message": "busy"}}, ("retry-after", "9"))
+KEY = "sk-checked-0815"
+BUSY = problem(503, {"error": {"message": f"busy, {KEY}"}}, ("retry-after", "9"))
 
 
 def provider_at(api: Api, url: str) -> OpenAIChatProvider | OpenAIResponsesProvider:
     made = OpenAIChatProvider if api == "chat" else OpenAIResponsesProvider
-    return made(api_key="k", base_url=f"{url}/v1")
+    return made(api_key=KEY, base_url=f"{url}/v1")
 
 
 async def _turn(api: Api, url: str) -> tuple[World, State]:
@@ -132,6 +133,7 @@ SITUATIONS: dict[Api, dict[Situation, Answer]] = {
         ),
         Situation.FAILING: BUSY,
         Situation.CUT: stream_of(wire(calling(fragment(PATH[:6], 0, "one", "read_file"))), ends="cut"),
+        Situation.STOPPED: stream_of(wire(chunk(content="It"))),
         Situation.SILENT: stream_of(wire(chunk(content="It")), ends="silent"),
     },
     "responses": {
@@ -142,6 +144,7 @@ SITUATIONS: dict[Api, dict[Situation, Answer]] = {
         ),
         Situation.FAILING: BUSY,
         Situation.CUT: stream_of(wire(_item("added", READ_ITEM, 1), _written(PATH[:6])), ends="cut"),
+        Situation.STOPPED: stream_of(wire(_said("It"))),
         Situation.SILENT: stream_of(wire(_said("It")), ends="silent"),
     },
 }
@@ -160,6 +163,8 @@ def test_the_providers_keep_their_duties(api: Api) -> None:
                     text={Situation.TEXT: "It said hello."}.get(situation),
                     calls={Situation.CALLS: (("read_file", Json.of({"path": "a.txt"})),)}.get(situation),
                     error=ErrorClass.OVERLOADED if situation is Situation.FAILING else None,
+                    retry_after_ms=9_000 if situation is Situation.FAILING else None,
+                    keys=(KEY,),
                 )
 
     assert check_provider(staged) == ()
