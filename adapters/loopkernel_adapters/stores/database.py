@@ -83,6 +83,26 @@ def connect(path: Path, *, reading: bool = False) -> sqlite3.Connection:
         raise
 
 
+def connect_still(path: Path) -> sqlite3.Connection:
+    """A connection to the file as it lies there, without locks, journals or recovery: nobody may write it meanwhile.
+
+    Raises FileNotFoundError, and StoreError for what is no such database, or is of an older schema.
+    """
+    _demand_ours(path)
+    connection = _connection(path, "mode=ro&immutable=1")
+    try:
+        with told(path):
+            if _version(connection, path) < len(SCHEMA):
+                raise StoreError(
+                    f"{path} is of an older schema, which is upgraded when it is read, and may not be written by you: "
+                    "copy it into a folder of your own, and name the copy"
+                )
+        return connection
+    except BaseException:
+        connection.close()
+        raise
+
+
 def make(path: Path) -> None:
     """Have a database at the path, for its owner only, in a folder that exists. Raises OSError, StoreError."""
     if path.exists():
@@ -136,6 +156,8 @@ def told(path: Path) -> Iterator[None]:
             ) from error
         if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_CONSTRAINT", "SQLITE_MISMATCH")):
             raise DatabaseCorrupt(str(path), 0, 0, f"the database is damaged ({error})") from error
+        if name.startswith("SQLITE_READONLY"):
+            raise StoreError(f"{path} may not be written by you: have it writable, or name another place") from error
         raise StoreError(
             f"{path} cannot be used ({error}): look after the disk and the rights there, then open it again"
         ) from error

@@ -12,7 +12,7 @@ writer whose lock file was deleted while it stood still writes nothing any more.
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 from loopkernel.data.states import State
@@ -22,11 +22,11 @@ from loopkernel.replay import LogRecord
 from loopkernel_adapters.ports import NoSuchRun, Restored, RunEntry, Runs, Store, StoreError
 from loopkernel_adapters.stores.database import close_untouched, connect, make, told, transaction
 from loopkernel_adapters.stores.durable_files import make_folder
+from loopkernel_adapters.stores.readings import READ, reading
 from loopkernel_adapters.stores.run_locks import RunLock, lock_folder
 from loopkernel_adapters.stores.run_rows import RunRows
 from loopkernel_adapters.stores.snapshots import snapshot_of
 
-READ = "BEGIN"
 LASTING, PASSING = "PRAGMA synchronous = FULL", "PRAGMA synchronous = NORMAL"  # a commit with a sync, and one without
 
 
@@ -39,7 +39,8 @@ class SqliteRuns(Runs):
     def __init__(self, path: Path) -> None:
         self._path = path.resolve()  # two names of one file shall lead to the same locks
         if self._path.exists():
-            connect(self._path, reading=True).close()
+            with reading(self._path):
+                pass
 
     @override
     def open(self, run: str) -> "SqliteStore":
@@ -50,7 +51,7 @@ class SqliteRuns(Runs):
     @override
     def read(self, run: str) -> tuple[LogRecord, ...]:
         if self._path.exists():
-            with _reading(self._path) as connection:
+            with reading(self._path) as connection:
                 rows = RunRows(connection, self._path, run)
                 if rows.find():
                     return rows.all_records()
@@ -60,7 +61,7 @@ class SqliteRuns(Runs):
     def entries(self) -> tuple[RunEntry, ...]:
         if not self._path.exists():
             return ()
-        with _reading(self._path) as connection:
+        with reading(self._path) as connection:
             found = connection.execute(
                 "SELECT run, records, first_ms, last_ms FROM runs WHERE records > 0 ORDER BY last_ms, id"
             )
@@ -198,13 +199,6 @@ class SqliteStore(Store):
                 "which writes it"
             )
         return connection
-
-
-@contextmanager
-def _reading(path: Path) -> Iterator[sqlite3.Connection]:
-    """A connection that sees one and the same instant, takes no lock of a writer, and is let go of."""
-    with closing(connect(path, reading=True)) as connection, told(path), transaction(connection, READ):
-        yield connection
 
 
 def _entry(run: object, records: object, first_ms: object, last_ms: object) -> RunEntry | None:
