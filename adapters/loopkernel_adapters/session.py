@@ -9,14 +9,19 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 
 from attrs import field, frozen
-from loopkernel.data.blocks import TextBlock, ToolResult, UserBlock
+from loopkernel.data.blocks import TextBlock, ToolCall, ToolResult, UserBlock, text_of
 from loopkernel.data.events import Event, MessageAdded, Refused, ToolEnded, TurnEnded
+from loopkernel.data.ids import CallId
+from loopkernel.data.json_text import Json
+from loopkernel.data.messages import AssistantMessage, ResultMessage
+from loopkernel.data.sessions import Session as KernelSession
 from loopkernel.data.sessions import ShownError
 from loopkernel.data.states import State
 from loopkernel.data.thread_deltas import ThreadDelta
 from loopkernel.data.usage import NO_USAGE, Usage
 from loopkernel.data.user_deltas import CancelAll, Say, UserDelta
-from loopkernel.data.words import RefusalReason, TurnEndReason, UserAction
+from loopkernel.data.words import CallStatus, RefusalReason, TurnEndReason, UserAction
+from loopkernel.planning.references import resolved
 
 from loopkernel_adapters.driver.asyncio_driver import Driver
 from loopkernel_adapters.driver.children import said_in
@@ -37,8 +42,10 @@ class Result:
 
     `run` is the id to go on with. `reason` is why the turn ended; None: it has not, and `waiting` says what waits for a
     person. `text` is the last text of the model in this turn, `calls` are the answers to its tool calls, in the order
-    in which they came. `usage` is that of the whole run so far. `refused`: what was said was not taken, and why.
-    `error` is the failure of the model that the turn ended with. `state` is that of the kernel, and is not printed.
+    in which they came. `output` is what the model gave to the policy's `output_tool`, checked as inputs of that tool
+    are: None where the turn did not end with it (`reason` is then not `OUTPUT`). `usage` is that of the whole run so
+    far. `refused`: what was said was not taken, and why. `error` is the failure of the model that the turn ended with.
+    `state` is that of the kernel, and is not printed.
     """
 
     run: str
@@ -46,6 +53,7 @@ class Result:
     text: str = ""
     usage: Usage = NO_USAGE
     calls: tuple[ToolResult, ...] = ()
+    output: Json | None = None
     waiting: tuple[WaitingCall, ...] = ()
     refused: RefusalReason | None = None
     error: ShownError | None = None
@@ -194,17 +202,35 @@ class Session:
         """What has come of a turn, by what was seen of it."""
         waiting, session = self.waiting, self.state.session
         ended = session.last_end if session is not None else None
+        reason = None if waiting else seen.reason or ended
         return Result(
             run=self.run,
-            reason=None if waiting else seen.reason or ended,
+            reason=reason,
             text=seen.text,
             usage=NO_USAGE if session is None else session.usage,
             calls=tuple(seen.calls),
+            output=None if session is None or reason is not TurnEndReason.OUTPUT else output_in(session),
             waiting=waiting,
             refused=seen.refused,
             error=None if session is None else session.error,
             state=self.state,
         )
+
+
+def output_in(session: KernelSession) -> Json | None:
+    """The input of the output call that was answered last; of several in one reply, the first."""
+    tool = session.settings.policy.output_tool
+    calls: dict[CallId, Json] = {}
+    results: tuple[ToolResult, ...] = ()
+    for message in session.thread:
+        if isinstance(message, AssistantMessage):
+            blocks = [block for block in message.content if isinstance(block, ToolCall)]
+            calls = {block.id: block.input for block in blocks if isinstance(block.input, Json)}
+        elif isinstance(message, ResultMessage):
+            results = message.results
+    said = {result.provider_id: text_of(result.content) for result in results}
+    taken = [each.call for each in results if each.tool == tool and each.status is CallStatus.DONE]
+    return next((resolved(calls[call], said) for call in taken if call in calls), None)
 
 
 class TurnRecord:
