@@ -193,8 +193,8 @@ async def _read(staged: Staged) -> list[ModelDelta]:
 def _demand_no_key(staged: Staged, given: object) -> None:
     """No key shows in what is given; which one is not said again."""
     for number, key in enumerate(staged.keys or (), 1):
-        shown = f"{given!r} {given}"
-        _demand(key not in shown, 12, f"key {number} shows in the {type(given).__name__}: {shown.replace(key, '***')}")
+        shown = repr(given).replace(key, "***")
+        _demand(key not in f"{given!r} {given}", 12, f"key {number} shows in what it gives: {shown}")
 
 
 # --- one check for each situation ---------------------------------------------------------------------

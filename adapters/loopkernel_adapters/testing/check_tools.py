@@ -4,8 +4,8 @@
 
 `my_trial` is a context manager that gives a `ToolsTrial`: the tools in a world of their own, and sample calls for it. A
 duty is looked at as far as there are samples for it. Descriptors and processes are seen where the system shows them
-(Linux). Duties 5 to 7 and 10 are not checked here: they say what the driver grants. Nor is it seen whether a run that
-ends by itself holds the event loop up meanwhile.
+(Linux). Duties 5 to 7 and 10 are not checked here: they say what the driver grants. A run that ends by itself and holds
+the event loop up meanwhile is seen where that takes half a second.
 """
 
 import asyncio
@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 
 from attrs import Factory, define, frozen
@@ -25,12 +26,16 @@ from loopkernel.data.tools import InvalidCall, ToolOutput, UnknownTool, ValidCal
 from loopkernel.later_typing import override
 
 from loopkernel_adapters.ports import RunContext, ToolError, Tools
+from loopkernel_adapters.testing.watched_checks import judged
 from loopkernel_adapters.tools.output_bounds import MOST_CHARACTERS, MOST_MEDIA
 
 QUICK_SECONDS = 0.2  # the best of three checks
 GRACE_SECONDS = 5.0  # after an abort
 BEGIN_SECONDS = 30.0  # until a run shows that it is under way, on a machine that has much to do
 NO_TOOL = "there-is-no-tool-of-this-name"
+HELD_UP_SECONDS = 0.5  # without a turn of the event loop, at the best of three runs
+RUNS_AGAIN = 2
+PATIENCE_SECONDS = 60.0  # for a duty; more than the time until an endless call begins
 _NOTE = 200  # characters that say what was left out of a result
 _STEP = 0.01
 
@@ -53,7 +58,8 @@ class EndlessCall:
 class ToolsTrial:
     """Tools, and calls to try them with: such as succeed, do not fit, fail, and do not end.
 
-    A check must not change anything below `watched`.
+    `alike` are pairs of calls that are written otherwise and touch the same. A check must not change anything below
+    `watched`. `keys` are what the tools were given and must not give away.
     """
 
     tools: Tools
@@ -61,17 +67,26 @@ class ToolsTrial:
     invalid: tuple[SampleCall, ...] = ()
     failing: tuple[SampleCall, ...] = ()
     endless: tuple[EndlessCall, ...] = ()
+    alike: tuple[tuple[SampleCall, SampleCall], ...] = ()
     watched: tuple[Path, ...] = ()
+    keys: tuple[str, ...] = ()
 
 
 TrialFactory = Callable[[], AbstractContextManager[ToolsTrial]]
 
 
-def check_tools(factory: TrialFactory) -> None:
-    """Raises AssertionError, which names the duty that is broken and what was seen."""
-    for duty in (_offers, _checks, _runs, _fails, _stops):
-        with factory() as trial:
-            duty(trial)
+def check_tools(factory: TrialFactory, patience_seconds: float = PATIENCE_SECONDS) -> None:
+    """Raises AssertionError, which names the duty that is broken, what was seen, and what is due.
+
+    What takes longer than `patience_seconds` holds the event loop up.
+    """
+    for number, duty in ((1, _offers), (2, _checks), (9, _runs), (9, _fails), (9, _stops)):
+        judged(f"tools {number}", partial(_in_a_trial, factory, duty), patience_seconds)
+
+
+def _in_a_trial(factory: TrialFactory, duty: Callable[[ToolsTrial], None]) -> None:
+    with factory() as trial:
+        duty(trial)
 
 
 def demand(duty: int, kept: bool, seen: str) -> None:
@@ -108,9 +123,11 @@ def _checks(trial: ToolsTrial) -> None:
             verdict = _checked(trial.tools, unresolved)
             demand(2, isinstance(verdict, ValidCall), f"{_shown(unresolved)}, which may yet fit, is {verdict}")
     for tool in trial.tools.offered():
-        _demand_refusal(trial.tools, (tool.name, []))
+        _demand_refusal(trial, (tool.name, []))
     for call in trial.invalid:
-        _demand_refusal(trial.tools, call)
+        _demand_refusal(trial, call)
+    for one, other in trial.alike:
+        _demand_same_keys(trial.tools, one, other)
     demand(2, _contents(trial.watched) == before, "a check has changed what it looked at")
     left = living.left()
     demand(2, not left, f"a check has left {left}")
@@ -124,8 +141,32 @@ def _with_references(call: SampleCall) -> Iterator[SampleCall]:
             yield name, {**given, field: {"$result": "earlier"}}
 
 
-def _demand_refusal(tools: Tools, call: SampleCall) -> None:
+def _demand_same_keys(tools: Tools, one: SampleCall, other: SampleCall) -> None:
+    claimed = [_claimed(tools, call) for call in (one, other)]
+    if None in claimed:  # it conflicts with every other call
+        return
+    first, second = (sorted(keys or ()) for keys in claimed)
+    told = f"{_shown(one)} and {_shown(other)} touch the same, and their keys are {first} and {second}"
+    demand(2, bool({*first} & {*second}), told)
+
+
+def _claimed(tools: Tools, call: SampleCall) -> set[str] | None:
     verdict = _checked(tools, call)
+    if not isinstance(verdict, ValidCall):
+        return set()
+    return None if verdict.claims is None else {claim.key for claim in verdict.claims}
+
+
+def _demand_no_key(trial: ToolsTrial, call: SampleCall, told: object) -> None:
+    """No key shows in what is told; which one is not said again."""
+    for number, key in enumerate(trial.keys, 1):
+        shown = repr(told).replace(key, "***")
+        demand(12, key not in f"{told!r} {told}", f"key {number} shows in what {_shown(call)} gave: {shown}")
+
+
+def _demand_refusal(trial: ToolsTrial, call: SampleCall) -> None:
+    verdict = _checked(trial.tools, call)
+    _demand_no_key(trial, call, verdict)
     demand(2, isinstance(verdict, InvalidCall), f"the call {_shown(call)} does not fit, and is {verdict}")
     assert isinstance(verdict, InvalidCall)
     demand(2, bool(verdict.why.strip()), f"that {_shown(call)} does not fit is said without a reason")
@@ -150,7 +191,8 @@ def _seconds(tools: Tools, call: SampleCall) -> float:
 def _runs(trial: ToolsTrial) -> None:
     living = _Living.now()
     for call in trial.valid:
-        output = asyncio.run(_outcome(trial.tools, call))
+        output, held_up = asyncio.run(_timed(trial.tools, call))
+        _demand_no_key(trial, call, output)
         demand(4, not isinstance(output, BaseException), f"the valid call {_shown(call)} raised {output!r}")
         demand(3, isinstance(output, ToolOutput), f"{_shown(call)} returned a {type(output).__name__}, no ToolOutput")
         assert isinstance(output, ToolOutput)
@@ -160,12 +202,27 @@ def _runs(trial: ToolsTrial) -> None:
         demand(11, media <= MOST_MEDIA, f"{_shown(call)} returned {media} characters of media")
         left = living.left()
         demand(9, not left, f"when {_shown(call)} had ended, there was still {left}")
+        for _ in range(RUNS_AGAIN if held_up >= HELD_UP_SECONDS else 0):  # it may have been the machine
+            held_up = min(held_up, asyncio.run(_timed(trial.tools, call))[1])
+        demand(9, held_up < HELD_UP_SECONDS, f"{_shown(call)} holds the event loop up for {held_up:.1f} s")
+
+
+async def _timed(tools: Tools, call: SampleCall) -> tuple[object, float]:
+    """What the run gives, and the longest time (s) within it without a turn of the event loop."""
+    run = asyncio.ensure_future(_outcome(tools, call))
+    longest = 0.0
+    while not run.done():
+        began = time.perf_counter()
+        await asyncio.wait({run}, timeout=_STEP)
+        longest = max(longest, time.perf_counter() - began - _STEP)
+    return run.result(), longest
 
 
 def _fails(trial: ToolsTrial) -> None:
     living = _Living.now()
     for call in ((NO_TOOL, {}), *trial.failing):
         error = asyncio.run(_outcome(trial.tools, call))
+        _demand_no_key(trial, call, error)
         demand(4, isinstance(error, ToolError), f"{_shown(call)} fails, but gave {error!r} and no ToolError")
         demand(4, bool(str(error).strip()), f"{_shown(call)} fails without a word")
         demand(11, len(str(error)) <= MOST_CHARACTERS, f"{_shown(call)} fails with {len(str(error))} characters")
@@ -175,20 +232,21 @@ def _fails(trial: ToolsTrial) -> None:
 
 async def _outcome(tools: Tools, call: SampleCall) -> object:
     context = _Context()
+    before = asyncio.all_tasks()
     outcome: object
     try:
         outcome = await tools.run(_started(call), context)
     except (Exception, SystemExit) as error:
         outcome = error
     demand(9, not context.misused, f"{_shown(call)} used its context from another thread")
-    await _demand_no_task(call, "ended")
+    await _demand_no_task(call, "ended", before)
     return outcome
 
 
-async def _demand_no_task(call: SampleCall, what: str) -> None:
+async def _demand_no_task(call: SampleCall, what: str, before: set[asyncio.Task[object]]) -> None:
     for _ in range(10):  # what was cancelled with it gets its turn
         await asyncio.sleep(0)
-    left = asyncio.all_tasks() - {asyncio.current_task()}  # nobody else is here
+    left = asyncio.all_tasks() - before
     demand(9, not left, f"when {_shown(call)} had {what}, there was still {len(left)} of its tasks")
 
 
@@ -202,6 +260,7 @@ def _stops(trial: ToolsTrial) -> None:
 
 
 async def _aborted(tools: Tools, endless: EndlessCall, begun: Callable[[], bool]) -> None:
+    before = asyncio.all_tasks()
     run = asyncio.ensure_future(tools.run(_started(endless.call), _Context()))
     await asyncio.sleep(0)
     deadline = time.monotonic() + BEGIN_SECONDS
@@ -215,7 +274,7 @@ async def _aborted(tools: Tools, endless: EndlessCall, begun: Callable[[], bool]
         run.cancel()
         await asyncio.wait({run}, timeout=_STEP)
     demand(8, stopped, f"{_shown(endless.call)} had not stopped {GRACE_SECONDS:.0f} s after its abort")
-    await _demand_no_task(endless.call, "stopped")
+    await _demand_no_task(endless.call, "stopped", before)
 
 
 _CALL = CallId(ModelOperation(1), 1)

@@ -231,9 +231,9 @@ def test_a_sound_one_passes_and_what_cannot_be_staged_is_told() -> None:
         ),
         (
             changing(lambda d: [evolve(d, message=f"bad key {KEY}") if isinstance(d, ModelFailed) else d]),
-            r"provider 12: key 1 shows in the ModelFailed: .*bad key \*\*\*",
+            r"provider 12: key 1 shows in what it gives: ModelFailed.*bad key \*\*\*",
         ),
-        (raises_its_key, r"provider 12: key 1 shows in the ConnectionError: .*key=\*\*\* failed"),
+        (raises_its_key, r"provider 12: key 1 shows in what it gives: ConnectionError.*key=\*\*\* failed"),
         (is_slow_to_let_go, "provider 7: 0.05 s after it was (cancelled|closed), the stream has not ended"),
         (retries, "provider 5: the service was asked 2 times"),
         (lambda *asked: Unclosable(sound(*asked)), "provider 7: a Unclosable cannot be closed"),

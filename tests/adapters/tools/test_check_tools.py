@@ -1,39 +1,66 @@
 """check_tools: every tools of this project passes, and each broken duty is caught and named."""
 
-import asyncio
 import os
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
 from attrs import evolve
-from loopkernel.data.blocks import MediaBlock, TextBlock
 from loopkernel.data.effects import CheckCall, StartTool
-from loopkernel.data.json_text import Json
-from loopkernel.data.tools import InvalidCall, Tool, ToolOutput, UnknownTool, ValidCall, Verdict
-from loopkernel_adapters.ports import RunContext, ToolError, Tools
+from loopkernel.data.tools import ToolOutput, Verdict
+from loopkernel_adapters.ports import RunContext
 from loopkernel_adapters.testing import check_tools as checks
 from loopkernel_adapters.testing.check_tools import EndlessCall, ToolsTrial, check_tools
 from loopkernel_adapters.tools.coding import coding_tools
 from loopkernel_adapters.tools.delegation import delegate_tool
 from loopkernel_adapters.tools.files import FileTools, Workspace
-from loopkernel_adapters.tools.functions import tool
-from loopkernel_adapters.tools.output_bounds import MOST_CHARACTERS, MOST_MEDIA
 from loopkernel_adapters.tools.processes import Confined, strongest_confinement, without_namespace
 from loopkernel_adapters.tools.registry import Registry
-from loopkernel_adapters.tools.threads import Aborted
 from typing_extensions import override
 
+from tests.adapters.tools.broken_tools import (
+    Broken,
+    EndsBeforeItsTask,
+    EndsBySelf,
+    FailsWhereItShouldNot,
+    FailsWithAFlood,
+    FailsWithoutAWord,
+    Floods,
+    FloodsWithImages,
+    HoldsTheLoopForEver,
+    HoldsTheLoopUp,
+    JudgesInThreads,
+    KnowsEverything,
+    LeavesADescriptor,
+    LeavesAProcess,
+    LeavesATask,
+    LeavesAThread,
+    LetsEverythingPass,
+    NamesNothing,
+    NamesWhatItTouchesAsItIsWritten,
+    OthersEachTime,
+    RaisesAnything,
+    RefusesWhatFits,
+    RefusesWhatIsNotThereYet,
+    RefusesWithItsKey,
+    RefusesWithoutAWord,
+    ReturnsText,
+    SchemaOfText,
+    SlowToJudge,
+    SpeaksFromAThread,
+    SwallowsItsAbort,
+    TalksToProgrammers,
+    TellsItsKey,
+    TwoOfOneName,
+    sound,
+)
 from tests.adapters.tools.test_searching import CATASTROPHE
 from tests.adapters.tools.test_shell import DEAF
-
-FLOOD = "x" * (MOST_CHARACTERS + 1_000)
-
 
 # --- the tools of this project keep the duties --------------------------------------------------------
 
@@ -113,264 +140,6 @@ def test_tools_of_typed_functions_keep_the_duties() -> None:
 # --- and each broken one is caught --------------------------------------------------------------------
 
 
-@tool
-def add(one: int, other: int) -> int:
-    """Add two numbers."""
-    return one + other
-
-
-@tool
-def waits(aborted: Aborted) -> str:
-    """Wait for the abort."""
-    aborted.wait(60)
-    return "too late"
-
-
-@tool
-async def fails(words: str) -> str:
-    """Fail."""
-    raise ToolError(words)
-
-
-@contextmanager
-def sound() -> Iterator[ToolsTrial]:
-    """Tools that keep every duty."""
-    yield ToolsTrial(
-        tools=Registry([add, waits, fails]),
-        valid=(("add", {"one": 1, "other": 2}),),
-        invalid=(("add", {"one": 1}), ("add", {"one": "x", "other": 2})),
-        failing=(("fails", {"words": "no such thing"}),),
-        endless=(EndlessCall(call=("waits", {})),),
-    )
-
-
-class Broken(Tools):
-    """Passes everything on to tools that keep the duties, but for what a test replaces."""
-
-    def __init__(self) -> None:
-        with sound() as trial:
-            self.trial = trial
-        self.kept: list[object] = []
-
-    @override
-    def offered(self) -> tuple[Tool, ...]:
-        return self.trial.tools.offered()
-
-    @override
-    def check(self, command: CheckCall) -> Verdict:
-        return self.trial.tools.check(command)
-
-    @override
-    async def run(self, command: StartTool, context: RunContext) -> ToolOutput:
-        return await self.trial.tools.run(command, context)
-
-
-class TwoOfOneName(Broken):
-    @override
-    def offered(self) -> tuple[Tool, ...]:
-        return (*super().offered(), Tool(name="add"))
-
-
-class SchemaOfText(Broken):
-    @override
-    def offered(self) -> tuple[Tool, ...]:
-        return (*super().offered(), Tool(name="more", input_schema=Json.of("a text")))
-
-
-class OthersEachTime(Broken):
-    @override
-    def offered(self) -> tuple[Tool, ...]:
-        self.kept.append(None)
-        return (*super().offered(), Tool(name=f"tool{len(self.kept)}"))
-
-
-class KnowsEverything(Broken):
-    @override
-    def check(self, command: CheckCall) -> Verdict:
-        judged = super().check(command)
-        return ValidCall() if isinstance(judged, UnknownTool) else judged
-
-
-class LetsEverythingPass(Broken):
-    @override
-    def check(self, command: CheckCall) -> Verdict:
-        judged = super().check(command)
-        return ValidCall() if isinstance(judged, InvalidCall) else judged
-
-
-class RefusesWithoutAWord(Broken):
-    @override
-    def check(self, command: CheckCall) -> Verdict:
-        judged = super().check(command)
-        return InvalidCall(" ") if isinstance(judged, InvalidCall) else judged
-
-
-class TalksToProgrammers(Broken):
-    @override
-    def check(self, command: CheckCall) -> Verdict:
-        judged = super().check(command)
-        why = "For further information visit https://errors.pydantic.dev/2.14/v/int_type"
-        return InvalidCall(why) if isinstance(judged, InvalidCall) else judged
-
-
-class RefusesWhatFits(Broken):
-    @override
-    def check(self, command: CheckCall) -> Verdict:
-        judged = super().check(command)
-        return InvalidCall("I do not like it") if isinstance(judged, ValidCall) else judged
-
-
-class RefusesWhatIsNotThereYet(Broken):
-    @override
-    def check(self, command: CheckCall) -> Verdict:
-        return InvalidCall("no number") if "$result" in command.input.text else super().check(command)
-
-
-class SlowToJudge(Broken):
-    @override
-    def check(self, command: CheckCall) -> Verdict:
-        threading.Event().wait(checks.QUICK_SECONDS * 1.5 if command.tool == "add" else 0)
-        return super().check(command)
-
-
-class JudgesInThreads(Broken):
-    @override
-    def check(self, command: CheckCall) -> Verdict:
-        gate = threading.Event()
-        self.kept.append(gate)
-        threading.Thread(target=gate.wait, args=(60,), daemon=True).start()
-        return super().check(command)
-
-
-class ReturnsText(Broken):
-    @override
-    async def run(self, command: StartTool, context: RunContext) -> ToolOutput:
-        await super().run(command, context)
-        return "3"  # type: ignore[return-value]  # that is what is broken
-
-
-class RaisesAnything(Broken):
-    @override
-    async def run(self, command: StartTool, context: RunContext) -> ToolOutput:
-        try:
-            return await super().run(command, context)
-        except ToolError as error:
-            raise LookupError("inside") from error
-
-
-class FailsWithoutAWord(Broken):
-    @override
-    async def run(self, command: StartTool, context: RunContext) -> ToolOutput:
-        try:
-            return await super().run(command, context)
-        except ToolError:
-            raise ToolError("") from None
-
-
-class FailsWhereItShouldNot(Broken):
-    @override
-    async def run(self, command: StartTool, context: RunContext) -> ToolOutput:
-        if command.tool == "add":
-            raise ToolError("today I do not add")
-        return await super().run(command, context)
-
-
-class Floods(Broken):
-    @override
-    async def run(self, command: StartTool, context: RunContext) -> ToolOutput:
-        output = await super().run(command, context)
-        return evolve(output, content=(TextBlock(FLOOD),))
-
-
-class FloodsWithImages(Broken):
-    @override
-    async def run(self, command: StartTool, context: RunContext) -> ToolOutput:
-        output = await super().run(command, context)
-        return evolve(output, content=(MediaBlock("image/png", "A" * (MOST_MEDIA + 1_000)),))
-
-
-class FailsWithAFlood(Broken):
-    @override
-    async def run(self, command: StartTool, context: RunContext) -> ToolOutput:
-        try:
-            return await super().run(command, context)
-        except ToolError:
-            raise ToolError(FLOOD) from None
-
-
-class LeavesAThread(Broken):
-    @override
-    async def run(self, command: StartTool, context: RunContext) -> ToolOutput:
-        gate = threading.Event()
-        self.kept.append(gate)
-        threading.Thread(target=gate.wait, args=(60,), daemon=True, name="left behind").start()
-        return await super().run(command, context)
-
-
-class EndsBeforeItsTask(Broken):
-    @override
-    async def run(self, command: StartTool, context: RunContext) -> ToolOutput:
-        self.kept.append(asyncio.create_task(asyncio.Event().wait()))
-        return await super().run(command, context)
-
-
-class LeavesADescriptor(Broken):
-    @override
-    async def run(self, command: StartTool, context: RunContext) -> ToolOutput:
-        self.kept.append(socket.socket())
-        return await super().run(command, context)
-
-
-class LeavesAProcess(Broken):
-    @override
-    async def run(self, command: StartTool, context: RunContext) -> ToolOutput:
-        self.kept.append(subprocess.Popen(["sleep", "1000"]))
-        return await super().run(command, context)
-
-
-class SpeaksFromAThread(Broken):
-    @override
-    async def run(self, command: StartTool, context: RunContext) -> ToolOutput:
-        def speak() -> None:
-            asyncio.run(as_coroutine(context.report_progress("from elsewhere")))
-
-        await asyncio.to_thread(speak)
-        return await super().run(command, context)
-
-
-class EndsBySelf(Broken):
-    @override
-    async def run(self, command: StartTool, context: RunContext) -> ToolOutput:
-        return ToolOutput() if command.tool == "waits" else await super().run(command, context)
-
-
-class SwallowsItsAbort(Broken):
-    @override
-    async def run(self, command: StartTool, context: RunContext) -> ToolOutput:
-        if command.tool != "waits":
-            return await super().run(command, context)
-        told = 0
-        while told < 3:
-            try:
-                await asyncio.Event().wait()
-            except asyncio.CancelledError:
-                told += 1
-        return ToolOutput()
-
-
-class LeavesATask(Broken):
-    @override
-    async def run(self, command: StartTool, context: RunContext) -> ToolOutput:
-        if command.tool == "waits":
-            self.kept.append(asyncio.create_task(as_coroutine(asyncio.Event().wait())))
-        return await super().run(command, context)
-
-
-async def as_coroutine(awaitable: Awaitable[object]) -> None:
-    """What has to be a coroutine."""
-    await awaitable
-
-
 @pytest.fixture
 def short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is not kept at once is not kept: nobody waits for the whole grace here."""
@@ -408,6 +177,10 @@ def short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
         (EndsBySelf, "tools 8: waits.* was to be endless, and has ended"),
         (SwallowsItsAbort, "tools 8: waits.* had not stopped"),
         (LeavesATask, "tools 9: when waits.* had stopped, there was still 1 of its tasks"),
+        (TellsItsKey, r"tools 12: key 1 shows in what there-is.* gave: ToolError.*key=\*\*\* failed"),
+        (RefusesWithItsKey, r"tools 12: key 1 shows in what add.* gave: InvalidCall"),
+        (NamesWhatItTouchesAsItIsWritten, "tools 2: add.* and add.* touch the same, and their keys are"),
+        (NamesNothing, r"tools 2: add.* touch the same, and their keys are \[\] and \[\]"),
     ],
 )
 def test_a_broken_duty_is_caught_and_named(broken: Callable[[], Broken], seen: str) -> None:
@@ -419,6 +192,27 @@ def test_a_broken_duty_is_caught_and_named(broken: Callable[[], Broken], seen: s
     try:
         with pytest.raises(AssertionError, match=seen):
             check_tools(trial)
+    finally:
+        for kept in tools.kept:
+            let_go(kept)
+
+
+@pytest.mark.usefixtures("short_grace")
+def test_a_run_that_holds_the_loop_up_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "HELD_UP_SECONDS", 0.1)
+    tools = HoldsTheLoopUp()
+    with pytest.raises(AssertionError, match=r"tools 9: add.* holds the event loop up for \d\.\d s\n    Due is"):
+        check_tools(lambda: nullcontext(evolve(tools.trial, tools=tools)))
+
+
+@pytest.mark.usefixtures("short_grace")
+def test_a_run_that_never_lets_the_loop_go_is_caught_and_said_where() -> None:
+    tools = HoldsTheLoopForEver()
+    try:
+        with pytest.raises(
+            AssertionError, match=r"tools 9: after 0\.5 s it has .* broken_tools\.py:\d+, in run\n    Due is"
+        ):
+            check_tools(lambda: nullcontext(evolve(tools.trial, tools=tools)), patience_seconds=0.5)
     finally:
         for kept in tools.kept:
             let_go(kept)
