@@ -4,23 +4,33 @@ Nothing here decides what happens next: it is the driver of the session, with ev
 """
 
 import asyncio
+import enum
 import inspect
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 
 from attrs import field, frozen
 from loopkernel.data.blocks import TextBlock, ToolCall, ToolResult, UserBlock, text_of
-from loopkernel.data.events import Event, MessageAdded, Refused, ToolEnded, TurnEnded
-from loopkernel.data.ids import CallId
+from loopkernel.data.events import (
+    Dequeued,
+    Event,
+    InputSettled,
+    MessageAdded,
+    Queued,
+    Refused,
+    ToolEnded,
+    TurnEnded,
+)
+from loopkernel.data.ids import CallId, QueueNumber
 from loopkernel.data.json_text import Json
-from loopkernel.data.messages import AssistantMessage, ResultMessage
+from loopkernel.data.messages import AssistantMessage, Message, ResultMessage
 from loopkernel.data.sessions import Session as KernelSession
 from loopkernel.data.sessions import ShownError
 from loopkernel.data.states import State
 from loopkernel.data.thread_deltas import ThreadDelta
 from loopkernel.data.usage import NO_USAGE, Usage
 from loopkernel.data.user_deltas import CancelAll, Say, UserDelta
-from loopkernel.data.words import CallStatus, RefusalReason, TurnEndReason, UserAction
+from loopkernel.data.words import CallStatus, InputFate, RefusalReason, TurnEndReason, UserAction
 from loopkernel.planning.references import resolved
 
 from loopkernel_adapters.driver.asyncio_driver import Driver
@@ -41,11 +51,11 @@ class Result:
     """What has come of a turn.
 
     `run` is the id to go on with. `reason` is why the turn ended; None: it has not, and `waiting` says what waits for a
-    person. `text` is the last text of the model in this turn, `calls` are the answers to its tool calls, in the order
-    in which they came. `output` is what the model gave to the policy's `output_tool`, checked as inputs of that tool
-    are: None where the turn did not end with it (`reason` is then not `OUTPUT`). `usage` is that of the whole run so
-    far. `refused`: what was said was not taken, and why. `error` is the failure of the model that the turn ended with.
-    `state` is that of the kernel, and is not printed.
+    person, or the message is still in the queue. `text` is the last text of the model in this turn, `calls` are the
+    answers to its tool calls, in the order in which they came. `output` is what the model gave to the policy's
+    `output_tool`, checked as its inputs are; None where the turn did not end with that (`reason` is not `OUTPUT`).
+    `usage` is that of the whole run so far. `refused`: what was said was not taken, and why. `error` is the failure of
+    the model that the turn ended with. `state` is that of the kernel, and is not printed.
     """
 
     run: str
@@ -91,6 +101,7 @@ class Session:
         self._approve = approve
         self._most_events = most_events
         self._readers: list[EventBuffer] = []
+        self._saying = asyncio.Lock()
 
     @property
     def state(self) -> State:
@@ -154,9 +165,10 @@ class Session:
     async def conduct(self, delta: UserDelta | None, seen: "TurnRecord") -> None:
         """Say it, and wait until nothing goes on by itself; meanwhile the approver answers what waits."""
         if delta is not None:
-            seen.being_said = True
-            await self._driver.send(delta)
-            seen.being_said = False
+            async with self._saying:  # one message at a time, so that each turn knows what becomes of its own
+                seen.being_said = True
+                await self._driver.send(delta)
+                seen.being_said = False
         asked: dict[tuple[object, ...], int] = {}
         while True:
             await self._driver.rest()
@@ -202,14 +214,14 @@ class Session:
         """What has come of a turn, by what was seen of it."""
         waiting, session = self.waiting, self.state.session
         ended = session.last_end if session is not None else None
-        reason = None if waiting else seen.reason or ended
+        reason = seen.reason if seen.stage in (Stage.QUEUED, Stage.OVER) else None if waiting else seen.reason or ended
         return Result(
             run=self.run,
             reason=reason,
             text=seen.text,
             usage=NO_USAGE if session is None else session.usage,
             calls=tuple(seen.calls),
-            output=None if session is None or reason is not TurnEndReason.OUTPUT else output_in(session),
+            output=None if session is None or reason is not TurnEndReason.OUTPUT else output_in(session, seen.messages),
             waiting=waiting,
             refused=seen.refused,
             error=None if session is None else session.error,
@@ -217,12 +229,15 @@ class Session:
         )
 
 
-def output_in(session: KernelSession) -> Json | None:
-    """The input of the output call that was answered last; of several in one reply, the first."""
+def output_in(session: KernelSession, messages: Sequence[Message]) -> Json | None:
+    """The input of the output call that was answered last; of several in one reply, the first.
+
+    `messages` are those of the turn, as far as they were seen; else the thread tells.
+    """
     tool = session.settings.policy.output_tool
     calls: dict[CallId, Json] = {}
     results: tuple[ToolResult, ...] = ()
-    for message in session.thread:
+    for message in messages or session.thread:
         if isinstance(message, AssistantMessage):
             blocks = [block for block in message.content if isinstance(block, ToolCall)]
             calls = {block.id: block.input for block in blocks if isinstance(block.input, Json)}
@@ -233,26 +248,54 @@ def output_in(session: KernelSession) -> Json | None:
     return next((resolved(calls[call], said) for call in taken if call in calls), None)
 
 
-class TurnRecord:
-    """What a result needs of the events of a turn."""
+class Stage(enum.Enum):
+    """How far the turn is that a message begins."""
 
-    def __init__(self) -> None:
+    UNSAID = "the message has no answer yet"
+    QUEUED = "it waits behind the turn that is under way"
+    UNDER_WAY = "what happens now belongs to it"
+    OVER = "what happens now belongs to others"
+
+
+class TurnRecord:
+    """What a result needs of the events of a turn: of that which a message begins, or of all that goes on by itself."""
+
+    def __init__(self, of_message: bool) -> None:
+        self.stage = Stage.UNSAID if of_message else Stage.UNDER_WAY
         self.text = ""
         self.calls: list[ToolResult] = []
+        self.messages: list[Message] = []
         self.reason: TurnEndReason | None = None
         self.being_said = False  # what the turn begins with, just now
         self.refused: RefusalReason | None = None
+        self._of_message = of_message
+        self._queued: QueueNumber | None = None
 
     def note(self, event: Event) -> None:
         """Keep what counts."""
+        if self.stage is Stage.UNDER_WAY:
+            self._note_own(event)
+        elif self.stage is Stage.QUEUED:
+            if isinstance(event, Queued) and self._queued is None:
+                self._queued = event.number
+            elif isinstance(event, Dequeued) and event.number == self._queued:
+                self.stage = Stage.UNDER_WAY
+        elif self.stage is Stage.UNSAID and self.being_said:
+            if isinstance(event, InputSettled):
+                self.stage = Stage.QUEUED if event.fate is InputFate.QUEUED else Stage.UNDER_WAY
+            elif isinstance(event, Refused) and event.action is UserAction.SAY:
+                self.refused = event.reason
+
+    def _note_own(self, event: Event) -> None:
         if isinstance(event, MessageAdded):
+            self.messages.append(event.message)
             self.text = said_in(event.message) or self.text
         elif isinstance(event, ToolEnded):
             self.calls.append(event.result)
         elif isinstance(event, TurnEnded):
             self.reason = event.reason
-        elif isinstance(event, Refused) and self.being_said and event.action is UserAction.SAY:
-            self.refused = event.reason
+            if self._of_message:
+                self.stage = Stage.OVER
 
 
 class Turn:
@@ -302,7 +345,7 @@ class Turn:
         if self._begun:
             raise RuntimeError("this turn has begun already; say it again for another one")
         self._begun = True
-        seen = TurnRecord()
+        seen = TurnRecord(of_message=self._delta is not None)
         async with self._opened() as session:
             buffer = session.new_buffer()
             session.listen(seen.note)
