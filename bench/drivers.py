@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 
+from attrs import frozen
 from loopkernel.data.thread_deltas import Created
 from loopkernel.replay import LogRecord, replay
 from loopkernel_adapters.stores.memory import MemoryStore
@@ -28,6 +29,15 @@ MORE_ROUNDS = 4_000
 CALLS = 1_000
 PIECES = 10_000
 Job = Callable[[], Coroutine[object, object, None]]
+
+
+@frozen
+class Work:
+    """The same work through the driver, with a log in that store, and by hand; and how much of it there is."""
+
+    driven: Callable[[MemoryStore], Coroutine[object, object, None]]
+    by_hand: Job
+    count: int
 
 
 def spent(job: Job, count: int) -> float:
@@ -69,13 +79,17 @@ def line(number: str, what: str, figures: tuple[float, float, float], target: fl
     print(f"{number:<4} {what:<34} {mine:>9.2f} {beside_it:>9.2f} {ratio:>7.2f}  {verdict(ratio, target)}")
 
 
-def share_of_the_kernel() -> float:
-    """Microseconds of a round that the kernel takes, of the same log, without a driver."""
+def measure_beside(number: str, what: str, work: Work, target: float) -> None:
+    """One target beside the loop by hand, and whose share of it is whose: the kernel's is that of the same log."""
     store = MemoryStore()
-    asyncio.run(driven(ROUNDS, store=store))
+    asyncio.run(work.driven(store))
     records = store.load()
     assert isinstance(records[0].delta, Created)
-    return statistics.median(spent(lambda: _replayed(records), ROUNDS) for _ in range(SAMPLES))
+    figures = beside(lambda: work.driven(MemoryStore()), work.by_hand, work.count)
+    line(number, what, figures, target)
+    kernel = statistics.median(spent(lambda: _replayed(records), work.count) for _ in range(SAMPLES))
+    for share, each in (("of which the kernel", kernel), ("and the driver", figures[0] - kernel)):
+        print(f"     {share:<34} {each:>9.2f} {'':>9} {each / figures[1]:>7.2f}")
 
 
 async def _replayed(records: Sequence[LogRecord]) -> None:
@@ -133,20 +147,18 @@ def measure() -> None:
     """Print the figures, each with its target."""
     print(f"the driver beside a loop by hand; microseconds of CPU, medians of {SAMPLES} alternate rounds")
     print(f"{'':<39} {'driver':>9} {'beside':>9} {'ratio':>7}")
-    rounds = beside(lambda: driven(ROUNDS), lambda: by_hand(ROUNDS), ROUNDS)
-    line("T3", f"a round, {ROUNDS:,} rounds", rounds, 10)
-    kernel = share_of_the_kernel()
-    print(f"     {'of which the kernel':<34} {kernel:>9.2f} {'':>9} {kernel / rounds[1]:>7.2f}  (its own target is T1)")
-    print(f"     {'and the driver':<34} {rounds[0] - kernel:>9.2f} {'':>9} {(rounds[0] - kernel) / rounds[1]:>7.2f}")
+    rounds = Work(lambda store: driven(ROUNDS, store=store), lambda: by_hand(ROUNDS), ROUNDS)
+    measure_beside("T3", f"a round, {ROUNDS:,} rounds", rounds, 10)
     line(
         "T4", "growth, 10,000 rounds to 100", growth(lambda: driven(10_000), 10_000, lambda: driven(100), 100, 3), 1.15
     )
     measure_long_run()
     measure_memory()
-    line("T6", f"a call, {CALLS:,} at once", beside(lambda: driven(1, CALLS), lambda: by_hand(1, CALLS), CALLS), 4)
+    calls = Work(lambda store: driven(1, CALLS, store=store), lambda: by_hand(1, CALLS), CALLS)
+    measure_beside("T6", f"a call, {CALLS:,} at once", calls, 4)
     line("T6", "growth, 1,000 calls to 100", growth(lambda: driven(1, 1_000), 1_000, lambda: driven(1, 100), 100), 1.2)
-    stream = beside(lambda: driven(0, pieces=PIECES), lambda: streamed_by_hand(PIECES), PIECES)
-    line("T7", f"a piece of text, {PIECES:,} pieces", stream, 8)
+    pieces = Work(lambda store: driven(0, pieces=PIECES, store=store), lambda: streamed_by_hand(PIECES), PIECES)
+    measure_beside("T7", f"a piece of text, {PIECES:,} pieces", pieces, 8)
     long, short = (lambda: driven(0, pieces=100_000)), (lambda: driven(0, pieces=1_000))
     line("T8", "growth, 100,000 pieces to 1,000", growth(long, 100_000, short, 1_000), 1.15)
 
