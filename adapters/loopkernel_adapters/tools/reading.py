@@ -49,8 +49,8 @@ def read_lines(
                 raise ToolError(f"line {first_line} does not begin in the first {scanned} bytes of {shown_path(path)}")
         more = part.complete and (part.left_over or bool(os.read(descriptor, 1)))
     if part.to_skip or (first_line > 1 and not part.kept):
-        there = first_line - 1 - part.to_skip
-        raise ToolError(f"{shown_path(path)} has no line {first_line}; it has {there + part.unended} lines")
+        there = first_line - 1 - part.to_skip + part.unended
+        raise ToolError(f"{shown_path(path)} has no line {first_line}; it has {there} line{'s' * (there != 1)}")
     return part.text() + (part.note(first_line, size) if more else "")
 
 
@@ -111,7 +111,9 @@ class _Part:
         """What was left out, and how to go on."""
         ended = self.kept.endswith(b"\n")
         last = first_line + self.kept.count(b"\n") - ended
-        what = f"line {last}" if last == first_line else f"lines {first_line} to {last}"
+        what = f"This is line {last}" if last == first_line else f"These are lines {first_line} to {last}"
         if ended:
-            return f"(These are {what}; the file has {size} bytes. Go on with first_line={last + 1}.)"
-        return f"\n(These are {what}, the last one cut; the file has {size} bytes. Go on with first_line={last}.)"
+            return f"({what}; the file has {size} bytes. Go on with first_line={last + 1}.)"
+        if last == first_line:  # which would be cut again
+            return f"\n({what}, cut; the file has {size} bytes. Go on behind it with first_line={last + 1}.)"
+        return f"\n({what}, the last one cut; the file has {size} bytes. Go on with first_line={last}.)"

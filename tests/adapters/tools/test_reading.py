@@ -41,12 +41,13 @@ def test_the_lines_are_those_that_were_asked_for(
     with Workspace(root) as workspace, pytest.MonkeyPatch.context() as patched:
         patched.setattr(reading, "_PIECE", piece)
         if first > max(1, len(all_lines)):
-            with pytest.raises(ToolError, match=f"has no line {first}; it has {len(all_lines)} lines"):
+            with pytest.raises(ToolError, match=f"has no line {first}; it has {len(all_lines)} line(s?)$") as raised:
                 read_lines(workspace, "file", first, lines, most)
+            assert str(raised.value).endswith("s") == (len(all_lines) != 1)
             return
         text = read_lines(workspace, "file", first, lines, most)
     assert isinstance(text, str)
-    shown, found, _ = text.partition("(These are line")
+    shown, found, _ = text.partition("(This is line" if "(This is" in text else "(These are line")
     if len(wanted) > most:
         cut = wanted[:most].decode("utf-8", "ignore")
         assert shown == cut + "\n" * (not wanted[:most].endswith(b"\n")) and found
@@ -67,7 +68,7 @@ def test_who_goes_on_as_the_notes_say_reads_the_whole_file(
         while True:
             text = read_lines(workspace, "file", first, lines)
             assert isinstance(text, str)
-            shown, found, note = text.partition("(These are")
+            shown, found, note = text.partition("(This is" if "(This is" in text else "(These are")
             read += shown
             if not found:
                 break
@@ -78,12 +79,13 @@ def test_who_goes_on_as_the_notes_say_reads_the_whole_file(
 def test_the_note_says_how_to_go_on(workspace: Workspace, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("one\ntwo\nthree\n")
     assert (
-        read_lines(workspace, "file", 2, 1)
-        == "two\n(These are line 2; the file has 14 bytes. Go on with first_line=3.)"
+        read_lines(workspace, "file", 2, 1) == "two\n(This is line 2; the file has 14 bytes. Go on with first_line=3.)"
     )
     cut = "one\ntw\n(These are lines 1 to 2, the last one cut; the file has 14 bytes. Go on with first_line=2.)"
     assert read_lines(workspace, "file", most_bytes=6) == cut
     assert read_lines(workspace, "file", 3) == "three\n"
+    long = "th\n(This is line 3, cut; the file has 14 bytes. Go on behind it with first_line=4.)"
+    assert read_lines(workspace, "file", 3, most_bytes=2) == long
 
 
 def test_what_is_no_text_is_named_and_not_shown(workspace: Workspace, tmp_path: Path) -> None:
