@@ -135,7 +135,8 @@ class ModelTrouble:
 class Compacted:
     """The conversation was made shorter: `summary` stands for what was before, but for what stays as it was.
 
-    `kept_from`: the first record that stays, by its number; None where none does.
+    `kept_from`: the first record that stays, by its number; None where none does. What stays otherwise stands before
+    the summary: the last `kept_messages` of the user, then the messages `kept`, which the record tells once more.
     """
 
     place: Place
@@ -143,6 +144,8 @@ class Compacted:
     conversation: str
     summary: str | None = None
     kept_from: int | None = None
+    kept_messages: int = 0
+    kept: tuple[UserSaid | ReplyPart, ...] = ()
 
 
 @frozen(kw_only=True)

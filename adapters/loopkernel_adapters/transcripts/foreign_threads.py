@@ -55,16 +55,17 @@ class ForeignThread:
     _said: list[ForeignUser | ForeignResults | _Reply] = Factory(list)
     _replies: dict[str, int] = Factory(dict)  # where each reply stands
     _answered: set[str] = Factory(set)
-    _summary: Place | None = None  # the record that it comes from, where the first message is one
+    _summary: int | None = None  # where it stands, if there is one
     _settled: int = 0  # the messages before this one have no call without a result
 
     def take(self, entry: Entry) -> None:
         """Add what the entry says, if it is a part of the conversation."""
         match entry:
             case UserSaid():
-                if self._summary == entry.place:  # Claude Code has the summary as a message of the user
-                    self._drop_before(None)
-                self._add(entry.place, ForeignUser(entry.content))
+                if self._summary is not None and self.places[self._summary] == entry.place:
+                    self._said[self._summary] = ForeignUser(entry.content)  # Claude Code says it as the user
+                else:
+                    self._add(entry.place, ForeignUser(entry.content))
             case ReplyPart():
                 self._reply(entry)
             case ResultSeen():
@@ -72,11 +73,18 @@ class ForeignThread:
                 self._answered.add(call)
                 self._add(entry.place, ForeignResults((_result(entry, call),)))
             case Compacted() if entry.summary:
-                self._drop_before(entry.kept_from)
-                self.places.insert(0, entry.place)
-                self._said.insert(0, ForeignUser((TextBlock(entry.summary),)))
-                self._replies = {reply: at + 1 for reply, at in self._replies.items()}
-                self._summary = entry.place
+                self._drop(self._kept_by(entry))
+                for kept in entry.kept:
+                    self.take(kept)
+                summary = ForeignUser((TextBlock(entry.summary),))
+                if entry.kept_from is None:
+                    self._summary = len(self._said)
+                    self._add(entry.place, summary)
+                else:
+                    self._summary = 0
+                    self.places.insert(0, entry.place)
+                    self._said.insert(0, summary)
+                    self._replies = {reply: at + 1 for reply, at in self._replies.items()}
             case _:
                 pass
 
@@ -88,13 +96,17 @@ class ForeignThread:
             for said in self._said
         ]
 
-    def _drop_before(self, record: int | None) -> None:
-        """Drop what stands before that record, and an earlier summary; everything where it is None."""
-        kept = [
-            at
-            for at, place in enumerate(self.places)
-            if record is not None and place.record >= record and place != self._summary
-        ]
+    def _kept_by(self, compacted: Compacted) -> list[int]:
+        """The positions of the messages that stay; an earlier summary is none of them."""
+        old = [at for at in range(len(self.places)) if at != self._summary]
+        if compacted.kept_from is not None:
+            return [at for at in old if self.places[at].record >= compacted.kept_from]
+        users = [at for at in old if isinstance(self._said[at], ForeignUser)]
+        return users[len(users) - min(compacted.kept_messages, len(users)) :]
+
+    def _drop(self, kept: list[int]) -> None:
+        """Drop all messages but those at these positions."""
+        self._summary = None
         new = {old: at for at, old in enumerate(kept)}
         self.places, self._said = [self.places[at] for at in kept], [self._said[at] for at in kept]
         self._replies = {reply: new[at] for reply, at in self._replies.items() if at in new}

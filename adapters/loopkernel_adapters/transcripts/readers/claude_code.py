@@ -105,7 +105,8 @@ class _Reading:
     """What is known of the file so far."""
 
     source: Source
-    seen: set[str] = Factory(set)  # the ids of the records
+    seen: dict[str, int] = Factory(dict)  # the numbers of the records by their ids
+    kept_from: int | None = None  # the first record that stays, of those before the summary that is to come
     roots: dict[str, str] = Factory(dict)  # of each record of a sub-agent, the conversation that it belongs to
     all_known: bool = False  # those of the records to come are among them
     # Of the latest replies, each by its id, its model and its agent, the blocks that were read.
@@ -124,7 +125,7 @@ class _Reading:
         if uuid is not None and uuid in self.seen:
             yield Finding(place=place, kind=FindingKind.REPEATED_RECORD, text=f"the record {uuid} stands there again")
         elif uuid is not None:
-            self.seen.add(uuid)
+            self.seen[uuid] = place.record
         match kind:
             case "user":
                 yield from self._user(place, record)
@@ -174,7 +175,10 @@ class _Reading:
             return
         summary = flag_at(record, "isCompactSummary")
         if summary:
-            yield Compacted(place=place, at_ms=time, conversation=conversation, summary="\n".join(texts))
+            said_before, kept_from, self.kept_from = "\n".join(texts), self.kept_from, None
+            yield Compacted(
+                place=place, at_ms=time, conversation=conversation, summary=said_before, kept_from=kept_from
+            )
         injected = summary or flag_at(record, "isMeta")
         yield UserSaid(place=place, at_ms=time, conversation=conversation, content=tuple(said), injected=injected)
 
@@ -245,6 +249,8 @@ class _Reading:
         conversation, time = self.conversation(record), time_at(record, "timestamp")
         match kind:
             case "compact_boundary" | "microcompact_boundary":
+                kept = text_at(record, "compactMetadata", "preservedSegment", "headUuid") or ""
+                self.kept_from = self.seen.get(kept)
                 yield Compacted(place=place, at_ms=time, conversation=conversation)
             case "api_error":
                 status = count_at(record, "error", "status")

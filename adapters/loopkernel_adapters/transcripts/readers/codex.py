@@ -107,8 +107,7 @@ class _Reading:
             yield from self._event(place, time, payload)
         elif kind == "compacted":
             self.closed = True
-            summary = text_at(payload, "message") or None
-            yield Compacted(place=place, at_ms=time, conversation="", summary=summary)
+            yield _compacted(place, time, payload)
         elif kind in KNOWN_LINES or text_at(record, "record_type") == "state" or (not kind and text_at(record, "id")):
             self.model = text_at(payload, "model") or self.model
             yield Bookkeeping(place=place, kind=kind or "state")
@@ -192,6 +191,26 @@ class _Reading:
                 )
             case kind:
                 yield Bookkeeping(place=place, kind=f"event {kind}")
+
+
+def _compacted(place: Place, time: int | None, payload: Record) -> Compacted:
+    """The messages of the new history stay; the last one holds the summary, unless that stands apart, and encrypted."""
+    summary, kept = text_at(payload, "message") or "", list[UserSaid | ReplyPart]()
+    for number, item in enumerate(records_in(items_at(payload, "replacement_history"))):
+        content = _content(items_at(item, "content"))
+        match text_at(item, "role") if text_at(item, "type") == "message" else None:
+            case "user":
+                kept.append(UserSaid(place=place, at_ms=time, conversation="", content=content))
+            case "assistant":
+                reply, texts = f"kept {number}", tuple(block for block in content if isinstance(block, TextBlock))
+                kept.append(ReplyPart(place=place, at_ms=time, conversation="", reply=reply, content=texts))
+            case _:
+                pass  # instructions, snapshots of files, what only the provider can read
+    last = kept[-1].content if kept and isinstance(kept[-1], UserSaid) else ()
+    words = "\n".join(block.text for block in last if isinstance(block, TextBlock))
+    if summary.strip() and summary.strip() in words:
+        summary, kept = words, kept[:-1]
+    return Compacted(place=place, at_ms=time, conversation="", summary=summary or None, kept=tuple(kept))
 
 
 def _usage(usage: Record) -> Usage:

@@ -100,7 +100,13 @@ class _Reading:
                     call = text_at(record, "toolCallId") or ""
                     yield CallStarted(place=place, at_ms=time, conversation="", call=call)
             case "context.apply_compaction":
-                yield Compacted(place=place, at_ms=time, conversation="", summary=text_at(record, "summary"))
+                yield Compacted(
+                    place=place,
+                    at_ms=time,
+                    conversation="",
+                    summary=text_at(record, "summary"),
+                    kept_messages=count_at(record, "keptUserMessageCount"),
+                )
             case _ if kind.startswith(FAMILIES):
                 yield Bookkeeping(place=place, kind=kind)
             case _:
