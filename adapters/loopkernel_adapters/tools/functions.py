@@ -18,7 +18,7 @@ import inspect
 import typing
 import warnings
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, overload
+from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 import attrs
 from loopkernel.data.errors import CodecError, Fault, json_path
@@ -49,6 +49,8 @@ from loopkernel_adapters.tools.registry import FunctionTool
 from loopkernel_adapters.tools.threads import Aborted, run_in_thread
 
 Source = Callable[..., object]
+Parameters = ParamSpec("Parameters")
+Returned_co = TypeVar("Returned_co", covariant=True)
 
 MOST_ROUNDS = 3  # of putting an input right: JSON in a text may hold JSON in a text
 NO_OUTPUT = "(no output)"
@@ -61,19 +63,19 @@ class ToolSignatureError(TypeError):
 
 
 @attrs.frozen(kw_only=True)
-class TypedTool(FunctionTool):
+class TypedTool(FunctionTool, Generic[Parameters, Returned_co]):
     """A tool made of a typed function. Called, it is that function."""
 
-    source: Source
+    source: Callable[Parameters, Returned_co]
 
-    def __call__(self, *arguments: object, **named: object) -> object:
+    def __call__(self, *arguments: Parameters.args, **named: Parameters.kwargs) -> Returned_co:
         """What the function itself returns."""
         return self.source(*arguments, **named)
 
 
 @overload
 def tool(
-    function: Source,
+    function: Callable[Parameters, Returned_co],
     /,
     *,
     name: str | None = None,
@@ -85,7 +87,7 @@ def tool(
     timeout_ms: int | None = None,
     serial: bool = False,
     early: bool = False,
-) -> TypedTool:
+) -> TypedTool[Parameters, Returned_co]:
     """A tool of the function."""
 
 
@@ -101,12 +103,12 @@ def tool(
     timeout_ms: int | None = None,
     serial: bool = False,
     early: bool = False,
-) -> Callable[[Source], TypedTool]:
+) -> Callable[[Callable[Parameters, Returned_co]], TypedTool[Parameters, Returned_co]]:
     """A decorator that makes a tool of a function."""
 
 
 def tool(
-    function: Source | None = None,
+    function: Callable[Parameters, Returned_co] | None = None,
     /,
     *,
     name: str | None = None,
@@ -118,7 +120,10 @@ def tool(
     timeout_ms: int | None = None,
     serial: bool = False,
     early: bool = False,
-) -> TypedTool | Callable[[Source], TypedTool]:
+) -> (
+    TypedTool[Parameters, Returned_co]
+    | Callable[[Callable[Parameters, Returned_co]], TypedTool[Parameters, Returned_co]]
+):
     """A tool of the function, or a decorator that makes one.
 
     Of an `async def` the run is awaited; any other function runs in a thread of its own. A parameter of type
@@ -142,14 +147,16 @@ def tool(
             early=early,
         )
 
-    def made(source: Source) -> TypedTool:
+    def made(source: Callable[Parameters, Returned_co]) -> TypedTool[Parameters, Returned_co]:
         entry = _made(source, name, description, profile)
         return entry if resource_key is None else attrs.evolve(entry, resource_key=resource_key)
 
     return made if function is None else made(function)
 
 
-def _made(source: Source, name: str | None, description: str | None, profile: ToolProfile | None) -> TypedTool:
+def _made(
+    source: Callable[Parameters, Returned_co], name: str | None, description: str | None, profile: ToolProfile | None
+) -> TypedTool[Parameters, Returned_co]:
     called = name or getattr(source, "__name__", None) or type(source).__name__
     signature = _Signature(source, called)
     for rule in profile.resources if profile is not None else ():

@@ -9,9 +9,9 @@ import importlib
 import json
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, assert_type
 
 import attrs
 import pydantic
@@ -460,6 +460,21 @@ def test_a_tool_is_made_with_and_without_brackets() -> None:
     assert isinstance(tool(everything), TypedTool)
     assert isinstance(tool()(everything), TypedTool)
     assert Json.of(EVERYTHING.tool.input_schema.value()) == EVERYTHING.tool.input_schema
+
+
+def test_a_tool_is_called_as_its_function_also_by_a_type_checker() -> None:
+    @tool
+    def more(number: int) -> int:
+        return number + 1
+
+    @tool(effect=EffectClass.READ_ONLY)
+    async def later(number: int) -> str:
+        return str(number)
+
+    assert assert_type(more(1), int) == 2
+    assert asyncio.run(assert_type(later(number=2), Coroutine[Any, Any, str])) == "2"  # Any: as every coroutine has it
+    with pytest.raises(TypeError):
+        more("1", 2)  # type: ignore[call-arg, arg-type]  # the mistakes that a checker shall find
 
 
 def test_without_the_extra_its_name_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
