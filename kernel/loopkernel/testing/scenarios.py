@@ -45,7 +45,7 @@ def run_paths(paths: Iterable[str]) -> Iterator[Verdict]:
     places: dict[str, str] = {}
     for path in paths:
         try:
-            files = _files(Path(path))
+            files = scenario_files(Path(path))
         except ScenarioError as error:
             yield _unreadable(path, error)
             continue
@@ -58,7 +58,7 @@ def run_paths(paths: Iterable[str]) -> Iterator[Verdict]:
                 yield verdict
 
 
-def _files(path: Path) -> list[Path]:
+def scenario_files(path: Path) -> list[Path]:
     """The scenario files at a path. Raises ScenarioError when there are none."""
     if path.is_dir():
         found = sorted(file for file in path.rglob("*") if file.suffix in SUFFIXES and file.is_file())
