@@ -24,6 +24,7 @@ from loopkernel.planning.scheduling import (
     look,
     next_candidate,
     park,
+    places_of,
     wait,
 )
 from loopkernel.planning.wording import denied_text, unknown_tool_text
@@ -126,6 +127,8 @@ def start_ready(ledger: Ledger, session: Session, now_ms: int, *, early: bool = 
             effects.extend(taken.effects)
             if taken.spent is not None:
                 return Ledgered(ledger, session, tuple(effects), spent=taken.spent)
+        if not early and _passes_budget(ledger, session):
+            return Ledgered(ledger, session, tuple(effects), spent=LimitName.TOOL_CALLS)
     elif ledger.entries.size and _may_be_looked_at(ledger.entries[0], session.settings):
         taken = _take(ledger, session, 0, now_ms, early)
         ledger, session = taken.ledger, taken.session
@@ -213,6 +216,14 @@ def _decided(ledger: Ledger, session: Session, place: int, now_ms: int) -> Ledge
 def _has_budget(entry: LedgerEntry, session: Session) -> bool:
     """Whether the call may start as far as the budget of tool calls goes; one that has started is counted already."""
     return entry.runs > 0 or may_call(session.settings.policy, session.started)
+
+
+def _passes_budget(ledger: Ledger, session: Session) -> bool:
+    """Whether a call that waits for a slot alone would pass the budget, which a sibling has used up since."""
+    plan = ledger.plan
+    if plan is None or not plan.allowed or may_call(session.settings.policy, session.started):
+        return False
+    return any(ledger.entries[place].runs == 0 for place in places_of(plan.allowed))
 
 
 def failed_run(ledger: Ledger, settings: Settings) -> bool:
