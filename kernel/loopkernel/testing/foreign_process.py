@@ -52,6 +52,7 @@ class ForeignProcess:
         process = self._process or self._start()
         assert process.stdin is not None
         assert process.stdout is not None
+        self._hear(process, where)
         self._demand_silence(where)
         left = memoryview(line.encode() + b"\n")
         deadline = time.monotonic() + self._patience_seconds

@@ -68,7 +68,7 @@ WRONG = {
     READING + "say('[]', '{}')": 'step 1 (Created): the effects differ at /0: {"type": "run-started"',
     READING + "say('oops', 'x')": 'step 1 (Created): the effects differ: the answer is no JSON: "oops"',
     READING + "os.write(1, b'\\xff\\n\\n')": "step 1 (Created): the effects differ: the answer is no JSON: ",
-    READING + "say('[]', '{}', '{}')": "step 1 (Created): before it was asked, the kernel said '{}",
+    READING + "os.write(1, b'[]\\n{}\\n{}\\n')": "step 1 (Created): before it was asked, the kernel said '{}",
     READING + "{}['key']": "step 1 (Created): the kernel has ended with status 1; on its standard error: Traceback",
     READING + "os.kill(os.getpid(), 9)": "step 1 (Created): the kernel has ended by signal 9",
     "sys.exit(0)": "step 1 (Created): the kernel has ended with status 0",
