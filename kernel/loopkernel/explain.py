@@ -1,6 +1,6 @@
 """Why: the rule behind each effect of a step, with what each open call waits for; and what the user may do now."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import assert_never
 
 from attrs import frozen
@@ -76,17 +76,26 @@ class Cause:
 
 @frozen
 class Explanation:
-    """Why each effect of a step, in order; and what each open call waits for after it."""
+    """Why each effect of a step, in order; and what each open call waits for in the state after it.
+
+    The waits are told where they are asked for, since telling them costs as much as the reply has calls.
+    """
 
     causes: tuple[Cause, ...]
-    waits: tuple[Wait, ...]
+    after: State
+    tell: Callable[[State], tuple[Wait, ...]] = waits_of
+
+    @property
+    def waits(self) -> tuple[Wait, ...]:
+        """What each open call waits for, in the order of the calls."""
+        return self.tell(self.after)
 
 
 def explain(state: State, ctx: Context) -> Explanation:
     """The same step again, told."""
     step = transition(state, ctx)
     causes = tuple(Cause(effect, ctx.delta, *rule_of(effect, ctx.delta)) for effect in step.effects)
-    return Explanation(causes, waits_of(step.next))
+    return Explanation(causes, step.next)
 
 
 def interaction_of(state: State) -> Interaction:

@@ -33,7 +33,7 @@ from loopkernel.data.user_deltas import (
 from loopkernel.data.words import CallStatus
 from loopkernel.laws.gates import call_of_hook
 from loopkernel.laws.reports import Breach, Judged
-from loopkernel.laws.views import call_of_run, entry_of_call, ledger_in, refuses, taken_again
+from loopkernel.laws.views import call_of_run, call_of_timer, entry_of_call, ledger_in, refuses, taken_again
 from loopkernel.replay import StepRecord, Transition
 
 _AboutRuns = ToolSucceeded | ToolFailed | ToolStopped | ToolLost | ToolAsked | ChildEnded | ChildAsks
@@ -107,23 +107,13 @@ def _about(delta: Delta, state: State) -> CallId | None:
     elif isinstance(delta, HookAnswered):
         entry = call_of_hook(state, delta.operation)
     elif isinstance(delta, TimerFired):
-        entry = _timed_by(delta, state)
+        entry = call_of_timer(state, delta.operation)
     elif isinstance(delta, AnswersCall | CancelCall):
         entry = entry_of_call(ledger_in(state), delta.call)
     if entry is None:
         return None
     under_way = entry.status in (CallStatus.IN_PROGRESS, CallStatus.BLOCKED_ON_USER) or entry.hooks.open is not None
     return entry.call.id if under_way else None
-
-
-def _timed_by(fired: TimerFired, state: State) -> LedgerEntry | None:
-    ledger = ledger_in(state)
-    for entry in () if ledger is None else ledger.entries:
-        gate = entry.hooks.open
-        for timer in (entry.timer, None if gate is None else gate.timer):
-            if timer is not None and timer.operation == fired.operation:
-                return entry
-    return None
 
 
 def _swapped(first: StepRecord, second: StepRecord, transition: Transition) -> tuple[State, tuple[Effect, ...]] | None:

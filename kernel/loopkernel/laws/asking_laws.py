@@ -34,7 +34,7 @@ from loopkernel.laws.call_hooks import HooksOfCalls
 from loopkernel.laws.call_input import with_outputs
 from loopkernel.laws.ending_laws import entries_in
 from loopkernel.laws.reports import Breach
-from loopkernel.laws.views import Start, calls_kept, entry_of_call, refuses, tool_named
+from loopkernel.laws.views import Start, call_of_timer, calls_kept, entry_of_call, refuses, tool_named
 from loopkernel.planning.approval import decide
 from loopkernel.replay import StepRecord
 
@@ -128,10 +128,10 @@ class WordsOfPerson:
 
 def _out_of_time(fired: TimerFired, state: State) -> Iterator[CallId]:
     """The call that nobody has approved in time, which counts as rejected (rule ASK-6)."""
-    for entry in entries_in(state):
-        timer = entry.timer
-        if timer is not None and timer.operation == fired.operation and timer.purpose is TimerPurpose.APPROVAL_TIMEOUT:
-            yield entry.call.id
+    entry = call_of_timer(state, fired.operation)
+    timer = None if entry is None else entry.timer
+    if entry is not None and timer is not None and timer.purpose is TimerPurpose.APPROVAL_TIMEOUT:
+        yield entry.call.id
 
 
 def _decision(start: Start, state: State, *, approved: bool) -> Decision:

@@ -17,7 +17,7 @@ from loopkernel.data.events import (
     WorkCancelled,
 )
 from loopkernel.data.ids import CallId
-from loopkernel.data.ledgers import ApprovalWait
+from loopkernel.data.ledgers import ApprovalWait, Ledger
 from loopkernel.data.model_deltas import ModelCompleted
 from loopkernel.data.outside_deltas import ChildEnded
 from loopkernel.data.policy import Policy
@@ -26,6 +26,7 @@ from loopkernel.data.tool_deltas import ToolFailed, ToolLost, ToolStopped, ToolS
 from loopkernel.data.usage import Usage
 from loopkernel.data.words import CallStatus, CancelReason, LimitName, TurnEndReason
 from loopkernel.laws.bill import Bill
+from loopkernel.laws.changes import changes
 from loopkernel.laws.ending_laws import entries_in
 from loopkernel.laws.reports import Breach
 from loopkernel.laws.shares import Shares
@@ -72,6 +73,7 @@ class Spent:
         self._started.update(run.call for run in held_in(start))
         self._before = (0 if start.session is None else start.session.started) - len(self._started)
         self._over = False
+        self._swept: Ledger | None = None  # where nothing was left to start, once a limit was reached
         self._shares = Shares(start)
         if isinstance(start, Answering) and isinstance(start.settled, Ending):
             self._over = start.settled.reason is TurnEndReason.BUDGET_EXCEEDED
@@ -180,8 +182,11 @@ class Spent:
             yield f"{started} calls are counted, and {self._calls} have started"
         if not isinstance(record.after, Answering):
             return
+        swept, self._swept = self._swept, record.after.ledger if self._over else None
         if self._over:
-            for entry in record.after.ledger.entries:
+            for _, _, entry in changes(swept, record.after.ledger):
+                if entry is None:
+                    continue
                 waits = entry.status is CallStatus.QUEUED or isinstance(entry.person.wait, ApprovalWait)
                 if waits and not entry.runs:  # a run that a crash has interrupted is awaited, and so repeated
                     yield f"call {entry.call.id} has not started, and waits on, though a limit ends the turn"

@@ -23,6 +23,7 @@ from loopkernel.data.outside_deltas import ChildEnded
 from loopkernel.data.states import Done, Initial, State
 from loopkernel.data.tool_deltas import ToolLost
 from loopkernel.data.words import OPEN_STATUSES, CallStatus, HookPoint, TurnEndReason
+from loopkernel.laws.changes import changed_pairs
 from loopkernel.laws.reports import Breach
 from loopkernel.laws.views import Start, call_of_run, calls_kept, held_in, refuses
 from loopkernel.replay import StepRecord
@@ -171,11 +172,8 @@ def entries_in(state: State) -> tuple[LedgerEntry, ...]:
 
 def _changed_ends(record: StepRecord) -> Iterator[str]:
     """TOOL-4 in the ledger: a terminal status, and the answer with it, never changes."""
-    before, after = calls_kept(record.before), calls_kept(record.after)
-    if before is None or after is None or before is after or before.reply != after.reply:
-        return
-    for old, new in zip(before.entries, after.entries, strict=False):
-        if old is not new and not old.is_open and (old.status, old.result) != (new.status, new.result):
+    for old, new in changed_pairs(calls_kept(record.before), calls_kept(record.after)):
+        if not old.is_open and (old.status, old.result) != (new.status, new.result):
             yield f"call {old.call.id} had ended as {old.status.value}, and is now {new.status.value}"
 
 

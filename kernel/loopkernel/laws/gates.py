@@ -6,8 +6,7 @@ from loopkernel.data.hook_calls import OpenCorrection, OpenHook
 from loopkernel.data.ids import HookOperation, OperationKind
 from loopkernel.data.ledgers import LedgerEntry
 from loopkernel.data.states import Compacting, Finishing, HandingOff, State, Streaming, Thinking
-from loopkernel.data.timers import Timer
-from loopkernel.laws.views import ledger_in
+from loopkernel.laws.views import entry_that, ledger_in
 
 Gate = OpenHook | OpenCorrection
 
@@ -31,7 +30,15 @@ def gated_calls(state: State) -> Iterator[tuple[LedgerEntry, OpenHook]]:
 
 def call_of_hook(state: State, operation: HookOperation) -> LedgerEntry | None:
     """The call that the hook is asked about; None where it is about none, or not asked."""
-    return next((entry for entry, gate in gated_calls(state) if gate.operation == operation), None)
+    ledger = ledger_in(state)
+    if ledger is None:
+        return None
+
+    def is_asked_about(entry: LedgerEntry) -> bool:
+        gate = entry.hooks.open
+        return entry.is_open and gate is not None and gate.operation == operation
+
+    return entry_that(ledger, is_asked_about, ledger.place_of_hook(operation))
 
 
 def gates_in(state: State) -> Iterator[Gate]:
@@ -40,11 +47,6 @@ def gates_in(state: State) -> Iterator[Gate]:
     if gate is not None:
         yield gate
     yield from (gate for _, gate in gated_calls(state))
-
-
-def gate_timers(state: State) -> Iterator[Timer]:
-    """What bounds them."""
-    return (gate.timer for gate in gates_in(state) if gate.timer is not None)
 
 
 def asked_outside(state: State) -> Iterator[tuple[OperationKind, int]]:

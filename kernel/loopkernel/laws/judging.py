@@ -1,14 +1,13 @@
 """Judging: one step, a whole run, and the runs that should agree with it, by all the laws of a kind.
 
 `check_step` judges a step by itself, and so projects the whole of a request. `check_trace` judges the same
-laws over a run for a cost that is about linear in the run: see `request_laws` and `log_laws`. `check_pairs`
+laws over a run for a cost that is about linear in it: see `memory`, `request_laws` and `log_laws`. `check_pairs`
 takes each step of the run a few times more.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
-from loopkernel.data.threads import Thread
 from loopkernel.explain import explain
 from loopkernel.laws.address_law import address
 from loopkernel.laws.asking_laws import asked
@@ -20,6 +19,7 @@ from loopkernel.laws.ending_laws import one_end
 from loopkernel.laws.import_laws import repair_fix
 from loopkernel.laws.input_laws import conserve
 from loopkernel.laws.log_laws import prefix, write_ahead
+from loopkernel.laws.memory import Memory
 from loopkernel.laws.mirror_law import mirror
 from loopkernel.laws.pair_laws import fork_eq, pure
 from loopkernel.laws.progress_law import progress
@@ -70,7 +70,9 @@ PAIR_CHECKS: Mapping[str, Callable[[Records, Judged], Iterator[Breach]]] = Mappi
 def check_step(record: StepRecord, step: int = 0, *, judged: Judged = KERNEL) -> tuple[Breach, ...]:
     """Judge one step by the step laws; `step` is the index that breaches name."""
     return tuple(
-        Breach(law, step, detail) for law, findings in _step_findings(record, None, judged) for detail in findings or ()
+        Breach(law, step, detail)
+        for law, findings in _step_findings(record, Memory(), judged)
+        for detail in findings or ()
     )
 
 
@@ -99,30 +101,29 @@ def check_pairs(records: Records, *, judged: Judged = KERNEL) -> Report:
 
 
 def _judge_steps(tally: Tally, records: Records, judged: Judged) -> None:
-    last: Thread | None = None
+    memory = Memory()
     for step, record in enumerate(records):
-        for law, findings in _step_findings(record, last, judged):
+        for law, findings in _step_findings(record, memory, judged):
             tally.judge(law, step, findings)
-        for request in requests_of(record):
-            last = request.thread
+        memory.note(record)
 
 
-def _step_findings(record: StepRecord, last: Thread | None, judged: Judged) -> Iterator[tuple[str, Findings]]:
-    """What each step law finds; `last` is the thread of the last request that was judged, None if none was.
+def _step_findings(record: StepRecord, memory: Memory, judged: Judged) -> Iterator[tuple[str, Findings]]:
+    """What each step law finds, with what is known of the steps before.
 
     Of a step that changed nothing the state was judged when it came to be: what is left is that it may change nothing,
     and why it did.
     """
     if record.after is record.before and not requests_of(record):
         yield "TOTAL", total(record, judged)
-        yield "WHY", why(record, judged)
+        yield "WHY", why(record, judged, memory)
         return
-    news = tuple(shown(request, last) for request in requests_of(record))
+    news = tuple(shown(request, memory.thread) for request in requests_of(record))
     yield "PAIR", pair(news)
     yield "ORDER", order(news)
     yield "TOTAL", total(record, judged)
-    yield "NO-CONFLICT", no_conflict(record)
-    yield "PARALLEL", parallel(record)
+    yield "NO-CONFLICT", no_conflict(record, memory)
+    yield "PARALLEL", parallel(record, memory)
     yield "FINAL-ARGS", final_args(record)
-    yield "TIMER-DATA", timer_data(record)
-    yield "WHY", why(record, judged)
+    yield "TIMER-DATA", timer_data(record, memory)
+    yield "WHY", why(record, judged, memory)

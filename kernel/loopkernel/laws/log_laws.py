@@ -4,7 +4,9 @@ WRITE-AHEAD has a part that only a driver can break (the delta is durable before
 the kernel owes is here: each prefix of the log gives a valid state, which says of every command that it is open.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from typing import final
 
 from loopkernel.codec import state_from_text, state_to_text
 from loopkernel.data.effects import CallModel, Command, Request
@@ -19,10 +21,11 @@ from loopkernel.data.events import (
     ThreadRewritten,
 )
 from loopkernel.data.ids import OperationKind
-from loopkernel.data.ledgers import ChildWait, QuestionWait
+from loopkernel.data.ledgers import ChildWait, Ledger, LedgerEntry, QuestionWait
 from loopkernel.data.states import Confirming, Dispatching, Executing, State, Streaming
 from loopkernel.data.threads import Thread
 from loopkernel.data.words import CallStatus
+from loopkernel.laws.changes import changes
 from loopkernel.laws.reports import Breach
 from loopkernel.laws.views import Answering, calls_kept, extends, held_in, refuses, started_operation
 from loopkernel.replay import StepRecord
@@ -33,17 +36,16 @@ FIRST_ALLOWANCE = 2_000
 ALLOWANCE = 4
 SMALLEST = 20  # what the settings alone cost
 
-_COUNTED = ("unanswered", "running", "waiting", "asking", "in their check", "sub-agents", "hooked")
 _REWRITES = (ThreadRewritten, ThreadCut, MessageReplaced, ThreadCompacted, ResultsCleared, ThreadRepaired)
 
 
 def write_ahead(records: Sequence[StepRecord]) -> Iterator[Breach]:
     """The steps are one chain of valid states that survive being written down; every command's id is in state."""
-    allowance = FIRST_ALLOWANCE
+    allowance, counts = FIRST_ALLOWANCE, LedgerCounts()
     for step, record in enumerate(records):
         if step and record.before is not records[step - 1].after and record.before != records[step - 1].after:
             yield Breach("WRITE-AHEAD", step, "the step does not begin where the one before it ended")
-        for wrong in (*_time_and_ids(record), *_ledger_faults(record)):
+        for wrong in (*_time_and_ids(record), *counts.faults(record)):
             yield Breach("WRITE-AHEAD", step, wrong)
         if record.after is record.before:
             continue  # it was written down when it came to be
@@ -110,40 +112,68 @@ def _time_and_ids(record: StepRecord) -> Iterator[str]:
             yield f"{kind.name.lower()} operation {min(fresh - numbers)} is open in state, and no command starts it"
 
 
-def _ledger_faults(record: StepRecord) -> Iterator[str]:
-    """A ledger agrees with itself, and the phase with it: counts, order, and a result exactly for what is answered."""
-    ledger = calls_kept(record.after)
-    if ledger is None or ledger is calls_kept(record.before):
-        return
-    counts = dict.fromkeys(_COUNTED, 0)
-    for place, entry in enumerate(ledger.entries):
-        counts["unanswered"] += entry.is_open
-        counts["running"] += entry.status is CallStatus.IN_PROGRESS
-        counts["waiting"] += entry.status is CallStatus.BLOCKED_ON_USER
-        counts["asking"] += isinstance(entry.person.wait, QuestionWait | ChildWait)
-        counts["in their check"] += entry.check is not None
-        counts["sub-agents"] += entry.status is CallStatus.IN_PROGRESS and entry.child is not None
-        counts["hooked"] += entry.status is CallStatus.QUEUED and entry.hooks.open is not None
-        if (entry.call.id.reply, entry.call.id.position) != (ledger.reply, place + 1):
-            yield f"the ledger of reply {ledger.reply} holds call {entry.call.id} at place {place + 1}"
-        if entry.is_open is not (entry.result is None):
-            yield f"call {entry.call.id} is {entry.status.value} and has {'a' if entry.result else 'no'} result"
-        if (entry.status is CallStatus.BLOCKED_ON_USER) is (entry.person.wait is None):
-            yield f"call {entry.call.id} is {entry.status.value}, and the ledger has another wait for it"
-    told = {
-        "unanswered": ledger.unanswered,
-        "running": ledger.running,
-        "waiting": ledger.waiting,
-        "asking": ledger.asking,
-        "in their check": ledger.checking,
-        "sub-agents": ledger.children,
-        "hooked": ledger.hooked,
-    }
-    for name, count in told.items():
-        if count != counts[name]:
-            yield f"the ledger counts {count} calls as {name}, and holds {counts[name]}"
-    if isinstance(record.after, Answering) and not isinstance(record.after, _phase_of(counts)):
-        yield f"the state is {type(record.after).__name__}, which its ledger is not (rule STATE-5)"
+@final
+class LedgerCounts:
+    """How many calls of a ledger are what, counted anew for those that change."""
+
+    def __init__(self) -> None:
+        self._ledger: Ledger | None = None
+        self._counts = Counter[str]()
+
+    def faults(self, record: StepRecord) -> Iterator[str]:
+        """A ledger agrees with itself, and the phase with it: counts, order, a result exactly for what is answered."""
+        ledger = calls_kept(record.after)
+        if ledger is None or ledger is self._ledger:
+            return
+        for place, old, entry in changes(self._ledger, ledger):
+            if old is not None:
+                self._counts.subtract(_counted(old))
+            if entry is not None:
+                self._counts.update(_counted(entry))
+                yield from _faults_of(entry, place, ledger)
+        self._ledger = ledger
+        told = {
+            "unanswered": ledger.unanswered,
+            "running": ledger.running,
+            "waiting": ledger.waiting,
+            "asking": ledger.asking,
+            "in their check": ledger.checking,
+            "sub-agents": ledger.children,
+            "hooked": ledger.hooked,
+        }
+        for name, count in told.items():
+            if count != self._counts[name]:
+                yield f"the ledger counts {count} calls as {name}, and holds {self._counts[name]}"
+        if isinstance(record.after, Answering) and not isinstance(record.after, _phase_of(self._counts)):
+            yield f"the state is {type(record.after).__name__}, which its ledger is not (rule STATE-5)"
+
+
+def _counted(entry: LedgerEntry) -> Iterator[str]:
+    """What the call counts as."""
+    runs = entry.status is CallStatus.IN_PROGRESS
+    if entry.is_open:
+        yield "unanswered"
+    if runs:
+        yield "running"
+    if entry.status is CallStatus.BLOCKED_ON_USER:
+        yield "waiting"
+    if isinstance(entry.person.wait, QuestionWait | ChildWait):
+        yield "asking"
+    if entry.check is not None:
+        yield "in their check"
+    if runs and entry.child is not None:
+        yield "sub-agents"
+    if entry.status is CallStatus.QUEUED and entry.hooks.open is not None:
+        yield "hooked"
+
+
+def _faults_of(entry: LedgerEntry, place: int, ledger: Ledger) -> Iterator[str]:
+    if (entry.call.id.reply, entry.call.id.position) != (ledger.reply, place + 1):
+        yield f"the ledger of reply {ledger.reply} holds call {entry.call.id} at place {place + 1}"
+    if entry.is_open is not (entry.result is None):
+        yield f"call {entry.call.id} is {entry.status.value} and has {'a' if entry.result else 'no'} result"
+    if (entry.status is CallStatus.BLOCKED_ON_USER) is (entry.person.wait is None):
+        yield f"call {entry.call.id} is {entry.status.value}, and the ledger has another wait for it"
 
 
 def _phase_of(counts: Mapping[str, int]) -> type[Answering]:

@@ -8,7 +8,8 @@ from loopkernel.data.ledgers import ChildWait, LedgerEntry
 from loopkernel.data.policy import Policy
 from loopkernel.data.states import State
 from loopkernel.data.words import TimerPurpose
-from loopkernel.laws.gates import gates_in
+from loopkernel.laws.changes import changed_pairs
+from loopkernel.laws.gates import Gate, call_of_hook, gate_of_turn
 from loopkernel.laws.views import entry_of_call, ledger_in
 from loopkernel.replay import StepRecord
 
@@ -33,13 +34,23 @@ def outside_timers(record: StepRecord, timers: Sequence[StartTimer | CancelTimer
 
 
 def _asked_without_time(record: StepRecord) -> Iterator[str]:
-    asked = [effect for effect in record.effects if isinstance(effect, AskHook | CheckCorrection)]
-    if not asked:
-        return
-    timeless = {(isinstance(gate, OpenHook), gate.operation) for gate in gates_in(record.after) if gate.timer is None}
-    for effect in asked:
-        if (isinstance(effect, AskHook), effect.operation) in timeless:
-            yield f"{type(effect).__name__} {effect.operation} may take for ever, and policy gives it a time"
+    for effect in record.effects:
+        gate = _gate_of(effect, record.after) if isinstance(effect, AskHook | CheckCorrection) else None
+        if gate is not None and gate.timer is None:
+            yield f"{type(effect).__name__} {gate.operation} may take for ever, and policy gives it a time"
+
+
+def _gate_of(asked: AskHook | CheckCorrection, state: State) -> Gate | None:
+    """Where the state waits for the answer."""
+    gate = gate_of_turn(state)
+    if (
+        gate is not None
+        and gate.operation == asked.operation
+        and isinstance(gate, OpenHook) is isinstance(asked, AskHook)
+    ):
+        return gate
+    entry = call_of_hook(state, asked.operation) if isinstance(asked, AskHook) else None
+    return None if entry is None else entry.hooks.open
 
 
 def _child_without_time(start: StartChild, state: State, policy: Policy) -> Iterator[str]:
@@ -54,13 +65,11 @@ def _child_without_time(start: StartChild, state: State, policy: Policy) -> Iter
 
 def _paused_wrongly(record: StepRecord) -> Iterator[str]:
     """The time of a sub-agent does not run while it waits for a person."""
-    before, after = ledger_in(record.before), ledger_in(record.after)
-    if before is None or after is None or before is after or before.reply != after.reply:
+    before = ledger_in(record.before)
+    if before is None or not (before.children or before.asking):
         return
-    if not (before.children or before.asking):
-        return
-    for old, new in zip(before.entries, after.entries, strict=False):
-        if old is not new and new.is_running and old.operation == new.operation and new.child is not None:
+    for old, new in changed_pairs(before, ledger_in(record.after)):
+        if new.is_running and old.operation == new.operation and new.child is not None:
             yield from _paused(old, new, record.after.stamp.now_ms)
 
 

@@ -5,9 +5,11 @@ once, is what "the run comes to rest" means, seen from outside.
 """
 
 from collections.abc import Iterator, Sequence
+from typing import final
 
 from loopkernel.data.effects import CallModel, Effect
 from loopkernel.data.events import LoopStopped, Refused, RunStarted, ToolDisabled, TurnEnded
+from loopkernel.data.ledgers import Ledger
 from loopkernel.data.states import Finishing, State, Thinking
 from loopkernel.data.words import CallStatus, TurnEndReason
 from loopkernel.laws.recoveries import Recoveries
@@ -27,6 +29,7 @@ def progress(records: Sequence[StepRecord]) -> Iterator[Breach]:
     recoveries = Recoveries()
     hooks, works = TurnHooks(records[0].before), WorksTold(records[0].before)
     corrections = Corrections(records[0].before)
+    under_way = UnderWay()
     started = records[0].before.session is not None
     for step, record in enumerate(records):
         session = record.after.session
@@ -41,7 +44,12 @@ def progress(records: Sequence[StepRecord]) -> Iterator[Breach]:
             started = started or isinstance(effect, RunStarted)
             if session is not None:
                 told.take(effect, session.settings.policy)
-        for wrong in (*_rests(record.after, told), *_repeats(record), *hooks.take(record), *works.take(record)):
+        for wrong in (
+            *_rests(record.after, told, under_way),
+            *_repeats(record),
+            *hooks.take(record),
+            *works.take(record),
+        ):
             yield Breach("PROGRESS", step, wrong)
 
 
@@ -59,7 +67,26 @@ def _turn_ends(effect: Effect, told: TurnTold, started: bool, after: State) -> I
             yield f"the turn ends with usage {effect.usage}, and the run has used {after.session.usage}"
 
 
-def _rests(state: State, told: TurnTold) -> Iterator[str]:
+@final
+class UnderWay:
+    """Whether anything is under way for the calls of a reply. Where it was found last is looked at first."""
+
+    def __init__(self) -> None:
+        self._place = 0
+
+    def has_some(self, ledger: Ledger) -> bool:
+        """Whether a check, a hook, a run or a person is awaited."""
+        count = len(ledger.entries)
+        for place in (*range(self._place, count), *range(min(self._place, count))):
+            entry = ledger.entries[place]
+            waits = entry.status in (CallStatus.IN_PROGRESS, CallStatus.BLOCKED_ON_USER)
+            if waits or entry.check is not None or entry.hooks.open is not None:
+                self._place = place
+                return True
+        return False
+
+
+def _rests(state: State, told: TurnTold, under_way: UnderWay) -> Iterator[str]:
     """No state is left that nothing can move; at rest no turn is open, and nowhere else is none."""
     if turn_of(state) is None:
         if told.open:
@@ -68,12 +95,7 @@ def _rests(state: State, told: TurnTold) -> Iterator[str]:
         yield f"the state is {type(state).__name__}, and its turn has ended"
     stuck = False
     if isinstance(state, Answering):
-        stuck = not state.session.held and not any(
-            entry.check is not None
-            or entry.hooks.open is not None
-            or entry.status in (CallStatus.IN_PROGRESS, CallStatus.BLOCKED_ON_USER)
-            for entry in state.ledger.entries
-        )
+        stuck = not (state.session.held or under_way.has_some(state.ledger))
     elif isinstance(state, Thinking | Finishing):
         stuck = state.gate is None
     if stuck:

@@ -4,7 +4,7 @@ Each step that starts a call, or leaves one waiting, looks once at the calls of 
 before it and does not run after it must have stopped, or hold its resources (rule TOOL-17).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import assert_never
 
 from loopkernel.data.choices import OnToolFailure, Schedule
@@ -19,34 +19,38 @@ from loopkernel.data.tool_deltas import ToolFailed, ToolLost, ToolStopped, ToolS
 from loopkernel.data.tools import Decision, InvalidCall, UnknownTool, ValidCall
 from loopkernel.data.words import CallStatus, HookPoint
 from loopkernel.laws.budget_law import budgets_spent
-from loopkernel.laws.call_input import sources_of
+from loopkernel.laws.changes import changes
 from loopkernel.laws.ending_laws import entries_in
 from loopkernel.laws.keys_in_use import Claims, claims_of
+from loopkernel.laws.memory import Memory
+from loopkernel.laws.places import is_idle
 from loopkernel.laws.reports import Findings
 from loopkernel.laws.shares import is_reserved
 from loopkernel.laws.standing import Standing, batches_of, decision_on, may_stream_early
-from loopkernel.laws.views import Answering, Start, held_in, ledger_in, named
+from loopkernel.laws.views import Start, call_of_run, calls_kept, entry_of_call, held_in, ledger_in, named
 from loopkernel.replay import StepRecord
 
 _ReportsAnEnd = ToolSucceeded | ToolFailed | ToolStopped | ToolLost | ChildEnded
+_Uses = dict[RunOperation, tuple[CallId, Claims]]
 
 # --- NO-CONFLICT ----------------------------------------------------------------------------------------
 
 
-def no_conflict(record: StepRecord) -> Findings:
+def no_conflict(record: StepRecord, memory: Memory) -> Findings:
     """Each call that starts has nobody in its way, and what has not stopped keeps what it uses."""
     started = _started(record)
-    state, ledger = record.after, ledger_in(record.after)
     hooked = {one.context.call for one in record.effects if isinstance(one, AskHook) and _is_before_tool(one)}
     found = [*_let_go(record), *_batched_wrongly(record, too_early=True)]
-    if not (started or hooked) or ledger is None or state.session is None:
+    standing = memory.standing(record.after) if started or hooked else None
+    if standing is None:
         return found or None
-    standing = Standing(ledger, state.session, streaming=isinstance(state, Streaming))
-    for place, entry in enumerate(ledger.entries):
-        call, before = entry.call.id, standing.in_the_way.get(place)
-        if before is not None and call in hooked:
+    ledger = standing.ledger
+    for place in sorted(standing.in_the_way):
+        entry, before = ledger.entries[place], standing.in_the_way[place]
+        call = entry.call.id
+        if call in hooked:
             found.append(f"a hook is asked about {named(entry.call)}, but {before.how}")
-        if before is None or not entry.is_running:
+        if not entry.is_running:
             continue
         if call in started:
             found.append(f"{named(entry.call)} starts, but {before.how}")
@@ -75,29 +79,52 @@ def _let_go(record: StepRecord) -> Iterator[str]:
         return  # the run is over, its process is gone with all that ran in it, or that is of the lineage left behind
     if ledger_in(record.before) is ledger_in(record.after) and held_in(record.before) is held_in(record.after):
         return
-    going = dict(_using(record.before))
+    going, after = _changed_uses(record)
     if not going:
         return
-    stopped = _stopped_by(record)
-    after = dict(_using(record.after))
+    stopped, told = _stopped_by(record), _told_by_run(record)
     held = {run.operation for run in held_in(record.after)}
-    answered = _answered_by_run(record)
     for operation, (call, claims) in going.items():
-        if operation in stopped or call in answered:
+        if operation in stopped or call in told or _is_looked_at(call, record):
             continue
-        if operation not in after:
+        if operation not in after and not _runs(operation, record.after):
             yield f"call {call} is answered and holds nothing, though its run has not stopped"
         elif operation in held and after[operation] != (call, claims):
             yield f"the run of call {call} goes on, and holds something else than it used"
 
 
-def _using(state: State) -> Iterator[tuple[RunOperation, tuple[CallId, Claims]]]:
-    """The runs that go on, open or held, and what they use."""
-    for entry in entries_in(state):
-        if state.session and entry.has_run and entry.operation is not None:  # one that hooks look at has stopped
-            yield entry.operation, (entry.call.id, claims_of(entry, state.session.settings))
-    for run in held_in(state):
-        yield run.operation, (run.call, run.claims)
+def _changed_uses(record: StepRecord) -> tuple[_Uses, _Uses]:
+    """What the runs use that go on before the step, and after it; without calls that are the same under the same rules.
+
+    Of what is held after it, what it used before is there too.
+    """
+    before, after = record.before, record.after
+    changed = list(changes(calls_kept(before), calls_kept(after)))
+    old, new = [one for _, one, _ in changed], [one for _, _, one in changed]
+    if before.session is None or after.session is None or before.session.settings is not after.session.settings:
+        old, new = list(entries_in(before)), list(entries_in(after))
+    else:
+        known = {run.operation for run in held_in(before)}
+        old.extend(call_of_run(before, run.operation) for run in held_in(after) if run.operation not in known)
+    return _uses(old, before), _uses(new, after)
+
+
+def _uses(entries: Sequence[LedgerEntry | None], state: State) -> _Uses:
+    """What the runs of these calls use, and the runs that are held."""
+    found: _Uses = {}
+    for entry in entries:
+        if (
+            state.session and entry and entry.has_run and entry.operation is not None
+        ):  # those that hooks look at are over
+            found[entry.operation] = entry.call.id, claims_of(entry, state.session.settings)
+    found.update((run.operation, (run.call, run.claims)) for run in held_in(state))
+    return found
+
+
+def _runs(operation: RunOperation, state: State) -> bool:
+    """Whether the run goes on in the ledger."""
+    entry = call_of_run(state, operation)
+    return entry is not None and entry.has_run
 
 
 def _stopped_by(record: StepRecord) -> frozenset[RunOperation]:
@@ -113,16 +140,22 @@ def _stopped_by(record: StepRecord) -> frozenset[RunOperation]:
     return frozenset()
 
 
-def _answered_by_run(record: StepRecord) -> frozenset[CallId]:
+def _told_by_run(record: StepRecord) -> frozenset[CallId]:
     """The calls that are told to have ended by themselves; whether the report was about them, ADDRESS says."""
-    delta = record.context.delta
-    if not isinstance(delta, _ReportsAnEnd) or not _stopped_by(record):
+    if not _reports_an_end(record):
         return frozenset()
     results = (effect.result for effect in record.effects if isinstance(effect, ToolEnded))
-    told = {result.call for result in results if result.ran and result.reason is None}
-    ledger = ledger_in(record.after)
-    looked_at = {entry.call.id for entry in (ledger.entries if ledger else ()) if entry.hooks.end is not None}
-    return frozenset(told | looked_at)
+    return frozenset(result.call for result in results if result.ran and result.reason is None)
+
+
+def _is_looked_at(call: CallId, record: StepRecord) -> bool:
+    """Whether a run has ended, and hooks look at the end of the run of this call."""
+    entry = entry_of_call(ledger_in(record.after), call) if _reports_an_end(record) else None
+    return entry is not None and entry.hooks.end is not None
+
+
+def _reports_an_end(record: StepRecord) -> bool:
+    return isinstance(record.context.delta, _ReportsAnEnd) and bool(_stopped_by(record))
 
 
 def _goes_to_background(record: StepRecord, delta: ToolSucceeded | ToolFailed) -> bool:
@@ -155,22 +188,43 @@ def _batched_wrongly(record: StepRecord, *, too_early: bool) -> Iterator[str]:
 # --- PARALLEL -------------------------------------------------------------------------------------------
 
 
-def parallel(record: StepRecord) -> Findings:
+def parallel(record: StepRecord, memory: Memory) -> Findings:
     """Each call that waits has a reason; and no more run than there are slots."""
     state = record.after
     found = [*_held_for_nothing(record), *_batched_wrongly(record, too_early=False)]
-    if not isinstance(state, Streaming | Answering) or not state.ledger.unanswered:
-        return found or None
-    if record.before.session is state.session and ledger_in(record.before) is state.ledger:
+    if record.before.session is state.session and ledger_in(record.before) is ledger_in(state):
         return found or None  # nothing has changed for the calls
-    standing = Standing(state.ledger, state.session, streaming=isinstance(state, Streaming))
+    standing = memory.standing(state)
+    if standing is None:
+        return found or None
     found.extend(_too_many(record, standing))
-    judged = False
-    for place, entry in enumerate(state.ledger.entries):
-        if entry.status in (CallStatus.QUEUED, CallStatus.BLOCKED_ON_USER):
-            judged = True
-            found.extend(f"{named(entry.call)} {wrong}" for wrong in idle_wait(standing, place, state))
-    return found if judged or found else None
+    for place in _to_judge(record, standing, memory):
+        call = standing.ledger.entries[place].call
+        found.extend(f"{named(call)} {wrong}" for wrong in idle_wait(standing, place, state))
+    return found if standing.places.idle or found else None
+
+
+def _to_judge(record: StepRecord, standing: Standing, memory: Memory) -> list[int]:
+    """The idle calls, without those that were judged, and of which nothing can be wrong now that was not then."""
+    places, was, state = standing.places, record.before.session, record.after
+    known = memory.knows(record.before) and was is not None and was.settings is standing.settings
+    if not known or isinstance(record.before, Streaming) is not isinstance(state, Streaming) or standing.slot_is_left:
+        places.unjudged = set(places.idle)
+    due = sorted(places.unjudged)
+    if not isinstance(state, Streaming) or state.after is None:  # else nothing has been judged
+        places.unjudged.difference_update(place for place in due if _stays_idle(standing, place, state))
+    return due
+
+
+def _stays_idle(standing: Standing, place: int, state: State) -> bool:
+    """Whether the call, which is idle, waits for itself to change, for the end of the reply, or for a slot alone."""
+    entry, settings = standing.ledger.entries[place], standing.settings
+    if entry.status is CallStatus.BLOCKED_ON_USER:
+        return True
+    if isinstance(state, Streaming):
+        return not may_stream_early(entry, settings)
+    alone = not (standing.slot_free or standing.places.sources(place) or standing.gives_output(entry))
+    return alone and not _hooks_are_due(entry, standing) and decision_on(entry, settings) is Decision.ALLOW
 
 
 def _held_for_nothing(record: StepRecord) -> Iterator[str]:
@@ -178,8 +232,9 @@ def _held_for_nothing(record: StepRecord) -> Iterator[str]:
     delta = record.context.delta
     if record.after.stamp.version == record.before.stamp.version:
         return  # it was not taken: whether rightly, TOTAL says
+    stopped = _stopped_by(record)
     for run in held_in(record.after):
-        if run.operation in _stopped_by(record) and not isinstance(delta, TimerFired):
+        if run.operation in stopped and not isinstance(delta, TimerFired):
             yield f"the run of call {run.call} has stopped, and still holds its resources"
         elif isinstance(delta, Acquired | Resumed) and run in held_in(record.before):
             yield f"the process that ran call {run.call} is gone, and the run still holds its resources"
@@ -197,7 +252,7 @@ def _too_many(record: StepRecord, standing: Standing) -> Iterator[str]:
 def idle_wait(standing: Standing, place: int, state: State) -> Iterator[str]:
     """What is wrong with the wait of the call at `place`, which is not running, if anything is."""
     entry, streaming = standing.ledger.entries[place], isinstance(state, Streaming)
-    if entry.check is not None or entry.is_running or entry.hooks.open is not None:
+    if not is_idle(entry):
         return
     if isinstance(state, Streaming) and state.after is not None:
         return  # hooks look at the reply before any more of it is acted on
@@ -238,7 +293,7 @@ def sibling_failed(standing: Standing) -> bool:
     """Whether a run has failed for which, by policy, all that is still to come of the reply is cancelled (TOOL-6)."""
     if standing.settings.policy.on_tool_failure is not OnToolFailure.CANCEL_SIBLINGS:
         return False
-    return any(entry.status is CallStatus.ERROR and entry.runs > 0 for entry in standing.ledger.entries)
+    return bool(standing.places.failed)
 
 
 def _idle_approval(standing: Standing, entry: LedgerEntry) -> Iterator[str]:
@@ -252,7 +307,7 @@ def _idle_approval(standing: Standing, entry: LedgerEntry) -> Iterator[str]:
 def _idle_start(standing: Standing, place: int, *, streaming: bool) -> Iterator[str]:
     """A call that is valid and has not started: it waits for another call, for the reply, or for a slot."""
     ledger = standing.ledger
-    needed = [source.place for source in sources_of(ledger, place) if source.place is not None]
+    needed = [source.place for source in standing.places.sources(place) if source.place is not None]
     if any(_has_failed(ledger.entries[source]) for source in needed):
         yield "can never run, since a call that it depends on did not succeed, but it waits instead of being answered"
     elif standing.gives_output(ledger.entries[place]):
@@ -264,7 +319,7 @@ def _idle_start(standing: Standing, place: int, *, streaming: bool) -> Iterator[
             return
         decision = decision_on(ledger.entries[place], standing.settings)
         if decision is Decision.ALLOW:
-            if standing.slot_free and not is_reserved(ledger.entries[place], ledger, standing.session):
+            if standing.slot_free and not is_reserved(ledger.entries[place], standing.children(), standing.session):
                 yield "waits for nothing: a slot is free, and no other call is in its way"
         else:  # no such call may start while the reply streams
             yield f"waits for nothing: no other call is in its way, and the decision on it is: {decision.value}"

@@ -1,7 +1,7 @@
 """What sub-agents may spend: their shares of their parent's budgets, and their own limits. A witness of law BUDGET."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from typing import final
 
@@ -10,7 +10,7 @@ from loopkernel.data.choices import Lifetime
 from loopkernel.data.effects import StartChild
 from loopkernel.data.events import ToolEnded
 from loopkernel.data.ids import CallId
-from loopkernel.data.ledgers import Ledger, LedgerEntry
+from loopkernel.data.ledgers import LedgerEntry
 from loopkernel.data.policy import Policy
 from loopkernel.data.sessions import Session
 from loopkernel.data.states import State
@@ -97,9 +97,9 @@ def _is_just_within(cost_usd: float | None, share: Fraction) -> bool:
     return cost_usd is not None and _exact(cost_usd) <= share < _exact(math.nextafter(cost_usd, math.inf))
 
 
-def is_reserved(entry: LedgerEntry, ledger: Ledger, session: Session) -> bool:
-    """LIMIT-2: whether all that the call would need of a budget is given to sub-agents under way."""
-    taken = [other.child.reserved for other in ledger.entries if other.has_run and other.child is not None]
+def is_reserved(entry: LedgerEntry, under_way: Iterable[LedgerEntry], session: Session) -> bool:
+    """LIMIT-2: whether all that the call would need of a budget is given to the sub-agents under way."""
+    taken = [other.child.reserved for other in under_way if other.child is not None]
     policy = session.settings.policy
     if not taken:
         return False

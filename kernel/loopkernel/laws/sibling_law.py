@@ -11,10 +11,11 @@ from loopkernel.data.outside_deltas import ChildEnded, HookAnswered, TimerFired
 from loopkernel.data.states import State
 from loopkernel.data.tool_deltas import ToolFailed, ToolLost, ToolStopped
 from loopkernel.data.words import CallStatus, CancelReason, TimerPurpose
-from loopkernel.laws.call_input import sources_of
+from loopkernel.laws.changes import changed_pairs, changes
 from loopkernel.laws.gates import call_of_hook
+from loopkernel.laws.places import Places
 from loopkernel.laws.reports import Breach
-from loopkernel.laws.views import call_of_run, entry_of_call, ledger_in, refuses, turn_of
+from loopkernel.laws.views import call_of_run, call_of_timer, entry_of_call, ledger_in, refuses, turn_of
 from loopkernel.replay import StepRecord
 
 _TIMES_OF_RUNS = frozenset({TimerPurpose.TOOL_TIMEOUT, TimerPurpose.CHILD_TIMEOUT})
@@ -22,14 +23,16 @@ _TIMES_OF_RUNS = frozenset({TimerPurpose.TOOL_TIMEOUT, TimerPurpose.CHILD_TIMEOU
 
 def sibling(records: Sequence[StepRecord]) -> Iterator[Breach]:
     """A run that fails leaves the other calls of its reply as they are, or cancels them where the policy says so."""
+    places = Places()
     for step, record in enumerate(records):
         ledger = ledger_in(record.before)
         failed = None if ledger is None or refuses(record) else _failed_run(record)
         if ledger is not None and failed is not None:
-            for wrong in (*_dropped(record, ledger, failed), *_counted_down(record)):
+            for wrong in (*_dropped(record, ledger, failed, places.of(ledger)), *_counted_down(record)):
                 yield Breach("SIBLING", step, f"when call {failed.call.id} fails, {wrong}")
-        if (failed is None and not _has_failed_before(record)) or _spares_others(record):
-            for call in _cancelled_as_siblings(record):
+        cancelled = list(_cancelled_as_siblings(record))
+        if cancelled and ((failed is None and not _has_failed_before(record)) or _spares_others(record)):
+            for call in cancelled:
                 yield Breach("SIBLING", step, f"call {call} is cancelled as a sibling, and no failure asks for it")
 
 
@@ -59,13 +62,10 @@ def _failed_run(record: StepRecord) -> LedgerEntry | None:
 
 def _out_of_time(fired: TimerFired, state: State) -> LedgerEntry | None:
     """The call whose run, or a hook that is asked about it, has no more time."""
-    for entry in _entries(state):
-        gate, timer = entry.hooks.open, entry.timer
-        if gate is not None and gate.timer is not None and gate.timer.operation == fired.operation:
-            return entry
-        if timer is not None and timer.operation == fired.operation and timer.purpose in _TIMES_OF_RUNS:
-            return entry
-    return None
+    entry = call_of_timer(state, fired.operation)
+    timer = None if entry is None else entry.timer
+    others = timer is not None and timer.operation == fired.operation and timer.purpose not in _TIMES_OF_RUNS
+    return None if others else entry
 
 
 def _is_still_open(entry: LedgerEntry, record: StepRecord) -> bool:
@@ -102,13 +102,18 @@ def _cancelled_as_siblings(record: StepRecord) -> Iterator[CallId]:
             yield effect.result.call
 
 
-def _dropped(record: StepRecord, ledger: Ledger, failed: LedgerEntry) -> Iterator[str]:
-    """What other calls of the ledger lose."""
+def _dropped(record: StepRecord, ledger: Ledger, failed: LedgerEntry, places: Places) -> Iterator[str]:
+    """What other calls of the ledger lose. A call that stays as it is, and of which nothing is said, loses nothing."""
     ended = {effect.result.call: effect.result for effect in record.effects if isinstance(effect, ToolEnded)}
     aborted = {effect.operation: effect.reason for effect in record.effects if isinstance(effect, AbortTool)}
     spared = _spares_others(record)
-    unreachable = _unreachable(ledger, failed, spared=spared)
-    for place, entry in enumerate(ledger.entries):
+    unreachable = _unreachable(failed, places, spared=spared)
+    told = {call.position - 1 for call in ended if entry_of_call(ledger, call) is not None}
+    stopped = (call_of_run(record.before, operation) for operation in aborted)
+    told.update(entry.call.id.position - 1 for entry in stopped if entry is not None)
+    changed = {place for place, old, _ in changes(ledger, ledger_in(record.after)) if old is not None}
+    for place in sorted(changed | told | unreachable | (set() if spared else places.open)):
+        entry = ledger.entries[place]
         call = entry.call.id
         if call == failed.call.id:
             continue
@@ -137,17 +142,16 @@ def _dropped(record: StepRecord, ledger: Ledger, failed: LedgerEntry) -> Iterato
                 yield f"the hook that is asked about call {call} is not left alone"
 
 
-def _unreachable(ledger: Ledger, failed: LedgerEntry, *, spared: bool) -> set[int]:
+def _unreachable(failed: LedgerEntry, places: Places, *, spared: bool) -> set[int]:
     """The open calls that can never run now: they depend on the failed one, or on one that is cancelled with it."""
     gone = {failed.call.id.position - 1}
     found: set[int] = set()
-    for place, entry in enumerate(ledger.entries):
-        if entry.is_open and place not in gone:
-            if any(source.place in gone for source in sources_of(ledger, place)):
-                found.add(place)
-                gone.add(place)
-            elif not spared:
-                gone.add(place)
+    for place in sorted((places.dependent if spared else places.open) - gone):
+        if any(source.place in gone for source in places.sources(place)):
+            found.add(place)
+            gone.add(place)
+        elif not spared:
+            gone.add(place)
     return found
 
 
@@ -169,12 +173,6 @@ def _counted_down(record: StepRecord) -> Iterator[str]:
     before, after = turn_of(record.before), turn_of(record.after)
     if before is not None and after is not None and before.number == after.number and after.replies < before.replies:
         yield "the count of replies goes down"
-    for entry in _entries(record.before):
-        now = entry_of_call(ledger_in(record.after), entry.call.id)
-        if now is not None and now.runs < entry.runs:
+    for entry, now in changed_pairs(ledger_in(record.before), ledger_in(record.after)):
+        if now.runs < entry.runs:
             yield f"the count of the runs of call {entry.call.id} goes down"
-
-
-def _entries(state: State) -> tuple[LedgerEntry, ...]:
-    ledger = ledger_in(state)
-    return () if ledger is None else tuple(ledger.entries)

@@ -1,7 +1,8 @@
 """Where the calls of a reply stand: who is in the way of whom, and which batch each is in.
 
 A second opinion beside the scheduler: it reads the calls, the settings and the held runs, and no plan. Each look at
-a ledger costs the number of calls and of the keys that they use.
+a ledger costs the number of open calls and of the keys that they use; where nothing conflicts and no order is kept,
+the number of calls that name others.
 """
 
 from collections.abc import Iterator
@@ -16,8 +17,8 @@ from loopkernel.data.ledgers import Ledger, LedgerEntry
 from loopkernel.data.sessions import Session, Settings
 from loopkernel.data.tools import Decision, EffectClass, InvalidCall, UnknownTool, ValidCall
 from loopkernel.data.words import CallStatus
-from loopkernel.laws.call_input import depends, sources_of
 from loopkernel.laws.keys_in_use import Claims, KeysInUse, claims_of
+from loopkernel.laws.places import Places
 from loopkernel.laws.views import effect_of, tool_named
 from loopkernel.planning.approval import decide
 
@@ -33,13 +34,17 @@ class InTheWay:
 
 @final
 class Standing:
-    """A ledger under its session's settings: for each open call, by place, one that is in its way, if any is."""
+    """A ledger under its session's settings: for each open call, by place, one that is in its way, if any is.
 
-    def __init__(self, ledger: Ledger, session: Session, *, streaming: bool) -> None:
+    `places` are those of the ledger's calls, where they are known already.
+    """
+
+    def __init__(self, ledger: Ledger, session: Session, *, streaming: bool, places: Places | None = None) -> None:
         self.ledger = ledger
         self.session = session
         self.settings = session.settings
-        self._claims = [claims_of(entry, self.settings) if entry.is_open else () for entry in ledger.entries]
+        self.places = Places().of(ledger) if places is None else places
+        self._claims: dict[int, Claims] = {}
         by_batch = self.settings.policy.schedule is Schedule.BATCHES
         self._batches = tuple(batches_of(ledger, session)) if by_batch else ()
         self.undecided = None if streaming else undecided_output(ledger, self.settings)
@@ -66,28 +71,29 @@ class Standing:
         held, later, earlier, running = (self._no_keys() for _ in range(4))
         for run in self.session.held:
             held.add(run.call, run.claims)
-        entries = self.ledger.entries
-        for place in range(len(entries) - 1, -1, -1):
-            entry = entries[place]
-            if self._may_run(entry):
-                yield from self._clash(place, later if not runs_again(entry) else running)
-                if entry.is_running:
-                    running.add(entry.call.id, self._claims[place])
-                if entry.is_running or runs_again(entry):
-                    later.add(entry.call.id, self._claims[place])
+        may_run = [(place, entry) for place, entry in self._open() if self._may_run(entry)]
+        for place, entry in reversed(may_run):
+            yield from self._clash(place, later if not runs_again(entry) else running)
+            if entry.is_running:
+                running.add(entry.call.id, self.claims_at(place))
+            if entry.is_running or runs_again(entry):
+                later.add(entry.call.id, self.claims_at(place))
         running = self._no_keys()
-        for place, entry in enumerate(entries):
-            if self._may_run(entry):
-                stopping = held.conflicting(self._claims[place])
-                if stopping is not None:
-                    yield place, InTheWay(stopping, f"it conflicts with call {stopping}, which has not stopped")
-                yield from self._clash(place, earlier if not runs_again(entry) else running)
-                earlier.add(entry.call.id, self._claims[place])
-                if entry.is_running:
-                    running.add(entry.call.id, self._claims[place])
+        for place, entry in may_run:
+            stopping = held.conflicting(self.claims_at(place))
+            if stopping is not None:
+                yield place, InTheWay(stopping, f"it conflicts with call {stopping}, which has not stopped")
+            yield from self._clash(place, earlier if not runs_again(entry) else running)
+            earlier.add(entry.call.id, self.claims_at(place))
+            if entry.is_running:
+                running.add(entry.call.id, self.claims_at(place))
+
+    def _open(self) -> Iterator[tuple[int, LedgerEntry]]:
+        """The open calls, in order."""
+        return ((place, self.ledger.entries[place]) for place in sorted(self.places.open))
 
     def _clash(self, place: int, keys: KeysInUse) -> Iterator[tuple[int, InTheWay]]:
-        other = keys.conflicting(self._claims[place])
+        other = keys.conflicting(self.claims_at(place))
         if other is not None:
             what = "is running" if self.ledger.entries[other.position - 1].is_running else "has not started yet"
             yield place, InTheWay(other, f"it conflicts with call {other}, which {what}")
@@ -101,7 +107,7 @@ class Standing:
             return False
         keys = self._no_keys()
         keys.add(self.ledger.entries[place].call.id, claims)
-        return keys.conflicting(self._claims[place]) is not None
+        return keys.conflicting(self.claims_at(place)) is not None
 
     def conflicts(self, place: int, other: int) -> bool:
         """Whether the call at `place` stands behind that other since the two must not overlap."""
@@ -109,18 +115,23 @@ class Standing:
         if place == other or not (self._may_run(before) and self._may_run(entry)):
             return False
         first = before.is_running or (not runs_again(entry) and (other < place or runs_again(before)))
-        return first and self.clash(place, self._claims[other])
+        return first and self.clash(place, self.claims_at(other))
 
     def claims_at(self, place: int) -> Claims:
-        """What the open call at `place` uses."""
+        """What the call at `place` uses; nothing once it is answered."""
+        if place not in self._claims:
+            entry = self.ledger.entries[place]
+            self._claims[place] = claims_of(entry, self.settings) if entry.is_open else ()
         return self._claims[place]
 
     # --- rule TOOL-3: the order of the schedule ----------------------------------------------------------
 
     def _orders(self) -> Iterator[tuple[int, InTheWay]]:
+        if self.settings.policy.schedule in (Schedule.GRAPH, Schedule.ALL):
+            return
         first: int | None = None  # the place of the first open call
         parting: int | None = None  # of the first one that is no running read
-        for place, entry in enumerate(self.ledger.entries):
+        for place, entry in self._open():
             if not self._may_run(entry):
                 continue
             for before in (first, parting):
@@ -158,10 +169,8 @@ class Standing:
     # --- rule CALL-1: dependencies -----------------------------------------------------------------------
 
     def _sources(self) -> Iterator[tuple[int, InTheWay]]:
-        for place, entry in enumerate(self.ledger.entries):
-            if not entry.is_open or not depends(entry.call):
-                continue
-            for source in sources_of(self.ledger, place):
+        for place in sorted(self.places.dependent):
+            for source in self.places.sources(place):
                 if source.place is not None:
                     needed = self.ledger.entries[source.place]
                     if needed.status is not CallStatus.DONE:
@@ -171,14 +180,14 @@ class Standing:
     def needs(self, place: int, other: int) -> bool:
         """Whether the call at `place` depends on that other, which is open."""
         entry = self.ledger.entries[other]
-        return entry.is_open and any(source.place == other for source in sources_of(self.ledger, place))
+        return entry.is_open and any(source.place == other for source in self.places.sources(place))
 
     # --- rule CALL-5: the output in the place of the others --------------------------------------------------
 
     def _undecided(self) -> Iterator[tuple[int, InTheWay]]:
         if self.undecided is not None:
-            for place, entry in enumerate(self.ledger.entries):
-                if entry.is_open and not entry.is_running and entry.call.id != self.undecided:
+            for place, entry in self._open():
+                if not entry.is_running and entry.call.id != self.undecided:
                     yield place, InTheWay(self.undecided, f"call {self.undecided} may give the output in its place")
 
     def waits_for_others(self) -> bool:
@@ -186,9 +195,7 @@ class Standing:
         if self.settings.policy.output_calls is OutputCalls.SKIP:
             return False
         behind: list[int] = []
-        for place, entry in enumerate(self.ledger.entries):
-            if not entry.is_open:
-                continue
+        for place, entry in self._open():
             if not self.gives_output(entry) and not any(self._is_kept_by(place, other) for other in behind):
                 return True
             behind.append(place)
@@ -204,18 +211,27 @@ class Standing:
         """Whether the call at `place` waits for that other, for whatever reason."""
         return self.needs(place, other) or self.conflicts(place, other) or self.goes_first(other, place)
 
+    def children(self) -> Iterator[LedgerEntry]:
+        """The calls whose sub-agents are under way, in order."""
+        return (self.ledger.entries[place] for place in sorted(self.places.children))
+
     # --- slots -------------------------------------------------------------------------------------------
 
     @property
     def slots_taken(self) -> int:
         """How many runs are started and not answered, those with a question among them."""
-        return sum(entry.is_running for entry in self.ledger.entries)
+        return len(self.places.running)
 
     @property
     def slot_free(self) -> bool:
         """Whether one more run may start."""
+        return self.settings.policy.max_parallel is None or self.slot_is_left
+
+    @property
+    def slot_is_left(self) -> bool:
+        """Whether there are so many slots, and one is free."""
         limit = self.settings.policy.max_parallel
-        return limit is None or self.slots_taken < limit
+        return limit is not None and self.slots_taken < limit
 
 
 def runs_again(entry: LedgerEntry) -> bool:

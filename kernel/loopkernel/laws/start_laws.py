@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from loopkernel.data.blocks import RawInput
 from loopkernel.data.effects import CheckCall, StartChild
 from loopkernel.data.events import EditRefused
+from loopkernel.data.ids import CallId
 from loopkernel.data.json_text import Json
 from loopkernel.data.ledgers import ApprovalWait, Edit, Ledger, LedgerEntry
 from loopkernel.data.outside_deltas import HookAnswered, HookModify
@@ -13,9 +14,10 @@ from loopkernel.data.thread_deltas import Acquired, Resumed
 from loopkernel.data.tool_deltas import ToolChecked
 from loopkernel.data.tools import ValidCall
 from loopkernel.laws.call_input import names_no_call, refers, sources_of, to_run_with
+from loopkernel.laws.changes import changed_pairs
 from loopkernel.laws.reports import Findings
 from loopkernel.laws.standing import may_stream_early
-from loopkernel.laws.views import Start, calls_kept, entry_of_call, held_in, ledger_in, named, refuses
+from loopkernel.laws.views import Start, calls_kept, entry_of_call, entry_that, held_in, ledger_in, named, refuses
 from loopkernel.replay import StepRecord
 
 
@@ -29,8 +31,9 @@ def final_args(record: StepRecord) -> Findings:
     found = [*_verdict_kept(record), *_changed_unchecked(record), *_hooked_otherwise(record)]
     for check in checks:
         found.extend(_asked_otherwise(check, ledger_in(record.after)))
+    asked = {check.call for check in checks}
     for start in starts:
-        found.extend(f"call {start.call} starts, {wrong}" for wrong in _not_final(start, record))
+        found.extend(f"call {start.call} starts, {wrong}" for wrong in _not_final(start, record, asked))
     return found
 
 
@@ -47,19 +50,19 @@ def _verdict_kept(record: StepRecord) -> Iterator[str]:
     delta, before = record.context.delta, ledger_in(record.before)
     if not isinstance(delta, ToolChecked) or before is None:
         return
-    for entry in before.entries:
-        now = entry_of_call(ledger_in(record.after), entry.call.id)
-        if entry.check != delta.operation or now is None or now.check is not None:
-            continue
-        edit = _edit_in_check(entry)
-        refused = any(isinstance(effect, EditRefused) and effect.call == entry.call.id for effect in record.effects)
-        if edit is not None and not isinstance(delta.verdict, ValidCall) and not refused:
-            yield f"the edit of {named(entry.call)} is taken, and it is not valid"
-        expected = entry.verdict if edit is not None and refused else delta.verdict
-        if now.verdict != expected:
-            yield f"the verdict on {named(entry.call)} is not the one that came"
-        if edit is not None and now.person.edit != (None if refused else edit):
-            yield f"{named(entry.call)} is not left with the edit that was checked"
+    entry = entry_that(before, lambda one: one.check == delta.operation, before.place_of_check(delta.operation))
+    now = None if entry is None else entry_of_call(ledger_in(record.after), entry.call.id)
+    if entry is None or now is None or now.check is not None:
+        return
+    edit = _edit_in_check(entry)
+    refused = any(isinstance(effect, EditRefused) and effect.call == entry.call.id for effect in record.effects)
+    if edit is not None and not isinstance(delta.verdict, ValidCall) and not refused:
+        yield f"the edit of {named(entry.call)} is taken, and it is not valid"
+    expected = entry.verdict if edit is not None and refused else delta.verdict
+    if now.verdict != expected:
+        yield f"the verdict on {named(entry.call)} is not the one that came"
+    if edit is not None and now.person.edit != (None if refused else edit):
+        yield f"{named(entry.call)} is not left with the edit that was checked"
 
 
 def _asked_otherwise(check: CheckCall, ledger: Ledger | None) -> Iterator[str]:
@@ -75,9 +78,9 @@ def _asked_otherwise(check: CheckCall, ledger: Ledger | None) -> Iterator[str]:
 def _changed_unchecked(record: StepRecord) -> Iterator[str]:
     """TOOL-18: once its references are resolved, a call is checked again."""
     before, after = calls_kept(record.before), calls_kept(record.after)
-    if before is None or after is None or not after.linked or before.reply != after.reply:
+    if after is None or not after.linked:
         return
-    for old, new in zip(before.entries, after.entries, strict=False):
+    for old, new in changed_pairs(before, after):
         checked = new.check is None and new.verdict is not None
         if old.refers and not new.refers and new.is_open and new.person.edit is None and checked:
             yield f"the references of {named(new.call)} are resolved, and it is not checked again"
@@ -85,12 +88,9 @@ def _changed_unchecked(record: StepRecord) -> Iterator[str]:
 
 def _hooked_otherwise(record: StepRecord) -> Iterator[str]:
     """HOOK-2: a hook before the run may put another input in the place of a call's, which is checked again."""
-    before, after = calls_kept(record.before), calls_kept(record.after)
-    if before is None or after is None or before is after or before.reply != after.reply:
-        return
     delta = record.context.delta
-    for old, new in zip(before.entries, after.entries, strict=False):
-        if old is new or not new.is_open:
+    for old, new in changed_pairs(calls_kept(record.before), calls_kept(record.after)):
+        if not new.is_open:
             continue
         due, gate = old.hooks.input, old.hooks.open
         if isinstance(delta, HookAnswered) and gate is not None and gate.operation == delta.operation:
@@ -110,7 +110,7 @@ def _is_asked_again(entry: LedgerEntry, record: StepRecord) -> bool:
 # --- starts ---------------------------------------------------------------------------------------------
 
 
-def _not_final(start: Start, record: StepRecord) -> Iterator[str]:
+def _not_final(start: Start, record: StepRecord, asked: set[CallId]) -> Iterator[str]:
     state = record.after
     ledger = ledger_in(state)
     entry = entry_of_call(ledger, start.call)
@@ -122,7 +122,7 @@ def _not_final(start: Start, record: StepRecord) -> Iterator[str]:
     if isinstance(start, StartChild):
         yield from _other_child(start, state)
     yield from _too_early(state, entry)
-    if _still_checked(start, record):
+    if start.call in asked or _still_checked(start, record):
         yield "but its check has not answered"
     if not isinstance(entry.verdict, ValidCall):
         found = "not checked" if entry.verdict is None else f"checked as {type(entry.verdict).__name__}"
@@ -181,12 +181,11 @@ def _other_arguments(start: Start, ledger: Ledger, entry: LedgerEntry, place: in
 
 
 def _still_checked(start: Start, record: StepRecord) -> bool:
-    """Whether the call is being checked, since before this step or from it on."""
+    """Whether the call was being checked before this step, which does not answer the check."""
     before, delta = entry_of_call(ledger_in(record.before), start.call), record.context.delta
     open_check = None if before is None else before.check
     answered = isinstance(delta, ToolChecked) and delta.operation == open_check
-    asked = any(isinstance(effect, CheckCall) and effect.call == start.call for effect in record.effects)
-    return asked or (open_check is not None and not answered)
+    return open_check is not None and not answered
 
 
 def _too_early(state: State, entry: LedgerEntry) -> Iterator[str]:

@@ -1,12 +1,14 @@
 """Step laws about a transition as such: TOTAL and TIMER-DATA."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from attrs import evolve
 
 from loopkernel.data.effects import CancelTimer, Effect, StartTimer
 from loopkernel.data.events import Refused
 from loopkernel.data.held_runs import HeldRun
+from loopkernel.data.ids import OperationKind, TimerOperation
+from loopkernel.data.ledgers import LedgerEntry
 from loopkernel.data.outside_deltas import ChildEnded, TimerFired
 from loopkernel.data.states import Backoff, Done, State, Streaming
 from loopkernel.data.steps import Context
@@ -14,7 +16,9 @@ from loopkernel.data.thread_deltas import Acquired, Forked, Resumed
 from loopkernel.data.timers import Timer
 from loopkernel.data.tool_deltas import ToolFailed, ToolStopped, ToolSucceeded
 from loopkernel.data.words import RefusalReason, UserAction
-from loopkernel.laws.gates import gate_timers
+from loopkernel.laws.changes import changes
+from loopkernel.laws.gates import gate_of_turn
+from loopkernel.laws.memory import Memory
 from loopkernel.laws.outside_timers import outside_timers
 from loopkernel.laws.reports import Findings, Judged
 from loopkernel.laws.views import calls_kept, held_in, refuses, taken_again
@@ -109,14 +113,14 @@ def _frees_and_no_more(record: StepRecord, run: HeldRun, judged: Judged) -> Iter
 # --- TIMER-DATA -----------------------------------------------------------------------------------------
 
 
-def timer_data(record: StepRecord) -> Findings:
+def timer_data(record: StepRecord, memory: Memory) -> Findings:
     """A delay that is pending stands in state with its deadline, one for each thing it bounds; others do nothing.
 
     A fork has none: those that were pending belong to the lineage that was forked (rule RESUME-6).
     """
     delta, found = record.context.delta, list[str]()
     timers = [effect for effect in record.effects if isinstance(effect, StartTimer | CancelTimer)]
-    pending, before = pending_timers(record.after), pending_timers(record.before)
+    before, pending = _timers_to_judge(record, timers, memory)
     if not isinstance(delta, TimerFired) and not timers and not pending and not before:
         return None
     if isinstance(delta, TimerFired) and not refuses(record):
@@ -147,6 +151,29 @@ def timer_data(record: StepRecord) -> Findings:
     return found
 
 
+def _timers_to_judge(
+    record: StepRecord, timers: list[StartTimer | CancelTimer], memory: Memory
+) -> tuple[tuple[Timer, ...], tuple[Timer, ...]]:
+    """What is pending before and after the step. Where that is enough, only of calls that have changed.
+
+    It is, if the state before has been judged, and the step is about no other timer than these and new ones.
+    """
+    delta, session = record.context.delta, record.before.session
+    if memory.knows(record.before) and session is not None and not isinstance(delta, Acquired | Resumed | Forked):
+        changed = list(changes(calls_kept(record.before), calls_kept(record.after)))
+        before = (*_timers_of([one for _, one, _ in changed]), *_timers_beside_calls(record.before))
+        pending = (*_timers_of([one for _, _, one in changed]), *_timers_beside_calls(record.after))
+        known = {timer.operation for timer in before}
+        about = {timer.operation for timer in (*timers, *pending)} | _fired(record)
+        if all(operation in known or operation > session.operations.minted[OperationKind.TIMER] for operation in about):
+            return before, pending
+    return pending_timers(record.before), pending_timers(record.after)
+
+
+def _fired(record: StepRecord) -> set[TimerOperation]:
+    return {record.context.delta.operation} if isinstance(record.context.delta, TimerFired) else set()
+
+
 def _not_started_anew(
     record: StepRecord, pending: tuple[Timer, ...], timers: list[StartTimer | CancelTimer]
 ) -> Iterator[str]:
@@ -172,21 +199,33 @@ def _left_running(
     ended = {timer.operation for timer in timers if isinstance(timer, CancelTimer)}
     if isinstance(delta, TimerFired):
         ended.add(delta.operation)
+    still = set(pending)
     for timer in before:
-        if timer not in pending and timer.operation not in ended:
+        if timer not in still and timer.operation not in ended:
             yield f"timer {timer.operation} ({timer.purpose.value}) is no longer waited for, and is not closed"
 
 
 def pending_timers(state: State) -> tuple[Timer, ...]:
     """The delays that the state waits for: of a retry, a silent stream, its calls, hooks, and runs that are to stop."""
-    found: list[Timer] = []
-    if isinstance(state, Backoff):
-        found.append(state.timer)
-    if isinstance(state, Streaming) and state.silence is not None:
-        found.append(state.silence)
     ledger = calls_kept(state)
-    if ledger is not None:
-        found.extend(entry.timer for entry in ledger.entries if entry.timer is not None)
-    found.extend(gate_timers(state))
-    found.extend(run.grace for run in held_in(state) if run.grace is not None)
-    return tuple(found)
+    return (*_timers_of(() if ledger is None else ledger.entries), *_timers_beside_calls(state))
+
+
+def _timers_of(entries: Iterable[LedgerEntry | None]) -> Iterator[Timer]:
+    for entry in entries:
+        if entry is not None and entry.timer is not None:
+            yield entry.timer
+        gate = None if entry is None or not entry.is_open else entry.hooks.open
+        if gate is not None and gate.timer is not None:
+            yield gate.timer
+
+
+def _timers_beside_calls(state: State) -> Iterator[Timer]:
+    gate = gate_of_turn(state)
+    if isinstance(state, Backoff):
+        yield state.timer
+    if isinstance(state, Streaming) and state.silence is not None:
+        yield state.silence
+    if gate is not None and gate.timer is not None:
+        yield gate.timer
+    yield from (run.grace for run in held_in(state) if run.grace is not None)

@@ -1,5 +1,6 @@
 """What the laws read from a state, a step and a thread: the same question, answered for every phase."""
 
+from collections.abc import Callable
 from typing import TypeVar, assert_never, cast
 
 from loopkernel.data.blocks import ToolCall
@@ -24,7 +25,7 @@ from loopkernel.data.effects import (
 )
 from loopkernel.data.events import Refused
 from loopkernel.data.held_runs import HeldRun
-from loopkernel.data.ids import CallId, OperationKind, RunOperation
+from loopkernel.data.ids import CallId, OperationKind, RunOperation, TimerOperation
 from loopkernel.data.ledgers import Ledger, LedgerEntry
 from loopkernel.data.sessions import Settings, Turn
 from loopkernel.data.states import (
@@ -109,12 +110,33 @@ def entry_of_call(ledger: Ledger | None, call: CallId) -> LedgerEntry | None:
     return ledger.entries[call.position - 1]
 
 
+def entry_that(ledger: Ledger, fits: Callable[[LedgerEntry], bool], likely: int | None) -> LedgerEntry | None:
+    """An entry that fits: at the place where the ledger says that it is, or, since that need not be so, anywhere."""
+    if likely is not None and likely < len(ledger.entries) and fits(ledger.entries[likely]):
+        return ledger.entries[likely]
+    return next(filter(fits, ledger.entries), None)
+
+
 def call_of_run(state: State, operation: RunOperation) -> LedgerEntry | None:
-    """The entry whose latest run this is, found by looking at each."""
+    """The entry whose latest run this is."""
     ledger = ledger_in(state)
     if ledger is None:
         return None
-    return next((entry for entry in ledger.entries if entry.operation == operation), None)
+    return entry_that(ledger, lambda entry: entry.operation == operation, ledger.place_of_run(operation))
+
+
+def call_of_timer(state: State, operation: TimerOperation) -> LedgerEntry | None:
+    """The entry that the timer bounds: its run, its wait for a person, or a hook that is asked about it."""
+    ledger = ledger_in(state)
+    if ledger is None:
+        return None
+
+    def is_bounded(entry: LedgerEntry) -> bool:
+        gate = entry.hooks.open
+        timers = (entry.timer, None if gate is None else gate.timer)
+        return any(timer is not None and timer.operation == operation for timer in timers)
+
+    return entry_that(ledger, is_bounded, ledger.place_of_timer(operation))
 
 
 def tool_named(settings: Settings, name: str) -> Tool | None:

@@ -10,12 +10,13 @@ from loopkernel.data.states import State, Streaming
 from loopkernel.data.tools import AccessMode, Claim, Decision
 from loopkernel.data.words import CallStatus
 from loopkernel.laws.keys_in_use import Claims
+from loopkernel.laws.memory import Memory
 from loopkernel.laws.reports import Findings, Judged
 from loopkernel.laws.schedule_laws import idle_wait
 from loopkernel.laws.shares import is_reserved
 from loopkernel.laws.standing import Standing, decision_on
 from loopkernel.laws.step_laws import met
-from loopkernel.laws.views import entry_of_call, ledger_in, named, taken_again
+from loopkernel.laws.views import entry_of_call, named, taken_again
 from loopkernel.replay import StepRecord
 from loopkernel.waits import (
     ForAnswer,
@@ -40,10 +41,13 @@ from loopkernel.waits import (
 _RULE_ID = re.compile(r"[A-Z]+-[0-9]+")
 
 
-def why(record: StepRecord, judged: Judged) -> Findings:
+def why(record: StepRecord, judged: Judged, memory: Memory) -> Findings:
     """`explain` names delta and rule of every effect, in order, and what every waiting call really waits for."""
+    # What waits in a state that stays has been judged.
+    due = record.after is not record.before and memory.has_earned(record.after)
     try:
         told = judged.explain(record.before, record.context)
+        waits = told.waits if due else ()
     except Exception as error:  # whatever it is: an explanation that raises explains nothing
         if taken_again(record.before, record.context, judged.transition) is None:
             return None  # there is no such step to explain, which TOTAL says
@@ -57,28 +61,28 @@ def why(record: StepRecord, judged: Judged) -> Findings:
             found.append(f"{type(cause.effect).__name__} is put down to another delta")
         if not (_RULE_ID.fullmatch(cause.rule) and cause.because.strip()):
             found.append(f"{type(cause.effect).__name__} is explained by no rule")
-    if record.after is not record.before:  # else what waits there has been judged
-        found.extend(_untrue(told.waits, record.after))
+    if due:
+        found.extend(_untrue(waits, memory.standing(record.after), record.after))
     return found
 
 
-def _untrue(waits: tuple[Wait, ...], state: State) -> Iterator[str]:
+def _untrue(waits: tuple[Wait, ...], standing: Standing | None, state: State) -> Iterator[str]:
     """What is wrong with the reasons: none where there is one, or one that does not hold in the state."""
-    ledger = ledger_in(state)
-    if ledger is None or state.session is None or not ledger.unanswered:
-        yield from (f"call {wait.call} is said to wait, and is not open" for wait in waits)
-        return
-    standing = Standing(ledger, state.session, streaming=isinstance(state, Streaming))
     reasons = {wait.call: wait.reasons for wait in waits}
-    for place, entry in enumerate(ledger.entries):
-        told = reasons.pop(entry.call.id, ()) if entry.is_open else ()
-        if entry.is_open and not told and not list(idle_wait(standing, place, state)):
-            yield f"{named(entry.call)} waits, and nothing says for what"
-        for reason in told:
-            if not is_true(reason, standing, place, state):
-                yield f"{named(entry.call)} is said to wait {reason}, which is not so"
-        yield from _miscounted(told, standing, place)
+    if standing is not None:
+        for place in sorted(standing.places.open):
+            yield from _untrue_of(reasons.pop(standing.ledger.entries[place].call.id, ()), standing, place, state)
     yield from (f"call {call} is said to wait, and is not open" for call in reasons)
+
+
+def _untrue_of(told: tuple[Reason, ...], standing: Standing, place: int, state: State) -> Iterator[str]:
+    call = standing.ledger.entries[place].call
+    if not told and not list(idle_wait(standing, place, state)):
+        yield f"{named(call)} waits, and nothing says for what"
+    for reason in told:
+        if not is_true(reason, standing, place, state):
+            yield f"{named(call)} is said to wait {reason}, which is not so"
+    yield from _miscounted(told, standing, place)
 
 
 def is_true(reason: Reason, standing: Standing, place: int, state: State) -> bool:
@@ -117,7 +121,7 @@ def is_true(reason: Reason, standing: Standing, place: int, state: State) -> boo
             limit = settings.policy.max_parallel
             return reason.slots == limit and not standing.slot_free
         case ForShare():
-            return entry.status is CallStatus.QUEUED and is_reserved(entry, standing.ledger, standing.session)
+            return entry.status is CallStatus.QUEUED and is_reserved(entry, standing.children(), standing.session)
         case ForOthers():
             return standing.gives_output(entry) and standing.waits_for_others()
         case _:

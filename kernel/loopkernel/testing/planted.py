@@ -268,7 +268,7 @@ def _billed_twice(_: State, delta: Delta) -> Delta:
 def _last_cause_untold(_: Transition) -> Explain:
     def explain(state: State, ctx: Context) -> Explanation:
         told = explain_kernel(state, ctx)
-        return Explanation(told.causes[:-1], told.waits)
+        return evolve(told, causes=told.causes[:-1])
 
     return explain
 
@@ -276,7 +276,7 @@ def _last_cause_untold(_: Transition) -> Explain:
 def _waits_for_nothing(_: Transition) -> Explain:
     def explain(state: State, ctx: Context) -> Explanation:
         told = explain_kernel(state, ctx)
-        return Explanation(told.causes, tuple(Wait(wait.call, ()) for wait in told.waits))
+        return evolve(told, tell=lambda _: tuple(Wait(wait.call, ()) for wait in told.waits))
 
     return explain
 

@@ -337,7 +337,7 @@ def _waits_for_slots(_: Transition) -> Explain:
 
     def explain(state: State, ctx: Context) -> Explanation:
         told = explain_kernel(state, ctx)
-        return Explanation(told.causes, tuple(Wait(wait.call, (ForSlot(1),)) for wait in told.waits))
+        return evolve(told, tell=lambda _: tuple(Wait(wait.call, (ForSlot(1),)) for wait in told.waits))
 
     return explain
 

@@ -252,11 +252,11 @@ def _explained(name: str, of: type[Reason], other: Reason) -> PlantedBug:
 
     def explain(state: State, ctx: Context) -> Explanation:
         told = explain_kernel(state, ctx)
-        waits = (
+        waits = tuple(
             Wait(wait.call, tuple(other if isinstance(reason, of) else reason for reason in wait.reasons))
             for wait in told.waits
         )
-        return Explanation(told.causes, tuple(waits))
+        return evolve(told, tell=lambda _: waits)
 
     return PlantedBug(name=name, law="WHY", plant=lambda real: real, explain=lambda _: explain, hidden=True)
 

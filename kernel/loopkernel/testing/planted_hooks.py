@@ -248,7 +248,7 @@ def _for_own_results(_: Transition) -> Explain:
     def explain(state: State, ctx: Context) -> Explanation:
         told = explain_kernel(state, ctx)
         waits = tuple(Wait(wait.call, tuple(map(other, wait.reasons))) for wait in told.waits)
-        return Explanation(told.causes, waits)
+        return evolve(told, tell=lambda _: waits)
 
     return explain
 

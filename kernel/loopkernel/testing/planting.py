@@ -35,7 +35,6 @@ from loopkernel.testing.player import (
     play,
 )
 from loopkernel.transition import transition as the_transition
-from loopkernel.waits import waits_of
 
 Plant: TypeAlias = Callable[[Transition], Transition]
 Explain: TypeAlias = Callable[[State, Context], Explanation]
@@ -47,7 +46,7 @@ def explaining(transition: Transition) -> Explain:
     def explain(state: State, ctx: Context) -> Explanation:
         after, effects = transition(state, ctx)
         causes = tuple(Cause(effect, ctx.delta, "DELTA-1", "the transition says so") for effect in effects)
-        return Explanation(causes, waits_of(with_calls(after, lambda ledger: evolve(ledger, plan=None))))
+        return Explanation(causes, with_calls(after, lambda ledger: evolve(ledger, plan=None)))
 
     return explain
 

@@ -49,6 +49,7 @@ from loopkernel.explain import Explanation, explain
 from loopkernel.laws import KERNEL, Judged, check_pairs, check_step, check_trace
 from loopkernel.laws.address_law import address
 from loopkernel.laws.call_input import refers
+from loopkernel.laws.memory import Memory
 from loopkernel.laws.pair_laws import fork_eq
 from loopkernel.laws.request_laws import Shown, pair
 from loopkernel.laws.schedule_laws import no_conflict
@@ -122,7 +123,7 @@ def test_an_explanation_that_raises_explains_nothing() -> None:
 
 
 def test_every_effect_has_a_cause() -> None:
-    told = told_of("WHY", explaining_with(lambda _: Explanation((), ())))
+    told = told_of("WHY", explaining_with(lambda told: evolve(told, causes=())))
     assert told == ["the effects of Say in Idle are not those explained: none"]
 
 
@@ -242,7 +243,7 @@ def test_a_start_without_a_ledger_is_not_a_conflict_but_unfounded() -> None:
     start = next(effect for step in STEPS for effect in step.effects if isinstance(effect, StartTool))
     step = changed("reads", Say, more(start))[-1]
     resting = evolve(step, after=SAID.before)
-    assert no_conflict(resting) is None
+    assert no_conflict(resting, Memory()) is None
     assert final_args(resting) == ["call 1.1 starts, but the ledger has no such call"]
 
 

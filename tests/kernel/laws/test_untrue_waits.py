@@ -81,7 +81,7 @@ def test_a_reason_that_is_not_so_is_a_breach(case: Case) -> None:
 
     def untrue(state: State, ctx: Context) -> Explanation:
         told = explain(state, ctx)
-        return evolve(told, waits=tuple(map(with_reason, told.waits)))
+        return evolve(told, tell=lambda _: tuple(map(with_reason, told.waits)))
 
     assert check_step(player.steps[-1]) == ()
     breaches = check_step(player.steps[-1], judged=Judged(transition, untrue))

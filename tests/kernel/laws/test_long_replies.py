@@ -1,0 +1,154 @@
+"""What a reply of many calls costs the laws: counted in Python calls, and not timed."""
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import TypeVar
+
+import pytest
+from attrs import evolve, frozen
+from hypothesis import given
+from hypothesis import strategies as st
+from loopkernel.data.choices import EarlyStart, Schedule
+from loopkernel.data.policy import Hook, Policy
+from loopkernel.data.vector import Vector
+from loopkernel.data.words import HookPoint, TimerPurpose
+from loopkernel.laws import KERNEL, Breach, memory
+from loopkernel.laws.changes import different_items
+from loopkernel.laws.judging import PAIR_CHECKS, TRACE_CHECKS, check_steps
+from loopkernel.replay import StepRecord
+from loopkernel.testing.player import Player
+from loopkernel.testing.player_tools import POLICY, TO_ASK, Call, path_of, read
+from loopkernel.transition import transition
+
+LOOKS_FURTHER = os.environ.get("HYPOTHESIS_PROFILE", "quick") in ("fuzz", "deep")
+FEW, MANY = (64, 128) if LOOKS_FURTHER else (33, 66)  # calls of one reply: more than a leaf of their sequence holds
+MOST_GROWTH = 2.25  # of what judging costs, from few calls to twice as many: it would be 4 if each looked at all others
+LITTLE = 1_000  # Python calls, below which growth says nothing
+ALL_AT_ONCE = evolve(POLICY, schedule=Schedule.ALL, max_parallel=None, tool_timeout_ms=None)
+
+Steps = tuple[StepRecord, ...]
+T = TypeVar("T")
+
+
+@frozen
+class Reply:
+    """A reply of so many calls: the policy, what is called, and how the runs go."""
+
+    call: Callable[[int], Call]
+    runs: Callable[[Player], None]
+    policy: Policy
+
+    def played(self, calls: int) -> Steps:
+        """The steps of its run."""
+        player = Player(transition)
+        player.begin(self.policy)
+        player.say("go")
+        player.reply(*map(self.call, range(calls)))
+        self.runs(player)
+        player.settle()
+        return tuple(player.steps)
+
+
+def reads(number: int) -> Call:
+    return read(f"a{number}")
+
+
+def glances(number: int) -> Call:
+    return Call("glance", path_of(f"a{number}"))
+
+
+def end_from_both_sides(player: Player) -> None:
+    while player.runs:
+        player.end(0 if len(player.runs) % 2 else len(player.runs) - 1)
+
+
+def fail(player: Player) -> None:
+    while player.runs:
+        player.end(fails=True)
+
+
+def run_out_of_time(player: Player) -> None:
+    while player.runs:
+        player.expire(TimerPurpose.TOOL_TIMEOUT)
+        player.stop()
+
+
+def lose(player: Player) -> None:
+    while player.runs:
+        player.lose()
+
+
+HOOK = Hook(name="h", point=HookPoint.BEFORE_TOOL)
+REPLIES = {
+    "recorded": Reply(reads, end_from_both_sides, ALL_AT_ONCE),
+    "slots": Reply(reads, fail, evolve(ALL_AT_ONCE, max_parallel=8)),
+    "approvals": Reply(lambda _: TO_ASK, Player.settle, ALL_AT_ONCE),
+    "hooks": Reply(reads, Player.settle, evolve(ALL_AT_ONCE, hooks=(HOOK,))),
+    "timers": Reply(reads, run_out_of_time, evolve(ALL_AT_ONCE, tool_timeout_ms=100_000)),
+    "lost": Reply(reads, lose, ALL_AT_ONCE),
+    "early": Reply(glances, Player.settle, evolve(ALL_AT_ONCE, early_start=EarlyStart.GATED)),
+}
+QUICK = ("recorded",)  # the others are judged by a fuzzing round
+
+
+def judges() -> Iterator[tuple[str, Callable[[Steps], object]]]:
+    """Each law of a run by its name, and the laws of a step together."""
+
+    def of_pairs(law: str) -> Callable[[Steps], list[Breach]]:
+        return lambda steps: list(PAIR_CHECKS[law](steps, KERNEL))
+
+    yield "steps", lambda steps: check_steps(steps).breaches
+    yield from ((law, lambda steps, check=check: list(check(steps))) for law, check in TRACE_CHECKS.items())
+    yield from ((law, of_pairs(law)) for law in PAIR_CHECKS)
+
+
+def python_calls(judge: Callable[[T], object], what: T) -> int:
+    """How many Python functions are called to judge it, of which nothing is found."""
+    count = 0
+
+    def counted(_frame: FrameType, event: str, _arg: object) -> None:
+        nonlocal count
+        count += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(counted)
+    try:
+        found = judge(what)
+    finally:
+        sys.setprofile(before)
+    assert not found
+    return count
+
+
+@pytest.mark.parametrize("name", [name for name in REPLIES if name in QUICK or LOOKS_FURTHER])
+def test_judging_a_reply_takes_as_long_as_it_has_calls(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "FIRST_WAITS", 0)  # or a short run has the waits of all its steps judged
+    few, many = REPLIES[name].played(FEW), REPLIES[name].played(MANY)
+    assert len(few) > 3 * FEW
+    grown = {law: (python_calls(judge, few), python_calls(judge, many)) for law, judge in judges()}
+    assert {law: cost for law, cost in grown.items() if cost[1] > MOST_GROWTH * max(cost[0], LITTLE)} == {}
+
+
+@given(st.integers(0, 1_100), st.lists(st.integers(0, 1_099), max_size=4), st.integers(0, 40), st.booleans())
+def test_what_differs_is_found_wherever_it_stands(size: int, changed: list[int], more: int, turned: bool) -> None:
+    older = Vector[object].of(range(size))
+    newer = older
+    for place in changed:
+        newer = newer.replace(place, object()) if place < size else newer
+    for _ in range(more):
+        newer = newer.append(object())
+    newer = newer if len(changed) % 2 else newer.first(size // 2 + more)
+    left, right = (newer, older) if turned else (older, newer)
+    both = range(max(len(left), len(right)))
+    pairs = [(place, *(one[place] if place < len(one) else None for one in (left, right))) for place in both]
+    assert list(different_items(left, right)) == [pair for pair in pairs if pair[1] is not pair[2]]
+
+
+def test_what_is_shared_is_not_looked_at() -> None:
+    def found_beside_the_first(items: Vector[int]) -> list[int]:
+        return [place for place, _, _ in different_items(items, items.replace(1, -1)) if place != 1]
+
+    few, many = (python_calls(found_beside_the_first, Vector.of(range(size))) for size in (1_000, 30_000))
+    assert many < 2 * few
