@@ -102,6 +102,11 @@ class Agent:
         self._tools = registered(tools) if isinstance(tools, Sequence) else tools
         policy = preset(policy) if isinstance(policy, str) else policy
         self._policy = policy if model is None else evolve(policy, model=model)
+        output, names = self._policy.output_tool, [each.name for each in self._tools.offered()]
+        if output is not None and output not in names:
+            raise ValueError(
+                f"the policy's output_tool {output!r} is none of the tools: {', '.join(names) or 'no tool'}"
+            )
         self._instructions = instructions
         self._secrets = secrets if isinstance(secrets, Secrets) else Secrets(secrets)
         self._optional = evolve(optional, agents=optional.agents or InProcessAgents(self.runs.open))

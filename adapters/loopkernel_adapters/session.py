@@ -24,6 +24,7 @@ from loopkernel.data.events import (
 from loopkernel.data.ids import CallId, QueueNumber
 from loopkernel.data.json_text import Json
 from loopkernel.data.messages import AssistantMessage, Message, ResultMessage
+from loopkernel.data.policy import Policy
 from loopkernel.data.sessions import Session as KernelSession
 from loopkernel.data.sessions import ShownError
 from loopkernel.data.states import State
@@ -107,6 +108,13 @@ class Session:
     def state(self) -> State:
         """The state of the kernel, after all that has happened."""
         return self._driver.state
+
+    @property
+    def policy(self) -> Policy:
+        """What it goes by now; `send(ChangePolicy(...))` and `send(ChangeMode(...))` change it, also in mid-turn."""
+        session = self._driver.state.session
+        assert session is not None  # a log begins with its policy
+        return session.settings.policy
 
     @property
     def waiting(self) -> tuple[WaitingCall, ...]:

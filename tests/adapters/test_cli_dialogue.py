@@ -123,6 +123,7 @@ def test_an_edited_call_runs_with_the_new_input(answered: Answered, folder: Path
         ('edit {"path":"../out.txt","text":"x"}', 'refused, since it is invalid: "../out.txt" holds `..`'),
         ('edit {"path":3}', 'refused, since it is invalid: $.path: must be of type string; $: lacks "text"'),
         ("edit {", "the new input is not JSON: the text ends too early"),
+        ('edit {"path":"a","path":"b"}', "the new input at $.path is given 2 times"),
         ('edit {"path":"[redacted]","text":""}', "the new input holds [redacted]"),
         ("maybe", "answer with one of these words"),
         ("", "answer with one of these words"),

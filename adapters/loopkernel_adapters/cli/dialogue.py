@@ -201,7 +201,8 @@ class Dialogue:
         try:
             return Correct(call=call, input=Json.parse(line))
         except CodecError as error:
-            self._tell(f"the new input {'; '.join(fault.problem for fault in error.faults)}")
+            where = {fault: "" if fault.path == "$" else f" at {fault.path}" for fault in error.faults}
+            self._tell("; ".join(f"the new input{place} {fault.problem}" for fault, place in where.items()))
             return None
 
     async def _answer_question(self, call: CallId, question: str) -> AnswerQuestion:

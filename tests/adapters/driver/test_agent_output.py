@@ -83,3 +83,8 @@ def test_the_output_of_one_turn_is_not_that_of_the_next() -> None:
         assert (failed.reason, failed.output) == (TurnEndReason.ERROR, None)
 
     asyncio.run(run())
+
+
+def test_an_output_tool_that_nobody_offers_is_refused_at_once() -> None:
+    with pytest.raises(ValueError, match="output_tool 'submit' is none of the tools: look"):
+        Agent(ScriptedProvider([]), [look], policy=POLICY)

@@ -3,10 +3,12 @@
 import asyncio
 
 import pytest
+from attrs import evolve
 from loopkernel.data.choices import OnBusy
 from loopkernel.data.json_text import Json
 from loopkernel.data.policy import Policy
 from loopkernel.data.tools import EffectClass
+from loopkernel.data.user_deltas import ChangePolicy
 from loopkernel.data.words import TurnEndReason
 from loopkernel_adapters.agent import Agent, Result, Session
 from loopkernel_adapters.providers.scripted import ScriptedProvider, call_reply, text_reply
@@ -50,6 +52,16 @@ def test_a_message_that_interrupts_has_its_own_turn() -> None:
             second = await said(session, "b")
             assert (second.reason, second.text) == (TurnEndReason.MODEL_STOP, "two")
             assert ((await first).reason, (await first).text) == (TurnEndReason.INTERRUPTED, "")
+
+    asyncio.run(run())
+
+
+def test_the_policy_of_a_session_is_changed_by_what_is_sent() -> None:
+    async def run() -> None:
+        async with Agent(ScriptedProvider([]), policy=Policy(max_turns=3)).session() as session:
+            assert session.policy == Policy(max_turns=3)
+            await session.send(ChangePolicy(evolve(session.policy, max_turns=5)))
+            assert session.policy == Policy(max_turns=5)
 
     asyncio.run(run())
 
