@@ -20,6 +20,9 @@ from loopkernel.laws.views import Answering, turn_of
 from loopkernel.laws.works_told import Corrections, WorksTold
 from loopkernel.replay import StepRecord
 
+# How a turn ends that is cut short while hooks are asked at its end.
+_CUTS = (TurnEndReason.USER_ABORT, TurnEndReason.INTERRUPTED, TurnEndReason.EDITED, TurnEndReason.DISPOSED)
+
 
 def progress(records: Sequence[StepRecord]) -> Iterator[Breach]:
     """Recoveries in a row are bounded, a state that can be seen waits for something, and every turn ends once."""
@@ -110,6 +113,16 @@ def _repeats(record: StepRecord) -> Iterator[str]:
             offered = {tool.name for tool in effect.request.tools}
             yield from (f"tool {tool} is disabled, and offered all the same" for tool in disabled if tool in offered)
     stopped = any(isinstance(effect, LoopStopped) for effect in record.effects)
-    ends = (effect.reason for effect in record.effects if isinstance(effect, TurnEnded))
-    if stopped is not (TurnEndReason.LOOP_DETECTED in ends):
-        yield "a turn is stopped for repetition, and does not end so" if stopped else "a turn ends for no repetition"
+    ends = [effect.reason for effect in record.effects if isinstance(effect, TurnEnded)]
+    ending = _ends_for_repetition(record.after) or TurnEndReason.LOOP_DETECTED in ends
+    if stopped and not ending:
+        yield "a turn is stopped for repetition, and does not end so"
+    if ending and not stopped and not _ends_for_repetition(record.before):
+        yield "a turn ends for no repetition"
+    if _ends_for_repetition(record.before) and not {TurnEndReason.LOOP_DETECTED, *_CUTS}.issuperset(ends):
+        yield f"a turn that was stopped for repetition ends as {ends[0].value}"
+
+
+def _ends_for_repetition(state: State) -> bool:
+    """Whether hooks are asked behind a turn that repetition has ended."""
+    return isinstance(state, Finishing) and state.ending.reason is TurnEndReason.LOOP_DETECTED
