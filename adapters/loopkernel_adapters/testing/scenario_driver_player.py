@@ -49,7 +49,7 @@ from loopkernel_adapters.testing.scenario_driver_ports import (
     ScriptedTools,
 )
 from loopkernel_adapters.testing.scenario_driver_session import FollowedSession, Stage
-from loopkernel_adapters.testing.scenario_driver_turns import CHECKED_IN_TURN, TurnTakingDriver
+from loopkernel_adapters.testing.scenario_driver_turns import TurnTakingDriver, is_checked_in_turn
 from loopkernel_adapters.testing.simulation.virtual_loop import VirtualLoop
 
 # What a person does about a call, in the words of the trace.
@@ -145,7 +145,7 @@ class ScenarioDriver:
             tools=self._session.world.offered_tools(),
             start=foreign_messages(self._scenario.start),
         )
-        kind = TurnTakingDriver if self._scenario.id in CHECKED_IN_TURN else Driver
+        kind = TurnTakingDriver if is_checked_in_turn(self._scenario) else Driver
         self._driver = driver = kind.open(
             store=FollowedStore(self._session, life, before),
             created=created,

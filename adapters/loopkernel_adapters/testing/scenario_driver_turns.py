@@ -1,9 +1,9 @@
-"""A driver whose checks report in their turn, and the scenarios that need it.
+"""A driver whose checks report in their turn, and which scenarios need it.
 
 The port `Tools.check` is synchronous, so the driver has each verdict at once, ahead of all else that is due at that
-instant. In the scenario format a check is an operation of 0 ms, whose report waits for those of operations that began
-before it, and an answer or a cancel can come in between. Only the scenarios below can tell one from the other; they are
-played with the verdict held back until its turn. All other scenarios are played on the driver as it is.
+instant. In the scenario format a check is an operation of 0 ms, and what is to happen right behind the step that began
+it comes before its report. Only scenarios in which something does can tell one from the other; they are played with the
+verdict held back until its turn. All other scenarios are played on the driver as it is.
 """
 
 from collections.abc import Callable
@@ -11,19 +11,16 @@ from collections.abc import Callable
 from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import CheckCall, Command
 from loopkernel.data.states import State
+from loopkernel.testing.scenario_actions import When
+from loopkernel.testing.scenario_data import Scenario
 
 from loopkernel_adapters.driver.asyncio_driver import Driver
 
-CHECKED_IN_TURN = frozenset(
-    {
-        "while-a-correction-is-checked-every-answer-is-a-duplicate",
-        "the-cancel-of-a-call-that-is-being-corrected",
-        "the-cancel-of-everything-while-a-call-is-being-corrected",
-        "a-rejection-that-skips-a-call-which-is-being-corrected",
-        "a-message-interrupts-a-call-that-is-being-corrected",
-        "an-answer-ahead-of-the-next-check",
-    }
-)
+
+def is_checked_in_turn(scenario: Scenario) -> bool:
+    """Whether somebody acts right behind a step, and so perhaps ahead of a verdict."""
+    times = (action.timing for action in scenario.user)
+    return any(isinstance(time, When) and time.after_ms == 0 for time in times)
 
 
 class TurnTakingDriver(Driver):

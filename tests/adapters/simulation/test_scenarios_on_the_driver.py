@@ -9,18 +9,14 @@ from loopkernel.testing.effective_policy import effective_policy
 from loopkernel.testing.scenario_data import Scenario
 from loopkernel.testing.scenario_document import read_scenario_file
 from loopkernel.transition import transition
-from loopkernel_adapters.testing import scenario_driver_turns
 from loopkernel_adapters.testing.scenario_driver import differences_of, main, play
 from loopkernel_adapters.testing.scenario_driver_likeness import likeness
-from loopkernel_adapters.testing.scenario_driver_turns import CHECKED_IN_TURN
+from loopkernel_adapters.testing.scenario_driver_turns import is_checked_in_turn
 
 from tests.adapters.simulation.planted_drivers import PLANTED
 
 FOLDER = Path(__file__).resolve().parents[3] / "specs" / "scenarios"
 FILES = sorted(FOLDER.glob("*.yaml"))
-
-# The driver has a check's verdict before the crash where the pure player has it after: there the run began once more.
-OTHERWISE = {"endure-a-read-crash-after-its-reply", "endure-a-dangerous-crash-after-its-reply"}
 
 
 def command(scenario: Scenario) -> str:
@@ -35,23 +31,31 @@ def test_the_driver_does_what_each_scenario_says(file: Path) -> None:
         played = play(scenario)
         found = differences_of(scenario, played)
         alike = likeness(played.log, Drive(scenario, effective_policy(scenario.policy), transition).run().log)
-        if alike not in ("same", "like") and scenario.id not in OTHERWISE:
+        if alike not in ("same", "like"):
             found = (*found, alike)
         if found:
             wrong.append(f"{command(scenario)}\n    {found[0]}")
     assert not wrong, "\n".join(wrong)
 
 
-def scenarios_named(names: frozenset[str]) -> list[Scenario]:
-    return [scenario for file in FILES for scenario in read_scenario_file(file) if scenario.id in names]
+# Ahead of the verdict on a call it matters to the run whether it may start.
+AHEAD_OF_A_VERDICT = {
+    "right-behind-a-reply-everything-is-cancelled",
+    "right-behind-a-reply-one-call-is-cancelled",
+    "right-behind-a-reply-the-mode-becomes-plan",
+    "right-behind-a-reply-an-answer-is-too-early",
+    "right-behind-a-reply-a-fork-is-made",
+    "while-a-correction-is-checked-every-answer-is-a-duplicate",
+}
 
 
-def test_only_those_that_need_it_have_their_checks_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each of them fails on the driver as it is, so the list holds none too many."""
-    monkeypatch.setattr("loopkernel_adapters.testing.scenario_driver_player.CHECKED_IN_TURN", frozenset())
-    found = scenarios_named(CHECKED_IN_TURN)
-    assert {scenario.id for scenario in found} == scenario_driver_turns.CHECKED_IN_TURN
-    assert [scenario.id for scenario in found if not differences_of(scenario, play(scenario))] == []
+def test_what_comes_right_behind_a_step_comes_ahead_of_a_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of these fails on a driver that has the verdicts at once."""
+    scenarios = [one for file in FILES for one in read_scenario_file(file) if one.id in AHEAD_OF_A_VERDICT]
+    assert len(scenarios) == len(AHEAD_OF_A_VERDICT)
+    assert all(map(is_checked_in_turn, scenarios))
+    monkeypatch.setattr("loopkernel_adapters.testing.scenario_driver_player.is_checked_in_turn", lambda _: False)
+    assert [scenario.id for scenario in scenarios if not differences_of(scenario, play(scenario))] == []
 
 
 # Nothing is under way when a scenario is over, so no scenario tells how a driver closes: the simulation does.
