@@ -144,7 +144,6 @@ def test_tools_of_typed_functions_keep_the_duties() -> None:
 def short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is not kept at once is not kept: nobody waits for the whole grace here."""
     monkeypatch.setattr(checks, "GRACE_SECONDS", 0.1)
-    monkeypatch.setattr(checks, "QUICK_SECONDS", 0.05)
 
 
 @pytest.mark.usefixtures("short_grace")
