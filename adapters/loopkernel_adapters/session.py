@@ -103,6 +103,7 @@ class Session:
         self._most_events = most_events
         self._readers: list[EventBuffer] = []
         self._saying = asyncio.Lock()
+        self._asking = asyncio.Lock()  # the approver, one call at a time
 
     @property
     def state(self) -> State:
@@ -184,8 +185,10 @@ class Session:
             if not to_ask:
                 return
             for call in to_ask:
-                asked[call.path] = asked.get(call.path, 0) + 1
-                await self.answer(call, await self._asked(call))
+                async with self._asking:
+                    if call in self.waiting:  # and was not answered for another turn meanwhile
+                        asked[call.path] = asked.get(call.path, 0) + 1
+                        await self.answer(call, await self._asked(call))
 
     def _can_answer(self, call: WaitingCall) -> bool:
         """An approval can wait for a person who comes later. A question cannot: it ends with the run that asks."""

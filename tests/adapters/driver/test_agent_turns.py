@@ -10,7 +10,7 @@ from loopkernel.data.policy import Policy
 from loopkernel.data.tools import EffectClass
 from loopkernel.data.user_deltas import ChangePolicy
 from loopkernel.data.words import TurnEndReason
-from loopkernel_adapters.agent import Agent, Result, Session
+from loopkernel_adapters.agent import Agent, Result, Session, WaitingCall
 from loopkernel_adapters.providers.scripted import ScriptedProvider, call_reply, text_reply
 from loopkernel_adapters.tools.functions import tool
 
@@ -20,6 +20,11 @@ OUTPUT = Json.of({"number": 7})
 @tool(effect=EffectClass.READ_ONLY)
 def submit(number: int) -> None:
     """Give the number."""
+
+
+@tool
+def refund(number: int) -> None:
+    """Pay it back."""
 
 
 async def said(session: Session, words: str) -> Result:
@@ -62,6 +67,24 @@ def test_the_policy_of_a_session_is_changed_by_what_is_sent() -> None:
             assert session.policy == Policy(max_turns=3)
             await session.send(ChangePolicy(evolve(session.policy, max_turns=5)))
             assert session.policy == Policy(max_turns=5)
+
+    asyncio.run(run())
+
+
+def test_an_approver_is_asked_once_for_a_call_however_many_turns_wait() -> None:
+    async def run() -> None:
+        asked: list[WaitingCall] = []
+
+        async def approve(call: WaitingCall) -> bool:
+            asked.append(call)
+            await asyncio.sleep(0)
+            return True
+
+        model = ScriptedProvider([call_reply(("refund", OUTPUT)), text_reply("one"), text_reply("two")])
+        async with Agent(model, [refund], approve=approve).session() as session:
+            results = await asyncio.gather(said(session, "a"), said(session, "b"))
+        assert [result.text for result in results] == ["one", "two"]
+        assert len(asked) == 1
 
     asyncio.run(run())
 
