@@ -4,6 +4,7 @@ After it, each reply that has calls is followed at once by one message with exac
 the order of the calls. Repairing twice changes nothing.
 """
 
+from collections import deque
 from collections.abc import Sequence
 from typing import assert_never
 
@@ -38,6 +39,37 @@ class _Call:
 
     reply: int
     position: int
+
+
+class _Open:
+    """The open calls with one id, reply by reply, in order."""
+
+    def __init__(self) -> None:
+        self._replies: deque[deque[_Call]] = deque()
+
+    def add(self, call: _Call) -> None:
+        """The call, which comes after all others, is open."""
+        if not self._replies or self._replies[-1][0].reply != call.reply:
+            self._replies.append(deque())
+        self._replies[-1].append(call)
+
+    def take_nearest(self) -> _Call | None:
+        """The first open call of the latest reply that has one; it is open no more."""
+        if not self._replies:
+            return None
+        nearest = self._replies[-1].popleft()
+        if not self._replies[-1]:
+            self._replies.pop()
+        return nearest
+
+    def take_first(self) -> _Call | None:
+        """The first open call of all; it is open no more."""
+        if not self._replies:
+            return None
+        first = self._replies[0].popleft()
+        if not self._replies[0]:
+            self._replies.popleft()
+        return first
 
 
 def repair(messages: Sequence[ForeignMessage]) -> Repaired:
@@ -100,7 +132,7 @@ def _match(messages: Sequence[ForeignMessage]) -> tuple[dict[_Call, ForeignResul
     after it; any other, which answers nothing, is dropped. Only results right behind their reply stay where
     they are.
     """
-    open_calls: dict[str, list[_Call]] = {}
+    open_calls: dict[str, _Open] = {}
     answers: dict[_Call, ForeignResult] = {}
     early: list[tuple[int, ForeignResult]] = []
     repairs: list[Repair] = []
@@ -110,7 +142,7 @@ def _match(messages: Sequence[ForeignMessage]) -> tuple[dict[_Call, ForeignResul
             case ForeignReply():
                 behind = behind if _is_empty(message) else place
                 for position, call in enumerate(message.calls):
-                    open_calls.setdefault(call.provider_id, []).append(_Call(place, position))
+                    open_calls.setdefault(call.provider_id, _Open()).add(_Call(place, position))
             case ForeignUser():
                 behind = behind if _is_empty(message) else None
             case ForeignResults():
@@ -118,7 +150,7 @@ def _match(messages: Sequence[ForeignMessage]) -> tuple[dict[_Call, ForeignResul
                     if result.provider_id not in open_calls:
                         early.append((place, result))
                         continue
-                    call_found = _take_nearest(open_calls[result.provider_id])
+                    call_found = open_calls[result.provider_id].take_nearest()
                     if call_found is None:
                         repairs.append(Repair(RepairKind.DUPLICATE, place, result.provider_id))
                         continue
@@ -129,21 +161,12 @@ def _match(messages: Sequence[ForeignMessage]) -> tuple[dict[_Call, ForeignResul
                 assert_never(message)
     for place, result in early:
         waiting = open_calls.get(result.provider_id)
+        call_found = None if waiting is None else waiting.take_first()
         if waiting is None:
             repairs.append(Repair(RepairKind.ORPHAN, place, result.provider_id))
-        elif waiting:
-            answers[waiting.pop(0)] = result
+        elif call_found is not None:
+            answers[call_found] = result
             repairs.append(Repair(RepairKind.MOVED, place, result.provider_id))
         else:
             repairs.append(Repair(RepairKind.DUPLICATE, place, result.provider_id))
     return answers, repairs
-
-
-def _take_nearest(waiting: list[_Call]) -> _Call | None:
-    """The first open call of the latest reply that has one; it is open no more."""
-    if not waiting:
-        return None
-    latest = waiting[-1].reply
-    nearest = next(call for call in waiting if call.reply == latest)
-    waiting.remove(nearest)
-    return nearest

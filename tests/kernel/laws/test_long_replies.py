@@ -1,10 +1,7 @@
 """What a reply of many calls costs the laws: counted in Python calls, and not timed."""
 
 import os
-import sys
 from collections.abc import Callable, Iterator
-from types import FrameType
-from typing import TypeVar
 
 import pytest
 from attrs import evolve, frozen
@@ -22,6 +19,8 @@ from loopkernel.testing.player import Player
 from loopkernel.testing.player_tools import POLICY, TO_ASK, Call, path_of, read
 from loopkernel.transition import transition
 
+from tests.kernel.counting import python_calls
+
 LOOKS_FURTHER = os.environ.get("HYPOTHESIS_PROFILE", "quick") in ("fuzz", "deep")
 FEW, MANY = (64, 128) if LOOKS_FURTHER else (33, 66)  # calls of one reply: more than a leaf of their sequence holds
 MOST_GROWTH = 2.25  # of what judging costs, from few calls to twice as many: it would be 4 if each looked at all others
@@ -29,7 +28,6 @@ LITTLE = 1_000  # Python calls, below which growth says nothing
 ALL_AT_ONCE = evolve(POLICY, schedule=Schedule.ALL, max_parallel=None, tool_timeout_ms=None)
 
 Steps = tuple[StepRecord, ...]
-T = TypeVar("T")
 
 
 @frozen
@@ -104,29 +102,12 @@ def judges() -> Iterator[tuple[str, Callable[[Steps], object]]]:
     yield from ((law, of_pairs(law)) for law in PAIR_CHECKS)
 
 
-def python_calls(judge: Callable[[T], object], what: T) -> int:
-    """How many Python functions are called to judge it, of which nothing is found."""
-    count = 0
-
-    def counted(_frame: FrameType, event: str, _arg: object) -> None:
-        nonlocal count
-        count += event == "call"
-
-    before = sys.getprofile()
-    sys.setprofile(counted)
-    try:
-        found = judge(what)
-    finally:
-        sys.setprofile(before)
-    assert not found
-    return count
-
-
 @pytest.mark.parametrize("name", [name for name in REPLIES if name in QUICK or LOOKS_FURTHER])
 def test_judging_a_reply_takes_as_long_as_it_has_calls(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "FIRST_WAITS", 0)  # or a short run has the waits of all its steps judged
     few, many = REPLIES[name].played(FEW), REPLIES[name].played(MANY)
     assert len(few) > 3 * FEW
+    assert [law for law, judge in judges() if judge(few)] == []
     grown = {law: (python_calls(judge, few), python_calls(judge, many)) for law, judge in judges()}
     assert {law: cost for law, cost in grown.items() if cost[1] > MOST_GROWTH * max(cost[0], LITTLE)} == {}
 
@@ -147,8 +128,8 @@ def test_what_differs_is_found_wherever_it_stands(size: int, changed: list[int],
 
 
 def test_what_is_shared_is_not_looked_at() -> None:
-    def found_beside_the_first(items: Vector[int]) -> list[int]:
-        return [place for place, _, _ in different_items(items, items.replace(1, -1)) if place != 1]
+    def compared(items: Vector[int]) -> list[int]:
+        return [place for place, _, _ in different_items(items, items.replace(1, -1))]
 
-    few, many = (python_calls(found_beside_the_first, Vector.of(range(size))) for size in (1_000, 30_000))
+    few, many = (python_calls(compared, Vector.of(range(size))) for size in (1_000, 30_000))
     assert many < 2 * few

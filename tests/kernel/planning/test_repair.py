@@ -1,7 +1,7 @@
 """The repair of a conversation from elsewhere: whole afterwards, nothing invented but `lost`, and always the same."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 from hypothesis import given
@@ -20,6 +20,7 @@ from loopkernel.planning.repair import Repaired, repair, repair_text
 from loopkernel.planning.wording import LOST
 
 from tests.kernel.building import text
+from tests.kernel.counting import python_calls
 from tests.kernel.foreign import broken_conversations, foreign_call
 from tests.kernel.foreign import foreign_result as result
 
@@ -216,3 +217,21 @@ def test_each_repair_is_told_with_its_place(kind: RepairKind) -> None:
     sentence = repair_text(Repair(kind, 2, "c1"))
     assert "message 3" in sentence
     assert kind is RepairKind.EMPTY or "c1" in sentence
+
+
+def after_their_replies(count: int) -> list[ForeignMessage]:
+    return [*(reply("c") for _ in range(count)), results(*(result("c") for _ in range(count)))]
+
+
+def before_their_replies(count: int) -> list[ForeignMessage]:
+    return [results(*(result("c") for _ in range(count))), *(reply("c") for _ in range(count))]
+
+
+def twice_in_one_reply(count: int) -> list[ForeignMessage]:
+    return [reply(*["c"] * count), results(*(result("c") for _ in range(2 * count)))]
+
+
+@pytest.mark.parametrize("thread", [after_their_replies, before_their_replies, twice_in_one_reply])
+def test_many_calls_of_one_id_are_repaired_in_linear_time(thread: Callable[[int], list[ForeignMessage]]) -> None:
+    few, many = (python_calls(repair, thread(count)) for count in (40, 80))
+    assert many < 2.2 * few
