@@ -1,256 +1,30 @@
 """The rules of the house: which room may import which, how large a file may be, and how none may be named."""
 
-import ast
-import graphlib
-import re
-import sys
-from collections.abc import Iterator
-from pathlib import PurePosixPath
-
 import pytest
 
+from tests.architecture.rooms import (
+    FOREIGN_TO_THE_KERNEL,
+    MAY_IMPORT,
+    adapter_faults,
+    cycle,
+    file_length_faults,
+    file_name_faults,
+    foreign_faults,
+    function_length_faults,
+    opening_faults,
+    room_faults,
+    room_of,
+)
 from tests.architecture.sources import (
     Source,
     adapters,
     all_sources,
     demand_none,
     faults_in,
-    functions,
     imports,
     kernel,
     pure_kernel,
 )
-
-MAX_LINES = 400  # of a file
-MAX_FUNCTION_LINES = 60
-
-# What each room of the kernel may import of the kernel. A module on its own is a room of its own.
-MAY_IMPORT: dict[str, tuple[str, ...]] = {
-    "loopkernel": (),
-    "loopkernel.later_typing": (),
-    "loopkernel.data": ("loopkernel.data", "loopkernel.later_typing"),
-    "loopkernel.planning": ("loopkernel.data", "loopkernel.planning"),
-    "loopkernel.regions": ("loopkernel.data", "loopkernel.planning", "loopkernel.regions"),
-    "loopkernel.phases": ("loopkernel.data", "loopkernel.planning", "loopkernel.regions", "loopkernel.phases"),
-    "loopkernel.handlers": ("loopkernel.data", "loopkernel.planning", "loopkernel.regions", "loopkernel.phases"),
-    "loopkernel.transition": ("loopkernel.data", "loopkernel.handlers"),
-    "loopkernel.table": ("loopkernel.data", "loopkernel.handlers"),
-    "loopkernel.causes": ("loopkernel.data",),
-    "loopkernel.receipts": ("loopkernel.data",),
-    "loopkernel.explain": (
-        "loopkernel.causes",
-        "loopkernel.data",
-        "loopkernel.planning",
-        "loopkernel.regions",
-        "loopkernel.transition",
-        "loopkernel.waits",
-    ),
-    "loopkernel.waits": ("loopkernel.data", "loopkernel.planning", "loopkernel.regions"),
-    "loopkernel.replay": ("loopkernel.data", "loopkernel.transition"),
-    "loopkernel.machine": ("loopkernel.data", "loopkernel.replay", "loopkernel.transition"),
-    "loopkernel.laws": (
-        "loopkernel.codec",
-        "loopkernel.data",
-        "loopkernel.explain",
-        "loopkernel.later_typing",
-        "loopkernel.laws",
-        "loopkernel.planning",
-        "loopkernel.replay",
-        "loopkernel.transition",
-        "loopkernel.waits",
-    ),
-    "loopkernel.codec": ("loopkernel.codec", "loopkernel.data"),
-    "loopkernel.presets": ("loopkernel.data", "loopkernel.presets"),
-    "loopkernel.testing": ("loopkernel",),
-}
-# Parts of a permitted room that are closed all the same.
-KNOWS_STATES = ("loopkernel.data.states", "loopkernel.data.steps", "loopkernel.data.records")
-KNOWS_PARTS_OF_STATES = tuple(
-    f"loopkernel.data.{part}" for part in ("effects", "endings", "events", "ledgers", "operations", "sessions")
-)
-MAY_NOT_IMPORT: dict[str, tuple[str, ...]] = {
-    "loopkernel.planning": KNOWS_STATES + KNOWS_PARTS_OF_STATES,
-    "loopkernel.regions": KNOWS_STATES,
-    "loopkernel.phases": ("loopkernel.data.records",),
-    "loopkernel.handlers": ("loopkernel.data.records",),
-}
-# What the shell sees of the kernel: no handler and no region, so that it cannot decide what happens next.
-OPEN_TO_ADAPTERS = (
-    "loopkernel.codec",
-    "loopkernel.data",
-    "loopkernel.explain",
-    "loopkernel.later_typing",
-    "loopkernel.laws",
-    "loopkernel.machine",
-    "loopkernel.planning.interaction",
-    "loopkernel.planning.projection",
-    "loopkernel.planning.redaction",
-    "loopkernel.planning.references",
-    "loopkernel.planning.repair",
-    "loopkernel.planning.retry",
-    "loopkernel.presets",
-    "loopkernel.receipts",
-    "loopkernel.replay",
-    "loopkernel.transition",
-)
-# All that the pure kernel imports from outside, and what for.
-FOREIGN_TO_THE_KERNEL = {
-    "attrs": "frozen classes",
-    "collections": "a thread is put back at its front",
-    "collections.abc": "types of parameters",
-    "enum": "closed vocabularies",
-    "fractions": "money and delays are counted exactly",
-    "functools": "codecs are built once, when first asked for",
-    "json": "the form of what leaves the process",
-    "math": "whether a number is finite",
-    "operator": "comparisons as functions",
-    "re": "texts are checked by patterns; nothing else is parsed",
-    "types": "read-only mappings, and the types of unions",
-    "typing": "types",
-    "typing_extensions": "known to a type checker; never imported at run time",
-}
-TYPING_ALONE = "loopkernel.later_typing"  # the one place that names it: it is not installed with the kernel
-FOREIGN_TO_TESTING = {"attrs", "hypothesis", "yaml"}
-FOREIGN_TO_ADAPTERS = {"attrs"}
-FOREIGN_TO_ADAPTER_CHECKS = {"hypothesis", "pytest"}
-# A vendor's package is an extra. The modules that import it are listed (a name stands for all that begin with it), and
-# every other module imports those inside a function, so that all else runs without it.
-_ANTHROPIC = "loopkernel_adapters.providers.anthropic"
-_OPENAI = "loopkernel_adapters.providers.openai"
-_FUNCTIONS = "loopkernel_adapters.tools.functions"
-_SCHEMAS = "loopkernel_adapters.tools.input_schema"
-_MCP = "loopkernel_adapters.tools.mcp"
-VENDORS: dict[str, tuple[str, ...]] = {
-    "anyio": (_MCP,),
-    "anthropic": (_ANTHROPIC,),
-    "httpx2": (_ANTHROPIC, _OPENAI, _MCP),
-    "jsonschema": (_SCHEMAS,),
-    "mcp": (_MCP,),
-    "mcp_types": (_MCP,),
-    "openai": (_OPENAI,),
-    "pydantic": (_FUNCTIONS,),
-    "pydantic_core": (_FUNCTIONS,),
-    "xllamacpp": ("loopkernel_adapters.providers.local",),
-    "yaml": ("loopkernel_adapters.transcripts.readers.stream_events", "loopkernel_adapters.testing."),
-}
-# These may import their vendor where they like.
-VENDOR_MODULES = (_ANTHROPIC, _OPENAI, _FUNCTIONS, _MCP, "loopkernel_adapters.testing.")
-
-BANNED_NAMES = {"util", "utils", "helper", "helpers", "common", "core", "base", "manager", "managers", "misc"}
-
-
-def room_of(module: str) -> str:
-    """The room that a module of the kernel stands in."""
-    return ".".join(module.split(".")[:2])
-
-
-def lies_in(module: str, packages: tuple[str, ...]) -> bool:
-    """Whether the module is one of the packages, or inside one."""
-    return any(module == package or module.startswith(f"{package}.") for package in packages)
-
-
-def room_faults(source: Source) -> Iterator[str]:
-    """Imports from a room of the kernel that this one may not see."""
-    room = room_of(source.module)
-    if room not in MAY_IMPORT:
-        yield f"{source.path}: {room} is a new room: say in MAY_IMPORT what it may import"
-        return
-    for found in imports(source):
-        if found.relative:
-            yield source.at(found.node, "a relative import: name the module in full")
-        elif lies_in(found.module, ("loopkernel_adapters",)):
-            yield source.at(
-                found.node, f"the kernel imports {found.module}: the shell depends on it, never the reverse"
-            )
-        elif lies_in(found.module, ("loopkernel",)) and not _is_open(room, found.module):
-            yield source.at(found.node, f"{room} may not import {found.module}")
-
-
-def _is_open(room: str, module: str) -> bool:
-    return lies_in(module, MAY_IMPORT[room]) and not lies_in(module, MAY_NOT_IMPORT.get(room, ()))
-
-
-def adapter_faults(source: Source) -> Iterator[str]:
-    """What the shell imports beyond the standard library, itself, and the open part of the kernel."""
-    checks = source.within("loopkernel_adapters.testing")
-    known = {"loopkernel_adapters", *FOREIGN_TO_ADAPTERS, *(FOREIGN_TO_ADAPTER_CHECKS if checks else ())}
-    for found in imports(source):
-        name = found.module
-        package = name.partition(".")[0]
-        at_the_top = found.node in source.tree.body
-        if found.relative:
-            yield source.at(found.node, "a relative import: name the module in full")
-        elif package == "loopkernel":
-            if not lies_in(name, (*OPEN_TO_ADAPTERS, *(("loopkernel.testing",) if checks else ()))):
-                yield source.at(found.node, f"an adapter may not import {name}")
-        elif package in VENDORS:
-            if not source.module.startswith(VENDORS[package]):
-                yield source.at(found.node, f"{package} is imported in {', '.join(VENDORS[package])} alone")
-            elif at_the_top and not source.module.startswith(VENDOR_MODULES):
-                yield source.at(found.node, f"{package} is imported inside a function, since much needs this module")
-        elif name.startswith(VENDOR_MODULES):
-            if at_the_top and not source.module.startswith(VENDOR_MODULES):
-                yield source.at(found.node, f"{name} needs an extra: import it inside a function")
-        elif package not in {*known, *sys.stdlib_module_names}:
-            yield source.at(found.node, f"{package} is not a dependency of the adapters")
-
-
-def foreign_faults(source: Source) -> Iterator[str]:
-    """What the kernel imports from outside, and should not."""
-    testing = source.within("loopkernel.testing")
-    for found in imports(source):
-        package = found.module.partition(".")[0]
-        if found.relative or package in ("loopkernel", "loopkernel_adapters"):
-            continue
-        if testing:
-            allowed = package in FOREIGN_TO_TESTING or package in sys.stdlib_module_names
-        else:
-            allowed = found.module in FOREIGN_TO_THE_KERNEL
-        if package == "typing_extensions":
-            allowed = source.module == TYPING_ALONE
-        if not allowed:
-            yield source.at(found.node, f"{found.module} is not on the list of what {room_of(source.module)} imports")
-
-
-def file_length_faults(source: Source) -> Iterator[str]:
-    """Files that are too long."""
-    lines = len(source.text.splitlines())
-    if lines >= MAX_LINES:
-        yield f"{source.path}: {lines} lines; files stay under {MAX_LINES}"
-
-
-def function_length_faults(source: Source) -> Iterator[str]:
-    """Functions that are too long."""
-    for function in functions(source):
-        length = (function.end_lineno or function.lineno) - function.lineno + 1
-        if length >= MAX_FUNCTION_LINES:
-            yield source.at(function, f"{function.name} has {length} lines; functions stay under {MAX_FUNCTION_LINES}")
-
-
-def file_name_faults(source: Source) -> Iterator[str]:
-    """Names of files and folders that say nothing of what is inside."""
-    for part in PurePosixPath(source.path).with_suffix("").parts:
-        for word in re.split(r"[_\W]+", part):
-            if word in BANNED_NAMES:
-                yield f"{source.path}: {word!r} does not say what it holds"
-
-
-def opening_faults(source: Source) -> Iterator[str]:
-    """A file that does not say what it is for."""
-    if not (ast.get_docstring(source.tree) or "").strip():
-        yield f"{source.path}:1: does not open with a docstring"
-
-
-def cycle(sources: tuple[Source, ...]) -> list[str]:
-    """Modules that import each other in a circle; empty when there is none."""
-    graph = {source.module: {found.module for found in imports(source)} for source in sources}
-    try:
-        graphlib.TopologicalSorter(graph).prepare()
-    except graphlib.CycleError as error:
-        circle: list[str] = error.args[1]
-        return circle
-    return []
-
 
 # --- the tree keeps the rules ---------------------------------------------------------------------------
 

@@ -8,58 +8,34 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 from loopkernel.data.blocks import TextBlock
-from loopkernel.data.choices import OnBusy, OnError
 from loopkernel.data.effects import CheckCall, StartTool
-from loopkernel.data.events import ReplyGrew, TurnEnded
+from loopkernel.data.events import ReplyGrew
 from loopkernel.data.ids import ModelOperation
 from loopkernel.data.json_text import Json
-from loopkernel.data.model_deltas import ModelCompleted, ModelDelta, ModelFailed, ModelText
-from loopkernel.data.policy import Policy
-from loopkernel.data.sessions import ShownError
-from loopkernel.data.states import Cancelled, Confirming, Idle, Streaming
-from loopkernel.data.thread_deltas import Created
-from loopkernel.data.tools import EffectClass, InvalidCall, ToolOutput, ToolProfile, ValidCall, Verdict
+from loopkernel.data.model_deltas import ModelDelta, ModelText
+from loopkernel.data.states import Cancelled, Confirming, Idle
+from loopkernel.data.tools import InvalidCall, ToolOutput, ValidCall, Verdict
 from loopkernel.data.user_deltas import Correct
-from loopkernel.data.words import CallStatus, ErrorClass, RefusalReason, StopReason, TurnEndReason
+from loopkernel.data.words import CallStatus, TurnEndReason
 from loopkernel.replay import replay
 from loopkernel_adapters import agent as agent_module
-from loopkernel_adapters.agent import Agent, Approver, EventsDropped, Result, RunFailed, WaitingCall
-from loopkernel_adapters.ports import RunContext, StoreFailed, StoreLocked
-from loopkernel_adapters.providers.scripted import ANY, Reply, ScriptedProvider, call_reply, text_reply
-from loopkernel_adapters.stores.memory import MemoryRuns, MemoryStore
+from loopkernel_adapters.agent import Agent, Approver, EventsDropped, WaitingCall
+from loopkernel_adapters.ports import RunContext
+from loopkernel_adapters.providers.scripted import ANY, ScriptedProvider, call_reply, text_reply
 from typing_extensions import override
 
+from tests.adapters.driver.agent_world import TWO_ROUNDS, an_agent, asking, tidied
 from tests.adapters.driver_world import (
     ASKS,
     NO_INPUT,
     FunctionProvider,
     FunctionTools,
-    NotedStore,
     World,
     descriptors,
     echo,
     one_turn,
     said,
 )
-from tests.adapters.driver_world import say as said_by_user
-
-TWO_ROUNDS = (call_reply(("echo", Json.of({"a": 1}))), text_reply("That is all."))
-
-
-def an_agent(*replies: Reply, tools: FunctionTools | None = None, approve: Approver | None = None) -> Agent:
-    return Agent(ScriptedProvider(replies), tools or FunctionTools(echo=echo), approve=approve)
-
-
-def asking(approve: Approver | None = None, *more: Reply) -> Agent:
-    """Its tool waits for an approval before it runs."""
-    return an_agent(*TWO_ROUNDS, *more, tools=FunctionTools(ASKS, echo=echo), approve=approve)
-
-
-async def tidied() -> None:
-    """Until Python has closed what a loop has left, and only the test's own task is there."""
-    gc.collect()
-    while len(asyncio.all_tasks()) > 1:
-        await asyncio.sleep(0)
 
 
 def test_the_example_in_the_words_of_the_agent_runs() -> None:
@@ -343,177 +319,3 @@ def test_a_question_is_answered_or_else_declined(approve: Approver | None, answe
     replies = (call_reply(("asks", NO_INPUT)), text_reply("b"))
     result = an_agent(*replies, tools=FunctionTools(asks=asks), approve=approve).run_sync("go")
     assert [block.text for call in result.calls for block in call.content if hasattr(block, "text")] == [answer]
-
-
-# --- sessions ---
-
-
-def test_a_session_has_turns_and_shows_all_of_their_events() -> None:
-    async def run() -> None:
-        agent = an_agent(text_reply("one"), text_reply("two"))
-        seen: list[object] = []
-
-        async def reads() -> None:
-            async for event in session.events():
-                seen.append(event)
-
-        async with agent.session() as session:
-            reading = asyncio.ensure_future(reads())
-            await asyncio.sleep(0)
-            assert (await session.say("a")).text == "one"
-            assert [type(event) async for event in session.say("b")][-1] is TurnEnded
-            await asyncio.sleep(0)
-        await reading
-        assert sum(isinstance(event, TurnEnded) for event in seen) == 2
-        assert len(asyncio.all_tasks()) == 1
-
-    asyncio.run(run())
-
-
-def test_a_turn_of_a_session_can_be_cancelled_and_the_next_one_goes_on() -> None:
-    async def run() -> None:
-        model = ScriptedProvider([(asyncio.Event(),), text_reply("two")])
-        async with Agent(model).session() as session:
-            waiting = asyncio.ensure_future(_awaited(session.say("a")))
-            while not model.requests:
-                await asyncio.sleep(0)
-            await session.cancel()
-            assert (await waiting).reason is TurnEndReason.USER_ABORT
-            assert (await session.say("b")).text == "two"
-
-    asyncio.run(run())
-
-
-async def _awaited(turn: Awaitable[Result]) -> Result:
-    return await turn
-
-
-def test_what_is_said_and_not_taken_is_told() -> None:
-    async def run() -> None:
-        agent = Agent(ScriptedProvider([(asyncio.Event(),)]), policy=Policy(on_busy=OnBusy.REJECT))
-        async with agent.session() as session:
-            first = asyncio.ensure_future(_awaited(session.say("a")))
-            while not isinstance(session.state, Streaming):
-                await asyncio.sleep(0)
-            second = asyncio.ensure_future(_awaited(session.say("b")))
-            for _ in range(5):
-                await asyncio.sleep(0)
-            await session.cancel()
-            assert (await second).refused is RefusalReason.NOT_NOW
-            assert (await first).refused is None
-
-    asyncio.run(run())
-
-
-def test_a_run_goes_on_after_its_process_has_died() -> None:
-    async def run() -> None:
-        runs = MemoryRuns()
-        dead = Agent(ScriptedProvider([(asyncio.Event(),)]), runs=runs)
-        async with dead.session("r") as session:
-            await session.send(said_by_user("a"))
-        async with Agent(ScriptedProvider([text_reply("I am back.")]), runs=runs).session("r") as session:
-            result = await session.go_on()
-        assert (result.run, result.text, result.reason) == ("r", "I am back.", TurnEndReason.MODEL_STOP)
-
-    asyncio.run(run())
-
-
-def test_one_run_is_open_once() -> None:
-    async def run() -> None:
-        agent = an_agent()
-        async with agent.session("r"):
-            with pytest.raises(StoreLocked):
-                await agent.run("go", "r")
-
-    asyncio.run(run())
-
-
-# --- errors ---
-
-
-def test_an_error_of_the_model_is_raised_where_the_policy_says_so() -> None:
-    failed = ModelFailed(operation=ANY, error=ErrorClass.AUTH, message="no such key")
-    agent = Agent(ScriptedProvider([(failed,)]), policy=Policy(on_error=OnError.RAISE))
-    with pytest.raises(RunFailed, match="auth: no such key"):
-        agent.run_sync("go")
-    for on_error in (OnError.REST, OnError.END):
-        agent = Agent(ScriptedProvider([(failed,), text_reply("Hello.")]), policy=Policy(on_error=on_error))
-        result = agent.run_sync("go")
-        assert (result.reason, result.error) == (TurnEndReason.ERROR, ShownError(ErrorClass.AUTH, "no such key"))
-        assert "no such key" in repr(result)
-        assert len(repr(result)) < 500  # it is what people print first
-        assert agent.run_sync("go").error is None
-
-
-def test_a_log_that_cannot_be_written_is_raised_with_its_cause() -> None:
-    class Full(MemoryRuns):
-        @override
-        def open(self, run: str) -> MemoryStore:
-            return NotedStore(failing_from=3)
-
-    agent = Agent(ScriptedProvider(TWO_ROUNDS), FunctionTools(echo=echo), runs=Full())
-    with pytest.raises(StoreFailed, match="No space left") as raised:
-        agent.run_sync("go")
-    assert isinstance(raised.value.__cause__, OSError)
-
-
-def test_the_synchronous_way_says_no_inside_an_event_loop() -> None:
-    agent = an_agent(*TWO_ROUNDS)
-
-    async def run() -> None:
-        with pytest.raises(RuntimeError, match="would block the event loop"):
-            agent.run_sync("go")
-
-    asyncio.run(run())
-    assert agent.run_sync("go").text == "That is all."
-
-
-def test_the_synchronous_way_uses_one_loop_and_leaves_nothing() -> None:
-    loops: set[asyncio.AbstractEventLoop] = set()
-
-    async def notes(operation: ModelOperation) -> AsyncIterator[ModelDelta]:
-        loops.add(asyncio.get_running_loop())
-        yield ModelCompleted(operation, StopReason.END_TURN)
-
-    gc.collect()
-    before = descriptors()
-    agent = Agent(FunctionProvider(notes), policy=Policy(empty_reply_nudges=0))
-    for _ in range(3):
-        agent.run_sync("go")
-    assert len(loops) == 1
-    del agent
-    gc.collect()
-    assert descriptors() == before
-    assert all(loop.is_closed() for loop in loops)
-
-
-def test_an_agent_may_be_forgotten_where_another_loop_runs() -> None:
-    agents = [an_agent(*TWO_ROUNDS)]
-    agents[0].run_sync("go")
-
-    async def run() -> None:
-        gc.collect()
-        before = descriptors()
-        agents.clear()
-        gc.collect()
-        assert descriptors() < before
-
-    asyncio.run(run())
-
-
-def test_what_an_agent_is_made_of_reaches_the_log() -> None:
-    agent = Agent(
-        ScriptedProvider([text_reply("the key is hunter22")]),
-        FunctionTools(ToolProfile(effect=EffectClass.IDEMPOTENT), echo=echo),
-        policy="claude",
-        model="large",
-        instructions="be brief",
-        secrets={"KEY": "hunter22"},
-    )
-    result = agent.run_sync("my key is hunter22")
-    created = agent.runs.read(result.run)[0].delta
-    assert isinstance(created, Created)
-    assert (created.session_id, created.instructions, created.policy.model) == (result.run, "be brief", "large")
-    assert [tool.name for tool in created.tools] == ["echo"]
-    assert result.text == "the key is {{secret:KEY}}"
-    assert "hunter22" not in repr(agent.runs.read(result.run))

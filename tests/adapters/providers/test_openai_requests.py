@@ -10,46 +10,33 @@ from hypothesis import strategies as st
 from loopkernel.data.blocks import (
     MediaBlock,
     OpaqueBlock,
-    RawInput,
-    ReasoningBlock,
     ServerCall,
     TextBlock,
-    ToolCall,
-    ToolResult,
 )
 from loopkernel.data.effects import CallModel, Request
-from loopkernel.data.ids import CallId, MessageId, ModelOperation
-from loopkernel.data.json_text import Json, JsonValue
+from loopkernel.data.ids import ModelOperation
+from loopkernel.data.json_text import Json
 from loopkernel.data.messages import AssistantMessage, Message, ReplyState, ResultMessage, UserMessage
 from loopkernel.data.threads import Thread
-from loopkernel.data.tools import Tool
-from loopkernel.data.words import CallStatus, StopReason
 from loopkernel.testing.strategies import conversation, values
 from loopkernel.testing.strategies.walks import Run, runs
-from loopkernel_adapters.providers import openai_media
-from loopkernel_adapters.providers.openai_chat_request import COMPATIBLE, OPENAI, ChatDialect, chat_body
 from loopkernel_adapters.providers.openai_fields import JsonObject
-from loopkernel_adapters.providers.openai_names import ToolNames
-from loopkernel_adapters.providers.openai_responses_request import reasons, responses_body
 
-from tests.adapters.providers.openai_rules import demand_chat, demand_responses
-from tests.adapters.providers.openai_world import MODEL, READ, asking
-
-PNG = base64.b64encode(b"\x89PNG").decode()
-DIALECTS = (OPENAI, COMPATIBLE, ChatDialect(instructions_role="developer", reasoning_field="reasoning_content"))
-
-
-def chat(request: Request, dialect: ChatDialect = OPENAI, **more: JsonValue) -> JsonObject:
-    body = chat_body(request, ToolNames(request.tools), dialect, more)
-    demand_chat(body)
-    return body
-
-
-def responses(request: Request, encrypted: bool = True, **more: JsonValue) -> JsonObject:
-    body = responses_body(request, ToolNames(request.tools), encrypted, more)
-    demand_responses(body)
-    return body
-
+from tests.adapters.providers.openai_threads import (
+    DIALECTS,
+    FIRST,
+    PATH,
+    PNG,
+    ROUND,
+    SECOND,
+    call,
+    chat,
+    reply,
+    responses,
+    result,
+    results,
+)
+from tests.adapters.providers.openai_world import MODEL, asking
 
 # --- whatever the thread ------------------------------------------------------------------------------
 
@@ -144,39 +131,6 @@ def test_a_call_keeps_its_id_while_the_thread_grows(thread: Thread) -> None:
 
 
 # --- the parts of a thread ----------------------------------------------------------------------------
-
-
-def call(position: int, tool_input: Json | RawInput, provider_id: str = "c", reply: int = 1) -> ToolCall:
-    place = CallId(ModelOperation(reply), position)
-    return ToolCall(id=place, provider_id=provider_id, tool="read_file", input=tool_input)
-
-
-def result(of: ToolCall, *content: TextBlock | MediaBlock, status: CallStatus = CallStatus.DONE) -> ToolResult:
-    return ToolResult(call=of.id, provider_id=of.provider_id, tool=of.tool, status=status, content=content)
-
-
-def reply(*content: object, state: ReplyState = ReplyState.COMPLETE) -> AssistantMessage:
-    return AssistantMessage(
-        id=MessageId(2),
-        reply=ModelOperation(1),
-        model=MODEL,
-        content=content,  # type: ignore[arg-type]  # blocks
-        stop=StopReason.TOOL_USE,
-        state=state,
-    )
-
-
-def results(*all_results: ToolResult) -> ResultMessage:
-    return ResultMessage(id=MessageId(3), reply=ModelOperation(1), results=all_results)
-
-
-PATH = Json.of({"path": "a"})
-FIRST, SECOND = call(1, PATH), call(2, RawInput("{oh"))
-ROUND: tuple[Message, ...] = (
-    UserMessage(id=MessageId(1), content=(TextBlock("Read."), TextBlock("Both."))),
-    reply(ReasoningBlock("Hm."), TextBlock("I read."), FIRST, SECOND),
-    results(result(FIRST, TextBlock("milk")), result(SECOND, TextBlock("no JSON"), status=CallStatus.ERROR)),
-)
 
 
 def test_a_round_as_chat_completions_take_it() -> None:
@@ -350,62 +304,3 @@ def test_a_request_with_nothing_to_say_says_so(instructions: str) -> None:
     empty = evolve(asking(), thread=Thread(), instructions=instructions)
     assert "(nothing was said)" in json.dumps(chat(empty))
     assert "(nothing was said)" in json.dumps(responses(empty))
-
-
-# --- settings -----------------------------------------------------------------------------------------
-
-
-def test_a_dialect_says_how_a_server_differs() -> None:
-    dialect = ChatDialect(
-        limit_field="max_tokens",
-        instructions_role="developer",
-        asks_for_usage=False,
-        reasoning_field="reasoning_content",
-    )
-    body = chat(asking(*ROUND, instructions="Be brief.", max_output_tokens=9), dialect)
-    assert "stream_options" not in body
-    assert body["max_tokens"] == 9
-    messages = body["messages"]
-    assert isinstance(messages, list)
-    assert messages[0] == {"role": "developer", "content": "Be brief."}
-    assert messages[2]["reasoning_content"] == "Hm."  # type: ignore[index,call-overload]  # JSON
-
-
-def test_further_fields_go_along_and_take_nothing_away() -> None:
-    search: JsonObject = {"type": "web_search"}
-    body = responses(asking(), model="other", reasoning={"effort": "low"}, tools=[search], include=["x"])
-    assert body["model"] == MODEL
-    assert body["reasoning"] == {"effort": "low"}
-    assert body["include"] == ["x", "reasoning.encrypted_content"]
-    tools = body["tools"]
-    assert isinstance(tools, list)
-    assert tools[0] == search
-    assert len(tools) == 2
-    assert chat(asking(), reasoning_effort="low", stream=False)["stream"] is True
-    assert responses(asking(tools=()), tools=[search])["tools"] == [search]
-
-
-@pytest.mark.parametrize(
-    ("model", "expected"),
-    [("gpt-5", True), ("o3", True), ("gpt-4o", False), ("gpt-4.1-mini", False), ("gpt-oss", True)],
-)
-def test_only_models_that_reason_are_asked_for_their_reasoning(model: str, expected: bool) -> None:
-    assert reasons(model) is expected
-    assert ("include" in responses(asking(model=model), encrypted=reasons(model))) is expected
-
-
-CHOICES: JsonValue = {"anyOf": [{"required": ["a"]}], "oneOf": [{}], "allOf": [{}], "not": {"required": ["b"]}}
-
-
-@pytest.mark.parametrize("schema", [{}, True, [], {"type": "string"}, {"type": "object"}, {"properties": []}, CHOICES])
-def test_any_schema_is_one_of_an_object(schema: JsonValue) -> None:
-    request = asking(tools=(Tool(name="t", input_schema=Json.of(schema)), READ, READ))
-    chat(request)
-    responses(request)
-
-
-def test_an_address_with_data_in_it_says_itself_what_the_data_is() -> None:
-    address = f"data:image/png;base64,{PNG}"
-    for label in ("application/pdf", "image/jpeg", "text/plain", ""):
-        assert openai_media.shown(MediaBlock(label, address)) == openai_media.ShownImage(address)
-    assert openai_media.shown(MediaBlock("image/png", "data:text/plain;base64,aGk=")) == openai_media.ShownText("hi")
