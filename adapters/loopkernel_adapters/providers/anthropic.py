@@ -11,15 +11,19 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from types import TracebackType
 from typing import Literal, Self
 
-import anthropic
-import httpx2
-from anthropic.types import Message, RawMessageStreamEvent
 from loopkernel.data.effects import Request
 from loopkernel.data.ids import ModelOperation
 from loopkernel.data.json_text import Json
 from loopkernel.data.model_deltas import ModelDelta, ModelFailed
 from loopkernel.data.usage import Usage
 from loopkernel.later_typing import override
+
+try:
+    import anthropic
+    import httpx2
+    from anthropic.types import Message, RawMessageStreamEvent
+except ModuleNotFoundError as error:
+    raise ImportError("Anthropic's client is an extra: pip install 'loopkernel[anthropic]'") from error
 
 from loopkernel_adapters.ports import Provider
 from loopkernel_adapters.providers.anthropic_request import JsonObject, RequestOptions, request_body, wire_names

@@ -96,7 +96,7 @@ def _anthropic(model: str, base_url: str | None) -> Opening:
     try:
         from loopkernel_adapters.providers.anthropic import AnthropicProvider
     except ImportError as error:
-        raise _missing("anthropic", error) from error
+        raise ProviderUnavailable(str(error)) from error
     return nullcontext((AnthropicProvider(api_key=key, base_url=base_url), model))
 
 
@@ -106,7 +106,7 @@ def _openai(model: str, base_url: str | None) -> Opening:
     try:
         from loopkernel_adapters.providers.openai_responses import OpenAIResponsesProvider
     except ImportError as error:
-        raise _missing("openai", error) from error
+        raise ProviderUnavailable(str(error)) from error
     return nullcontext((OpenAIResponsesProvider(api_key=key, base_url=url), model))
 
 
@@ -116,7 +116,7 @@ def _openai_chat(model: str, base_url: str | None) -> Opening:
     try:
         from loopkernel_adapters.providers.openai_chat import OpenAIChatProvider
     except ImportError as error:
-        raise _missing("openai", error) from error
+        raise ProviderUnavailable(str(error)) from error
     return nullcontext((OpenAIChatProvider(api_key=key, base_url=url), model))
 
 
@@ -138,9 +138,3 @@ def _key(variable: str, base_url: str | None) -> str:
             f"there is no key: put it into the environment as {variable}, or name a server of your own that needs none"
         )
     return _NO_KEY
-
-
-def _missing(extra: str, error: ImportError) -> ProviderUnavailable:
-    return ProviderUnavailable(
-        f"the client of {extra} is not installed ({error}). Run: pip install 'loopkernel[{extra}]'"
-    )

@@ -8,7 +8,11 @@ from loopkernel.data.ids import ModelOperation
 from loopkernel.data.json_text import JsonValue
 from loopkernel.data.model_deltas import ModelDelta
 from loopkernel.later_typing import override
-from openai import AsyncOpenAI
+
+try:
+    from openai import AsyncOpenAI
+except ModuleNotFoundError as error:
+    raise ImportError("OpenAI's client is an extra: pip install 'loopkernel[openai]'") from error
 
 from loopkernel_adapters.providers.openai_chat_reply import ChatReply
 from loopkernel_adapters.providers.openai_chat_request import COMPATIBLE, OPENAI, ChatDialect, chat_body
