@@ -87,13 +87,17 @@ def _of_recording(path: Path, at: int) -> tuple[LogRecord, ...]:
         source = Source(path)
         played: Reenactment | None = None
         conversation: str | None = None
+        last = 0
         for entry in reader_of(source).entries(source):
+            last = max(last, entry.place.record)
             if isinstance(entry, Finding | Bookkeeping) or "/" in entry.conversation:
                 continue
             conversation = entry.conversation if conversation is None else conversation
             if entry.conversation == conversation and entry.place.record <= at:
                 played = Reenactment(path.stem, AS_RECORDED) if played is None else played
                 played.take(entry)
+        if at > last:
+            raise Unusable(f"{path} has no record {at}; the last one is {last}")
         if played is None:
             raise Unusable(f"{path} says nothing up to record {at}; give a later one with --at")
         played.finish()

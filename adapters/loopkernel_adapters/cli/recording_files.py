@@ -9,8 +9,11 @@ from pathlib import Path
 from attrs import frozen
 
 from loopkernel_adapters.cli.faults import described
+from loopkernel_adapters.cli.invocation import command
 from loopkernel_adapters.cli.located import log_at
 from loopkernel_adapters.cli.outcomes import Unusable
+from loopkernel_adapters.stores.jsonl import NotALog
+from loopkernel_adapters.transcripts.formats import reader_of
 from loopkernel_adapters.transcripts.readers.own_log import OwnLog
 from loopkernel_adapters.transcripts.source import Source, Unreadable
 
@@ -74,6 +77,22 @@ def is_sound_log(path: Path) -> bool:
         return bool(log_at(path).records)
     except Unusable:
         return False
+
+
+@contextmanager
+def to_be_no_recording(name: str, instead: str, what: str) -> Iterator[None]:
+    """Of a recording that is named in the place of a log of ours, say which command takes it. Raises Unusable."""
+    try:
+        yield
+    except Unusable as error:
+        if not isinstance(error.__cause__, NotALog):
+            raise
+        try:
+            found = reader_of(Source(Path(name))).name
+        except (Unreadable, OSError):
+            raise error from error.__cause__
+        told = f"{name} is no log of loopkernel, but a recording ({found}): `{command(instead, name)}` {what}"
+        raise Unusable(told) from error
 
 
 def where(kind: str, record: int, part: str = "") -> str:

@@ -8,6 +8,7 @@ from loopkernel.data.policy import Policy
 from loopkernel.data.sessions import Settings
 from loopkernel.data.states import Done, State
 from loopkernel.data.thread_deltas import Created
+from loopkernel.data.tools import Tool
 from loopkernel.data.user_deltas import ChangeMode, ChangePolicy, ChangeTools, UserDelta
 from loopkernel.replay import START, replay
 
@@ -21,6 +22,7 @@ from loopkernel_adapters.cli.open_work import tell_open
 from loopkernel_adapters.cli.options import Options
 from loopkernel_adapters.cli.outcomes import ExitStatus, Unusable
 from loopkernel_adapters.cli.places import Place, run_or_file, told
+from loopkernel_adapters.cli.recording_files import to_be_no_recording
 from loopkernel_adapters.cli.rules import MODES, secrets_of, with_models
 from loopkernel_adapters.cli.run import play_turn
 from loopkernel_adapters.cli.screen import NoScreen, Screen
@@ -30,7 +32,7 @@ from loopkernel_adapters.cli.summary import status_of, summarise
 from loopkernel_adapters.cli.toolbox import opened_tools
 from loopkernel_adapters.cli.verification import WitnessStore
 from loopkernel_adapters.cli.words import counted
-from loopkernel_adapters.ports import Store, demand_same_rules
+from loopkernel_adapters.ports import Store, Tools, demand_same_rules
 from loopkernel_adapters.stores.jsonl import JsonlStore
 
 
@@ -38,7 +40,8 @@ def resume(name: str, given: Options, screen: Screen) -> ExitStatus:
     """Go on with the run. Raises Unusable when it is not there, is open elsewhere, or cannot be trusted."""
     with ExitStack() as resources:
         place, run = resources.enter_context(located(name, given.store))
-        before = place.read(run)  # first, so that a log that is not there is not made
+        with to_be_no_recording(name, "continue", "goes on with it"):
+            before = place.read(run)  # first, so that a log that is not there is not made
         store = place.open(run)
         resources.callback(store.close)
         state = _state_of(store, run)
@@ -89,8 +92,16 @@ def _workbench(
         secrets=secrets,
         options=options,
         policy=_policy(settings.policy, given, models),
-        offered=tools.offered() if given.tools is not None or given.sub_agents or given.servers else settings.tools,
+        offered=_offered(tools, settings, given),
     )
+
+
+def _offered(tools: Tools, settings: Settings, given: Options) -> tuple[Tool, ...]:
+    """The tools that the run had, unless others are asked for, or some of them, as of a recording, are not here."""
+    here = tools.offered()
+    if given.tools is not None or given.sub_agents or given.servers:
+        return here
+    return settings.tools if {tool.name for tool in settings.tools} <= {tool.name for tool in here} else here
 
 
 def _state_of(store: Store, run: str) -> State:

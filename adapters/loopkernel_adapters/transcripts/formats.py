@@ -15,7 +15,7 @@ from loopkernel_adapters.transcripts.readers.pi import Pi
 from loopkernel_adapters.transcripts.readers.provider_stream import ProviderStream
 from loopkernel_adapters.transcripts.readers.reader import Reader
 from loopkernel_adapters.transcripts.readers.swe_agent import SweAgent
-from loopkernel_adapters.transcripts.source import Source, Unreadable
+from loopkernel_adapters.transcripts.source import Head, Source, Unreadable
 
 READERS: tuple[Reader, ...] = (
     ClaudeCode(),
@@ -35,11 +35,36 @@ READERS: tuple[Reader, ...] = (
 )
 
 
+# How files begin that hold others, and how those are got out.
+PACKED = {
+    b"\x1f\x8b": "unpack it with gunzip",
+    b"\x28\xb5\x2f\xfd": "unpack it with unzstd",
+    b"BZh": "unpack it with bunzip2",
+    b"\xfd7zXZ": "unpack it with unxz",
+    b"PK\x03\x04": "unpack it with unzip",
+}
+UTF16 = (b"\xff\xfe", b"\xfe\xff")
+
+
 def reader_of(source: Source) -> Reader:
     """The reader of the format that the file is in. Raises Unreadable where it is in none, OSError."""
     head = source.head()
     found = next((reader for reader in READERS if reader.fits(head)), None)
     if found is None:
-        known = ", ".join(reader.name for reader in READERS)
-        raise Unreadable(f"{source.path} is no recording in a format that is known here ({known})")
+        raise Unreadable(f"{source.path} {_why_none(source, head)}")
     return found
+
+
+def _why_none(source: Source, head: Head) -> str:
+    """What is known of a file that is no recording, and what to do about it."""
+    packed = next((how for begin, how in PACKED.items() if head.begun.startswith(begin)), None)
+    if packed is not None:
+        return f"is packed; {packed}, and name what comes of it"
+    if not head.begun.strip():
+        return "is empty, so there is no recording in it"
+    if head.begun.startswith(UTF16):
+        return "is text in UTF-16; write it anew in UTF-8 (iconv -f utf-16 -t utf-8), and name that file"
+    if head.begun.lstrip()[:1] in (b"{", b"[") and (wrong := source.wrong_in_document()) is not None:
+        return f"is one JSON document, which is damaged: {wrong}; mend it there, or take another copy"
+    known = ", ".join(reader.name for reader in READERS)
+    return f"is no recording in a format that is known here ({known})"

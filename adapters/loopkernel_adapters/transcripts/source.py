@@ -20,6 +20,7 @@ HEAD_BYTES = 1 << 18
 LONGEST_LINE = 1 << 28  # bytes; what is longer is no record of a run
 HEAD_RECORDS = 40
 LARGEST_DOCUMENT = 1 << 31  # bytes
+MARKED = 64  # bytes that tell what kind of file it is
 MARK = b"\xef\xbb\xbf"  # some programs begin their files with it
 
 
@@ -52,6 +53,7 @@ class Head:
     document: JsonValue
     is_zip: bool
     text: str
+    begun: bytes = b""  # its first bytes as they are
 
 
 @frozen
@@ -64,15 +66,16 @@ class Source:
         """The beginning of it. Raises Unreadable where it is no file, OSError."""
         self._demand_file()
         if zipfile.is_zipfile(self.path):
-            return Head((), None, True, "")
+            return Head((), None, True, "", b"PK\x03\x04")
         with self.path.open("rb") as file:
-            start = file.read(HEAD_BYTES).removeprefix(MARK)
+            start = file.read(HEAD_BYTES)
+            begun, start = start[:MARKED], start.removeprefix(MARK)
             if b"\n" not in start.strip():  # a long first line, or a document
                 start += file.readline(LONGEST_LINE) + file.read(HEAD_BYTES)
         found = [parsed(content) for content in start.split(b"\n")[:HEAD_RECORDS] if content.strip()]
         lines = tuple(value for value in found if value is not None)
         document = self.document_or_none() if _may_be_document(start, found) else None
-        return Head(lines, document, False, start[:4_096].decode("utf-8", "replace"))
+        return Head(lines, document, False, start[:4_096].decode("utf-8", "replace"), begun)
 
     def lines(self) -> Iterator[Line | Finding]:
         """Each line that is JSON, and a finding for each that is not. Raises Unreadable, OSError."""
@@ -111,6 +114,24 @@ class Source:
     def document_or_none(self) -> JsonValue:
         """The whole file as one JSON value; None where it is not."""
         return parsed(self.content().removeprefix(MARK))
+
+    def wrong_in_document(self) -> str | None:
+        """Where the file, which begins as a document of several lines, is none any more; None where it is no such."""
+        text = self.text().lstrip()
+        first, _, more = text.partition("\n")
+        if not more.strip() or parsed(first.encode()) is not None:
+            return None
+        try:
+            json.loads(text)
+        except RecursionError:
+            return "it is nested too deeply"
+        except json.JSONDecodeError as error:
+            if not text[error.pos :].strip() or error.msg.startswith("Unterminated"):
+                return f"it breaks off at its end, in line {error.lineno}"
+            if error.msg == "Extra data":
+                return f"it ends in line {error.lineno}, and something else stands behind it"
+            return f"{error.msg.removesuffix(' at').lower()} in line {error.lineno}, column {error.colno}"
+        return None
 
     def text(self) -> str:
         """The whole file as text. Raises Unreadable, OSError."""

@@ -15,7 +15,7 @@ from loopkernel_adapters.stores.durable_files import write_all
 from loopkernel_adapters.stores.jsonl import read_log
 from loopkernel_adapters.transcripts.writers import new_file
 
-from tests.adapters.cli.sessions import MODEL, CommandLine, Ended, says, script
+from tests.adapters.cli.sessions import MODEL, CommandLine, Ended, calls, says, script
 from tests.adapters.transcripts_repair.recorded import (
     chat_call,
     chat_result,
@@ -247,6 +247,27 @@ def test_a_fork_of_a_run_in_the_store_and_of_a_recording(loopkernel: CommandLine
     assert resumed.labelled("model") == ["I go on."]
     assert loopkernel("replay", "new.jsonl").status == 0
     assert loopkernel("fork", "no-such-run", "--at", "2").status == 2
+
+
+def test_a_fork_of_a_recording_is_offered_tools_that_are_here(loopkernel: CommandLine) -> None:
+    """Those of the recording nobody here can run."""
+    script(calls("read_file", path="claude.jsonl"), says("Read."))
+    forked = loopkernel("fork", "claude.jsonl", "--at", "8", "--out", "new.jsonl")
+    assert forked.status == 0
+    ended = loopkernel("resume", "new.jsonl", *MODEL, lines=("Read it.",))
+    assert ended.labelled("model") == ["Read."]
+    assert not any("There is no tool" in text for text in ended.out.splitlines())
+
+
+def test_a_command_that_takes_no_recording_names_the_one_that_does(loopkernel: CommandLine) -> None:
+    for given, instead in (("log", "replay"), ("resume", "continue")):
+        ended = loopkernel(given, "codex.jsonl")
+        assert ended.status == 2
+        assert "a recording (codex)" in ended.err
+        assert f"{instead} codex.jsonl`" in ended.err
+    (Path("notes.txt")).write_text("Buy milk.\n")
+    assert "is not a log of loopkernel" in loopkernel("log", "./notes.txt").err
+    assert "has no record 99; the last one is 10" in loopkernel("fork", "codex.jsonl", "--at", "99").err
 
 
 @pytest.mark.rule("RESUME-6")

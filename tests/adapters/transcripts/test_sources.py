@@ -1,5 +1,6 @@
 """Files that are no recordings, or that no memory could hold: told in words, and read a line at a time."""
 
+import gzip
 import json
 import os
 import time
@@ -16,7 +17,7 @@ from loopkernel_adapters.transcripts.formats import reader_of
 from loopkernel_adapters.transcripts.replaying import replayed
 from loopkernel_adapters.transcripts.source import Source, Unreadable
 
-from tests.adapters.transcripts.recordings_world import EXAMPLES, as_numbers, expected, read
+from tests.adapters.transcripts.recordings_world import EXAMPLES, as_numbers, expected, fitting, read
 
 CLAUDE = EXAMPLES / "claude-code" / "split-replies.jsonl"
 INSPECT = EXAMPLES / "inspect" / "log.json"
@@ -30,15 +31,12 @@ def written(path: Path, content: bytes) -> Path:
 @pytest.mark.parametrize(
     "content",
     [
-        b"",
-        b"\n\n",
         b"\x00" * 100,
         b"hello",
         b"null",
         b"[]",
         b"{}",
         b"7",
-        b"\xff\xfe{\x00",
         b"[" * 50_000,
         b'{"a":' * 50_000,
     ],
@@ -69,6 +67,40 @@ def test_a_file_that_is_not_there_or_may_not_be_read_is_an_error_of_the_system(t
         return  # to root nothing is locked
     with pytest.raises(PermissionError):
         replayed(Source(path))
+
+
+NEWLINE = b"\n"
+CHAT = json.dumps(json.loads((EXAMPLES / "openai-chat/messages.json").read_text()), indent=1).encode()
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"", "is empty"),
+        (b"\n \n", "is empty"),
+        (b"\xff\xfe{\x00", "is text in UTF-16"),
+        (gzip.compress(CLAUDE.read_bytes()), "gunzip"),
+        (CLAUDE.read_text().encode("utf-16"), "is text in UTF-16"),
+        (CHAT[:-3], r"breaks off at its end, in line \d+"),
+        (CHAT[: CHAT.index(b'"user"') + 3], r"breaks off at its end, in line \d+"),
+        (CHAT + CHAT, f"ends in line {CHAT.count(NEWLINE) + 1}, and something else stands behind it"),
+        (CHAT.replace(b'"role"', b"role", 1), "property name.* in line 3, column 3"),
+        (b'{"a":1}\n{"b":2}\n', "no recording in a format that is known here"),
+        (b"Buy milk.\n", "no recording in a format that is known here"),
+    ],
+)
+def test_of_what_is_no_recording_it_is_said_why(tmp_path: Path, content: bytes, told: str) -> None:
+    with pytest.raises(Unreadable, match=told):
+        read(written(tmp_path / "file", content))
+
+
+@pytest.mark.parametrize(
+    "name", ["pi/aborted-failed.jsonl", "claude-code/split-replies.jsonl", "kimi-cli/events.jsonl"]
+)
+def test_a_session_without_its_first_line_is_taken_by_the_same_reader_alone(tmp_path: Path, name: str) -> None:
+    _, _, rest = (EXAMPLES / name).read_bytes().partition(b"\n")
+    assert fitting(written(tmp_path / "file", rest)) == [name.partition("/")[0]]
+    assert fitting(written(tmp_path / "file", b'{"id":"1","timestamp":"x"}\n' + rest)) == [name.partition("/")[0]]
 
 
 @pytest.mark.parametrize(

@@ -140,7 +140,7 @@ def _refused_by_responses(records: list[Json]) -> Iterator[str]:
                 if item["call_id"] not in waiting:
                     yield f"an output of no call, {item['call_id']!r}"
                 waiting.discard(item["call_id"])
-            case "message":
+            case "message" if "role" in item or item is not record:
                 if not item.get("content"):
                     yield "an empty message"
                 if item["role"] == "user" and waiting:

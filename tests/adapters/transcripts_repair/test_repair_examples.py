@@ -269,6 +269,13 @@ def test_the_oldest_files_of_codex_hold_the_items_alone(tmp_path: Path) -> None:
     assert json.loads(lines[-1]) == {"type": "function_call_output", "call_id": "call_1", "output": LOST}
 
 
+def test_a_message_of_nobody_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:
+    """It is a record of another kind, of which nothing is known here: it stays."""
+    records = [*codex_session(), line({"type": "message", "message": {"role": "user", "content": "Hello."}})]
+    lines, faults = mended(tmp_path, records)
+    assert (lines, faults) == (records, ())
+
+
 def test_a_call_of_codex_whose_id_is_reused_is_renamed(tmp_path: Path) -> None:
     records = [codex_session()[0], codex_call("a"), codex_output("a"), codex_call("a"), codex_output("a")]
     lines, _ = mended(tmp_path, records)

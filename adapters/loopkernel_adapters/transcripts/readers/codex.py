@@ -68,9 +68,7 @@ class Codex(Reader):
             return True
         oldest = text_at(first, "id") is not None and text_at(first, "timestamp") is not None
         oldest = oldest and text_at(first, "type") is None
-        return oldest and any(
-            text_at(line, "record_type") == "state" or text_at(line, "type") in ITEMS for line in head.lines[1:]
-        )
+        return oldest and any(text_at(line, "record_type") == "state" or _is_item(line) for line in head.lines[1:])
 
     @override
     def entries(self, source: Source) -> Iterator[Entry]:
@@ -80,6 +78,12 @@ class Codex(Reader):
                 yield line
             else:
                 yield from reading.entries_of(line)
+
+
+def _is_item(line: JsonValue) -> bool:
+    """Whether the line could be an item; other formats too have records that are called messages."""
+    kind = text_at(line, "type")
+    return kind in ITEMS and (kind != "message" or text_at(line, "role") is not None)
 
 
 @define

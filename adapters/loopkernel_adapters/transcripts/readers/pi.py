@@ -54,7 +54,8 @@ class Pi(Reader):
 
     @override
     def fits(self, head: Head) -> bool:
-        return any(text_at(line, "type") == "session" and text_at(line, "cwd") is not None for line in head.lines[:1])
+        begun = any(text_at(line, "type") == "session" and text_at(line, "cwd") is not None for line in head.lines[:1])
+        return begun or any(map(_is_message, head.lines))  # whose first line may be lost
 
     @override
     def entries(self, source: Source) -> Iterator[Entry]:
@@ -81,6 +82,11 @@ class Pi(Reader):
                 case kind:
                     text = f"a record of unknown type {kind!r}"
                     yield Finding(place=place, kind=FindingKind.UNKNOWN_RECORD, text=text)
+
+
+def _is_message(line: JsonValue) -> bool:
+    is_entry = text_at(line, "type") == "message" and "parentId" in record_at(line)
+    return is_entry and text_at(line, "message", "role") is not None
 
 
 def _message(place: Place, time: int | None, message: Record) -> Iterator[Entry]:

@@ -44,10 +44,10 @@ class CodexWriter(Writer):
 
 
 def _says_something(row: Row, faults: list[Fault]) -> bool:
-    """Whether the row may stay: a message has content."""
+    """Whether the row may stay: a message has content. What only looks like one, and is nobody's, stays."""
     record = record_at(row.value)
     item = _item(record)
-    is_item = text_at(record, "type") == "response_item" or "payload" not in record
+    is_item = text_at(record, "type") == "response_item" or ("payload" not in record and "role" in record)
     if not is_item or text_at(item, "type") != "message" or item.get("content"):
         return True
     faults.append(empty_message(Place(row.number)))
