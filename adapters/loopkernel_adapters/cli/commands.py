@@ -1,6 +1,7 @@
 """The commands of the command line, carried out; and how every failure is told without a traceback."""
 
 import argparse
+import os
 from collections.abc import Sequence
 
 from loopkernel.data.errors import LawBroken
@@ -40,6 +41,7 @@ def run_command_line(arguments: Sequence[str] | None = None) -> int:
 
 
 def _carry_out(given: argparse.Namespace, screen: Screen) -> ExitStatus:
+    _demand_folder()
     match given.command:
         case "run":
             from loopkernel_adapters.cli.run import run
@@ -67,6 +69,16 @@ def _carry_out(given: argparse.Namespace, screen: Screen) -> ExitStatus:
             from loopkernel_adapters.cli.demo import demo
 
             return demo(screen)
+
+
+def _demand_folder() -> None:
+    """Raises Unusable where the current folder is gone, by which each path is meant."""
+    try:
+        os.getcwd()
+    except OSError as error:
+        raise Unusable(
+            f"the folder that you are in cannot be found ({error.strerror}); go to one that is there, and try again"
+        ) from error
 
 
 def _carry_out_on_recording(given: argparse.Namespace, screen: Screen) -> ExitStatus:

@@ -128,8 +128,9 @@ def test_a_folder_that_is_gone_is_told(loopkernel: CommandLine, folder: Path) ->
     gone.rmdir()
     for arguments in (("run", "go", "--model", "scripted:x"), ("chat",), ("runs",), ("log", "last"), ("resume", "x")):
         ended = loopkernel(*arguments)
-        assert ended.status == ExitStatus.UNUSABLE
-        assert FORESEEN not in ended.err
+        assert (ended.status, ended.out) == (ExitStatus.UNUSABLE, "")
+        assert "the folder that you are in cannot be found" in ended.err
+        assert "go to one that is there" in ended.err
 
 
 def test_what_nobody_foresaw_is_told_in_one_line(loopkernel: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
