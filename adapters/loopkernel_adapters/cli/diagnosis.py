@@ -12,10 +12,13 @@ from loopkernel_adapters.cli.outcomes import ExitStatus
 from loopkernel_adapters.cli.recording_files import is_sound_log, read_in_words, where
 from loopkernel_adapters.cli.screen import Screen, in_one_line
 from loopkernel_adapters.cli.words import counted
-from loopkernel_adapters.transcripts.diagnosing import AT_A_PROVIDER, Diagnosis, diagnosed
+from loopkernel_adapters.transcripts.diagnosing import AT_A_PROVIDER, Diagnosis, diagnosed, is_refused
+from loopkernel_adapters.transcripts.entries import FindingKind
 from loopkernel_adapters.transcripts.source import Source
+from loopkernel_adapters.transcripts.writers.writer import Fault
 
-SHOWN = 12  # faults that are told in full
+SHOWN, OF_A_KIND = 12, 3  # faults that are told in full: in all, and of one kind
+PLACES = 5  # of the others of a kind
 
 
 def diagnose(path: Path, screen: Screen, *, as_json: bool, shows_all: bool) -> ExitStatus:
@@ -50,19 +53,35 @@ def _tell(path: Path, found: Diagnosis, screen: Screen, shows_all: bool) -> None
     screen.labelled("recording", f"{path}: {found.format}")
     if not found.faults:
         screen.labelled("faults", "none that would keep it from going on")
-    for fault in found.faults if shows_all else found.faults[:SHOWN]:
-        screen.labelled("fault", f"{where(found.format, fault.place.record, fault.place.part)}: {fault.text}")
-        screen.labelled("", f"invariant: {fault.kind.value}{_of_conversation(fault.conversation)}")
-        screen.labelled("", f"effect: {AT_A_PROVIDER[fault.kind] or 'none'}")
-        screen.labelled("", f"repair: {fault.remedy}")
-    if len(found.faults) > SHOWN and not shows_all:
-        kinds = Counter(fault.kind.value for fault in found.faults[SHOWN:])
-        screen.labelled("and", f"{len(found.faults) - SHOWN} more ({_numbers(kinds)}); --all shows them")
+    else:
+        refused = sum(is_refused(fault.kind) for fault in found.faults)
+        screen.labelled("faults", f"{len(found.faults)}, of which the provider refuses {refused}")
+    left: dict[FindingKind, list[Fault]] = {}
+    kinds: Counter[FindingKind] = Counter()
+    for fault in found.faults:
+        if shows_all or (kinds.total() < SHOWN and kinds[fault.kind] < OF_A_KIND):
+            kinds[fault.kind] += 1
+            _tell_fault(found.format, fault, screen)
+        else:
+            left.setdefault(fault.kind, []).append(fault)
+    for kind, others in left.items():
+        places = [where(found.format, fault.place.record, fault.place.part) for fault in others[:PLACES]]
+        etc = ", ..." if len(others) > PLACES else ""
+        screen.labelled("and", f"{len(others)} more of {kind.value}: {', '.join(places)}{etc}")
+    if left:
+        screen.labelled("", "--all tells each in full")
     if harmless:
         screen.labelled("harmless", _numbers(harmless))
     screen.labelled("go on", command("continue", path))
     if found.faults:
         screen.labelled("or repair", repair_command(path, found))
+
+
+def _tell_fault(name: str, fault: Fault, screen: Screen) -> None:
+    screen.labelled("fault", f"{where(name, fault.place.record, fault.place.part)}: {fault.text}")
+    screen.labelled("", f"invariant: {fault.kind.value}{_of_conversation(fault.conversation)}")
+    screen.labelled("", f"effect: {AT_A_PROVIDER[fault.kind] or 'none'}")
+    screen.labelled("", f"repair: {fault.remedy}")
 
 
 def repair_command(path: Path, found: Diagnosis) -> str:

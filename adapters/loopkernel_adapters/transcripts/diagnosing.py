@@ -39,10 +39,16 @@ AT_A_PROVIDER: dict[FindingKind, str | None] = {
 }
 
 
+def is_refused(kind: FindingKind) -> bool:
+    """Whether a provider refuses a conversation with such a fault."""
+    return (AT_A_PROVIDER[kind] or "").startswith(REFUSED)
+
+
 @frozen(kw_only=True)
 class Diagnosis:
     """What was found in a file: all findings, and the faults that keep the conversation from going on, with remedies.
 
+    The faults that a provider refuses come first, each group in the order of the file.
     `own_format`: a repaired recording can be written back in the format that it has.
     """
 
@@ -70,7 +76,7 @@ def diagnosed(source: Source) -> Diagnosis:
             entries.append(entry)
     writer = writer_of(reader.name)
     faults = _faults(entries, findings) if writer is None else writer.repaired(source).faults
-    ordered = sorted(faults, key=lambda fault: (fault.place.part, fault.place.record))
+    ordered = sorted(faults, key=lambda fault: (not is_refused(fault.kind), fault.place.part, fault.place.record))
     return Diagnosis(format=reader.name, findings=tuple(findings), faults=tuple(ordered), own_format=writer is not None)
 
 

@@ -179,8 +179,11 @@ def test_a_diagnosis_of_many_faults_is_short(loopkernel: CommandLine) -> None:
         messages += [chat_call("call_1"), chat_result("call_1")]  # type: ignore[list-item]  # messages of any shape
     Path("many.json").write_text(json.dumps(messages))
     short = loopkernel("diagnose", "many.json")
-    assert len(short.labelled("fault")) == 12
-    assert short.labelled("and") == ["7 more (7 reused-id); --all shows them"]
+    assert short.labelled("faults") == ["19, of which the provider refuses 19"]
+    assert len(short.labelled("fault")) == 3
+    places = ", ".join(f"record {number}" for number in (10, 12, 14, 16, 18))
+    assert short.labelled("and") == [f"16 more of reused-id: {places}, ..."]
+    assert "--all tells each in full" in short.out
     assert len(loopkernel("diagnose", "many.json", "--all").labelled("fault")) == 19
 
 
@@ -215,6 +218,19 @@ def test_a_damaged_log_of_our_own_is_gone_on_with_as_a_recording(loopkernel: Com
 
 
 @pytest.mark.rule("RESUME-6")
+def test_what_the_provider_refuses_comes_first(loopkernel: CommandLine) -> None:
+    lines = Path("claude.jsonl").read_bytes().splitlines(keepends=True)
+    Path("many.jsonl").write_bytes(b"".join([b"{broken\n", lines[0], lines[0], *lines[1:]]))
+    faults = loopkernel("diagnose", "many.jsonl", "--json").objects()[0]["faults"]
+    assert isinstance(faults, list)
+    assert [(fault["place"], fault["kind"]) for fault in faults] == [
+        (15, "unanswered-call"),
+        (1, "broken-record"),
+        (3, "repeated-record"),
+        (16, "torn-tail"),
+    ]
+
+
 def test_a_fork_of_a_log(loopkernel: CommandLine) -> None:
     _run(loopkernel)
     whole = read_log(Path("run.jsonl")).records

@@ -90,7 +90,7 @@ def _fault(step: RepairStep) -> Fault:
                 conversation=step.conversation,
                 place=step.result.place,
                 kind=FindingKind.REPEATED_RESULT if step.repeated else FindingKind.ORPHAN_RESULT,
-                text=f"the result of {step.name or 'no call'} {what}",
+                text=f"the result of {step.name or 'a call that it does not name'} {what}",
                 remedy="leave it out",
                 repair=RepairKind.DUPLICATE if step.repeated else RepairKind.ORPHAN,
             )
