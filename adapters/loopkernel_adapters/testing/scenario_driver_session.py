@@ -90,8 +90,8 @@ class FollowedSession:
             operation = self.named(_kind_of(record.delta), record.delta.operation)
             self.ends[operation] = record.delta
             self.end_run(operation)
-        # Whoever was too slow answers all the same, and is not heard any more. In a sub-agent it stops: nobody would see
-        # its answer, and the end of the sub-agent must not wait for it.
+        # Whoever was too slow answers all the same, and is not heard any more. In a sub-agent it stops: nobody would
+        # see its answer, and the end of the sub-agent must not wait for it.
         late = set() if self.world.address else set(timed_out(before, record.delta))
         for effect in effects:
             if isinstance(effect, commands.AbortOther) and (effect.kind, effect.operation) in late:
