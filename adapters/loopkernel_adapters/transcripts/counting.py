@@ -6,6 +6,7 @@ order where there are no ids. What is kept grows with the ids that were used, no
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from heapq import heappop, heappush
 from typing import assert_never
 
 from attrs import Factory, define
@@ -63,6 +64,7 @@ class _Open:
     reply: str
     position: int
     told: bool = False  # that the user spoke meanwhile
+    closed: bool = False  # it has its result, or another call has its id
 
 
 @define
@@ -74,6 +76,17 @@ class _Conversation:
     early: list[Place] = Factory(list)  # results of its calls, which another piece of it may follow
     open: dict[str, _Open] = Factory(dict)  # by the id of the provider, in the order of the calls
     answered: set[str] = Factory(set)  # ids that a result has named
+    first: dict[str, list[tuple[int, int, _Open]]] = Factory(dict)  # of each reply, a heap of the calls by position
+
+    def close(self, call: _Open) -> bool:
+        """The call waits no more; whether one of its reply that stands before it does."""
+        call.closed = True
+        waiting = self.first[call.reply]
+        while waiting and waiting[0][2].closed:
+            heappop(waiting)
+        if not waiting:
+            del self.first[call.reply]
+        return bool(waiting) and waiting[0][0] < call.position
 
 
 class Tally:
@@ -196,8 +209,11 @@ class Tally:
         session = part.conversation.partition("/")[0]
         if name not in conversation.open:
             self._open[session] += 1
+        else:
+            conversation.close(conversation.open[name])
         self._most_open = max(self._most_open, self._open[session])
-        conversation.open[name] = _Open(part.place, part.reply, conversation.calls_in_reply)
+        made = conversation.open[name] = _Open(part.place, part.reply, conversation.calls_in_reply)
+        heappush(conversation.first.setdefault(part.reply, []), (made.position, counts.calls, made))
 
     def _result(self, result: ResultSeen) -> Iterator[Finding]:
         counts = self.counts
@@ -213,8 +229,7 @@ class Tally:
             conversation.started.discard(name)
             if answered.reply == conversation.reply:
                 conversation.early.append(result.place)
-            earlier = [left for left in conversation.open.values() if _before(left, answered)]
-            if earlier:
+            if conversation.close(answered):
                 counts.out_of_order += 1
                 text = f"the result of {name} comes before that of a call that stands before it"
                 yield Finding(place=result.place, kind=FindingKind.OUT_OF_ORDER, text=text)
@@ -269,7 +284,3 @@ def _odd_fields(part: ReplyPart, call: ForeignCall) -> Iterator[Finding]:
         if applies:
             name = call.provider_id or call.tool or "of the reply"
             yield Finding(place=part.place, kind=FindingKind.ODD_FIELD, text=f"the call {name} {text}")
-
-
-def _before(one: _Open, other: _Open) -> bool:
-    return one.reply == other.reply and one.position < other.position

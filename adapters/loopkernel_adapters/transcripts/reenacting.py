@@ -292,7 +292,7 @@ class Reenactment:
     def _allow(self) -> None:
         """Approve the calls that ask because of the policy alone: as recorded, nobody was asked about them."""
         state = self._machine.state
-        for entry in state.ledger.entries if isinstance(state, OUTPUT_CALLS) else ():
+        for entry in state.ledger.entries if isinstance(state, OUTPUT_CALLS) and state.ledger.waiting else ():
             if _waits_for_person(entry) and entry.call.tool not in self._asking:
                 self._deliver(Approve(call=entry.call.id))
 
@@ -330,9 +330,9 @@ class Reenactment:
 
     def _entry(self, call: CallId) -> LedgerEntry | None:
         state = self._machine.state
-        if not isinstance(state, OUTPUT_CALLS):
+        if not isinstance(state, OUTPUT_CALLS) or state.ledger.reply != call.reply:
             return None
-        return next((entry for entry in state.ledger.entries if entry.call.id == call), None)
+        return next(state.ledger.entries.since(call.position - 1), None)
 
     # --- the kernel ---
 

@@ -57,16 +57,15 @@ class ClaudeCodeWriter(Writer):
         read_again = RowsAsSource(source.path, rows)
         steps = repair_steps(ClaudeCode().entries(read_again), interrupts_speak=True, ids=ANTHROPIC_IDS)
         editing = _Editing({row.number: row for row in rows})
+        editing.rename(steps)  # which changes no place
         for step in _in_order(steps):
             editing.carry_out(step)
         return RepairedFile(pieces_of(editing.applied(rows)), (*faults, *faults_of(steps)))
 
 
 def _in_order(steps: Iterable[RepairStep]) -> list[RepairStep]:
-    """Ids first, since they change no place; then what is added; last what is left out."""
-    return sorted(
-        steps, key=lambda step: 0 if isinstance(step, Renamed) else 1 if isinstance(step, Lost | Moved) else 2
-    )
+    """What is added first; then what is left out."""
+    return sorted(steps, key=lambda step: not isinstance(step, Lost | Moved))
 
 
 # --- what stands there twice, or cannot be read ---
@@ -77,7 +76,7 @@ def _unrepeated(rows: list[Row], faults: list[Fault]) -> list[Row]:
     kept: list[Row] = []
     seen: dict[str, Record] = {}
     gone: dict[str, str | None] = {}
-    blocks: dict[tuple[str | None, ...], list[JsonValue]] = {}
+    blocks: dict[tuple[str | None, ...], set[str]] = {}
     for row in rows:
         record = record_at(row.value)
         uuid = text_at(record, "uuid")
@@ -117,23 +116,33 @@ def _repeated(row: Row, text: str, remedy: str, kind: FindingKind = FindingKind.
 
 
 def _drop_known_blocks(
-    row: Row, record: Record, blocks: dict[tuple[str | None, ...], list[JsonValue]], faults: list[Fault]
+    row: Row, record: Record, blocks: dict[tuple[str | None, ...], set[str]], faults: list[Fault]
 ) -> bool:
     """Drop the blocks that an earlier record of the reply holds; False where none is left."""
     message = record_at(record, "message")
     reply = text_at(message, "id") or text_at(record, "uuid") or f"record {row.number}"
-    known = blocks.setdefault((reply, text_at(message, "model"), text_at(record, "agentId")), [])
+    known = blocks.setdefault((reply, text_at(message, "model"), text_at(record, "agentId")), set())
     content, new = items_at(message, "content"), list[JsonValue]()
     for block in content:
-        if block not in known:
-            known.append(block)
+        text = _comparable(block)
+        if text is None or text not in known:
             new.append(block)
+        if text is not None:
+            known.add(text)
     if len(new) == len(content):
         return True
     faults.append(_repeated(row, f"a block of the reply {reply} stands there again", "leave it out"))
     if new:
         row.change({**record, "message": {**message, "content": new}})
     return bool(new)
+
+
+def _comparable(block: JsonValue) -> str | None:
+    """The same text for equal blocks; None for one that is nested too deeply."""
+    try:
+        return json.dumps(block, sort_keys=True)
+    except RecursionError:
+        return None
 
 
 def _parents_of_broken(broken: Iterable[Row], rows: list[Row]) -> dict[str, str | None]:
@@ -230,16 +239,26 @@ class _Editing:
     gone: dict[str, str | None] = Factory(dict)
     added: dict[str, str] = Factory(dict)  # behind each record that has an addition, the last one
     taken: dict[int, set[int]] = Factory(dict)  # of each record, the blocks that are not there any more
-    fresh: list[Row] = Factory(list)
+    blocks: dict[tuple[int, str], list[int]] = Factory(dict)  # of each record, where those of a kind stand
+
+    def rename(self, steps: Iterable[RepairStep]) -> None:
+        """Give calls and results other ids, all of a record at once."""
+        found: dict[int, dict[int, tuple[str, str]]] = {}
+        for step in steps:
+            if isinstance(step, Renamed) and step.call is not None:
+                at = self._block(step.call, "tool_use")
+                found.setdefault(step.call.place.record, {})[at] = "id", step.name
+            if isinstance(step, Renamed) and step.result is not None:
+                at = self._block(step.result, "tool_result")
+                found.setdefault(step.result.place.record, {})[at] = "tool_use_id", step.name
+        for number, named in found.items():
+            self._rename(self.rows[number], named)
 
     def carry_out(self, step: RepairStep) -> None:
         """One step."""
         match step:
             case Renamed():
-                if step.call is not None:
-                    self._rename(step.call, "tool_use", "id", step.name)
-                if step.result is not None:
-                    self._rename(step.result, "tool_result", "tool_use_id", step.name)
+                pass  # all of them at once
             case Lost():
                 anchor = self.rows[step.behind.record]
                 self._add(anchor, new_row(anchor.number, _lost(record_at(anchor.value), step)))
@@ -270,17 +289,21 @@ class _Editing:
 
     def _block(self, part: PartOf, kind: str) -> int:
         """Where the block stands among those of its record."""
-        blocks = items_at(self.rows[part.place.record].value, "message", "content")
-        return [at for at, block in enumerate(blocks) if text_at(block, "type") == kind][part.number]
+        record = part.place.record
+        if (record, kind) not in self.blocks:
+            blocks = items_at(self.rows[record].value, "message", "content")
+            self.blocks[record, kind] = [at for at, block in enumerate(blocks) if text_at(block, "type") == kind]
+        return self.blocks[record, kind][part.number]
 
-    def _rename(self, part: PartOf, kind: str, key: str, name: str) -> None:
-        row = self.rows[part.place.record]
-        record, at = record_at(row.value), self._block(part, kind)
+    def _rename(self, row: Row, named: Mapping[int, tuple[str, str]]) -> None:
+        record = record_at(row.value)
         message = record_at(record, "message")
-        content = items_at(message, "content")
-        old = record_at(content[at])
-        content = [*content[:at], {**old, key: name}, *content[at + 1 :]]
-        row.change({**record, "message": {**message, "content": content}}, Swap(key, old.get(key), name))
+        content, swaps = list(items_at(message, "content")), list[Swap]()
+        for at, (key, name) in sorted(named.items()):
+            old = record_at(content[at])
+            content[at] = {**old, key: name}
+            swaps.append(Swap(key, old.get(key), name))
+        row.change({**record, "message": {**message, "content": content}}, *swaps)
 
     def _take(self, part: PartOf, kind: str) -> JsonValue:
         """Take the block out of its record."""

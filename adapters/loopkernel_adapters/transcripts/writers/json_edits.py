@@ -22,13 +22,19 @@ class Swap:
 def rewritten(text: str, value: JsonValue, swaps: Sequence[Swap], *, compact: bool) -> str:
     """The text of the changed `value`, as near to `text` as can be: swapped in place where that gives the value.
 
-    `swaps` say what to look for; where they do not lead to the value, all of it is written anew.
+    `swaps` say what to look for, in the order in which it stands there; where they do not lead to the value, all is
+    written anew.
     """
-    found = text
+    pieces: list[str] = []
+    position = 0
     for swap in swaps:
-        pattern = re.compile(rf'("{re.escape(swap.key)}"\s*:\s*){re.escape(_dumped(swap.old, compact))}')
-        new = _dumped(swap.new, compact)
-        found = pattern.sub(lambda match, new=new: f"{match[1]}{new}", found, count=1)  # type: ignore[misc]  # bound now
+        pattern = re.compile(rf'"{re.escape(swap.key)}"\s*:\s*({re.escape(_dumped(swap.old, compact))})')
+        match = pattern.search(text, position)
+        if match is None:
+            break
+        pieces += (text[position : match.start(1)], _dumped(swap.new, compact))
+        position = match.end()
+    found = "".join((*pieces, text[position:]))
     if swaps and _loaded(found) == value:
         return found
     return _dumped(value, compact)

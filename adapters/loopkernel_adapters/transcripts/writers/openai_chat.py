@@ -4,7 +4,7 @@ The document is taken apart by where its messages begin and end in the text. The
 from the messages; where calls of it were never answered, it becomes the last message, with their results behind it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from json import JSONDecoder
 
 from attrs import Factory, define, frozen
@@ -19,7 +19,6 @@ from loopkernel_adapters.transcripts.repairing import (
     Dropped,
     Lost,
     Moved,
-    PartOf,
     Renamed,
     RepairStep,
     Voided,
@@ -60,6 +59,7 @@ class OpenAIChatWriter(Writer):
         editing = _Editing({run.conversation: run for run in runs})
         for step in sorted(steps, key=lambda step: not isinstance(step, Renamed)):
             editing.carry_out(step)
+        editing.rename_calls()
         pieces: list[str] = []
         position = 0
         for run in runs:
@@ -233,13 +233,14 @@ class _Editing:
     """The steps carried out on the messages of each conversation."""
 
     runs: dict[str, _Run]
+    names: dict[tuple[str, Place], dict[int, str]] = Factory(dict)  # of the calls of each message, by their numbers
 
     def carry_out(self, step: RepairStep) -> None:
         """One step."""
         match step:
             case Renamed():
                 if step.call is not None:
-                    self._rename_call(step.conversation, step.call, step.name)
+                    self.names.setdefault((step.conversation, step.call.place), {})[step.call.number] = step.name
                 if step.result is not None:
                     self._rename_result(self._touched(step, step.result.place), step.name)
             case Lost():
@@ -259,17 +260,19 @@ class _Editing:
         run.changed = True
         return run.messages[place]
 
-    def _rename_call(self, conversation: str, part: PartOf, name: str) -> None:
-        run = self.runs[conversation]
-        run.changed = True
-        message = run.messages[part.place]
-        if message is run.answer and isinstance(message.value, list):
-            choice = record_at(message.value[0])
-            changed, swaps = _renamed_call(record_at(choice, "message"), part.number, name)
-            _rewrite(message, [{**choice, "message": changed}, *message.value[1:]], swaps)
-        else:
-            changed, swaps = _renamed_call(record_at(message.value), part.number, name)
-            _rewrite(message, changed, swaps)
+    def rename_calls(self) -> None:
+        """Give calls other ids, all of a message at once."""
+        for (conversation, place), names in self.names.items():
+            run = self.runs[conversation]
+            run.changed = True
+            message = run.messages[place]
+            if message is run.answer and isinstance(message.value, list):
+                choice = record_at(message.value[0])
+                changed, swaps = _renamed_calls(record_at(choice, "message"), names)
+                _rewrite(message, [{**choice, "message": changed}, *message.value[1:]], swaps)
+            else:
+                changed, swaps = _renamed_calls(record_at(message.value), names)
+                _rewrite(message, changed, swaps)
 
     def _rename_result(self, message: _Message, name: str) -> None:
         old = record_at(message.value)
@@ -281,16 +284,17 @@ def _rewrite(message: _Message, value: JsonValue, swaps: tuple[Swap, ...]) -> No
     message.text, message.value = rewritten(message.text, value, swaps, compact=False), value
 
 
-def _renamed_call(message: Record, number: int, name: str) -> tuple[Record, tuple[Swap, ...]]:
-    """The message with that call named so. A function call of the old kind, which has no id, becomes a tool call."""
-    calls = items_at(message, "tool_calls")
+def _renamed_calls(message: Record, names: Mapping[int, str]) -> tuple[Record, tuple[Swap, ...]]:
+    """The message with these calls named so. A function call of the old kind, without an id, becomes a tool call."""
+    calls = list(items_at(message, "tool_calls"))
     numbered = [at for at, call in enumerate(calls) if isinstance(call, dict)]
-    if number < len(numbered):
-        at = numbered[number]
-        old = record_at(calls[at])
-        return {**message, "tool_calls": [*calls[:at], {**old, "id": name}, *calls[at + 1 :]]}, (
-            Swap("id", old.get("id"), name),
-        )
-    call: Record = {"id": name, "type": "function", "function": message.get("function_call")}
-    left = {key: value for key, value in message.items() if key != "function_call"}
-    return {**left, "tool_calls": [*calls, call]}, ()
+    swaps: list[Swap] = []
+    for number, name in sorted(names.items()):
+        if number == len(numbered):
+            call: Record = {"id": name, "type": "function", "function": message.get("function_call")}
+            left = {key: value for key, value in message.items() if key != "function_call"}
+            return {**left, "tool_calls": [*calls, call]}, ()
+        old = record_at(calls[numbered[number]])
+        calls[numbered[number]] = {**old, "id": name}
+        swaps.append(Swap("id", old.get("id"), name))
+    return {**message, "tool_calls": calls}, tuple(swaps)
