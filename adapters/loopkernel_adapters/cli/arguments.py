@@ -190,9 +190,9 @@ def _add_replay(commands: Commands) -> None:
         "--policy",
         metavar="NAME|FILE",
         type=values.name,
-        help="of recordings: what the loop would have done under this one",
+        help="where the loop would have gone another way under this one, and what it would have done",
     )
-    replaying.add_argument("--json", action="store_true", help="of recordings: one JSON object a line, for each file")
+    replaying.add_argument("--json", action="store_true", help="one JSON object a line, for each file or run")
     _add_store(replaying)
 
 

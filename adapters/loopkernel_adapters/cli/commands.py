@@ -87,11 +87,14 @@ def _carry_out_on_recording(given: argparse.Namespace, screen: Screen) -> ExitSt
         case "replay":
             from loopkernel_adapters.cli.recordings import is_one_run, replay_recordings
 
-            if is_one_run(given.log, given.store, for_numbers=given.json or given.policy is not None):
+            shows_run = not given.json and given.policy is None
+            if shows_run and is_one_run(given.log, given.store):
                 from loopkernel_adapters.cli.replay import replay
 
                 return replay(given.log[0], given.store, screen)
-            return replay_recordings(given.log, given.policy, screen, as_json=given.json, all_findings=given.findings)
+            return replay_recordings(
+                given.log, given.store, given.policy, screen, as_json=given.json, all_findings=given.findings
+            )
         case "diagnose":
             from loopkernel_adapters.cli.diagnosis import diagnose
 

@@ -12,6 +12,7 @@ from loopkernel_adapters.cli.faults import described
 from loopkernel_adapters.cli.invocation import command
 from loopkernel_adapters.cli.located import log_at
 from loopkernel_adapters.cli.outcomes import Unusable
+from loopkernel_adapters.cli.recorded_logs import LogSource
 from loopkernel_adapters.stores.jsonl import NotALog
 from loopkernel_adapters.transcripts.formats import reader_of
 from loopkernel_adapters.transcripts.readers.own_log import OwnLog
@@ -24,10 +25,14 @@ LINES = frozenset(["claude-code", "codex", "pi", "copilot-cli", "kimi-cli", "loo
 
 @frozen
 class NamedFile:
-    """A file that was named, or that lies in a folder that was: of the latter, those that are no recording are left."""
+    """A file that was named, or that lies in a folder that was: of the latter, those that are no recording are left.
+
+    A run of a store is named by its id in the place of a path, and brings its `log`.
+    """
 
     path: Path
     by_name: bool
+    log: LogSource | None = None
 
 
 def named_files(names: Sequence[str]) -> list[NamedFile]:

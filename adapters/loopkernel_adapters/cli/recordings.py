@@ -11,9 +11,9 @@ from loopkernel.data.policy import Policy
 from loopkernel_adapters.cli import what_if
 from loopkernel_adapters.cli.faults import complain
 from loopkernel_adapters.cli.json_lines import put
-from loopkernel_adapters.cli.located import demand_no_database, is_path
+from loopkernel_adapters.cli.located import demand_no_database, is_path, log_of
 from loopkernel_adapters.cli.outcomes import ExitStatus, Unusable
-from loopkernel_adapters.cli.recorded_logs import replayed_log
+from loopkernel_adapters.cli.recorded_logs import LogSource, log_source, replayed_log
 from loopkernel_adapters.cli.recording_files import NamedFile, is_our_log, named_files, read_in_words, where
 from loopkernel_adapters.cli.rules import named_policy
 from loopkernel_adapters.cli.screen import Screen, in_one_line
@@ -36,19 +36,8 @@ class Showing:
     policy: tuple[str, Policy] | None = None
 
 
-def is_one_run(names: Sequence[str], store: str | None, *, for_numbers: bool) -> bool:
-    """Whether what is named is the log of one run, to be shown as that; `for_numbers`: with --json or --policy.
-
-    Raises Unusable where it is nothing that can be replayed.
-    """
-    if not _is_one_run(names, store):
-        return False
-    if for_numbers and not Path(names[0]).is_file():
-        raise Unusable(f"--json and --policy are for files, and {names[0]} is none; name the path of a log")
-    return not for_numbers
-
-
-def _is_one_run(names: Sequence[str], store: str | None) -> bool:
+def is_one_run(names: Sequence[str], store: str | None) -> bool:
+    """Whether what is named is the log of one run. Raises Unusable where it is nothing that can be replayed."""
     if len(names) != 1:
         return False
     if store is not None or not is_path(names[0]):
@@ -71,12 +60,12 @@ def _is_one_run(names: Sequence[str], store: str | None) -> bool:
 
 
 def replay_recordings(
-    names: Sequence[str], policy: str | None, screen: Screen, *, as_json: bool, all_findings: bool
+    names: Sequence[str], store: str | None, policy: str | None, screen: Screen, *, as_json: bool, all_findings: bool
 ) -> ExitStatus:
     """Replay them all, and say what came of it. Raises Unusable where there is nothing to replay."""
     asked = None if policy is None else (policy, named_policy(policy))
     showing = Showing(as_json=as_json, all_findings=all_findings, policy=asked)
-    files = named_files(names)
+    files = [_of_a_store(names[0], store)] if _is_stored(names, store) else named_files(names)
     table: list[tuple[str, ...]] = []
     passed_over = failed = 0
     sound = True
@@ -109,6 +98,17 @@ def replay_recordings(
     return ExitStatus.NATURAL_END if sound else ExitStatus.OTHER_END
 
 
+def _is_stored(names: Sequence[str], store: str | None) -> bool:
+    return is_one_run(names, store) and (store is not None or not Path(names[0]).is_file())
+
+
+def _of_a_store(run: str, store: str | None) -> NamedFile:
+    records = log_of(run, store).records
+    if not records:
+        raise Unusable(f"the log of {run} holds no complete record, so there is nothing to replay")
+    return NamedFile(Path(run), by_name=True, log=LogSource(Path(run), records))
+
+
 def _is_recording(path: Path) -> bool:
     """Whether a file of a folder is a recording. Raises Unusable where that cannot be told."""
     with read_in_words(path):
@@ -119,9 +119,10 @@ def _is_recording(path: Path) -> bool:
 
 
 def _replayed(file: NamedFile, showing: Showing) -> tuple[Replayed, WhatIf | None]:
+    log = log_source(file.path) if file.log is None and is_our_log(file.path) else file.log
     if showing.policy is not None:
-        return asked_what_if(file.path, *showing.policy)
-    return replayed_log(file.path) if is_our_log(file.path) else replayed(Source(file.path), AS_RECORDED), None
+        return asked_what_if(Source(file.path) if log is None else log, *showing.policy)
+    return replayed(Source(file.path), AS_RECORDED) if log is None else replayed_log(log), None
 
 
 @define

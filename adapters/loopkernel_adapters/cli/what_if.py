@@ -1,7 +1,6 @@
 """`loopkernel replay FILE --policy NAME`: where another policy parts from what was recorded, and what it does then."""
 
 from collections import Counter
-from pathlib import Path
 from typing import assert_never
 
 from attrs import evolve, frozen
@@ -16,8 +15,8 @@ from loopkernel.data.thread_deltas import Created
 from loopkernel.data.words import UserAction
 from loopkernel.replay import fold
 
-from loopkernel_adapters.cli.located import log_at
-from loopkernel_adapters.cli.recording_files import is_our_log, where
+from loopkernel_adapters.cli.recorded_logs import LogSource
+from loopkernel_adapters.cli.recording_files import where
 from loopkernel_adapters.cli.screen import Screen, in_one_line
 from loopkernel_adapters.cli.summary import phase_of
 from loopkernel_adapters.cli.trace import labelled
@@ -41,13 +40,12 @@ class WhatIf:
     comparison: Comparison
 
 
-def asked_what_if(path: Path, name: str, policy: Policy) -> tuple[Replayed, WhatIf]:
+def asked_what_if(source: Source, name: str, policy: Policy) -> tuple[Replayed, WhatIf]:
     """The recording, played under the policy, as a session that may have many turns. Raises Unreadable, OSError."""
     recorded = AS_RECORDED
-    if is_our_log(path):
-        begun = next(iter(log_at(path).records), None)
-        recorded = begun.delta.policy if begun is not None and isinstance(begun.delta, Created) else recorded
-    found, comparison = played_under(Source(path), evolve(policy, lifetime=Lifetime.SESSION), recorded)
+    if isinstance(source, LogSource) and isinstance(begun := source.records[0].delta, Created):
+        recorded = begun.policy
+    found, comparison = played_under(source, evolve(policy, lifetime=Lifetime.SESSION), recorded)
     turns, calls = Counter[str](), Counter[str]()
     for conversation in found.conversations:
         for effect in effects_of(fold(conversation.records)):

@@ -13,7 +13,7 @@ from loopkernel.codec import policy_to_text
 from loopkernel_adapters.cli import recordings
 from loopkernel_adapters.transcripts.replaying import AS_RECORDED, Replayed
 
-from tests.adapters.cli.sessions import MODEL, CommandLine, says, script
+from tests.adapters.cli.sessions import MODEL, STORE, CommandLine, calls, says, script
 from tests.adapters.cli_world import COMMAND
 from tests.adapters.transcripts_repair.recorded import (
     SHARED,
@@ -130,6 +130,27 @@ def test_another_policy_is_asked_about(loopkernel: CommandLine, folder: Path) ->
     every = [loopkernel("replay", f"sessions/{name}", "--policy", "amp") for name in ("codex.jsonl", "chat.json")]
     assert all("waits for a person" in ended.out for ended in every)
     assert loopkernel("replay", "sessions/claude.jsonl", "--policy", "no-such").status == 2
+
+
+def test_another_policy_is_asked_about_a_run_of_the_store(loopkernel: CommandLine, folder: Path) -> None:
+    """What it is held against is the policy that the run went by."""
+    script(calls("read_file", path="sessions/notes.txt"), says("Milk."))
+    assert loopkernel("run", "Read it.", *MODEL).status == 0
+    (folder / "one.json").write_text(policy_to_text(evolve(AS_RECORDED, max_turns=1)))
+    for where in ((), ("--store", f"sqlite:{STORE}")):
+        (told,) = loopkernel("replay", "last", *where, "--policy", "one.json", "--json").objects()
+        assert (told["file"], told["format"], told["replies"]) == ("last", "loopkernel", 2)
+        under = told["what_if"]
+        assert isinstance(under, dict)
+        assert [difference["event"] for difference in under["differences"]] == [
+            "LimitReached",
+            "TurnEnded",
+            "NotAskedFor",
+        ]
+    assert "nothing goes otherwise" in loopkernel("replay", "last", "--policy", "default").out
+    (numbers,) = loopkernel("replay", "last", "--json").objects()
+    assert numbers["results"] == {"done": 1}
+    assert "there is no run no-such" in loopkernel("replay", "no-such", "--policy", "claude").err
 
 
 def test_a_broken_law_and_a_difference_are_told(loopkernel: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
