@@ -1,6 +1,7 @@
 """What can be typed behind `loopkernel`: the commands, their options, and the help. Imports nothing of the loop."""
 
 import argparse
+from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from typing import NoReturn, TypeAlias
 
@@ -259,13 +260,12 @@ def _add_session(command: argparse.ArgumentParser) -> None:
         type=values.url,
         help="where the models of a vendor are asked, as of a server of your own",
     )
-    command.add_argument(
+    _add_repeatable(
+        command,
         "--fallback-model",
-        default=[],
-        action="append",
-        metavar=MODELS,
-        type=values.name,
-        help="the model to ask when the first one fails for good; may be given several times",
+        MODELS,
+        values.name,
+        "the model to ask when the first one fails for good; may be given several times",
     )
     command.add_argument(
         "--workspace", metavar="DIR", type=values.path, help="the folder whose files may be used (the current one)"
@@ -276,13 +276,12 @@ def _add_session(command: argparse.ArgumentParser) -> None:
         help="before a tool that asks, as write_file does: ask you (the default), allow it always, or never (deny it)",
     )
     _add_tools(command)
-    command.add_argument(
+    _add_repeatable(
+        command,
         "--secret",
-        metavar="NAME=VARIABLE",
-        default=[],
-        action="append",
-        type=values.secret,
-        help="a value that no log and no model may see, from an environment variable; tools get it where the model "
+        "NAME=VARIABLE",
+        values.secret,
+        "a value that no log and no model may see, from an environment variable; tools get it where the model "
         "writes {{secret:NAME}}; may be given several times",
     )
     command.add_argument(
@@ -293,6 +292,13 @@ def _add_session(command: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_repeatable(
+    command: argparse.ArgumentParser, name: str, metavar: str, kind: Callable[[str], object], about: str
+) -> None:
+    """An option that may be given several times; without it there is none of what it names."""
+    command.add_argument(name, metavar=metavar, default=[], action="append", type=kind, help=about)
+
+
 def _add_tools(command: argparse.ArgumentParser) -> None:
     """What the model may use."""
     command.add_argument(
@@ -301,31 +307,28 @@ def _add_tools(command: argparse.ArgumentParser) -> None:
         help=f"files: read and write files; all: the tools of a coding agent, a shell among them ({LOCAL}: files, "
         "every other model: all)",
     )
-    command.add_argument(
+    _add_repeatable(
+        command,
         "--mcp",
-        metavar="[NAME=]COMMAND|URL",
-        default=[],
-        action="append",
-        type=values.name,
-        help="a server of the Model Context Protocol whose tools are offered too, each of which asks; may be given "
+        "[NAME=]COMMAND|URL",
+        values.name,
+        "a server of the Model Context Protocol whose tools are offered too, each of which asks; may be given "
         f"several times ({NO_SERVER}: without those that the run was begun with)",
     )
-    command.add_argument(
+    _add_repeatable(
+        command,
         "--mcp-variable",
-        metavar="[NAME=]VARIABLE",
-        default=[],
-        action="append",
-        type=values.server_variable,
-        help="an environment variable that the server NAME gets too, or every server that is a command; else they get "
+        "[NAME=]VARIABLE",
+        values.server_variable,
+        "an environment variable that the server NAME gets too, or every server that is a command; else they get "
         "next to none of them",
     )
-    command.add_argument(
+    _add_repeatable(
+        command,
         "--mcp-header",
-        metavar="NAME=HEADER: VALUE",
-        default=[],
-        action="append",
-        type=values.server_header,
-        help="what the server NAME, which is an address, is sent with each request; each {VARIABLE} in it stands for "
+        "NAME=HEADER: VALUE",
+        values.server_header,
+        "what the server NAME, which is an address, is sent with each request; each {VARIABLE} in it stands for "
         "the value of that environment variable, as in 'NAME=Authorization: Bearer {TOKEN}'",
     )
     command.add_argument(

@@ -10,8 +10,6 @@ from loopkernel.data.effects import StartChild
 from loopkernel.data.events import Event
 from loopkernel.data.ids import OperationKind
 from loopkernel.data.outside_deltas import ChildEnded
-from loopkernel.data.states import State
-from loopkernel.data.user_deltas import SettingsChange, UserDelta
 from loopkernel.later_typing import override
 from loopkernel.testing.agenda import Operation
 from loopkernel.testing.reply_script import DelayedDelta
@@ -19,6 +17,7 @@ from loopkernel.testing.reply_script import DelayedDelta
 from loopkernel_adapters.driver.children import InProcessAgents
 from loopkernel_adapters.optional_ports import Address, Agent, Agents, ChildReport, ParentSession, Ports
 from loopkernel_adapters.ports import Store
+from loopkernel_adapters.testing.passing_agent import PassingAgent
 from loopkernel_adapters.testing.scenario_driver_ports import Life
 from loopkernel_adapters.testing.scenario_driver_session import FollowedSession
 
@@ -80,29 +79,13 @@ class _Reports(ParentSession):
         return ended
 
 
-class _Agent(Agent):
+class _Agent(PassingAgent):
     """A sub-agent whose end is told in its turn."""
 
     def __init__(self, agent: Agent, reports: _Reports) -> None:
-        self._agent = agent
+        super().__init__(agent)
         self._reports = reports
 
     @override
     async def run(self) -> ChildEnded:
         return await self._reports.end(await self._agent.run())
-
-    @override
-    def cancel(self) -> None:
-        self._agent.cancel()
-
-    @override
-    def tell(self, delta: SettingsChange) -> None:
-        self._agent.tell(delta)
-
-    @override
-    async def send(self, delta: UserDelta, within: Address) -> None:
-        await self._agent.send(delta, within)
-
-    @override
-    def state_of(self, within: Address) -> State | None:
-        return self._agent.state_of(within)

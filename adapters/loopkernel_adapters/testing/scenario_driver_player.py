@@ -14,17 +14,15 @@ from loopkernel.data import user_deltas
 from loopkernel.data.deltas import Delta
 from loopkernel.data.events import Event
 from loopkernel.data.ids import CallId, OperationKind
-from loopkernel.data.model_deltas import FromModel
-from loopkernel.data.outside_deltas import ChildEnded
 from loopkernel.data.policy import Policy
 from loopkernel.data.thread_deltas import Created, Forked
-from loopkernel.data.tool_deltas import FromTool, ToolChecked
+from loopkernel.data.tool_deltas import ToolChecked
 from loopkernel.replay import LogRecord
 from loopkernel.testing import scenario_actions as actions
-from loopkernel.testing.agenda import Operation
 from loopkernel.testing.drive import MAX_MS, SESSION, OfCall
 from loopkernel.testing.recording import Recording
 from loopkernel.testing.reply_script import DelayedDelta
+from loopkernel.testing.reports_again import report_behind
 from loopkernel.testing.scenario_actions import At, TimedAction, When
 from loopkernel.testing.scenario_data import Scenario
 from loopkernel.testing.scenario_start import foreign_messages, name_start_calls
@@ -324,23 +322,12 @@ class ScenarioDriver:
 
     def _report_behind(self, pattern: str) -> Delta:
         """The report that caused the last line that matches."""
-        for line in reversed(self._stage.lines):
-            words = line.text.split()
-            if not matches(pattern, line.text) or not (words[0] == "reply" or matches("tool * ended *", line.text)):
-                continue
-            delta: Delta | None = self._session.ends.get(self._operation_named(words))
-            if delta is None:
-                delta = self._session.steps[line.step].context.delta
-            if isinstance(delta, FromModel | FromTool | ChildEnded):
-                return delta
-        raise RunStopped(f"no report stands behind a line that matches `{pattern}`")
-
-    def _operation_named(self, words: Sequence[str]) -> Operation:
-        """The operation that a line `reply N ...` or `tool ID ended ...` is about."""
-        if words[0] == "reply":
-            return Operation(OperationKind.MODEL, int(words[1]))
-        runs = [run.operation for run in self._session.runs.values() if run.call == words[1]]
-        return Operation(OperationKind.RUN, runs[-1] if runs else 0)
+        session = self._session
+        lines, runs = self._stage.lines, session.runs.values()
+        found = report_behind(pattern, lines, session.steps, session.ends, runs)
+        if found is None:
+            raise RunStopped(f"no report stands behind a line that matches `{pattern}`")
+        return found
 
     async def _die_and_rise(self, down_ms: int) -> None:
         """The process dies: reports of work in flight never come. Another takes up what the store holds."""

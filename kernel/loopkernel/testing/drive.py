@@ -10,18 +10,14 @@ from attrs import evolve
 
 from loopkernel.data import user_deltas
 from loopkernel.data.deltas import Delta
-from loopkernel.data.ids import OperationKind
-from loopkernel.data.model_deltas import FromModel
-from loopkernel.data.outside_deltas import ChildEnded
 from loopkernel.data.policy import Policy
 from loopkernel.data.thread_deltas import Created, Forked
-from loopkernel.data.tool_deltas import FromTool
 from loopkernel.replay import Transition
 from loopkernel.testing import scenario_actions as actions
-from loopkernel.testing.agenda import Operation
 from loopkernel.testing.driven_kernel import MAX_DELTAS as MAX_DELTAS
 from loopkernel.testing.driven_kernel import Common, DrivenKernel
 from loopkernel.testing.recording import Recording, TraceLine
+from loopkernel.testing.reports_again import report_behind
 from loopkernel.testing.scenario_actions import At, TimedAction, When
 from loopkernel.testing.scenario_data import Scenario
 from loopkernel.testing.scenario_start import foreign_messages, name_start_calls
@@ -153,23 +149,12 @@ class Drive:
 
     def _report_behind(self, pattern: str) -> Delta:
         """The report that caused the last line that matches."""
-        for line in reversed(self._common.lines):
-            words = line.text.split()
-            if not matches(pattern, line.text) or not (words[0] == "reply" or matches("tool * ended *", line.text)):
-                continue
-            delta: Delta | None = self._kernel.ends.get(self._operation_named(words))
-            if delta is None:
-                delta = self._kernel.steps[line.step].context.delta
-            if isinstance(delta, FromModel | FromTool | ChildEnded):
-                return delta
-        raise RunStopped(f"no report stands behind a line that matches `{pattern}`{self._common.last_lines()}")
-
-    def _operation_named(self, words: Sequence[str]) -> Operation:
-        """The operation that a line `reply N ...` or `tool ID ended ...` is about."""
-        if words[0] == "reply":
-            return Operation(OperationKind.MODEL, int(words[1]))
-        runs = [run.operation for run in self._kernel.runs.values() if run.call == words[1]]
-        return Operation(OperationKind.RUN, runs[-1] if runs else 0)
+        kernel = self._kernel
+        lines, runs = self._common.lines, kernel.runs.values()
+        found = report_behind(pattern, lines, kernel.steps, kernel.ends, runs)
+        if found is None:
+            raise RunStopped(f"no report stands behind a line that matches `{pattern}`{self._common.last_lines()}")
+        return found
 
     def _crash(self, down_ms: int) -> None:
         """The process dies: reports of work in flight never come. It is restarted from its log."""

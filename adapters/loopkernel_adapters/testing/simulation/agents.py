@@ -7,8 +7,6 @@ from loopkernel.data.effects import StartChild
 from loopkernel.data.events import Event
 from loopkernel.data.ids import OperationKind
 from loopkernel.data.outside_deltas import ChildEnded
-from loopkernel.data.states import State
-from loopkernel.data.user_deltas import SettingsChange, UserDelta
 from loopkernel.later_typing import override
 
 from loopkernel_adapters.driver.children import InProcessAgents
@@ -20,6 +18,7 @@ from loopkernel_adapters.optional_ports import (
     ParentSession,
     Ports,
 )
+from loopkernel_adapters.testing.passing_agent import PassingAgent
 from loopkernel_adapters.testing.simulation.evidence import Evidence, PortCall
 from loopkernel_adapters.testing.simulation.machine import SimulatedStore, World
 
@@ -69,11 +68,11 @@ class _Within(ParentSession):
         self._parent.show(within, event)
 
 
-class _Agent(Agent):
+class _Agent(PassingAgent):
     """A sub-agent, and whether it was told to stop."""
 
     def __init__(self, agent: Agent, here: World, claim: Callable[[], PortCall]) -> None:
-        self._agent = agent
+        super().__init__(agent)
         self._world = here
         self._life = here.life
         self._claim = claim
@@ -94,16 +93,4 @@ class _Agent(Agent):
     def cancel(self) -> None:
         if self._call is not None:
             self._call.cancelled = True
-        self._agent.cancel()
-
-    @override
-    def tell(self, delta: SettingsChange) -> None:
-        self._agent.tell(delta)
-
-    @override
-    async def send(self, delta: UserDelta, within: Address) -> None:
-        await self._agent.send(delta, within)
-
-    @override
-    def state_of(self, within: Address) -> State | None:
-        return self._agent.state_of(within)
+        super().cancel()
