@@ -34,7 +34,9 @@ from tests.adapters.driver.broken_drivers import (
 )
 from tests.adapters.driver.careless_drivers import CARELESS
 
-PATIENCE = 0.5  # seconds, for drivers that hang
+BRIEF = 0.5  # seconds, for drivers that hang
+ENOUGH = 60.0  # for those that do not, on a machine that has much to do
+HANGING = ("nothing more happened", "never", "holds its turn up", "is not in the log", "in the log 0 times", "were aborted")
 
 
 def test_this_driver_has_all_duties() -> None:
@@ -84,7 +86,7 @@ BROKEN: list[tuple[int, str, DriverFactory]] = [
     (8, "left after close", opened_as(LeavingTasks)),
     (9, "does not go on with resumed", with_ports(lambda ports: evolve(ports, store=Amnesiac(ports.store)))),
     (11, "nothing more happened", opened_as(NeverRinging)),
-    (16, "", opened_as(Merciless)),
+    (16, "of 3 runs that were aborted", opened_as(Merciless)),
     (17, "the late report of a run is in the log 0 times", opened_as(Discarding)),
     (17, "the late report of a run is in the log 2 times", opened_as(ReportingTwice)),
     *CARELESS,
@@ -95,9 +97,10 @@ BROKEN: list[tuple[int, str, DriverFactory]] = [
 def test_a_driver_that_breaks_a_duty_is_caught(
     duty: int, seen: str, factory: DriverFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(driver_trial, "HANGING_SECONDS", 0.1)
+    if any(told in seen for told in HANGING):
+        monkeypatch.setattr(driver_trial, "HANGING_SECONDS", BRIEF)
     with pytest.raises(AssertionError, match=f"driver {duty}: .*({seen})(.*\n)*    Due is .driver {duty} in specs"):
-        check_driver(factory, (duty,), PATIENCE)
+        check_driver(factory, (duty,), BRIEF if "nothing more" in seen else ENOUGH)
 
 
 def test_every_duty_has_a_driver_that_breaks_it() -> None:
