@@ -53,7 +53,7 @@ def fault_of(recording: Path, policy: Policy = AS_RECORDED, forbidden: Collectio
     try:
         found = replayed(Source(recording), policy)
     except Unreadable as error:
-        return str(error)
+        return f"{error}. Where it is meant to be none, leave it out with `pattern`"
     except OSError as error:
         return f"{recording} cannot be read: {error.strerror}"
     return _broken_law(recording, found) or _forbidden_finding(recording, found, forbidden)

@@ -36,7 +36,14 @@ from tests.adapters.driver.careless_drivers import CARELESS
 
 BRIEF = 0.5  # seconds, for drivers that hang
 ENOUGH = 60.0  # for those that do not, on a machine that has much to do
-HANGING = ("nothing more happened", "never", "holds its turn up", "is not in the log", "in the log 0 times", "were aborted")
+HANGING = (  # what is told of drivers that hang
+    "nothing more happened",
+    "never",
+    "holds its turn up",
+    "is not in the log",
+    "in the log 0 times",
+    "were aborted",
+)
 
 
 def test_this_driver_has_all_duties() -> None:
