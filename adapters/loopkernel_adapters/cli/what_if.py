@@ -63,19 +63,25 @@ def _count(effect: Effect, turns: Counter[str], calls: Counter[str]) -> None:
 
 
 def show_what_if(found: Replayed, under: WhatIf, screen: Screen, *, shows_all: bool) -> None:
-    """Where the two part, what happens then, and the numbers of both."""
+    """Where the two part, what happens then, and the numbers of both.
+
+    The calls that ask stand apart: that a person is asked changes nothing else, since they do as recorded.
+    """
     told = under.comparison
+    asked = [difference for difference in told.differences if isinstance(difference.event, events.ApprovalAsked)]
+    others = [difference for difference in told.differences if difference not in asked]
     parted = _parted(found, told)
     screen.labelled("what if", f"under the policy {in_one_line(under.name)}, instead of as it was recorded:")
     if parted is None:
-        screen.labelled("", "nothing goes otherwise: the same calls run, and each turn ends as it did")
+        apart = "but that some calls ask first, " if asked else ""
+        screen.labelled("", f"nothing goes otherwise, {apart}the same calls run, and each turn ends as it did")
     else:
-        screen.labelled("parts at", f"{parted}; up to there, both are the same")
-    shown = told.differences if shows_all else told.differences[:SHOWN]
+        screen.labelled("parts at", f"{parted}; up to there, both do the same")
+    shown = others if shows_all else others[:SHOWN]
     for difference in shown:
         screen.labelled("", f"{_place(found, difference)}: {_times(difference)}{in_words(difference)}")
-    if len(told.differences) > len(shown):
-        screen.labelled("", f"{len(told.differences) - len(shown)} more; --findings shows all")
+    if len(others) > len(shown):
+        screen.labelled("", f"{len(others) - len(shown)} more; --findings shows all")
     if told.not_asked_for:
         first = told.not_asked_for[0]
         place = where(found.format, first.record, first.part)
@@ -83,15 +89,22 @@ def show_what_if(found: Replayed, under: WhatIf, screen: Screen, *, shows_all: b
         screen.labelled("", f"{place}: from here on, {missing} of the recording are not asked for")
     screen.labelled("turns", f"{_numbers(under.turns)} (recorded: {_numbers(told.turns)})")
     screen.labelled("answers", f"{_numbers(under.calls)} (recorded: {_numbers(told.calls)})")
+    if asked:
+        calls = counted(sum(difference.times for difference in asked), "call")
+        first_asked = f"first at {_place(found, asked[0])}: {in_words(asked[0])}"
+        screen.labelled("asks", f"{calls} more than recorded, {first_asked}")
     if parted is not None:
         screen.labelled("unknown", "what the model would have said instead; it is given the recorded replies all along")
+    if asked:
+        screen.labelled("unknown", "what the tools may do, which decides whether they ask; a person does as recorded")
     if not under.silence_judged:
         screen.labelled("unknown", "how long the model was silent: no times of the pieces of its replies are recorded")
 
 
 def _parted(found: Replayed, told: Comparison) -> str | None:
-    """The first place at which the two differ."""
-    places = [difference.place for difference in told.differences] + list(told.not_asked_for[:1])
+    """The first place at which the two differ in more than that a person is asked."""
+    others = (each for each in told.differences if not isinstance(each.event, events.ApprovalAsked))
+    places = [difference.place for difference in others] + list(told.not_asked_for[:1])
     if not places:
         return None
     first = min((place for place in places if place is not None), key=lambda place: place.record, default=None)
@@ -119,8 +132,7 @@ def in_words(difference: Difference) -> str:
         case NotAskedFor():
             return "the loop has stopped, and asks for no reply; it is made to go on, so that the recorded one goes in"
         case events.ApprovalAsked():
-            what = f"the call of {_tool(event, state)} waits for a person, who then does as recorded"
-            return f"{what}; what the tool may do is not"
+            return f"the call of {_tool(event, state)} waits for a person"
         case events.ToolEnded(result=result):
             reason = f" ({result.reason.value})" if result.reason is not None else ""
             before = f", not {difference.recorded} as recorded" if difference.recorded else ""

@@ -120,7 +120,7 @@ def test_another_policy_is_asked_about(loopkernel: CommandLine, folder: Path) ->
     assert (limit["place"], limit["text"]) == (8, "the turn ends at the limit of 1 reply in a turn (max_turns)")
     plain = loopkernel("replay", "sessions/claude.jsonl", "--policy", "one.json")
     assert "instead of as it was recorded" in plain.labelled("what if")[0]
-    assert plain.labelled("parts at") == ["line 8; up to there, both are the same"]
+    assert plain.labelled("parts at") == ["line 8; up to there, both do the same"]
     assert any(limit["text"] in text for text in plain.out.splitlines())
     assert "(recorded: 3 model_stop)" in plain.labelled("turns")[0]
     (folder / "same.json").write_text(policy_to_text(AS_RECORDED))
