@@ -1,8 +1,8 @@
 """What a run was begun with, kept beside its log, so that it can be gone on with by its id alone.
 
 The log does not need it, and no part of the conversation depends on it: where it is lost, the options say it again.
-A folder that was cloned or unpacked may hold a note that others wrote. It is not believed where it would run programs,
-or have keys sent elsewhere: each note bears the number of its own file, which no copy has.
+A folder that was cloned or unpacked may hold a note that others wrote. Nothing of it is believed, since it would run
+programs, and have keys sent elsewhere: each note bears the number of its own file, which no copy has.
 """
 
 import json
@@ -14,7 +14,7 @@ from attrs import evolve, frozen
 
 from loopkernel_adapters.cli.options import Options, ToolSet
 from loopkernel_adapters.cli.outcomes import Unusable
-from loopkernel_adapters.cli.places import Place, run_or_file
+from loopkernel_adapters.cli.places import OneFile, Place, run_or_file
 
 OWNER_ONLY, FOLDER_OF_OWNER = 0o600, 0o700
 OF_OTHERS = 0o077  # what a mode grants to others
@@ -48,15 +48,18 @@ def note(place: Place, run: str, options: Options) -> None:
 
 
 def remembered(place: Place, run: str, given: Options) -> Options:
-    """What is given now, and for what is not, what the run was begun with. Raises Unusable where that may be a trap."""
+    """What is given now, and for what is not, what the run was begun with.
+
+    Raises Unusable where others may have written that, and not even a model is given now.
+    """
     noted = _noted(place, run)
-    begun = noted.options
+    if not noted.own and given.model is None:
+        raise _of_others(place, run)
+    begun = noted.options if noted.own else Options()
     if given.model is not None:  # another model, which has nothing to do with the address of the first
         begun = evolve(begun, base_url=None, fallback_models=())
     if given.servers:  # other servers, which have nothing to do with what the first ones got
         begun = evolve(begun, servers=(), server_variables=(), server_headers=())
-    if not noted.own:
-        _demand_said(place, run, begun, given)
     return evolve(
         given,
         model=given.model or begun.model,
@@ -74,8 +77,8 @@ def remembered(place: Place, run: str, given: Options) -> Options:
 
 def begun_with(place: Place, run: str) -> Options | None:
     """What the run was begun with; None where that was not noted. Raises Unusable where it may be a trap."""
-    path = place.note_file(run)
-    return None if path is None or not path.exists() else remembered(place, run, Options())
+    found = remembered(place, run, Options())
+    return None if found == Options() else found
 
 
 def note_again(place: Place, run: str, given: Options, options: Options) -> None:
@@ -86,10 +89,7 @@ def note_again(place: Place, run: str, given: Options, options: Options) -> None
     noted = _noted(place, run)
     if noted.own and not (given.servers or given.server_variables or given.server_headers):
         return
-    begun = options if noted.path is None or not noted.path.exists() else noted.options
-    if not noted.own:
-        address = options.base_url if given.model is None else None
-        begun = evolve(begun, base_url=address, secrets=options.secrets)
+    begun = noted.options if noted.own and noted.options != Options() else options
     servers, variables, headers = options.servers, options.server_variables, options.server_headers
     note(place, run, evolve(begun, servers=servers, server_variables=variables, server_headers=headers))
 
@@ -104,9 +104,12 @@ class _Noted:
 
 
 def _noted(place: Place, run: str) -> _Noted:
-    """The note of that run. One that is not there, or damaged, says nothing."""
+    """The note of that run. One that is not there, or damaged, says nothing.
+
+    A log that was named by its path needs none; in a store each run has one, unless others have put the run there.
+    """
     path = place.note_file(run)
-    nothing = _Noted(path, Options(), own=True)
+    nothing = _Noted(path, Options(), own=path is None or isinstance(place, OneFile))
     if path is None:
         return nothing
     try:
@@ -123,22 +126,17 @@ def _noted(place: Place, run: str) -> _Noted:
     return _Noted(path, _options(noted), own)
 
 
-def _demand_said(place: Place, run: str, begun: Options, given: Options) -> None:
-    """Raises Unusable where a note of others alone names programs to run, or whom keys and secrets are sent to."""
-    found = dict[str, str]()
-    if begun.base_url and not given.base_url:
-        found["--base-url"] = "the address where models are asked, and your key is sent,"
-    if begun.servers and not given.servers:
-        found["--mcp"] = "MCP servers, which are run,"
-    if begun.secrets and not given.secrets:
-        found["--secret"] = "secrets, which tools get,"
-    if found:
-        again = place.command("resume", run_or_file(place, run))
-        raise Unusable(
-            f"{place.note_file(run)} names {' and '.join(found.values())} and others may have written it, as in a "
-            f"folder that was cloned or copied. Look at it, then say it yourself: `{again}` with "
-            f"{' and '.join(found)}; or delete that file, and nothing that it names is used"
-        )
+def _of_others(place: Place, run: str) -> Unusable:
+    again = place.command("resume", run_or_file(place, run), "--model")
+    shown = place.command("log", run_or_file(place, run))
+    path = place.note_file(run)
+    problem = "is not as it was written here" if path is not None and path.exists() else "is not there"
+    return Unusable(
+        "others may have recorded this run, as in a folder that was cloned or copied: what would say whom keys are "
+        f"sent to, and what is run, {problem} ({path}). Look at it, and at `{shown}`; then say yourself what the "
+        f"run needs: `{again} MODEL`, with --workspace, --base-url, --mcp and --secret where it had them, and with "
+        "--approve ask where it did not ask"
+    )
 
 
 def _options(noted: Mapping[str, object]) -> Options:

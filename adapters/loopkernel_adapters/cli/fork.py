@@ -12,7 +12,7 @@ from loopkernel_adapters.agent import new_run_id
 from loopkernel_adapters.cli.beginnings import begun_with, note
 from loopkernel_adapters.cli.invocation import command
 from loopkernel_adapters.cli.located import demand_no_database, is_path, located, log_of
-from loopkernel_adapters.cli.options import DEFAULT_MAX_TURNS, DEFAULT_RETRIES
+from loopkernel_adapters.cli.options import DEFAULT_MAX_TURNS, DEFAULT_RETRIES, Options
 from loopkernel_adapters.cli.outcomes import ExitStatus, Unusable
 from loopkernel_adapters.cli.places import OneFile, opened_place, told
 from loopkernel_adapters.cli.recording_files import is_our_log, read_in_words
@@ -68,8 +68,7 @@ def fork_run(name: str, at: int, store: str | None, out: Path | None, screen: Sc
                 new.append(forked, durable=True)
         finally:
             new.close()
-        if options is not None:
-            note(place, run, options)
+        note(place, run, options or Options())
         screen.labelled("written", place.described(run))
         screen.labelled("go on", place.command("resume", run))
     return ExitStatus.NATURAL_END

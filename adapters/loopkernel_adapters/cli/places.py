@@ -112,7 +112,8 @@ class StoredRuns(Place):
     def note_file(self, run: str) -> Path | None:
         if self.path is None:
             return None
-        return self.path.with_name(f"{self.path.name}.begun") / f"{quote(run, safe='')}.json"
+        whole, _, _ = run.partition("/")  # a sub-agent was begun with what its session was
+        return self.path.with_name(f"{self.path.name}.begun") / f"{quote(whole, safe='')}.json"
 
     def found(self, name: str) -> str:
         """The run of that id, of that beginning of an id, or the latest for `last`. Raises Unusable."""

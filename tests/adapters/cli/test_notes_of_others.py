@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 from loopkernel_adapters.cli import models
+from loopkernel_adapters.cli.outcomes import ExitStatus
 from loopkernel_adapters.ports import Provider
+from loopkernel_adapters.stores.sqlite import SqliteRuns
 
-from tests.adapters.cli.sessions import MODEL, CommandLine, says, script
+from tests.adapters.cli.sessions import MODEL, STORE, CommandLine, calls, says, script
 from tests.adapters.mcp.test_mcp_servers import RAW
 
 Way = Callable[[Path], object]
@@ -52,7 +54,12 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
     return addresses
 
 
-@pytest.mark.parametrize("way", [cloned, unpacked])
+def taken_away(note: Path) -> None:
+    """As where somebody has put a run into the store by hand."""
+    note.unlink()
+
+
+@pytest.mark.parametrize("way", [cloned, unpacked, taken_away])
 def test_no_key_is_sent_to_an_address_that_others_may_have_named(
     loopkernel: CommandLine, asked: list[str | None], way: Way
 ) -> None:
@@ -64,10 +71,10 @@ def test_no_key_is_sent_to_an_address_that_others_may_have_named(
     for command in (("resume", "last"), ("fork", "last", "--at", "2")):
         refused = loopkernel(*command)
         assert refused.status == 2
-        assert "the address where models are asked, and your key is sent, and others may have written it" in refused.err
-        assert "resume" in refused.err
-        assert "with --base-url; or delete that file" in refused.err
-    assert loopkernel("resume", "last", "--base-url", "http://mine").status == 0
+        assert "others may have recorded this run" in refused.err
+        assert "--model MODEL`, with --workspace, --base-url, --mcp and --secret" in refused.err
+    assert loopkernel("resume", "last", "--base-url", "http://mine").status == 2  # whoever is meant by it
+    assert loopkernel("resume", "last", *MODEL, "--base-url", "http://mine").status == 0
     assert loopkernel("resume", "last").status == 0  # said once, it is one's own again
     assert set(asked) == {"http://mine"}
 
@@ -84,9 +91,9 @@ def test_servers_that_others_may_have_named_are_not_run(loopkernel: CommandLine,
     for command in (("resume", "last"), ("fork", "last", "--at", "2")):
         refused = loopkernel(*command)
         assert refused.status == 2
-        assert "names MCP servers, which are run, and others may have written it" in refused.err
+        assert "others may have recorded this run" in refused.err
     assert not Path("harm").exists()
-    for again in (named, ()):
+    for again in ((*MODEL, *named), ()):
         assert loopkernel("resume", "last", *again).status == 0
     kept = json.loads(note.read_text())
     assert note.stat().st_mode & 0o777 == 0o600
@@ -103,8 +110,19 @@ def test_secrets_that_others_may_have_named_are_not_given(
     note = changed({"secrets": {"x": "TOKEN"}, "base_url": "http://theirs"})
     assert loopkernel("resume", "last").status == 0
     cloned(note)
-    refused = loopkernel("resume", "last")
-    assert refused.status == 2
-    assert "with --base-url and --secret; or delete that file" in refused.err
-    note.unlink()
+    assert loopkernel("resume", "last").status == 2
     assert loopkernel("resume", "last", *MODEL).status == 0
+    kept = json.loads(note.read_text())
+    assert (kept["secrets"], kept["base_url"]) == ({}, None)
+
+
+def test_a_fork_is_ones_own_also_that_of_a_sub_agent(loopkernel: CommandLine) -> None:
+    script(calls("delegate", prompt="look"), says("I looked."), says("Done."))
+    begun = loopkernel("run", "go", *MODEL, "--sub-agents", "--json")
+    (run,) = (str(told["run"]) for told in begun.objects_of("run"))
+    runs = SqliteRuns(STORE)
+    (child,) = (entry.run for entry in runs.entries() if entry.run != run)
+    runs.close()
+    for old in (run, child):
+        assert loopkernel("fork", old, "--at", "2").status == 0
+        assert loopkernel("resume", "last").status != ExitStatus.UNUSABLE  # a task says nothing that could end it well
