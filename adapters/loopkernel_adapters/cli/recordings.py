@@ -17,7 +17,7 @@ from loopkernel_adapters.cli.recorded_logs import LogSource, log_source, replaye
 from loopkernel_adapters.cli.recording_files import NamedFile, is_our_log, named_files, read_in_words, where
 from loopkernel_adapters.cli.rules import named_policy
 from loopkernel_adapters.cli.screen import Screen, in_one_line
-from loopkernel_adapters.cli.what_if import WhatIf, asked_what_if, show_what_if
+from loopkernel_adapters.cli.what_if import WhatIf, asked_what_if, parted, show_what_if
 from loopkernel_adapters.cli.words import counted, tokens_told
 from loopkernel_adapters.transcripts.counting import Counts
 from loopkernel_adapters.transcripts.formats import reader_of
@@ -86,7 +86,7 @@ def replay_recordings(
         progress.clear()
         sound = sound and found.held and found.identical
         _show(file.path, found, under, showing, screen)
-        table.append(_row(file.path, found))
+        table.append((*_row(file.path, found), *(() if under is None else (parted(found, under) or "nowhere",))))
     progress.clear()
     if not table and not failed:
         raise Unusable(f"there is no recording in {', '.join(names)}: no file there is in a format that is known here")
@@ -281,9 +281,10 @@ def _row(path: Path, found: Replayed) -> tuple[str, ...]:
 
 
 def _show_table(rows: Sequence[tuple[str, ...]], screen: Screen) -> None:
-    widths = [max(map(len, column)) for column in zip(HEADS, *rows, strict=True)]
+    heads = (*HEADS, "parts at")[: len(rows[0])] if rows else HEADS
+    widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
     numbers = {2, 3, 4, 6}
-    for row in (HEADS, *rows):
+    for row in (heads, *rows):
         cells = [
             cell.rjust(width) if at in numbers else cell.ljust(width)
             for at, (cell, width) in enumerate(zip(row, widths, strict=True))

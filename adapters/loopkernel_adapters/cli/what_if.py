@@ -70,13 +70,13 @@ def show_what_if(found: Replayed, under: WhatIf, screen: Screen, *, shows_all: b
     told = under.comparison
     asked = [difference for difference in told.differences if isinstance(difference.event, events.ApprovalAsked)]
     others = [difference for difference in told.differences if difference not in asked]
-    parted = _parted(found, told)
+    place = parted(found, under)
     screen.labelled("what if", f"under the policy {in_one_line(under.name)}, instead of as it was recorded:")
-    if parted is None:
+    if place is None:
         apart = "but that some calls ask first, " if asked else ""
         screen.labelled("", f"nothing goes otherwise, {apart}the same calls run, and each turn ends as it did")
     else:
-        screen.labelled("parts at", f"{parted}; up to there, both do the same")
+        screen.labelled("parts at", f"{place}; up to there, both do the same")
     shown = others if shows_all else others[:SHOWN]
     for difference in shown:
         screen.labelled("", f"{_place(found, difference)}: {_times(difference)}{in_words(difference)}")
@@ -84,16 +84,16 @@ def show_what_if(found: Replayed, under: WhatIf, screen: Screen, *, shows_all: b
         screen.labelled("", f"{len(others) - len(shown)} more; --findings shows all")
     if told.not_asked_for:
         first = told.not_asked_for[0]
-        place = where(found.format, first.record, first.part)
         missing = counted(len(told.not_asked_for), "part")
-        screen.labelled("", f"{place}: from here on, {missing} of the recording are not asked for")
+        there = where(found.format, first.record, first.part)
+        screen.labelled("", f"{there}: from here on, {missing} of the recording are not asked for")
     screen.labelled("turns", f"{_numbers(under.turns)} (recorded: {_numbers(told.turns)})")
     screen.labelled("answers", f"{_numbers(under.calls)} (recorded: {_numbers(told.calls)})")
     if asked:
         calls = counted(sum(difference.times for difference in asked), "call")
         first_asked = f"first at {_place(found, asked[0])}: {in_words(asked[0])}"
         screen.labelled("asks", f"{calls} more than recorded, {first_asked}")
-    if parted is not None:
+    if place is not None:
         screen.labelled("unknown", "what the model would have said instead; it is given the recorded replies all along")
     if asked:
         screen.labelled("unknown", "what the tools may do, which decides whether they ask; a person does as recorded")
@@ -101,8 +101,9 @@ def show_what_if(found: Replayed, under: WhatIf, screen: Screen, *, shows_all: b
         screen.labelled("unknown", "how long the model was silent: no times of the pieces of its replies are recorded")
 
 
-def _parted(found: Replayed, told: Comparison) -> str | None:
-    """The first place at which the two differ in more than that a person is asked."""
+def parted(found: Replayed, under: WhatIf) -> str | None:
+    """The first place at which the two differ in more than that a person is asked, in words; None: nowhere."""
+    told = under.comparison
     others = (each for each in told.differences if not isinstance(each.event, events.ApprovalAsked))
     places = [difference.place for difference in others] + list(told.not_asked_for[:1])
     if not places:
@@ -189,7 +190,7 @@ def as_json(found: Replayed, under: WhatIf) -> dict[str, JsonValue]:
     ]
     return {
         "policy": under.name,
-        "parts_at": _parted(found, told),
+        "parts_at": parted(found, under),
         "differences": differences,
         "turns": dict(under.turns),
         "turns_recorded": dict(told.turns),

@@ -127,8 +127,12 @@ def test_another_policy_is_asked_about(loopkernel: CommandLine, folder: Path) ->
     same = loopkernel("replay", "sessions/claude.jsonl", "--policy", "same.json")
     assert "nothing goes otherwise" in same.out
     assert same.labelled("parts at") == []
-    every = [loopkernel("replay", f"sessions/{name}", "--policy", "amp") for name in ("codex.jsonl", "chat.json")]
-    assert all("waits for a person" in ended.out for ended in every)
+    every = loopkernel("replay", "sessions", "--policy", "one.json")
+    shown = [row.split() for row in every.out.splitlines() if row.startswith(("file ", "sessions/c"))]
+    rows = {row[0]: row[8:] for row in shown}
+    assert rows["file"] == ["parts", "at"]
+    assert rows["sessions/claude.jsonl"] == ["line", "8"]
+    assert "3 calls more than recorded" in loopkernel("replay", "sessions/codex.jsonl", "--policy", "amp").out
     assert loopkernel("replay", "sessions/claude.jsonl", "--policy", "no-such").status == 2
 
 
