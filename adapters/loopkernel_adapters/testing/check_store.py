@@ -253,6 +253,8 @@ def _cuts_torn_tails(factory: Factory, folder: Path) -> None:
     store.append(RECORDS[:5], durable=True)
     before = sizes(live)
     store.append(RECORDS[5:7], durable=True)
+    with suppress(StoreError, OSError):
+        store.save_snapshot(replay(RECORDS[:7]))
     grown = [(path, before.get(path, 0), size) for path, size in sizes(live).items() if size > before.get(path, 0)]
     number = 0
     for path, old, new in grown:
@@ -269,6 +271,7 @@ def _cuts_torn_tails(factory: Factory, folder: Path) -> None:
             what = f"with {path.name} cut within the last append, behind five records, it holds {described(found)}"
             demand("store 5", fits, what)
             again = factory(left).open(RUN)
+            demand_same_state(again.restore(), found, f"with {path.name} cut, and a snapshot of 7 records")
             again.append(RECORDS[len(found) : 9], durable=True)
             again.close()
             gone_on = loaded(factory, left)

@@ -82,7 +82,7 @@ BROKEN: dict[Callable[[], Faults], str] = {
     Clinging: "store 6: its lock was held after it was closed",
     Doubling: "store 7: after 6 records",
     Ignorant: "store 7: after 6 records",
-    Credulous: "store 7: with a snapshot that covers more records than there are",
+    Credulous: "store 7: with a%2Frun%20of%20..%2Ftwo%20words.jsonl cut, and a snapshot of 7 records",
     Open: "store 9: a%2Frun%20of%20..%2Ftwo%20words.jsonl has mode 644, not 600",
     OpenFolder: "store 9: logs has mode 755, not 700",
     Sharing: "runs 1: it raised StoreLocked",
@@ -125,3 +125,11 @@ def test_a_store_that_waits_instead_of_refusing_is_caught(monkeypatch: pytest.Mo
         faults.free.set()
     told = r"store 3: after 0\.5 s it has not come back from careless_stores\.py:\d+, in open\n    Due is \(store 3"
     assert re.match(told, str(caught.value))
+
+
+def test_a_snapshot_of_more_than_the_log_holds_is_looked_for_also_without_a_torn_tail(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(checks, "_CHECKS", ((checks._ignores_snapshots_of_more, "store 8"),))
+    with pytest.raises(AssertionError, match="store 7: with a snapshot that covers more records than there are"):
+        check_store(lambda folder: AlteredRuns(folder / "logs", Credulous()), lasting=False)
