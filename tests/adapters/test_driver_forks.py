@@ -134,6 +134,7 @@ def test_a_fork_in_place_lets_go_of_the_lineage_it_leaves() -> None:
             assert gated_of(world).stopped
             assert world.clock.pending == 0
             assert world.endings() == [TurnEndReason.INTERRUPTED]
+            assert world.seen(Refused) == []  # the run's end is of the lineage that was left
             await driver.send(say("go on"))
             await driver.rest()
             assert world.endings() == [TurnEndReason.INTERRUPTED, TurnEndReason.MODEL_STOP]

@@ -148,8 +148,8 @@ class Operations:
         return await self._supervisor.close(stop_seconds)
 
     def let_go(self) -> None:
-        """Stop everything, and do not wait."""
-        self._supervisor.let_go()
+        """Stop everything, do not wait, and report nothing of it."""
+        self._supervisor.disown()
         self.forget_timers()
 
     def forget_timers(self) -> None:

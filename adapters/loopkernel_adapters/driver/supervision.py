@@ -34,6 +34,7 @@ class Job:
     stop: Callable[[], None] | None = None
     over: Callable[[], None] | None = None
     aborted: bool = False
+    disowned: bool = False  # nobody hears of its end
     detached: bool = False  # nobody waits for its end, as for a run that goes on in the background
     task: "asyncio.Task[None] | None" = None  # while it runs
     owner: "Supervisor | None" = None  # from its start on
@@ -115,6 +116,12 @@ class Supervisor:
             if job.task is not None:
                 job.task.cancel()
 
+    def disown(self) -> None:
+        """Let go of every job, and report the end of none."""
+        for job in self._jobs.values():
+            job.disowned = True
+        self.let_go()
+
     async def close(self, stop_seconds: float) -> tuple[str, ...]:
         """Cancel every job and wait for the tasks; the names of those that have not stopped in time."""
         self.let_go()
@@ -147,7 +154,7 @@ class Supervisor:
         following: list[Job] = []
         self._following = following
         try:
-            self._report(delta)
+            self._report(None if job.disowned else delta)
         finally:
             self._following = None
         if len(following) == 1 and not job.aborted:

@@ -86,7 +86,6 @@ class ScenarioDriver:
         self._session = FollowedSession(self._stage, World(scenario))
         self._waiting: list[tuple[int, When, TimedAction]] = []  # with their places in the file
         self._urgent: deque[TimedAction] = deque()  # due right after the step that has just been taken
-        self._posted: Delta | None = None  # of an urgent action, until the log has it
         self._crash: actions.Crash | None = None  # that is due
         self._noticed = 0  # of the lines of the trace, by actions that wait for one
         self._sending: set[asyncio.Task[None]] = set()
@@ -220,8 +219,8 @@ class ScenarioDriver:
         if self._crash is not None:
             await self._die_and_rise(self._crash.down_ms)
             return True
-        if self._urgent:
-            self._act_urgently()
+        if self._urgent:  # now that whatever the step has started has begun
+            self._act(self._urgent.popleft())
             return True
         due = self._stage.agenda.next()
         if due is None:
@@ -241,8 +240,6 @@ class ScenarioDriver:
         lines = self._stage.lines
         printed = lines[self._noticed :]
         self._noticed = len(lines)
-        if self._posted is not None and self._session.steps and self._session.steps[-1].context.delta is self._posted:
-            self._posted = None
         if printed:
             waiting, self._waiting = self._waiting, []
             urgent: list[TimedAction] = []
@@ -256,22 +253,16 @@ class ScenarioDriver:
                 else:
                     self._stage.agenda.plan(index, self._stage.now_ms + when.after_ms, action)
             self._urgent.extendleft(reversed(urgent))
-        self._act_urgently()
-
-    def _act_urgently(self) -> None:
-        """What is due right after this step is said now, so that it is next in the driver's queue."""
-        while self._urgent and self._posted is None and self._crash is None and not self._life.over:
-            self._act(self._urgent.popleft(), urgent=True)
 
     # --- what the user, and the machine, do ---------------------------------------------------------------
 
-    def _act(self, timed: TimedAction, *, urgent: bool = False) -> None:
+    def _act(self, timed: TimedAction) -> None:
         action, session = timed.action, self._session
         if isinstance(action, actions.ReportAgain):
-            self._post(self._report_behind(action.pattern), urgent)
+            self._post(self._report_behind(action.pattern))
         elif isinstance(action, actions.ChangeTools):
             session.world.change_tools(action.tools)
-            self._post(user_deltas.ChangeTools(session.world.offered_tools()), urgent)
+            self._post(user_deltas.ChangeTools(session.world.offered_tools()))
         elif isinstance(action, actions.Crash):
             self._crash = action
             self._life.over = True
@@ -279,11 +270,11 @@ class ScenarioDriver:
             self._life.silence()  # but for timers: those are the driver's to forget
             session.forget_all_in_flight()
             session.disown_children()
-            self._post(Forked(session_id=f"{SESSION}, forked at step {len(session.steps)}"), urgent)
+            self._post(Forked(session_id=f"{SESSION}, forked at step {len(session.steps)}"))
         else:
-            self._say(action, urgent)
+            self._say(action)
 
-    def _say(self, action: DirectAction, urgent: bool) -> None:
+    def _say(self, action: DirectAction) -> None:
         """A user's word goes to the driver, or where it is about a call of a sub-agent, to that."""
         if isinstance(action, OfCall) and action.call is not None:
             way, name = self._session.addressed(action.call)
@@ -293,7 +284,7 @@ class ScenarioDriver:
                 self._sending.add(task)
                 task.add_done_callback(self._sending.discard)
                 return
-        self._post(delta_of(action, self._session.names), urgent)
+        self._post(delta_of(action, self._session.names))
 
     async def _send(self, delta: Delta, way: Sequence[FollowedSession]) -> None:
         driver, above, within = self._driver, self._session, list[CallId]()
@@ -307,10 +298,8 @@ class ScenarioDriver:
             self._stage.print(f"refused {_WORDS[type(delta)]} unknown", self._stage.now_ms)
             self._trigger()
 
-    def _post(self, delta: Delta, urgent: bool = False) -> None:
+    def _post(self, delta: Delta) -> None:
         assert self._driver is not None
-        if urgent:
-            self._posted = delta
         # A report that comes twice is no user's word: no honest port sends it, but the door is open.
         self._driver.post(delta)  # type: ignore[arg-type]
 
@@ -332,7 +321,7 @@ class ScenarioDriver:
     async def _die_and_rise(self, down_ms: int) -> None:
         """The process dies: reports of work in flight never come. Another takes up what the store holds."""
         self._life.over = True
-        self._crash = self._posted = None
+        self._crash = None
         if len(self._seen) > len(self._events()):  # increments that wait to be recorded with more
             self._life.over = False
             await self._close()

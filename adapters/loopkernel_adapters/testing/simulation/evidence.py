@@ -86,6 +86,7 @@ class Evidence:
     emitted: dict[Key, tuple[int, Command]] = Factory(dict)  # which no port was asked for yet
     asked: dict[Key, PortCall] = Factory(dict)
     aborted: set[Key] = Factory(set)
+    left: set[Key] = Factory(set)  # with the lineage that asked for them: nobody hears of their ends
     stopped: set[Key] = Factory(set)  # aborted runs that had ended when all was looked at
     timers: set[int] = Factory(set)
     settled: Counter[Key] = Factory(Counter)
@@ -119,7 +120,7 @@ class Evidence:
     def begin_life(self) -> None:
         """A new process goes on from here: nothing is under way."""
         self.born = len(self.steps)
-        for kept in (self.emitted, self.asked, self.aborted, self.stopped, self.timers, self.settled):
+        for kept in (self.emitted, self.asked, self.aborted, self.left, self.stopped, self.timers, self.settled):
             kept.clear()
 
     def _fold(self, record: LogRecord) -> None:
@@ -132,6 +133,7 @@ class Evidence:
                 self.emitted.clear()
                 self.timers.clear()
                 self.aborted |= self.asked.keys()
+                self.left |= self.asked.keys()
             elif isinstance(effect, Command):
                 self._note(effect)
 
@@ -201,7 +203,7 @@ class Evidence:
         for key, call in self.asked.items():
             if key in self.aborted and not call.cancelled and not call.ended:
                 self.accuse(f"{self.named(key)} was aborted, and its port was not told")
-            if key in self.aborted and key[0] is OperationKind.RUN and call.ended:
+            if key in self.aborted - self.left and key[0] is OperationKind.RUN and call.ended:
                 self.stopped.add(key)
         if pending_timers != len(self.timers):
             self.accuse(f"{self.name}: {pending_timers} timers are set, and the log has {len(self.timers)}")
