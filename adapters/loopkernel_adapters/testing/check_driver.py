@@ -4,7 +4,7 @@
 
 where `opened` opens a driver over the ports that it is given. Each duty is tried in an event loop of its own, with a
 model, tools and a clock that take notes. Raises AssertionError, which names the duties that are broken, what was seen,
-and what is due. Not tried are duties 10, 12 to 15, 18, 20 and 21, and what a driver does with ports that are optional.
+and what is due. Not tried are duties 12 to 15, 18, 20 and 21, and what a driver does with ports that are optional.
 """
 
 import asyncio
@@ -34,6 +34,7 @@ from loopkernel_adapters.testing.driver_duties import (
     keeps_true_snapshots,
     lets_others_in,
     passes_answers_on,
+    raises_where_told,
     records_progress,
     reports_whatever_happens,
     rests_for_people,
@@ -361,6 +362,7 @@ DUTIES: Sequence[tuple[int, Check]] = (
     (8, closes_though_cancelled),
     (9, goes_on),
     (9, goes_on_from_snapshots),
+    (10, raises_where_told),
     (11, keeps_time),
     (11, keeps_countdowns),
     (16, heeds_aborts),

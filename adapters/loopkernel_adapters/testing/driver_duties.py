@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import get_args
 
+from loopkernel.data.choices import OnError
 from loopkernel.data.effects import StartTool
 from loopkernel.data.events import CallAppeared, Event, ToolEnded, ToolProgressed
 from loopkernel.data.ids import CallId
@@ -20,7 +21,7 @@ from loopkernel.data.words import ErrorClass
 from loopkernel.later_typing import override
 from loopkernel.replay import replay
 
-from loopkernel_adapters.ports import RunContext, ToolError
+from loopkernel_adapters.ports import RunContext, RunFailed, ToolError
 from loopkernel_adapters.providers.scripted import ANY, Reply, call_reply, text_reply
 from loopkernel_adapters.testing import driver_trial
 from loopkernel_adapters.testing.driver_trial import (
@@ -118,6 +119,27 @@ def _raising(error: BaseException) -> Callable[[RunContext], Awaitable[str]]:
         raise error
 
     return raises
+
+
+async def raises_where_told(factory: DriverFactory) -> None:
+    """A failed run is raised by `rest` under `on_error: raise`, with class and words, and under no other policy."""
+    fails: Reply = (ModelFailed(operation=ANY, error=ErrorClass.AUTH, message="who are you?"),)
+    for on_error in (OnError.RAISE, OnError.REST, OnError.END):
+        trial = Trial([fails], at_once, policy=Policy(retry=None, on_error=on_error))
+        driver = await factory(trial.ports())
+        raised: Exception | None = None
+        try:
+            await driver.send(GO)
+            await driver.rest()
+        except RunFailed as error:
+            raised = error
+            same = (error.error, error.message) == (ErrorClass.AUTH, "who are you?")
+            demand(same, f"a run that has failed is raised as {error.error}: {error.message!r}")
+        finally:
+            await driver.close()
+        wanted = on_error is OnError.RAISE
+        told = "raised RunFailed" if raised else "raised nothing"
+        demand((raised is not None) == wanted, f"a run has failed under `on_error: {on_error.value}`, and rest {told}")
 
 
 async def rests_for_people(factory: DriverFactory) -> None:

@@ -40,6 +40,7 @@ DUTIES: Mapping[str, str] = {
     "driver 7": "`rest` returns when nothing goes on by itself",
     "driver 8": "After `close` there is no task, timer, thread or file of the driver left.",
     "driver 9": "An empty log is begun with `created` and `acquired`. Any other is folded, and goes on with `resumed`",
+    "driver 10": "Where the policy is `on_error: raise`, `rest` raises `RunFailed`, with class and message",
     "driver 11": "Timers run on the driver's clock.",
     "driver 16": "An abort is a cancellation of the run, or of the reading of the stream, which is then closed.",
     "driver 17": "A report that comes late, or twice, is passed on to the kernel like any other",

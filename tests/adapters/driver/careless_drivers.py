@@ -1,30 +1,43 @@
 """Drivers with the faults that happen in production: what is lost, begun again, retried, hidden, or held up."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from typing import Never
 
 import pytest
 from attrs import evolve
-from loopkernel.data.blocks import TextBlock
 from loopkernel.data.effects import Request, StartTool
 from loopkernel.data.events import Event, ToolEnded
 from loopkernel.data.ids import ModelOperation
-from loopkernel.data.json_text import Json
-from loopkernel.data.model_deltas import ModelCompleted, ModelDelta, ModelFailed
+from loopkernel.data.model_deltas import ModelDelta
 from loopkernel.data.states import Idle, State
 from loopkernel.data.tool_deltas import ToolSucceeded
-from loopkernel.data.tools import ToolOutput
-from loopkernel.data.words import ErrorClass, StopReason
 from loopkernel.replay import fold, replay
 from loopkernel_adapters.driver import work
 from loopkernel_adapters.driver.asyncio_driver import Driver
 from loopkernel_adapters.driver.clocks import ManualClock
-from loopkernel_adapters.ports import Clock, Provider, Restored, RunContext, ToolError, Tools
+from loopkernel_adapters.ports import Clock, Restored, RunFailed
 from loopkernel_adapters.testing.check_driver import AnyDriver, DriverFactory, DriverPorts
 from typing_extensions import override
 
-from tests.adapters.driver.broken_drivers import Amnesiac, Lazy, RunningTwice, opened_as, with_ports
+from tests.adapters.driver.broken_drivers import Amnesiac, Lazy, opened_as, with_ports
+from tests.adapters.driver.careless_ports import (
+    Around,
+    CoveringUp,
+    GivingOtherInput,
+    KnowingOneClass,
+    TakingAStopForAnEnd,
+    TryingAgain,
+    Vague,
+    WaitingForAnEnd,
+    WithOtherAnswers,
+    WithoutBackground,
+    WithoutProgress,
+    WithoutQuestions,
+    around,
+    granting,
+    with_tools,
+)
 
 # --- what it shows ---
 
@@ -63,162 +76,6 @@ class Touchy(Driver):
         raise error
 
 
-# --- what it makes of a model that fails ---
-
-
-class Around(Provider):
-    """A model, with a fault of the driver around it."""
-
-    def __init__(self, inner: Provider) -> None:
-        self.inner = inner
-
-    @override
-    def stream(self, request: Request, operation: ModelOperation) -> AsyncIterator[ModelDelta]:
-        return self.given(request, operation)
-
-    async def given(self, request: Request, operation: ModelOperation) -> AsyncIterator[ModelDelta]:
-        """What the driver makes of the stream."""
-        async for delta in self.inner.stream(request, operation):
-            yield delta
-
-
-class WaitingForAnEnd(Around):
-    """Waits for the end of a stream that has just stopped."""
-
-    @override
-    async def given(self, request: Request, operation: ModelOperation) -> AsyncIterator[ModelDelta]:
-        async for delta in self.inner.stream(request, operation):
-            yield delta
-            if isinstance(delta, ModelCompleted | ModelFailed):
-                return
-        await asyncio.Event().wait()
-
-
-class TakingAStopForAnEnd(Around):
-    """Takes what has come for the whole reply."""
-
-    @override
-    async def given(self, request: Request, operation: ModelOperation) -> AsyncIterator[ModelDelta]:
-        async for delta in self.inner.stream(request, operation):
-            yield delta
-        yield ModelCompleted(operation, StopReason.END_TURN)
-
-
-class KnowingOneClass(Around):
-    """Reports whatever is raised as the same failure."""
-
-    @override
-    async def given(self, request: Request, operation: ModelOperation) -> AsyncIterator[ModelDelta]:
-        try:
-            async for delta in self.inner.stream(request, operation):
-                yield delta
-        except Exception as error:
-            yield ModelFailed(operation=operation, error=ErrorClass.NETWORK, message=str(error))
-
-
-class TryingAgain(Around):
-    """Asks once more by itself, where the connection was lost."""
-
-    @override
-    async def given(self, request: Request, operation: ModelOperation) -> AsyncIterator[ModelDelta]:
-        try:
-            async for delta in self.inner.stream(request, operation):
-                yield delta
-        except ConnectionError:
-            async for delta in self.inner.stream(request, operation):
-                yield delta
-            raise
-
-
-# --- what it makes of tools ---
-
-
-class CoveringUp(RunningTwice):
-    """Calls a failure a success."""
-
-    @override
-    async def run(self, command: StartTool, context: RunContext) -> ToolOutput:
-        try:
-            return await self._inner.run(command, context)
-        except ToolError as error:
-            return ToolOutput(content=(TextBlock(str(error)),))
-
-
-class Vague(RunningTwice):
-    """Does not say what has failed."""
-
-    @override
-    async def run(self, command: StartTool, context: RunContext) -> ToolOutput:
-        try:
-            return await self._inner.run(command, context)
-        except ToolError:
-            raise ToolError("the tool has failed") from None
-
-
-class GivingOtherInput(RunningTwice):
-    """Does not run what was asked for."""
-
-    @override
-    async def run(self, command: StartTool, context: RunContext) -> ToolOutput:
-        return await self._inner.run(evolve(command, input=Json.of({})), context)
-
-
-class Granting(RunningTwice):
-    """A run has a context that does not do all that it should: a fault each."""
-
-    def __init__(self, inner: Tools, context: type["Deafened"]) -> None:
-        super().__init__(inner)
-        self._context = context
-
-    @override
-    async def run(self, command: StartTool, context: RunContext) -> ToolOutput:
-        return await self._inner.run(command, self._context(context))
-
-
-class Deafened(RunContext):
-    """Passes on what a run says and asks."""
-
-    def __init__(self, inner: RunContext) -> None:
-        self.inner = inner
-
-    @override
-    async def report_progress(self, text: str) -> None:
-        await self.inner.report_progress(text)
-
-    @override
-    async def ask(self, question: str) -> Json | None:
-        return await self.inner.ask(question)
-
-    @override
-    async def go_on_in_background(self, handle: str) -> None:
-        await self.inner.go_on_in_background(handle)
-
-
-class WithoutProgress(Deafened):
-    @override
-    async def report_progress(self, text: str) -> None:
-        return
-
-
-class WithoutQuestions(Deafened):
-    @override
-    async def ask(self, question: str) -> Json | None:
-        return None
-
-
-class WithOtherAnswers(Deafened):
-    @override
-    async def ask(self, question: str) -> Json | None:
-        await self.inner.ask(question)
-        return Json.of("another")
-
-
-class WithoutBackground(Deafened):
-    @override
-    async def go_on_in_background(self, handle: str) -> None:
-        return
-
-
 class LosingTheEnd(Driver):
     """Forgets a run as soon as its call is answered."""
 
@@ -237,6 +94,36 @@ class WaitingForIdle(Driver):
     @override
     async def rest(self) -> None:
         await self._until(lambda: isinstance(self._state, Idle))
+
+
+class KeepingFailuresToItself(Driver):
+    """Raises no failure of the model."""
+
+    @override
+    async def rest(self) -> None:
+        with suppress(RunFailed):
+            await super().rest()
+
+
+class RaisingAll(Driver):
+    """Raises the failure of the model whatever the policy says."""
+
+    @override
+    async def rest(self) -> None:
+        await super().rest()
+        if self.state.session is not None and self.state.session.error is not None:
+            raise RunFailed(self.state.session.error.error, self.state.session.error.message)
+
+
+class RaisingWithoutWords(Driver):
+    """Does not say what has failed."""
+
+    @override
+    async def rest(self) -> None:
+        try:
+            await super().rest()
+        except RunFailed as error:
+            raise RunFailed(error.error, "") from None
 
 
 class ClosingAtOnce(Driver):
@@ -355,21 +242,6 @@ class _Unheard(WithoutProgress, WithoutQuestions, WithoutBackground):
         """There is nothing within."""
 
 
-def around(kind: type[Around]) -> DriverFactory:
-    """This driver with that fault around its model."""
-    return with_ports(lambda ports: evolve(ports, provider=kind(ports.provider)))
-
-
-def with_tools(kind: type[RunningTwice]) -> DriverFactory:
-    """This driver with that fault around its tools."""
-    return with_ports(lambda ports: evolve(ports, tools=kind(ports.tools)))
-
-
-def granting(kind: type[Deafened]) -> DriverFactory:
-    """This driver, whose runs have such a context."""
-    return with_ports(lambda ports: evolve(ports, tools=Granting(ports.tools, kind)))
-
-
 def over(kind: type[Lazy]) -> DriverFactory:
     """This driver with that fault around its log."""
     return with_ports(lambda ports: evolve(ports, store=kind(ports.store)))
@@ -390,6 +262,9 @@ CARELESS: list[tuple[int, str, DriverFactory]] = [
     (8, "a close was cancelled, and the log is left open", opened_as(ClosingAtOnce)),
     (9, "begun once more after a restart, though nothing asked for it: StartTool", beginning_again),
     (9, "opened from a snapshot of 3 records", over(WithoutItsSnapshot)),
+    (10, "a run has failed under `on_error: raise`, and rest raised nothing", opened_as(KeepingFailuresToItself)),
+    (10, "a run has failed under `on_error: rest`, and rest raised RunFailed", opened_as(RaisingAll)),
+    (10, "a run that has failed is raised as .*: ''", opened_as(RaisingWithoutWords)),
     (11, "a countdown of 100 ms, opened again 0 ms after it began, never ends", with_ports(losing_timers)),
     (11, "a countdown of 100 ms, opened again 50 ms after it began, never ends", with_ports(starting_anew)),
     (19, r"100\d pieces of a stream were read in a row", with_ports(greedy)),
