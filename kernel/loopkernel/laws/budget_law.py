@@ -184,9 +184,8 @@ class Spent:
             return
         swept, self._swept = self._swept, record.after.ledger if self._over else None
         if self._over:
-            for _, _, entry in changes(swept, record.after.ledger):
-                if entry is None:
-                    continue
+            changed = (entry for _, _, entry in changes(swept, record.after.ledger) if entry is not None)
+            for entry in changed:
                 waits = entry.status is CallStatus.QUEUED or isinstance(entry.person.wait, ApprovalWait)
                 if waits and not entry.runs:  # a run that a crash has interrupted is awaited, and so repeated
                     yield f"call {entry.call.id} has not started, and waits on, though a limit ends the turn"

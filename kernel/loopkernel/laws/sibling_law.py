@@ -149,9 +149,7 @@ def _unreachable(failed: LedgerEntry, places: Places, *, spared: bool) -> set[in
     for place in sorted((places.dependent if spared else places.open) - gone):
         if any(source.place in gone for source in places.sources(place)):
             found.add(place)
-            gone.add(place)
-        elif not spared:
-            gone.add(place)
+        gone.update({place} & (found if spared else places.open))
     return found
 
 
