@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from loopkernel.testing import foreign_process
 from loopkernel.testing.foreign_kernel import compared, run_foreign_kernel
+from loopkernel.testing.foreign_process import ForeignProcess
 
 SCENARIOS = """
 scenario: a-first-turn
@@ -85,20 +86,38 @@ def test_a_wrong_kernel_is_told_where(program: str, tmp_path: Path, capsys: pyte
 
 
 @pytest.mark.parametrize(
-    ("program", "seen"),
-    [
-        ("sys.stdin.readline(); sys.stdin.read()", "no answer within 0.3 s. Does it read line by line"),
-        ("say('[]'); sys.stdin.read()", "no answer within 0.3 s, but for 1 whole line. Does"),
-        ("sys.stdout.write('[]\\n{'); sys.stdout.flush(); sys.stdin.read()", "but for 1 whole line and '{'. Does"),
-        ("while True: sys.stdout.write('x' * 65536)", "but for 0 whole lines and 'xxx"),
-    ],
+    "program",
+    ["sys.stdin.readline(); sys.stdin.read()", "os.write(1, b'[]\\n{'); sys.stdin.read()"],
 )
-def test_one_that_never_answers_is_given_up(
-    program: str, seen: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_one_that_never_answers_is_given_up(program: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status, lines, _ = judged(program, tmp_path, capsys, patience=BRIEF)
     assert status == 1
-    assert seen in lines[0]
+    assert lines[0].startswith("fail a-first-turn: step 1 (Created): no answer within 0.3 s")
+    assert "Does it read line by line, end its lines, and flush what it writes?" in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("heard", "seen"),
+    [
+        (b"", "step 1: no answer within 0.3 s. Does it"),
+        (b"[]\n", "step 1: no answer within 0.3 s, but for 1 whole line. Does it"),
+        (b"[]\n{", "step 1: no answer within 0.3 s, but for 1 whole line and '{'. Does it"),
+        (b"x" * 200, f"step 1: no answer within 0.3 s, but for 0 whole lines and '{'x' * 80}'. Does it"),
+    ],
+)
+def test_what_came_of_an_answer_is_told(heard: bytes, seen: str) -> None:
+    with ForeignProcess("true", BRIEF) as process:
+        process._heard += heard
+        assert process._silent("step 1").startswith(seen)
+
+
+def test_an_answer_that_never_ends_is_cut_short(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(foreign_process, "MOST_BYTES", 1 << 20)
+    status, lines, _ = judged("while True: sys.stdout.write('x' * 65536)", tmp_path, capsys)
+    assert status == 1
+    assert lines[0].endswith("step 1 (Created): the answer does not end after 1 MiB; it is two lines")
 
 
 def test_one_that_closes_its_output_and_lives_on_is_killed(
