@@ -24,7 +24,7 @@ from loopkernel.data.states import (
 from loopkernel.data.steps import Context
 from loopkernel.data.thread_deltas import Resumed
 from loopkernel.data.tools import EffectClass
-from loopkernel.data.words import InputFate, TimerPurpose
+from loopkernel.data.words import CallStatus, InputFate, TimerPurpose
 from loopkernel.replay import fold
 from loopkernel.transition import transition
 
@@ -77,7 +77,9 @@ def demand_nothing_lost(told: str, before: State, session: Session) -> State:
     for effect in effects:
         if isinstance(effect, StartTool):
             known = running.get(effect.call)
-            if known is not None:
+            if known is not None and known.status is CallStatus.QUEUED:
+                assert known.person.approved or known.effect is not EffectClass.DANGEROUS, f"{told}: nobody has said so"
+            elif known is not None:
                 assert known.effect is not EffectClass.DANGEROUS, f"{told}: {effect.call} starts again"
             elif effect.call in held:
                 assert held[effect.call].effect is not EffectClass.DANGEROUS, f"{told}: {effect.call} starts again"
