@@ -80,7 +80,7 @@ def check_tools(factory: TrialFactory, patience_seconds: float = PATIENCE_SECOND
 
     What takes longer than `patience_seconds` holds the event loop up.
     """
-    for number, duty in ((1, _offers), (2, _checks), (9, _runs), (9, _fails), (9, _stops)):
+    for number, duty in _DUTIES:
         judged(f"tools {number}", partial(_in_a_trial, factory, duty), patience_seconds)
 
 
@@ -277,6 +277,7 @@ async def _aborted(tools: Tools, endless: EndlessCall, begun: Callable[[], bool]
     await _demand_no_task(endless.call, "stopped", before)
 
 
+_DUTIES = ((1, _offers), (2, _checks), (9, _runs), (9, _fails), (9, _stops))  # each with what hanging in it breaks
 _CALL = CallId(ModelOperation(1), 1)
 
 
