@@ -6,7 +6,7 @@ Nearly everything that comes is about something that is open, so that a short pl
 from collections.abc import Iterator
 from typing import final
 
-from attrs import frozen
+from attrs import evolve, frozen
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 from loopkernel.data.blocks import RawInput
@@ -23,13 +23,15 @@ from loopkernel.data.choices import (
     WriteConflict,
 )
 from loopkernel.data.deltas import Delta
+from loopkernel.data.hook_calls import OpenHook
 from loopkernel.data.ids import MessageId
 from loopkernel.data.json_text import Json
 from loopkernel.data.ledgers import ApprovalWait, ChildWait, CrashWait, LedgerEntry, QuestionWait
 from loopkernel.data.messages import UserMessage
 from loopkernel.data.model_deltas import ModelCall
+from loopkernel.data.outside_deltas import HookAnswer, HookAnswered, HookBlock, HookFault, HookModify, HookRetry
 from loopkernel.data.policy import ApprovalRule, OnRestart, Policy
-from loopkernel.data.states import Confirming, Dispatching, Executing, Initial, State, Streaming
+from loopkernel.data.states import Confirming, Dispatching, Executing, Finishing, Initial, State, Streaming, Thinking
 from loopkernel.data.steps import Context, Step
 from loopkernel.data.thread_deltas import Acquired, Disposed, Forked, Resumed
 from loopkernel.data.tool_deltas import ToolAsked, ToolChecked, ToolProgress
@@ -51,7 +53,7 @@ from loopkernel.data.user_deltas import (
     RememberTool,
     Swap,
 )
-from loopkernel.data.words import StopReason
+from loopkernel.data.words import StopReason, TurnEndReason
 from loopkernel.transition import transition
 from typing_extensions import override
 
@@ -69,6 +71,17 @@ from tests.kernel.building import (
     stopped,
     succeeded,
     text,
+)
+from tests.kernel.gates import (
+    AFTER_MODEL,
+    AFTER_TOOL,
+    BEFORE_TOOL,
+    GO_ON,
+    STOP,
+    child_asks,
+    child_ended,
+    gated,
+    observed,
 )
 
 TOOL_NAMES = st.sampled_from(
@@ -96,6 +109,16 @@ policies = st.builds(
     output_tool=st.sampled_from((None, None, None, "danger")),
     output_calls=st.sampled_from(OutputCalls),
     on_restart=st.builds(OnRestart, dangerous=st.sampled_from(RestartDangerous)),
+)
+
+hooks = st.lists(
+    st.sampled_from((gated(BEFORE_TOOL), gated(AFTER_TOOL), gated(AFTER_MODEL), gated(STOP), observed(AFTER_TOOL))),
+    max_size=2,
+).map(tuple)
+plain_answers: tuple[HookAnswer, ...] = (GO_ON, GO_ON, HookBlock("no"), HookRetry(), HookFault("oh"))
+answers: SearchStrategy[HookAnswer] = st.one_of(
+    st.sampled_from(plain_answers),
+    st.builds(HookModify, input=st.none() | keys.map(lambda key: Json.of({"path": key})), result=st.none() | keys),
 )
 
 
@@ -218,16 +241,38 @@ def about_history(draw: DrawFn, state: State) -> Iterator[Delta]:
     yield Forked(session_id="t")
 
 
+def about_outside(draw: DrawFn, state: State) -> Iterator[Delta]:
+    """What hooks say, about calls, the reply and the end of the turn; and how sub-agents fare."""
+    entries = open_entries(state)
+    gates = [entry.hooks.open for entry in entries]
+    if isinstance(state, Streaming) and state.after is not None:
+        gates.append(state.after.gate)
+    if isinstance(state, Thinking | Finishing) and isinstance(state.gate, OpenHook):
+        gates.append(state.gate)
+    yield from (HookAnswered(gate.operation, draw(answers)) for gate in gates if gate is not None)
+    for entry in entries:
+        if entry.child is not None and entry.operation is not None:
+            run = entry.operation
+            yield from (child_ended(run), child_ended(run, TurnEndReason.ERROR), child_asks(run, 1), child_asks(run))
+
+
 # Most often what is owed; of the rest what concerns single calls.
 _KINDS = (*[on_the_way] * 9, *[about_calls] * 4, *[about_time] * 2, about_settings, about_all, about_history)
 
 
 @st.composite
-def plays(draw: DrawFn, most: int = 60) -> Play:
-    """The steps of a run, from its creation on. Most replies have a few calls before anything else happens."""
+def plays(draw: DrawFn, most: int = 60, *, outside: bool = False) -> Play:
+    """The steps of a run, from its creation on. Most replies have a few calls before anything else happens.
+
+    With `outside` there are hooks and sub-agents.
+    """
     state: State = Initial()
     moments: list[Moment] = []
-    coming: list[Delta] = [created(draw(policies), ALL_TOOLS), Acquired(), say()]
+    policy = draw(policies)
+    if outside:
+        policy = evolve(policy, hooks=draw(hooks), hook_timeout_ms=draw(st.sampled_from((None, 90))))
+    kinds = (*_KINDS, *[about_outside] * 9) if outside else _KINDS
+    coming: list[Delta] = [created(policy, ALL_TOOLS), Acquired(), say()]
     calls_to_come = 0
     for _ in range(len(coming) + draw(st.integers(4, most))):
         if isinstance(state, Streaming) and not state.ledger.entries.size and not state.pieces:
@@ -240,9 +285,11 @@ def plays(draw: DrawFn, most: int = 60) -> Play:
             if not calls_to_come and draw(st.booleans()):
                 coming = [completed(StopReason.TOOL_USE, reply=state.reply.operation)]
         else:
-            kind = draw(st.sampled_from(_KINDS))
+            kind = draw(st.sampled_from(kinds))
             found = list(kind(draw, state)) or list(on_the_way(draw, state)) or [say()]
             delta = draw(st.sampled_from(found))
+        if outside and isinstance(delta, ModelCall) and draw(st.integers(0, 2)) == 0:
+            delta = evolve(delta, tool="child")
         context = Context(delta, state.stamp.now_ms + draw(st.sampled_from((0, 1, 10))))
         step = transition(state, context)
         moments.append(Moment(state, context, step))

@@ -147,7 +147,7 @@ def test_every_effect_of_any_run_has_a_rule_and_every_open_call_a_reason(run: Ru
         assert_told(record.before, record.context)
 
 
-@given(plays())
+@given(plays() | plays(outside=True))
 def test_every_effect_of_any_play_has_a_rule(play: Play) -> None:
     for moment in play.moments:
         assert_told(moment.before, moment.context)
@@ -333,7 +333,7 @@ def candidates(state: State) -> set[UserDelta]:
 
 
 @pytest.mark.rule("STATE-6")
-@given(plays())
+@given(plays() | plays(outside=True))
 def test_what_may_be_said_is_exactly_what_would_not_be_refused(play: Play) -> None:
     state = play.moments[-1].step.next
     contexts = [Context(delta, state.stamp.now_ms) for delta in candidates(state)]

@@ -69,7 +69,7 @@ def test_commands_wait_until_they_are_fetched_and_are_handed_out_once() -> None:
     assert machine.commands() == ()
 
 
-@given(plays())
+@given(plays() | plays(outside=True))
 def test_the_next_deadline_is_that_of_the_first_pending_timer(play: Play) -> None:
     for moment in play.moments:
         state = moment.step.next

@@ -126,7 +126,7 @@ def test_a_delta_counts_or_is_refused_with_one_reason(state: State, data: st.Dat
 @pytest.mark.rule("DELTA-2")
 @pytest.mark.rule("DELTA-7")
 @pytest.mark.rule("TOOL-17")
-@given(plays())
+@given(plays() | plays(outside=True))
 def test_so_it_is_in_plays_with_calls(play: Play) -> None:
     for moment in play.moments:
         assert_counted_or_refused(moment.before, moment.context, moment.step)

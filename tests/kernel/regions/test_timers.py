@@ -32,7 +32,7 @@ def test_only_what_is_pending_is_closed() -> None:
 @pytest.mark.rule("TOOL-17")
 @pytest.mark.rule("ASK-6")
 @pytest.mark.rule("CANCEL-2")
-@given(plays())
+@given(plays() | plays(outside=True))
 def test_what_is_pending_in_the_state_is_what_was_started_and_neither_fired_nor_cancelled(play: Play) -> None:
     """A restart leaves timers to the process that is gone, and starts anew what it wants; a fork leaves them all."""
     running: dict[int, Effect] = {}
