@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import final
 
 from loopkernel.data.compactions import NO_COMPACTIONS
-from loopkernel.data.effects import AskHook, CallModel, CheckCorrection, Effect
+from loopkernel.data.effects import AskHook, CallModel, CheckCorrection, Effect, StartChild
 from loopkernel.data.events import (
     CompactionEnded,
     CompactionStarted,
@@ -164,7 +164,7 @@ class Corrections:
             return
         self._gates.take(effect, record)
         if isinstance(effect, Start):
-            if effect.run == 1:
+            if effect.run == 1 and not (isinstance(effect, StartChild) and effect.resumed):
                 self._calls += 1
                 self._writes += effect_of(session.settings, effect.tool) is not EffectClass.READ_ONLY
         elif isinstance(effect, MessageAdded):
