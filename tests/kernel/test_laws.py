@@ -30,6 +30,7 @@ from loopkernel.planning.projection import ProjectedMessage, project
 from loopkernel.planning.scheduling import Claimant, conflict
 from loopkernel.replay import LogRecord, StepRecord, fold
 from loopkernel.testing.planted import PLANTED
+from loopkernel.testing.planted_runs import SCRIPTS
 from loopkernel.testing.planting import PlantedBug
 from loopkernel.testing.player import (
     Player,
@@ -138,6 +139,13 @@ def test_a_step_alone_is_judged_as_in_its_run(bug: PlantedBug) -> None:
         assert {breach.law for breach in in_run} == {breach.law for breach in alone}
         if in_run and not ALL_RUNS:
             break  # the other suites play on
+
+
+def test_a_sub_agent_without_time_is_told_though_no_other_delay_changes() -> None:
+    bug = next(bug for bug in STEP_BUGS if bug.name == "child-has-all-the-time")
+    judged = bug.judged(transition)
+    steps = play(SCRIPTS["delegated"], judged.transition)
+    assert {breach.law for breach in check_steps(steps, judged=judged).breaches} == {"TIMER-DATA"}
 
 
 # --- cost, counted and not timed ------------------------------------------------------------------------------

@@ -121,8 +121,7 @@ def timer_data(record: StepRecord, memory: Memory) -> Findings:
     delta, found = record.context.delta, list[str]()
     timers = [effect for effect in record.effects if isinstance(effect, StartTimer | CancelTimer)]
     before, pending = _timers_to_judge(record, timers, memory)
-    if not isinstance(delta, TimerFired) and not timers and not pending and not before:
-        return None
+    judged = isinstance(delta, TimerFired) or bool(timers or pending or before)
     if isinstance(delta, TimerFired) and not refuses(record):
         if all(timer.operation != delta.operation for timer in before):
             found.append(f"timer {delta.operation} is not pending, and yet it does something")
@@ -147,8 +146,8 @@ def timer_data(record: StepRecord, memory: Memory) -> Findings:
         found.extend(_not_started_anew(record, pending, timers))
     else:
         found.extend(_left_running(record, before, pending, timers))
-        found.extend(outside_timers(record, timers))
-    return found
+        found.extend(outside_timers(record, timers))  # also where a delay is missing, and no other one is pending
+    return found if judged or found else None
 
 
 def _timers_to_judge(
