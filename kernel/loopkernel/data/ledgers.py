@@ -77,7 +77,8 @@ Wait = ApprovalWait | QuestionWait | CrashWait | ChildWait
 class Person:
     """What a person has to do with a call.
 
-    `asked`: it was shown; `answered`: it was answered; `approved`: exactly this tool and input may run.
+    `asked`: it was shown; `answered`: it was answered; `approved`: exactly this tool and input may run. `doubted`: the
+    call was found in a log that nobody vouches for, so that without an approval nothing lets it run (rule RESUME-8).
     """
 
     wait: Wait | None = None
@@ -85,6 +86,7 @@ class Person:
     answered: bool = False
     approved: bool = False
     edit: Edit | None = None
+    doubted: bool = False
 
 
 NOBODY = Person()
@@ -251,9 +253,9 @@ class Ledger:
     sub-agents; `waiting` wait for a person, `asking` of these because their tool or sub-agent asked; of `hooked` a hook
     is asked before they run; `checking` checks are open. `checked[n]`, `started[n]`, `timed[n]` and `gated[n]` are the
     places that the nth check, run, timer and hook since `first_check`, `first_run`, `first_timer` and `first_hook`
-    belong to; -1 is none. `linked`: some call names others to depend on. Two parts follow from the rest and are never
-    written down: `plan` is there once more than one call is to be scheduled, `ids` (the latest place of each provider's
-    id) once a call depends on another.
+    belong to; -1 is none. `nonce` stands in the keys of their runs. `linked`: some call names others to depend
+    on. Two parts follow from the rest and are never written down: `plan` is there once more than one call is to be
+    scheduled, `ids` (the latest place of each provider's id) once a call depends on another.
     """
 
     reply: ModelOperation
@@ -267,6 +269,7 @@ class Ledger:
     hooked: int = 0
     linked: bool = False
     opened_ms: int = 0
+    nonce: str = ""
     first_check: int = 0
     first_run: int = 0
     first_timer: int = 0
@@ -317,6 +320,7 @@ class Ledger:
             hooked=self.hooked if hooked is None else hooked,
             linked=self.linked if linked is None else linked,
             opened_ms=self.opened_ms,
+            nonce=self.nonce,
             first_check=self.first_check,
             first_run=self.first_run,
             first_timer=self.first_timer,

@@ -31,6 +31,7 @@ class Settings:
     instructions: str = ""
     rules_version: int = 1
     remembered: tuple[Remembered, ...] = ()
+    nonce: str = ""
 
 
 @final

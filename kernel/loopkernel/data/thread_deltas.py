@@ -8,6 +8,7 @@ from loopkernel.data.foreign import ForeignMessage
 from loopkernel.data.json_text import safe_text
 from loopkernel.data.policy import Policy
 from loopkernel.data.remembered import Remembered
+from loopkernel.data.texts import safe_optional_text
 from loopkernel.data.tools import Tool
 
 RULES_VERSION = 4  # of the rules that this kernel folds logs by (rule RESUME-1)
@@ -22,7 +23,8 @@ class FromThread:
 @frozen(kw_only=True)
 class Created(FromThread):
     """The first record of every log (rule DELTA-8). `start` is a conversation from elsewhere to go on from,
-    `remembered` are approvals that hold from the start.
+    `remembered` are approvals that hold from the start. `nonce` is a text that no other run has: it stands in the
+    idempotency keys of tool runs, so that no two runs of one id share a key.
 
     A log that was begun under another `rules_version` is refused, never folded in silence (rule RESUME-1).
     """
@@ -34,6 +36,7 @@ class Created(FromThread):
     rules_version: int = field(default=RULES_VERSION, metadata={"absent": 1})  # a log that does not say: the first
     start: tuple[ForeignMessage, ...] = ()
     remembered: tuple[Remembered, ...] = ()
+    nonce: str = field(default="", converter=safe_text)
 
 
 @final
@@ -43,9 +46,22 @@ class Acquired(FromThread):
 
 
 @final
-@frozen
+@frozen(kw_only=True)
 class Resumed(FromThread):
-    """The process was restarted, or a released thread is taken up again."""
+    """The process was restarted, or a released thread is taken up again.
+
+    The settings that are given hold from this very step on, before anything goes on (rule RESUME-7); None leaves what
+    there is. `doubted`: nobody vouches for the log, so it gives no authority (rule RESUME-8): what is not given here
+    is as by default, and no call that is open starts before it was asked about anew. `nonce`, if it is given, stands in
+    the keys of the calls of later replies: the log may be a copy, whose original has gone on.
+    """
+
+    policy: Policy | None = None
+    tools: tuple[Tool, ...] | None = None
+    instructions: str | None = field(default=None, converter=safe_optional_text)
+    remembered: tuple[Remembered, ...] | None = None
+    doubted: bool = False
+    nonce: str = field(default="", converter=safe_text)
 
 
 @final

@@ -39,7 +39,7 @@ def on_backoff(state: Backoff, ctx: Context) -> Step[Backoff | Thinking | Finish
             return stay(state, ctx, late.session, late.effects)
         case FromThread() as delta:
             if isinstance(delta, Resumed):
-                return _resumed(state, ctx)
+                return _resumed(state, ctx, delta)
             if isinstance(delta, Disposed):
                 return _cut_short(state, ctx, delta)
             if isinstance(delta, Forked):
@@ -103,9 +103,9 @@ def _finishing(state: Backoff, ctx: Context, ending: Ending) -> Finishing:
     return Finishing(session=state.session, stamp=state.stamp.next(ctx.now_ms), turn=state.turn, ending=ending)
 
 
-def _resumed(state: Backoff, ctx: Context) -> Step[Backoff]:
+def _resumed(state: Backoff, ctx: Context, delta: Resumed) -> Step[Backoff]:
     """The process was restarted: the countdown keeps its deadline (rule RESUME-3)."""
-    session, restarted = restart_held_runs(state.session)
+    session, restarted = restart_held_runs(state.session, delta)
     operations, timer, started = start_timer(session.operations, TimerPurpose.RETRY, state.timer.deadline_ms)
     stamp = state.stamp.next(ctx.now_ms)
     session = session.with_operations(operations)

@@ -39,7 +39,7 @@ def on_cancelled(
             return stay(state, ctx, late.session, late.effects)
         case FromThread() as delta:
             if isinstance(delta, Resumed):
-                session, restarted = restart_held_runs(state.session)
+                session, restarted = restart_held_runs(state.session, delta)
                 return stay(state, ctx, session, (SessionResumed(), *restarted))
             if isinstance(delta, Disposed):
                 stamp = state.stamp.next(ctx.now_ms)

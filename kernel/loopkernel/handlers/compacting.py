@@ -44,7 +44,7 @@ def on_compacting(
             return stay(state, ctx, late.session, late.effects)
         case FromThread() as delta:
             if isinstance(delta, Resumed):
-                return _resumed(state, ctx)
+                return _resumed(state, ctx, delta)
             if isinstance(delta, Disposed):
                 return _cut_short(state, ctx, delta)
             if isinstance(delta, Forked):
@@ -128,9 +128,9 @@ def _forked(state: Compacting, ctx: Context, delta: Forked) -> Step[Finishing | 
     return Step(Idle(session=session, stamp=stamp), (*effects, *requeued))
 
 
-def _resumed(state: Compacting, ctx: Context) -> Step[Compacting]:
+def _resumed(state: Compacting, ctx: Context, delta: Resumed) -> Step[Compacting]:
     """The process was restarted: the summary is asked for again (rule RESUME-3)."""
-    session, restarted = restart_held_runs(state.session)
+    session, restarted = restart_held_runs(state.session, delta)
     session, _ = drop_summary(session, state.operation)
     session, operation, asked = ask_summary(session, state.cut)
     again = evolve(state, session=session, stamp=state.stamp.next(ctx.now_ms), operation=operation)

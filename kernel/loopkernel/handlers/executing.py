@@ -91,7 +91,7 @@ def _on_calls(state: W, ctx: Context) -> Step[W | Executing | Finishing]:
             return _after(state, ctx, report, None)
         case FromThread() as delta:
             if isinstance(delta, Resumed):
-                restarted: Ledgered = restart_calls(state.ledger, state.session, now_ms)
+                restarted: Ledgered = restart_calls(state.ledger, state.session, delta, now_ms)
                 return _gone_on(state, ctx, evolve(restarted, effects=(SessionResumed(), *restarted.effects)))
             if isinstance(delta, Disposed):
                 return _cut_short(state, ctx, delta)

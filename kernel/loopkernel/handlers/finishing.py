@@ -82,7 +82,7 @@ def on_finishing(state: Finishing, ctx: Context) -> Step[Finishing | Thinking]:
             return stay(state, ctx, late.session, late.effects)
         case FromThread() as delta:
             if isinstance(delta, Resumed):
-                return _resumed(state, ctx)
+                return _resumed(state, ctx, delta)
             if isinstance(delta, Disposed):
                 return _cut_short(state, ctx, delta)
             if isinstance(delta, Forked):
@@ -168,10 +168,10 @@ def _is_followed(state: Finishing) -> bool:
     return bool(session.inbox.queue) and session.settings.policy.lifetime is Lifetime.SESSION
 
 
-def _resumed(state: Finishing, ctx: Context) -> Step[Finishing]:
+def _resumed(state: Finishing, ctx: Context, delta: Resumed) -> Step[Finishing]:
     """The process was restarted: whoever was being asked is asked again (rule RESUME-3)."""
     stamp = state.stamp.next(ctx.now_ms)
-    session, restarted = restart_held_runs(state.session)
+    session, restarted = restart_held_runs(state.session, delta)
     effects: tuple[Effect, ...] = (SessionResumed(), *restarted)
     gate = state.gate
     if isinstance(gate, OpenHook):

@@ -45,7 +45,7 @@ def on_handing_off(state: HandingOff, ctx: Context) -> Step[HandingOff | Done | 
             return stay(state, ctx, late.session, late.effects)
         case FromThread() as delta:
             if isinstance(delta, Resumed):
-                return _resumed(state, ctx)
+                return _resumed(state, ctx, delta)
             if isinstance(delta, Disposed):
                 stamp = state.stamp.next(ctx.now_ms)
                 session, aborted = abort_handoff(state.session, state.operation)
@@ -82,9 +82,9 @@ def _on_user(state: HandingOff, ctx: Context, delta: UserDelta) -> Step[HandingO
     return stay(state, ctx, session, effects)
 
 
-def _resumed(state: HandingOff, ctx: Context) -> Step[Idle | Cancelled]:
+def _resumed(state: HandingOff, ctx: Context, delta: Resumed) -> Step[Idle | Cancelled]:
     """The process was restarted: whether a new thread was made is not known, so none is asked for again."""
-    session, restarted = restart_held_runs(state.session)
+    session, restarted = restart_held_runs(state.session, delta)
     session, ended = drop_handoff(session, state.operation)
     session, requeued = requeue_steers(session)
     rest = resting(session, state.stamp.next(ctx.now_ms), state.within)

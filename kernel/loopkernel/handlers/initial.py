@@ -25,10 +25,11 @@ from loopkernel.data.thread_deltas import (
 from loopkernel.data.tool_deltas import FromTool
 from loopkernel.data.user_deltas import FromUser
 from loopkernel.data.words import RefusalReason, RequestReason, UserAction
+from loopkernel.regions.approvals import reconsider
 from loopkernel.regions.imports import import_thread
 from loopkernel.regions.refusals import refusal
 from loopkernel.regions.reports import late_report
-from loopkernel.regions.restart import keep_leases, restart_held_runs, wait_again
+from loopkernel.regions.restart import ask_anew, changes_settings, keep_leases, restart_held_runs, wait_again
 from loopkernel.regions.schedule import forget_plan
 from loopkernel.regions.turns import open_turn
 
@@ -69,9 +70,12 @@ def _on_life(state: Initial, ctx: Context, delta: ThreadDelta) -> Step[Initial |
             if session is None:
                 return Step(state, refusal(delta, RefusalReason.NOT_NOW))
             resumed: tuple[Effect, ...] = (SessionResumed(),) if isinstance(delta, Resumed) else ()
-            session, restarted = restart_held_runs(session) if isinstance(delta, Resumed) else keep_leases(session)
+            if isinstance(delta, Resumed):
+                session, restarted = restart_held_runs(session, delta)
+            else:
+                session, restarted = keep_leases(session)
             if state.ledger is not None:
-                return _go_on_waiting(session, state.ledger, stamp, (*resumed, *restarted))
+                return _go_on_waiting(session, state.ledger, delta, stamp, (*resumed, *restarted))
             return Step(Idle(session=session, stamp=stamp), (*resumed, *restarted))
         case Disposed():
             return Step(Initial(session=session, stamp=stamp, ledger=state.ledger), ())
@@ -81,15 +85,26 @@ def _on_life(state: Initial, ctx: Context, delta: ThreadDelta) -> Step[Initial |
             assert_never(delta)
 
 
-def _go_on_waiting(session: Session, ledger: Ledger, stamp: Stamp, effects: tuple[Effect, ...]) -> Step[Executing]:
+def _go_on_waiting(
+    session: Session, ledger: Ledger, delta: Acquired | Resumed, stamp: Stamp, effects: tuple[Effect, ...]
+) -> Step[Executing]:
     """Calls waited for a person when the thread was released: they are shown again, in a new turn (CANCEL-2)."""
     shown: list[Effect] = [*effects]
+    doubted = isinstance(delta, Resumed) and delta.doubted
     ledger = forget_plan(ledger)
     for place, entry in enumerate(ledger.entries):
-        if entry.is_open:
+        if entry.is_open and doubted:
+            waiting = ask_anew(ledger, session, place)
+            ledger, session = waiting.ledger, waiting.session
+            shown.extend(waiting.effects)
+        elif entry.is_open:
             waiting = wait_again(ledger, session, place, stamp.now_ms)
             ledger, session = waiting.ledger, waiting.session
             shown.extend((ApprovalAsked(entry.call.id), *waiting.effects))
+    if isinstance(delta, Resumed) and changes_settings(delta):
+        again = reconsider(ledger, session)
+        ledger, session = again.ledger, again.session
+        shown.extend(again.effects)
     session, turn = open_turn(session, stamp.now_ms, RequestReason.RESUME)
     ledger = evolve(ledger, opened_ms=turn.opened_ms)
     return Step(Executing(session=session, stamp=stamp, turn=turn, ledger=ledger), tuple(shown))
@@ -103,4 +118,5 @@ def _settings(created: Created) -> Settings:
         instructions=created.instructions,
         rules_version=created.rules_version,
         remembered=created.remembered,
+        nonce=created.nonce,
     )

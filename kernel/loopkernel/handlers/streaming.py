@@ -104,7 +104,7 @@ def on_streaming(state: Streaming, ctx: Context) -> Step[Streaming | AfterStream
             return _with_report(state, ctx, delta, taken)
         case FromThread() as delta:
             if isinstance(delta, Resumed):
-                return _resumed(state, ctx)
+                return _resumed(state, ctx, delta)
             if isinstance(delta, Disposed):
                 return _cut_short(state, ctx, delta)
             if isinstance(delta, Forked):
@@ -328,11 +328,11 @@ def _hook_too_slow(state: Streaming, ctx: Context, after: AfterModel) -> Step[St
     return Step(step.next, (*aborted, *step.effects))
 
 
-def _resumed(state: Streaming, ctx: Context) -> Step[Streaming | Executing | Thinking]:
+def _resumed(state: Streaming, ctx: Context, delta: Resumed) -> Step[Streaming | Executing | Thinking]:
     """The process was restarted: the partial reply is dropped and asked again, if no call had an effect (RESUME-3)."""
     stamp, reply = state.stamp.next(ctx.now_ms), state.reply
     if state.after is not None:
-        again, asked = resume_after_stream(state, state.after, stamp)
+        again, asked = resume_after_stream(state, state.after, delta, stamp)
         return Step(again, (SessionResumed(), *asked))
     operations = state.session.operations.abandon_model(reply.operation, reply.usage)
     session = evolve(state.session, operations=operations, usage=state.session.usage.plus(reply.usage))
@@ -340,11 +340,11 @@ def _resumed(state: Streaming, ctx: Context) -> Step[Streaming | Executing | Thi
     if is_committed(state.ledger, session.settings):
         ledger, session = forget_hooks_before_runs(state.ledger, session)
         kept = keep_for_effect(session, reply, state.pieces, ledger, stamp.now_ms)
-        restarted = restart_calls(kept.ledger, kept.session, stamp.now_ms)
+        restarted = restart_calls(kept.ledger, kept.session, delta, stamp.now_ms)
         executing = Executing(session=restarted.session, stamp=stamp, turn=turn, ledger=restarted.ledger)
         return Step(executing, (SessionResumed(), *kept.effects, *restarted.effects))
     session, dropped = drop_after_crash(state.ledger, session)
-    session, held = restart_held_runs(session)
+    session, held = restart_held_runs(session, delta)
     effects: tuple[Effect, ...] = (SessionResumed(), *dropped, *held)
     if len(state.pieces):
         effects = (*effects, ReplyRetracted(reply.operation))

@@ -72,7 +72,7 @@ def on_thinking(state: Thinking, ctx: Context) -> Step[Thinking | Finishing]:
             return stay(state, ctx, late.session, late.effects)
         case FromThread() as delta:
             if isinstance(delta, Resumed):
-                return _resumed(state, ctx)
+                return _resumed(state, ctx, delta)
             if isinstance(delta, Disposed):
                 return _cut_short(state, ctx, delta)
             if isinstance(delta, Forked):
@@ -104,10 +104,10 @@ def _said(state: Thinking, ctx: Context, gate: OpenHook, answer: HookAnswer) -> 
     return Step(thinking, (*effects, *asked.effects))
 
 
-def _resumed(state: Thinking, ctx: Context) -> Step[Thinking]:
+def _resumed(state: Thinking, ctx: Context, delta: Resumed) -> Step[Thinking]:
     """The process was restarted: the hook is asked again (rule RESUME-3)."""
     stamp = state.stamp.next(ctx.now_ms)
-    session, restarted = restart_held_runs(state.session)
+    session, restarted = restart_held_runs(state.session, delta)
     if state.gate is None:
         return Step(evolve(state, session=session, stamp=stamp), (SessionResumed(), *restarted))
     asked = ask_again(session, state.gate, context(session, state.gate.hook.point), stamp.now_ms)

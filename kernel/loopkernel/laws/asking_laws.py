@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import final
 
 from loopkernel.data.blocks import RawInput
+from loopkernel.data.choices import ApprovalMode
 from loopkernel.data.effects import StartChild
 from loopkernel.data.events import EditRefused
 from loopkernel.data.ids import CallId
@@ -16,7 +17,7 @@ from loopkernel.data.ledgers import ApprovalWait, CrashWait, Ledger, LedgerEntry
 from loopkernel.data.outside_deltas import TimerFired
 from loopkernel.data.remembered import Remembered, RememberedCall, RememberedPattern, RememberedTool
 from loopkernel.data.states import State
-from loopkernel.data.thread_deltas import Created
+from loopkernel.data.thread_deltas import Created, Resumed
 from loopkernel.data.tools import Decision, Tool
 from loopkernel.data.user_deltas import (
     AnswerAfterCrash,
@@ -50,9 +51,18 @@ def asked(records: Sequence[StepRecord]) -> Iterator[Breach]:
         for wrong in (*words.take(record), *_remembered_otherwise(record), *hooks.take(record)):
             yield Breach("ASKED", step, wrong)
         for effect in record.effects:
-            if isinstance(effect, Start) and not (isinstance(effect, StartChild) and effect.resumed):  # it goes on
+            if isinstance(effect, Start) and not _goes_on(effect, record):
                 for wrong in words.judge(effect, record):
                     yield Breach("ASKED", step, f"call {effect.call} ({effect.tool}) starts, {wrong}")
+
+
+def _goes_on(start: Start, record: StepRecord) -> bool:
+    """Whether it is a sub-agent that goes on with its run, and no setting was given with the restart (RESUME-7)."""
+    delta = record.context.delta
+    given = isinstance(delta, Resumed) and (
+        delta.doubted or delta.policy is not None or delta.tools is not None or delta.remembered is not None
+    )
+    return isinstance(start, StartChild) and start.resumed and not given
 
 
 @final
@@ -63,7 +73,10 @@ class WordsOfPerson:
         self._approved: dict[CallId, Ran] = {}
         self._edits: dict[CallId, Ran] = {}  # in their check
         self._rejected: set[CallId] = set()
+        self._doubted: set[CallId] = set()  # found open in a log that nobody vouches for
         for entry in entries_in(start):
+            if entry.person.doubted:
+                self._doubted.add(entry.call.id)
             if entry.person.approved:
                 self._approved[entry.call.id] = entry.tool, entry.given
             if isinstance(entry.person.wait, ApprovalWait) and entry.person.wait.edit is not None:
@@ -78,6 +91,12 @@ class WordsOfPerson:
         if refuses(record):
             return
         delta, ledger = record.context.delta, calls_kept(record.before)
+        if isinstance(delta, Resumed) and delta.doubted:
+            self._approved.clear()
+            self._edits.clear()
+            self._doubted.update(entry.call.id for entry in entries_in(record.before))
+            if record.before.session is not None:
+                self._doubted.update(run.call for run in record.before.session.held)
         if isinstance(delta, TimerFired):
             self._rejected.update(_out_of_time(delta, record.before))
         if not isinstance(delta, Approve | Reject | Correct | Swap | AnswerAfterCrash) or ledger is None:
@@ -119,7 +138,8 @@ class WordsOfPerson:
             return
         ran = (start.tool, start.input)
         approved = ran in (self._approved.get(start.call), self._edits.get(start.call))
-        decision = _decision(start, record.after, approved=approved)
+        doubted = start.call in self._doubted and not approved
+        decision = _decision_on_doubted(start, record.after) if doubted else _decision(start, record.after, approved)
         if decision is not Decision.ALLOW:
             said = self._approved.get(start.call, self._edits.get(start.call))
             other = "" if said is None else f"; a person has approved {said[0]} with {said[1].text}"
@@ -134,7 +154,14 @@ def _out_of_time(fired: TimerFired, state: State) -> Iterator[CallId]:
         yield entry.call.id
 
 
-def _decision(start: Start, state: State, *, approved: bool) -> Decision:
+def _decision_on_doubted(start: Start, state: State) -> Decision:
+    """RESUME-8: whatever would allow the call, it is asked about, unless the person has all asking left out now."""
+    decision = _decision(start, state, approved=True)
+    bypassed = state.session is not None and state.session.settings.policy.approval_mode is ApprovalMode.BYPASS
+    return Decision.ASK if decision is Decision.ALLOW and not bypassed else decision
+
+
+def _decision(start: Start, state: State, approved: bool) -> Decision:
     """ASK-1, under the settings that hold when the call starts; a tool that is not offered has no profile."""
     if state.session is None:
         return Decision.DENY
@@ -155,6 +182,8 @@ def _remembered_otherwise(record: StepRecord) -> Iterator[str]:
         entry = entry_of_call(calls_kept(record.before), delta.call)
         if entry is not None and isinstance(entry.given, Json):
             expected = (*old, _to_remember(delta, entry.tool, entry.given))
+    if isinstance(delta, Resumed) and not refuses(record):
+        expected = delta.remembered if delta.remembered is not None else () if delta.doubted else old
     if isinstance(delta, Remember) and not refuses(record):
         expected = old if delta.remembered in old else (*old, delta.remembered)
     if new != expected:

@@ -12,6 +12,7 @@ from loopkernel.data.policy import Hook
 from loopkernel.data.sessions import Session, Stamp
 from loopkernel.data.states import AfterModel, Backoff, Compacting, Executing, Finishing, Streaming, Thinking
 from loopkernel.data.steps import Step
+from loopkernel.data.thread_deltas import Resumed
 from loopkernel.data.words import CancelReason, HookPoint, RequestReason, TurnEndReason
 from loopkernel.phases.rest import recovering
 from loopkernel.regions.cancels import cut_calls, cut_gates, keep_cut_reply
@@ -172,9 +173,11 @@ def fork_after_stream(state: Streaming, after: AfterModel) -> tuple[Session, tup
     return session, (*kept, *answered)
 
 
-def resume_after_stream(state: Streaming, after: AfterModel, stamp: Stamp) -> tuple[Streaming, tuple[Effect, ...]]:
+def resume_after_stream(
+    state: Streaming, after: AfterModel, delta: Resumed, stamp: Stamp
+) -> tuple[Streaming, tuple[Effect, ...]]:
     """The process was restarted: the hook is asked again, and early runs that died are made again (rule RESUME-3)."""
-    restarted = restart_calls(state.ledger, state.session, stamp.now_ms)
+    restarted = restart_calls(state.ledger, state.session, delta, stamp.now_ms)
     again = evolve(state, session=restarted.session, ledger=restarted.ledger, stamp=stamp)
     asked = ask_again(again.session, after.gate, _about(again, after.end), stamp.now_ms)
     effects = (*restarted.effects, *asked.effects)

@@ -12,11 +12,18 @@ from loopkernel.data.tools import Decision, EffectClass, Tool, ToolProfile
 
 
 def decide(
-    policy: Policy, remembered: Iterable[Remembered], tool: Tool, call_input: Json, *, approved: bool = False
+    policy: Policy,
+    remembered: Iterable[Remembered],
+    tool: Tool,
+    call_input: Json,
+    *,
+    approved: bool = False,
+    doubted: bool = False,
 ) -> Decision:
     """Allow, ask or deny a call of an offered tool; the first that applies, then the mode.
 
-    `approved`: a person has approved exactly this call, so that nobody is asked, in any mode (rule ASK-4).
+    `approved`: a person has approved exactly this call, so that nobody is asked, in any mode (rule ASK-4). `doubted`:
+    the call is of a log that nobody vouches for, so that it is asked about whatever would allow it (rule RESUME-8).
     """
     profile = tool.profile
     matching = [rule.decision for rule in policy.approval_rules if applies(rule, tool.name, call_input)]
@@ -25,9 +32,10 @@ def decide(
     read_only = profile is not None and profile.effect is EffectClass.READ_ONLY
     if policy.approval_mode is ApprovalMode.PLAN and not read_only:
         return Decision.DENY
-    if any(covers(approval, tool.name, call_input) for approval in remembered):
+    doubted = doubted and not approved
+    if not doubted and any(covers(approval, tool.name, call_input) for approval in remembered):
         return Decision.ALLOW
-    decision = _before_mode(policy, matching, profile)
+    decision = Decision.ASK if doubted else _before_mode(policy, matching, profile)
     if approved and decision is Decision.ASK:
         return Decision.ALLOW
     return _by_mode(policy.approval_mode, decision, profile)

@@ -153,7 +153,7 @@ def reconsider(ledger: Ledger, session: Session) -> Ledgered:
         tool = offered(settings, entry.tool)
         decision = Decision.DENY
         if tool is not None:
-            decision = decide(settings.policy, settings.remembered, tool, entry.given)
+            decision = decide(settings.policy, settings.remembered, tool, entry.given, doubted=entry.person.doubted)
         if decision is Decision.ALLOW:
             ledger, released = _released(ledger, place, entry.person)
             effects.extend(released)

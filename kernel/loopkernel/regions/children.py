@@ -148,7 +148,7 @@ def resume_child(
     session = session.with_operations(operations)
     again = evolve(ledger.entries[place], operation=RunOperation(number), timer=None)
     ledger = evolve(ledger.put(place, again), started=noted(ledger.started, number - ledger.first_run, place))
-    command = child_command(again, child, given, session.settings, operations, resumed=True)
+    command = child_command(ledger, place, child, given, session, resumed=True)
     effects = (command, *told_again(RunOperation(number), child, session.settings))
     if deadline_ms is None:
         return Ledgered(ledger, session, effects)

@@ -13,43 +13,85 @@ from loopkernel.data.choices import RestartChild, RestartDangerous, RestartSafe
 from loopkernel.data.effects import Effect, StartTool
 from loopkernel.data.events import ChildFinished
 from loopkernel.data.held_runs import HeldRun
+from loopkernel.data.hook_calls import NO_HOOKS
 from loopkernel.data.ids import OperationKind, RunOperation
 from loopkernel.data.json_text import Json
-from loopkernel.data.ledgers import ApprovalWait, CrashWait, Ledger
+from loopkernel.data.ledgers import ApprovalWait, CrashWait, Ledger, LedgerEntry
 from loopkernel.data.sessions import Session, Settings
-from loopkernel.data.tools import Decision, EffectClass
+from loopkernel.data.thread_deltas import Resumed
+from loopkernel.data.tools import Decision, EffectClass, InvalidCall, UnknownTool
 from loopkernel.data.words import CallStatus, CancelReason, TimerPurpose
 from loopkernel.planning.approval import decide
 from loopkernel.planning.children import end_of
 from loopkernel.planning.wording import cancelled_text
-from loopkernel.regions.call_hooks import ask_call_hook_again
+from loopkernel.regions.approvals import reconsider
+from loopkernel.regions.call_hooks import ask_call_hook_again, forget_call_hook
 from loopkernel.regions.children import resume_child
 from loopkernel.regions.claims import class_of, offered
 from loopkernel.regions.held_runs import Ledgered, lost_in_background
 from loopkernel.regions.ledger import answer_of, ask_check, cancelled_result, close, drop_check
 from loopkernel.regions.schedule import forget_plan
-from loopkernel.regions.starts import ask, time_approval
+from loopkernel.regions.starts import ask, run_key, time_approval
 from loopkernel.regions.timers import close_timer, start_timer
 
 
-def restart_calls(ledger: Ledger, session: Session, now_ms: int) -> Ledgered:
-    """Open checks are made again; open runs are repeated or answered, by their class; who is asked is waited for."""
+def restart_calls(ledger: Ledger, session: Session, delta: Resumed, now_ms: int) -> Ledgered:
+    """Open checks are made again; open runs are repeated or answered, by their class; who is asked is waited for.
+
+    All of it under the settings that hold from now on (rule RESUME-7).
+    """
     effects: list[Effect] = []
-    session, held = restart_held_runs(session)
+    session, held = restart_held_runs(session, delta)
     effects.extend(held)
     ledger = forget_plan(ledger)
     for place in range(ledger.entries.size):
         if ledger.entries[place].is_open:
-            restarted = _restarted(ledger, session, place, now_ms)
+            if delta.doubted:
+                ledger = ledger.put(place, _doubted(ledger.entries[place]))
+            restarted = _restarted(ledger, session, place, delta, now_ms)
             ledger, session = restarted.ledger, restarted.session
             effects.extend(restarted.effects)
-    return Ledgered(ledger, session, tuple(effects))
+    again = reconsider(ledger, session) if changes_settings(delta) else Ledgered(ledger, session)
+    return Ledgered(again.ledger, again.session, (*effects, *again.effects))
 
 
-def _restarted(ledger: Ledger, session: Session, place: int, now_ms: int) -> Ledgered:
+def changes_settings(delta: Resumed) -> bool:
+    """Whether other settings may hold from this restart on."""
+    return delta.doubted or any(part is not None for part in (delta.policy, delta.tools, delta.remembered))
+
+
+def _doubted(entry: LedgerEntry) -> LedgerEntry:
+    """The call, whatever the log says that a person has allowed (rule RESUME-8)."""
+    return evolve(entry, person=evolve(entry.person, answered=False, approved=False, doubted=True))
+
+
+def ask_anew(ledger: Ledger, session: Session, place: int) -> Ledgered:
+    """A call that has not started, of a log that nobody vouches for: it is checked and decided on as if it were new."""
+    ledger, session = drop_check(ledger, session, place)
+    ledger, session = forget_call_hook(ledger, session, place)
+    entry = _doubted(ledger.entries[place])
+    waited = entry.status is CallStatus.BLOCKED_ON_USER
+    entry = evolve(entry, status=CallStatus.QUEUED, timer=None, person=evolve(entry.person, wait=None), hooks=NO_HOOKS)
+    ledger = evolve(ledger.put(place, entry), waiting=ledger.waiting - waited)
+    return _check_anew(ledger, session, place)
+
+
+def _check_anew(ledger: Ledger, session: Session, place: int) -> Ledgered:
+    """What the log says that a check has found is not believed, unless it is that the call can never run."""
+    entry = ledger.entries[place]
+    given = entry.given
+    if isinstance(given, RawInput) or isinstance(entry.verdict, InvalidCall | UnknownTool):
+        return Ledgered(ledger, session)
+    ledger = ledger.put(place, evolve(entry, verdict=None))
+    return ask_check(ledger, session, place, entry.tool, given)
+
+
+def _restarted(ledger: Ledger, session: Session, place: int, delta: Resumed, now_ms: int) -> Ledgered:
     """One open call after a restart."""
     entry = ledger.entries[place]
     given, gate = entry.given, entry.hooks.open
+    if _is_to_be_asked(entry):
+        return ask_anew(ledger, session, place)
     if gate is not None:
         return ask_call_hook_again(ledger, session, place, gate, now_ms)
     if isinstance(entry.person.wait, ApprovalWait):
@@ -57,16 +99,33 @@ def _restarted(ledger: Ledger, session: Session, place: int, now_ms: int) -> Led
     if entry.check is not None and not isinstance(given, RawInput):
         ledger, session = drop_check(ledger, session, place)
         return ask_check(ledger, session, place, entry.tool, given)
-    resumes = entry.is_running and _resumes_children(session)
-    if resumes and entry.child is not None and isinstance(given, Json) and entry.operation is not None:
+    goes_on = entry.is_running and entry.child is not None and _may_go_on(entry, session.settings, delta)
+    if goes_on and entry.child is not None and isinstance(given, Json) and entry.operation is not None:
         return resume_child(ledger, session, place, entry.child, given, entry.operation, now_ms)
     if entry.is_running:
         return _run_restarted(ledger, session, place, now_ms)
     return Ledgered(ledger, session)
 
 
-def _resumes_children(session: Session) -> bool:
-    return session.settings.policy.on_restart.child is RestartChild.RESUME
+def _is_to_be_asked(entry: LedgerEntry) -> bool:
+    """Whether the call is of a log that nobody vouches for, and has no run or outcome that is dealt with first."""
+    person = entry.person
+    if not person.doubted or person.approved or isinstance(person.wait, CrashWait):
+        return False
+    return not entry.is_running and entry.hooks.end is None
+
+
+def _may_go_on(entry: LedgerEntry, settings: Settings, delta: Resumed) -> bool:
+    """Whether the sub-agent of the call is resumed: by policy, unless settings given now would have it asked about."""
+    tool, given, person = offered(settings, entry.tool), entry.given, entry.person
+    if settings.policy.on_restart.child is not RestartChild.RESUME or not changes_settings(delta):
+        return settings.policy.on_restart.child is RestartChild.RESUME
+    if tool is None or not isinstance(given, Json):
+        return False
+    decision = decide(
+        settings.policy, settings.remembered, tool, given, approved=person.approved, doubted=person.doubted
+    )
+    return decision is Decision.ALLOW
 
 
 def wait_again(ledger: Ledger, session: Session, place: int, now_ms: int) -> Ledgered:
@@ -99,6 +158,8 @@ def _run_restarted(ledger: Ledger, session: Session, place: int, now_ms: int) ->
         return evolve(lost, effects=(ChildFinished(entry.call.id, end_of(CancelReason.SAFETY)), *lost.effects))
     effect = class_of(session.settings, entry.tool).worst(entry.effect)
     status = after_crash(effect, session.settings)
+    if status is None and entry.person.doubted:
+        return _check_anew(ledger, session, place)
     if status is None:
         return Ledgered(ledger, session)
     if status is CallStatus.BLOCKED_ON_USER:
@@ -145,24 +206,28 @@ def _when_dangerous(choice: RestartDangerous) -> CallStatus:
             assert_never(choice)
 
 
-def restart_held_runs(session: Session) -> tuple[Session, tuple[Effect, ...]]:
-    """Aborted runs died with the process; those in the background are repeated or given up, by their class."""
+def restart_held_runs(session: Session, delta: Resumed) -> tuple[Session, tuple[Effect, ...]]:
+    """The session goes on under the settings of now; of its held runs aborted ones died with the process.
+
+    Those in the background are repeated, or given up, by their class and by what holds now.
+    """
     effects: list[Effect] = []
     held: list[HeldRun] = []
+    settings = _settings_of_now(session.settings, delta)
+    session = session if settings == session.settings else evolve(session, settings=settings)
     waiting, session = session.held, evolve(session, held=()) if session.held else session
     for run in waiting:
         if not run.background:
             continue
         operations = session.operations.abandon(OperationKind.RUN, run.operation)
         effect = class_of(session.settings, run.tool).worst(run.effect)
-        if after_crash(effect, session.settings) is not None or _is_denied(run, session.settings):
+        if after_crash(effect, session.settings) is not None or not _may_repeat(run, delta, session.settings):
             session = lost_in_background(session.with_operations(operations), run, CancelReason.SAFETY)
             continue
         operations, number = operations.mint(OperationKind.RUN)
         session = session.with_operations(operations)
         again = evolve(run, operation=RunOperation(number), runs=run.runs + 1, effect=effect, handle=False)
         held.append(again)
-        settings = session.settings
         effects.append(
             StartTool(
                 operation=again.operation,
@@ -170,7 +235,7 @@ def restart_held_runs(session: Session) -> tuple[Session, tuple[Effect, ...]]:
                 run=again.runs,
                 tool=run.tool,
                 input=run.input,
-                key=f"{settings.session_id}/{settings.lineage}/{run.call}",
+                key=run_key(settings, run.nonce, run.call),
             )
         )
     return (evolve(session, held=tuple(held)), tuple(effects)) if waiting else (session, ())
@@ -189,7 +254,24 @@ def keep_leases(session: Session) -> tuple[Session, tuple[Effect, ...]]:
     return (evolve(session, operations=operations, held=tuple(held)), tuple(effects)) if held else (session, ())
 
 
-def _is_denied(run: HeldRun, settings: Settings) -> bool:
-    """Whether a rule that came later forbids the run to start again."""
+def _may_repeat(run: HeldRun, delta: Resumed, settings: Settings) -> bool:
+    """Whether the run may start again without anybody being asked, by what holds now: its call is answered already."""
     tool = offered(settings, run.tool)
-    return tool is None or decide(settings.policy, settings.remembered, tool, run.input) is Decision.DENY
+    if tool is None:
+        return False
+    approved = run.approved and not delta.doubted
+    decision = decide(settings.policy, settings.remembered, tool, run.input, approved=approved, doubted=delta.doubted)
+    return decision is Decision.ALLOW
+
+
+def _settings_of_now(settings: Settings, delta: Resumed) -> Settings:
+    """The settings that hold after the restart (rule RESUME-7); of a log that is doubted, none but those given."""
+    before = Settings(session_id=settings.session_id) if delta.doubted else settings
+    return evolve(
+        settings,
+        policy=before.policy if delta.policy is None else delta.policy,
+        tools=before.tools if delta.tools is None else delta.tools,
+        instructions=before.instructions if delta.instructions is None else delta.instructions,
+        remembered=before.remembered if delta.remembered is None else delta.remembered,
+        nonce=delta.nonce or settings.nonce,
+    )

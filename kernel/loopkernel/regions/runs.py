@@ -125,7 +125,7 @@ def _timed_out(ledger: Ledger, session: Session, place: int, now_ms: int) -> Led
 def _succeeded(ledger: Ledger, session: Session, place: int, output: ToolOutput, now_ms: int) -> Ledgered:
     """The run returned, or says that it goes on in the background (rule TOOL-20)."""
     entry = ledger.entries[place]
-    run = run_of(entry, session) if output.background else None
+    run = run_of(entry, session, ledger.nonce) if output.background else None
     if run is None:
         return run_ended(ledger, session, place, RunEnd(status=CallStatus.DONE, output=output), now_ms)
     handle = evolve(output, content=output.content or (TextBlock(background_text(entry.tool)),))

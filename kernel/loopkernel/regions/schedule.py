@@ -197,7 +197,10 @@ def _decided(ledger: Ledger, session: Session, place: int, now_ms: int) -> Ledge
     given, tool = entry.given, offered(settings, entry.tool)
     if tool is None or isinstance(given, RawInput):
         return close(ledger, session, place, error_result(entry, unknown_tool_text(entry.tool)))
-    decision = decide(settings.policy, settings.remembered, tool, given, approved=entry.person.approved)
+    person = entry.person
+    decision = decide(
+        settings.policy, settings.remembered, tool, given, approved=person.approved, doubted=person.doubted
+    )
     if decision is not Decision.DENY and not _has_budget(entry, session):
         return Ledgered(ledger, session, spent=LimitName.TOOL_CALLS)
     match decision:
@@ -252,7 +255,8 @@ def may_start_early(entry: LedgerEntry, session: Session) -> bool:
     too_deep = starts_child(tool) and policy.child.depth < 1
     if tool.profile.effect is EffectClass.DANGEROUS or too_deep:
         return False
-    return decide(policy, settings.remembered, tool, given) is Decision.ALLOW
+    decision = decide(policy, settings.remembered, tool, given, doubted=entry.person.doubted)
+    return decision is Decision.ALLOW
 
 
 def _held_elsewhere(ledger: Ledger, session: Session, place: int) -> bool:

@@ -5,10 +5,9 @@ from attrs import evolve
 from loopkernel.data.children import ChildRun, Reservation
 from loopkernel.data.effects import Effect, StartChild, StartTool
 from loopkernel.data.events import ApprovalAsked, ChildStarted
-from loopkernel.data.ids import OperationKind, RunOperation
+from loopkernel.data.ids import CallId, OperationKind, RunOperation
 from loopkernel.data.json_text import Json
 from loopkernel.data.ledgers import ApprovalWait, Ledger, LedgerEntry, Wait
-from loopkernel.data.operations import Operations
 from loopkernel.data.sessions import Session, Settings
 from loopkernel.data.thread_deltas import Created
 from loopkernel.data.timers import Timer
@@ -72,12 +71,19 @@ def start_run(ledger: Ledger, session: Session, place: int, given: Json, now_ms:
         run=entry.runs,
         tool=entry.tool,
         input=given,
-        key=_key(settings, entry),
+        key=run_key(settings, ledger.nonce, entry.call.id),
     )
     return Ledgered(ledger, session, (command, *effects))
 
 
-def _key(settings: Settings, entry: LedgerEntry) -> str:
+def run_key(settings: Settings, nonce: str, call: CallId) -> str:
+    """What a run of the call is known by outside, the same for each run of it, and for no other call of any run."""
+    key = f"{settings.session_id}/{settings.lineage}/{call}"
+    return f"{key}/{nonce}" if nonce else key
+
+
+def _child_id(settings: Settings, entry: LedgerEntry) -> str:
+    """The id of the session of a sub-agent: its place below the run that it belongs to."""
     return f"{settings.session_id}/{settings.lineage}/{entry.call.id}"
 
 
@@ -134,36 +140,31 @@ def _start_child(
 ) -> Ledgered:
     """A sub-agent runs for the call (rule CHILD-1)."""
     limit_ms = _time_of_child(ledger, session.settings, now_ms)
-    child = ChildRun(session_id=_key(session.settings, ledger.entries[place]), reserved=reserved)
+    child = ChildRun(session_id=_child_id(session.settings, ledger.entries[place]), reserved=reserved)
     ledger, session, effects = _started(ledger, session, place, TimerPurpose.CHILD_TIMEOUT, limit_ms, now_ms, child)
     entry = ledger.entries[place]
-    command = child_command(entry, child, given, session.settings, session.operations)
+    command = child_command(ledger, place, child, given, session)
     return Ledgered(ledger, session, (command, ChildStarted(entry.call.id), *effects))
 
 
 def child_command(
-    entry: LedgerEntry,
-    child: ChildRun,
-    given: Json,
-    settings: Settings,
-    operations: Operations,
-    *,
-    resumed: bool = False,
+    ledger: Ledger, place: int, child: ChildRun, given: Json, session: Session, *, resumed: bool = False
 ) -> StartChild:
     """What is asked for, under the operation minted last."""
+    entry = ledger.entries[place]
     return StartChild(
-        operation=RunOperation(operations.minted[OperationKind.RUN]),
+        operation=RunOperation(session.operations.minted[OperationKind.RUN]),
         call=entry.call.id,
         run=entry.runs,
         tool=entry.tool,
         input=given,
-        created=_created(settings, child),
+        created=_created(session.settings, child, ledger.nonce),
         task=task_of(given),
         resumed=resumed,
     )
 
 
-def _created(settings: Settings, child: ChildRun) -> Created:
+def _created(settings: Settings, child: ChildRun, nonce: str) -> Created:
     """The first record of a sub-agent's log: its parent's settings, less what is the parent's alone."""
     policy = child_policy(settings.policy, child.reserved)
     return Created(
@@ -172,6 +173,7 @@ def _created(settings: Settings, child: ChildRun) -> Created:
         tools=child_tools(policy, settings.tools),
         instructions=settings.instructions,
         remembered=settings.remembered,
+        nonce=nonce,
     )
 
 

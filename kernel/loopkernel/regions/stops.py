@@ -49,7 +49,7 @@ def _abort_run(
     """The check or the run of the call is stopped; whether there is a run that must still stop is told too."""
     ledger, session = drop_check(ledger, session, place)
     entry = ledger.entries[place]
-    run = run_of(entry, session)
+    run = run_of(entry, session, ledger.nonce)
     if run is None:
         return ledger, session, False, ()
     session, leased = lease(session, run, now_ms)
@@ -57,8 +57,8 @@ def _abort_run(
     return ledger, session, True, (AbortTool(run.operation, reason), *leased, *finished)
 
 
-def run_of(entry: LedgerEntry, session: Session) -> HeldRun | None:
-    """The run of the call that goes on, and what it holds."""
+def run_of(entry: LedgerEntry, session: Session, nonce: str) -> HeldRun | None:
+    """The run of the call that goes on, and what it holds; `nonce` is that of its ledger."""
     given = entry.given
     if not entry.has_run or entry.operation is None or isinstance(given, RawInput):
         return None
@@ -71,6 +71,8 @@ def run_of(entry: LedgerEntry, session: Session) -> HeldRun | None:
         runs=entry.runs,
         effect=effect_class(entry, session.settings),
         claims=None if claimant.serial else claimant.claims,
+        approved=entry.person.approved,
+        nonce=nonce,
     )
 
 

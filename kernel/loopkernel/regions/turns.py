@@ -89,6 +89,7 @@ def begin_request(session: Session, turn: Turn, now_ms: int) -> Asked:
     ledger = Ledger(
         reply=operation,
         opened_ms=turn.opened_ms,
+        nonce=settings.nonce,
         first_check=operations.minted[OperationKind.CHECK] + 1,
         first_run=operations.minted[OperationKind.RUN] + 1,
         first_timer=operations.minted[OperationKind.TIMER] + 1,

@@ -12,7 +12,7 @@ from loopkernel.data.choices import ApprovalMode, NoProfileApproval
 from loopkernel.data.deltas import Delta
 from loopkernel.data.json_text import Json
 from loopkernel.data.policy import FieldPattern, Policy
-from loopkernel.data.thread_deltas import Created
+from loopkernel.data.thread_deltas import Created, Resumed
 from loopkernel.data.tools import Decision, EffectClass, Tool
 from loopkernel.data.user_deltas import (
     ChangeMode,
@@ -37,6 +37,12 @@ class SlowApprovals:
         """The delta was accepted."""
         if isinstance(delta, Created):
             self.policy, self.tools = delta.policy, delta.tools
+        elif isinstance(delta, Resumed):
+            before = SlowApprovals() if delta.doubted else self
+            self.policy = before.policy if delta.policy is None else delta.policy
+            self.tools = before.tools if delta.tools is None else delta.tools
+            if delta.doubted or delta.remembered is not None:
+                self.remembered = []
         elif isinstance(delta, ChangePolicy):
             self.policy = delta.policy
         elif isinstance(delta, ChangeTools):

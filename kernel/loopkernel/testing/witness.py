@@ -104,7 +104,7 @@ class Witness(Foresight):
         died: set[CallId] = set()
         for effect in effects:
             if isinstance(effect, SessionResumed):
-                died = self._restart()
+                died = self._restart(doubted=isinstance(delta, Resumed) and delta.doubted)
             elif isinstance(effect, LineageForked):  # what runs belongs to the other lineage
                 self._restart()
                 self.aside.clear()
@@ -147,7 +147,12 @@ class Witness(Foresight):
             self.seen.child_asks(delta)
         if isinstance(delta, Acquired | Resumed) and self.open_calls:
             self.turns_open = 1  # the calls of a released thread are shown again, in a new turn
-        if isinstance(delta, ChangesSettings) or (isinstance(delta, Approve) and delta.remember is not None):
+        resettled = isinstance(delta, Resumed) and not delta.doubted
+        if (
+            resettled
+            or isinstance(delta, ChangesSettings)
+            or (isinstance(delta, Approve) and delta.remember is not None)
+        ):
             yield from self._reconsider(effects)
 
     def _close(self, delta: Closing) -> Iterator[str]:
@@ -224,11 +229,11 @@ class Witness(Foresight):
         elif isinstance(effect, TurnEnded):
             self.turns_open -= 1
 
-    def _restart(self) -> set[CallId]:
+    def _restart(self, *, doubted: bool = False) -> set[CallId]:
         """What was in flight is lost, and begun again under new ids; so are the runs in the background, or not."""
         self.operations.update((name, Fate.CUT) for name, fate in self.operations.items() if fate is Fate.OPEN)
         self.aborted.clear()
-        return self.seen.restart()
+        return self.seen.restart(doubted=doubted)
 
     def _open(self, kind: OperationKind, number: int) -> Iterator[str]:
         newest = max((n for other, n in self.operations if other is kind), default=0)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from attrs import Factory, define
 
 from loopkernel.data.blocks import RawInput
-from loopkernel.data.choices import RestartDangerous
+from loopkernel.data.choices import ApprovalMode, RestartDangerous
 from loopkernel.data.effects import CheckCall, StartChild, StartTool
 from loopkernel.data.events import ApprovalAsked, EditRefused, QuestionAsked, ToolEnded
 from loopkernel.data.ids import CallId, CheckOperation, ModelOperation, RunOperation
@@ -59,6 +59,7 @@ class SeenCall:
     edit: tuple[UserAction, str, Json] | None = None  # that is being checked
     by_word: bool = False  # a person said after a crash that it is done
     own_report: bool = False  # it ran, and no cancel or timeout ended it
+    doubted: bool = False  # of a log that nobody vouches for, and no person has let it run since
 
     @property
     def open(self) -> bool:
@@ -168,7 +169,7 @@ class SeenCalls:
         if isinstance(delta, Swap):
             call.waits, call.edit = Waiting.EDIT, (UserAction.SWAP, delta.tool, delta.input)
             return
-        call.waits, call.answered = None, True
+        call.waits, call.answered, call.doubted = None, True, call.doubted and call.waits is Waiting.ANSWER
         call.by_word = isinstance(delta, AnswerAfterCrash) and delta.kind is CrashAnswerKind.DONE
         if isinstance(delta, Approve) and delta.remember is not None and isinstance(call.input, Json):
             self.approvals.remembered.append((delta.remember, call.tool, call.input))
@@ -178,12 +179,20 @@ class SeenCalls:
         denied: list[CallId] = []
         for call in self.open():
             if call.waits is Waiting.APPROVAL and isinstance(call.input, Json):
-                decision = self.approvals.decision(call.tool, call.input)
+                decision = self._decision(call, call.input)
                 if decision is Decision.ALLOW:
                     call.waits = None
                 elif decision is Decision.DENY:
                     denied.append(call.call)
         return denied
+
+    def _decision(self, call: SeenCall, given: Json) -> Decision:
+        """Whether the call may run; what nobody vouches for is asked about whatever would allow it (rule RESUME-8)."""
+        decision = self.approvals.decision(call.tool, given, approved=call.doubted)
+        if not call.doubted or decision is Decision.DENY:
+            return decision
+        by_mode = {ApprovalMode.BYPASS: Decision.ALLOW, ApprovalMode.HEADLESS: Decision.DENY}
+        return by_mode.get(self.approvals.policy.approval_mode, Decision.ASK)
 
     def judged(self, operation: CheckOperation, verdict: Verdict) -> EditRefused | None:
         """A check has answered: an edit takes the place of the call, or is refused, as is then to be told."""
@@ -199,7 +208,7 @@ class SeenCalls:
             return EditRefused(call.call, action, RefusalReason.INVALID)
         if self.approvals.decision(name, given, approved=True) is Decision.DENY:
             return EditRefused(call.call, action, RefusalReason.DENIED)
-        call.waits, call.answered, call.tool, call.input = None, True, name, given
+        call.waits, call.answered, call.tool, call.input, call.doubted = None, True, name, given, False
         return None
 
     def child_asks(self, delta: ChildAsks) -> None:
@@ -214,8 +223,13 @@ class SeenCalls:
             if call.run == operation:
                 call.over, call.waits = True, None
 
-    def restart(self) -> set[CallId]:
+    def restart(self, *, doubted: bool = False) -> set[CallId]:
         """The process has died with all runs and checks; gives the calls whose runs were in flight."""
+        for call in self.open() if doubted else ():
+            call.doubted, call.answered = True, False
+        for call in self.open():
+            if call.doubted and call.waits in (Waiting.APPROVAL, Waiting.EDIT):
+                call.waits, call.edit = None, None  # it is checked anew, and then asked about
         running = {call.call for call in self.open() if call.run is not None and not call.over}
         for call in self.open():
             call.run, call.check = (call.run if call.over else None), None
@@ -262,7 +276,7 @@ class SeenCalls:
             call.waits, call.answered = Waiting.WORD, False
             return
         call.waits, call.answered = Waiting.APPROVAL, False
-        if not isinstance(call.input, Json) or self.approvals.decision(call.tool, call.input) is not Decision.ASK:
+        if not isinstance(call.input, Json) or self._decision(call, call.input) is not Decision.ASK:
             yield f"call {call.call} ({call.tool}) is put to a person, who need not be asked"
 
     # --- what the state must hold -----------------------------------------------------------------------

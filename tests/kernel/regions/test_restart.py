@@ -149,7 +149,7 @@ def test_arguments_that_do_not_parse_are_neither_checked_nor_run() -> None:
     )
     state = working(made_call())
     ledger = evolve(state.ledger, entries=Vector.of(entries), unanswered=2, checking=1, started=Vector.of([1]))
-    restarted = restart_calls(ledger, state.session, 0)
+    restarted = restart_calls(ledger, state.session, Resumed(), 0)
     assert [entry.status for entry in restarted.ledger.entries] == [CallStatus.QUEUED, CallStatus.QUEUED]
     assert restarted.effects == ()
     assert starts(start_ready(restarted.ledger, restarted.session, 0).effects) == []
@@ -160,7 +160,7 @@ def test_a_call_that_runs_without_an_operation_takes_its_place_in_the_schedule_a
     state = working(made_call("read_only"), tools=TOOLS)
     entry = evolve(state.ledger.entries[0], operation=None)
     ledger = evolve(state.ledger, entries=state.ledger.entries.replace(0, entry))
-    restarted = restart_calls(ledger, state.session, 0)
+    restarted = restart_calls(ledger, state.session, Resumed(), 0)
     assert restarted.session == state.session
     assert [entry.status for entry in restarted.ledger.entries] == [CallStatus.QUEUED]
 

@@ -184,8 +184,8 @@ def test_the_policy_answers_for_each_class(
 
 def test_a_session_that_holds_no_run_is_left_as_it_is() -> None:
     session = at_rest().session
-    assert restart_held_runs(session) == (session, ())
-    assert restart_held_runs(session)[0] is session
+    assert restart_held_runs(session, Resumed()) == (session, ())
+    assert restart_held_runs(session, Resumed())[0] is session
 
 
 # --- a reply in flight ------------------------------------------------------------------------------------

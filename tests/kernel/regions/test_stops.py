@@ -146,7 +146,7 @@ def test_what_depends_on_a_call_that_is_stopped_is_unreachable() -> None:
 )
 def test_what_a_held_run_uses_is_what_its_call_used(call: ModelCall, claims: tuple[Claim, ...] | None) -> None:
     state = working(call, tools=ALL_TOOLS)
-    found = run_of(state.ledger.entries[0], state.session)
+    found = run_of(state.ledger.entries[0], state.session, "")
     assert found is not None
     assert found.claims == claims
 
@@ -155,7 +155,7 @@ def test_what_a_held_run_uses_is_what_its_call_used(call: ModelCall, claims: tup
 def test_the_run_of_an_edited_call_is_that_of_the_edit() -> None:
     edit = Correct(call=call_id(1), input=Json.of({"path": "b"}))
     state = after(asking(made_call("asks")), edit, checked(1, writes("b")))
-    found = run_of(entries_of(state)[0], session_of(state))
+    found = run_of(entries_of(state)[0], session_of(state), "")
     assert found is not None
     assert (found.input, found.claims) == (Json.of({"path": "b"}), writes("b").claims)
 
@@ -163,12 +163,12 @@ def test_the_run_of_an_edited_call_is_that_of_the_edit() -> None:
 def test_what_does_not_run_has_no_run() -> None:
     session = MIXED.session
     waiting = LedgerEntry(call=recorded_call(), verdict=FREE, operation=run(1), person=Person(wait=CrashWait()))
-    assert run_of(waiting, session) is None
-    assert run_of(evolve(waiting, status=RUNNING, operation=None), session) is None
+    assert run_of(waiting, session, "") is None
+    assert run_of(evolve(waiting, status=RUNNING, operation=None), session, "") is None
     unparsed = LedgerEntry(call=recorded_call(call_input=RawInput("{")), status=RUNNING, operation=run(1))
-    assert run_of(unparsed, session) is None
+    assert run_of(unparsed, session, "") is None
     unknown = LedgerEntry(call=recorded_call(), status=RUNNING, operation=run(1), runs=1)
-    found = run_of(unknown, session)
+    found = run_of(unknown, session, "")
     expected = HeldRun(operation=run(1), call=call_id(1), tool="read", input=NOTHING, runs=1, claims=None)
     assert found == evolve(expected, effect=EffectClass.READ_ONLY)
 

@@ -262,10 +262,20 @@ creations: SearchStrategy[Created] = st.builds(
     instructions=raw_texts,
     rules_version=st.integers(1, RULES_VERSION),
 )
+resumptions: SearchStrategy[Resumed] = st.builds(
+    Resumed,
+    policy=st.none() | policies(),
+    tools=st.none() | tool_sets,
+    instructions=st.none() | raw_texts,
+    remembered=st.none() | st.just(()),
+    doubted=st.booleans(),
+    nonce=st.sampled_from(("", "n1", "n2")),
+)
 thread_deltas: SearchStrategy[ThreadDelta] = st.one_of(
     st.just(Acquired()),
     st.just(Disposed()),
     st.just(Resumed()),
+    resumptions,
     st.builds(Forked, session_id=session_ids),
     creations,
 )
