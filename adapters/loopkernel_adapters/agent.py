@@ -16,13 +16,16 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequenc
 from contextlib import asynccontextmanager
 
 from attrs import evolve
+from loopkernel.data.choices import ApprovalMode
 from loopkernel.data.policy import Policy
+from loopkernel.data.remembered import Remembered
 from loopkernel.data.thread_deltas import Created
 from loopkernel.presets import preset
 
 from loopkernel_adapters.driver.asyncio_driver import Driver
 from loopkernel_adapters.driver.children import InProcessAgents
 from loopkernel_adapters.driver.clocks import WallClock
+from loopkernel_adapters.driver.taking_up import ResumeSettings
 from loopkernel_adapters.event_buffer import AgentEvent, EventsDropped
 from loopkernel_adapters.optional_ports import NO_PORTS, ChildObserver, OptionalPorts
 from loopkernel_adapters.ports import Clock, Observer, Provider, RunFailed, Runs, Tools
@@ -67,9 +70,10 @@ class Agent:
     InputSettled MessageAdded ReplyGrew ReplyEnded MessageAdded TurnEnded -> model_stop
 
     `tools` are typed functions and registry tools, or whatever fulfils the port `Tools`. `policy` is a policy, or the
-    name of a preset. `model` is the model's name, where it is not to be the policy's. `runs` keeps the logs; without
-    it they are in memory, as long as the agent. `optional` are the ports that a session can do without; sub-agents run
-    in this process where it names nobody else for them.
+    name of a preset; without one a new run goes by the default, and a run that goes on by its own. `model` is the
+    model's name, where it is not to be the policy's. `runs` keeps the logs; without it they are in memory, as long as
+    the agent. `optional` are the ports that a session can do without; sub-agents run in this process where it names
+    nobody else for them.
 
     `approve` answers, in the place of a person, for each call that waits for one; see `Answer`. It may be asynchronous,
     and what it raises ends the run. Without it, calls that have to be approved are left waiting: the turn ends with a
@@ -85,9 +89,9 @@ class Agent:
         provider: Provider,
         tools: Tools | Sequence[AnyTool] = (),
         *,
-        policy: Policy | str = "default",
+        policy: Policy | str | None = None,
         model: str | None = None,
-        instructions: str = "",
+        instructions: str | None = None,
         runs: Runs | None = None,
         secrets: Secrets | Mapping[str, str] = NO_SECRETS,
         optional: OptionalPorts = NO_PORTS,
@@ -100,8 +104,9 @@ class Agent:
         self.runs: Runs = MemoryRuns() if runs is None else runs
         self._provider = provider
         self._tools = registered(tools) if isinstance(tools, Sequence) else tools
-        policy = preset(policy) if isinstance(policy, str) else policy
-        self._policy = policy if model is None else evolve(policy, model=model)
+        self._given = None if policy is None else _policy(policy, model)
+        self._model = model
+        self._policy = _policy("default", model) if self._given is None else self._given
         output, names = self._policy.output_tool, [each.name for each in self._tools.offered()]
         if output is not None and output not in names:
             raise ValueError(
@@ -144,22 +149,51 @@ class Agent:
         return self._waiting_loop.run(finished)
 
     @asynccontextmanager
-    async def session(self, run: str | None = None) -> AsyncIterator[Session]:
+    async def session(
+        self,
+        run: str | None = None,
+        *,
+        policy: Policy | str | None = None,
+        mode: ApprovalMode | None = None,
+        remembered: Sequence[Remembered] | None = None,
+    ) -> AsyncIterator[Session]:
         """A session of any number of turns. With the id of a run it goes on with that, where there is one.
 
             async with agent.session(run) as session:
                 result = await session.say("And now?")
 
-        A run goes on with the settings in its log (policy, tools, instructions). What was under way when its process
-        ended goes on by itself, as the policy says (`session.go_on`). At the end of the block everything is closed;
-        what is still under way then is treated as after a crash. Raises what `runs.open` and `Driver.open` raise.
+        A run goes on with the tools of this agent, and with the policy and the instructions in its log, unless this
+        agent was given others. `policy`, `mode` and `remembered` (the approvals that hold for later calls) are given
+        for this session. All that is given holds before anything of the run goes on. A run that its store does not
+        vouch for, as one that was copied here, goes on under what is given alone, and its open calls ask anew
+        (`session.doubt` says why).
+
+        What was under way when its process ended goes on by itself, as the policy says (`session.go_on`). At the end
+        of the block everything is closed; what is still under way then is treated as after a crash. Raises what
+        `runs.open` and `Driver.open` raise.
         """
         name = new_run_id() if run is None else run
         listeners = Listeners()
+        store = self.runs.open(name)
+        given = self._given if policy is None else _policy(policy, self._model)
+        begun = self._policy if given is None else given
+        offered, approvals = self._tools.offered(), None if remembered is None else tuple(remembered)
         driver = Driver.open(
-            store=self.runs.open(name),
+            store=store,
             created=Created(
-                session_id=name, policy=self._policy, tools=self._tools.offered(), instructions=self._instructions
+                session_id=name,
+                policy=begun if mode is None else evolve(begun, approval_mode=mode),
+                tools=offered,
+                instructions=self._instructions or "",
+                remembered=approvals or (),
+            ),
+            resume_with=ResumeSettings(
+                policy=given,
+                mode=mode,
+                model=self._model,
+                tools=offered,
+                instructions=self._instructions,
+                remembered=approvals,
             ),
             provider=self._provider,
             tools=self._tools,
@@ -211,6 +245,12 @@ def _close(runner: asyncio.Runner) -> None:
         runner.close()
     else:
         runner.get_loop().close()
+
+
+def _policy(policy: Policy | str, model: str | None) -> Policy:
+    """The policy, or the preset of that name, for that model where one is named."""
+    policy = preset(policy) if isinstance(policy, str) else policy
+    return policy if model is None else evolve(policy, model=model)
 
 
 def registered(tools: Sequence[AnyTool]) -> Registry:

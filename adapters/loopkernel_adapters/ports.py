@@ -7,7 +7,7 @@ The ports that a session can do without are in `optional_ports.py`. `specs/ports
 """
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from attrs import frozen
 from loopkernel.data.effects import CheckCall, Request, StartTool
@@ -145,16 +145,32 @@ class Store(Protocol):
         ...
 
 
+@runtime_checkable
+class Sealing(Protocol):
+    """A store that knows its own logs again. One without this vouches for whatever it holds."""
+
+    def vouch(self) -> None:
+        """From now on what is appended is sealed: whoever appends has not gone by what the log itself allows.
+
+        The driver says so when it begins a log, or has told what holds from now on (`Restored.doubt`). What is appended
+        before is not sealed, nor is then the log: so a copy of foreign records gains no authority.
+        """
+        ...
+
+
 @frozen(kw_only=True)
 class Restored:
     """Where a log goes on: the state of a snapshot (None: there is none), and the records behind it, all without one.
 
-    `rules_version` is that of the rules under which the snapshot was made.
+    `rules_version` is that of the rules under which the snapshot was made. `doubt` is why the store does not vouch for
+    the log, in words; None: it does, as this user's program has written all of it. A log that is doubted gives no
+    authority (rule RESUME-8).
     """
 
     state: State | None = None
     rules_version: int = RULES_VERSION
     records: tuple[LogRecord, ...]
+    doubt: str | None = None
 
 
 @frozen(kw_only=True)
@@ -180,6 +196,10 @@ class Runs(Protocol):
     def read(self, run: str) -> tuple[LogRecord, ...]:
         """All complete records, without a lock, also while they are being written. Raises NoSuchRun, else as `open`."""
         ...
+
+    def doubt(self, run: str) -> str | None:
+        """Why the place does not vouch for that log (see `Restored.doubt`), without a lock. Raises as `read` does."""
+        return None
 
     def entries(self) -> tuple[RunEntry, ...]:
         """The runs that are there, the latest last; those that cannot be read are left to `read` to complain about."""

@@ -111,6 +111,11 @@ class Session:
         return self._driver.state
 
     @property
+    def doubt(self) -> str | None:
+        """Why the run was not believed when it was gone on with (rule RESUME-8), in words; None: it was."""
+        return self._driver.doubt
+
+    @property
     def policy(self) -> Policy:
         """What it goes by now; `send(ChangePolicy(...))` and `send(ChangeMode(...))` change it, also in mid-turn."""
         session = self._driver.state.session

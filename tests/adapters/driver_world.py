@@ -149,6 +149,7 @@ class World:
             secrets=self.secrets,
             optional=self.optional,
             child_observers=(self.see_of_child,),
+            nonce="",
         )
 
     def _see(self, event: Event) -> None:

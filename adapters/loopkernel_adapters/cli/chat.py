@@ -265,19 +265,22 @@ def play_chat(bench: Workbench, opening: tuple[UserDelta, ...], options: Options
     answers, records = standard_input(), bench.store.records
     if options.json:
         silent = NoScreen()
-        tell_beginning(bench, screen)
         conversation = Chat(opening, answers, JsonVoice(screen), partial(JsonDialogue, answers, screen, records))
-        played = play(bench, conversation, (JsonTeller(screen, records),), silent)
+        begun_told = partial(tell_beginning, bench, screen)
+        played = play(bench, conversation, (JsonTeller(screen, records),), silent, begun_told)
         return tell_result(played, bench, screen, conversation.left)
     shown = for_questions(screen) if answers.is_terminal else screen
     screen.hide = shown.hide = bench.secrets.hide
     view = ChatView(screen, records)
     voice = ScreenVoice(shown, view, answers.is_terminal)
     conversation = Chat(opening, answers, voice, partial(Dialogue, answers, shown, records))
-    screen.labelled("chat", f"session {bench.run}; /help tells what can be typed, Ctrl-D leaves")
-    for line in introduction(bench):
-        screen.labelled("", line)
-    played = play(bench, conversation, (view,), screen)
+
+    def announce() -> None:
+        screen.labelled("chat", f"session {bench.run}; /help tells what can be typed, Ctrl-D leaves")
+        for line in introduction(bench):
+            screen.labelled("", line)
+
+    played = play(bench, conversation, (view,), screen, announce)
     return _tell_end(bench, played, conversation.left, answers.is_terminal, screen)
 
 

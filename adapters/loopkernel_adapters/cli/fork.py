@@ -19,7 +19,9 @@ from loopkernel_adapters.cli.recording_files import is_our_log, read_in_words
 from loopkernel_adapters.cli.repair import demand_new, written_in_words
 from loopkernel_adapters.cli.screen import Screen
 from loopkernel_adapters.cli.words import counted
-from loopkernel_adapters.stores.jsonl import line_of
+from loopkernel_adapters.ports import Sealing
+from loopkernel_adapters.stores.jsonl import lines_of
+from loopkernel_adapters.stores.seals import Seals
 from loopkernel_adapters.transcripts.entries import Bookkeeping, Finding
 from loopkernel_adapters.transcripts.formats import reader_of
 from loopkernel_adapters.transcripts.reenacting import Reenactment
@@ -38,12 +40,12 @@ def fork_run(name: str, at: int, store: str | None, out: Path | None, screen: Sc
     path = Path(name)
     if store is None and is_path(name) and path.is_file() and not _is_log(path):
         records, what = _of_recording(path, at), f"record {at} of {path}"
-        begun, options = len(records), None
+        begun, options, doubt = len(records), None, None  # what is played here allows nothing
     else:
         records, what, begun = log_of(name, store).records, f"step {at} of {name}", at
         path = Path()
         with located(name, store) as (source, old):
-            options = begun_with(source, old)
+            options, doubt = begun_with(source, old), source.doubt(old)
     run, where = new_run_id(), () if store is None else ("--store", store)
     now_ms = max([int(time.time() * 1_000), *(record.now_ms for record in records[-1:])])
     try:
@@ -55,7 +57,7 @@ def fork_run(name: str, at: int, store: str | None, out: Path | None, screen: Sc
     screen.labelled("forked", f"{what}: {counted(len(forked), 'record')}")
     if out is not None:
         with written_in_words(out):
-            write_new_file(out, (line_of(number, record) for number, record in enumerate(forked, start=1)))
+            write_new_file(out, lines_of(forked, Seals.of_user() if doubt is None else None))
         if options is not None:
             note(OneFile(path=out), run, options)
         screen.labelled("written", str(out))
@@ -65,6 +67,8 @@ def fork_run(name: str, at: int, store: str | None, out: Path | None, screen: Sc
         new = place.open(run)
         try:
             with told(f"run {run} cannot be written"):
+                if doubt is None and isinstance(new, Sealing):
+                    new.vouch()
                 new.append(forked, durable=True)
         finally:
             new.close()

@@ -23,10 +23,19 @@ def introduction(bench: Workbench) -> tuple[str, ...]:
     names = ", ".join(tool.name for tool in bench.offered)
     tools = f"{counted(len(bench.offered), 'tool')} in {bench.options.folder.absolute()}"
     return (
+        *(() if bench.doubt is None else (f"not believed: {doubt_told(bench.doubt)}",)),
         f"model {', then '.join(models)}",
         f"{tools}{f': {names}' if names else ''}",
         rules_told(bench.policy, bench.options.policy),
         f"log: {bench.place.described(bench.run)}",
+    )
+
+
+def doubt_told(doubt: str) -> str:
+    """Why a log is not believed, and what that means."""
+    return (
+        f"what this log says was allowed, since {doubt}. It goes on under what you say now, nothing is remembered, and "
+        "each call that it left open asks you"
     )
 
 
@@ -53,4 +62,5 @@ def introduction_as_json(bench: Workbench) -> dict[str, JsonValue]:
         "tools": [tool.name for tool in bench.offered],
         "workspace": str(bench.options.folder.absolute()),
         "mode": bench.policy.approval_mode.value,
+        "doubt": bench.doubt,
     }

@@ -16,7 +16,8 @@ from loopkernel_adapters.cli.outcomes import Unusable
 from loopkernel_adapters.optional_ports import StoreFactory
 from loopkernel_adapters.ports import NoSuchRun, RunEntry, Runs, Store, StoreCorrupt, StoreError, StoreLocked
 from loopkernel_adapters.stores.folders import JsonlFolder
-from loopkernel_adapters.stores.jsonl import JsonlStore, NotALog, read_log
+from loopkernel_adapters.stores.jsonl import JsonlStore, NotALog, doubt_of, read_log
+from loopkernel_adapters.stores.seals import Seals
 
 SQLITE, JSONL, MEMORY = "sqlite:", "jsonl:", "memory"
 DEFAULT = f"{SQLITE}{FOLDER / 'runs.sqlite'}"
@@ -34,6 +35,10 @@ class Place(Protocol):
 
     def read(self, run: str) -> tuple[LogRecord, ...]:
         """All records of that run. Raises Unusable."""
+        ...
+
+    def doubt(self, run: str) -> str | None:
+        """Why the log of that run is not believed (see `Restored.doubt`). Raises Unusable."""
         ...
 
     def children(self, run: str) -> StoreFactory:
@@ -74,6 +79,11 @@ class StoredRuns(Place):
     def read(self, run: str) -> tuple[LogRecord, ...]:
         with told(f"run {run} cannot be read"):
             return self.runs.read(run)
+
+    @override
+    def doubt(self, run: str) -> str | None:
+        with told(f"run {run} cannot be read"):
+            return self.runs.doubt(run)
 
     def entries(self) -> tuple[RunEntry, ...]:
         """The runs, the latest last, without those of sub-agents. Raises Unusable."""
@@ -148,6 +158,11 @@ class OneFile(Place):
     def read(self, run: str) -> tuple[LogRecord, ...]:
         with told(f"the log {self.path} cannot be read"):
             return read_log(self._path_of(run)).records
+
+    @override
+    def doubt(self, run: str) -> str | None:
+        with told(f"the log {self.path} cannot be read"):
+            return doubt_of(self._path_of(run), Seals.of_user())
 
     @override
     def children(self, run: str) -> StoreFactory:

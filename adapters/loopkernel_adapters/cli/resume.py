@@ -9,7 +9,6 @@ from loopkernel.data.sessions import Settings
 from loopkernel.data.states import Done, State
 from loopkernel.data.thread_deltas import Created
 from loopkernel.data.tools import Tool
-from loopkernel.data.user_deltas import ChangeMode, ChangePolicy, ChangeTools, UserDelta
 from loopkernel.replay import START, replay
 
 from loopkernel_adapters.cli.beginnings import note_again, remembered
@@ -23,7 +22,7 @@ from loopkernel_adapters.cli.options import Options
 from loopkernel_adapters.cli.outcomes import ExitStatus, Unusable
 from loopkernel_adapters.cli.places import Place, run_or_file, told
 from loopkernel_adapters.cli.recording_files import to_be_no_recording
-from loopkernel_adapters.cli.rules import MODES, secrets_of, with_models
+from loopkernel_adapters.cli.rules import MODES, policy_of, secrets_of, with_models
 from loopkernel_adapters.cli.run import play_turn
 from loopkernel_adapters.cli.screen import NoScreen, Screen
 from loopkernel_adapters.cli.servers import Running, with_servers
@@ -32,6 +31,7 @@ from loopkernel_adapters.cli.summary import status_of, summarise
 from loopkernel_adapters.cli.toolbox import opened_tools
 from loopkernel_adapters.cli.verification import WitnessStore
 from loopkernel_adapters.cli.words import counted
+from loopkernel_adapters.driver.taking_up import ResumeSettings
 from loopkernel_adapters.ports import Store, Tools, demand_same_rules
 from loopkernel_adapters.stores.jsonl import JsonlStore
 
@@ -44,7 +44,7 @@ def resume(name: str, given: Options, screen: Screen) -> ExitStatus:
             before = place.read(run)  # first, so that a log that is not there is not made
         store = place.open(run)
         resources.callback(store.close)
-        state = _state_of(store, run)
+        state, doubt = _found(store, run)
         if state.session is None:
             raise Unusable(f"{place.described(run)} holds no run yet; begin one with `{place.command('chat')}`")
         settings, shown = state.session.settings, NoScreen() if given.json else screen
@@ -58,11 +58,10 @@ def resume(name: str, given: Options, screen: Screen) -> ExitStatus:
         if isinstance(store, JsonlStore) and store.torn_tail is not None:
             shown.labelled("torn tail", f"line {store.torn_tail.line} was never finished, and has been cut off")
         tell_open(state, shown)
-        bench = _workbench(place, run, WitnessStore(store, before), settings, given, resources)
-        changes = _changes(settings, bench)
+        bench = _workbench(place, run, WitnessStore(store, before), settings, given, doubt, resources)
         if settings.policy.lifetime is Lifetime.SESSION:
-            return play_chat(bench, changes, given, screen)
-        played = play_turn(bench, changes, given, screen)
+            return play_chat(bench, (), given, screen)
+        played = play_turn(bench, (), given, screen)
         if given.json:
             return tell_result(played, bench, screen)
         return summarise(played, bench, screen)
@@ -70,9 +69,18 @@ def resume(name: str, given: Options, screen: Screen) -> ExitStatus:
 
 @ended_as_by_ctrl_c()
 def _workbench(
-    place: Place, run: str, store: WitnessStore, settings: Settings, given: Options, resources: ExitStack
+    place: Place,
+    run: str,
+    store: WitnessStore,
+    settings: Settings,
+    given: Options,
+    doubt: str | None,
+    resources: ExitStack,
 ) -> Workbench:
-    """What the run needs to go on: as it was begun, but for what is given. Raises Unusable."""
+    """What the run needs to go on: as it was begun, but for what is given. Raises Unusable.
+
+    Of a run that is doubted, what is not given is as for a new one.
+    """
     options = remembered(place, settings.session_id, given)
     tools = resources.enter_context(opened_tools(options.folder, options.tool_set, sub_agents=options.sub_agents))
     running = resources.enter_context(Running())
@@ -81,18 +89,23 @@ def _workbench(
     specs = (options.first_model, *options.fallback_models)
     models = SoughtModels(specs, options.base_url, resources).opened()
     note_again(place, settings.session_id, given, options)
+    policy, offered = _policy(settings.policy, given, models), _offered(tools, settings, given)
+    if doubt is not None:
+        policy, offered = policy_of(given, settings.policy.lifetime, models.names), tools.offered()
     return Workbench(
         running=running,
         place=place,
         run=run,
         store=store,
-        created=Created(session_id=settings.session_id),
+        created=Created(session_id=settings.session_id, policy=policy, tools=offered),
         provider=models.instead_of((settings.policy.model, *settings.policy.fallback_models)),
         tools=tools,
         secrets=secrets,
         options=options,
-        policy=_policy(settings.policy, given, models),
-        offered=_offered(tools, settings, given),
+        policy=policy,
+        offered=offered,
+        resume_with=ResumeSettings(policy=policy, tools=offered),
+        doubt=doubt,
     )
 
 
@@ -104,27 +117,15 @@ def _offered(tools: Tools, settings: Settings, given: Options) -> tuple[Tool, ..
     return settings.tools if {tool.name for tool in settings.tools} <= {tool.name for tool in here} else here
 
 
-def _state_of(store: Store, run: str) -> State:
+def _found(store: Store, run: str) -> tuple[State, str | None]:
+    """The state that the log leads to, and why it is not believed, if it is not."""
     with told(f"run {run} cannot be opened"):
         restored = store.restore()
         demand_same_rules(restored)
-        return replay(restored.records, START if restored.state is None else restored.state)
+        return replay(restored.records, START if restored.state is None else restored.state), restored.doubt
 
 
 def _policy(policy: Policy, given: Options, models: Models) -> Policy:
     """The policy of the run, with what is to be otherwise from now on."""
     policy = with_models(policy, models.names)
     return policy if given.approvals is None else evolve(policy, approval_mode=MODES[given.approvals])
-
-
-def _changes(settings: Settings, bench: Workbench) -> tuple[UserDelta, ...]:
-    """What is to be otherwise from now on, as deltas: the log tells it."""
-    changes = list[UserDelta]()
-    policy = evolve(bench.policy, approval_mode=settings.policy.approval_mode)
-    if policy != settings.policy:
-        changes.append(ChangePolicy(policy))
-    if bench.policy.approval_mode is not settings.policy.approval_mode:  # which answers what waits, unlike a policy
-        changes.append(ChangeMode(bench.policy.approval_mode))
-    if bench.offered != settings.tools:
-        changes.append(ChangeTools(bench.offered))
-    return tuple(changes)

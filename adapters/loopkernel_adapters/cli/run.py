@@ -1,11 +1,13 @@
 """`loopkernel run TASK`: one task, shown as it happens, and then held against its own log."""
 
 from contextlib import ExitStack
+from functools import partial
 
 from loopkernel.data.user_deltas import UserDelta
 
 from loopkernel_adapters.cli.countdown import Countdown
 from loopkernel_adapters.cli.dialogue import Dialogue
+from loopkernel_adapters.cli.introduction import doubt_told
 from loopkernel_adapters.cli.json_lines import JsonDialogue, JsonTeller, tell_beginning, tell_result
 from loopkernel_adapters.cli.line_input import LineInput, standard_input
 from loopkernel_adapters.cli.one_turn import OneTurn, said
@@ -34,10 +36,15 @@ def play_turn(bench: Workbench, first: tuple[UserDelta, ...], options: Options, 
     answers = LineInput(None) if options.approvals is Approvals.NEVER else standard_input()
     if options.json:
         silent = NoScreen()
-        tell_beginning(bench, screen)
         spoken = OneTurn(first, JsonDialogue(answers, screen, bench.store.records), Countdown(LineInput(None), silent))
-        return play(bench, spoken, (JsonTeller(screen, bench.store.records),), silent)
+        announce = partial(tell_beginning, bench, screen)
+        return play(bench, spoken, (JsonTeller(screen, bench.store.records),), silent, announce)
     shown = for_questions(screen) if answers.is_terminal else screen
     screen.hide = shown.hide = bench.secrets.hide
     conversation = OneTurn(first, Dialogue(answers, shown, bench.store.records), Countdown(answers, shown))
-    return play(bench, conversation, (Trace(screen, bench.store.records),), screen)
+    return play(bench, conversation, (Trace(screen, bench.store.records),), screen, partial(_tell_doubt, bench, screen))
+
+
+def _tell_doubt(bench: Workbench, screen: Screen) -> None:
+    if bench.doubt is not None:
+        screen.labelled("not believed", doubt_told(bench.doubt))

@@ -2,7 +2,7 @@
 
 import asyncio
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Protocol
 
@@ -29,6 +29,7 @@ from loopkernel_adapters.cli.verification import Witnessed, WitnessStore
 from loopkernel_adapters.driver.asyncio_driver import Driver
 from loopkernel_adapters.driver.children import InProcessAgents
 from loopkernel_adapters.driver.clocks import WallClock
+from loopkernel_adapters.driver.taking_up import AS_IT_WAS, ResumeSettings
 from loopkernel_adapters.optional_ports import Address, OptionalPorts
 from loopkernel_adapters.ports import Provider, RunFailed, Tools
 from loopkernel_adapters.secrets import Secrets
@@ -62,7 +63,8 @@ class Conversation(Protocol):
 class Workbench:
     """All that a session needs, open. `created` begins it where its log is empty.
 
-    `options`, `policy` and `offered` are what it goes by from now on, for whoever is told.
+    `options`, `policy` and `offered` are what it goes by from now on, for whoever is told; `resume_with` gives them to
+    a log that goes on. `doubt` is why nothing of the log is believed; None: it is.
     """
 
     running: Running
@@ -76,6 +78,8 @@ class Workbench:
     options: Options
     policy: Policy
     offered: tuple[Tool, ...]
+    resume_with: ResumeSettings = AS_IT_WAS
+    doubt: str | None = None
 
 
 @frozen(kw_only=True)
@@ -127,21 +131,38 @@ def begun(options: Options, lifetime: Lifetime | None, resources: ExitStack) -> 
     )
 
 
-def play(bench: Workbench, conversation: Conversation, tellers: Sequence[Teller], screen: Screen) -> Played:
-    """Run the session until the conversation is over. Raises Unusable when the log cannot be written."""
+def play(
+    bench: Workbench,
+    conversation: Conversation,
+    tellers: Sequence[Teller],
+    screen: Screen,
+    announce: Callable[[], None],
+) -> Played:
+    """Run the session until the conversation is over. Raises Unusable when the log cannot be written.
+
+    `announce` says which run it is, once the store has it: what was announced can always be gone on with.
+    """
     try:
         with told("the run was stopped"), bench.running as running:
-            return running.run(_play(bench, conversation, tellers, screen))
+            return running.run(_play(bench, conversation, tellers, screen, announce))
     except Unusable as error:
         where, go_on = bench.place.described(bench.run), resumption(bench.place, bench.run)
         then = "" if go_on is None else f"; go on with `{go_on}`"
         raise Unusable(f"{error}. It is {where}{then}") from error
 
 
-async def _play(bench: Workbench, conversation: Conversation, tellers: Sequence[Teller], screen: Screen) -> Played:
+async def _play(
+    bench: Workbench,
+    conversation: Conversation,
+    tellers: Sequence[Teller],
+    screen: Screen,
+    announce: Callable[[], None],
+) -> Played:
     seen: list[Event] = []
 
     def tell(event: Event) -> None:
+        if not seen:  # the first one: the store has what it tells of
+            announce()
         for teller in tellers:
             teller.event(event, driver.state)
 
@@ -159,6 +180,7 @@ async def _play(bench: Workbench, conversation: Conversation, tellers: Sequence[
         secrets=bench.secrets,
         optional=OptionalPorts(agents=InProcessAgents(bench.place.children(bench.run))),
         child_observers=(tell_of_child, conversation.see_of_child),
+        resume_with=bench.resume_with,
     )
     interrupts = Interrupts(driver, screen)
     with interrupts.heeded():

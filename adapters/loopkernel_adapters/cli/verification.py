@@ -14,7 +14,7 @@ from loopkernel.replay import LogRecord, StepRecord, fold
 
 from loopkernel_adapters.cli.words import counted
 from loopkernel_adapters.driver.asyncio_driver import is_event
-from loopkernel_adapters.ports import Restored, Store
+from loopkernel_adapters.ports import Restored, Sealing, Store
 
 
 class WitnessStore(Store):
@@ -40,6 +40,11 @@ class WitnessStore(Store):
     @override
     def restore(self) -> Restored:
         return self._inner.restore()
+
+    def vouch(self) -> None:
+        """As the store that it stands for."""
+        if isinstance(self._inner, Sealing):
+            self._inner.vouch()
 
     @override
     def save_snapshot(self, state: State) -> None:

@@ -20,12 +20,14 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self, get_args
 
+from attrs import evolve
 from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import Command, Effect
 from loopkernel.data.events import Event, LineageForked
+from loopkernel.data.sessions import Settings
 from loopkernel.data.states import Cancelled, Confirming, Done, Idle, Initial, State
 from loopkernel.data.steps import Context
-from loopkernel.data.thread_deltas import Acquired, Created, Resumed, ThreadDelta
+from loopkernel.data.thread_deltas import Acquired, Created, ThreadDelta
 from loopkernel.data.user_deltas import UserDelta
 from loopkernel.later_typing import TypeIs
 from loopkernel.replay import START, LogRecord, replay
@@ -37,9 +39,10 @@ from loopkernel_adapters.driver.failures import complain, failure_to_raise, inte
 from loopkernel_adapters.driver.log_writer import LogWriter, renew_snapshot
 from loopkernel_adapters.driver.operations import Operations
 from loopkernel_adapters.driver.secret_filter import SecretFilter
+from loopkernel_adapters.driver.taking_up import AS_IT_WAS, ResumeSettings, new_nonce, taken_up
 from loopkernel_adapters.driver.waiters import Waiters
 from loopkernel_adapters.optional_ports import NO_PORTS, Address, ChildObserver, NoSuchAgent, OptionalPorts, Ports
-from loopkernel_adapters.ports import Clock, Observer, Provider, Store, Tools, demand_same_rules
+from loopkernel_adapters.ports import Clock, Observer, Provider, Sealing, Store, Tools, demand_same_rules
 from loopkernel_adapters.secrets import NO_SECRETS, Secrets
 
 EVENTS = frozenset(get_args(Event))
@@ -71,12 +74,14 @@ class Driver:
         watch: Callable[[], None] | None = None,
         opening: Sequence[Delta] = (),
         folded: int = 0,
+        doubt: str | None = None,
     ) -> None:
         """A driver that goes on from `state`, with `opening` as the first deltas; see `open`.
 
-        `folded`: how many records lie behind the latest snapshot.
+        `folded`: how many records lie behind the latest snapshot. `doubt`: why the log was not believed.
         """
         self._state = state
+        self.doubt = doubt
         self._log = LogWriter(store, secrets, state, folded)
         self._now_ms = clock.now_ms
         self._audience = Audience(observers, child_observers, watch, secrets)
@@ -109,8 +114,15 @@ class Driver:
         optional: OptionalPorts = NO_PORTS,
         child_observers: Sequence[ChildObserver] = (),
         watch: Callable[[], None] | None = None,
+        resume_with: ResumeSettings = AS_IT_WAS,
+        nonce: str | None = None,
     ) -> Self:
         """A driver for the log in the store: an empty one begins with `created`, any other goes on where it stopped.
+
+        What `resume_with` gives holds for a log that goes on before anything of it does (rule RESUME-7). A log that its
+        store does not vouch for (`doubt` says why) goes on under the settings of `created` where none are given,
+        whatever it says itself, and its open calls ask anew (rule RESUME-8). `nonce` makes the keys of tool runs this
+        run's own; None: a new one is drawn.
 
         No value of `secrets` gets into a delta; the tools get them. The events of sub-agents go to `child_observers`,
         and `watch` is called after each step. Raises what the store's `restore` raises, RulesDiffer where the log was
@@ -120,12 +132,20 @@ class Driver:
         try:
             restored = store.restore()
             demand_same_rules(restored)
+            if isinstance(store, Sealing):
+                store.vouch()  # what the log allows itself is not gone by from here on
             renew_snapshot(store, restored)
             state = replay(restored.records, START if restored.state is None else restored.state)
         except BaseException:
             store.close()
             raise
-        opening: tuple[Delta, ...] = (created, Acquired()) if state is START else (Resumed(),)
+        keys = new_nonce() if nonce is None else nonce
+        opening: tuple[Delta, ...]
+        if state is START:
+            opening = (evolve(created, nonce=created.nonce or keys), Acquired())
+        else:
+            settings = Settings(session_id=created.session_id) if state.session is None else state.session.settings
+            opening = (taken_up(settings, created, resume_with, keys, doubted=restored.doubt is not None),)
         return cls(
             state,
             provider=provider,
@@ -139,6 +159,7 @@ class Driver:
             watch=watch,
             opening=opening,
             folded=len(restored.records),
+            doubt=restored.doubt,
         )
 
     @property

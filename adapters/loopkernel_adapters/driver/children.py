@@ -23,6 +23,7 @@ from loopkernel.later_typing import override
 
 from loopkernel_adapters.driver.asyncio_driver import Driver
 from loopkernel_adapters.driver.failures import complain, words_of
+from loopkernel_adapters.driver.taking_up import ResumeSettings
 from loopkernel_adapters.optional_ports import (
     Address,
     Agent,
@@ -120,6 +121,8 @@ class InProcessAgent(Agent):
             observers=(self._see,),
             child_observers=(self._parent.show,),
             watch=self._look,
+            resume_with=ResumeSettings(policy=command.created.policy),  # that of its parent of now
+            nonce=None if command.created.nonce else "",
         )
 
     def _store(self) -> Store:

@@ -52,6 +52,7 @@ SCHEMA: tuple[tuple[str, ...], ...] = (
             snapshot BLOB NOT NULL
         )""",
     ),
+    ("ALTER TABLE runs ADD COLUMN seal BLOB",),  # of all records of the run (see `seals`)
 )
 
 

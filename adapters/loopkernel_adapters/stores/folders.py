@@ -5,13 +5,14 @@ import stat
 from pathlib import Path
 from urllib.parse import quote, unquote
 
-from attrs import frozen
+from attrs import field, frozen
 from loopkernel.later_typing import override
 from loopkernel.replay import LogRecord
 
 from loopkernel_adapters.ports import NoSuchRun, RunEntry, Runs, StoreError
 from loopkernel_adapters.stores.durable_files import make_folder
-from loopkernel_adapters.stores.jsonl import NEWLINE, JsonlStore, parse_log, read_log
+from loopkernel_adapters.stores.jsonl import NEWLINE, JsonlStore, doubt_of, parse_log, read_log
+from loopkernel_adapters.stores.seals import Seals
 
 SUFFIX = ".jsonl"
 BLOCK = 1 << 14  # bytes that are read at first from the end of a file; then twice as many each time
@@ -22,9 +23,13 @@ LONGEST_NAME = LONGEST_FILE_NAME - len(".snapshot.new")  # of a log, as the name
 
 @frozen
 class JsonlFolder(Runs):
-    """Opens a session's log by the id of the session. The folder is made when the first one is opened."""
+    """Opens a session's log by the id of the session. The folder is made when the first one is opened.
+
+    `seals` are those of the user who runs this, if no others are given.
+    """
 
     path: Path
+    seals: Seals = field(factory=Seals.of_user)
 
     def __call__(self, session_id: str) -> JsonlStore:
         """The log of the session, new or gone on with. Raises as `JsonlStore` does."""
@@ -39,7 +44,7 @@ class JsonlFolder(Runs):
                 f"the id of this run is too long for the name of a file: {len(path.name)} bytes, and at most "
                 f"{LONGEST_NAME} are there; give it a shorter one, or keep it in a database"
             )
-        return JsonlStore(path)
+        return JsonlStore(path, self.seals)
 
     @override
     def read(self, run: str) -> tuple[LogRecord, ...]:
@@ -52,6 +57,11 @@ class JsonlFolder(Runs):
             return read_log(path).records
         except FileNotFoundError:
             raise NoSuchRun(f"there is no run {run!r} in {self.path}; list those that are there") from None
+
+    @override
+    def doubt(self, run: str) -> str | None:
+        self.read(run)
+        return doubt_of(self.file_of(run), self.seals)
 
     @override
     def entries(self) -> tuple[RunEntry, ...]:

@@ -2,7 +2,8 @@
 
 A line is `{"n":1,"crc":"0a1b2c3d","r":RECORD}` and a newline. `n` counts from 1 without gaps; `crc` is the CRC-32
 of the number and the record's text, as eight hexadecimal digits; RECORD is what `loopkernel.codec` writes,
-in ASCII. So no change of a single bit, no lost, repeated or moved line passes.
+in ASCII. So no change of a single bit, no lost, repeated or moved line passes. Behind RECORD may stand
+`"seal":"0123456789abcdef01234567"`, made of all lines before and of this one (see `seals`), which `crc` covers too.
 
 What stands after the last newline is a torn tail: an append that never ended, so nothing followed from it. It
 is cut off when the file is opened. Everything else that does not fit is refused, and the file left as it is.
@@ -17,7 +18,7 @@ import os
 import re
 import stat
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from attrs import frozen
@@ -29,12 +30,15 @@ from loopkernel.replay import LogRecord
 
 from loopkernel_adapters.ports import Restored, Store, StoreCorrupt, StoreError, StoreLocked
 from loopkernel_adapters.stores.durable_files import sync_folder, write_all
+from loopkernel_adapters.stores.seals import FOREIGN, OLDER, Mark, Seals
 from loopkernel_adapters.stores.snapshot_files import read_snapshot, write_snapshot
 from loopkernel_adapters.stores.snapshots import Snapshot, paused_collection, snapshot_of
 
 NEWLINE = b"\n"
 OWNER_ONLY = 0o600
-_LINE = re.compile(rb'\{"n":([1-9][0-9]{0,18}),"crc":"([0-9a-f]{8})","r":(\{[\x20-\x7f]*\})\}')
+_LINE = re.compile(
+    rb'\{"n":([1-9][0-9]{0,18}),"crc":"([0-9a-f]{8})","r":(\{[\x20-\x7f]*\})(?:,"seal":"([0-9a-f]{24})")?\}'
+)
 
 
 class NotALog(StoreCorrupt):
@@ -97,13 +101,64 @@ def parse_log(content: bytes, source: str, lines_before: int = 0, bytes_before: 
 
 
 def line_of(number: int, record: LogRecord) -> bytes:
-    """The line of a record, with its newline."""
-    text = record_to_text(record).encode("ascii")
-    return b'{"n":%d,"crc":"%08x","r":%b}\n' % (number, _checksum(number, text), text)
+    """The line of a record, with its newline, and without a seal."""
+    return _line(number, record_to_text(record).encode("ascii"), b"")
 
 
-def _checksum(number: int, text: bytes) -> int:
-    return zlib.crc32(text, zlib.crc32(b"%d:" % number))
+def _line(number: int, text: bytes, seal: bytes) -> bytes:
+    """The line with this text; `seal` is in hexadecimal, or empty where there is none."""
+    sealed = b',"seal":"%b"' % seal if seal else b""
+    return b'{"n":%d,"crc":"%08x","r":%b%b}\n' % (number, _checksum(number, text, seal), text, sealed)
+
+
+def _checksum(number: int, text: bytes, seal: bytes) -> int:
+    return zlib.crc32(seal, zlib.crc32(text, zlib.crc32(b"%d:" % number)))
+
+
+def _sealed_content(before: bytes, number: int, text: bytes) -> bytes:
+    """What the seal of a line is made of; `before` is the SHA-256 of all lines before it."""
+    return b"jsonl\0%b%d:%b" % (before, number, text)
+
+
+def lines_of(
+    records: Iterable[LogRecord], seals: Seals | None, before: "hashlib._Hash | None" = None, written: int = 0
+) -> Iterator[bytes]:
+    """The lines of the records, sealed where there are seals, behind so many `written` ones.
+
+    `before` is the SHA-256 of these, and covers the new ones too in the end.
+    """
+    digest = hashlib.sha256() if before is None else before
+    for number, record in enumerate(records, start=written + 1):
+        text = record_to_text(record).encode("ascii")
+        seal = None if seals is None else seals.seal(_sealed_content(digest.digest(), number, text))
+        line = _line(number, text, b"" if seal is None else seal.hex().encode("ascii"))
+        digest.update(line)
+        yield line
+
+
+def doubt_about(content: bytes, seals: Seals, mark: Mark) -> str | None:
+    """Why a log that ends with the last whole line of the content is not believed; None: it is sealed."""
+    end = content.rfind(NEWLINE)
+    begin = content.rfind(NEWLINE, 0, end) + 1 if end > 0 else 0
+    found = _LINE.fullmatch(content[begin:end]) if end > 0 else None
+    if found is None:
+        return None if end < 0 else FOREIGN  # an empty log allows nothing
+    before = hashlib.sha256(memoryview(content)[:begin]).digest()
+    number, seal = int(found[1]), None if found[4] is None else bytes.fromhex(found[4].decode("ascii"))
+    doubt = seals.doubt(seal, _sealed_content(before, number, found[3]))
+    return doubt or (OLDER if mark.read() > number else None)
+
+
+def doubt_of(path: Path, seals: Seals) -> str | None:
+    """The same of the log at the path. Raises OSError."""
+    content = path.read_bytes()
+    return doubt_about(content, seals, mark_of(path, content, seals))
+
+
+def mark_of(path: Path, content: bytes, seals: Seals) -> Mark:
+    """The mark of the log, by its name and its first line."""
+    first, _, _ = content.partition(NEWLINE)
+    return seals.mark(os.fsencode(path.name) + b"\0" + first)
 
 
 def _parse_line(line: bytes, source: str, number: int, position: int) -> LogRecord:
@@ -113,7 +168,7 @@ def _parse_line(line: bytes, source: str, number: int, position: int) -> LogReco
     if int(found[1]) != number:
         problem = f"this is record {int(found[1])}, and record {number} belongs here"
         raise StoreCorrupt(source, number, position, problem)
-    if int(found[2], 16) != _checksum(number, found[3]):
+    if int(found[2], 16) != _checksum(number, found[3], found[4] or b""):
         raise StoreCorrupt(source, number, position, "the checksum does not fit the record")
     try:
         return record_from_text(found[3].decode("ascii"))
@@ -142,15 +197,20 @@ class JsonlStore(Store):
     Opening creates a missing file (for its owner only, in a folder that exists), checks every line, or, of those that a
     snapshot covers, that they are still the bytes that were written; and cuts off a torn tail, which `torn_tail` then
     describes. Raises StoreLocked when the log is open elsewhere, StoreCorrupt when a line cannot be trusted,
-    StoreError when the path is no regular file, OSError when it cannot be opened.
+    StoreError when the path is no regular file, OSError when it cannot be opened. `seals` are those of the
+    user who runs this, if no others are given.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, seals: Seals | None = None) -> None:
         self._path = path
+        self._seals = Seals.of_user() if seals is None else seals
+        self._vouched = False
         self._owner = os.getpid()
         self._descriptor: int | None = _open(path)
         self._broken = False
         self._unsynced = False
+        self._mark: Mark | None = None  # of a log that has a line
+        self._doubt: str | None = None
         self._snapshot: Snapshot | None = None
         self._digest = hashlib.sha256()  # of all bytes of the log
         self._size = 0
@@ -181,12 +241,16 @@ class JsonlStore(Store):
         snapshot = self._snapshot
         state = None if snapshot is None else snapshot.state()
         if snapshot is None or state is None:
-            return Restored(records=self.load())
+            return Restored(records=self.load(), doubt=self._doubt)
         behind = self._behind
         if behind is None:
             rest = _content(self._demand_open(), snapshot.size)
             behind = parse_log(rest, str(self._path), snapshot.records, snapshot.size).records
-        return Restored(state=state, rules_version=snapshot.rules_version, records=behind)
+        return Restored(state=state, rules_version=snapshot.rules_version, records=behind, doubt=self._doubt)
+
+    def vouch(self) -> None:
+        """See `Sealing`."""
+        self._vouched = True
 
     @override
     def save_snapshot(self, state: State) -> None:
@@ -198,14 +262,16 @@ class JsonlStore(Store):
             self._broken = True
             os.fsync(descriptor)  # a snapshot of what a loss of power takes away would be of no use
             self._broken = self._unsynced = False
-        write_snapshot(self._path, snapshot)
+        write_snapshot(self._path, snapshot, self._seals if self._vouched else None)
         self._snapshot = snapshot
         self._behind = ()
 
     @override
     def append(self, records: Sequence[LogRecord], durable: bool) -> None:
         descriptor = self._demand_writable()
-        lines = b"".join(line_of(self._written + place, record) for place, record in enumerate(records, start=1))
+        digest = self._digest.copy()
+        seals = self._seals if self._vouched else None
+        lines = b"".join(lines_of(records, seals, digest, self._written))
         self._broken = True  # until all of it is done: after a failure nobody knows what the file holds
         _demand_same_file(descriptor, self._path)
         write_all(descriptor, lines)
@@ -215,12 +281,22 @@ class JsonlStore(Store):
         self._unsynced = not durable
         self._written += len(records)
         self._size += len(lines)
-        self._digest.update(lines)
+        self._digest = digest
         self._behind = None
+        self._note_mark(lines)
+
+    def _note_mark(self, lines: bytes) -> None:
+        """How many records there are is noted beside the secret, if the log is sealed."""
+        if self._mark is None and self._vouched:
+            self._mark = mark_of(self._path, lines, self._seals)
+        if self._mark is not None and self._vouched:
+            self._mark.note(self._written)
 
     @override
     def close(self) -> None:
         descriptor, self._descriptor = self._descriptor, None
+        if self._mark is not None:
+            self._mark.close()
         if descriptor is None:
             return
         try:
@@ -232,8 +308,11 @@ class JsonlStore(Store):
     def _read_behind_snapshot(self, descriptor: int) -> LogFile:
         """What the locked file holds behind a snapshot that fits it; all of it, where there is none."""
         source = str(self._path)
-        snapshot = read_snapshot(self._path)
         content = _content(descriptor)
+        if content:
+            self._mark = mark_of(self._path, content, self._seals)
+            self._doubt = doubt_about(content, self._seals, self._mark)
+        snapshot = read_snapshot(self._path, self._seals, doubted=self._doubt is not None)
         if snapshot is not None and 0 < snapshot.size <= len(content):
             covered = hashlib.sha256(memoryview(content)[: snapshot.size])
             lines = content.count(NEWLINE, 0, snapshot.size)

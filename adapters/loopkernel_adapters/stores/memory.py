@@ -11,10 +11,14 @@ from loopkernel_adapters.ports import NoSuchRun, Restored, RunEntry, Runs, Store
 
 
 class MemoryStore(Store):
-    """Keeps the records in a list. Closed, it can still be read, but not written."""
+    """Keeps the records in a list. Closed, it can still be read, but not written.
 
-    def __init__(self, records: Iterable[LogRecord] = ()) -> None:
+    `doubt`: why the records that it begins with are not to be believed (see `Restored.doubt`).
+    """
+
+    def __init__(self, records: Iterable[LogRecord] = (), *, doubt: str | None = None) -> None:
         self._records = list(records)
+        self._doubt = doubt
         self._closed = False
 
     @override
@@ -29,7 +33,11 @@ class MemoryStore(Store):
 
     @override
     def restore(self) -> Restored:
-        return Restored(records=self.load())
+        return Restored(records=self.load(), doubt=self._doubt)
+
+    def vouch(self) -> None:
+        """The driver goes on under what it was given, whatever the records say."""
+        self._doubt = None
 
     @override
     def save_snapshot(self, state: State) -> None:

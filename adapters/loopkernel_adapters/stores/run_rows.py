@@ -15,7 +15,8 @@ from loopkernel.replay import LogRecord
 
 from loopkernel_adapters.ports import StoreError
 from loopkernel_adapters.stores.database import DatabaseCorrupt
-from loopkernel_adapters.stores.snapshots import Snapshot, paused_collection
+from loopkernel_adapters.stores.seals import OLDER, Mark, Seals
+from loopkernel_adapters.stores.snapshots import Snapshot, opened_content, paused_collection, sealed_content
 
 DIGEST_SIZE = 16  # bytes
 HIGHEST_TIME = 2**63 - 1  # what a row can hold
@@ -24,10 +25,11 @@ HIGHEST_TIME = 2**63 - 1  # what a row can hold
 class RunRows:
     """One run of a database. `number` stands for it in all tables; `records` and `digest` are where it ends."""
 
-    def __init__(self, connection: sqlite3.Connection, path: Path, run: str) -> None:
+    def __init__(self, connection: sqlite3.Connection, path: Path, run: str, seals: Seals) -> None:
         self._connection = connection
         self._source = f"{path}, run {run!r}"
         self._name = run.encode("utf-8")  # a name that no text can hold is refused, as UnicodeEncodeError
+        self._seals = seals
         self._origin = _digest(b"", 0, self._name)
         self.run = run
         self.number = 0
@@ -81,8 +83,8 @@ class RunRows:
                 "open the run again when the other one is done"
             )
 
-    def add_records(self, records: Sequence[LogRecord]) -> tuple[int, bytes]:
-        """Add the records at the end. How many there are then, and the digest of the last."""
+    def add_records(self, records: Sequence[LogRecord], *, vouched: bool) -> tuple[int, bytes]:
+        """Add the records at the end, sealed if they are `vouched` for. How many there are then, the last's digest."""
         rows: list[tuple[int, int, bytes, str]] = []
         digest = self.digest
         for number, record in enumerate(records, start=self.records + 1):
@@ -92,11 +94,34 @@ class RunRows:
         if rows:
             self._connection.executemany("INSERT INTO records (run, n, digest, text) VALUES (?, ?, ?, ?)", rows)
             self._connection.execute(
-                "UPDATE runs SET first_ms = CASE records WHEN 0 THEN ? ELSE first_ms END, last_ms = ?, records = ? "
-                "WHERE id = ?",
-                (_time(records[0]), _time(records[-1]), self.records + len(rows), self.number),
+                "UPDATE runs SET first_ms = CASE records WHEN 0 THEN ? ELSE first_ms END, last_ms = ?, records = ?, "
+                "seal = ? WHERE id = ?",
+                (
+                    _time(records[0]),
+                    _time(records[-1]),
+                    self.records + len(rows),
+                    self._seals.seal(self._sealed_content(self.records + len(rows), digest)) if vouched else None,
+                    self.number,
+                ),
             )
         return self.records + len(rows), digest
+
+    def doubt(self) -> str | None:
+        """Why the run is not believed (see `Restored.doubt`); None: it is sealed, or empty."""
+        if not self.records:
+            return None
+        row = self._connection.execute("SELECT seal FROM runs WHERE id = ?", (self.number,)).fetchone()
+        seal = row[0] if row is not None and isinstance(row[0], bytes) else None
+        doubt = self._seals.doubt(seal, self._sealed_content(self.records, self._digest_of(self.records)))
+        return doubt or (OLDER if self.mark().read() > self.records else None)
+
+    def mark(self) -> Mark:
+        """The mark of the run, by its name and its first record, which is there."""
+        return self._seals.mark(self._name + b"\0" + self._digest_of(1))
+
+    def _sealed_content(self, records: int, digest: bytes) -> bytes:
+        """What the seal is made of: the last digest covers all records and the name of the run."""
+        return b"sqlite\0%d:%b" % (records, digest)
 
     def touch(self) -> None:
         """Change something, so that the commit syncs: a commit of nothing does not."""
@@ -114,16 +139,17 @@ class RunRows:
         """The snapshot of the run; None where there is none that can be read and that fits the records."""
         try:
             row = self._connection.execute("SELECT snapshot FROM snapshots WHERE run = ?", (self.number,)).fetchone()
-            snapshot = Snapshot.from_bytes(row[0]) if row is not None and isinstance(row[0], bytes) else None
+            content = row[0] if row is not None and isinstance(row[0], bytes) else b""
+            snapshot = opened_content(content, self._seals, doubted=self.doubt() is not None)
             if snapshot is None or not 0 < snapshot.records <= self.records:
                 return None
             return snapshot if self._digest_of(snapshot.records).hex() == snapshot.digest else None
         except (sqlite3.DatabaseError, DatabaseCorrupt):
             return None  # if more is damaged than the snapshot, reading the records will say so
 
-    def keep(self, snapshot: Snapshot) -> None:
-        """Put a snapshot in the place of the one before it."""
-        content = (self.number, snapshot.to_bytes())
+    def keep(self, snapshot: Snapshot, *, vouched: bool) -> None:
+        """Put a snapshot in the place of the one before it, sealed where it is `vouched` for."""
+        content = (self.number, sealed_content(snapshot, self._seals if vouched else None))
         self._connection.execute("INSERT OR REPLACE INTO snapshots (run, snapshot) VALUES (?, ?)", content)
 
     def _records_behind(self, number: int, digest: bytes) -> tuple[LogRecord, ...]:

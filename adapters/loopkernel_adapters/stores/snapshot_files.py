@@ -5,27 +5,30 @@ import stat
 from pathlib import Path
 
 from loopkernel_adapters.stores.durable_files import write_all
-from loopkernel_adapters.stores.snapshots import Snapshot
+from loopkernel_adapters.stores.seals import Seals
+from loopkernel_adapters.stores.snapshots import Snapshot, opened_content, sealed_content
 
 OWNER_ONLY = 0o600
 SUFFIX = ".snapshot"
 UNFINISHED = ".snapshot.new"
 
 
-def read_snapshot(log: Path) -> Snapshot | None:
-    """The snapshot beside a log; None where there is none that can be read, whatever lies there."""
+def read_snapshot(log: Path, seals: Seals, *, doubted: bool) -> Snapshot | None:
+    """The snapshot beside a log; None where there is none that can be read and believed, whatever lies there."""
     try:
         descriptor = os.open(_beside(log, SUFFIX), os.O_RDONLY | os.O_NONBLOCK)  # it may be a pipe
         with open(descriptor, "rb") as file:
             if stat.S_ISREG(os.fstat(descriptor).st_mode):
-                return Snapshot.from_bytes(file.read())
+                return opened_content(file.read(), seals, doubted=doubted)
     except OSError:
         pass
     return None
 
 
-def write_snapshot(log: Path, snapshot: Snapshot) -> None:
+def write_snapshot(log: Path, snapshot: Snapshot, seals: Seals | None) -> None:
     """Put the snapshot beside the log, in the place of an older one. Called only by the log's one writer.
+
+    `seals`: None where the log is not sealed either.
 
     Raises OSError. Whenever the process dies, a whole snapshot lies there, the older or the newer.
     """
@@ -33,7 +36,7 @@ def write_snapshot(log: Path, snapshot: Snapshot) -> None:
     unfinished.unlink(missing_ok=True)  # what a process left that died here
     descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_ONLY)
     try:
-        write_all(descriptor, snapshot.to_bytes())
+        write_all(descriptor, sealed_content(snapshot, seals))
         os.fsync(descriptor)
     finally:
         os.close(descriptor)

@@ -2,6 +2,7 @@
 
 A snapshot is never needed and never trusted by itself. It says how many records it stands for and what their digest
 is; a store uses it when both fit the log that it finds, and its own checksum fits too, and goes by the log otherwise.
+A log that is sealed is not passed over for a snapshot that is not: whoever put it there could have put any state there.
 """
 
 import gc
@@ -18,6 +19,7 @@ from loopkernel.data.states import State
 from loopkernel.data.thread_deltas import RULES_VERSION
 
 from loopkernel_adapters.ports import StoreError
+from loopkernel_adapters.stores.seals import Seals
 
 FORMAT = 1
 MOST_TEXT = 1 << 30  # bytes of a state's text: what claims to be longer is no snapshot
@@ -84,6 +86,25 @@ def snapshot_of(state: State, *, records: int, digest: str, size: int = 0) -> Sn
     return Snapshot(records=records, digest=digest, rules_version=RULES_VERSION, size=size, packed=packed)
 
 
+def sealed_content(snapshot: Snapshot, seals: Seals | None) -> bytes:
+    """The bytes of the snapshot, behind a line with its seal where there is one to be had."""
+    content = snapshot.to_bytes()
+    seal = None if seals is None else seals.seal(_SEALED + content)
+    return content if seal is None else _SEALED + seal.hex().encode("ascii") + b"\n" + content
+
+
+def opened_content(content: bytes, seals: Seals, *, doubted: bool) -> Snapshot | None:
+    """The snapshot that was written so; None for what is none, or what was put beside a log that is not `doubted`."""
+    seal, found = b"", content
+    if content.startswith(_SEALED):
+        seal, _, found = content.removeprefix(_SEALED).partition(b"\n")
+    snapshot = Snapshot.from_bytes(found)
+    if snapshot is None or doubted:
+        return snapshot
+    expected = seals.seal(_SEALED + found)
+    return snapshot if expected is not None and expected.hex().encode("ascii") == seal else None
+
+
 @contextmanager
 def paused_collection() -> Iterator[None]:
     """Build many lasting objects at once without the garbage collector, which would look at them time and again."""
@@ -97,6 +118,7 @@ def paused_collection() -> Iterator[None]:
 
 
 _CHECKSUM_SIZE = 65
+_SEALED = b"seal:"
 
 
 def _checksum(content: bytes) -> bytes:

@@ -25,6 +25,7 @@ from loopkernel_adapters.stores.durable_files import make_folder
 from loopkernel_adapters.stores.readings import READ, reading
 from loopkernel_adapters.stores.run_locks import RunLock, lock_folder
 from loopkernel_adapters.stores.run_rows import RunRows
+from loopkernel_adapters.stores.seals import Mark, Seals
 from loopkernel_adapters.stores.snapshots import snapshot_of
 
 LASTING, PASSING = "PRAGMA synchronous = FULL", "PRAGMA synchronous = NORMAL"  # a commit with a sync, and one without
@@ -33,10 +34,12 @@ LASTING, PASSING = "PRAGMA synchronous = FULL", "PRAGMA synchronous = NORMAL"  #
 class SqliteRuns(Runs):
     """The runs in the database at `path`, which is made, for its owner only, when the first of them is opened.
 
-    Raises StoreError when something else lies there, or the database of a newer release.
+    `seals` are those of the user who runs this, if no others are given. Raises StoreError when something else lies
+    there, or the database of a newer release.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, seals: Seals | None = None) -> None:
+        self._seals = Seals.of_user() if seals is None else seals
         self._path = path.resolve()  # two names of one file shall lead to the same locks
         if self._path.exists():
             with reading(self._path):
@@ -46,16 +49,28 @@ class SqliteRuns(Runs):
     def open(self, run: str) -> "SqliteStore":
         make_folder(self._path.parent)
         make(self._path)
-        return SqliteStore(self._path, run)
+        return SqliteStore(self._path, run, self._seals)
 
     @override
     def read(self, run: str) -> tuple[LogRecord, ...]:
         if self._path.exists():
             with reading(self._path) as connection:
-                rows = RunRows(connection, self._path, run)
+                rows = RunRows(connection, self._path, run, self._seals)
                 if rows.find():
                     return rows.all_records()
-        raise NoSuchRun(f"there is no run {run!r} in {self._path}; list those that are there")
+        raise self._no_such_run(run)
+
+    @override
+    def doubt(self, run: str) -> str | None:
+        if self._path.exists():
+            with reading(self._path) as connection:
+                rows = RunRows(connection, self._path, run, self._seals)
+                if rows.find():
+                    return rows.doubt()
+        raise self._no_such_run(run)
+
+    def _no_such_run(self, run: str) -> NoSuchRun:
+        return NoSuchRun(f"there is no run {run!r} in {self._path}; list those that are there")
 
     @override
     def entries(self) -> tuple[RunEntry, ...]:
@@ -75,8 +90,11 @@ class SqliteRuns(Runs):
 class SqliteStore(Store):
     """The log of one run in a database, which `SqliteRuns.open` opens for its one writer."""
 
-    def __init__(self, path: Path, run: str) -> None:
+    def __init__(self, path: Path, run: str, seals: Seals) -> None:
         self._path = path
+        self._seals = seals
+        self._vouched = False
+        self._mark: Mark | None = None
         self._owner = os.getpid()
         self._broken = False
         self._unsynced = False
@@ -86,7 +104,7 @@ class SqliteStore(Store):
         try:
             self._file = path.stat()
             with told(path):
-                self._rows = rows = RunRows(connection, path, run)
+                self._rows = rows = RunRows(connection, path, run, seals)
                 connection.execute(PASSING)  # the first durable append makes these rows durable too
                 with transaction(connection, READ):  # else who begins the run meanwhile makes it look damaged
                     found = rows.find()
@@ -111,35 +129,46 @@ class SqliteStore(Store):
     @override
     def restore(self) -> Restored:
         with self._present() as rows:
-            snapshot = rows.snapshot()
+            snapshot, doubt = rows.snapshot(), rows.doubt()
             state = None if snapshot is None else snapshot.state()
             if snapshot is None or state is None:
-                return Restored(records=rows.all_records())
+                return Restored(records=rows.all_records(), doubt=doubt)
             behind = rows.records_behind(snapshot)
-            return Restored(state=state, rules_version=snapshot.rules_version, records=behind)
+            return Restored(state=state, rules_version=snapshot.rules_version, records=behind, doubt=doubt)
+
+    def vouch(self) -> None:
+        """See `Sealing`."""
+        self._vouched = True
 
     @override
     def save_snapshot(self, state: State) -> None:
         connection = self._demand_writable()
         snapshot = snapshot_of(state, records=self._rows.records, digest=self._rows.digest.hex())
         with told(self._path), self._writing(connection, PASSING):  # it is worth no sync
-            self._rows.keep(snapshot)
+            self._rows.keep(snapshot, vouched=self._vouched)
 
     @override
     def append(self, records: Sequence[LogRecord], durable: bool) -> None:
         connection = self._demand_writable()
         self._broken = True  # until all of it is done: after a failure nobody knows what the file holds
         with told(self._path), self._writing(connection, LASTING if durable else PASSING):
-            count, digest = self._rows.add_records(records)
+            count, digest = self._rows.add_records(records, vouched=self._vouched)
             if durable and self._unsynced and not records:
                 self._rows.touch()
         self._rows.records, self._rows.digest = count, digest
         self._unsynced = not durable
         self._broken = False
+        if self._vouched and count:
+            if self._mark is None:
+                with told(self._path):
+                    self._mark = self._rows.mark()
+            self._mark.note(count)
 
     @override
     def close(self) -> None:
         connection = self._connection
+        if self._mark is not None:
+            self._mark.close()
         try:
             if connection is not None and self._unsynced and not self._broken and self._owner == os.getpid():
                 self.append((), durable=True)
@@ -159,7 +188,7 @@ class SqliteStore(Store):
         """The rows as they are now, whoever wrote them."""
         connection = self._demand_open()
         with told(self._path), transaction(connection, READ):
-            rows = RunRows(connection, self._path, self._rows.run)
+            rows = RunRows(connection, self._path, self._rows.run, self._seals)
             if not rows.find():
                 raise StoreError(f"run {self._rows.run!r} was removed from {self._path} while it was open")
             yield rows

@@ -151,6 +151,7 @@ class ScenarioDriver:
             clock=ports.clock,
             optional=ports.optional,
             observers=(self._seen.append,),
+            nonce="",  # the log is compared with that of the pure kernel
         )
         if isinstance(driver, TurnTakingDriver):
             driver.take_turns(self._hold)

@@ -20,7 +20,7 @@ from loopkernel.data.states import Confirming, Done, Idle, State
 from loopkernel.data.tools import EffectClass, ToolOutput, ToolProfile
 from loopkernel.data.user_deltas import Reject, Say
 from loopkernel.replay import LogRecord, replay
-from loopkernel_adapters.ports import NoSuchRun, Provider, Restored, RunContext, Store
+from loopkernel_adapters.ports import NoSuchRun, Provider, Restored, RunContext, Sealing, Store
 from loopkernel_adapters.providers.scripted import Reply, ScriptedProvider, call_reply, text_reply
 from typing_extensions import override
 
@@ -71,6 +71,10 @@ class Acknowledging(Store):
     @override
     def restore(self) -> Restored:
         return self.inner.restore()
+
+    def vouch(self) -> None:
+        assert isinstance(self.inner, Sealing)
+        self.inner.vouch()
 
     @override
     def save_snapshot(self, state: State) -> None:

@@ -20,6 +20,7 @@ from loopkernel_adapters.stores import snapshots
 from loopkernel_adapters.stores.folders import JsonlFolder
 from loopkernel_adapters.stores.jsonl import JsonlStore
 from loopkernel_adapters.stores.memory import MemoryStore
+from loopkernel_adapters.stores.seals import FOREIGN
 from loopkernel_adapters.stores.snapshots import Snapshot, snapshot_of
 from loopkernel_adapters.stores.sqlite import SqliteRuns
 
@@ -182,7 +183,7 @@ def lies(content: bytes) -> dict[str, bytes]:
 def test_a_snapshot_that_does_not_fit_is_ignored(runs: Runs, name: str) -> None:
     keep(runs, LOG, CUT)
     put(runs, lies(content_of(runs))[name])
-    assert restored(runs) == Restored(records=LOG)
+    assert restored(runs) == Restored(records=LOG, doubt=FOREIGN)
 
 
 def test_a_snapshot_of_more_bytes_than_there_are_is_ignored(tmp_path: Path) -> None:
@@ -191,7 +192,7 @@ def test_a_snapshot_of_more_bytes_than_there_are_is_ignored(tmp_path: Path) -> N
     true = Snapshot.from_bytes(content_of(runs))
     assert true is not None
     put(runs, evolve(true, size=true.size + 1).to_bytes())
-    assert restored(runs) == Restored(records=LOG)
+    assert restored(runs) == Restored(records=LOG, doubt=FOREIGN)
 
 
 def test_a_damaged_snapshot_is_ignored(runs: Runs) -> None:
@@ -200,7 +201,7 @@ def test_a_damaged_snapshot_is_ignored(runs: Runs) -> None:
     for place in [*range(0, len(content), 37), len(content) - 1]:
         for damaged in (content[:place], content[:place] + bytes([content[place] ^ 4]) + content[place + 1 :]):
             put(runs, damaged)
-            assert restored(runs) == Restored(records=LOG)
+            assert restored(runs) == Restored(records=LOG, doubt=FOREIGN)
     put(runs, content)
     assert restored(runs).records == LOG[CUT:]
 
@@ -209,13 +210,13 @@ def test_a_snapshot_of_a_newer_format_is_ignored(runs: Runs, monkeypatch: pytest
     monkeypatch.setattr(snapshots, "_HEADER", {"loopkernel": "snapshot", "version": 2})
     keep(runs, LOG, CUT)
     monkeypatch.undo()
-    assert restored(runs) == Restored(records=LOG)
+    assert restored(runs) == Restored(records=LOG, doubt=FOREIGN)
     newer = state_to_text(replay(LOG[:CUT])).replace('"version":', '"version":9', 1)
     monkeypatch.setattr(snapshots, "state_to_text", lambda state: newer)
     with closing(runs.open("s")) as store:
         store.save_snapshot(replay(LOG))
     monkeypatch.undo()
-    assert restored(runs) == Restored(records=LOG)
+    assert restored(runs) == Restored(records=LOG, doubt=FOREIGN)
 
 
 def test_a_log_that_lost_records_outlives_its_snapshot(tmp_path: Path) -> None:
@@ -225,7 +226,7 @@ def test_a_log_that_lost_records_outlives_its_snapshot(tmp_path: Path) -> None:
     path = runs.file_of("s")
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(lines[:30]) + lines[30][:9])
-    assert restored(runs) == Restored(records=LOG[:30])
+    assert restored(runs) == Restored(records=LOG[:30], doubt=FOREIGN)
     with closing(runs.open("s")) as store:
         store.append(some_records(len(LOG) - 30), durable=True)
         assert store.restore().state is None
@@ -240,7 +241,7 @@ def test_what_lies_in_the_place_of_a_snapshot_does_no_harm(tmp_path: Path) -> No
     for make in (os.mkfifo, os.mkdir):
         file_of(runs).unlink()
         make(file_of(runs))
-        assert restored(runs) == Restored(records=LOG)
+        assert restored(runs) == Restored(records=LOG, doubt=FOREIGN)
         with closing(runs.open("s")) as store:
             if make is os.mkdir:
                 with pytest.raises(OSError, match="directory"):

@@ -85,7 +85,7 @@ class OwnLog(Reader):
 
     @override
     def fits(self, head: Head) -> bool:
-        return any(record_at(line).keys() == {"n", "crc", "r"} for line in head.lines)
+        return any(record_at(line).keys() - {"seal"} == {"n", "crc", "r"} for line in head.lines)
 
     @override
     def entries(self, source: Source) -> Iterator[Entry]:
