@@ -280,7 +280,8 @@ def _will_be_asked(entry: LedgerEntry, settings: Settings) -> bool:
     tool, given = offered(settings, entry.tool), entry.given
     if tool is None or isinstance(given, RawInput):
         return False
-    return decide(settings.policy, settings.remembered, tool, given) is Decision.ASK
+    doubted = entry.person.doubted
+    return decide(settings.policy, settings.remembered, tool, given, doubted=doubted) is Decision.ASK
 
 
 def _in_the_way(ledger: Ledger, plan: Plan, session: Session, place: int) -> Iterator[Reason]:

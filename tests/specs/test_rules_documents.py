@@ -36,7 +36,7 @@ TOPICS = {
     "HOOK": (4, "hooks.md"),
     "CHILD": (3, "children.md"),
     "HANDOFF": (1, "handoff.md"),
-    "RESUME": (6, "restart.md"),
+    "RESUME": (8, "restart.md"),
 }
 ORIGINS = {"Amp", "Amodal", "Claude", "Strands", "Calls"}
 

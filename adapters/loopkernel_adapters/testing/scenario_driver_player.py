@@ -11,6 +11,7 @@ from typing import assert_never
 
 from attrs import evolve, frozen
 from loopkernel.data import user_deltas
+from loopkernel.data.choices import ApprovalMode
 from loopkernel.data.deltas import Delta
 from loopkernel.data.events import Event
 from loopkernel.data.ids import CallId, OperationKind
@@ -32,6 +33,7 @@ from loopkernel.testing.user_inputs import DirectAction, delta_of
 from loopkernel.testing.world import RunStopped, World
 
 from loopkernel_adapters.driver.asyncio_driver import Driver, is_event
+from loopkernel_adapters.driver.taking_up import ResumeSettings
 from loopkernel_adapters.optional_ports import NoSuchAgent, OptionalPorts, Ports
 from loopkernel_adapters.ports import Store, StoreError
 from loopkernel_adapters.testing.scenario_driver_agents import ScriptedAgents
@@ -60,6 +62,8 @@ _WORDS: dict[type[Delta], str] = {
     user_deltas.AnswerAfterCrash: "after_crash",
     user_deltas.CancelCall: "cancel",
 }
+
+NO_CRASH = actions.Crash()  # how a session begins
 
 
 @frozen(kw_only=True)
@@ -132,25 +136,27 @@ class ScenarioDriver:
 
     # --- lives of the process -----------------------------------------------------------------------------
 
-    async def _open(self, before: Sequence[LogRecord]) -> None:
+    async def _open(self, before: Sequence[LogRecord], crash: actions.Crash = NO_CRASH) -> None:
         self._life = life = Life(self._stage, self._post)
         self._seen, self._told = [], len(self._session.steps)
         ports = self._ports_of(self._session, life)
+        own = evolve(self._policy, approval_mode=ApprovalMode.DEFAULT) if crash.doubted else self._policy
         created = Created(
             session_id=SESSION,
-            policy=self._policy,
+            policy=own,
             tools=self._session.world.offered_tools(),
             start=foreign_messages(self._scenario.start),
         )
         kind = TurnTakingDriver if is_checked_in_turn(self._scenario) else Driver
         self._driver = driver = kind.open(
-            store=FollowedStore(self._session, life, before),
+            store=FollowedStore(self._session, life, before, doubt="the scenario says so" if crash.doubted else None),
             created=created,
             provider=ports.provider,
             tools=ports.tools,
             clock=ports.clock,
             optional=ports.optional,
             observers=(self._seen.append,),
+            resume_with=ResumeSettings(mode=crash.mode),
             nonce="",  # the log is compared with that of the pure kernel
         )
         if isinstance(driver, TurnTakingDriver):
@@ -218,7 +224,7 @@ class ScenarioDriver:
         if self._trouble is not None:
             raise RunStopped(self._trouble)
         if self._crash is not None:
-            await self._die_and_rise(self._crash.down_ms)
+            await self._die_and_rise(self._crash)
             return True
         if self._urgent:  # now that whatever the step has started has begun
             self._act(self._urgent.popleft())
@@ -319,7 +325,7 @@ class ScenarioDriver:
             raise RunStopped(f"no report stands behind a line that matches `{pattern}`")
         return found
 
-    async def _die_and_rise(self, down_ms: int) -> None:
+    async def _die_and_rise(self, crash: actions.Crash) -> None:
         """The process dies: reports of work in flight never come. Another takes up what the store holds."""
         self._life.over = True
         self._crash = None
@@ -333,5 +339,5 @@ class ScenarioDriver:
         self._stage.agenda.drop_all()
         self._session.forget_all_in_flight()
         self._trigger()
-        self._stage.now_ms += down_ms
-        await self._open(self._session.recording().log)
+        self._stage.now_ms += crash.down_ms
+        await self._open(self._session.recording().log, crash)

@@ -127,8 +127,10 @@ class FollowedStore(MemoryStore):
     `before` are the records of the lives before this one.
     """
 
-    def __init__(self, session: FollowedSession, life: Life, before: Sequence[LogRecord] = ()) -> None:
-        super().__init__(before)
+    def __init__(
+        self, session: FollowedSession, life: Life, before: Sequence[LogRecord] = (), *, doubt: str | None = None
+    ) -> None:
+        super().__init__(before, doubt=doubt)
         self._session = session
         self._life = life
 

@@ -74,6 +74,9 @@ class WordsOfPerson:
         self._edits: dict[CallId, Ran] = {}  # in their check
         self._rejected: set[CallId] = set()
         self._doubted: set[CallId] = set()  # found open in a log that nobody vouches for
+        for run in () if start.session is None else start.session.held:
+            if run.approved:
+                self._approved[run.call] = run.tool, run.input
         for entry in entries_in(start):
             if entry.person.doubted:
                 self._doubted.add(entry.call.id)

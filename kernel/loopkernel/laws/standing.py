@@ -298,4 +298,7 @@ def decision_on(entry: LedgerEntry, settings: Settings) -> Decision:
     tool = tool_named(settings, entry.tool)
     if tool is None or isinstance(entry.given, RawInput):
         return Decision.DENY
-    return decide(settings.policy, settings.remembered, tool, entry.given, approved=entry.person.approved)
+    person = entry.person
+    return decide(
+        settings.policy, settings.remembered, tool, entry.given, approved=person.approved, doubted=person.doubted
+    )

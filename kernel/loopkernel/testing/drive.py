@@ -9,9 +9,12 @@ from typing import assert_never
 from attrs import evolve
 
 from loopkernel.data import user_deltas
+from loopkernel.data.choices import ApprovalMode
 from loopkernel.data.deltas import Delta
 from loopkernel.data.policy import Policy
-from loopkernel.data.thread_deltas import Created, Forked
+from loopkernel.data.sessions import Settings
+from loopkernel.data.thread_deltas import Created, Forked, Resumed
+from loopkernel.data.tools import Tool
 from loopkernel.replay import Transition
 from loopkernel.testing import scenario_actions as actions
 from loopkernel.testing.driven_kernel import MAX_DELTAS as MAX_DELTAS
@@ -130,7 +133,7 @@ class Drive:
             kernel.world.change_tools(action.tools)
             self._deliver(user_deltas.ChangeTools(kernel.world.offered_tools()))
         elif isinstance(action, actions.Crash):
-            self._crash(action.down_ms)
+            self._crash(action)
         elif isinstance(action, actions.Fork):
             self._forget_all_in_flight()
             kernel.disown_children()
@@ -156,13 +159,15 @@ class Drive:
             raise RunStopped(f"no report stands behind a line that matches `{pattern}`{self._common.last_lines()}")
         return found
 
-    def _crash(self, down_ms: int) -> None:
+    def _crash(self, crash: actions.Crash) -> None:
         """The process dies: reports of work in flight never come. It is restarted from its log."""
         self._common.print(CRASHED)
         self._trigger()
         self._forget_all_in_flight()
-        self._common.now_ms += down_ms
-        self._kernel.restart()
+        self._common.now_ms += crash.down_ms
+        settings = self._kernel.settings
+        tools = self._kernel.world.offered_tools()
+        self._kernel.restart(resumption(crash, self._policy, settings, tools))
         self._trigger()
 
     def _forget_all_in_flight(self) -> None:
@@ -180,3 +185,12 @@ OfCall = (
     | actions.AfterCrash
     | actions.Cancel
 )
+
+
+def resumption(crash: actions.Crash, policy: Policy, settings: Settings, tools: tuple[Tool, ...]) -> Resumed:
+    """The delta that a log under these settings goes on with; `policy` and `tools` are the person's own."""
+    if crash.doubted:
+        own = evolve(policy, approval_mode=crash.mode or ApprovalMode.DEFAULT)
+        return Resumed(policy=own, tools=tools, instructions="", remembered=(), doubted=True)
+    given = settings.policy if crash.mode is None else evolve(settings.policy, approval_mode=crash.mode)
+    return Resumed(policy=None if given == settings.policy else given)

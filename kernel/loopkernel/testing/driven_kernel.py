@@ -18,6 +18,8 @@ from loopkernel.data.hook_calls import OpenHook
 from loopkernel.data.ids import CheckOperation, OperationKind, RunOperation
 from loopkernel.data.model_deltas import ModelCompleted, ModelFailed
 from loopkernel.data.outside_deltas import ChildEnded, TimerFired
+from loopkernel.data.policy import Policy
+from loopkernel.data.sessions import Settings
 from loopkernel.data.states import Initial, State
 from loopkernel.data.steps import Context
 from loopkernel.data.thread_deltas import Acquired, Created, Resumed
@@ -284,7 +286,7 @@ class DrivenKernel:
         if known is not None:
             self._children[command.operation] = known
             self._go_on_with_run(command, call)
-            known.resume(reports)
+            known.resume(reports, command.created.policy)
             return
         self._note_run(command, call)
         world = self.world.for_child(call, command)
@@ -308,18 +310,24 @@ class DrivenKernel:
         self.deliver(created)
         self.deliver(Acquired())
 
-    def resume(self, reports: ChildReports) -> None:
-        """The process was restarted: this sub-agent goes on from its log, and tells its parent anew."""
+    def resume(self, reports: ChildReports, policy: Policy) -> None:
+        """The process was restarted: this sub-agent goes on from its log, under what its parent says now."""
         if self._reports is not None:
             reports.text = self._reports.text
         self._reports = reports
-        self.restart()
+        self.restart(Resumed(policy=None if policy == self.settings.policy else policy))
 
-    def restart(self) -> None:
+    @property
+    def settings(self) -> Settings:
+        """What it goes by now."""
+        assert self.state.session is not None  # it has begun
+        return self.state.session.settings
+
+    def restart(self, resumed: Resumed) -> None:
         """The state is read from the log, and the session goes on."""
         log = self.recording().log
         self.state = refolded(log, self._common.transition)[-1].after
-        self.deliver(Resumed())
+        self.deliver(resumed)
 
     def stop(self) -> ChildEnded | None:
         """The parent has no more use for this sub-agent: all that it does is cancelled, and it reports no more."""

@@ -207,9 +207,15 @@ class ReportAgain:
 @final
 @frozen(kw_only=True)
 class Crash:
-    """The process dies, and is restarted from its log `down_ms` later."""
+    """The process dies, and is restarted from its log `down_ms` later, by a person who gives that mode.
+
+    `doubted`: nobody vouches for the log any more. The person's own policy is then that of the scenario, in the mode
+    that is given, or `default`, and the person's tools are those that are offered now.
+    """
 
     down_ms: int = 0
+    mode: ApprovalMode | None = None
+    doubted: bool = False
 
 
 @final

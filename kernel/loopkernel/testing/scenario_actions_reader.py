@@ -8,6 +8,7 @@ from loopkernel.testing.scenario_fields import (
     Decoder,
     Fields,
     Place,
+    flag,
     integer,
     json_value,
     member,
@@ -127,7 +128,11 @@ def _permit(node: Node, place: Place) -> actions.Permit:
 
 def _crash(node: Node, place: Place) -> actions.Crash:
     fields = Fields(or_no_keys(node), place)
-    crash = actions.Crash(down_ms=fields.optional("down_ms", integer(), 0))
+    crash = actions.Crash(
+        down_ms=fields.optional("down_ms", integer(), 0),
+        mode=fields.optional("mode", member(ApprovalMode), None),
+        doubted=fields.optional("doubted", flag, False),
+    )
     fields.finish()
     return crash
 
