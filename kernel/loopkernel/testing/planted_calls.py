@@ -31,6 +31,7 @@ from loopkernel.data.user_deltas import (
     CancelAll,
     CancelCall,
     Correct,
+    Forget,
     Reject,
     RememberCall,
     RememberTool,
@@ -191,6 +192,22 @@ def _remembers_the_tool(_: State, delta: Delta) -> Delta:
     if isinstance(delta, Approve) and isinstance(delta.remember, RememberCall):
         return evolve(delta, remember=RememberTool())
     return delta
+
+
+def _let_through_for_good(transition: Transition) -> Transition:
+    """What a remembered approval has let through goes on as if approved itself, when that is taken back."""
+
+    def keep(entry: LedgerEntry) -> LedgerEntry:
+        let_through = entry.status is CallStatus.QUEUED and entry.person.asked
+        return evolve(entry, person=evolve(entry.person, approved=True)) if let_through else entry
+
+    def broken(state: State, ctx: Context) -> Step[State]:
+        step = transition(state, ctx)
+        if not isinstance(ctx.delta, Forget) or is_refused(step.effects):
+            return step
+        return transition(with_entries(state, keep), ctx)
+
+    return broken
 
 
 def _first_question_answered(state: State, delta: Delta) -> Delta:
@@ -367,6 +384,7 @@ PLANTED_CALLS = (
     PlantedBug(name="correction-dropped", law="ASKED", plant=changing_deltas(_correction_dropped)),
     PlantedBug(name="silence-is-consent", law="ASKED", plant=changing_deltas(_silence_is_consent)),
     PlantedBug(name="remembers-the-tool", law="ASKED", plant=changing_deltas(_remembers_the_tool)),
+    PlantedBug(name="let-through-for-good", law="ASKED", plant=_let_through_for_good),
     PlantedBug(name="dangerous-run-repeated", law="AT-MOST-ONCE", plant=_harmless("shell", restarts=True)),
     PlantedBug(
         name="first-question-answered", law="ADDRESS", plant=changing_deltas(_first_question_answered), hidden=True
