@@ -17,7 +17,8 @@ class HeldRun:
 
     `claims` is None when it conflicts with everything. An aborted run has a `grace` time; one in the background has
     none, and its end is still wanted. `effect` is the worst that it may do; `handle` tells that it has reported going
-    on in the background, which a run that a restart repeats has still to do.
+    on in the background, which a run that a restart repeats has still to do. `approved`: a person has approved the call
+    of one in the background itself, so that it may be repeated unasked.
     """
 
     operation: RunOperation
@@ -29,6 +30,7 @@ class HeldRun:
     claims: tuple[Claim, ...] | None
     grace: Timer | None = None
     handle: bool = True
+    approved: bool = False
 
     @property
     def background(self) -> bool:

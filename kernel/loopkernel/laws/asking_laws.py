@@ -67,6 +67,9 @@ class WordsOfPerson:
         self._approved: dict[CallId, Ran] = {}
         self._edits: dict[CallId, Ran] = {}  # in their check
         self._rejected: set[CallId] = set()
+        for run in () if start.session is None else start.session.held:
+            if run.approved:
+                self._approved[run.call] = run.tool, run.input
         for entry in entries_in(start):
             if entry.person.approved:
                 self._approved[entry.call.id] = entry.tool, entry.given

@@ -155,7 +155,7 @@ def restart_held_runs(session: Session) -> tuple[Session, tuple[Effect, ...]]:
             continue
         operations = session.operations.abandon(OperationKind.RUN, run.operation)
         effect = class_of(session.settings, run.tool).worst(run.effect)
-        if after_crash(effect, session.settings) is not None or _is_denied(run, session.settings):
+        if after_crash(effect, session.settings) is not None or not _is_allowed(run, session.settings):
             session = lost_in_background(session.with_operations(operations), run, CancelReason.SAFETY)
             continue
         operations, number = operations.mint(OperationKind.RUN)
@@ -189,7 +189,9 @@ def keep_leases(session: Session) -> tuple[Session, tuple[Effect, ...]]:
     return (evolve(session, operations=operations, held=tuple(held)), tuple(effects)) if held else (session, ())
 
 
-def _is_denied(run: HeldRun, settings: Settings) -> bool:
-    """Whether a rule that came later forbids the run to start again."""
+def _is_allowed(run: HeldRun, settings: Settings) -> bool:
+    """Whether the run may start again unasked, by what holds now: what had let it start may have been taken back."""
     tool = offered(settings, run.tool)
-    return tool is None or decide(settings.policy, settings.remembered, tool, run.input) is Decision.DENY
+    if tool is None:
+        return False
+    return decide(settings.policy, settings.remembered, tool, run.input, approved=run.approved) is Decision.ALLOW
