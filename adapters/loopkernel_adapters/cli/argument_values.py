@@ -22,6 +22,11 @@ def number(text: str, least: int = 0) -> int:
     return int(text)
 
 
+def count_or_all(text: str) -> int | str:
+    """A whole number from 1 on, or `all`. Raises ArgumentTypeError."""
+    return text if text == "all" else count(text)
+
+
 def name(text: str) -> str:
     """Any text that can name something. Raises ArgumentTypeError."""
     if "\0" in text or not text:

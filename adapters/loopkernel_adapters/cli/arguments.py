@@ -26,6 +26,7 @@ CHAT_STATUSES = (
     "exit status: 0 you have left (behind a pipe: and the last turn ended by itself), 1 it was ended otherwise, "
     f"as by Ctrl-C, {USAGE}"
 )
+DROP_STATUSES = f"exit status: 0 shown, or taken back, {USAGE}"
 LIST_STATUSES = f"exit status: 0 shown, {USAGE}"
 REPLAY_STATUSES = (
     "exit status: 0 the log is whole and every law held, 1 the log ends in a torn tail or a law is broken, "
@@ -83,12 +84,15 @@ def parser() -> argparse.ArgumentParser:
     )
     whole.add_argument("--version", action="version", version=f"loopkernel {_version()}")
     commands = whole.add_subparsers(
-        dest="command", required=True, metavar="run|chat|resume|runs|log|replay|diagnose|repair|continue|fork|demo"
+        dest="command",
+        required=True,
+        metavar="run|chat|resume|runs|approvals|log|replay|diagnose|repair|continue|fork|demo",
     )
     _add_run(commands)
     _add_chat(commands)
     _add_resume(commands)
     _add_runs(commands)
+    _add_approvals(commands)
     _add_log(commands)
     _add_replay(commands)
     _add_diagnose(commands)
@@ -172,6 +176,17 @@ def _add_resume(commands: Commands) -> None:
 def _add_runs(commands: Commands) -> None:
     listing = _add(commands, "runs", "list the runs that were recorded", LIST_STATUSES, "runs --store jsonl:DIR")
     listing.add_argument("--json", action="store_true", help="one JSON object a line, for each run")
+    _add_store(listing)
+
+
+def _add_approvals(commands: Commands) -> None:
+    purpose = "list what runs unasked in a run, since you have said `always`; --drop takes it back"
+    listing = _add(commands, "approvals", purpose, DROP_STATUSES, "approvals last --drop 2")
+    listing.add_argument("run", metavar="RUN", type=values.name, help=ABOUT_RUN)
+    listing.add_argument(
+        "--drop", metavar="N|all", type=values.count_or_all, help="take back the approval of this number, or every one"
+    )
+    listing.add_argument("--json", action="store_true", help="one JSON object")
     _add_store(listing)
 
 
