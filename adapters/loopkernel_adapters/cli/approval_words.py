@@ -14,23 +14,25 @@ from loopkernel.planning.redaction import REDACTED, names_secret, redacted
 from loopkernel_adapters.cli.screen import in_one_line
 
 LONGEST = 300  # characters of an approval
-_PLAIN = re.compile(r"[\w./*@:+-]+")
+_PLAIN = re.compile(r"(?!(true|false|null)$)[A-Za-z_./*][\w./*@:+-]*")
 
 
 def approval_told(remembered: Remembered) -> str:
     """What it is about; secrets in it are hidden."""
-    if isinstance(remembered, RememberedTool):
-        return f"each call of {remembered.tool}"
+    if isinstance(remembered, RememberedTool) or (isinstance(remembered, RememberedPattern) and not remembered.fields):
+        return in_one_line(f"each call of {remembered.tool}", LONGEST)
     if isinstance(remembered, RememberedPattern):
         return in_one_line(f"{remembered.tool}{_patterns(remembered.fields)}", LONGEST)
-    return in_one_line(f"{remembered.tool} with {_exactly(remembered.input)}", LONGEST)
+    return in_one_line(f"{remembered.tool} {_exactly(remembered.input)}", LONGEST)
 
 
 def _exactly(given: Json) -> str:
     value = redacted(given).value()
+    if value == {}:
+        return "without any input"
     if not isinstance(value, dict):
-        return f"{_written(value)} exactly"
-    return f"{', '.join(f'{_written(key)}={_written(part)}' for key, part in value.items())} exactly" if value else "{}"
+        return f"with {_written(value)} exactly"
+    return f"with {', '.join(f'{_written(key)}={_written(part)}' for key, part in value.items())} exactly"
 
 
 def _patterns(fields: tuple[FieldPattern, ...]) -> str:
@@ -45,7 +47,7 @@ def patterns_shown(fields: tuple[FieldPattern, ...]) -> dict[str, JsonValue]:
 
 def _written(value: JsonValue) -> str:
     """A text as it is, where nothing in it could be taken for something else; else as JSON."""
-    plain = isinstance(value, str) and _PLAIN.fullmatch(value) is not None
+    plain = isinstance(value, str) and (value == REDACTED or _PLAIN.fullmatch(value) is not None)
     return str(value) if plain else json.dumps(value, ensure_ascii=False)
 
 

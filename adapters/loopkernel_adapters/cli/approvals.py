@@ -41,7 +41,8 @@ def list_approvals(name: str, store: str | None, screen: Screen, *, as_json: boo
     _tell(state, screen)
     if _remembered(state):
         with located(name, store) as (place, run):
-            screen.labelled("take back", place.command("approvals", run_or_file(place, run), "--drop", "N|all"))
+            listed = place.command("approvals", run_or_file(place, run))
+            screen.labelled("", f"`{listed} --drop N` takes one back, `--drop all` every one")
     return ExitStatus.NATURAL_END
 
 
@@ -78,8 +79,8 @@ def _dropped(log: Store, place: Place, run: str, which: int | str) -> tuple[Stat
         raise Unusable(f"run {run} is over: nothing runs in it any more, and nothing can be added to it")
     if is_refused(step.effects) or any(isinstance(effect, Command) for effect in step.effects):
         raise Unusable(
-            f"run {run} is in the middle of something that would go on with this, so nothing was changed: go on with "
-            f"it (`{resumption(place, run)}`), and type `/approvals drop {which}` there"
+            f"run {run} would go on with this, or was released, and nobody has it open: nothing was changed. Go on "
+            f"with it (`{resumption(place, run)}`), and type `/approvals drop {which}` there"
         )
     with told(f"run {run} cannot be written"):
         renew_snapshot(log, restored)

@@ -24,7 +24,10 @@ def number(text: str, least: int = 0) -> int:
 
 def count_or_all(text: str) -> int | str:
     """A whole number from 1 on, or `all`. Raises ArgumentTypeError."""
-    return text if text == "all" else count(text)
+    try:
+        return text if text == "all" else count(text)
+    except argparse.ArgumentTypeError as error:
+        raise argparse.ArgumentTypeError(f"{error}, nor `all`") from error
 
 
 def name(text: str) -> str:

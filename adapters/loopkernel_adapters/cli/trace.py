@@ -138,7 +138,10 @@ def labelled(event: Event, state: State, cause: str = "") -> tuple[str, str]:
         case events.ApprovalAsked():
             return f"ask {event.call}", "waits for approval"
         case events.ApprovalRemembered():
-            return "approval", f"{remembered_told(event, state)} runs unasked from now on"
+            return (
+                "approval",
+                f"{remembered_told(event, state)} runs unasked from now on; `loopkernel approvals` takes it back",
+            )
         case events.ApprovalForgotten():
             return "approval", f"{approval_told(event.remembered)} is taken back, and asks again"
         case events.QuestionAsked():
