@@ -26,7 +26,6 @@ CHAT_STATUSES = (
     "exit status: 0 you have left (behind a pipe: and the last turn ended by itself), 1 it was ended otherwise, "
     f"as by Ctrl-C, {USAGE}"
 )
-DROP_STATUSES = f"exit status: 0 shown, or taken back, {USAGE}"
 LIST_STATUSES = f"exit status: 0 shown, {USAGE}"
 REPLAY_STATUSES = (
     "exit status: 0 the log is whole and every law held, 1 the log ends in a torn tail or a law is broken, "
@@ -83,11 +82,8 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=Paragraphs,
     )
     whole.add_argument("--version", action="version", version=f"loopkernel {_version()}")
-    commands = whole.add_subparsers(
-        dest="command",
-        required=True,
-        metavar="run|chat|resume|runs|approvals|log|replay|diagnose|repair|continue|fork|demo",
-    )
+    names = "run|chat|resume|runs|approvals|log|replay|diagnose|repair|continue|fork|demo"
+    commands = whole.add_subparsers(dest="command", required=True, metavar=names)
     _add_run(commands)
     _add_chat(commands)
     _add_resume(commands)
@@ -181,11 +177,9 @@ def _add_runs(commands: Commands) -> None:
 
 def _add_approvals(commands: Commands) -> None:
     purpose = "list what runs unasked in a run, since you have said `always`; --drop takes it back"
-    listing = _add(commands, "approvals", purpose, DROP_STATUSES, "approvals last --drop 2")
+    listing = _add(commands, "approvals", purpose, LIST_STATUSES, "approvals last --drop 2")
     listing.add_argument("run", metavar="RUN", type=values.name, help=ABOUT_RUN)
-    listing.add_argument(
-        "--drop", metavar="N|all", type=values.count_or_all, help="take back the approval of this number, or every one"
-    )
+    listing.add_argument("--drop", metavar="N|all", type=values.count_or_all, help="take back this one, or every one")
     listing.add_argument("--json", action="store_true", help="one JSON object")
     _add_store(listing)
 

@@ -31,7 +31,6 @@ from loopkernel.data.user_deltas import (
     CancelAll,
     CancelCall,
     Correct,
-    Forget,
     Reject,
     RememberCall,
     RememberTool,
@@ -40,6 +39,7 @@ from loopkernel.data.words import CallStatus
 from loopkernel.explain import Explanation
 from loopkernel.explain import explain as explain_kernel
 from loopkernel.replay import Transition
+from loopkernel.testing.planted_approvals import PLANTED_APPROVALS
 from loopkernel.testing.planting import (
     Explain,
     Plant,
@@ -194,22 +194,6 @@ def _remembers_the_tool(_: State, delta: Delta) -> Delta:
     return delta
 
 
-def _let_through_for_good(transition: Transition) -> Transition:
-    """What a remembered approval has let through goes on as if approved itself, when that is taken back."""
-
-    def keep(entry: LedgerEntry) -> LedgerEntry:
-        let_through = entry.status is CallStatus.QUEUED and entry.person.asked
-        return evolve(entry, person=evolve(entry.person, approved=True)) if let_through else entry
-
-    def broken(state: State, ctx: Context) -> Step[State]:
-        step = transition(state, ctx)
-        if not isinstance(ctx.delta, Forget) or is_refused(step.effects):
-            return step
-        return transition(with_entries(state, keep), ctx)
-
-    return broken
-
-
 def _first_question_answered(state: State, delta: Delta) -> Delta:
     """Whatever question is answered, the first tool that asks gets it."""
     if isinstance(delta, AnswerQuestion):
@@ -360,6 +344,7 @@ def _waits_for_slots(_: Transition) -> Explain:
 
 
 PLANTED_CALLS = (
+    *PLANTED_APPROVALS,
     PlantedBug(name="rejected-call-unanswered", law="PAIR", plant=changing_messages(_rejected_unanswered)),
     PlantedBug(name="decided-call-answered-twice", law="PAIR", plant=changing_messages(_decided_answered_twice)),
     PlantedBug(name="decided-calls-last", law="ORDER", plant=changing_messages(_decided_last)),
@@ -384,7 +369,6 @@ PLANTED_CALLS = (
     PlantedBug(name="correction-dropped", law="ASKED", plant=changing_deltas(_correction_dropped)),
     PlantedBug(name="silence-is-consent", law="ASKED", plant=changing_deltas(_silence_is_consent)),
     PlantedBug(name="remembers-the-tool", law="ASKED", plant=changing_deltas(_remembers_the_tool)),
-    PlantedBug(name="let-through-for-good", law="ASKED", plant=_let_through_for_good),
     PlantedBug(name="dangerous-run-repeated", law="AT-MOST-ONCE", plant=_harmless("shell", restarts=True)),
     PlantedBug(
         name="first-question-answered", law="ADDRESS", plant=changing_deltas(_first_question_answered), hidden=True
