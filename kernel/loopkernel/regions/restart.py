@@ -192,6 +192,7 @@ def keep_leases(session: Session) -> tuple[Session, tuple[Effect, ...]]:
 def _is_allowed(run: HeldRun, settings: Settings) -> bool:
     """Whether the run may start again unasked, by what holds now: what had let it start may have been taken back."""
     tool = offered(settings, run.tool)
-    if tool is None:
-        return False
-    return decide(settings.policy, settings.remembered, tool, run.input, approved=run.approved) is Decision.ALLOW
+    remembered, approved = settings.remembered, run.approved
+    return tool is not None and (
+        decide(settings.policy, remembered, tool, run.input, approved=approved) is Decision.ALLOW
+    )

@@ -11,7 +11,7 @@ from loopkernel.data.records import LogRecord
 from loopkernel.data.remembered import RememberedTool
 from loopkernel.data.states import Streaming, Thinking
 from loopkernel.data.thread_deltas import Resumed
-from loopkernel.data.user_deltas import Approve, ChangeMode, Forget, Remember, RememberTool
+from loopkernel.data.user_deltas import Approve, ChangeMode, ChangeTools, Forget, Remember, RememberTool
 from loopkernel.data.words import RefusalReason, TurnEndReason, UserAction
 from loopkernel.laws import check_trace
 from loopkernel.replay import fold
@@ -68,6 +68,7 @@ FOR_GOOD = Approve(call=call_id(1), remember=RememberTool())
     [
         ((BYPASS,), (), True),
         ((BYPASS,), (DEFAULT,), False),
+        ((BYPASS,), (ChangeTools(()),), False),
         ((Remember(RememberedTool("asks")),), (), True),
         ((Remember(RememberedTool("asks")),), (Forget(),), False),
         ((Approve(call=call_id(1)),), (), True),
@@ -83,6 +84,7 @@ def test_a_run_in_the_background_starts_again_only_by_what_lets_it_start_now(
     assert [effect.run for effect in of_kind(StartTool, steps[-1].effects)] == ([2] if again else [])
     assert len(session_of(steps[-1].after).held) == again
     assert check_trace(steps).breaches == ()
+    assert check_trace(steps[-1:]).breaches == ()  # the law sees in the state what a person has approved
 
 
 @pytest.mark.rule("TOOL-20")
