@@ -28,6 +28,7 @@ COMMANDS: dict[str, list[str]] = {
     "chat": [],
     "resume": ["x"],
     "runs": [],
+    "approvals": ["x"],
     "log": ["x"],
     "replay": ["x"],
     "diagnose": ["x"],

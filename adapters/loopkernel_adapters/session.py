@@ -39,6 +39,7 @@ from loopkernel_adapters.driver.children import said_in
 from loopkernel_adapters.event_buffer import AgentEvent, EventBuffer
 from loopkernel_adapters.optional_ports import Address
 from loopkernel_adapters.ports import Observer, StoreError
+from loopkernel_adapters.standing_approvals import StandingApproval, standing_approvals
 from loopkernel_adapters.waiting_calls import Answer, Approver, WaitingCall, answer_in_full, calls_waiting_in
 
 MOST_EVENTS = 1_000  # that wait for a reader
@@ -126,6 +127,11 @@ class Session:
     def waiting(self) -> tuple[WaitingCall, ...]:
         """The calls that wait for a person, those of sub-agents included."""
         return calls_waiting_in(self._driver)
+
+    @property
+    def approvals(self) -> tuple[StandingApproval, ...]:
+        """What runs unasked, since a person has said so; `send(Forget(...))` takes it back."""
+        return standing_approvals(self._driver.state_of)
 
     def say(self, words: Words) -> "Turn":
         """Say something to the model: await the turn for its result, or iterate over it for its events.

@@ -43,6 +43,7 @@ _BY_KIND: Mapping[type[Effect], Rule] = MappingProxyType(
         events.ToolProgressed: ("DELTA-4", "a running tool says how far it is"),
         events.ApprovalAsked: ("ASK-2", "the call needs a person"),
         events.ApprovalRemembered: ("ASK-3", "the approval holds for later calls too"),
+        events.ApprovalForgotten: ("ASK-3", "the user took a remembered approval back"),
         events.EditRefused: ("ASK-3", "an edit that is invalid or denied is not taken, and the call keeps waiting"),
         events.QuestionAsked: ("TOOL-19", "a tool asks the user while it runs"),
         events.LeaseBroken: ("TOOL-17", "an aborted run did not stop in time"),

@@ -50,6 +50,7 @@ from loopkernel.data.user_deltas import (
     DismissError,
     EditMessage,
     Enqueue,
+    Forget,
     Permit,
     Reject,
     RetryNow,
@@ -151,6 +152,8 @@ def _candidates(state: State) -> Iterator[UserDelta]:
     settings = session.settings
     yield from (Discard(waiting.number) for waiting in session.inbox.queue)
     yield from (ChangeMode(ApprovalMode.DEFAULT), Permit(ApprovalRule(decision=Decision.ALLOW)))
+    if settings.remembered:
+        yield from (Forget(), *map(Forget, settings.remembered))
     yield from (ChangePolicy(settings.policy), ChangeTools(settings.tools), ChangeInstructions(settings.instructions))
     yield from (CancelCall(run.call) for run in session.held if run.background)
     sent = _last_input(session)

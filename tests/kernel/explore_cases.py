@@ -26,6 +26,7 @@ from loopkernel.data.user_deltas import (
     Approve,
     ChangeMode,
     Correct,
+    Forget,
     Reject,
     RememberCall,
     RememberPattern,
@@ -185,11 +186,13 @@ REMEMBERED = Case(
         ONE_TURN,
         offers=((OfferedCall(tool="qd"),), (OfferedCall(tool="qd"), OfferedCall(tool="qr"))),
         answers=(Approve(call=ANY_CALL), Approve(call=ANY_CALL, remember=RememberTool()), Reject(call=ANY_CALL)),
-        also=tuple(
-            map(ChangeMode, (ApprovalMode.DEFAULT, ApprovalMode.BYPASS, ApprovalMode.HEADLESS, ApprovalMode.PLAN))
+        also=(
+            *map(ChangeMode, (ApprovalMode.DEFAULT, ApprovalMode.BYPASS, ApprovalMode.HEADLESS, ApprovalMode.PLAN)),
+            Forget(),
         ),
     ),
     goals=(
+        "an approval is taken back",
         "two calls wait for a person",
         "an approval lets another call run",
         "the turn ends by a rejection",

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from loopkernel.data.effects import AbortModel, AbortTool, AnswerTool, CallModel, CheckCall, Command, StartTool
 from loopkernel.data.events import (
     ApprovalAsked,
+    ApprovalForgotten,
     ApprovalRemembered,
     Dequeued,
     Discarded,
@@ -208,6 +209,7 @@ GOALS: dict[str, Goal] = {
     "a call runs while another waits for a person": one_runs_while_one_waits,
     "a call starts by an approval": starts_by(Approve),
     "an approval is remembered": prints(ApprovalRemembered),
+    "an approval is taken back": prints(ApprovalForgotten),
     "an approval lets another call run": remembered_for_another,
     "a call is rejected": answers(CallStatus.REJECTED_BY_USER, ran=False),
     "the rest is skipped": closes_for(CancelReason.REJECTED),

@@ -31,6 +31,7 @@ from loopkernel.data.messages import UserMessage
 from loopkernel.data.model_deltas import ModelCall
 from loopkernel.data.outside_deltas import HookAnswer, HookAnswered, HookBlock, HookFault, HookModify, HookRetry
 from loopkernel.data.policy import ApprovalRule, OnRestart, Policy
+from loopkernel.data.remembered import RememberedTool
 from loopkernel.data.states import Confirming, Dispatching, Executing, Finishing, Initial, State, Streaming, Thinking
 from loopkernel.data.steps import Context, Step
 from loopkernel.data.thread_deltas import Acquired, Disposed, Forked, Resumed
@@ -48,8 +49,10 @@ from loopkernel.data.user_deltas import (
     Correct,
     CrashAnswerKind,
     EditMessage,
+    Forget,
     Permit,
     Reject,
+    Remember,
     RememberTool,
     Swap,
 )
@@ -221,6 +224,8 @@ def about_settings(draw: DrawFn, _: State) -> Iterator[Delta]:
     """What the calls run under changes."""
     yield ChangeMode(draw(st.sampled_from(ApprovalMode)))
     yield Permit(ApprovalRule(decision=draw(st.sampled_from(Decision)), tool=draw(TOOL_NAMES)))
+    yield Remember(RememberedTool(draw(TOOL_NAMES)))
+    yield Forget(draw(st.none() | st.builds(RememberedTool, TOOL_NAMES)))
     yield ChangePolicy(draw(policies))
     yield ChangeTools(draw(st.sampled_from((TOOLS, ALL_TOOLS))))
 

@@ -64,6 +64,7 @@ from loopkernel.data.user_deltas import (
     Discard,
     DismissError,
     EditMessage,
+    Forget,
     Permit,
     Reject,
     RetryNow,
@@ -315,6 +316,7 @@ def candidates(state: State) -> set[UserDelta]:
     settings = session.settings
     offered |= {Discard(QueueNumber(waiting.number)) for waiting in session.inbox.queue}
     offered |= {ChangeMode(ApprovalMode.DEFAULT), Permit(ApprovalRule(decision=Decision.ALLOW))}
+    offered |= {Forget(each) for each in (None, *settings.remembered) if settings.remembered}
     offered |= {ChangePolicy(settings.policy), ChangeTools(settings.tools)}
     offered.add(ChangeInstructions(settings.instructions))
     offered |= {CancelCall(held.call) for held in session.held if held.background}

@@ -55,6 +55,7 @@ SEEN = {
     "read-runs-as-graph": "the-amodal-preset-waits-five-minutes-and-skips-the-rest",
     "writers-overlap": "a-corrected-call-frees-what-it-held-back",
     "graph-as-batches": "a-corrected-call-frees-what-it-held-back",
+    "let-through-for-good": "what-is-taken-back-is-asked-about-again",
     "rejected-call-starts": "a-rule-that-allows-beats-a-profile-that-asks",
     "correction-dropped": "a-corrected-call-runs-with-the-edited-input",
     "silence-is-consent": "an-approval-that-times-out-is-a-rejection",

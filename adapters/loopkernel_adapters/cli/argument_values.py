@@ -22,6 +22,14 @@ def number(text: str, least: int = 0) -> int:
     return int(text)
 
 
+def count_or_all(text: str) -> int | str:
+    """A whole number from 1 on, or `all`. Raises ArgumentTypeError."""
+    try:
+        return text if text == "all" else count(text)
+    except argparse.ArgumentTypeError as error:
+        raise argparse.ArgumentTypeError(f"{error}, nor `all`") from error
+
+
 def name(text: str) -> str:
     """Any text that can name something. Raises ArgumentTypeError."""
     if "\0" in text or not text:

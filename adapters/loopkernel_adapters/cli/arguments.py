@@ -82,13 +82,13 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=Paragraphs,
     )
     whole.add_argument("--version", action="version", version=f"loopkernel {_version()}")
-    commands = whole.add_subparsers(
-        dest="command", required=True, metavar="run|chat|resume|runs|log|replay|diagnose|repair|continue|fork|demo"
-    )
+    names = "run|chat|resume|runs|approvals|log|replay|diagnose|repair|continue|fork|demo"
+    commands = whole.add_subparsers(dest="command", required=True, metavar=names)
     _add_run(commands)
     _add_chat(commands)
     _add_resume(commands)
     _add_runs(commands)
+    _add_approvals(commands)
     _add_log(commands)
     _add_replay(commands)
     _add_diagnose(commands)
@@ -172,6 +172,15 @@ def _add_resume(commands: Commands) -> None:
 def _add_runs(commands: Commands) -> None:
     listing = _add(commands, "runs", "list the runs that were recorded", LIST_STATUSES, "runs --store jsonl:DIR")
     listing.add_argument("--json", action="store_true", help="one JSON object a line, for each run")
+    _add_store(listing)
+
+
+def _add_approvals(commands: Commands) -> None:
+    purpose = "list what runs unasked in a run, since you have said `always`; --drop takes it back"
+    listing = _add(commands, "approvals", purpose, LIST_STATUSES, "approvals last --drop 2")
+    listing.add_argument("run", metavar="RUN", type=values.name, help=ABOUT_RUN)
+    listing.add_argument("--drop", metavar="N|all", type=values.count_or_all, help="take back this one, or every one")
+    listing.add_argument("--json", action="store_true", help="one JSON object")
     _add_store(listing)
 
 

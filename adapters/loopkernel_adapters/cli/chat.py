@@ -14,6 +14,7 @@ from loopkernel.data.timers import Timer
 from loopkernel.data.user_deltas import ChangeMode, Enqueue, UserDelta
 from loopkernel.later_typing import override
 
+from loopkernel_adapters.cli.chat_approvals import APPROVALS, approvals_command, left_by_mode
 from loopkernel_adapters.cli.chat_commands import Leave, Lines, NoCommand, is_command, meant
 from loopkernel_adapters.cli.chat_view import ChatView
 from loopkernel_adapters.cli.dialogue import Commands, Dialogue, first_waiting
@@ -217,6 +218,10 @@ class Chat(Conversation):
 
     async def _command(self, line: str, driver: Driver) -> bool:
         """Carry the command out; False where it is none. Raises Leave."""
+        if line.split()[:1] == [APPROVALS]:
+            for shown in await approvals_command(line, driver):
+                self._voice.tell(shown)
+            return True
         found = meant(line, driver.state)
         if isinstance(found, NoCommand):
             return False
@@ -228,6 +233,8 @@ class Chat(Conversation):
             session = driver.state.session
             if isinstance(found, ChangeMode) and session is not None:  # which no event tells
                 self._voice.tell(f"the mode is {session.settings.policy.approval_mode.value} now")
+                for left in left_by_mode(driver):
+                    self._voice.tell(left)
         return True
 
     async def _command_there(self, line: str) -> bool:

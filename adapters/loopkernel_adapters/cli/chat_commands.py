@@ -32,6 +32,7 @@ Type a message, and Enter; a text that is pasted is one. While the agent is busy
   /dismiss          give up a retry that counts down, or take a shown error away
   /compact          make the conversation shorter
   /mode MODE        plan (nothing is changed), default, accept_edits, or bypass (nothing is asked)
+  /approvals        what runs unasked, since you have said so; /approvals drop N and /approvals drop all take it back
   /model            which model answers, and how to go on with another one
   /usage            how many tokens were used
   /queue            show the queue; /queue drop N and /queue drop all take messages out

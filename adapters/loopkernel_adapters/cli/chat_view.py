@@ -11,6 +11,7 @@ from loopkernel.data.states import State
 from loopkernel.data.words import RefusalReason, TurnEndReason
 from loopkernel.later_typing import override
 
+from loopkernel_adapters.cli.approval_words import number_of, remembered_told
 from loopkernel_adapters.cli.open_work import queue_lines, queue_told
 from loopkernel_adapters.cli.screen import Screen, in_one_line
 from loopkernel_adapters.cli.session import Teller
@@ -20,7 +21,7 @@ from loopkernel_adapters.cli.words import cause_of
 from loopkernel_adapters.optional_ports import Address
 
 # What the person knows, since it was typed or is told by another line.
-KNOWN = (events.CallAppeared, events.ReplyEnded, events.InputSettled, events.RunStarted, events.ApprovalRemembered)
+KNOWN = (events.CallAppeared, events.ReplyEnded, events.InputSettled, events.RunStarted)
 
 REFUSALS = {
     RefusalReason.DUPLICATE: "it has been said already",
@@ -62,6 +63,9 @@ class ChatView(Teller):
                 self._screen.labelled("", "/retry asks the model again, and so does whatever you say")
             if queue_lines(state):  # which only a natural end begins on
                 self._screen.labelled("queue", f"{queue_told(state)}: taken after what you say next; /queue shows it")
+        elif isinstance(event, events.ApprovalRemembered):
+            back = f"/approvals drop {number_of(event, state)} takes it back"
+            self._screen.labelled("approval", f"{remembered_told(event, state)} runs unasked from now on; {back}")
         elif isinstance(event, events.Refused):
             self._screen.labelled("refused", f"{event.action.value}: {REFUSALS[event.reason]}")
         elif not isinstance(event, KNOWN):

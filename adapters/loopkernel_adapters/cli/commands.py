@@ -59,6 +59,14 @@ def _carry_out(given: argparse.Namespace, screen: Screen) -> ExitStatus:
             from loopkernel_adapters.cli.listing import list_runs
 
             return list_runs(given.store, screen, as_json=given.json)
+        case "approvals" if given.drop is not None:
+            from loopkernel_adapters.cli.approvals import drop_approval
+
+            return drop_approval(given.run, given.store, given.drop, screen, as_json=given.json)
+        case "approvals":
+            from loopkernel_adapters.cli.approvals import list_approvals
+
+            return list_approvals(given.run, given.store, screen, as_json=given.json)
         case "log":
             from loopkernel_adapters.cli.log import show_log
 

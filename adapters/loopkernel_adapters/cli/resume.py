@@ -27,6 +27,7 @@ from loopkernel_adapters.cli.run import play_turn
 from loopkernel_adapters.cli.screen import NoScreen, Screen
 from loopkernel_adapters.cli.servers import Running, with_servers
 from loopkernel_adapters.cli.session import Workbench
+from loopkernel_adapters.cli.standing_words import tell_allowed
 from loopkernel_adapters.cli.summary import status_of, summarise
 from loopkernel_adapters.cli.toolbox import opened_tools
 from loopkernel_adapters.cli.verification import WitnessStore
@@ -58,6 +59,8 @@ def resume(name: str, given: Options, screen: Screen) -> ExitStatus:
         if isinstance(store, JsonlStore) and store.torn_tail is not None:
             shown.labelled("torn tail", f"line {store.torn_tail.line} was never finished, and has been cut off")
         tell_open(state, shown)
+        if doubt is None:
+            tell_allowed(settings, shown)
         bench = _workbench(place, run, WitnessStore(store, before), settings, given, doubt, resources)
         if settings.policy.lifetime is Lifetime.SESSION:
             return play_chat(bench, (), given, screen)

@@ -23,6 +23,7 @@ from loopkernel.data.messages import AssistantMessage, Message, ResultMessage, U
 from loopkernel.data.records import LogRecord
 from loopkernel.data.states import Cancelled, Idle, State
 
+from loopkernel_adapters.cli.approval_words import approval_told, remembered_told
 from loopkernel_adapters.cli.screen import Screen, in_one_line
 from loopkernel_adapters.cli.words import (
     ADVICE,
@@ -43,7 +44,6 @@ _CAPITAL = re.compile(r"(?<!^)(?=[A-Z])")
 # Events that need no words of their own.
 PlainEvent: TypeAlias = (
     events.OpaqueDropped
-    | events.ApprovalRemembered
     | events.EditRefused
     | events.LeaseBroken
     | events.ThreadCut
@@ -137,6 +137,13 @@ def labelled(event: Event, state: State, cause: str = "") -> tuple[str, str]:
             return f"tool {event.call}", in_one_line(event.text)
         case events.ApprovalAsked():
             return f"ask {event.call}", "waits for approval"
+        case events.ApprovalRemembered():
+            return (
+                "approval",
+                f"{remembered_told(event, state)} runs unasked from now on; `loopkernel approvals` takes it back",
+            )
+        case events.ApprovalForgotten():
+            return "approval", f"{approval_told(event.remembered)} is taken back, and asks again"
         case events.QuestionAsked():
             return f"question {event.call}", in_one_line(event.question)
         case events.ReplyEnded():

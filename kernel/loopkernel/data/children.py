@@ -21,11 +21,15 @@ class Reservation:
 @final
 @frozen(kw_only=True)
 class ChildRun:
-    """A sub-agent that runs for a call: its session, and what is reserved for it. `text` is the last it has said."""
+    """A sub-agent that runs for a call: its session, and what is reserved for it. `text` is the last it has said.
+
+    `forgets`: it was told while it ran that an approval is taken back, and may die before it has heard (rule ASK-3).
+    """
 
     session_id: str = field(converter=safe_text)
     reserved: Reservation = Reservation()
     text: str = field(default="", converter=safe_text)
+    forgets: bool = False
 
 
 @final

@@ -27,7 +27,7 @@ from loopkernel.data.sessions import QueuedInput
 from loopkernel.data.thread_deltas import Created
 from loopkernel.data.threads import Thread
 from loopkernel.data.tools import Tool
-from loopkernel.data.user_deltas import ChangeMode, ChangePolicy, Permit, Remember
+from loopkernel.data.user_deltas import ChangeMode, ChangePolicy, Forget, Permit, Remember
 from loopkernel.data.words import CancelReason, RequestReason, TimerPurpose
 
 
@@ -192,7 +192,7 @@ class TellChild:
     """Pass a change of mode, rules or policy, or a remembered approval, on to a running sub-agent."""
 
     operation: RunOperation
-    delta: ChangeMode | Permit | Remember | ChangePolicy
+    delta: ChangeMode | Permit | Remember | Forget | ChangePolicy
 
 
 @final

@@ -19,6 +19,7 @@ from loopkernel.data.words import (
     UserAction,
 )
 from loopkernel.data.work_events import ApprovalAsked as ApprovalAsked
+from loopkernel.data.work_events import ApprovalForgotten as ApprovalForgotten
 from loopkernel.data.work_events import ApprovalRemembered as ApprovalRemembered
 from loopkernel.data.work_events import ChildAsked as ChildAsked
 from loopkernel.data.work_events import ChildFinished as ChildFinished
@@ -292,6 +293,7 @@ Event = (
     | OpaqueDropped
     | ApprovalAsked
     | ApprovalRemembered
+    | ApprovalForgotten
     | EditRefused
     | QuestionAsked
     | LeaseBroken

@@ -213,6 +213,14 @@ class Remember(ChangesSettings):
 
 @final
 @frozen
+class Forget(ChangesSettings):
+    """Take back an approval that is remembered; None takes all (rule ASK-3)."""
+
+    remembered: Remembered | None = None
+
+
+@final
+@frozen
 class ChangePolicy(ChangesSettings):
     """Another policy, from the next decision on."""
 
@@ -250,7 +258,7 @@ class StartHandoff(FromUser):
 
 
 CallAnswer = Approve | Reject | Correct | Swap | AnswerQuestion | AnswerAfterCrash
-SettingsChange = ChangeMode | Permit | Remember | ChangePolicy | ChangeTools | ChangeInstructions
+SettingsChange = ChangeMode | Permit | Remember | Forget | ChangePolicy | ChangeTools | ChangeInstructions
 
 UserDelta = (
     Say
@@ -271,6 +279,7 @@ UserDelta = (
     | ChangeMode
     | Permit
     | Remember
+    | Forget
     | ChangePolicy
     | ChangeTools
     | ChangeInstructions

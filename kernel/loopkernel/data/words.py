@@ -145,6 +145,7 @@ class UserAction(enum.Enum):
     COMPACT = "compact"
     MODE = "mode"
     PERMIT = "permit"
+    FORGET = "forget"
     POLICY = "policy"
     TOOLS = "tools"
     INSTRUCTIONS = "instructions"

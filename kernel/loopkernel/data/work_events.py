@@ -8,6 +8,7 @@ from loopkernel.data.blocks import ToolResult
 from loopkernel.data.children import ChildCall
 from loopkernel.data.ids import CallId, MessageId, RunOperation
 from loopkernel.data.messages import Message
+from loopkernel.data.remembered import Remembered
 from loopkernel.data.user_deltas import Remembrance
 from loopkernel.data.words import RefusalReason, TurnEndReason, UserAction
 
@@ -45,6 +46,14 @@ class ApprovalRemembered:
 
     call: CallId
     remembrance: Remembrance
+
+
+@final
+@frozen
+class ApprovalForgotten:
+    """An approval that was remembered is taken back, and holds no more (rule ASK-3)."""
+
+    remembered: Remembered
 
 
 @final

@@ -111,10 +111,10 @@ def _on_user(ledger: Ledger, session: Session, delta: UserDelta, now_ms: int) ->
         if cancelled is not None:
             return cancelled
     session, effects = input_while_busy(session, ledger, delta, now_ms)
-    if isinstance(delta, ChangesSettings):
+    if isinstance(delta, ChangesSettings) and not is_refused(effects):
         again = reconsider(ledger, session)
-        told = tell_children(again.ledger, delta)
-        return Ledgered(again.ledger, again.session, (*effects, *told, *again.effects))
+        ledger, told = tell_children(again.ledger, delta)
+        return Ledgered(ledger, again.session, (*effects, *told, *again.effects))
     return Ledgered(ledger, session, effects)
 
 

@@ -124,9 +124,9 @@ def _on_user(state: Streaming, delta: UserDelta, now_ms: int) -> Ledgered:
         if cancelled is not None:
             return cancelled
     session, effects = input_while_busy(session, ledger, delta, now_ms)
-    if isinstance(delta, ChangesSettings):
-        ledger = forget_plan(ledger)
-        effects = (*effects, *(tell_children(ledger, delta)))
+    if isinstance(delta, ChangesSettings) and not is_refused(effects):
+        ledger, told = tell_children(forget_plan(ledger), delta)
+        effects = (*effects, *told)
     return Ledgered(ledger, session, effects)
 
 

@@ -15,7 +15,6 @@ from loopkernel.data.ids import CallId
 from loopkernel.data.json_text import Json
 from loopkernel.data.ledgers import ApprovalWait, CrashWait, Ledger, LedgerEntry
 from loopkernel.data.outside_deltas import TimerFired
-from loopkernel.data.remembered import Remembered, RememberedCall, RememberedPattern, RememberedTool
 from loopkernel.data.states import State
 from loopkernel.data.thread_deltas import Created, Resumed
 from loopkernel.data.tools import Decision, Tool
@@ -24,16 +23,16 @@ from loopkernel.data.user_deltas import (
     Approve,
     Correct,
     CrashAnswerKind,
+    Forget,
     Reject,
     Remember,
-    RememberCall,
-    RememberTool,
     Swap,
 )
 from loopkernel.data.words import TimerPurpose
 from loopkernel.laws.call_hooks import HooksOfCalls
 from loopkernel.laws.call_input import with_outputs
 from loopkernel.laws.ending_laws import entries_in
+from loopkernel.laws.forgotten_words import ForgottenApprovals, remembered_by
 from loopkernel.laws.reports import Breach
 from loopkernel.laws.views import Start, call_of_timer, calls_kept, entry_of_call, refuses, tool_named
 from loopkernel.planning.approval import decide
@@ -47,13 +46,18 @@ def asked(records: Sequence[StepRecord]) -> Iterator[Breach]:
     if not records:
         return
     words, hooks = WordsOfPerson(records[0].before), HooksOfCalls(records[0].before)
+    forgotten = ForgottenApprovals(records[0].before)
     for step, record in enumerate(records):
+        forgotten.take(record)
         for wrong in (*words.take(record), *_remembered_otherwise(record), *hooks.take(record)):
             yield Breach("ASKED", step, wrong)
         for effect in record.effects:
             if isinstance(effect, Start) and not _goes_on(effect, record):
                 for wrong in words.judge(effect, record):
                     yield Breach("ASKED", step, f"call {effect.call} ({effect.tool}) starts, {wrong}")
+                if forgotten.lets_start(effect, record.after, approved=words.approve(effect)):
+                    wrong = f"call {effect.call} ({effect.tool}) starts, by an approval that was taken back"
+                    yield Breach("ASKED", step, wrong)
 
 
 def _goes_on(start: Start, record: StepRecord) -> bool:
@@ -139,14 +143,17 @@ class WordsOfPerson:
         if start.call in self._rejected:
             yield "and a person has rejected it"
             return
-        ran = (start.tool, start.input)
-        approved = ran in (self._approved.get(start.call), self._edits.get(start.call))
+        approved = self.approve(start)
         doubted = start.call in self._doubted and not approved
         decision = _decision_on_doubted(start, record.after) if doubted else _decision(start, record.after, approved)
         if decision is not Decision.ALLOW:
             said = self._approved.get(start.call, self._edits.get(start.call))
             other = "" if said is None else f"; a person has approved {said[0]} with {said[1].text}"
             yield f"decided: {decision.value}{other}"
+
+    def approve(self, start: Start) -> bool:
+        """Whether a person has let exactly this call run."""
+        return (start.tool, start.input) in (self._approved.get(start.call), self._edits.get(start.call))
 
 
 def _out_of_time(fired: TimerFired, state: State) -> Iterator[CallId]:
@@ -174,29 +181,21 @@ def _decision(start: Start, state: State, approved: bool) -> Decision:
 
 
 def _remembered_otherwise(record: StepRecord) -> Iterator[str]:
-    """ASK-3: an approval is remembered when a person says so, for what they said, and not otherwise."""
+    """ASK-3: an approval is remembered, or forgotten, when and as a person says so, and not otherwise."""
     before, after = record.before.session, record.after.session
     if after is None or before is None or isinstance(record.context.delta, Created):
         return
     old, new = before.settings.remembered, after.settings.remembered
     expected = old
     delta = record.context.delta
-    if isinstance(delta, Approve) and delta.remember is not None and not refuses(record):
-        entry = entry_of_call(calls_kept(record.before), delta.call)
-        if entry is not None and isinstance(entry.given, Json):
-            expected = (*old, _to_remember(delta, entry.tool, entry.given))
+    if isinstance(delta, Approve) and not refuses(record):
+        said = remembered_by(delta, record.before)
+        expected = old if said is None else (*old, said)
     if isinstance(delta, Resumed) and not refuses(record):
         expected = delta.remembered if delta.remembered is not None else () if delta.doubted else old
     if isinstance(delta, Remember) and not refuses(record):
         expected = old if delta.remembered in old else (*old, delta.remembered)
+    if isinstance(delta, Forget) and not refuses(record):
+        expected = () if delta.remembered is None else tuple(each for each in old if each != delta.remembered)
     if new != expected:
         yield f"{len(new)} approvals are remembered, and a person has said it of {len(expected)}, or of others"
-
-
-def _to_remember(approval: Approve, tool: str, given: Json) -> Remembered:
-    remember = approval.remember
-    if isinstance(remember, RememberTool):
-        return RememberedTool(tool)
-    if remember is None or isinstance(remember, RememberCall):
-        return RememberedCall(tool, given)
-    return RememberedPattern(tool, remember.fields)

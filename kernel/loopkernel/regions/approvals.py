@@ -112,9 +112,9 @@ def _approve(ledger: Ledger, session: Session, place: int, delta: Approve) -> Le
     remembered = _remembered(entry.tool, entry.given, delta.remember)
     settings = evolve(session.settings, remembered=(*session.settings.remembered, remembered))
     again = reconsider(ledger, evolve(session, settings=settings))
-    passed_on = tell_children(again.ledger, Remember(remembered))
+    ledger, passed_on = tell_children(again.ledger, Remember(remembered))
     told = (*effects, ApprovalRemembered(delta.call, delta.remember), *passed_on, *again.effects)
-    return Ledgered(again.ledger, again.session, told)
+    return Ledgered(ledger, again.session, told)
 
 
 def _remembered(tool: str, given: Json, remember: Remembrance) -> Remembered:

@@ -29,6 +29,7 @@ from loopkernel.data.user_deltas import (
     DismissError,
     EditMessage,
     Enqueue,
+    Forget,
     Permit,
     Reject,
     Remember,
@@ -100,6 +101,8 @@ def _change_of(delta: SettingsChange) -> UserAction:
             return UserAction.MODE
         case Permit() | Remember():
             return UserAction.PERMIT
+        case Forget():
+            return UserAction.FORGET
         case ChangePolicy():
             return UserAction.POLICY
         case ChangeTools():

@@ -129,7 +129,7 @@ def _succeeded(ledger: Ledger, session: Session, place: int, output: ToolOutput,
     if run is None:
         return run_ended(ledger, session, place, RunEnd(status=CallStatus.DONE, output=output), now_ms)
     handle = evolve(output, content=output.content or (TextBlock(background_text(entry.tool)),))
-    session = evolve(session, held=(*session.held, run))
+    session = evolve(session, held=(*session.held, evolve(run, approved=entry.person.approved)))
     return _answered(ledger, session, place, RunEnd(status=CallStatus.DONE, output=handle), stopped=False)
 
 

@@ -71,7 +71,6 @@ def run_of(entry: LedgerEntry, session: Session, nonce: str) -> HeldRun | None:
         runs=entry.runs,
         effect=effect_class(entry, session.settings),
         claims=None if claimant.serial else claimant.claims,
-        approved=entry.person.approved,
         nonce=nonce,
     )
 

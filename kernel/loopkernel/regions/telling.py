@@ -2,6 +2,8 @@
 
 from typing import assert_never
 
+from attrs import evolve
+
 from loopkernel.data.children import ChildRun
 from loopkernel.data.effects import Effect, TellChild
 from loopkernel.data.ids import RunOperation
@@ -12,36 +14,43 @@ from loopkernel.data.user_deltas import (
     ChangeMode,
     ChangePolicy,
     ChangeTools,
+    Forget,
     Permit,
     Remember,
     SettingsChange,
 )
 from loopkernel.planning.children import child_policy
 
-Told = ChangeMode | Permit | Remember | ChangePolicy
+Told = ChangeMode | Permit | Remember | Forget | ChangePolicy
 
 
-def tell_children(ledger: Ledger, delta: SettingsChange) -> tuple[Effect, ...]:
+def tell_children(ledger: Ledger, delta: SettingsChange) -> tuple[Ledger, tuple[Effect, ...]]:
     """Mode, rules, policy and approvals hold for sub-agents too; tools and instructions stay as they began."""
     if not ledger.unanswered:
-        return ()
+        return ledger, ()
     effects: list[Effect] = []
-    for entry in ledger.entries:
+    for place, entry in enumerate(ledger.entries):
         told = None if entry.child is None or not entry.has_run else _for_child(delta, entry.child)
-        if told is not None and entry.operation is not None:
-            effects.append(TellChild(entry.operation, told))
-    return tuple(effects)
+        if told is None or entry.child is None or entry.operation is None:
+            continue
+        effects.append(TellChild(entry.operation, told))
+        if isinstance(told, Forget):
+            ledger = ledger.put(place, evolve(entry, child=evolve(entry.child, forgets=True)))
+    return ledger, tuple(effects)
 
 
 def told_again(operation: RunOperation, child: ChildRun, settings: Settings) -> tuple[Effect, ...]:
     """A sub-agent is resumed, which may not have heard of the last changes: it is told what holds now."""
-    policy = TellChild(operation, ChangePolicy(child_policy(settings.policy, child.reserved)))
-    return (policy, *(TellChild(operation, Remember(remembered)) for remembered in settings.remembered))
+    changes: list[Told] = [ChangePolicy(child_policy(settings.policy, child.reserved))]
+    if child.forgets:
+        changes.append(Forget())
+    changes.extend(map(Remember, settings.remembered))
+    return tuple(TellChild(operation, change) for change in changes)
 
 
 def _for_child(delta: SettingsChange, child: ChildRun) -> Told | None:
     match delta:
-        case ChangeMode() | Permit() | Remember():
+        case ChangeMode() | Permit() | Remember() | Forget():
             return delta
         case ChangePolicy():
             return ChangePolicy(child_policy(delta.policy, child.reserved))

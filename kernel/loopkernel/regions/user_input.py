@@ -149,7 +149,7 @@ def _input_in_any_phase(
     """What is the same at rest and while busy, where no call of the reply is meant."""
     match delta:
         case ChangesSettings():
-            return change_settings(session, delta), ()
+            return change_settings(session, delta)
         case Discard():
             return discard(session, delta)
         case DismissError():

@@ -66,6 +66,8 @@ def _wish(delta: said.UserDelta, name: Callable[[CallId], str]) -> actions.UserA
             return actions.ChangeMode(delta.mode)
         case said.Permit():
             return actions.Permit(delta.rule)
+        case said.Forget():
+            return actions.Forget(delta.remembered)
         case (
             said.EditMessage() | said.Remember() | said.ChangePolicy() | said.ChangeTools() | said.ChangeInstructions()
         ):

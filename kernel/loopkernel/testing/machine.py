@@ -20,6 +20,7 @@ from loopkernel.data.user_deltas import (
     DismissError,
     EditMessage,
     Enqueue,
+    Forget,
     RetryNow,
     Say,
     Steer,
@@ -158,6 +159,12 @@ class KernelMachine(PlayRules):
     def change(self, delta: UserDelta) -> None:
         """Other settings."""
         self.deliver(delta)
+
+    @precondition(lambda self: bool(self.witness.seen.approvals.remembered))
+    @rule(data=st.data())
+    def forget(self, data: st.DataObject) -> None:
+        """A remembered approval is taken back."""
+        self.deliver(Forget(data.draw(st.sampled_from(self.witness.seen.approvals.remembered), label="approval")))
 
     # --- time ---------------------------------------------------------------------------------------------
 

@@ -15,7 +15,8 @@ from loopkernel.data.choices import (
 )
 from loopkernel.data.ids import CallId, ModelOperation
 from loopkernel.data.json_text import Json
-from loopkernel.data.policy import ApprovalRule, ClearResults, OnRestart
+from loopkernel.data.policy import ApprovalRule, ClearResults, FieldPattern, OnRestart
+from loopkernel.data.remembered import RememberedCall, RememberedTool
 from loopkernel.data.thread_deltas import Disposed, Resumed
 from loopkernel.data.tools import Decision
 from loopkernel.data.user_deltas import (
@@ -27,9 +28,13 @@ from loopkernel.data.user_deltas import (
     ChangePolicy,
     Correct,
     CrashAnswerKind,
+    Forget,
     Permit,
     Reject,
+    Remember,
     RememberCall,
+    RememberPattern,
+    RememberTool,
     Swap,
 )
 from loopkernel.data.words import TimerPurpose
@@ -97,6 +102,21 @@ def late_approvals(player: Player) -> None:
     player.expire(TimerPurpose.APPROVAL_TIMEOUT)
     player.end()
     player.deliver(Permit(ApprovalRule(decision=Decision.DENY, tool="shell")))
+    player.settle()
+
+
+def taken_back(player: Player) -> None:
+    """An approval lets three calls through one by one; it is taken back before the second starts, and given again."""
+    player.begin(evolve(POLICY, max_parallel=1))
+    player.say("dare")
+    player.reply(shell("a"), shell("b"), shell("c"))
+    player.deliver(Approve(call=call_at(1), remember=RememberTool()))
+    player.deliver(Forget(RememberedTool("read")))
+    player.deliver(Forget(RememberedTool("shell")))
+    player.end()
+    player.deliver(Approve(call=call_at(2), remember=RememberPattern((FieldPattern("path", "*"),))))
+    player.deliver(Forget())
+    player.deliver(Remember(RememberedCall("shell", path_of("c"))))
     player.settle()
 
 
@@ -314,6 +334,7 @@ CALL_SCRIPTS: Mapping[str, Script] = MappingProxyType(
             approvals,
             edits,
             late_approvals,
+            taken_back,
             graph,
             leases,
             all_schedules,

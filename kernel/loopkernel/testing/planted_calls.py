@@ -39,6 +39,7 @@ from loopkernel.data.words import CallStatus
 from loopkernel.explain import Explanation
 from loopkernel.explain import explain as explain_kernel
 from loopkernel.replay import Transition
+from loopkernel.testing.planted_approvals import PLANTED_APPROVALS
 from loopkernel.testing.planting import (
     Explain,
     Plant,
@@ -343,6 +344,7 @@ def _waits_for_slots(_: Transition) -> Explain:
 
 
 PLANTED_CALLS = (
+    *PLANTED_APPROVALS,
     PlantedBug(name="rejected-call-unanswered", law="PAIR", plant=changing_messages(_rejected_unanswered)),
     PlantedBug(name="decided-call-answered-twice", law="PAIR", plant=changing_messages(_decided_answered_twice)),
     PlantedBug(name="decided-calls-last", law="ORDER", plant=changing_messages(_decided_last)),

@@ -8,6 +8,7 @@ from attrs import frozen
 
 from loopkernel.data.choices import ApprovalMode
 from loopkernel.data.policy import ApprovalRule, FieldPattern
+from loopkernel.data.remembered import Remembered
 from loopkernel.testing.scenario_world import JsonValue, ToolScript
 
 
@@ -190,6 +191,14 @@ class Permit:
 
 @final
 @frozen
+class Forget:
+    """A remembered approval is taken back; None: all of them (rule ASK-3)."""
+
+    remembered: Remembered | None = None
+
+
+@final
+@frozen
 class StartHandoff:
     """The work is handed to a new thread."""
 
@@ -256,6 +265,7 @@ UserAction = (
     | CompactNow
     | ChangeMode
     | Permit
+    | Forget
     | StartHandoff
     | ReportAgain
     | Crash

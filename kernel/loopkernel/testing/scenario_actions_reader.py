@@ -1,7 +1,9 @@
 """Reads what the user does: one decoder for each word of the action table, and the time of each action."""
 
 from loopkernel.data.choices import ApprovalMode
+from loopkernel.data.json_text import Json
 from loopkernel.data.policy import ApprovalRule, FieldPattern
+from loopkernel.data.remembered import RememberedCall, RememberedPattern, RememberedTool
 from loopkernel.data.tools import Decision
 from loopkernel.testing import scenario_actions as actions
 from loopkernel.testing.scenario_fields import (
@@ -126,6 +128,21 @@ def _permit(node: Node, place: Place) -> actions.Permit:
     return actions.Permit(rule)
 
 
+def _forget(node: Node, place: Place) -> actions.Forget:
+    """`all`, or what was remembered: a tool, and its input or a pattern."""
+    if isinstance(node, Scalar) and node.text == "all":
+        return actions.Forget()
+    fields = Fields(node, place)
+    tool = fields.required("tool", text, "")
+    kind = fields.given("input", "pattern")
+    given = fields.optional("input", json_value, None)
+    parts = fields.optional("pattern", _field_patterns, ())
+    fields.finish()
+    if kind is None:
+        return actions.Forget(RememberedTool(tool))
+    return actions.Forget(RememberedCall(tool, Json.of(given)) if kind == "input" else RememberedPattern(tool, parts))
+
+
 def _crash(node: Node, place: Place) -> actions.Crash:
     fields = Fields(or_no_keys(node), place)
     crash = actions.Crash(
@@ -176,6 +193,7 @@ ACTIONS: dict[str, Decoder[actions.UserAction]] = {
     "compact": _only("now", actions.CompactNow()),
     "mode": lambda node, place: actions.ChangeMode(member(ApprovalMode)(node, place)),
     "permit": _permit,
+    "forget": _forget,
     "handoff": lambda node, place: actions.StartHandoff(text(node, place)),
     "again": lambda node, place: actions.ReportAgain(pattern(node, place)),
     "crash": _crash,

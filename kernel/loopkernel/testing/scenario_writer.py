@@ -12,6 +12,7 @@ import attrs
 import yaml
 
 from loopkernel.data.policy import FieldPattern
+from loopkernel.data.remembered import Remembered, RememberedCall, RememberedPattern, RememberedTool
 from loopkernel.later_typing import override
 from loopkernel.testing import scenario_actions as actions
 from loopkernel.testing import scenario_world as world
@@ -130,6 +131,20 @@ def _rule(permit: actions.Permit) -> Document:
     return {"decision": rule.decision.value, "tool": rule.tool, "input": _patterns(rule.input)}
 
 
+def _forgotten(remembered: Remembered | None) -> Document | str:
+    match remembered:
+        case None:
+            return "all"
+        case RememberedCall():
+            return {"tool": remembered.tool, "input": remembered.input.value()}
+        case RememberedTool():
+            return {"tool": remembered.tool}
+        case RememberedPattern():
+            return {"tool": remembered.tool, "pattern": _patterns(remembered.fields)}
+        case _:
+            assert_never(remembered)
+
+
 def _approve(approve: actions.Approve) -> Document:
     patterns = {"pattern": _patterns(approve.pattern)} if approve.remember is actions.Remember.PATTERN else {}
     return {**_fields(approve, "pattern"), **patterns}
@@ -172,6 +187,8 @@ def _action(action: actions.UserAction) -> Document:
             return {"mode": mode.value}
         case actions.Permit():
             return {"permit": _rule(action)}
+        case actions.Forget(remembered):
+            return {"forget": _forgotten(remembered)}
         case actions.StartHandoff(goal):
             return {"handoff": goal}
         case actions.ReportAgain(pattern):

@@ -12,13 +12,16 @@ from loopkernel.data.choices import ApprovalMode, NoProfileApproval
 from loopkernel.data.deltas import Delta
 from loopkernel.data.json_text import Json
 from loopkernel.data.policy import FieldPattern, Policy
+from loopkernel.data.remembered import Remembered, RememberedCall, RememberedPattern, RememberedTool
 from loopkernel.data.thread_deltas import Created, Resumed
 from loopkernel.data.tools import Decision, EffectClass, Tool
 from loopkernel.data.user_deltas import (
     ChangeMode,
     ChangePolicy,
     ChangeTools,
+    Forget,
     Permit,
+    Remember,
     RememberCall,
     RememberTool,
     Remembrance,
@@ -31,7 +34,7 @@ class SlowApprovals:
 
     policy: Policy = Policy()
     tools: tuple[Tool, ...] = ()
-    remembered: list[tuple[Remembrance, str, Json]] = Factory(list)  # and the call that was approved
+    remembered: list[Remembered] = Factory(list)
 
     def change(self, delta: Delta) -> None:
         """The delta was accepted."""
@@ -42,7 +45,7 @@ class SlowApprovals:
             self.policy = before.policy if delta.policy is None else delta.policy
             self.tools = before.tools if delta.tools is None else delta.tools
             if delta.doubted or delta.remembered is not None:
-                self.remembered = []
+                self.remembered = list(delta.remembered or ())
         elif isinstance(delta, ChangePolicy):
             self.policy = delta.policy
         elif isinstance(delta, ChangeTools):
@@ -51,6 +54,21 @@ class SlowApprovals:
             self.policy = evolve(self.policy, approval_mode=delta.mode)
         elif isinstance(delta, Permit):
             self.policy = evolve(self.policy, approval_rules=(*self.policy.approval_rules, delta.rule))
+        elif isinstance(delta, Remember):
+            self.remembered.append(delta.remembered)
+        elif isinstance(delta, Forget) and delta.remembered is None:
+            self.remembered = []
+        elif isinstance(delta, Forget):
+            self.remembered = [kept for kept in self.remembered if kept != delta.remembered]
+
+    def remember(self, how: Remembrance, tool: str, given: Json) -> None:
+        """A call of the tool with that input was approved, and its approval is to be remembered so."""
+        if isinstance(how, RememberTool):
+            self.remembered.append(RememberedTool(tool))
+        elif isinstance(how, RememberCall):
+            self.remembered.append(RememberedCall(tool, given))
+        else:
+            self.remembered.append(RememberedPattern(tool, how.fields))
 
     def offered(self, name: str) -> Tool | None:
         """The tool of that name, as it is offered now."""
@@ -79,7 +97,7 @@ class SlowApprovals:
             return Decision.DENY
         if mode is ApprovalMode.PLAN and self._effect(name) is not EffectClass.READ_ONLY:
             return Decision.DENY
-        if approved or any(_covered(how, tool_then, then, name, given) for how, tool_then, then in self.remembered):
+        if approved or any(_covered(approval, name, given) for approval in self.remembered):
             return Decision.ALLOW
         asks = Decision.ASK in said or (Decision.ALLOW not in said and said_by_profile is Decision.ASK)
         if not asks or mode is ApprovalMode.BYPASS:
@@ -93,15 +111,15 @@ class SlowApprovals:
         return EffectClass.DANGEROUS if tool is None or tool.profile is None else tool.profile.effect
 
 
-def _covered(how: Remembrance, tool_then: str, then: Json, name: str, given: Json) -> bool:
-    """Whether an approval that was remembered so is about the call."""
-    if tool_then != name:
+def _covered(approval: Remembered, name: str, given: Json) -> bool:
+    """Whether an approval that is remembered is about the call."""
+    if approval.tool != name:
         return False
-    if isinstance(how, RememberTool):
+    if isinstance(approval, RememberedTool):
         return True
-    if isinstance(how, RememberCall):
-        return json.dumps(then.value(), sort_keys=True) == json.dumps(given.value(), sort_keys=True)
-    return _all(how.fields, given)
+    if isinstance(approval, RememberedCall):
+        return json.dumps(approval.input.value(), sort_keys=True) == json.dumps(given.value(), sort_keys=True)
+    return _all(approval.fields, given)
 
 
 def _all(parts: tuple[FieldPattern, ...], given: Json) -> bool:

@@ -90,6 +90,7 @@ def _line_of_event(event: Event, names: CallNames) -> str | None:
             | events.OpaqueDropped()
             | events.ToolProgressed()
             | events.ApprovalRemembered()
+            | events.ApprovalForgotten()
             | events.ThreadCompacted()
             | events.ThreadRewritten()
             | events.ThreadCut()

@@ -30,6 +30,7 @@ DirectAction = (
     | actions.CompactNow
     | actions.ChangeMode
     | actions.Permit
+    | actions.Forget
     | actions.StartHandoff
     | actions.Dispose
 )
@@ -63,6 +64,8 @@ def delta_of(action: DirectAction, names: CallNames) -> Delta:
             return user_deltas.ChangeMode(mode)
         case actions.Permit(rule):
             return user_deltas.Permit(rule)
+        case actions.Forget(remembered):
+            return user_deltas.Forget(remembered)
         case actions.StartHandoff(goal):
             return user_deltas.StartHandoff(goal)
         case actions.Dispose():

@@ -172,7 +172,7 @@ class SeenCalls:
         call.waits, call.answered, call.doubted = None, True, call.doubted and call.waits is Waiting.ANSWER
         call.by_word = isinstance(delta, AnswerAfterCrash) and delta.kind is CrashAnswerKind.DONE
         if isinstance(delta, Approve) and delta.remember is not None and isinstance(call.input, Json):
-            self.approvals.remembered.append((delta.remember, call.tool, call.input))
+            self.approvals.remember(delta.remember, call.tool, call.input)
 
     def reconsider(self) -> list[CallId]:
         """Rules, mode, tools or remembered approvals have changed (rule ASK-5): the calls that are now denied."""

@@ -22,6 +22,7 @@ from loopkernel.data.user_deltas import (
     ChangesSettings,
     DismissError,
     EditMessage,
+    Forget,
     RetryNow,
     Say,
     StartHandoff,
@@ -134,6 +135,8 @@ class Foresight:
             return self.seen.outcomes_of_cancel(delta.call, delta.call in self.aside.values())
         if isinstance(delta, AnswersCall):
             return self.seen.outcomes_of_answer(delta)
+        if isinstance(delta, Forget) and delta.remembered is not None:
+            return ACCEPTED if delta.remembered in self.seen.approvals.remembered else only(RefusalReason.UNKNOWN)
         return ACCEPTED if isinstance(delta, ChangesSettings) else UNFORESEEN
 
     def _gone(self) -> set[ModelOperation]:

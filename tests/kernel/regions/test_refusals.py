@@ -55,6 +55,7 @@ ACTIONS = {
     "ChangeMode": UserAction.MODE,
     "Permit": UserAction.PERMIT,
     "Remember": UserAction.PERMIT,
+    "Forget": UserAction.FORGET,
     "ChangePolicy": UserAction.POLICY,
     "ChangeTools": UserAction.TOOLS,
     "ChangeInstructions": UserAction.INSTRUCTIONS,

@@ -1,15 +1,38 @@
 """A run in the background: a restart repeats it as a run of its own, and what it reports is what a tool reports."""
 
 import pytest
+from loopkernel.data.choices import ApprovalMode
+from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import StartTool
 from loopkernel.data.events import Refused
 from loopkernel.data.ids import OperationKind
 from loopkernel.data.outside_deltas import ChildEnded
+from loopkernel.data.records import LogRecord
+from loopkernel.data.remembered import RememberedTool
 from loopkernel.data.states import Streaming, Thinking
 from loopkernel.data.thread_deltas import Resumed
+from loopkernel.data.user_deltas import Approve, ChangeMode, ChangeTools, Forget, Remember, RememberTool
 from loopkernel.data.words import RefusalReason, TurnEndReason, UserAction
+from loopkernel.laws import check_trace
+from loopkernel.replay import fold
 
-from tests.kernel.building import a, after, effects_of, made_call, of_kind, run, session_of, step, succeeded, working
+from tests.kernel.building import (
+    ASKS,
+    a,
+    after,
+    at_rest,
+    call_id,
+    completed,
+    effects_of,
+    made_call,
+    of_kind,
+    run,
+    say,
+    session_of,
+    step,
+    succeeded,
+    working,
+)
 
 
 @pytest.mark.rule("RESUME-3")
@@ -32,6 +55,36 @@ def test_a_repeated_run_says_once_more_that_it_goes_on_in_the_background_and_onl
     assert effects_of(following, succeeded(2, background=True)) == (
         Refused(UserAction.REPORT, RefusalReason.DUPLICATE),
     )
+
+
+BYPASS, DEFAULT = ChangeMode(ApprovalMode.BYPASS), ChangeMode(ApprovalMode.DEFAULT)
+FOR_GOOD = Approve(call=call_id(1), remember=RememberTool())
+
+
+@pytest.mark.rule("RESUME-3")
+@pytest.mark.rule("ASK-3")
+@pytest.mark.parametrize(
+    ("let_start", "since", "again"),
+    [
+        ((BYPASS,), (), True),
+        ((BYPASS,), (DEFAULT,), False),
+        ((BYPASS,), (ChangeTools(()),), False),
+        ((Remember(RememberedTool("asks")),), (), True),
+        ((Remember(RememberedTool("asks")),), (Forget(),), False),
+        ((Approve(call=call_id(1)),), (), True),
+        ((FOR_GOOD,), (Forget(),), True),
+        ((FOR_GOOD,), (ChangeMode(ApprovalMode.PLAN),), False),
+    ],
+)
+def test_a_run_in_the_background_starts_again_only_by_what_lets_it_start_now(
+    let_start: tuple[Delta, ...], since: tuple[Delta, ...], again: bool
+) -> None:
+    deltas = (say(), made_call("asks"), completed(), *let_start, succeeded(1, background=True), *since, Resumed())
+    steps = fold([LogRecord(delta, 0) for delta in deltas], at_rest(tools=(ASKS,)))
+    assert [effect.run for effect in of_kind(StartTool, steps[-1].effects)] == ([2] if again else [])
+    assert len(session_of(steps[-1].after).held) == again
+    assert check_trace(steps).breaches == ()
+    assert check_trace(steps[-1:]).breaches == ()  # the law sees in the state what a person has approved
 
 
 @pytest.mark.rule("TOOL-20")

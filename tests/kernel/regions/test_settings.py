@@ -14,6 +14,7 @@ from loopkernel.data.user_deltas import (
     ChangeMode,
     ChangePolicy,
     ChangeTools,
+    Forget,
     Permit,
     Remember,
     SettingsChange,
@@ -32,7 +33,7 @@ ASK_FIRST = ApprovalRule(decision=Decision.ASK)
 @given(any_settings, settings_deltas)
 def test_a_change_is_in_force_and_nothing_else_changes(before: Settings, delta: SettingsChange) -> None:
     session = evolve(at_rest().session, settings=before)
-    found = change_settings(session, delta)
+    found, _ = change_settings(session, delta)
     assert evolve(found, settings=before) == session
     assert found.settings == expected(before, delta)
 
@@ -47,6 +48,10 @@ def expected(before: Settings, delta: SettingsChange) -> Settings:
         case Remember(word):
             known = word in before.remembered
             return before if known else evolve(before, remembered=(*before.remembered, word))
+        case Forget(None):
+            return evolve(before, remembered=())
+        case Forget(word):
+            return evolve(before, remembered=tuple(held for held in before.remembered if held != word))
         case ChangePolicy(other):
             return evolve(before, policy=other)
         case ChangeTools(tools):
@@ -69,7 +74,7 @@ CHANGES: tuple[SettingsChange, ...] = (
 @pytest.mark.parametrize("delta", CHANGES, ids=lambda delta: type(delta).__name__)
 def test_every_change_changes_something(delta: SettingsChange) -> None:
     session = at_rest().session
-    assert change_settings(session, delta) != session
+    assert change_settings(session, delta) != (session, ())
 
 
 @pytest.mark.rule("DELTA-8")
@@ -82,6 +87,6 @@ def test_the_next_request_is_made_under_what_was_changed() -> None:
 @pytest.mark.rule("ASK-5")
 def test_an_approval_that_is_said_twice_is_remembered_once() -> None:
     word = Remember(RememberedTool("read"))
-    once = change_settings(at_rest().session, word)
+    once, _ = change_settings(at_rest().session, word)
     assert once.settings.remembered == (RememberedTool("read"),)
-    assert change_settings(once, word) == once
+    assert change_settings(once, word) == (once, ())

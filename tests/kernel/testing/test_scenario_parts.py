@@ -2,7 +2,9 @@
 
 import pytest
 from loopkernel.data.choices import ApprovalMode
+from loopkernel.data.json_text import Json
 from loopkernel.data.policy import ApprovalRule, FieldPattern
+from loopkernel.data.remembered import RememberedCall, RememberedPattern, RememberedTool
 from loopkernel.data.tools import AccessMode, Decision, EffectClass, FieldResource, FixedResource, ToolProfile
 from loopkernel.data.usage import Usage
 from loopkernel.data.words import CallStatus, ErrorClass, HookPoint, RequestReason, StopReason
@@ -150,6 +152,10 @@ USER: list[tuple[str, actions.UserAction]] = [
     ("compact: now", actions.CompactNow()),
     *((f"mode: {mode.value}", actions.ChangeMode(mode)) for mode in ApprovalMode),
     ("permit: {decision: deny, tool: 'sh*', input: {cmd: 'rm *'}}", actions.Permit(RULE)),
+    ("forget: all", actions.Forget()),
+    ("forget: {tool: sh}", actions.Forget(RememberedTool("sh"))),
+    ("forget: {tool: sh, input: {a: [1]}}", actions.Forget(RememberedCall("sh", Json.of({"a": [1]})))),
+    ("forget: {tool: sh, pattern: {cmd: a}}", actions.Forget(RememberedPattern("sh", (FieldPattern("cmd", "a"),)))),
     ("permit: {decision: ask}", actions.Permit(ApprovalRule(decision=Decision.ASK))),
     ("handoff: finish it", actions.StartHandoff("finish it")),
     ("again: reply 1 *", actions.ReportAgain("reply 1 *")),

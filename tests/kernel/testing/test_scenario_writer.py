@@ -8,7 +8,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from loopkernel.data.choices import ApprovalMode
+from loopkernel.data.json_text import Json
 from loopkernel.data.policy import ApprovalRule, FieldPattern
+from loopkernel.data.remembered import RememberedCall, RememberedPattern, RememberedTool
 from loopkernel.data.tools import AccessMode, Decision, EffectClass, FieldResource, FixedResource, ToolProfile
 from loopkernel.data.usage import Usage
 from loopkernel.data.words import (
@@ -151,6 +153,11 @@ PATTERNS = st.dictionaries(TEXTS, TEXTS, max_size=2).map(
     lambda patterns: tuple(FieldPattern(*pair) for pair in patterns.items())
 )
 RULES = st.builds(ApprovalRule, decision=st.sampled_from(Decision), tool=TEXTS, input=PATTERNS)
+REMEMBERED = (
+    st.builds(RememberedTool, TEXTS)
+    | st.builds(RememberedCall, TEXTS, JSON.map(Json.of))
+    | st.builds(RememberedPattern, TEXTS, PATTERNS)
+)
 ACTIONS: list[st.SearchStrategy[actions.UserAction]] = [
     st.builds(actions.Say, TEXTS),
     st.builds(actions.Enqueue, TEXTS),
@@ -175,6 +182,7 @@ ACTIONS: list[st.SearchStrategy[actions.UserAction]] = [
     st.just(actions.CompactNow()),
     st.builds(actions.ChangeMode, st.sampled_from(ApprovalMode)),
     st.builds(actions.Permit, RULES),
+    st.builds(actions.Forget, st.none() | REMEMBERED),
     st.builds(actions.StartHandoff, TEXTS),
     st.builds(actions.ReportAgain, LINES),
     st.builds(actions.Crash, down_ms=COUNTS),

@@ -28,6 +28,7 @@ from loopkernel.data.ids import (
 )
 from loopkernel.data.json_text import Json
 from loopkernel.data.messages import UserMessage, UserOrigin
+from loopkernel.data.remembered import RememberedTool
 from loopkernel.data.thread_deltas import Created
 from loopkernel.data.threads import Thread
 from loopkernel.data.usage import NO_USAGE
@@ -99,6 +100,7 @@ LINES: list[tuple[Effect, str | None]] = [
     (events.OpaqueDropped(SEVEN, ("m",)), None),
     (events.ApprovalAsked(CALL), "ask c1"),
     (events.ApprovalRemembered(CALL, RememberTool()), None),
+    (events.ApprovalForgotten(RememberedTool("read")), None),
     (events.QuestionAsked(CALL, "which?"), "question c1"),
     (events.LeaseBroken(CALL), "lease broken c1"),
     (events.EditRefused(CALL, UserAction.SWAP, RefusalReason.DENIED), "refused swap denied"),

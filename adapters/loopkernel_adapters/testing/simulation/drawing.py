@@ -53,6 +53,7 @@ ACTS = (
         "compact",
         "mode",
         "permit",
+        "forget",
         "handoff",
         "tools",
         "fork",

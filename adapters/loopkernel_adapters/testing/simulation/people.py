@@ -11,6 +11,7 @@ from loopkernel.data.json_text import Json
 from loopkernel.data.ledgers import ApprovalWait, ChildWait, CrashWait, QuestionWait, Wait
 from loopkernel.data.messages import SENT_BY_USER, UserMessage
 from loopkernel.data.policy import ApprovalRule
+from loopkernel.data.remembered import RememberedTool
 from loopkernel.data.states import State
 from loopkernel.data.thread_deltas import Disposed, Forked, ThreadDelta
 from loopkernel.data.tools import Decision, Tool
@@ -99,6 +100,8 @@ def _setting(act: Act, tools: tuple[Tool, ...]) -> UserDelta | ThreadDelta:
             return user_deltas.ChangeMode(modes[act.pick % len(modes)])
         case "permit":
             return user_deltas.Permit(ApprovalRule(decision=tuple(Decision)[act.pick % 3], tool="shell"))
+        case "forget":
+            return user_deltas.Forget(None if act.pick % 2 else RememberedTool("shell"))
         case "handoff":
             return user_deltas.StartHandoff("another day")
         case "tools":

@@ -67,6 +67,7 @@ from loopkernel.data.user_deltas import (
     DismissError,
     EditMessage,
     Enqueue,
+    Forget,
     Permit,
     Reject,
     Remember,
@@ -197,11 +198,12 @@ answer_deltas: SearchStrategy[Approve | Reject | Correct | Swap | AnswerQuestion
     st.builds(AnswerQuestion, call=call_ids, value=st.none() | json_texts),
     st.builds(AnswerAfterCrash, call=call_ids, kind=st.sampled_from(CrashAnswerKind), text=raw_texts),
 )
-SettingsDelta = ChangeMode | Permit | Remember | ChangePolicy | ChangeTools | ChangeInstructions
+SettingsDelta = ChangeMode | Permit | Remember | Forget | ChangePolicy | ChangeTools | ChangeInstructions
 settings_deltas: SearchStrategy[SettingsDelta] = st.one_of(
     st.builds(ChangeMode, st.sampled_from(ApprovalMode)),
     st.builds(Permit, approval_rules),
     st.builds(Remember, remembered),
+    st.builds(Forget, st.none() | remembered),
     st.builds(ChangePolicy, policies()),
     st.builds(ChangeTools, tool_sets),
     st.builds(ChangeInstructions, raw_texts),

@@ -12,7 +12,7 @@ from loopkernel.data.hook_calls import HookContext, RunEnd
 from loopkernel.data.ids import OperationKind
 from loopkernel.data.model_deltas import ModelText
 from loopkernel.data.sessions import QueuedInput
-from loopkernel.data.user_deltas import ChangeMode, ChangePolicy, Permit, Remember
+from loopkernel.data.user_deltas import ChangeMode, ChangePolicy, Forget, Permit, Remember
 from loopkernel.data.vector import Vector
 from loopkernel.data.words import (
     ErrorClass,
@@ -149,6 +149,7 @@ commands: SearchStrategy[Command] = st.one_of(
             st.builds(ChangeMode, st.sampled_from(ApprovalMode)),
             st.builds(Permit, approval_rules),
             st.builds(Remember, remembered),
+            st.builds(Forget, st.none() | remembered),
             st.builds(ChangePolicy, policies()),
         ),
     ),
@@ -201,6 +202,7 @@ _call_events: SearchStrategy[Event] = st.one_of(
     st.builds(events.ToolEnded, tool_results),
     st.builds(events.ApprovalAsked, call_ids),
     st.builds(events.ApprovalRemembered, call_ids, remembrances),
+    st.builds(events.ApprovalForgotten, remembered),
     st.builds(
         events.EditRefused,
         call_ids,

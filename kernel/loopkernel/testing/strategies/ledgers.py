@@ -128,6 +128,7 @@ def runs_held_elsewhere(draw: DrawFn, thread: Thread, numbers: Numbers) -> tuple
                 grace=grace,
                 effect=draw(effects),
                 handle=draw(st.booleans()),
+                approved=draw(st.booleans()),
             )
         )
     return tuple(held)
