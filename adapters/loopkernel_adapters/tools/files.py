@@ -21,9 +21,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from attrs import frozen
+from attrs import evolve, frozen
 from loopkernel.data.json_text import Json, JsonValue, safe_text
-from loopkernel.data.tools import AccessMode, Decision, EffectClass, FieldResource, Tool, ToolProfile
+from loopkernel.data.tools import AccessMode, Claim, Decision, EffectClass, FieldResource, Tool, ToolProfile
 
 from loopkernel_adapters.ports import RunContext, ToolError
 from loopkernel_adapters.tools.input_schema import JsonObject
@@ -85,6 +85,8 @@ class Workspace:
         self._lock = threading.Lock()  # a thread must not copy a descriptor that another one closes
         self._dot_names = dot_names
         self._ignores_case = _ignores_case(self._root)
+        places = dict.fromkeys((os.path.abspath(root), os.path.realpath(root)))
+        self._places = tuple(place for place in places if safe_text(place) == place)
 
     def close(self) -> None:
         """Let go of the folder. Closing twice is harmless."""
@@ -112,6 +114,11 @@ class Workspace:
         """
         path = self.canonical(path)
         return unicodedata.normalize("NFC", path).casefold() if self._ignores_case else path
+
+    def named(self, claim: Claim) -> Claim:
+        """The claim of a key with all that rules may call it by: its absolute paths, and whether case counts."""
+        paths = (place if claim.key == "." else f"{place.rstrip('/')}/{claim.key}" for place in self._places)
+        return evolve(claim, also=tuple(paths), ignores_case=self._ignores_case)
 
     def read(self, path: str, most_bytes: int = DEFAULT_READ_BYTES) -> str:
         """The text of a file, its first `most_bytes` bytes and then a note when it is larger.
@@ -341,6 +348,7 @@ class FileTools:
                 ),
                 function=self._read_file,
                 resource_key=one_spelling(self.workspace.canonical, self.workspace.key),
+                named=self.workspace.named,
             ),
             FunctionTool(
                 tool=_tool(
@@ -348,10 +356,11 @@ class FileTools:
                     "List the files of the workspace.",
                     {"path": {**_path_field(folders), "default": "."}},
                     required=[],
-                    profile=_READS,
+                    profile=_LISTS,
                 ),
                 function=self._list_files,
                 resource_key=one_spelling(self.workspace.canonical, self.workspace.key),
+                named=self.workspace.named,
             ),
             FunctionTool(
                 tool=_tool(
@@ -363,6 +372,7 @@ class FileTools:
                 ),
                 function=self._write_file,
                 resource_key=one_spelling(self.workspace.canonical, self.workspace.key),
+                named=self.workspace.named,
             ),
         )
 
@@ -377,6 +387,7 @@ class FileTools:
 
 
 _READS = ToolProfile(effect=EffectClass.READ_ONLY, resources=(FieldResource("path", AccessMode.READ),))
+_LISTS = ToolProfile(effect=EffectClass.READ_ONLY, resources=(FieldResource("path", AccessMode.READ, tree=True),))
 _WRITES = ToolProfile(
     effect=EffectClass.IDEMPOTENT,
     resources=(FieldResource("path", AccessMode.WRITE),),

@@ -298,4 +298,13 @@ def decision_on(entry: LedgerEntry, settings: Settings) -> Decision:
     tool = tool_named(settings, entry.tool)
     if tool is None or isinstance(entry.given, RawInput):
         return Decision.DENY
-    return decide(settings.policy, settings.remembered, tool, entry.given, approved=entry.person.approved)
+    claims = entry.verdict.claims if isinstance(entry.verdict, ValidCall) else None
+    return decide(
+        settings.policy,
+        settings.remembered,
+        tool,
+        entry.given,
+        approved=entry.person.approved,
+        claims=claims,
+        tools=settings.tools,
+    )

@@ -192,4 +192,7 @@ def keep_leases(session: Session) -> tuple[Session, tuple[Effect, ...]]:
 def _is_denied(run: HeldRun, settings: Settings) -> bool:
     """Whether a rule that came later forbids the run to start again."""
     tool = offered(settings, run.tool)
-    return tool is None or decide(settings.policy, settings.remembered, tool, run.input) is Decision.DENY
+    if tool is None:
+        return True
+    decision = decide(settings.policy, settings.remembered, tool, run.input, claims=run.claims, tools=settings.tools)
+    return decision is Decision.DENY

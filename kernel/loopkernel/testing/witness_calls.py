@@ -14,7 +14,7 @@ from loopkernel.data.json_text import Json, JsonValue
 from loopkernel.data.ledgers import ApprovalWait, ChildWait, CrashWait, Ledger, LedgerEntry, QuestionWait
 from loopkernel.data.model_deltas import ModelCall
 from loopkernel.data.outside_deltas import ChildAsks
-from loopkernel.data.tools import Decision, ValidCall, Verdict
+from loopkernel.data.tools import Claim, Decision, ValidCall, Verdict
 from loopkernel.data.user_deltas import (
     AnswerAfterCrash,
     AnswerQuestion,
@@ -57,6 +57,7 @@ class SeenCall:
     child: bool = False  # what runs is a sub-agent
     over: bool = False  # the run has reported its end
     edit: tuple[UserAction, str, Json] | None = None  # that is being checked
+    claims: tuple[Claim, ...] | None = None  # what its last check has found that it uses
     by_word: bool = False  # a person said after a crash that it is done
     own_report: bool = False  # it ran, and no cancel or timeout ended it
 
@@ -88,6 +89,7 @@ class SeenCalls:
         """One more call of a reply."""
         position = 1 + sum(call.reply == delta.operation for call in self.calls)
         call = SeenCall(CallId(delta.operation, position), delta.provider_id, delta.tool, delta.input)
+        call.claims = delta.verdict.claims if isinstance(delta.verdict, ValidCall) else None
         self.calls[call.call] = call
         return call
 
@@ -178,7 +180,7 @@ class SeenCalls:
         denied: list[CallId] = []
         for call in self.open():
             if call.waits is Waiting.APPROVAL and isinstance(call.input, Json):
-                decision = self.approvals.decision(call.tool, call.input)
+                decision = self.approvals.decision(call.tool, call.input, call.claims)
                 if decision is Decision.ALLOW:
                     call.waits = None
                 elif decision is Decision.DENY:
@@ -192,14 +194,16 @@ class SeenCalls:
             return None
         call.check = None
         if call.edit is None:
+            call.claims = verdict.claims if isinstance(verdict, ValidCall) else None
             return None
         (action, name, given), call.edit = call.edit, None
         tool = self.approvals.offered(name)
         if not isinstance(verdict, ValidCall) or tool is None or (tool.profile is not None and tool.profile.child):
             return EditRefused(call.call, action, RefusalReason.INVALID)
-        if self.approvals.decision(name, given, approved=True) is Decision.DENY:
+        if self.approvals.decision(name, given, verdict.claims, approved=True) is Decision.DENY:
             return EditRefused(call.call, action, RefusalReason.DENIED)
         call.waits, call.answered, call.tool, call.input = None, True, name, given
+        call.claims = verdict.claims
         return None
 
     def child_asks(self, delta: ChildAsks) -> None:
@@ -262,7 +266,10 @@ class SeenCalls:
             call.waits, call.answered = Waiting.WORD, False
             return
         call.waits, call.answered = Waiting.APPROVAL, False
-        if not isinstance(call.input, Json) or self.approvals.decision(call.tool, call.input) is not Decision.ASK:
+        if (
+            not isinstance(call.input, Json)
+            or self.approvals.decision(call.tool, call.input, call.claims) is not Decision.ASK
+        ):
             yield f"call {call.call} ({call.tool}) is put to a person, who need not be asked"
 
     # --- what the state must hold -----------------------------------------------------------------------
