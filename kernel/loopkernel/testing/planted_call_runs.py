@@ -15,7 +15,7 @@ from loopkernel.data.choices import (
 )
 from loopkernel.data.ids import CallId, ModelOperation
 from loopkernel.data.json_text import Json
-from loopkernel.data.policy import ApprovalRule, ClearResults, OnRestart
+from loopkernel.data.policy import ApprovalRule, ClearResults, OnRestart, ResourcePattern
 from loopkernel.data.thread_deltas import Disposed, Resumed
 from loopkernel.data.tools import Decision
 from loopkernel.data.user_deltas import (
@@ -97,6 +97,15 @@ def late_approvals(player: Player) -> None:
     player.expire(TimerPurpose.APPROVAL_TIMEOUT)
     player.end()
     player.deliver(Permit(ApprovalRule(decision=Decision.DENY, tool="shell")))
+    player.settle()
+
+
+def resources_denied(player: Player) -> None:
+    """A rule denies a folder: what reaches it is denied, whatever the path is called, and the rest runs."""
+    rule = ApprovalRule(decision=Decision.DENY, resources=(ResourcePattern("secrets"),))
+    player.begin(evolve(POLICY, approval_rules=(rule,)))
+    player.say("go")
+    player.reply(read("secrets/a"), read("."), write("b"))
     player.settle()
 
 
@@ -314,6 +323,7 @@ CALL_SCRIPTS: Mapping[str, Script] = MappingProxyType(
             approvals,
             edits,
             late_approvals,
+            resources_denied,
             graph,
             leases,
             all_schedules,
