@@ -47,7 +47,7 @@ def canonical_path(path: str, *, dot_names: bool = False) -> str:
 def one_spelling(canonical: Callable[[str], str], key: Callable[[str], str]) -> Callable[[str], str]:
     """The key of a path that a call gives in its canonical spelling; of any other one, PathRefused.
 
-    Rules of approval match what a call says: `./secrets/a` would pass by a rule about `secrets/*`.
+    Rules of approval that allow match what a call says as well, and people read it: one file, one spelling.
     """
 
     def key_of(path: str) -> str:
