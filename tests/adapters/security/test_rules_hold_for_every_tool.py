@@ -201,7 +201,11 @@ def test_what_lies_beside_is_found_read_and_written(tmp_path: Path) -> None:
 def test_a_rule_about_resources_needs_no_field(tmp_path: Path) -> None:
     folder = filled(tmp_path)
     rule = ApprovalRule(decision=Decision.DENY, resources=(ResourcePattern("secrets"),))
-    calls = [*calls_with(None), *calls_with("secrets/key.txt"), ("shell", {"command": "cat secrets/key.txt"})]
+    calls: list[Given] = [
+        *calls_with(None),
+        *calls_with("secrets/key.txt"),
+        ("shell", {"command": "cat secrets/key.txt"}),
+    ]
     found = outcome(folder, calls, rule)
     assert found.asked == {len(calls)}
     assert CANARY not in found.told()
