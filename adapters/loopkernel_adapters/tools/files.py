@@ -11,7 +11,6 @@ import json
 import os
 import secrets
 import stat
-import sys
 import threading
 import unicodedata
 from collections.abc import Iterator
@@ -31,6 +30,7 @@ from loopkernel_adapters.tools.paths import (
     PathRefused,
     canonical_path,
     demand_kind,
+    ignores_case,
     is_open_name,
     is_plain,
     joined,
@@ -84,7 +84,7 @@ class Workspace:
         self._root: int | None = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._lock = threading.Lock()  # a thread must not copy a descriptor that another one closes
         self._dot_names = dot_names
-        self._ignores_case = _ignores_case(self._root)
+        self._ignores_case = ignores_case(self._root)
         places = dict.fromkeys((os.path.abspath(root), os.path.realpath(root)))
         self._places = tuple(place for place in places if safe_text(place) == place)
 
@@ -273,20 +273,6 @@ def replace(folder: int, name: str, content: bytes, mode: int | None) -> None:
         with suppress(OSError):
             os.unlink(beside, dir_fd=folder)
         raise
-
-
-def _ignores_case(folder: int) -> bool:
-    """Whether the file system takes names that differ in case for one, as far as a name in the folder can show it."""
-    with suppress(OSError):
-        for name in islice(os.listdir(folder), MOST_SORTED):
-            if name.swapcase() != name:
-                mine = os.stat(name, dir_fd=folder, follow_symlinks=False)
-                try:
-                    other = os.stat(name.swapcase(), dir_fd=folder, follow_symlinks=False)
-                except FileNotFoundError:
-                    return False
-                return os.path.samestat(mine, other)
-    return sys.platform in ("darwin", "win32")  # nothing there to look at: what is usual
 
 
 def _seen(folder: int, name: str, path: str) -> FileSeen | None:

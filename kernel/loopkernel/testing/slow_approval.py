@@ -75,7 +75,7 @@ class SlowApprovals:
         tool = self.offered(name)
         if tool is None:
             return Decision.DENY
-        call = SlowCall(tool, given, claims, self.tools)
+        call = CallInQuestion(tool, given, claims, self.tools)
         rules = [rule for rule in self.policy.approval_rules if _like(rule.tool, name)]
         allowing = [rule for rule in rules if rule.decision is Decision.ALLOW]
         strict = [rule for rule in rules if rule.decision is not Decision.ALLOW]
@@ -123,7 +123,7 @@ class Met(enum.Enum):
 
 
 @define
-class SlowCall:
+class CallInQuestion:
     """A call, and what is known of what it uses."""
 
     tool: Tool
@@ -213,7 +213,7 @@ def _resource_fields(tool: Tool) -> list[str]:
     return [rule.field for rule in rules if isinstance(rule, FieldResource)]
 
 
-def _covered(how: Remembrance, tool_then: str, then: Json, call: SlowCall) -> bool:
+def _covered(how: Remembrance, tool_then: str, then: Json, call: CallInQuestion) -> bool:
     """Whether an approval that was remembered so is about the call."""
     if tool_then != call.tool.name:
         return False
