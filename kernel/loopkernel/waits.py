@@ -36,7 +36,7 @@ from loopkernel.data.tools import AccessMode, Decision, ValidCall
 from loopkernel.data.words import CallStatus
 from loopkernel.planning.approval import decide
 from loopkernel.planning.scheduling import Claimant, blockers, clash_of, places_of
-from loopkernel.regions.claims import claimant_of, never_runs, offered
+from loopkernel.regions.claims import checked_claims, claimant_of, never_runs, offered
 from loopkernel.regions.limits import budget_hit
 from loopkernel.regions.output import others_open, unjudged_output
 from loopkernel.regions.schedule import failed_run, holder_elsewhere, may_start_early, planned
@@ -280,8 +280,11 @@ def _will_be_asked(entry: LedgerEntry, settings: Settings) -> bool:
     tool, given = offered(settings, entry.tool), entry.given
     if tool is None or isinstance(given, RawInput):
         return False
-    doubted = entry.person.doubted
-    return decide(settings.policy, settings.remembered, tool, given, doubted=doubted) is Decision.ASK
+    claims, doubted = checked_claims(entry), entry.person.doubted
+    decision = decide(
+        settings.policy, settings.remembered, tool, given, doubted=doubted, claims=claims, tools=settings.tools
+    )
+    return decision is Decision.ASK
 
 
 def _in_the_way(ledger: Ledger, plan: Plan, session: Session, place: int) -> Iterator[Reason]:

@@ -124,10 +124,12 @@ def test_a_path_that_leads_out_hides_or_cannot_be_is_refused(workspace: Workspac
 @pytest.mark.rule("TOOL-18")
 def test_a_file_claims_its_path(workspace: Workspace) -> None:
     registry = Registry(FileTools(workspace).all())
-    assert check(registry, "read_file", {"path": "notes.txt"}) == ValidCall((Claim("notes.txt", AccessMode.READ),))
+    read = ValidCall((workspace.named(Claim("notes.txt", AccessMode.READ)),))
+    assert check(registry, "read_file", {"path": "notes.txt"}) == read
     written = check(registry, "write_file", {"path": "notes.txt", "text": ""})
-    assert written == ValidCall((Claim("notes.txt", AccessMode.WRITE),))
-    assert check(registry, "list_files", {}) == ValidCall((Claim(".", AccessMode.READ),))
+    assert written == ValidCall((workspace.named(Claim("notes.txt", AccessMode.WRITE)),))
+    listed = ValidCall((workspace.named(Claim(".", AccessMode.READ, tree=True)),))
+    assert check(registry, "list_files", {}) == listed
 
 
 @pytest.mark.rule("ASK-1", "TOOL-18")

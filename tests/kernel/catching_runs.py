@@ -153,6 +153,7 @@ _SHOWS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "conflicts": ("conflicts-ignored",),
         "failing": ("auth-is-retried",),
         "forbidden": ("nobody-asked",),
+        "resources_denied": ("resources-unseen",),
         "limited": ("beyond-max-turns",),
         "empty": ("nudged-without-end", "continued-without-end"),
         "waiting": ("queue-reversed",),

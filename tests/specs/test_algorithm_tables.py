@@ -286,6 +286,7 @@ SENTENCES: dict[str, str] = {
     "unknown tool": wording.unknown_tool_text(TOOL),
     "invalid": wording.invalid_call_text(TOOL, WHY),
     "denied": wording.denied_text(TOOL),
+    "denied, too wide": wording.denied_text(TOOL, "secrets/*"),
     "disabled": wording.disabled_text(TOOL),
     "too deep": wording.too_deep_text(TOOL),
     "blocked": wording.blocked_text(TOOL, WHY),

@@ -13,9 +13,9 @@ from loopkernel.data.json_text import Json, JsonValue
 from loopkernel.data.policy import Compaction, Retry
 from loopkernel.data.tools import AccessMode, Claim
 from loopkernel.data.watches import WatchedCall
-from loopkernel.planning.approval import glob_matches
 from loopkernel.planning.compaction import plan_cut
 from loopkernel.planning.loop_detection import PAGINATION_KEYS, similar
+from loopkernel.planning.patterns import glob_matches
 from loopkernel.planning.retry import Dice, delay_ms, jitter_ms
 from loopkernel.planning.scheduling import Claimant, conflict
 

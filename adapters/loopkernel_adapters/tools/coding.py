@@ -20,6 +20,9 @@ from loopkernel_adapters.tools.shell import Shell
 from loopkernel_adapters.tools.threads import Aborted, run_in_thread
 
 _READS = ToolProfile(effect=EffectClass.READ_ONLY, resources=(FieldResource("path", AccessMode.READ),), early=True)
+_SEARCHES = ToolProfile(
+    effect=EffectClass.READ_ONLY, resources=(FieldResource("path", AccessMode.READ, tree=True),), early=True
+)
 _PATH: JsonObject = {"type": "string", "description": "relative to the workspace"}
 _FOLDER: JsonObject = {"type": "string", "description": "a folder, relative to the workspace", "default": "."}
 
@@ -84,7 +87,7 @@ class _FileTools:
         async def run(given: JsonObject, context: RunContext) -> ToolOutput | str:
             return await run_in_thread(partial(function, given), f"the tool {name}")
 
-        return FunctionTool(tool=tool, function=run, resource_key=self.key_of_call)
+        return FunctionTool(tool=tool, function=run, resource_key=self.key_of_call, named=self.workspace.named)
 
     def read(self) -> FunctionTool:
         """`read_file`"""
@@ -158,6 +161,7 @@ class _FileTools:
             "List what a folder of the workspace holds.",
             {"path": _FOLDER},
             lambda given, _: self.workspace.names(str(given["path"])),
+            _SEARCHES,
         )
 
     def glob(self) -> FunctionTool:
@@ -170,6 +174,7 @@ class _FileTools:
                 "path": _FOLDER,
             },
             lambda given, aborted: find_files(self.workspace, str(given["pattern"]), str(given["path"]), aborted),
+            _SEARCHES,
         )
 
     def grep(self) -> FunctionTool:
@@ -184,6 +189,7 @@ class _FileTools:
                 "ignore_case": {"type": "boolean", "default": False},
             },
             lambda given, _: "",
+            _SEARCHES,
         )
 
         async def run(given: JsonObject, context: RunContext) -> str:
@@ -201,7 +207,7 @@ class _FileTools:
                 on_abort=process.end,
             )
 
-        return FunctionTool(tool=made.tool, function=run, resource_key=self.key_of_call)
+        return FunctionTool(tool=made.tool, function=run, resource_key=self.key_of_call, named=self.workspace.named)
 
 
 def _whole(number: JsonValue) -> int:

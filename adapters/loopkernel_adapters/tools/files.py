@@ -11,7 +11,6 @@ import json
 import os
 import secrets
 import stat
-import sys
 import threading
 import unicodedata
 from collections.abc import Iterator
@@ -21,9 +20,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from attrs import frozen
+from attrs import evolve, frozen
 from loopkernel.data.json_text import Json, JsonValue, safe_text
-from loopkernel.data.tools import AccessMode, Decision, EffectClass, FieldResource, Tool, ToolProfile
+from loopkernel.data.tools import AccessMode, Claim, Decision, EffectClass, FieldResource, Tool, ToolProfile
 
 from loopkernel_adapters.ports import RunContext, ToolError
 from loopkernel_adapters.tools.input_schema import JsonObject
@@ -31,6 +30,7 @@ from loopkernel_adapters.tools.paths import (
     PathRefused,
     canonical_path,
     demand_kind,
+    ignores_case,
     is_open_name,
     is_plain,
     joined,
@@ -84,7 +84,9 @@ class Workspace:
         self._root: int | None = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._lock = threading.Lock()  # a thread must not copy a descriptor that another one closes
         self._dot_names = dot_names
-        self._ignores_case = _ignores_case(self._root)
+        self._ignores_case = ignores_case(self._root)
+        places = dict.fromkeys((os.path.abspath(root), os.path.realpath(root)))
+        self._places = tuple(place for place in places if safe_text(place) == place)
 
     def close(self) -> None:
         """Let go of the folder. Closing twice is harmless."""
@@ -112,6 +114,11 @@ class Workspace:
         """
         path = self.canonical(path)
         return unicodedata.normalize("NFC", path).casefold() if self._ignores_case else path
+
+    def named(self, claim: Claim) -> Claim:
+        """The claim of a key with all that rules may call it by: its absolute paths, and whether case counts."""
+        paths = (place if claim.key == "." else f"{place.rstrip('/')}/{claim.key}" for place in self._places)
+        return evolve(claim, also=tuple(paths), ignores_case=self._ignores_case)
 
     def read(self, path: str, most_bytes: int = DEFAULT_READ_BYTES) -> str:
         """The text of a file, its first `most_bytes` bytes and then a note when it is larger.
@@ -268,20 +275,6 @@ def replace(folder: int, name: str, content: bytes, mode: int | None) -> None:
         raise
 
 
-def _ignores_case(folder: int) -> bool:
-    """Whether the file system takes names that differ in case for one, as far as a name in the folder can show it."""
-    with suppress(OSError):
-        for name in islice(os.listdir(folder), MOST_SORTED):
-            if name.swapcase() != name:
-                mine = os.stat(name, dir_fd=folder, follow_symlinks=False)
-                try:
-                    other = os.stat(name.swapcase(), dir_fd=folder, follow_symlinks=False)
-                except FileNotFoundError:
-                    return False
-                return os.path.samestat(mine, other)
-    return sys.platform in ("darwin", "win32")  # nothing there to look at: what is usual
-
-
 def _seen(folder: int, name: str, path: str) -> FileSeen | None:
     """The file that is to be replaced; None when there is none. Raises ToolError where it is no file."""
     try:
@@ -341,6 +334,7 @@ class FileTools:
                 ),
                 function=self._read_file,
                 resource_key=one_spelling(self.workspace.canonical, self.workspace.key),
+                named=self.workspace.named,
             ),
             FunctionTool(
                 tool=_tool(
@@ -348,10 +342,11 @@ class FileTools:
                     "List the files of the workspace.",
                     {"path": {**_path_field(folders), "default": "."}},
                     required=[],
-                    profile=_READS,
+                    profile=_LISTS,
                 ),
                 function=self._list_files,
                 resource_key=one_spelling(self.workspace.canonical, self.workspace.key),
+                named=self.workspace.named,
             ),
             FunctionTool(
                 tool=_tool(
@@ -363,6 +358,7 @@ class FileTools:
                 ),
                 function=self._write_file,
                 resource_key=one_spelling(self.workspace.canonical, self.workspace.key),
+                named=self.workspace.named,
             ),
         )
 
@@ -377,6 +373,7 @@ class FileTools:
 
 
 _READS = ToolProfile(effect=EffectClass.READ_ONLY, resources=(FieldResource("path", AccessMode.READ),))
+_LISTS = ToolProfile(effect=EffectClass.READ_ONLY, resources=(FieldResource("path", AccessMode.READ, tree=True),))
 _WRITES = ToolProfile(
     effect=EffectClass.IDEMPOTENT,
     resources=(FieldResource("path", AccessMode.WRITE),),

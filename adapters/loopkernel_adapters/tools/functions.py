@@ -87,6 +87,7 @@ def tool(
     timeout_ms: int | None = None,
     serial: bool = False,
     early: bool = False,
+    commands: Iterable[str] = (),
 ) -> TypedTool[Parameters, Returned_co]:
     """A tool of the function."""
 
@@ -103,6 +104,7 @@ def tool(
     timeout_ms: int | None = None,
     serial: bool = False,
     early: bool = False,
+    commands: Iterable[str] = (),
 ) -> Callable[[Callable[Parameters, Returned_co]], TypedTool[Parameters, Returned_co]]:
     """A decorator that makes a tool of a function."""
 
@@ -120,6 +122,7 @@ def tool(
     timeout_ms: int | None = None,
     serial: bool = False,
     early: bool = False,
+    commands: Iterable[str] = (),
 ) -> (
     TypedTool[Parameters, Returned_co]
     | Callable[[Callable[Parameters, Returned_co]], TypedTool[Parameters, Returned_co]]
@@ -132,11 +135,13 @@ def tool(
 
     Without `effect` and all the other settings the tool has no profile: it counts as dangerous and conflicts with
     everything. With any, `effect` is dangerous where it is not given, `approval` asks where the effect is dangerous,
-    and the tool touches the `resources` and nothing else. Raises ToolSignatureError.
+    and the tool touches the `resources` and nothing else, unless it has `commands`: the parameters that hold a command
+    for a shell. Raises ToolSignatureError.
     """
     settings = (effect, resources, approval, timeout_ms)
+    shell = tuple(commands)
     profile: ToolProfile | None = None
-    if any(setting is not None for setting in settings) or serial or early:
+    if any(setting is not None for setting in settings) or serial or early or shell:
         worst = effect or EffectClass.DANGEROUS
         profile = ToolProfile(
             effect=worst,
@@ -145,6 +150,7 @@ def tool(
             approval=approval or (Decision.ASK if worst is EffectClass.DANGEROUS else Decision.ALLOW),
             timeout_ms=timeout_ms,
             early=early,
+            commands=shell,
         )
 
     def made(source: Callable[Parameters, Returned_co]) -> TypedTool[Parameters, Returned_co]:
@@ -162,6 +168,9 @@ def _made(
     for rule in profile.resources if profile is not None else ():
         if isinstance(rule, FieldResource) and rule.field not in signature.names:
             raise ToolSignatureError(f"{called}: the resource {rule.field} is no parameter; name one of its parameters")
+    for field in profile.commands if profile is not None else ():
+        if field not in signature.names:
+            raise ToolSignatureError(f"{called}: the command {field} is no parameter; name one of its parameters")
 
     async def run(given: JsonObject, context: RunContext) -> ToolOutput | str:
         try:

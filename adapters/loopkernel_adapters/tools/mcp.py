@@ -312,11 +312,16 @@ def _pin(listed: Sequence[protocol.Tool]) -> str:
 
 
 def _profile(server: McpServer, hints: protocol.ToolAnnotations | None) -> ToolProfile:
-    """Calls of one server do not overlap, as nobody says what they touch; where it is trusted, those that read may."""
+    """Calls of one server do not overlap, as nobody says what they touch; where it is trusted, those that read may.
+
+    One that is not trusted may reach what rules of approval deny, such as the files that tools here work on.
+    """
     key = f"mcp:{server.name}"
     if not server.trusted or hints is None:
         resources = (FixedResource(key, AccessMode.WRITE),)
-        return ToolProfile(effect=EffectClass.DANGEROUS, approval=Decision.ASK, resources=resources)
+        return ToolProfile(
+            effect=EffectClass.DANGEROUS, approval=Decision.ASK, resources=resources, unbounded=not server.trusted
+        )
     if hints.read_only_hint:
         resources = (FixedResource(key, AccessMode.READ),)
         return ToolProfile(effect=EffectClass.READ_ONLY, resources=resources)

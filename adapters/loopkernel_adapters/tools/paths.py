@@ -1,10 +1,13 @@
 """Paths within a workspace: the one spelling of each, the one key of each, and the words for those that cannot be."""
 
 import json
+import os
 import stat
+import sys
 import unicodedata
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from itertools import islice
 
 from loopkernel.data.json_text import safe_text
 
@@ -13,6 +16,7 @@ from loopkernel_adapters.ports import ToolError
 LONGEST_PATH = 4_096  # bytes
 LONGEST_NAME = 255  # bytes
 LONGEST_SHOWN = 80  # characters of a path in an error
+_MOST_LOOKED_AT = 20_000  # names of a folder, for one that has two cases
 DEEPEST = 32  # folders within each other
 # Never for tools, also where dot names are: what is written there runs by itself, or is this program's own memory.
 PROTECTED = frozenset({".git", ".loopkernel"})
@@ -44,10 +48,24 @@ def canonical_path(path: str, *, dot_names: bool = False) -> str:
     return "/".join(parts) or "."
 
 
+def ignores_case(folder: int) -> bool:
+    """Whether the file system takes names that differ in case for one, as far as a name in the folder can show it."""
+    with suppress(OSError):
+        for name in islice(os.listdir(folder), _MOST_LOOKED_AT):
+            if name.swapcase() != name:
+                mine = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                try:
+                    other = os.stat(name.swapcase(), dir_fd=folder, follow_symlinks=False)
+                except FileNotFoundError:
+                    return False
+                return os.path.samestat(mine, other)
+    return sys.platform in ("darwin", "win32")  # nothing there to look at: what is usual
+
+
 def one_spelling(canonical: Callable[[str], str], key: Callable[[str], str]) -> Callable[[str], str]:
     """The key of a path that a call gives in its canonical spelling; of any other one, PathRefused.
 
-    Rules of approval match what a call says: `./secrets/a` would pass by a rule about `secrets/*`.
+    Rules of approval that allow match what a call says as well, and people read it: one file, one spelling.
     """
 
     def key_of(path: str) -> str:

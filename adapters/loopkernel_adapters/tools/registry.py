@@ -42,6 +42,10 @@ def _as_given(name: str) -> str:
     return name
 
 
+def _by_its_key(claim: Claim) -> Claim:
+    return claim
+
+
 @frozen(kw_only=True)
 class FunctionTool:
     """A Python function as a tool.
@@ -50,13 +54,15 @@ class FunctionTool:
     returns text or a ToolOutput, or raises ToolError. An `async def` runs in the event loop; any other runs in a
     thread of its own, where it cannot await the context, and an abort then waits a little for its end (`threads.py`).
     `resource_key` gives the one canonical key of what a resource field names, or raises ValueError, whose text is told
-    to the model. `judge` takes the place of the schema where inputs are judged, and knows more than it can say. Where
-    the function gets another input than was given, `understood` gives that: it says what a call touches.
+    to the model; `named` adds what else the resource is called, for rules of approval. `judge` takes the place of the
+    schema where inputs are judged, and knows more than it can say. Where the function gets another input than was
+    given, `understood` gives that: it says what a call touches.
     """
 
     tool: Tool
     function: Function
     resource_key: Callable[[str], str] = _as_given
+    named: Callable[[Claim], Claim] = _by_its_key
     judge: Judge | None = None
     understood: Callable[[JsonObject], JsonObject] | None = None
 
@@ -141,22 +147,24 @@ def _claims(entry: FunctionTool, given: JsonObject) -> tuple[Claim, ...] | None:
         return None
     claims: list[Claim] = []
     for rule in profile.resources:
-        keys = _keys(rule, entry, given)
-        if keys is None:
+        used = _used(rule, entry, given)
+        if used is None:
             return None
-        claims += [Claim(key, rule.mode) for key in keys]
+        claims += used
     return tuple(claims)
 
 
-def _keys(rule: ResourceRule, entry: FunctionTool, given: JsonObject) -> list[str] | None:
+def _used(rule: ResourceRule, entry: FunctionTool, given: JsonObject) -> list[Claim] | None:
     match rule:
         case FixedResource():
-            return [rule.key]
+            return [Claim(rule.key, rule.mode)]
         case FieldResource():
-            named: JsonValue = given.get(rule.field)
-            names = named if isinstance(named, list) else [named]
+            value: JsonValue = given.get(rule.field)
+            names = value if isinstance(value, list) else [value]
             texts = [name for name in names if isinstance(name, str)]
-            return [entry.resource_key(name) for name in texts] if len(texts) == len(names) else None
+            if len(texts) < len(names):
+                return None
+            return [entry.named(Claim(entry.resource_key(name), rule.mode, tree=rule.tree)) for name in texts]
 
 
 async def _call(name: str, function: Function, given: JsonObject, context: RunContext) -> Returned:

@@ -75,6 +75,7 @@ class Shell:
             effect=EffectClass.DANGEROUS,
             serial=True,
             approval=self.approval,
+            commands=("command",),
             timeout_ms=LONGEST_TIMEOUT_MS + GRACE_MS,
         )
         tool = Tool(name="shell", description=self.description(), input_schema=Json.of(_schema()), profile=profile)

@@ -15,7 +15,7 @@ from loopkernel.data import choices
 from loopkernel.data.errors import Fault, PolicyError
 from loopkernel.data.json_text import safe_text
 from loopkernel.data.texts import safe_optional_text, safe_texts
-from loopkernel.data.tools import Decision
+from loopkernel.data.tools import AccessMode, Decision
 from loopkernel.data.words import ErrorClass, HookPoint
 
 Bound = tuple[str, int | float | None, int]
@@ -210,14 +210,40 @@ class FieldPattern:
     pattern: str = attrs_field(converter=safe_text)
 
 
+def has_lost_way(pattern: str) -> bool:
+    """Whether a `..` stands behind a part with a `*`: which part it takes back, nobody can say."""
+    starred = False
+    for part in pattern.split("/"):
+        if part == ".." and starred:
+            return True
+        starred = starred or "*" in part
+    return False
+
+
+@final
+@frozen
+class ResourcePattern:
+    """The resources whose canonical name matches, and all that lies within them; used in `mode`, or in any."""
+
+    pattern: str = attrs_field(converter=safe_text)
+    mode: AccessMode | None = None
+
+    def __attrs_post_init__(self) -> None:
+        if not self.pattern:
+            _demand([Fault("resources.pattern", "must name something; `*` names everything")])
+        if has_lost_way(self.pattern):
+            _demand([Fault("resources.pattern", f"must have no `..` behind a `*`, and is {self.pattern}")])
+
+
 @final
 @frozen(kw_only=True)
 class ApprovalRule:
-    """A decision for the calls whose tool and input match (rule ASK-1)."""
+    """A decision for the calls whose tool and input match, and which use one of the resources (rule ASK-1)."""
 
     decision: Decision
     tool: str = attrs_field(default="*", converter=safe_text)
     input: tuple[FieldPattern, ...] = ()
+    resources: tuple[ResourcePattern, ...] = ()
 
 
 @final

@@ -8,6 +8,7 @@ from attrs import frozen, validators
 
 from loopkernel.data.blocks import UserBlock
 from loopkernel.data.json_text import Json, safe_text
+from loopkernel.data.texts import safe_texts
 
 
 class EffectClass(enum.Enum):
@@ -42,10 +43,11 @@ class Decision(enum.Enum):
 @final
 @frozen
 class FieldResource:
-    """The input field `field` names a resource, used in `mode`."""
+    """The input field `field` names a resource, used in `mode`; with `tree` also all that lies within it."""
 
     field: str = attrs_field(converter=safe_text)
     mode: AccessMode
+    tree: bool = attrs_field(default=False, kw_only=True)
 
 
 @final
@@ -63,7 +65,11 @@ ResourceRule = FieldResource | FixedResource
 @final
 @frozen(kw_only=True)
 class ToolProfile:
-    """How a tool behaves (rule TOOL-1). `timeout_ms` overrides the policy's; None leaves it to the policy."""
+    """How a tool behaves (rule TOOL-1). `timeout_ms` overrides the policy's; None leaves it to the policy.
+
+    `commands` are the input fields that hold a command for a shell. A tool that has some, or is `unbounded`, may reach
+    more than its claims name (rule ASK-1).
+    """
 
     effect: EffectClass = EffectClass.DANGEROUS
     serial: bool = False
@@ -73,6 +79,8 @@ class ToolProfile:
     child: bool = False
     early: bool = False
     polling: bool = False
+    commands: tuple[str, ...] = attrs_field(default=(), converter=safe_texts)
+    unbounded: bool = False
 
 
 @final
@@ -89,10 +97,17 @@ class Tool:
 @final
 @frozen
 class Claim:
-    """A resource that a call uses, by its canonical key. `a/b` lies within `a`."""
+    """A resource that a call uses, by its canonical key. `a/b` lies within `a`.
+
+    Rules of approval go by the rest as well: `also` are other names of the same resource, such as its absolute path;
+    with `tree` the call uses all that lies within; with `ignores_case`, names that differ in case alone are one.
+    """
 
     key: str = attrs_field(converter=safe_text)
     mode: AccessMode
+    tree: bool = attrs_field(default=False, kw_only=True)
+    also: tuple[str, ...] = attrs_field(default=(), converter=safe_texts, kw_only=True)
+    ignores_case: bool = attrs_field(default=False, kw_only=True)
 
 
 @final

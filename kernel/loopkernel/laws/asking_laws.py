@@ -17,7 +17,7 @@ from loopkernel.data.ledgers import ApprovalWait, CrashWait, Ledger, LedgerEntry
 from loopkernel.data.outside_deltas import TimerFired
 from loopkernel.data.states import State
 from loopkernel.data.thread_deltas import Created, Resumed
-from loopkernel.data.tools import Decision, Tool
+from loopkernel.data.tools import Claim, Decision, Tool, ValidCall
 from loopkernel.data.user_deltas import (
     AnswerAfterCrash,
     Approve,
@@ -34,7 +34,7 @@ from loopkernel.laws.call_input import with_outputs
 from loopkernel.laws.ending_laws import entries_in
 from loopkernel.laws.forgotten_words import ForgottenApprovals, remembered_by
 from loopkernel.laws.reports import Breach
-from loopkernel.laws.views import Start, call_of_timer, calls_kept, entry_of_call, refuses, tool_named
+from loopkernel.laws.views import Start, call_of_timer, calls_kept, entry_of_call, held_in, refuses, tool_named
 from loopkernel.planning.approval import decide
 from loopkernel.replay import StepRecord
 
@@ -55,7 +55,9 @@ def asked(records: Sequence[StepRecord]) -> Iterator[Breach]:
             if isinstance(effect, Start) and not _goes_on(effect, record):
                 for wrong in words.judge(effect, record):
                     yield Breach("ASKED", step, f"call {effect.call} ({effect.tool}) starts, {wrong}")
-                if forgotten.lets_start(effect, record.after, approved=words.approve(effect)):
+                if forgotten.lets_start(
+                    effect, record.after, _claims(effect, record.after), approved=words.approve(effect)
+                ):
                     wrong = f"call {effect.call} ({effect.tool}) starts, by an approval that was taken back"
                     yield Breach("ASKED", step, wrong)
 
@@ -177,7 +179,23 @@ def _decision(start: Start, state: State, approved: bool) -> Decision:
         return Decision.DENY
     settings = state.session.settings
     tool = tool_named(settings, start.tool) or Tool(name=start.tool)
-    return decide(settings.policy, settings.remembered, tool, start.input, approved=approved)
+    return decide(
+        settings.policy,
+        settings.remembered,
+        tool,
+        start.input,
+        approved=approved,
+        claims=_claims(start, state),
+        tools=settings.tools,
+    )
+
+
+def _claims(start: Start, state: State) -> tuple[Claim, ...] | None:
+    """What the call that starts was found to use: by its last check, or, in the background, what its run holds."""
+    entry = entry_of_call(calls_kept(state), start.call)
+    if entry is not None and entry.operation == start.operation:
+        return entry.verdict.claims if isinstance(entry.verdict, ValidCall) else None
+    return next((run.claims for run in held_in(state) if run.operation == start.operation), None)
 
 
 def _remembered_otherwise(record: StepRecord) -> Iterator[str]:

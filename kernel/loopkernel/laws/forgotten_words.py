@@ -12,7 +12,7 @@ from loopkernel.data.policy import FieldPattern
 from loopkernel.data.remembered import Remembered, RememberedCall, RememberedPattern, RememberedTool
 from loopkernel.data.states import State
 from loopkernel.data.thread_deltas import Created, Resumed
-from loopkernel.data.tools import Decision, Tool
+from loopkernel.data.tools import Claim, Decision, Tool
 from loopkernel.data.user_deltas import Approve, Forget, Remember, RememberCall, RememberTool
 from loopkernel.laws.views import Start, calls_kept, entry_of_call, refuses, tool_named
 from loopkernel.planning.approval import decide
@@ -47,14 +47,14 @@ class ForgottenApprovals:
             self._standing = [each for each in self._standing if each not in gone]
             self._gone.extend(gone)
 
-    def lets_start(self, start: Start, after: State, *, approved: bool) -> bool:
-        """Whether nothing but an approval that was taken back can have let this start."""
+    def lets_start(self, start: Start, after: State, claims: tuple[Claim, ...] | None, *, approved: bool) -> bool:
+        """Whether nothing but an approval that was taken back can have let this start, which uses that."""
         about = (start.tool, start.input.value())
         if after.session is None or not any(_is_about(gone, *about) for gone in self._gone):
             return False
         settings = after.session.settings
         tool = tool_named(settings, start.tool) or Tool(name=start.tool)
-        without = decide(settings.policy, (), tool, start.input, approved=approved)
+        without = decide(settings.policy, (), tool, start.input, approved=approved, claims=claims, tools=settings.tools)
         return without is not Decision.ALLOW and not any(_is_about(each, *about) for each in self._standing)
 
 

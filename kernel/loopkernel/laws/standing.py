@@ -298,7 +298,14 @@ def decision_on(entry: LedgerEntry, settings: Settings) -> Decision:
     tool = tool_named(settings, entry.tool)
     if tool is None or isinstance(entry.given, RawInput):
         return Decision.DENY
-    person = entry.person
+    claims = entry.verdict.claims if isinstance(entry.verdict, ValidCall) else None
     return decide(
-        settings.policy, settings.remembered, tool, entry.given, approved=person.approved, doubted=person.doubted
+        settings.policy,
+        settings.remembered,
+        tool,
+        entry.given,
+        approved=entry.person.approved,
+        doubted=entry.person.doubted,
+        claims=claims,
+        tools=settings.tools,
     )

@@ -7,7 +7,7 @@ from typing import assert_never
 from loopkernel.data.ids import CallId
 from loopkernel.data.ledgers import ApprovalWait, ChildWait, CrashWait
 from loopkernel.data.states import State, Streaming
-from loopkernel.data.tools import AccessMode, Claim, Decision
+from loopkernel.data.tools import AccessMode, Decision
 from loopkernel.data.words import CallStatus
 from loopkernel.laws.keys_in_use import Claims
 from loopkernel.laws.memory import Memory
@@ -147,16 +147,15 @@ def _conflicts(reason: ForConflict, standing: Standing, place: int) -> bool:
 
 def _uses(reason: ForConflict, claims: Claims) -> bool:
     """Whether what is named is among the claims."""
-    return reason.key is None or (claims is not None and _claim(reason, reason.key) in claims)
+    return reason.key is None or bool(_named(reason, claims))
 
 
 def _named(reason: ForConflict, claims: Claims) -> Claims:
     """What is named of the claims; all of them if nothing is."""
-    return claims if reason.key is None else (_claim(reason, reason.key),)
-
-
-def _claim(reason: ForConflict, key: str) -> Claim:
-    return Claim(key, AccessMode.WRITE if reason.writes else AccessMode.READ)
+    if reason.key is None:
+        return claims
+    mode = AccessMode.WRITE if reason.writes else AccessMode.READ
+    return tuple(claim for claim in claims or () if claim.key == reason.key and claim.mode is mode)
 
 
 def _miscounted(told: tuple[Reason, ...], standing: Standing, place: int) -> Iterator[str]:

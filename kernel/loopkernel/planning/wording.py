@@ -57,8 +57,13 @@ def invalid_call_text(tool: str, why: str) -> str:
     return f"The input of this call of {quoted(tool)} is not valid: {why}. Correct it and call again."
 
 
-def denied_text(tool: str) -> str:
-    """Policy forbids the call."""
+def denied_text(tool: str, in_the_way: str | None = None) -> str:
+    """Policy forbids the call; `in_the_way` is what it need not reach, as the pattern of a rule."""
+    if in_the_way is not None:
+        return (
+            f"This call of {quoted(tool)} is denied by policy: it would reach {quoted(in_the_way)}, which is not "
+            "allowed. Name a narrower path that leaves it out, or tell the user."
+        )
     return f"This call of {quoted(tool)} is denied by policy. Do it another way, or tell the user."
 
 

@@ -38,12 +38,12 @@ from loopkernel.data.user_deltas import (
     Swap,
 )
 from loopkernel.data.words import CallStatus, CancelReason, RefusalReason, TimerPurpose, UserAction
-from loopkernel.planning.approval import decide
+from loopkernel.planning.approval import decide, resource_in_the_way
 from loopkernel.planning.children import starts_child
 from loopkernel.planning.references import has_references, resolved, sources
 from loopkernel.planning.scheduling import look_again
 from loopkernel.planning.wording import REJECTED_BY_TIME, denied_text, rejected_text, unknown_tool_text
-from loopkernel.regions.claims import offered
+from loopkernel.regions.claims import checked_claims, offered
 from loopkernel.regions.held_runs import Ledgered
 from loopkernel.regions.ledger import answer_of, ask_check, close, drop_check, error_result, outputs_of
 from loopkernel.regions.refusals import answer_refusal, refusal
@@ -151,14 +151,26 @@ def reconsider(ledger: Ledger, session: Session) -> Ledgered:
         if not isinstance(wait, ApprovalWait) or wait.edit is not None or not isinstance(entry.given, Json):
             continue
         tool = offered(settings, entry.tool)
+        claims, tools = checked_claims(entry), settings.tools
         decision = Decision.DENY
         if tool is not None:
-            decision = decide(settings.policy, settings.remembered, tool, entry.given, doubted=entry.person.doubted)
+            decision = decide(
+                settings.policy,
+                settings.remembered,
+                tool,
+                entry.given,
+                doubted=entry.person.doubted,
+                claims=claims,
+                tools=tools,
+            )
         if decision is Decision.ALLOW:
             ledger, released = _released(ledger, place, entry.person)
             effects.extend(released)
         elif decision is Decision.DENY:
-            why = unknown_tool_text(entry.tool) if tool is None else denied_text(entry.tool)
+            why = unknown_tool_text(entry.tool)
+            if tool is not None:
+                found = resource_in_the_way(settings.policy, tool, entry.given, claims=claims, tools=tools)
+                why = denied_text(entry.tool, found)
             denied = close(ledger, session, place, error_result(entry, why))
             ledger, session = denied.ledger, denied.session
             effects.extend(denied.effects)
@@ -230,7 +242,17 @@ def take_edit_verdict(ledger: Ledger, session: Session, place: int, edit: Edit, 
     too_deep = tool is not None and starts_child(tool) and settings.policy.child.depth < 1
     if not isinstance(verdict, ValidCall) or tool is None or too_deep:
         refused = RefusalReason.INVALID
-    elif decide(settings.policy, settings.remembered, tool, edit.input) is Decision.DENY:
+    elif (
+        decide(
+            settings.policy,
+            settings.remembered,
+            tool,
+            edit.input,
+            claims=verdict.claims,
+            tools=settings.tools,
+        )
+        is Decision.DENY
+    ):
         refused = RefusalReason.DENIED
     if refused is not None:
         waiting = evolve(entry, check=None, person=evolve(entry.person, wait=ApprovalWait()))

@@ -3,7 +3,7 @@
 from loopkernel.data.choices import NoProfile
 from loopkernel.data.ledgers import LedgerEntry
 from loopkernel.data.sessions import Settings
-from loopkernel.data.tools import EffectClass, InvalidCall, Tool, UnknownTool, ValidCall
+from loopkernel.data.tools import Claim, EffectClass, InvalidCall, Tool, UnknownTool, ValidCall
 from loopkernel.planning.scheduling import Claimant
 
 
@@ -43,6 +43,11 @@ def claimant_of(entry: LedgerEntry, settings: Settings) -> Claimant | None:
     if tool is not None and tool.profile is None:
         return Claimant(() if settings.policy.no_profile is NoProfile.NO_CONFLICT else None)
     return Claimant(entry.verdict.claims, tool is not None and tool.profile is not None and tool.profile.serial)
+
+
+def checked_claims(entry: LedgerEntry) -> tuple[Claim, ...] | None:
+    """What rules of approval take the call to use: the claims of its last check; None where they are not known."""
+    return entry.verdict.claims if isinstance(entry.verdict, ValidCall) else None
 
 
 def effect_class(entry: LedgerEntry, settings: Settings) -> EffectClass:

@@ -27,7 +27,7 @@ from loopkernel.planning.wording import cancelled_text
 from loopkernel.regions.approvals import reconsider
 from loopkernel.regions.call_hooks import ask_call_hook_again, forget_call_hook
 from loopkernel.regions.children import resume_child
-from loopkernel.regions.claims import class_of, offered
+from loopkernel.regions.claims import checked_claims, class_of, offered
 from loopkernel.regions.held_runs import Ledgered, lost_in_background
 from loopkernel.regions.ledger import answer_of, ask_check, cancelled_result, close, drop_check
 from loopkernel.regions.schedule import forget_plan
@@ -123,7 +123,14 @@ def _may_go_on(entry: LedgerEntry, settings: Settings, delta: Resumed) -> bool:
     if tool is None or not isinstance(given, Json):
         return False
     decision = decide(
-        settings.policy, settings.remembered, tool, given, approved=person.approved, doubted=person.doubted
+        settings.policy,
+        settings.remembered,
+        tool,
+        given,
+        approved=person.approved,
+        doubted=person.doubted,
+        claims=checked_claims(entry),
+        tools=settings.tools,
     )
     return decision is Decision.ALLOW
 
@@ -260,7 +267,16 @@ def _may_repeat(run: HeldRun, delta: Resumed, settings: Settings) -> bool:
     if tool is None:
         return False
     approved = run.approved and not delta.doubted
-    decision = decide(settings.policy, settings.remembered, tool, run.input, approved=approved, doubted=delta.doubted)
+    decision = decide(
+        settings.policy,
+        settings.remembered,
+        tool,
+        run.input,
+        approved=approved,
+        doubted=delta.doubted,
+        claims=run.claims,
+        tools=settings.tools,
+    )
     return decision is Decision.ALLOW
 
 

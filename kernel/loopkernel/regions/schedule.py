@@ -12,7 +12,7 @@ from loopkernel.data.plans import Plan
 from loopkernel.data.sessions import Session, Settings
 from loopkernel.data.tools import Decision, EffectClass, ValidCall
 from loopkernel.data.words import CallStatus, LimitName
-from loopkernel.planning.approval import decide
+from loopkernel.planning.approval import decide, resource_in_the_way
 from loopkernel.planning.budget import may_call
 from loopkernel.planning.children import starts_child
 from loopkernel.planning.scheduling import (
@@ -29,7 +29,7 @@ from loopkernel.planning.scheduling import (
 )
 from loopkernel.planning.wording import denied_text, unknown_tool_text
 from loopkernel.regions.call_hooks import ask_before_run
-from loopkernel.regions.claims import claimant_of, is_output_call, never_runs, offered, only_reads
+from loopkernel.regions.claims import checked_claims, claimant_of, is_output_call, never_runs, offered, only_reads
 from loopkernel.regions.held_runs import Ledgered
 from loopkernel.regions.ledger import close, error_result
 from loopkernel.regions.output import take_output, unjudged_output
@@ -197,15 +197,23 @@ def _decided(ledger: Ledger, session: Session, place: int, now_ms: int) -> Ledge
     given, tool = entry.given, offered(settings, entry.tool)
     if tool is None or isinstance(given, RawInput):
         return close(ledger, session, place, error_result(entry, unknown_tool_text(entry.tool)))
-    person = entry.person
+    claims = checked_claims(entry)
     decision = decide(
-        settings.policy, settings.remembered, tool, given, approved=person.approved, doubted=person.doubted
+        settings.policy,
+        settings.remembered,
+        tool,
+        given,
+        approved=entry.person.approved,
+        doubted=entry.person.doubted,
+        claims=claims,
+        tools=settings.tools,
     )
     if decision is not Decision.DENY and not _has_budget(entry, session):
         return Ledgered(ledger, session, spent=LimitName.TOOL_CALLS)
     match decision:
         case Decision.DENY:
-            return close(ledger, session, place, error_result(entry, denied_text(entry.tool)))
+            found = resource_in_the_way(settings.policy, tool, given, claims=claims, tools=settings.tools)
+            return close(ledger, session, place, error_result(entry, denied_text(entry.tool, found)))
         case Decision.ASK:
             return ask(_set_aside(ledger, place), session, place, ApprovalWait(), now_ms)
         case Decision.ALLOW:
@@ -255,7 +263,8 @@ def may_start_early(entry: LedgerEntry, session: Session) -> bool:
     too_deep = starts_child(tool) and policy.child.depth < 1
     if tool.profile.effect is EffectClass.DANGEROUS or too_deep:
         return False
-    decision = decide(policy, settings.remembered, tool, given, doubted=entry.person.doubted)
+    claims, doubted = checked_claims(entry), entry.person.doubted
+    decision = decide(policy, settings.remembered, tool, given, doubted=doubted, claims=claims, tools=settings.tools)
     return decision is Decision.ALLOW
 
 

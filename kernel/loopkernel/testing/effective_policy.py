@@ -37,8 +37,9 @@ def _typed(value: JsonValue, wanted: object) -> object:
 
     Keys that a mapping does not give have the values of the `default` preset, which are the parts' defaults.
     """
-    if isinstance(wanted, type) and issubclass(wanted, enum.Enum):
-        return wanted(value)
+    for kind in (wanted, *get_args(wanted)):
+        if isinstance(kind, type) and issubclass(kind, enum.Enum) and isinstance(value, str):
+            return kind(value)
     if get_origin(wanted) is tuple:
         return _tuple(value, get_args(wanted)[0])
     if isinstance(value, dict):

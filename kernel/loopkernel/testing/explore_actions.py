@@ -11,7 +11,7 @@ from loopkernel.data.blocks import UserBlock, text_of
 from loopkernel.data.choices import NoProfileApproval
 from loopkernel.data.deltas import Delta
 from loopkernel.data.ids import CallId, MessageId
-from loopkernel.data.policy import ApprovalRule, Policy
+from loopkernel.data.policy import ApprovalRule, Policy, ResourcePattern
 from loopkernel.data.thread_deltas import Disposed, Forked, Resumed
 from loopkernel.testing import scenario_actions as actions
 from loopkernel.testing.scenario_data import PolicyChoice
@@ -141,7 +141,10 @@ def _option(value: object) -> JsonValue:
         return value
     if isinstance(value, ApprovalRule):
         fields: dict[str, JsonValue] = {part.field: part.pattern for part in value.input}
-        return {"decision": value.decision.value, "tool": value.tool, "input": fields}
+        about: dict[str, JsonValue] = {"resources": _option(value.resources)} if value.resources else {}
+        return {"decision": value.decision.value, "tool": value.tool, "input": fields, **about}
+    if isinstance(value, ResourcePattern):
+        return {"pattern": value.pattern, **({} if value.mode is None else {"mode": value.mode.value})}
     if isinstance(value, tuple):
         return [_option(part) for part in value]
     return _differing(value, type(value)())

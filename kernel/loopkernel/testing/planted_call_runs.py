@@ -15,7 +15,7 @@ from loopkernel.data.choices import (
 )
 from loopkernel.data.ids import CallId, ModelOperation
 from loopkernel.data.json_text import Json
-from loopkernel.data.policy import ApprovalRule, ClearResults, FieldPattern, OnRestart
+from loopkernel.data.policy import ApprovalRule, ClearResults, FieldPattern, OnRestart, ResourcePattern
 from loopkernel.data.remembered import RememberedCall, RememberedTool
 from loopkernel.data.thread_deltas import Disposed, Resumed
 from loopkernel.data.tools import Decision
@@ -117,6 +117,15 @@ def taken_back(player: Player) -> None:
     player.deliver(Approve(call=call_at(2), remember=RememberPattern((FieldPattern("path", "*"),))))
     player.deliver(Forget())
     player.deliver(Remember(RememberedCall("shell", path_of("c"))))
+    player.settle()
+
+
+def resources_denied(player: Player) -> None:
+    """A rule denies a folder: what reaches it is denied, whatever the path is called, and the rest runs."""
+    rule = ApprovalRule(decision=Decision.DENY, resources=(ResourcePattern("secrets"),))
+    player.begin(evolve(POLICY, approval_rules=(rule,)))
+    player.say("go")
+    player.reply(read("secrets/a"), read("."), write("b"))
     player.settle()
 
 
@@ -335,6 +344,7 @@ CALL_SCRIPTS: Mapping[str, Script] = MappingProxyType(
             edits,
             late_approvals,
             taken_back,
+            resources_denied,
             graph,
             leases,
             all_schedules,

@@ -99,6 +99,11 @@ def _clears_one_too_few(record: StepRecord) -> Iterator[Effect]:
         yield ResultsCleared(effect.calls[1:]) if isinstance(effect, ResultsCleared) else effect
 
 
+def _without_resources(policy: Policy) -> Policy:
+    """Rules about resources are not looked at."""
+    return evolve(policy, approval_rules=tuple(rule for rule in policy.approval_rules if not rule.resources))
+
+
 # --- ends ----------------------------------------------------------------------------------------------------
 
 
@@ -369,6 +374,7 @@ PLANTED_CALLS = (
     PlantedBug(name="correction-dropped", law="ASKED", plant=changing_deltas(_correction_dropped)),
     PlantedBug(name="silence-is-consent", law="ASKED", plant=changing_deltas(_silence_is_consent)),
     PlantedBug(name="remembers-the-tool", law="ASKED", plant=changing_deltas(_remembers_the_tool)),
+    PlantedBug(name="resources-unseen", law="ASKED", plant=under_policy(_without_resources)),
     PlantedBug(name="dangerous-run-repeated", law="AT-MOST-ONCE", plant=_harmless("shell", restarts=True)),
     PlantedBug(
         name="first-question-answered", law="ADDRESS", plant=changing_deltas(_first_question_answered), hidden=True

@@ -1,10 +1,11 @@
 """Reads what the user does: one decoder for each word of the action table, and the time of each action."""
 
 from loopkernel.data.choices import ApprovalMode
+from loopkernel.data.errors import PolicyError
 from loopkernel.data.json_text import Json
-from loopkernel.data.policy import ApprovalRule, FieldPattern
+from loopkernel.data.policy import ApprovalRule, FieldPattern, ResourcePattern
 from loopkernel.data.remembered import RememberedCall, RememberedPattern, RememberedTool
-from loopkernel.data.tools import Decision
+from loopkernel.data.tools import AccessMode, Decision
 from loopkernel.testing import scenario_actions as actions
 from loopkernel.testing.scenario_fields import (
     Decoder,
@@ -13,6 +14,7 @@ from loopkernel.testing.scenario_fields import (
     flag,
     integer,
     json_value,
+    many,
     member,
     name,
     or_no_keys,
@@ -28,6 +30,24 @@ from loopkernel.testing.scenario_tools_reader import tool_changes
 
 def _field_patterns(node: Node, place: Place) -> tuple[FieldPattern, ...]:
     return tuple(FieldPattern(*pair) for pair in table(text, text)(node, place).items())
+
+
+def _resource_pattern(node: Node, place: Place) -> ResourcePattern:
+    """`{pattern, mode}`, or the pattern alone."""
+    mode: AccessMode | None = None
+    pattern_text = ""
+    if isinstance(node, Scalar):
+        pattern_text = text(node, place)
+    else:
+        fields = Fields(node, place)
+        pattern_text = fields.required("pattern", text, "*")
+        mode = fields.optional("mode", member(AccessMode), None)
+        fields.finish()
+    try:
+        return ResourcePattern(pattern_text, mode)
+    except PolicyError as error:
+        place.fault(node.line, "; ".join(map(str, error.faults)))
+        return ResourcePattern("*")
 
 
 def _discard(node: Node, place: Place) -> actions.Discard:
@@ -123,6 +143,7 @@ def _permit(node: Node, place: Place) -> actions.Permit:
         decision=fields.required("decision", member(Decision), Decision.ALLOW),
         tool=fields.optional("tool", text, "*"),
         input=fields.optional("input", _field_patterns, ()),
+        resources=fields.optional("resources", many(_resource_pattern), ()),
     )
     fields.finish()
     return actions.Permit(rule)

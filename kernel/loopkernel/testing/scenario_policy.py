@@ -3,7 +3,7 @@
 import enum
 
 from loopkernel.data import choices
-from loopkernel.data.tools import Decision
+from loopkernel.data.tools import AccessMode, Decision
 from loopkernel.data.words import ErrorClass, HookPoint
 from loopkernel.testing.scenario_data import PolicyChoice
 from loopkernel.testing.scenario_fields import (
@@ -61,6 +61,13 @@ def _patterns(node: Node, place: Place) -> JsonValue:
     return dict(table(text, text)(node, place))
 
 
+def _resource_pattern(node: Node, place: Place) -> JsonValue:
+    """`{pattern, mode}`, or the pattern alone."""
+    if isinstance(node, Scalar):
+        return {"pattern": text(node, place)}
+    return _nested({"pattern": text, "mode": _choice(AccessMode)}, "pattern")(node, place)
+
+
 def _hooks_at_a_point(node: Node, place: Place) -> JsonValue:
     """`off`, `observed`, `gated`, or a list of hooks by name."""
     if isinstance(node, Scalar):
@@ -72,7 +79,12 @@ _WHOLE: Decoder[JsonValue] = integer()
 _LIMIT: Decoder[JsonValue] = or_none(integer())
 _AMOUNT: Decoder[JsonValue] = or_none(number)
 
-RULE: Options = {"decision": _choice(Decision), "tool": text, "input": _patterns}
+RULE: Options = {
+    "decision": _choice(Decision),
+    "tool": text,
+    "input": _patterns,
+    "resources": _list_of(_resource_pattern),
+}
 
 _TRUNCATION: Options = {
     "escalate_to": _list_of(_WHOLE),

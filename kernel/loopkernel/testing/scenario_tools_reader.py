@@ -40,11 +40,22 @@ from loopkernel.testing.scenario_world import (
     ToolScript,
 )
 
-_PROFILE_KEYS = ("effect", "serial", "resources", "approval", "early", "polling", "timeout_ms", "child")
+_PROFILE_KEYS = (
+    "effect",
+    "serial",
+    "resources",
+    "approval",
+    "early",
+    "polling",
+    "timeout_ms",
+    "child",
+    "commands",
+    "unbounded",
+)
 
 
 def _resource(node: Node, place: Place) -> ResourceRule:
-    """`{field, mode}`, or `{key, mode}` for a fixed one."""
+    """`{field, mode}`, with `tree` for all that lies within, or `{key, mode}` for a fixed one."""
     fields = Fields(node, place)
     kind = fields.given("field", "key")
     mode = fields.required("mode", member(AccessMode), AccessMode.WRITE)
@@ -52,8 +63,9 @@ def _resource(node: Node, place: Place) -> ResourceRule:
     if kind != "key":
         fields.demand("field")
     named = fields.optional("field", text, "")
+    tree = False if kind == "key" else fields.optional("tree", flag, False)
     fields.finish()
-    return FixedResource(key, mode) if kind == "key" else FieldResource(named, mode)
+    return FixedResource(key, mode) if kind == "key" else FieldResource(named, mode, tree=tree)
 
 
 def _schema(node: Node, place: Place) -> JsonValue:
@@ -124,6 +136,8 @@ def _profile(fields: Fields) -> ToolProfile | None:
         child=fields.optional("child", flag, False),
         early=fields.optional("early", flag, False),
         polling=fields.optional("polling", flag, False),
+        commands=fields.optional("commands", many(text), ()),
+        unbounded=fields.optional("unbounded", flag, False),
     )
     if not fields.has("profile"):
         return profile

@@ -128,7 +128,8 @@ def _patterns(patterns: tuple[FieldPattern, ...]) -> dict[str, str]:
 
 def _rule(permit: actions.Permit) -> Document:
     rule = permit.rule
-    return {"decision": rule.decision.value, "tool": rule.tool, "input": _patterns(rule.input)}
+    about = {"resources": _plain(rule.resources)} if rule.resources else {}
+    return {"decision": rule.decision.value, "tool": rule.tool, "input": _patterns(rule.input), **about}
 
 
 def _forgotten(remembered: Remembered | None) -> Document | str:

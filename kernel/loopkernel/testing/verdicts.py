@@ -5,6 +5,8 @@ import re
 from collections.abc import Mapping
 from typing import assert_never
 
+from attrs import evolve
+
 from loopkernel.data.json_text import Json, JsonValue
 from loopkernel.data.tools import (
     AccessMode,
@@ -42,12 +44,12 @@ def _claims(tool: ToolScript, fields: Mapping[str, JsonValue]) -> tuple[Claim, .
         match rule:
             case FixedResource(key, mode):
                 claims.append(_claim(key, mode))
-            case FieldResource(field, mode):
+            case FieldResource(field, mode, tree=tree):
                 named = fields.get(field)
                 keys = named if isinstance(named, list) else [named]
                 if not all(isinstance(key, str | int | float) for key in keys):
                     return None
-                claims.extend(_claim(str(key), mode) for key in keys)
+                claims.extend(evolve(_claim(str(key), mode), tree=tree) for key in keys)
             case _:
                 assert_never(rule)
     return tuple(claims)

@@ -14,7 +14,7 @@ from loopkernel.data.json_text import Json, JsonValue
 from loopkernel.data.ledgers import ApprovalWait, ChildWait, CrashWait, Ledger, LedgerEntry, QuestionWait
 from loopkernel.data.model_deltas import ModelCall
 from loopkernel.data.outside_deltas import ChildAsks
-from loopkernel.data.tools import Decision, ValidCall, Verdict
+from loopkernel.data.tools import Claim, Decision, ValidCall, Verdict
 from loopkernel.data.user_deltas import (
     AnswerAfterCrash,
     AnswerQuestion,
@@ -57,6 +57,7 @@ class SeenCall:
     child: bool = False  # what runs is a sub-agent
     over: bool = False  # the run has reported its end
     edit: tuple[UserAction, str, Json] | None = None  # that is being checked
+    claims: tuple[Claim, ...] | None = None  # what its last check has found that it uses
     by_word: bool = False  # a person said after a crash that it is done
     own_report: bool = False  # it ran, and no cancel or timeout ended it
     doubted: bool = False  # of a log that nobody vouches for, and no person has let it run since
@@ -89,6 +90,7 @@ class SeenCalls:
         """One more call of a reply."""
         position = 1 + sum(call.reply == delta.operation for call in self.calls)
         call = SeenCall(CallId(delta.operation, position), delta.provider_id, delta.tool, delta.input)
+        call.claims = delta.verdict.claims if isinstance(delta.verdict, ValidCall) else None
         self.calls[call.call] = call
         return call
 
@@ -188,11 +190,13 @@ class SeenCalls:
 
     def _decision(self, call: SeenCall, given: Json) -> Decision:
         """Whether the call may run; what nobody vouches for is asked about whatever would allow it (rule RESUME-8)."""
-        decision = self.approvals.decision(call.tool, given, approved=call.doubted)
+        decision = self.approvals.decision(call.tool, given, call.claims, approved=call.doubted)
         if not call.doubted or decision is Decision.DENY:
             return decision
-        by_mode = {ApprovalMode.BYPASS: Decision.ALLOW, ApprovalMode.HEADLESS: Decision.DENY}
-        return by_mode.get(self.approvals.policy.approval_mode, Decision.ASK)
+        mode = self.approvals.policy.approval_mode
+        if mode is ApprovalMode.BYPASS:
+            return self.approvals.decision(call.tool, given, call.claims)
+        return Decision.DENY if mode is ApprovalMode.HEADLESS else Decision.ASK
 
     def judged(self, operation: CheckOperation, verdict: Verdict) -> EditRefused | None:
         """A check has answered: an edit takes the place of the call, or is refused, as is then to be told."""
@@ -201,14 +205,16 @@ class SeenCalls:
             return None
         call.check = None
         if call.edit is None:
+            call.claims = verdict.claims if isinstance(verdict, ValidCall) else None
             return None
         (action, name, given), call.edit = call.edit, None
         tool = self.approvals.offered(name)
         if not isinstance(verdict, ValidCall) or tool is None or (tool.profile is not None and tool.profile.child):
             return EditRefused(call.call, action, RefusalReason.INVALID)
-        if self.approvals.decision(name, given, approved=True) is Decision.DENY:
+        if self.approvals.decision(name, given, verdict.claims, approved=True) is Decision.DENY:
             return EditRefused(call.call, action, RefusalReason.DENIED)
         call.waits, call.answered, call.tool, call.input, call.doubted = None, True, name, given, False
+        call.claims = verdict.claims
         return None
 
     def child_asks(self, delta: ChildAsks) -> None:

@@ -1,6 +1,7 @@
 """What runs unasked, since a person has said so: shown, listed and taken back, in a chat and by a command."""
 
 import json
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -165,8 +166,11 @@ def test_what_cannot_be_taken_back_is_said_and_nothing_changes(loopkernel: Comma
     assert "2  each call of shell" in loopkernel("approvals", run).out
 
 
-def test_while_a_sub_agent_has_to_be_told_it_is_done_in_the_chat(loopkernel: CommandLine) -> None:
+def test_while_a_sub_agent_has_to_be_told_it_is_done_in_the_chat(
+    loopkernel: CommandLine, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The run was left while its sub-agent asked: what is taken back goes down to that, which only a driver can do."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(folder / "configuration"))
     script(writes("a"), says("One."), calls("delegate", prompt="work"), shell("true"))
     lines = ("go", "always", "go on")
     left = loopkernel(*CHAT, "--tools", "all", "--sub-agents", "--log", "one.jsonl", lines=lines)
@@ -174,6 +178,7 @@ def test_while_a_sub_agent_has_to_be_told_it_is_done_in_the_chat(loopkernel: Com
     crashed = Path("one.jsonl").read_text().splitlines(keepends=True)
     asks = next(place for place, line in enumerate(crashed) if '"child-asks"' in line)
     Path("one.jsonl").write_text("".join(crashed[: asks + 1]))
+    shutil.rmtree(folder / "configuration" / "loopkernel" / "marks")  # as if it had never been longer
     dropped = loopkernel("approvals", "one.jsonl", "--drop", "1")
     assert (dropped.status, "type `/approvals drop 1` there" in dropped.err) == (2, True)
     assert Path("one.jsonl").read_text() == "".join(crashed[: asks + 1])

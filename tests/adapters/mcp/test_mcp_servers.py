@@ -108,7 +108,7 @@ def test_a_tool_of_a_server_is_checked_and_dangerous_and_asks() -> None:
         asyncio.run(run())
 
 
-@pytest.mark.rule("TOOL-1")
+@pytest.mark.rule("TOOL-1", "ASK-1")
 @pytest.mark.parametrize(("trusted", "effect"), [(True, EffectClass.READ_ONLY), (False, EffectClass.DANGEROUS)])
 def test_what_a_server_says_of_its_tools_is_believed_only_where_it_is_trusted(
     trusted: bool, effect: EffectClass
@@ -118,6 +118,7 @@ def test_what_a_server_says_of_its_tools_is_believed_only_where_it_is_trusted(
             [tool] = tools.offered()
             assert tool.profile is not None
             assert tool.profile.effect is effect
+            assert tool.profile.unbounded is not trusted
 
     asyncio.run(run())
 

@@ -180,18 +180,30 @@ def test_dot_names_can_be_opened_up_but_not_those_that_act(folder: Path) -> None
 
 
 @pytest.mark.rule("TOOL-18")
-def test_a_call_has_one_spelling_and_one_key(tools: tuple[FunctionTool, ...]) -> None:
+def test_a_call_has_one_spelling_and_one_key(folder: Path) -> None:
     given_input: dict[str, JsonValue] = {"old_text": "x", "new_text": "y"}
-    assert verdict(tools, "read_file", path="a/b.txt") == ValidCall((Claim("a/b.txt", AccessMode.READ),))
-    edited = verdict(tools, "edit_file", path="a/b.txt", **given_input)
-    assert edited == ValidCall((Claim("a/b.txt", AccessMode.WRITE),))
-    for path in ("./a//b.txt", "a/./b.txt"):
-        refused = InvalidCall(f'"{path}" has another spelling; write it as "a/b.txt"')
-        assert (
-            verdict(tools, "read_file", path=path) == verdict(tools, "edit_file", path=path, **given_input) == refused
-        )
-    assert verdict(tools, "grep", pattern="x") == ValidCall((Claim(".", AccessMode.READ),))
-    assert verdict(tools, "glob", pattern="x", path="a") == ValidCall((Claim("a", AccessMode.READ),))
+    with Workspace(folder) as workspace:
+        tools = coding_tools(workspace, shell=False)
+        reads, writes = (workspace.named(Claim("a/b.txt", mode)) for mode in AccessMode)
+        assert verdict(tools, "read_file", path="a/b.txt") == ValidCall((reads,))
+        assert verdict(tools, "edit_file", path="a/b.txt", **given_input) == ValidCall((writes,))
+        for path in ("./a//b.txt", "a/./b.txt"):
+            refused = InvalidCall(f'"{path}" has another spelling; write it as "a/b.txt"')
+            edited = verdict(tools, "edit_file", path=path, **given_input)
+            assert verdict(tools, "read_file", path=path) == edited == refused
+        whole, below = (workspace.named(Claim(key, AccessMode.READ, tree=True)) for key in (".", "a"))
+        assert verdict(tools, "grep", pattern="x") == verdict(tools, "list_files") == ValidCall((whole,))
+        assert verdict(tools, "glob", pattern="x", path="a") == ValidCall((below,))
+
+
+@pytest.mark.rule("ASK-1")
+def test_a_claim_is_named_by_its_absolute_paths_too(folder: Path, tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(folder)
+    with Workspace(link) as workspace:
+        claim = workspace.named(Claim("a/b.txt", AccessMode.READ))
+        assert claim.also == (f"{link}/a/b.txt", f"{os.path.realpath(folder)}/a/b.txt")
+        assert workspace.named(Claim(".", AccessMode.READ)).also == (str(link), os.path.realpath(folder))
 
 
 @pytest.mark.rule("TOOL-18")
@@ -217,17 +229,19 @@ def test_the_profiles_are_true(folder: Path) -> None:
         trusted = coding_tools(workspace, shell=False, approval=Decision.ALLOW)
     profiles = {entry.tool.name: entry.tool.profile or ToolProfile() for entry in tools}
     reads = (FieldResource("path", AccessMode.READ),)
+    searches = (FieldResource("path", AccessMode.READ, tree=True),)
     writes = (FieldResource("path", AccessMode.WRITE),)
     assert {name: (found.effect, found.approval, found.resources) for name, found in profiles.items()} == {
         "read_file": (EffectClass.READ_ONLY, Decision.ALLOW, reads),
         "write_file": (EffectClass.IDEMPOTENT, Decision.ASK, writes),
         "edit_file": (EffectClass.DANGEROUS, Decision.ASK, writes),
-        "list_files": (EffectClass.READ_ONLY, Decision.ALLOW, reads),
-        "glob": (EffectClass.READ_ONLY, Decision.ALLOW, reads),
-        "grep": (EffectClass.READ_ONLY, Decision.ALLOW, reads),
+        "list_files": (EffectClass.READ_ONLY, Decision.ALLOW, searches),
+        "glob": (EffectClass.READ_ONLY, Decision.ALLOW, searches),
+        "grep": (EffectClass.READ_ONLY, Decision.ALLOW, searches),
         "shell": (EffectClass.DANGEROUS, Decision.ASK, ()),
     }
     assert [name for name, found in profiles.items() if found.serial] == ["shell"]
+    assert {name: found.commands for name, found in profiles.items() if found.commands} == {"shell": ("command",)}
     assert {entry.tool.profile.approval for entry in trusted if entry.tool.profile} == {Decision.ALLOW}
 
 

@@ -241,6 +241,25 @@ def test_what_is_put_right_is_what_is_claimed() -> None:
     assert verdict([touch], "touch", paths='["a", "b"]') == claimed
 
 
+@pytest.mark.rule("ASK-1")
+def test_a_parameter_may_hold_a_command() -> None:
+    def run(line: str) -> str:
+        return line
+
+    assert tool(run, commands=["line"]).tool.profile == ToolProfile(approval=Decision.ASK, commands=("line",))
+    with pytest.raises(ToolSignatureError, match="the command cmd is no parameter"):
+        tool(run, commands=["cmd"])
+
+
+@pytest.mark.rule("TOOL-18")
+def test_a_search_claims_all_that_lies_within() -> None:
+    @tool(resources=[FieldResource("folder", AccessMode.READ, tree=True)])
+    def look(folder: str = ".") -> str:
+        return folder
+
+    assert verdict([look], "look") == ValidCall((Claim(".", AccessMode.READ, tree=True),))
+
+
 @pytest.mark.rule("TOOL-18")
 def test_resources_are_claimed_also_by_a_default() -> None:
     @tool(effect=EffectClass.READ_ONLY, resources=[FieldResource("path", AccessMode.READ)], resource_key=str.lower)

@@ -31,7 +31,7 @@ def could_start(given: JsonValue, *said: Delta, tool: str = "asks", approved: bo
     for step in steps:
         law.take(step)
     start = StartTool(operation=run(1), call=call_id(1), run=1, tool=tool, input=Json.of(given), key="k")
-    return law.lets_start(start, steps[-1].after, approved=approved)
+    return law.lets_start(start, steps[-1].after, (), approved=approved)
 
 
 @pytest.mark.rule("ASK-3")

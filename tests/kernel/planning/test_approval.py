@@ -12,7 +12,8 @@ from loopkernel.data.json_text import Json, JsonValue
 from loopkernel.data.policy import ApprovalRule, FieldPattern, Policy
 from loopkernel.data.remembered import Remembered, RememberedCall, RememberedPattern, RememberedTool
 from loopkernel.data.tools import Decision, EffectClass, Tool, ToolProfile
-from loopkernel.planning.approval import applies, covers, decide, glob_matches, same_input
+from loopkernel.planning.approval import CheckedCall, decide, same_input
+from loopkernel.planning.patterns import glob_matches
 
 from tests.kernel.building import NOTHING
 
@@ -137,8 +138,7 @@ def test_any_other_difference_makes_another_input(one: dict[str, JsonValue], oth
     ids=repr,
 )
 def test_what_is_remembered_holds_for_exactly_what_it_names(approval: Remembered, covered: bool) -> None:
-    assert covers(approval, "write", PATH_A) is covered
-    assert not covers(approval, "read", PATH_A)
+    assert not CheckedCall.of(Tool(name="read"), PATH_A, (), ()).is_covered_by(approval)
     tool = Tool(name="write", profile=ToolProfile(approval=ASK))
     assert decide(Policy(), (approval,), tool, PATH_A) is (ALLOW if covered else ASK)
 
@@ -166,6 +166,10 @@ def test_whatever_stands_for_a_star_matches(parts: list[str], fillings: list[str
     assert glob_matches("*".join(parts), text)
 
 
+def is_about(rule: ApprovalRule, tool: str, value: JsonValue) -> bool:
+    return CheckedCall.of(Tool(name=tool), Json.of(value), (), ()).meets(rule)
+
+
 @pytest.mark.rule("ASK-1")
 @pytest.mark.parametrize(
     ("value", "pattern", "matches"),
@@ -181,14 +185,14 @@ def test_whatever_stands_for_a_star_matches(parts: list[str], fillings: list[str
 )
 def test_a_field_is_matched_by_its_whole_value(value: JsonValue, pattern: str, matches: bool) -> None:
     rule = ApprovalRule(decision=DENY, input=(FieldPattern("path", pattern),))
-    assert applies(rule, "read", Json.of({"path": value})) is matches
+    assert is_about(rule, "read", {"path": value}) is matches
 
 
 @pytest.mark.rule("ASK-1")
 def test_every_named_field_must_be_there_and_match() -> None:
     rule = ApprovalRule(decision=ASK, tool="re*", input=(FieldPattern("path", "*"), FieldPattern("mode", "w")))
-    assert applies(rule, "read", Json.of({"path": "a", "mode": "w"}))
-    assert not applies(rule, "read", Json.of({"path": "a", "mode": "r"}))
-    assert not applies(rule, "read", Json.of({"mode": "w"}))
-    assert not applies(rule, "read", Json.of(["path", "mode"]))
-    assert not applies(rule, "write", Json.of({"path": "a", "mode": "w"}))
+    assert is_about(rule, "read", {"path": "a", "mode": "w"})
+    assert not is_about(rule, "read", {"path": "a", "mode": "r"})
+    assert not is_about(rule, "read", {"mode": "w"})
+    assert not is_about(rule, "read", ["path", "mode"])
+    assert not is_about(rule, "write", {"path": "a", "mode": "w"})

@@ -109,7 +109,7 @@ tool_results: SearchStrategy[ToolResult] = st.builds(
 
 access_modes: SearchStrategy[AccessMode] = st.sampled_from(AccessMode)
 resource_rules: SearchStrategy[ResourceRule] = st.one_of(
-    st.builds(FieldResource, st.just("path") | raw_texts, access_modes),
+    st.builds(FieldResource, st.just("path") | raw_texts, access_modes, tree=st.booleans()),
     st.builds(FixedResource, resource_keys | raw_texts, access_modes),
 )
 # Mostly of the kind that runs as soon as it may: no person, no sub-agent.
@@ -123,6 +123,8 @@ tool_profiles: SearchStrategy[ToolProfile] = st.builds(
     child=st.integers(0, 5).map(lambda number: number == 5),
     early=st.booleans(),
     polling=st.booleans(),
+    commands=st.just(()) | st.lists(st.just("path") | raw_texts, max_size=1).map(tuple),
+    unbounded=st.integers(0, 5).map(lambda number: number == 5),
 )
 tools: SearchStrategy[Tool] = st.builds(
     Tool,
@@ -132,7 +134,14 @@ tools: SearchStrategy[Tool] = st.builds(
     profile=tool_profiles | st.none(),
 )
 tool_sets: SearchStrategy[tuple[Tool, ...]] = st.lists(tools, max_size=3).map(tuple)
-claims: SearchStrategy[Claim] = st.builds(Claim, resource_keys | raw_texts, access_modes)
+claims: SearchStrategy[Claim] = st.builds(
+    Claim,
+    resource_keys | raw_texts,
+    access_modes,
+    tree=st.booleans(),
+    also=st.lists(resource_keys | raw_texts, max_size=1).map(tuple),
+    ignores_case=st.booleans(),
+)
 valid_calls: SearchStrategy[ValidCall] = st.builds(ValidCall, st.none() | st.lists(claims, max_size=2).map(tuple))
 verdicts: SearchStrategy[Verdict] = st.one_of(
     valid_calls, valid_calls, st.just(UnknownTool()), st.builds(InvalidCall, raw_texts)

@@ -21,12 +21,13 @@ from loopkernel.data.policy import (
     OnRestart,
     Policy,
     Prices,
+    ResourcePattern,
     ResultLimit,
     Retry,
     Truncation,
 )
 from loopkernel.data.remembered import Remembered, RememberedCall, RememberedPattern, RememberedTool
-from loopkernel.data.tools import Decision
+from loopkernel.data.tools import AccessMode, Decision
 from loopkernel.data.words import ErrorClass, HookPoint
 from loopkernel.testing.strategies.values import json_texts, models, names, raw_texts, resource_keys
 
@@ -40,11 +41,15 @@ _ratios = st.sampled_from((0.0, 0.5, 1.0)) | st.floats(0, 1, allow_nan=False)
 field_patterns: SearchStrategy[FieldPattern] = st.builds(
     FieldPattern, st.just("path") | raw_texts, st.sampled_from(("*", "a*", "a", "**")) | raw_texts
 )
+resource_patterns: SearchStrategy[ResourcePattern] = st.builds(
+    ResourcePattern, st.sampled_from(("*", "a*", "a", "a/", ".")), st.none() | st.sampled_from(AccessMode)
+)
 approval_rules: SearchStrategy[ApprovalRule] = st.builds(
     ApprovalRule,
     decision=st.sampled_from(Decision),
     tool=st.just("*") | names,
     input=st.lists(field_patterns, max_size=1).map(tuple),
+    resources=st.just(()) | st.lists(resource_patterns, max_size=1).map(tuple),
 )
 remembered: SearchStrategy[Remembered] = st.one_of(
     st.builds(RememberedTool, names),
