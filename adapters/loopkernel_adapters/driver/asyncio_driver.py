@@ -81,7 +81,7 @@ class Driver:
         self._now_ms = clock.now_ms
         self._audience = Audience(observers, child_observers, watch, secrets)
         self._secrets = secrets
-        self._filter = SecretFilter(secrets) if secrets.names else None
+        self._filter = SecretFilter(secrets) if secrets else None
         self._queue: deque[Delta] = deque()  # without secrets
         ports = Ports(provider=provider, tools=tools, clock=clock, secrets=secrets, optional=optional)
         self._operations = Operations(ports, self._accept, self._report, self._audience.show_of_child)

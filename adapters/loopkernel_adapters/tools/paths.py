@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 from loopkernel.data.json_text import safe_text
 
+from loopkernel_adapters.bounded_text import beginning
 from loopkernel_adapters.ports import ToolError
 
 LONGEST_PATH = 4_096  # bytes
@@ -85,8 +86,7 @@ def is_plain(path: str, *, dot_names: bool = False) -> bool:
 
 def shown_path(path: str) -> str:
     """The path in quotation marks, printable, cut where it is long."""
-    path = safe_text(path)
-    path = path if len(path) <= LONGEST_SHOWN else f"{path[:LONGEST_SHOWN]}..."
+    path = beginning(safe_text(path), LONGEST_SHOWN, "...")
     return json.dumps(path, ensure_ascii=not path.isprintable())
 
 
