@@ -33,6 +33,7 @@ from loopkernel_adapters.cli.toolbox import opened_tools
 from loopkernel_adapters.cli.verification import WitnessStore
 from loopkernel_adapters.cli.words import counted
 from loopkernel_adapters.ports import Store, Tools, demand_same_rules
+from loopkernel_adapters.provider_keys import keys_of
 from loopkernel_adapters.stores.jsonl import JsonlStore
 
 
@@ -89,7 +90,7 @@ def _workbench(
         created=Created(session_id=settings.session_id),
         provider=models.instead_of((settings.policy.model, *settings.policy.fallback_models)),
         tools=tools,
-        secrets=secrets,
+        secrets=secrets.with_keys(keys_of(models.provider)),
         options=options,
         policy=_policy(settings.policy, given, models),
         offered=_offered(tools, settings, given),

@@ -31,6 +31,7 @@ from loopkernel_adapters.driver.children import InProcessAgents
 from loopkernel_adapters.driver.clocks import WallClock
 from loopkernel_adapters.optional_ports import Address, OptionalPorts
 from loopkernel_adapters.ports import Provider, RunFailed, Tools
+from loopkernel_adapters.provider_keys import keys_of
 from loopkernel_adapters.secrets import Secrets
 
 
@@ -120,7 +121,7 @@ def begun(options: Options, lifetime: Lifetime | None, resources: ExitStack) -> 
         created=created,
         provider=models.provider,
         tools=tools,
-        secrets=secrets,
+        secrets=secrets.with_keys(keys_of(models.provider)),
         options=options,
         policy=policy,
         offered=created.tools,

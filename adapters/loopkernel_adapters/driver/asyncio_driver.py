@@ -40,6 +40,7 @@ from loopkernel_adapters.driver.secret_filter import SecretFilter
 from loopkernel_adapters.driver.waiters import Waiters
 from loopkernel_adapters.optional_ports import NO_PORTS, Address, ChildObserver, NoSuchAgent, OptionalPorts, Ports
 from loopkernel_adapters.ports import Clock, Observer, Provider, Store, Tools, demand_same_rules
+from loopkernel_adapters.provider_keys import keys_of
 from loopkernel_adapters.secrets import NO_SECRETS, Secrets
 
 EVENTS = frozenset(get_args(Event))
@@ -76,6 +77,7 @@ class Driver:
 
         `folded`: how many records lie behind the latest snapshot.
         """
+        secrets = secrets.with_keys(keys_of(provider))
         self._state = state
         self._log = LogWriter(store, secrets, state, folded)
         self._now_ms = clock.now_ms
@@ -112,7 +114,8 @@ class Driver:
     ) -> Self:
         """A driver for the log in the store: an empty one begins with `created`, any other goes on where it stopped.
 
-        No value of `secrets` gets into a delta; the tools get them. The events of sub-agents go to `child_observers`,
+        No value of `secrets` gets into a delta; the tools get them. Nor does a key of the provider, which no tool gets.
+        The events of sub-agents go to `child_observers`,
         and `watch` is called after each step. Raises what the store's `restore` raises, RulesDiffer where the log was
         written under other rules, and StoreFailed where a snapshot of other rules cannot be replaced; the store is
         then closed.
