@@ -9,13 +9,14 @@ What is streamed is hidden as it comes: `HiddenText` and `HiddenBytes` hold back
 """
 
 import codecs
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
 from loopkernel_adapters.secrets import NO_SECRETS, Secrets
 
-_PIECE = 65_536  # characters that are hidden at a time, so that little is looked at of a long text
+_PIECE = 65_536  # characters, or bytes, that are hidden at a time, so that little is looked at of a long text
 
 _IN_FORCE: ContextVar[Secrets] = ContextVar("_IN_FORCE", default=NO_SECRETS)
 
@@ -82,8 +83,11 @@ def hidden(text: str, secrets: Secrets | None = None) -> str:
     return (secrets_in_force() if secrets is None else secrets).hide(text)
 
 
-def beginning(text: str, most: int, mark: str = "", secrets: Secrets | None = None) -> str:
-    """The text without secrets; of one that is longer than `most`, so much of its beginning, and the mark."""
+def beginning(text: str, most: int, mark: str = "", secrets: Secrets | None = None, *, cut: bool = False) -> str:
+    """The text without secrets; of one that is longer than `most`, so much of its beginning, and the mark.
+
+    A text that was `cut` at its end before is one in which a value may have been cut there.
+    """
     hiding = HiddenText(secrets)
     told: list[str] = []
     size = 0
@@ -93,7 +97,7 @@ def beginning(text: str, most: int, mark: str = "", secrets: Secrets | None = No
         if size > most:
             break
     else:
-        told.append(hiding.end())
+        told.append(hiding.end(cut=cut))
     whole = "".join(told)
     return whole if len(whole) <= most else whole[:most] + mark
 
@@ -118,3 +122,18 @@ def one_line(text: str, most: int, secrets: Secrets | None = None) -> str:
     looked_at = beginning(text, 2 * most, "…", secrets)
     line = " ".join(looked_at.split())
     return line if len(line) <= most else line[: most - 1] + "…"
+
+
+def beginning_of_file(descriptor: int, enough: int) -> tuple[bytes, int]:
+    """What comes next from the descriptor, without secrets: all of it, or more than `enough`; and how much was read."""
+    hiding = HiddenBytes()
+    found = bytearray()
+    read = 0
+    while len(found) <= enough:
+        piece = os.read(descriptor, min(_PIECE, enough + 1))
+        if not piece:
+            found += hiding.end()
+            break
+        read += len(piece)
+        found += hiding.feed(piece)
+    return bytes(found), read

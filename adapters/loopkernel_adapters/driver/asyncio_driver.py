@@ -114,11 +114,10 @@ class Driver:
     ) -> Self:
         """A driver for the log in the store: an empty one begins with `created`, any other goes on where it stopped.
 
-        No value of `secrets` gets into a delta; the tools get them. Nor does a key of the provider, which no tool gets.
-        The events of sub-agents go to `child_observers`,
-        and `watch` is called after each step. Raises what the store's `restore` raises, RulesDiffer where the log was
-        written under other rules, and StoreFailed where a snapshot of other rules cannot be replaced; the store is
-        then closed.
+        No value of `secrets`, and no key of the provider, gets into a delta; the tools get the values. The events of
+        sub-agents go to `child_observers`, and `watch` is called after each step. Raises what the store's `restore`
+        raises, RulesDiffer where the log was written under other rules, and StoreFailed where a snapshot of other rules
+        cannot be replaced; the store is then closed.
         """
         try:
             restored = store.restore()

@@ -109,7 +109,7 @@ class AnthropicProvider(Provider):
 
     async def _reply(self, request: Request, operation: ModelOperation) -> AsyncGenerator[ModelDelta, None]:
         names = wire_names(request.tools)
-        reply = ReplyReader(operation, names.from_wire)
+        reply = ReplyReader(operation, names.from_wire, self._keys())
         events = EventReader()
         stream: Stream | None = None
         pieces: AsyncGenerator[bytes, None] | None = None

@@ -73,14 +73,17 @@ class _Block:
 class ReplyReader:
     """Reads one reply. `last` is its end, once that has come: nothing more is read then.
 
-    `tool_names` gives the true names of tools by those under which they were offered.
+    `tool_names` gives the true names of tools by those under which they were offered. No failure tells one of `keys`.
     """
 
-    def __init__(self, operation: ModelOperation, tool_names: Mapping[str, str]) -> None:
+    def __init__(
+        self, operation: ModelOperation, tool_names: Mapping[str, str], keys: tuple[str | None, ...] = ()
+    ) -> None:
         self.last: ModelCompleted | ModelFailed | None = None
         self.usage = NO_USAGE
         self._operation = operation
         self._tool_names = tool_names
+        self._keys = keys
         self._kept = KeptText()
         self._begun = False  # a block has
         self._open: dict[int, _Block] = {}
@@ -278,7 +281,15 @@ class ReplyReader:
         return ModelCall(operation=self._operation, provider_id=_text(block.start.get("id")), tool=tool, input=raw)
 
     def _fail(self, kind: str | None, message: str) -> None:
-        self.last = failure(self._operation, status=None, kind=kind, message=message, service=SERVICE, usage=self.usage)
+        self.last = failure(
+            self._operation,
+            status=None,
+            kind=kind,
+            message=message,
+            service=SERVICE,
+            usage=self.usage,
+            keys=self._keys,
+        )
 
 
 def usage_of(reported: JsonValue) -> Usage:

@@ -15,6 +15,8 @@ from typing import Any
 import httpx2
 from loopkernel.later_typing import override
 
+from loopkernel_adapters.bounded_text import HiddenBytes
+
 MOST_ERROR_BYTES = 65_536  # of the body of an error; of its words far fewer are told
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
@@ -101,10 +103,11 @@ def _shown(url: httpx2.URL) -> str:
 
 
 class _Beginning(httpx2.AsyncByteStream):
-    """So much of a body; what is left of it is never read, and its connection closed."""
+    """So much of a body, without secrets; what is left of it is never read, and its connection closed."""
 
     def __init__(self, body: httpx2.AsyncByteStream, most_bytes: int) -> None:
         self._body = body
+        self._hiding = HiddenBytes()
         self._most_bytes = most_bytes
 
     @override
@@ -114,9 +117,11 @@ class _Beginning(httpx2.AsyncByteStream):
         while left > 0:
             piece = await anext(pieces, None)
             if piece is None:
+                yield self._hiding.end()
                 return
-            yield piece[:left]
+            yield self._hiding.feed(piece[:left])
             left -= len(piece)
+        yield self._hiding.end(cut=True)
         await self.aclose()
         # Each generator within the other ends as it reads on from a closed connection; dropped, the event loop would
         # have to close them.

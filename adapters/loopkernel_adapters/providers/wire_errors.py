@@ -119,7 +119,7 @@ def classify(*, status: int | None, kind: str | None, message: str, code: str | 
     API has one; `status` that of the HTTP response, None where there was none (200 for an error within a stream).
     """
     found = _by_name_or_status(status, (code, kind))
-    if found in _MAY_BE_TOO_LONG and _TOO_LONG.search(message[:_MOST_LOOKED_AT]):
+    if found in _MAY_BE_TOO_LONG and _TOO_LONG.search(message, 0, _MOST_LOOKED_AT):
         return ErrorClass.PROMPT_TOO_LONG
     return found
 

@@ -25,13 +25,13 @@ from attrs import frozen
 from loopkernel.data.json_text import Json, JsonValue, safe_text
 from loopkernel.data.tools import AccessMode, Decision, EffectClass, FieldResource, Tool, ToolProfile
 
-from loopkernel_adapters.bounded_text import HiddenBytes
+from loopkernel_adapters.bounded_text import beginning_of_file
 from loopkernel_adapters.ports import RunContext, ToolError
 from loopkernel_adapters.tools.input_schema import JsonObject
 from loopkernel_adapters.tools.paths import (
-    PathRefused,
     canonical_path,
     demand_kind,
+    demanded,
     is_open_name,
     is_plain,
     joined,
@@ -52,7 +52,6 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Non-blocking, so that a pipe in the place of a file does not hang; no terminal becomes ours.
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_PIECE = 65_536  # bytes that are read at a time
 _NEW_MODE = 0o666  # less what the process masks
 
 
@@ -122,11 +121,10 @@ class Workspace:
         """
         with self.opened_file(path) as descriptor:
             size = os.fstat(descriptor).st_size
-            content, read = _without_secrets(descriptor, most_bytes)
+            content, read = beginning_of_file(descriptor, most_bytes)
         if len(content) <= most_bytes:
             return content.decode("utf-8", "replace")
-        # A character that the limit cuts in two is left out, not replaced.
-        text = codecs.getincrementaldecoder("utf-8")("replace").decode(content[:most_bytes])
+        text = codecs.getincrementaldecoder("utf-8")("replace").decode(content[:most_bytes])  # no half a character
         return f"{text}\n(These are the first {most_bytes} of {max(size, read)} bytes.)"
 
     def names(self, path: str = ".") -> str:
@@ -240,10 +238,7 @@ class Workspace:
 
     def demanded(self, path: str) -> str:
         """The one spelling of a path here. Raises ToolError."""
-        try:
-            return self.canonical(path)
-        except PathRefused as error:
-            raise ToolError(str(error)) from error
+        return demanded(path, self.canonical)
 
 
 def replace(folder: int, name: str, content: bytes, mode: int | None) -> None:
@@ -302,21 +297,6 @@ def read_at_most(descriptor: int, most_bytes: int) -> bytes:
         pieces.append(piece)
         left -= len(piece)
     return b"".join(pieces)
-
-
-def _without_secrets(descriptor: int, enough: int) -> tuple[bytes, int]:
-    """What comes next from the descriptor, without secrets: all of it, or more than `enough`; and how much was read."""
-    hiding = HiddenBytes()
-    found = bytearray()
-    read = 0
-    while len(found) <= enough:
-        piece = os.read(descriptor, min(_PIECE, enough + 1))
-        if not piece:
-            found += hiding.end()
-            break
-        read += len(piece)
-        found += hiding.feed(piece)
-    return bytes(found), read
 
 
 def _kind(entry: os.DirEntry[str]) -> int:
