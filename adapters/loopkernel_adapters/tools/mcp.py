@@ -32,7 +32,7 @@ from loopkernel.data.tools import (
 )
 from loopkernel.later_typing import override
 
-from loopkernel_adapters.bounded_text import beginning, first_line, in_force, secrets_in_force
+from loopkernel_adapters.bounded_text import beginning, first_line, in_force, one_line, secrets_in_force
 from loopkernel_adapters.ports import RunContext, ToolError, Tools
 from loopkernel_adapters.secrets import NO_SECRETS, Secrets
 from loopkernel_adapters.tools.input_schema import JsonObject, demand_schema
@@ -57,6 +57,7 @@ for _logger in ("mcp", "client"):
     logging.getLogger(_logger).addHandler(logging.NullHandler())
 
 LONGEST_NAME = 64  # characters of a tool's whole name, the most that providers take
+_LONGEST_WORDS = 1_000  # characters of what a server says when it cannot be used
 _LONGEST_PROGRESS = 500  # characters of what a server says of its progress
 _LEAVING_SECONDS = 1.0  # beyond `stop_seconds`
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
@@ -250,8 +251,9 @@ class _Connection:
                 raise ValueError(f"it has more than {self._limits.schema_chars} characters")
             demand_schema(schema.value())
         except (ValueError, TypeError, CodecError) as error:
+            name = beginning(offered.name, LONGEST_NAME, "...")
             raise McpUnavailable(
-                f"the tool {offered.name} of the server {self.server.name} has a schema that cannot be used: {error}"
+                f"the tool {name} of the server {self.server.name} has a schema that cannot be used: {error}"
             ) from error
         tool = Tool(
             name=tool_name(self.server.name, offered.name),
@@ -369,7 +371,7 @@ def _unavailable(server: McpServer, error: Exception) -> McpUnavailable:
         case ServerGone():
             why = f"does not speak the protocol: {error}"
         case MCPError():
-            why = f"refuses: {error.message}"
+            why = f"refuses: {one_line(error.message, _LONGEST_WORDS)}"
         case _:
-            why = f"cannot be used: {type(error).__name__}: {first_line(str(error))}"
+            why = f"cannot be used: {type(error).__name__}: {beginning(first_line(str(error)), _LONGEST_WORDS)}"
     return McpUnavailable(f"the server {server.name} {why}. Look whether it runs by itself, or go on without it")
