@@ -11,8 +11,8 @@
 
 Each situation is staged anew for each check, in an event loop and a thread of its own; None where it cannot be brought
 about. Duties 3, 6, 8, 10, 13 and 14 of a provider are not checked here: 3 is the driver's, the others show only to
-who knows the service. Of duty 7, threads are not looked at: a provider may have one of its own for all its replies. Nor is it
-tried with two replies at once.
+who knows the service. Of duty 7, threads are not looked at: a provider may have one of its own for all its replies. Nor
+is it tried with two replies at once.
 """
 
 import asyncio
