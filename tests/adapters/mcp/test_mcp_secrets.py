@@ -5,13 +5,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from attrs import evolve
 from loopkernel.codec import record_to_text
 from loopkernel.data.choices import ApprovalMode
 from loopkernel.data.json_text import Json
 from loopkernel.data.policy import Policy
 from loopkernel_adapters.agent import Agent
 from loopkernel_adapters.providers.scripted import ScriptedProvider, call_reply, text_reply
-from loopkernel_adapters.secrets import Secrets
+from loopkernel_adapters.secrets import NO_SECRETS, Secrets
 from loopkernel_adapters.tools.mcp import HttpServer, McpLimits, McpUnavailable, StdioServer, open_servers
 
 from tests.adapters.providers.wire_server import Answer, WireServer
@@ -23,12 +24,15 @@ LIMITS = McpLimits(start_seconds=20, call_seconds=20, stop_seconds=0.05, result_
 
 @pytest.mark.rule("TOOL-12")
 @pytest.mark.parametrize("letters", [485, 490, 985])
-def test_no_part_of_a_secret_that_a_server_says_is_told(letters: int) -> None:
+@pytest.mark.parametrize("known", [True, False])
+def test_no_part_of_a_secret_that_a_server_says_is_told(letters: int, known: bool) -> None:
+    """Also by a server that was opened before anybody knew the secrets, where it describes nothing at length."""
+    limits = LIMITS if known else evolve(LIMITS, description_chars=100_000)
     secrets = Secrets({"S": SECRET})
     server = StdioServer(name="s", command=(sys.executable, "-S", str(TELLING), SECRET, str(letters)))
 
     async def run() -> str:
-        async with open_servers([server], LIMITS, secrets) as tools:
+        async with open_servers([server], limits, secrets if known else NO_SECRETS) as tools:
             names = [tool.name for tool in tools.offered()]
             replies = [*(call_reply((name, Json.of({}))) for name in names), text_reply("done")]
             policy = Policy(approval_mode=ApprovalMode.BYPASS)

@@ -8,6 +8,7 @@ import asyncio
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -253,6 +254,19 @@ def test_what_is_kept_of_a_long_result_or_failure_holds_no_part_of_a_secret(shif
             told = asyncio.run(run({"fails": fails}))
             assert len(told) < 100_000
             demand_none(told, KEY)
+
+
+@pytest.mark.rule("TOOL-12")
+@pytest.mark.parametrize("path", ["QXZQ://QZXX:ZZXQ@XX/QZ", "a/./QXZQ://QZXX:ZZXQ@XX/QZ"])
+def test_a_path_that_is_spelled_otherwise_does_not_tell_the_secret_in_it(path: str, tmp_path: Path) -> None:
+    value = path.removeprefix("a/./")
+    with Workspace(tmp_path) as workspace, in_force(Secrets({"KEY": value})):
+        for act in (workspace.read, workspace.names, partial(workspace.write, text="a", make_folders=True)):
+            with pytest.raises(ToolError) as raised:
+                act(path)
+            demand_none(str(raised.value), value)
+            assert "{{secret:KEY}}" in str(raised.value)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.rule("TOOL-12")
