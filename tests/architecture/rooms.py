@@ -112,10 +112,11 @@ _OPENAI = "loopkernel_adapters.providers.openai"
 _FUNCTIONS = "loopkernel_adapters.tools.functions"
 _SCHEMAS = "loopkernel_adapters.tools.input_schema"
 _MCP = "loopkernel_adapters.tools.mcp"
+_BOUNDED = "loopkernel_adapters.providers.bounded_client"
 VENDORS: dict[str, tuple[str, ...]] = {
     "anyio": (_MCP,),
     "anthropic": (_ANTHROPIC,),
-    "httpx2": (_ANTHROPIC, _OPENAI, _MCP),
+    "httpx2": (_ANTHROPIC, _OPENAI, _MCP, _BOUNDED),
     "jsonschema": (_SCHEMAS,),
     "mcp": (_MCP,),
     "mcp_types": (_MCP,),
@@ -126,7 +127,7 @@ VENDORS: dict[str, tuple[str, ...]] = {
     "yaml": ("loopkernel_adapters.transcripts.readers.stream_events", "loopkernel_adapters.testing."),
 }
 # These may import their vendor where they like.
-VENDOR_MODULES = (_ANTHROPIC, _OPENAI, _FUNCTIONS, _MCP, "loopkernel_adapters.testing.")
+VENDOR_MODULES = (_ANTHROPIC, _OPENAI, _FUNCTIONS, _MCP, _BOUNDED, "loopkernel_adapters.testing.")
 
 BANNED_NAMES = {"util", "utils", "helper", "helpers", "common", "core", "base", "manager", "managers", "misc"}
 

@@ -1,6 +1,6 @@
 """The models that a session asks: opened by their names, in the order of asking."""
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 from attrs import evolve, frozen
@@ -12,6 +12,7 @@ from loopkernel.later_typing import override
 from loopkernel_adapters.cli.options import LOCAL
 from loopkernel_adapters.cli.outcomes import Unusable
 from loopkernel_adapters.ports import Provider
+from loopkernel_adapters.provider_keys import keys_of
 from loopkernel_adapters.providers.by_model import ProviderByModel
 
 Opening = AbstractContextManager[tuple[Provider, str]]
@@ -37,6 +38,11 @@ class Renamed(Provider):
     def __init__(self, provider: Provider, model: str) -> None:
         self._provider = provider
         self._model = model
+
+    @property
+    def secret_keys(self) -> Mapping[str, str]:
+        """Its keys."""
+        return keys_of(self._provider)
 
     @override
     def stream(self, request: Request, operation: ModelOperation) -> AsyncIterator[ModelDelta]:

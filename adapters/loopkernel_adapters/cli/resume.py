@@ -34,6 +34,7 @@ from loopkernel_adapters.cli.verification import WitnessStore
 from loopkernel_adapters.cli.words import counted
 from loopkernel_adapters.driver.taking_up import ResumeSettings
 from loopkernel_adapters.ports import Store, Tools, demand_same_rules
+from loopkernel_adapters.provider_keys import keys_of
 from loopkernel_adapters.stores.jsonl import JsonlStore
 
 
@@ -103,7 +104,7 @@ def _workbench(
         created=Created(session_id=settings.session_id, policy=policy, tools=offered),
         provider=models.instead_of((settings.policy.model, *settings.policy.fallback_models)),
         tools=tools,
-        secrets=secrets,
+        secrets=secrets.with_keys(keys_of(models.provider)),
         options=options,
         policy=policy,
         offered=offered,

@@ -19,6 +19,7 @@ from attrs import evolve
 from loopkernel_adapters.cli.faults import in_loop
 from loopkernel_adapters.cli.options import NO_SERVER, Options
 from loopkernel_adapters.cli.outcomes import Unusable
+from loopkernel_adapters.cli.rules import secrets_of
 from loopkernel_adapters.cli.server_variables import with_variables
 from loopkernel_adapters.ports import Tools
 from loopkernel_adapters.tools.combined import CombinedTools
@@ -72,7 +73,7 @@ def with_servers(tools: Tools, options: Options, running: Running) -> tuple[Tool
         raise Unusable(str(error)) from error
     servers = with_variables([named_server(text, pin) for text, pin in given], options)
     try:
-        opened = running.keep(open_servers(servers))
+        opened = running.keep(open_servers(servers, secrets=secrets_of(options)))
     except McpUnavailable as error:
         again = (
             " To take it as it is now, name each server that the run is to have with --mcp; "

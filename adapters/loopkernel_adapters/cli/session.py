@@ -32,6 +32,7 @@ from loopkernel_adapters.driver.clocks import WallClock
 from loopkernel_adapters.driver.taking_up import AS_IT_WAS, ResumeSettings
 from loopkernel_adapters.optional_ports import Address, OptionalPorts
 from loopkernel_adapters.ports import Provider, RunFailed, Tools
+from loopkernel_adapters.provider_keys import keys_of
 from loopkernel_adapters.secrets import Secrets
 
 
@@ -124,7 +125,7 @@ def begun(options: Options, lifetime: Lifetime | None, resources: ExitStack) -> 
         created=created,
         provider=models.provider,
         tools=tools,
-        secrets=secrets,
+        secrets=secrets.with_keys(keys_of(models.provider)),
         options=options,
         policy=policy,
         offered=created.tools,

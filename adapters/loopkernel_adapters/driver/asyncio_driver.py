@@ -43,6 +43,7 @@ from loopkernel_adapters.driver.taking_up import AS_IT_WAS, ResumeSettings, new_
 from loopkernel_adapters.driver.waiters import Waiters
 from loopkernel_adapters.optional_ports import NO_PORTS, Address, ChildObserver, NoSuchAgent, OptionalPorts, Ports
 from loopkernel_adapters.ports import Clock, Observer, Provider, Sealing, Store, Tools, demand_same_rules
+from loopkernel_adapters.provider_keys import keys_of
 from loopkernel_adapters.secrets import NO_SECRETS, Secrets
 
 EVENTS = frozenset(get_args(Event))
@@ -80,13 +81,14 @@ class Driver:
 
         `folded`: how many records lie behind the latest snapshot. `doubt`: why the log was not believed.
         """
+        secrets = secrets.with_keys(keys_of(provider))
         self._state = state
         self.doubt = doubt
         self._log = LogWriter(store, secrets, state, folded)
         self._now_ms = clock.now_ms
         self._audience = Audience(observers, child_observers, watch, secrets)
         self._secrets = secrets
-        self._filter = SecretFilter(secrets) if secrets.names else None
+        self._filter = SecretFilter(secrets) if secrets else None
         self._queue: deque[Delta] = deque()  # without secrets
         ports = Ports(provider=provider, tools=tools, clock=clock, secrets=secrets, optional=optional)
         self._operations = Operations(ports, self._accept, self._report, self._audience.show_of_child)
@@ -124,10 +126,10 @@ class Driver:
         whatever it says itself, and its open calls ask anew (rule RESUME-8). `nonce` makes the keys of tool runs this
         run's own; None: a new one is drawn.
 
-        No value of `secrets` gets into a delta; the tools get them. The events of sub-agents go to `child_observers`,
-        and `watch` is called after each step. Raises what the store's `restore` raises, RulesDiffer where the log was
-        written under other rules, and StoreFailed where a snapshot of other rules cannot be replaced; the store is
-        then closed.
+        No value of `secrets`, and no key of the provider, gets into a delta; the tools get the values. The events of
+        sub-agents go to `child_observers`, and `watch` is called after each step. Raises what the store's `restore`
+        raises, RulesDiffer where the log was written under other rules, and StoreFailed where a snapshot of other rules
+        cannot be replaced; the store is then closed.
         """
         try:
             restored = store.restore()

@@ -33,6 +33,7 @@ from loopkernel.data.tool_deltas import ToolChecked, ToolFailed
 from loopkernel.data.tools import InvalidCall, ToolOutput
 from loopkernel.data.words import ErrorClass, TurnEndReason
 
+from loopkernel_adapters.bounded_text import beginning
 from loopkernel_adapters.optional_ports import SummaryError
 from loopkernel_adapters.ports import RunFailed, ToolError
 from loopkernel_adapters.secrets import Secrets
@@ -118,11 +119,10 @@ def interrupted(error: BaseException) -> RuntimeError:
     return failure
 
 
-def words_of(error: BaseException) -> str:
-    """The exception's type and message, bounded."""
+def words_of(error: BaseException, secrets: Secrets | None = None) -> str:
+    """The exception's type and message, bounded; without these secrets, or else those in force."""
     name, message = type(error).__name__, spoken(error)
-    if len(message) > LONGEST_MESSAGE:
-        message = f"{message[:LONGEST_MESSAGE]}... ({len(message)} characters)"
+    message = beginning(message, LONGEST_MESSAGE, f"... ({len(message)} characters)", secrets)
     return f"{name}: {message}" if message else name
 
 
@@ -138,5 +138,5 @@ def complain(what: str, error: BaseException, secrets: Secrets) -> None:
     """Tell the event loop's exception handler about a fault that stops nothing, without the values of secrets."""
     shown = "".join(traceback.format_exception(error))
     if secrets.hide(shown) != shown:  # in its words, or in those of what caused it
-        error = RuntimeError(secrets.hide(words_of(error)))
+        error = RuntimeError(secrets.hide(words_of(error, secrets)))
     asyncio.get_running_loop().call_exception_handler({"message": what, "exception": error})

@@ -36,6 +36,7 @@ from loopkernel.data.tool_deltas import ToolStopped
 from loopkernel.data.usage import NO_USAGE
 from loopkernel.later_typing import override
 
+from loopkernel_adapters.bounded_text import in_force
 from loopkernel_adapters.driver.absent_ports import answer_without_port
 from loopkernel_adapters.driver.failures import (
     child_failure,
@@ -108,6 +109,10 @@ class Operations:
 
     def begin(self, command: Command, state: State) -> Delta | None:
         """Begin what the command asks for; its report, if that is there at once. `state` is the one it led to."""
+        with in_force(self._ports.secrets):  # also for what is begun here and goes on
+            return self._begin(command, state)
+
+    def _begin(self, command: Command, state: State) -> Delta | None:
         match command:  # by how often they come
             case StartTimer():
                 forget = self._ports.clock.call_at(command.deadline_ms, partial(self._fire, command.operation))

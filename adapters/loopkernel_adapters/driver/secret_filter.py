@@ -2,16 +2,29 @@
 
 The pieces of a text stream are held back where a value may have begun in them, and let go when the text goes on, or
 ends. Progress comes in whole messages: one whose end may be the beginning of a value waits for the next one, and the
-two are joined only if a value does stand across them. Of a stream that is cut, what was held back is lost.
+two are joined only if a value does stand across them. Of a stream that is aborted, what was held back is lost; where a
+reply fails or has reached its limit, a value that had begun to come is hidden as far as it came.
 """
 
 from collections.abc import Iterator
 
 from attrs import evolve
+from loopkernel.data.blocks import RawInput
 from loopkernel.data.deltas import Delta
 from loopkernel.data.ids import ModelOperation, RunOperation
-from loopkernel.data.model_deltas import FromModel, ModelInput, ModelReasoning, ModelStarted, ModelText, ModelUsage
+from loopkernel.data.model_deltas import (
+    FromModel,
+    ModelCall,
+    ModelCompleted,
+    ModelFailed,
+    ModelInput,
+    ModelReasoning,
+    ModelStarted,
+    ModelText,
+    ModelUsage,
+)
 from loopkernel.data.tool_deltas import FromTool, ToolChecked, ToolProgress
+from loopkernel.data.words import StopReason
 
 from loopkernel_adapters.secrets import Secrets
 
@@ -29,7 +42,7 @@ class SecretFilter:
     def incoming(self, delta: Delta) -> Iterator[Delta]:
         """What may be recorded now: mostly the delta, without secrets; before it what it sets free."""
         match delta:
-            case _ if not self._secrets.names:
+            case _ if not self._secrets:
                 yield delta
             case ModelText() | ModelReasoning() | ModelInput():
                 yield from self._piece(delta)
@@ -37,6 +50,9 @@ class SecretFilter:
                 yield self._secrets.hide_in(delta)
             case ToolProgress():
                 yield from self._message(delta)
+            case ModelCall(input=RawInput(text=text)):  # what is no JSON was mostly cut
+                yield from self._set_free(delta)
+                yield self._secrets.hide_in(evolve(delta, input=RawInput(self._secrets.hide_cut(text))))
             case _:
                 yield from self._set_free(delta)
                 yield self._secrets.hide_in(delta)
@@ -85,9 +101,21 @@ class SecretFilter:
         if isinstance(delta, FromModel):
             piece = self._pieces.pop(delta.operation, None)
             if piece is not None:
-                yield self._secrets.hide_in(piece)
+                hide = self._secrets.hide_cut if _is_cut(delta) else self._secrets.hide
+                yield evolve(piece, text=hide(piece.text))
         elif isinstance(delta, FromTool) and not isinstance(delta, ToolChecked):
             texts = self._messages.pop(delta.operation, [])
             told, _ = self._apart(texts, sum(map(len, texts)))
             for text in told:
                 yield ToolProgress(delta.operation, text)
+
+
+def _is_cut(end: FromModel) -> bool:
+    """Whether what this delta ends was cut, and did not end by itself."""
+    match end:
+        case ModelFailed() | ModelCall(input=RawInput()):
+            return True
+        case ModelCompleted():
+            return end.stop is StopReason.MAX_TOKENS
+        case _:
+            return False

@@ -29,6 +29,7 @@ from loopkernel.data.usage import NO_USAGE, Usage
 from loopkernel.data.words import RequestReason, StopReason
 from loopkernel.later_typing import override
 
+from loopkernel_adapters.bounded_text import both_ends
 from loopkernel_adapters.driver.failures import words_of
 from loopkernel_adapters.optional_ports import Summariser, SummaryError
 from loopkernel_adapters.ports import Provider
@@ -179,7 +180,4 @@ def _media(content: tuple[TextBlock | MediaBlock, ...]) -> str:
 
 def _shortened(text: str) -> str:
     """The text; of a long one its beginning and its end."""
-    if len(text) <= LONGEST_PART:
-        return text
-    half = LONGEST_PART // 2
-    return f"{text[:half]}\n[... {len(text) - 2 * half} characters left out ...]\n{text[-half:]}"
+    return both_ends(text, LONGEST_PART // 2, lambda left_out: f"\n[... {left_out} characters left out ...]\n")

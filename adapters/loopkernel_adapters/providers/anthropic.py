@@ -7,7 +7,8 @@ its helpers that add a reply up are not used. What the bytes say is read by `ant
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator
+import os
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from types import TracebackType
 from typing import Literal, Self
 
@@ -26,8 +27,10 @@ except ModuleNotFoundError as error:
     raise ImportError("Anthropic's client is an extra: pip install 'loopkernel[anthropic]'") from error
 
 from loopkernel_adapters.ports import Provider
+from loopkernel_adapters.provider_keys import real_keys, without_keys
 from loopkernel_adapters.providers.anthropic_request import JsonObject, RequestOptions, request_body, wire_names
 from loopkernel_adapters.providers.anthropic_stream import SERVICE, ReplyReader
+from loopkernel_adapters.providers.bounded_client import BoundedClient, RefusedAnswer
 from loopkernel_adapters.providers.event_stream import DamagedStream, EventReader
 from loopkernel_adapters.providers.wire_errors import (
     CONNECTION_LOST,
@@ -38,6 +41,7 @@ from loopkernel_adapters.providers.wire_errors import (
 )
 
 _PATH = "/v1/messages"
+_KEY, _TOKEN = "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"  # where the vendor's client looks for them
 _REST_S = 0.25  # how long the end of a response is waited for, once the reply is complete, to keep the connection
 _HTTP_ERRORS = (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL)  # some of them escape the client
 _KNOWN_ERRORS = (anthropic.AnthropicError, *_HTTP_ERRORS, OSError)
@@ -89,9 +93,23 @@ class AnthropicProvider(Provider):
         await self.close()
 
     @override
-    async def stream(self, request: Request, operation: ModelOperation) -> AsyncIterator[ModelDelta]:
+    def stream(self, request: Request, operation: ModelOperation) -> AsyncIterator[ModelDelta]:
+        return without_keys(self._reply(request, operation), self.secret_keys)
+
+    @property
+    def secret_keys(self) -> Mapping[str, str]:
+        """The keys that it uses, by the names of their variables; see `provider_keys.py`."""
+        client = self._given or self._own
+        if client is not None:
+            named = {_KEY: client.api_key, _TOKEN: client.auth_token}
+            return real_keys(named, client.default_headers)
+        if self._api_key is not None:
+            return real_keys({_KEY: self._api_key})
+        return real_keys({_KEY: os.environ.get(_KEY), _TOKEN: os.environ.get(_TOKEN)})
+
+    async def _reply(self, request: Request, operation: ModelOperation) -> AsyncGenerator[ModelDelta, None]:
         names = wire_names(request.tools)
-        reply = ReplyReader(operation, names.from_wire)
+        reply = ReplyReader(operation, names.from_wire, self._keys())
         events = EventReader()
         stream: Stream | None = None
         pieces: AsyncGenerator[bytes, None] | None = None
@@ -115,7 +133,8 @@ class AnthropicProvider(Provider):
 
     async def _opened(self, body: JsonObject) -> Stream:
         """Send the request; the response, once its head is there."""
-        return await self._client().post(
+        client = self._client()
+        return await client.with_options(http_client=BoundedClient(client._client)).post(
             _PATH,
             body=body,
             options={"max_retries": 0},  # also of a client that was given and has its own
@@ -126,7 +145,8 @@ class AnthropicProvider(Provider):
 
     def _keys(self) -> tuple[str | None, ...]:
         client = self._given or self._own
-        return (self._api_key,) if client is None else (client.api_key, client.auth_token)
+        own = (self._api_key,) if client is None else (client.api_key, client.auth_token)
+        return (*own, *self.secret_keys.values())
 
     def _client(self) -> anthropic.AsyncAnthropic:
         """The client that was given, or the one that is made when it is first needed."""
@@ -182,6 +202,8 @@ def _failure_of(
             wait_ms = retry_after_ms(error.response.headers)
         case anthropic.APITimeoutError() | httpx2.TimeoutException() | TimeoutError():
             kind, message = TIMED_OUT, "the server did not answer in time"
+        case RefusedAnswer():
+            kind = "invalid_request_error"
         case httpx2.ConnectError() | anthropic.APIConnectionError():
             kind, message = CONNECTION_LOST, f"no connection: {message}"
         case anthropic.CredentialsError():

@@ -30,6 +30,7 @@ from loopkernel.data.words import StopReason
 
 from loopkernel_adapters.providers.anthropic_request import SERVER_CALLS
 from loopkernel_adapters.providers.event_stream import ServerEvent
+from loopkernel_adapters.providers.kept_text import KeptText, TooMuchKept
 from loopkernel_adapters.providers.wire_errors import STREAM_CUT, UNREADABLE, failure
 
 JsonObject = dict[str, JsonValue]
@@ -45,6 +46,7 @@ STOP_REASONS: Mapping[str, StopReason] = {
 }
 # No higher limit helps a reply that has filled the context window: only a smaller prompt does.
 WINDOW_EXCEEDED = "model_context_window_exceeded"
+_KEPT_WHOLE = frozenset({"message_start", "content_block_start"})  # events whose content is kept as it came
 _SERVER_RESULT = "_tool_result"  # how the type of the result of a server's own call ends
 # Stops after which a half-written call is no damage: it is given up, as the rest of the reply is.
 _GIVING_UP = frozenset({StopReason.REFUSAL, StopReason.PAUSE})
@@ -71,14 +73,18 @@ class _Block:
 class ReplyReader:
     """Reads one reply. `last` is its end, once that has come: nothing more is read then.
 
-    `tool_names` gives the true names of tools by those under which they were offered.
+    `tool_names` gives the true names of tools by those under which they were offered. No failure tells one of `keys`.
     """
 
-    def __init__(self, operation: ModelOperation, tool_names: Mapping[str, str]) -> None:
+    def __init__(
+        self, operation: ModelOperation, tool_names: Mapping[str, str], keys: tuple[str | None, ...] = ()
+    ) -> None:
         self.last: ModelCompleted | ModelFailed | None = None
         self.usage = NO_USAGE
         self._operation = operation
         self._tool_names = tool_names
+        self._keys = keys
+        self._kept = KeptText()
         self._begun = False  # a block has
         self._open: dict[int, _Block] = {}
         self._cut_call = False  # the block that ended last is a call that the output limit may have cut
@@ -98,7 +104,12 @@ class ReplyReader:
             fields = parse_json(event.data, MAX_DOCUMENT_DEPTH)
             if not isinstance(fields, dict):
                 raise _Damaged("an event is no JSON object")
-            yield from self._read(_text(fields.get("type")) or event.name, fields)
+            kind = _text(fields.get("type")) or event.name
+            if kind in _KEPT_WHOLE:
+                self._kept.add(len(event.data))
+            yield from self._read(kind, fields)
+        except TooMuchKept as error:
+            self._fail(UNREADABLE, str(error))
         except CodecError as error:
             self._fail(UNREADABLE, f"an event of the reply cannot be read: {error}")
         except _Damaged as error:
@@ -166,6 +177,8 @@ class ReplyReader:
 
     def _continue(self, index: int, delta: JsonObject) -> Iterator[ModelDelta]:
         block = self._open.get(index)
+        if block is not None and delta.get("type") != "text_delta":
+            self._kept.add(sum(len(value) for value in delta.values() if isinstance(value, str)))
         match delta:
             case {"type": "text_delta", "text": str(text)}:
                 if text:
@@ -268,7 +281,15 @@ class ReplyReader:
         return ModelCall(operation=self._operation, provider_id=_text(block.start.get("id")), tool=tool, input=raw)
 
     def _fail(self, kind: str | None, message: str) -> None:
-        self.last = failure(self._operation, status=None, kind=kind, message=message, service=SERVICE, usage=self.usage)
+        self.last = failure(
+            self._operation,
+            status=None,
+            kind=kind,
+            message=message,
+            service=SERVICE,
+            usage=self.usage,
+            keys=self._keys,
+        )
 
 
 def usage_of(reported: JsonValue) -> Usage:

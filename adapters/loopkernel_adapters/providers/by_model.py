@@ -9,6 +9,7 @@ from loopkernel.data.words import ErrorClass
 from loopkernel.later_typing import override
 
 from loopkernel_adapters.ports import Provider
+from loopkernel_adapters.provider_keys import keys_of_all
 
 
 class ProviderByModel(Provider):
@@ -16,6 +17,11 @@ class ProviderByModel(Provider):
 
     def __init__(self, providers: Mapping[str, Provider]) -> None:
         self._providers = dict(providers)
+
+    @property
+    def secret_keys(self) -> Mapping[str, str]:
+        """The keys of all of them."""
+        return keys_of_all(self._providers.values())
 
     @override
     def stream(self, request: Request, operation: ModelOperation) -> AsyncIterator[ModelDelta]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from attrs import frozen
 
-LARGEST_EVENT = 64 * 1024 * 1024  # bytes; what is larger is no reply of a model
+LARGEST_EVENT = 32 * 1024 * 1024  # bytes; what is larger is no reply of a model
 
 
 @frozen

@@ -1,6 +1,6 @@
 """Models behind the chat completions API: OpenAI's, and any server that speaks as it does. Needs the extra `openai`."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
 
 from loopkernel.data.effects import Request
@@ -14,6 +14,7 @@ try:
 except ModuleNotFoundError as error:
     raise ImportError("OpenAI's client is an extra: pip install 'loopkernel[openai]'") from error
 
+from loopkernel_adapters.provider_keys import without_keys
 from loopkernel_adapters.providers.openai_chat_reply import ChatReply
 from loopkernel_adapters.providers.openai_chat_request import COMPATIBLE, OPENAI, ChatDialect, chat_body
 from loopkernel_adapters.providers.openai_client import OpenAIProvider
@@ -46,11 +47,14 @@ class OpenAIChatProvider(OpenAIProvider):
         self._more = dict(more or {})
 
     @override
-    async def stream(self, request: Request, operation: ModelOperation) -> AsyncIterator[ModelDelta]:
+    def stream(self, request: Request, operation: ModelOperation) -> AsyncIterator[ModelDelta]:
+        return without_keys(self._reply(request, operation), self.secret_keys)
+
+    async def _reply(self, request: Request, operation: ModelOperation) -> AsyncGenerator[ModelDelta, None]:
         names = ToolNames(request.tools)
         body = chat_body(request, names, self._dialect, self._more)
         reply = ChatReply(operation, names)
-        asked = stream_reply(self.client, "/chat/completions", body, reply, operation, request.model)
+        asked = stream_reply(self.bounded(), "/chat/completions", body, reply, operation, request.model)
         async with aclosing(asked) as deltas:
             async for delta in deltas:
                 yield delta

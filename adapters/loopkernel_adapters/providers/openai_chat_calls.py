@@ -11,9 +11,12 @@ from loopkernel.data.ids import ModelOperation
 from loopkernel.data.json_text import Json
 from loopkernel.data.model_deltas import ModelCall
 
+from loopkernel_adapters.providers.kept_text import KeptText
 from loopkernel_adapters.providers.openai_errors import UnreadableStream
 from loopkernel_adapters.providers.openai_fields import JsonObject, call_input, members, number, text
 from loopkernel_adapters.providers.openai_names import ToolNames
+
+_COST_OF_CALL = 500  # characters, as which a call counts beside its own
 
 
 class _OpenCall:
@@ -55,21 +58,24 @@ class CallFragments:
         self._operation = operation
         self._names = names
         self._calls: list[_OpenCall] = []
+        self._kept = KeptText()
 
     def add(self, fragment: JsonObject) -> tuple[str, bool]:
         """Take the next fragment; the text that it adds to the arguments of its call, and whether it begins the call.
 
-        Raises UnreadableStream where it adds to a call that was whole and has been given.
+        Raises UnreadableStream where it adds to a call that was whole and has been given, and TooMuchKept.
         """
         function = members(fragment.get("function"))
         index, call_id, name = number(fragment.get("index")), text(fragment.get("id")), text(function.get("name"))
         arguments = function.get("arguments")
         piece = json.dumps(arguments) if isinstance(arguments, dict) else text(arguments)
+        self._kept.add(len(piece) + len(call_id) + len(name))
         call = self._call_of(index, call_id, name, piece)
         begins = call is None
         if call is None:
             call = _OpenCall(index)
             self._calls.append(call)
+            self._kept.add(_COST_OF_CALL)
         call.id = call.id or call_id
         call.name = call.name or name
         if call.given and piece.strip():

@@ -1,5 +1,6 @@
 """What both of OpenAI's APIs have in common as providers: the vendor's client, the caller's or one of their own."""
 
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Self
 
@@ -7,6 +8,8 @@ import httpx2
 from openai import AsyncOpenAI, DefaultAsyncHttpx2Client
 
 from loopkernel_adapters.ports import Provider
+from loopkernel_adapters.provider_keys import real_keys
+from loopkernel_adapters.providers.bounded_client import BoundedClient
 
 
 class OpenAIProvider(Provider):
@@ -19,6 +22,16 @@ class OpenAIProvider(Provider):
     def __init__(self, client: AsyncOpenAI | None, api_key: str | None, base_url: str | None) -> None:
         self._owns_client = client is None
         self.client = client if client is not None else _made(api_key, base_url)
+
+    @property
+    def secret_keys(self) -> Mapping[str, str]:
+        """The keys that it uses, by the names of their variables; see `provider_keys.py`."""
+        named = {"OPENAI_API_KEY": self.client.api_key, "OPENAI_ADMIN_KEY": self.client.admin_api_key}
+        return real_keys(named, self.client.default_headers)
+
+    def bounded(self) -> AsyncOpenAI:
+        """The client, with bounds on what is answered."""
+        return self.client.with_options(http_client=BoundedClient(self.client._client))
 
     async def close(self) -> None:
         """Let go of the client that the provider has made. Closing twice is harmless."""

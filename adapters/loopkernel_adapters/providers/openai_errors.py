@@ -10,6 +10,8 @@ from loopkernel.data.json_text import JsonValue
 from loopkernel.data.model_deltas import ModelFailed
 from loopkernel.data.usage import NO_USAGE, Usage
 
+from loopkernel_adapters.providers.bounded_client import RefusedAnswer
+from loopkernel_adapters.providers.kept_text import TooMuchKept
 from loopkernel_adapters.providers.openai_fields import members, number, text
 from loopkernel_adapters.providers.wire_errors import (
     CONNECTION_LOST,
@@ -58,10 +60,10 @@ FAULTS: Final = (
 
 
 def failure_of(
-    operation: ModelOperation, problem: Exception, usage: Usage = NO_USAGE, key: str | None = None
+    operation: ModelOperation, problem: Exception, usage: Usage = NO_USAGE, keys: tuple[str, ...] = ()
 ) -> ModelFailed:
-    """The end of a reply that `problem`, one of FAULTS, has ended. The words do not tell the `key`."""
-    told = partial(failure, operation, service=SERVICE, usage=usage, keys=(key,))
+    """The end of a reply that `problem`, one of FAULTS, has ended. The words tell none of the `keys`."""
+    told = partial(failure, operation, service=SERVICE, usage=usage, keys=keys)
     match problem:
         case ToldError():
             return told(**_said(problem.body, 200))
@@ -70,6 +72,12 @@ def failure_of(
             return told(status=None, kind=STREAM_CUT, message=message)
         case UnreadableStream():
             return told(status=None, kind=UNREADABLE, message=str(problem))
+        case TooMuchKept():
+            return told(status=None, kind=UNREADABLE, message=str(problem))
+        case openai.APIConnectionError(__cause__=RefusedAnswer()):
+            return told(status=None, kind="invalid_request_error", message=str(problem.__cause__))
+        case openai.APIConnectionError(__cause__=httpx2.DecodingError()):
+            return told(status=None, kind=UNREADABLE, message=str(problem.__cause__))
         case openai.APITimeoutError() | httpx2.TimeoutException() | TimeoutError():
             return told(status=None, kind=TIMED_OUT, message="no answer came in time")
         case openai.APIStatusError():

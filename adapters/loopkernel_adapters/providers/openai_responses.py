@@ -1,6 +1,6 @@
 """Models behind OpenAI's Responses API, and servers that speak as it does. Needs the extra `openai`."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
 
 from loopkernel.data.effects import Request
@@ -14,6 +14,7 @@ try:
 except ModuleNotFoundError as error:
     raise ImportError("OpenAI's client is an extra: pip install 'loopkernel[openai]'") from error
 
+from loopkernel_adapters.provider_keys import without_keys
 from loopkernel_adapters.providers.openai_client import OpenAIProvider
 from loopkernel_adapters.providers.openai_names import ToolNames
 from loopkernel_adapters.providers.openai_responses_reply import ResponsesReply
@@ -45,13 +46,16 @@ class OpenAIResponsesProvider(OpenAIProvider):
         self._more = dict(more or {})
 
     @override
-    async def stream(self, request: Request, operation: ModelOperation) -> AsyncIterator[ModelDelta]:
+    def stream(self, request: Request, operation: ModelOperation) -> AsyncIterator[ModelDelta]:
+        return without_keys(self._reply(request, operation), self.secret_keys)
+
+    async def _reply(self, request: Request, operation: ModelOperation) -> AsyncGenerator[ModelDelta, None]:
         names = ToolNames(request.tools)
         wanted = self._encrypted_reasoning
         encrypted = reasons(request.model) if wanted is None else wanted
         body = responses_body(request, names, encrypted, self._more)
         reply = ResponsesReply(operation, names)
-        asked = stream_reply(self.client, "/responses", body, reply, operation, request.model)
+        asked = stream_reply(self.bounded(), "/responses", body, reply, operation, request.model)
         async with aclosing(asked) as deltas:
             async for delta in deltas:
                 yield delta

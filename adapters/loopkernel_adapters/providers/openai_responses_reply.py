@@ -20,6 +20,7 @@ from loopkernel.data.usage import NO_USAGE, Usage
 from loopkernel.data.words import StopReason
 from loopkernel.later_typing import override
 
+from loopkernel_adapters.providers.kept_text import KeptText
 from loopkernel_adapters.providers.openai_errors import CutStream, ToldError
 from loopkernel_adapters.providers.openai_fields import (
     EMPTY_OBJECT,
@@ -37,6 +38,8 @@ from loopkernel_adapters.providers.openai_stream import Reply
 from loopkernel_adapters.providers.openai_usage import NO_TOKENS, responses_tokens
 
 _CALLS = ("function_call", "custom_tool_call")
+_OF_A_CALL = ("type", "name", "call_id", "id")
+_COST_OF_PART = 500  # characters, as which an item, or a part of one, counts beside its own
 _INCOMPLETE: Mapping[str, StopReason] = {
     "max_output_tokens": StopReason.MAX_TOKENS,
     "content_filter": StopReason.CONTENT_FILTERED,
@@ -46,10 +49,16 @@ _INCOMPLETE: Mapping[str, StopReason] = {
 class _OpenCall:
     """A call that has been announced and is not whole yet."""
 
-    def __init__(self, item: JsonObject) -> None:
-        self.item = item
+    def __init__(self) -> None:
+        self.item: dict[str, str] = {}
         self.pieces: list[str] = []
         self.arguments: str | None = None  # all of them, once the server has said so
+
+    def take(self, item: JsonObject) -> int:
+        """Take what is known of it now; how many characters of it are kept."""
+        known = {name: text(item.get(name)) for name in _OF_A_CALL if text(item.get(name))}
+        self.item |= known
+        return sum(map(len, known.values()))
 
 
 class ResponsesReply(Reply):
@@ -64,6 +73,7 @@ class ResponsesReply(Reply):
         self._open: dict[int, _OpenCall] = {}
         self._done: set[int] = set()  # the places of the items that were whole
         self._said: set[tuple[int, int]] = set()  # the parts of messages whose text has come
+        self._kept = KeptText()
         self._calls = 0
         self._summaries = 0
         self._refused = False
@@ -124,7 +134,9 @@ class ResponsesReply(Reply):
             yield ModelUsage(self._operation, NO_USAGE)  # what the provider runs itself goes on: a sign of life
 
     def _text(self, event: JsonObject) -> Iterator[ModelDelta]:
-        self._said.add(_part_place(event))
+        if _part_place(event) not in self._said:
+            self._kept.add(_COST_OF_PART)
+            self._said.add(_part_place(event))
         if piece := text(event.get("delta")):
             yield ModelText(self._operation, piece)
 
@@ -154,13 +166,15 @@ class ResponsesReply(Reply):
     def _item_added(self, event: JsonObject) -> Iterator[ModelDelta]:
         item = members(event.get("item"))
         if item.get("type") in _CALLS:
-            self._open[_place(event)] = _OpenCall(item)
+            call = self._open[_place(event)] = _OpenCall()
+            self._kept.add(call.take(item) + _COST_OF_PART)
         yield from ()
 
     def _arguments(self, event: JsonObject) -> Iterator[ModelDelta]:
         piece = text(event.get("delta"))
         call = self._open.get(_place(event))
         if call is not None and piece:
+            self._kept.add(len(piece))
             call.pieces.append(piece)
             yield ModelInput(self._operation, piece)
 
@@ -168,20 +182,23 @@ class ResponsesReply(Reply):
         call = self._open.get(_place(event))
         if call is not None and isinstance(event.get("arguments"), str):
             call.arguments = text(event.get("arguments"))
+            self._kept.add(len(call.arguments))
         yield from ()
 
     def _item_done(self, event: JsonObject) -> Iterator[ModelDelta]:
         place, item = _place(event), members(event.get("item"))
         if place in self._done:
             return
+        self._kept.add(_COST_OF_PART)
         if item.get("type") not in _CALLS:
             self._done.add(place)
             yield from self._other_item(item)
             return
-        call = self._open.setdefault(place, _OpenCall(item))
-        call.item = {**call.item, **item}
+        call = self._open.setdefault(place, _OpenCall())
+        call.take(item)
         if text(item.get("arguments")) or text(item.get("input")):
             call.arguments = text(item.get("arguments")) or text(item.get("input"))
+            self._kept.add(len(call.arguments))
         if item.get("status") != "incomplete":  # else it is for the end to say what becomes of it
             yield self._give(place)
 

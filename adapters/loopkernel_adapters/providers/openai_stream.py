@@ -15,6 +15,7 @@ from loopkernel.data.model_deltas import ModelDelta, ModelStarted
 from loopkernel.data.usage import Usage
 from openai import AsyncOpenAI, AsyncStream
 
+from loopkernel_adapters.provider_keys import real_keys
 from loopkernel_adapters.providers.event_stream import EventReader, ServerEvent
 from loopkernel_adapters.providers.openai_errors import FAULTS, failure_of
 from loopkernel_adapters.providers.openai_fields import JsonObject
@@ -139,15 +140,17 @@ async def stream_reply(
                     break
         last = reply.ending()
     except FAULTS as fault:
-        last = _last_after(reply, fault, operation, client.api_key)
+        last = _last_after(reply, fault, operation, (client.api_key, *real_keys({}, client.default_headers).values()))
     for delta in last:
         yield delta
 
 
-def _last_after(reply: Reply, fault: Exception, operation: ModelOperation, key: str) -> tuple[ModelDelta, ...]:
+def _last_after(
+    reply: Reply, fault: Exception, operation: ModelOperation, keys: tuple[str, ...]
+) -> tuple[ModelDelta, ...]:
     if reply.survives(fault):
         try:
             return reply.ending()
         except FAULTS as told:
             fault = told
-    return (failure_of(operation, fault, reply.usage, key),)
+    return (failure_of(operation, fault, reply.usage, keys),)

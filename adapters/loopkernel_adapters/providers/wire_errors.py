@@ -16,6 +16,10 @@ from loopkernel.data.model_deltas import ModelFailed
 from loopkernel.data.usage import NO_USAGE, Usage
 from loopkernel.data.words import ErrorClass
 
+from loopkernel_adapters.bounded_text import one_line, secrets_in_force
+from loopkernel_adapters.provider_keys import SHORTEST_KEY, real_keys
+from loopkernel_adapters.secrets import Secrets
+
 # What an adapter says as `kind` where the connection failed, since no server named an error then.
 CONNECTION_LOST: Final = "connection_lost"
 TIMED_OUT: Final = "timed_out"
@@ -24,7 +28,6 @@ UNREADABLE: Final = "unreadable_stream"  # what came is not what the API is said
 
 LONGEST_WAIT_MS: Final = 366 * 24 * 3_600_000  # a server that asks for more than this means: never
 _LONGEST_MESSAGE = 600  # of a server's own words; a page of a proxy is no message
-_SHORTEST_KEY = 8  # a shorter one is a placeholder, and may be any word
 _MOST_LOOKED_AT = 10_000  # characters of them
 
 # By what the server itself calls the error: Anthropic's types, OpenAI's types and codes, those of servers like it.
@@ -116,7 +119,7 @@ def classify(*, status: int | None, kind: str | None, message: str, code: str | 
     API has one; `status` that of the HTTP response, None where there was none (200 for an error within a stream).
     """
     found = _by_name_or_status(status, (code, kind))
-    if found in _MAY_BE_TOO_LONG and _TOO_LONG.search(message[:_MOST_LOOKED_AT]):
+    if found in _MAY_BE_TOO_LONG and _TOO_LONG.search(message, 0, _MOST_LOOKED_AT):
         return ErrorClass.PROMPT_TOO_LONG
     return found
 
@@ -152,37 +155,34 @@ def failure(
     """The end of a reply that failed, classified, with words for people: who said what, and what to do next.
 
     `message` is what the server, or the client, said; `service` is its name in the words. None of the `keys` is told:
-    some servers say which key they refuse, and a client shows the header that it cannot send.
+    some servers say which key they refuse, and a client shows the header that it cannot send. Nor is a secret in force.
     """
     error = classify(status=status, kind=kind, message=message, code=code)
-    said = _shortened(_without(keys, message))
+    keys = tuple(keys)
+    hidden = secrets_in_force().with_keys(real_keys({f"key-{number}": key for number, key in enumerate(keys, 1)}))
+    said = one_line(_without(keys, message), _LONGEST_MESSAGE, hidden)
     what_next = _CHECK_CONNECTION if kind == CONNECTION_LOST else _WHAT_NEXT.get(error)
-    words = f"{service}{_without(keys, _named(status, code or kind))}: {said or 'no words were given'}"
+    words = f"{service}{_named(status, code or kind, keys, hidden)}: {said or 'no words were given'}"
     if what_next is not None:
         words = f"{words.rstrip('.')}. {what_next}"
     return ModelFailed(operation=operation, error=error, message=words, retry_after_ms=retry_after_ms, usage=usage)
 
 
-def _named(status: int | None, kind: str | None) -> str:
+def _named(status: int | None, kind: str | None, keys: Iterable[str | None], hidden: Secrets) -> str:
     if kind in (CONNECTION_LOST, STREAM_CUT, UNREADABLE, TIMED_OUT):
         return ""  # the message says it in words
     number = "" if status is None or status == 200 else str(status)
-    name = "" if kind is None else _shortened(kind)
+    name = "" if kind is None else one_line(_without(keys, kind), _LONGEST_MESSAGE, hidden)
     told = ", ".join(part for part in (number, name) if part)
     return f" answered {told}" if told else " reported an error"
 
 
 def _without(keys: Iterable[str | None], text: str) -> str:
     for key in keys:
-        if key is not None and len(key) >= _SHORTEST_KEY:
+        if key is not None and len(key) >= SHORTEST_KEY:
             for form in (key, repr(key)[1:-1], repr(key.encode("utf-8", "replace"))[2:-1]):
                 text = text.replace(form, "(the key)")
     return text
-
-
-def _shortened(text: str) -> str:
-    line = " ".join(text[: 2 * _LONGEST_MESSAGE].split())
-    return line if len(line) <= _LONGEST_MESSAGE else line[: _LONGEST_MESSAGE - 1] + "…"
 
 
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]*)?")

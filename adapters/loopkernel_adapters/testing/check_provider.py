@@ -10,9 +10,9 @@
     unchecked = check_provider(staged)      # raises AssertionError("provider 2: ...")
 
 Each situation is staged anew for each check, in an event loop and a thread of its own; None where it cannot be brought
-about. Duties 3, 6, 8 and 10 of a provider are not checked here: 3 is the driver's, the others show only to who knows
-the service. Of duty 7, threads are not looked at: a provider may have one of its own for all its replies. Nor is it
-tried with two replies at once.
+about. Duties 3, 6, 8, 10, 13 and 14 of a provider are not checked here: 3 is the driver's, the others show only to
+who knows the service. Of duty 7, threads are not looked at: a provider may have one of its own for all its replies. Nor
+is it tried with two replies at once.
 """
 
 import asyncio
@@ -30,7 +30,15 @@ from loopkernel.data.errors import CodecError
 from loopkernel.data.ids import MessageId, ModelOperation
 from loopkernel.data.json_text import Json
 from loopkernel.data.messages import UserMessage
-from loopkernel.data.model_deltas import ModelCall, ModelCompleted, ModelDelta, ModelFailed, ModelInput, ModelText
+from loopkernel.data.model_deltas import (
+    ModelCall,
+    ModelCompleted,
+    ModelDelta,
+    ModelFailed,
+    ModelInput,
+    ModelReasoning,
+    ModelText,
+)
 from loopkernel.data.threads import Thread
 from loopkernel.data.tools import Tool
 from loopkernel.data.words import ErrorClass, RequestReason
@@ -84,7 +92,7 @@ class Staged:
     `asked` counts the requests that the service has had; None: nobody counts. `told` returns when all that comes before
     a silence is with the provider. `text`, `calls` (names of tools, with inputs), `error` and `retry_after_ms` are what
     the reply should give; None: not known. `keys` are what the provider was given and must not give away, best where
-    the failing service says them again; None: not known.
+    the service says them again, in its error and in its text piece by piece; None: not known.
     """
 
     provider: Provider
@@ -177,6 +185,8 @@ async def _read(staged: Staged) -> list[ModelDelta]:
         told = f"a failure is raised{f' (at{where})' if where else ''} and not given as a delta: {error!r}"
         raise AssertionError(f"provider 4: {told}") from error
     _demand_no_key(staged, staged.provider)
+    for kind in (ModelText, ModelReasoning, ModelInput):  # piece by piece it may be given as well
+        _demand_no_key(staged, "".join(delta.text for delta in deltas if isinstance(delta, kind)))
     for delta in deltas:
         _demand_no_key(staged, delta)
         _demand(

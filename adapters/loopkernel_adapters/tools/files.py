@@ -24,12 +24,13 @@ from attrs import evolve, frozen
 from loopkernel.data.json_text import Json, JsonValue, safe_text
 from loopkernel.data.tools import AccessMode, Claim, Decision, EffectClass, FieldResource, Tool, ToolProfile
 
+from loopkernel_adapters.bounded_text import beginning_of_file
 from loopkernel_adapters.ports import RunContext, ToolError
 from loopkernel_adapters.tools.input_schema import JsonObject
 from loopkernel_adapters.tools.paths import (
-    PathRefused,
     canonical_path,
     demand_kind,
+    demanded,
     ignores_case,
     is_open_name,
     is_plain,
@@ -127,12 +128,11 @@ class Workspace:
         """
         with self.opened_file(path) as descriptor:
             size = os.fstat(descriptor).st_size
-            content = read_at_most(descriptor, most_bytes + 1)
+            content, read = beginning_of_file(descriptor, most_bytes)
         if len(content) <= most_bytes:
             return content.decode("utf-8", "replace")
-        # A character that the limit cuts in two is left out, not replaced.
-        text = codecs.getincrementaldecoder("utf-8")("replace").decode(content[:most_bytes])
-        return f"{text}\n(These are the first {most_bytes} of {max(size, len(content))} bytes.)"
+        text = codecs.getincrementaldecoder("utf-8")("replace").decode(content[:most_bytes])  # no half a character
+        return f"{text}\n(These are the first {most_bytes} of {max(size, read)} bytes.)"
 
     def names(self, path: str = ".") -> str:
         """The names in a folder, one a line and sorted, folders with a slash. Raises ToolError."""
@@ -245,10 +245,7 @@ class Workspace:
 
     def demanded(self, path: str) -> str:
         """The one spelling of a path here. Raises ToolError."""
-        try:
-            return self.canonical(path)
-        except PathRefused as error:
-            raise ToolError(str(error)) from error
+        return demanded(path, self.canonical)
 
 
 def replace(folder: int, name: str, content: bytes, mode: int | None) -> None:

@@ -7,6 +7,7 @@ import pydantic_core
 from loopkernel.data.errors import CodecError, Fault, json_path
 from loopkernel.data.json_text import JsonValue, parse_json
 
+from loopkernel_adapters.bounded_text import beginning
 from loopkernel_adapters.tools.plain_schema import JsonObject, no_field
 
 LONGEST_GIVEN = 80  # characters of a wrong value that are told
@@ -45,7 +46,7 @@ def _place(given: JsonValue, location: tuple[int | str, ...]) -> tuple[list[str 
 
 def _shown(value: object) -> str:
     text = pydantic_core.to_json(value, fallback=repr, inf_nan_mode="strings").decode()
-    return text if len(text) <= LONGEST_GIVEN else f"{text[:LONGEST_GIVEN]}..."
+    return beginning(text, LONGEST_GIVEN, "...")
 
 
 def repaired(given: JsonObject, error: pydantic.ValidationError) -> JsonObject:

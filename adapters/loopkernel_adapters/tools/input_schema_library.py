@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, cast
 from loopkernel.data.errors import Fault, json_path, quoted
 from loopkernel.data.json_text import JsonValue
 
+from loopkernel_adapters.bounded_text import beginning
 from loopkernel_adapters.tools.patterns import longest_tested
 from loopkernel_adapters.tools.plain_schema import JsonObject, no_field, no_form, problem_of
 
@@ -40,7 +41,7 @@ def schema_faults(schema: JsonObject) -> Iterator[Fault]:
         place = json_path([*error.absolute_path])
         if place not in found:
             found.add(place)
-            yield Fault(place, f"is not what JSON Schema has here: {error.message[:LONGEST_WORDS]}")
+            yield Fault(place, f"is not what JSON Schema has here: {beginning(error.message, LONGEST_WORDS)}")
     names = _patterns_of_names(schema)
     for pattern in names:
         if longest_tested(pattern) < LONGEST_NAME:
@@ -164,7 +165,7 @@ def _faults_of(error: "ValidationError") -> Iterator[Fault]:
         more = [name for name in value if name not in known and not _fits_a_pattern(name, schema)]
         yield from (Fault(json_path([*path, name]), no_field(known)) for name in more)
         return
-    yield Fault(json_path(path), _words(keyword, argument, value) or error.message[:LONGEST_WORDS])
+    yield Fault(json_path(path), _words(keyword, argument, value) or beginning(error.message, LONGEST_WORDS))
 
 
 def _fits_a_pattern(name: str, schema: JsonObject) -> bool:

@@ -32,7 +32,9 @@ from loopkernel.data.tools import (
 )
 from loopkernel.later_typing import override
 
+from loopkernel_adapters.bounded_text import beginning, first_line, in_force, one_line, secrets_in_force
 from loopkernel_adapters.ports import RunContext, ToolError, Tools
+from loopkernel_adapters.secrets import NO_SECRETS, Secrets
 from loopkernel_adapters.tools.input_schema import JsonObject, demand_schema
 from loopkernel_adapters.tools.registry import FunctionTool, Registry
 
@@ -55,7 +57,7 @@ for _logger in ("mcp", "client"):
     logging.getLogger(_logger).addHandler(logging.NullHandler())
 
 LONGEST_NAME = 64  # characters of a tool's whole name, the most that providers take
-NEW_LINE = "\n"
+_LONGEST_WORDS = 1_000  # characters of what a server says when it cannot be used
 _LONGEST_PROGRESS = 500  # characters of what a server says of its progress
 _LEAVING_SECONDS = 1.0  # beyond `stop_seconds`
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
@@ -129,18 +131,22 @@ class McpTools(Tools):
 
 
 @asynccontextmanager
-async def open_servers(servers: Sequence[McpServer], limits: McpLimits | None = None) -> AsyncIterator[McpTools]:
+async def open_servers(
+    servers: Sequence[McpServer], limits: McpLimits | None = None, secrets: Secrets = NO_SECRETS
+) -> AsyncIterator[McpTools]:
     """Connect to the servers and offer their tools while the context is open.
 
-    Raises McpUnavailable: a server does not start or answer in time, offers what cannot be offered, or has another pin
-    than it should.
+    No value of `secrets`, those of the session, is in what is offered, also where a description is cut. Raises
+    McpUnavailable: a server does not start or answer in time, offers what cannot be offered, or has another pin than it
+    should.
     """
     limits = limits or McpLimits()
     names = [server.name for server in servers]
     if len({_safe(name) for name in names}) < len(names):
         raise McpUnavailable(f"two servers of {', '.join(names)} have the same name; give one of them another name")
     connections = [_Connection(server, limits) for server in servers]
-    opening = [asyncio.create_task(connection.open()) for connection in connections]
+    with in_force(secrets or secrets_in_force()):
+        opening = [asyncio.create_task(connection.open()) for connection in connections]
     try:
         await asyncio.gather(*opening)
         tools = [tool for connection in connections for tool in connection.tools]
@@ -245,12 +251,13 @@ class _Connection:
                 raise ValueError(f"it has more than {self._limits.schema_chars} characters")
             demand_schema(schema.value())
         except (ValueError, TypeError, CodecError) as error:
+            name = beginning(offered.name, LONGEST_NAME, "...")
             raise McpUnavailable(
-                f"the tool {offered.name} of the server {self.server.name} has a schema that cannot be used: {error}"
+                f"the tool {name} of the server {self.server.name} has a schema that cannot be used: {error}"
             ) from error
         tool = Tool(
             name=tool_name(self.server.name, offered.name),
-            description=description[: self._limits.description_chars],
+            description=beginning(description, self._limits.description_chars),
             input_schema=schema,
             profile=_profile(self.server, offered.annotations),
         )
@@ -266,13 +273,14 @@ class _Connection:
             raise ToolError(f"the server {self.server.name} is gone; do the work with other tools")
 
         told = 0
+        secrets = secrets_in_force()  # the client tells progress in a task of its own
 
         async def tell(progress: float, total: float | None, message: str | None) -> None:
             nonlocal told
             told += 1
             if told <= self._limits.progress_reports:  # each of them is recorded
                 words = message or (f"{progress:g}" if total is None else f"{progress:g} of {total:g}")
-                await context.report_progress(words[:_LONGEST_PROGRESS])
+                await context.report_progress(beginning(words, _LONGEST_PROGRESS, secrets=secrets))
 
         try:
             async with asyncio.timeout(self._limits.call_seconds):
@@ -368,7 +376,7 @@ def _unavailable(server: McpServer, error: Exception) -> McpUnavailable:
         case ServerGone():
             why = f"does not speak the protocol: {error}"
         case MCPError():
-            why = f"refuses: {error.message}"
+            why = f"refuses: {one_line(error.message, _LONGEST_WORDS)}"
         case _:
-            why = f"cannot be used: {type(error).__name__}: {str(error).partition(NEW_LINE)[0]}"
+            why = f"cannot be used: {type(error).__name__}: {beginning(first_line(str(error)), _LONGEST_WORDS)}"
     return McpUnavailable(f"the server {server.name} {why}. Look whether it runs by itself, or go on without it")

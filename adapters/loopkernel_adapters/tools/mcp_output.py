@@ -10,19 +10,22 @@ from loopkernel.data.json_text import Json
 from loopkernel.data.tools import ToolOutput
 from mcp import types as protocol
 
+from loopkernel_adapters.bounded_text import beginning, hidden
+
 
 def as_output(result: protocol.CallToolResult, most_chars: int) -> ToolOutput:
     """The blocks of the result, up to so many characters in all; what is structured stands for no text at all."""
     blocks: list[UserBlock] = []
     left = most_chars
-    for block in _blocks(result):
+    for found in _blocks(result):
+        block = TextBlock(hidden(found.text)) if isinstance(found, TextBlock) else found
         size = len(block.text) if isinstance(block, TextBlock) else len(block.data)
         if size <= left:
             blocks.append(block)
             left -= size
             continue
         if isinstance(block, TextBlock):
-            blocks.append(TextBlock(block.text[:left]))
+            blocks.append(TextBlock(beginning(block.text, left)))
         blocks.append(TextBlock(f"(the rest of the answer was left out: it has more than {most_chars} characters)"))
         break
     return ToolOutput(content=tuple(blocks))

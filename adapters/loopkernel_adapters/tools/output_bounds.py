@@ -4,6 +4,8 @@ from attrs import evolve
 from loopkernel.data.blocks import MediaBlock, TextBlock, UserBlock
 from loopkernel.data.tools import ToolOutput
 
+from loopkernel_adapters.bounded_text import both_ends
+
 MOST_CHARACTERS = 1_000_000  # of all texts of a result together
 MOST_MEDIA = 20_000_000  # characters of base64 of all its images together
 _KEPT_AT_EACH_END = 20_000
@@ -11,11 +13,7 @@ _KEPT_AT_EACH_END = 20_000
 
 def shortened(text: str) -> str:
     """The beginning and the end of a text that is too long."""
-    left_out = len(text) - 2 * _KEPT_AT_EACH_END
-    if left_out <= 0:
-        return text
-    begin, end = text[:_KEPT_AT_EACH_END], text[-_KEPT_AT_EACH_END:]
-    return f"{begin}\n({left_out} characters are left out here)\n{end}"
+    return both_ends(text, _KEPT_AT_EACH_END, lambda left_out: f"\n({left_out} characters are left out here)\n")
 
 
 def bounded(output: ToolOutput) -> ToolOutput:

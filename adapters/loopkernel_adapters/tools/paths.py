@@ -11,6 +11,7 @@ from itertools import islice
 
 from loopkernel.data.json_text import safe_text
 
+from loopkernel_adapters.bounded_text import beginning, hidden
 from loopkernel_adapters.ports import ToolError
 
 LONGEST_PATH = 4_096  # bytes
@@ -77,6 +78,20 @@ def one_spelling(canonical: Callable[[str], str], key: Callable[[str], str]) -> 
     return key_of
 
 
+def demanded(path: str, canonical: Callable[[str], str]) -> str:
+    """The one spelling of a path. Raises ToolError: also of a path that holds a secret and is not spelled so.
+
+    Spelled otherwise, the secret in it would not be found where the path is named.
+    """
+    try:
+        spelled = canonical(path)
+    except PathRefused as error:
+        raise ToolError(str(error)) from error
+    if spelled != path and hidden(path) != path:
+        raise ToolError(f"{shown_path(path)} has another spelling; leave out what a path does not need")
+    return spelled
+
+
 def is_open_name(name: str, dot_names: bool) -> bool:
     """Whether tools may see a file or folder of that name."""
     if not name.startswith("."):
@@ -103,8 +118,7 @@ def is_plain(path: str, *, dot_names: bool = False) -> bool:
 
 def shown_path(path: str) -> str:
     """The path in quotation marks, printable, cut where it is long."""
-    path = safe_text(path)
-    path = path if len(path) <= LONGEST_SHOWN else f"{path[:LONGEST_SHOWN]}..."
+    path = beginning(safe_text(path), LONGEST_SHOWN, "...", cut=True)  # it may be the folder of what a call names
     return json.dumps(path, ensure_ascii=not path.isprintable())
 
 

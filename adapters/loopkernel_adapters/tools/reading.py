@@ -8,6 +8,7 @@ from attrs import Factory, define
 from loopkernel.data.blocks import MediaBlock
 from loopkernel.data.tools import ToolOutput
 
+from loopkernel_adapters.bounded_text import HiddenBytes
 from loopkernel_adapters.image_types import image_type
 from loopkernel_adapters.ports import ToolError
 from loopkernel_adapters.tools.files import DEFAULT_READ_BYTES, Workspace, read_at_most
@@ -47,6 +48,7 @@ def read_lines(
             scanned += len(piece)
             if part.to_skip and scanned >= MOST_SCANNED:
                 raise ToolError(f"line {first_line} does not begin in the first {scanned} bytes of {shown_path(path)}")
+        part.end()
         more = part.complete and (part.left_over or bool(os.read(descriptor, 1)))
     if part.to_skip or (first_line > 1 and not part.kept):
         there = first_line - 1 - part.to_skip + part.unended
@@ -71,12 +73,13 @@ def _image(descriptor: int, path: str, media_type: str, size: int) -> ToolOutput
 
 @define
 class _Part:
-    """Collects the wanted lines from the pieces of a file."""
+    """Collects the wanted lines from the pieces of a file, without secrets."""
 
     to_skip: int  # lines before the first wanted one
     to_take: int | None  # lines that are still wanted; None: all
     most_bytes: int
-    kept: bytearray = Factory(bytearray)
+    hiding: HiddenBytes = Factory(HiddenBytes)
+    kept: bytearray = Factory(bytearray)  # without secrets
     unended: bool = False  # the last line that was skipped over has no end
     complete: bool = False  # no more is wanted, or fits
     left_over: bool = False  # there was more than that
@@ -98,10 +101,20 @@ class _Part:
                 self.to_take -= 1
                 stop = end
             stop = len(piece) if self.to_take else stop
-        self.kept += piece[start:stop]
-        self.left_over = stop < len(piece) or len(self.kept) > self.most_bytes
-        self.complete = self.to_take == 0 or len(self.kept) > self.most_bytes
-        del self.kept[self.most_bytes :]
+        self.kept += self.hiding.feed(piece[start:stop])
+        self.left_over = stop < len(piece)
+        self.complete = self.to_take == 0
+        self._bound()
+
+    def end(self) -> None:
+        """No more is taken, so what was held back as the beginning of a secret is none."""
+        self.kept += self.hiding.end()
+        self._bound()
+
+    def _bound(self) -> None:
+        if len(self.kept) > self.most_bytes:
+            self.left_over = self.complete = True
+            del self.kept[self.most_bytes :]
 
     def text(self) -> str:
         """The lines. A character that the limit cuts in two is left out, not replaced."""

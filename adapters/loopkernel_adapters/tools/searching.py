@@ -17,6 +17,7 @@ from typing import IO, Self
 from attrs import frozen
 from loopkernel.data.json_text import safe_text
 
+from loopkernel_adapters.bounded_text import hidden
 from loopkernel_adapters.ports import ToolError
 from loopkernel_adapters.tools.files import Workspace, read_at_most
 from loopkernel_adapters.tools.paths import DEEPEST, is_plain, joined, shown_path
@@ -137,7 +138,8 @@ class LineSearch:
 def find_lines(workspace: Workspace, search: LineSearch, aborted: Aborted, process: "SearchProcess") -> str:
     """The lines that match, as `path:line: text`, those of a folder before those of the folders in it.
 
-    What was passed over is counted. Raises ToolError.
+    Texts are searched without the secrets in them: what matches would tell what they are, and a long line is cut. What
+    was passed over is counted. Raises ToolError.
     """
     if len(search.pattern) > LONGEST_PATTERN:
         raise ToolError(f"the pattern has {len(search.pattern)} characters; {LONGEST_PATTERN} are the most")
@@ -156,7 +158,7 @@ def find_lines(workspace: Workspace, search: LineSearch, aborted: Aborted, proce
                 large += 1
                 continue
             read += len(content)
-            for line, _, text in running.matches(content):
+            for line, _, text in running.matches(_hidden(content)):
                 found.append(f"{path}:{line}: {text if text.isprintable() else _printable(text)}")
             if len(found) >= MOST_MATCHES or read > MOST_SEARCHED_IN_ALL:
                 break
@@ -192,6 +194,11 @@ def _content(workspace: Workspace, path: str) -> bytes | None:
     except (ToolError, OSError):  # gone meanwhile, or not ours to read
         return b""
     return content if len(content) <= MOST_SEARCHED else None
+
+
+def _hidden(content: bytes) -> bytes:
+    """The same text without secrets."""
+    return hidden(content.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
 
 
 def _printable(text: str) -> str:
@@ -264,7 +271,7 @@ class SearchProcess:
         self._timer.daemon = True
         self._timer.start()
         wanted = {
-            "pattern": search.pattern,
+            "pattern": hidden(search.pattern),
             "ignore_case": search.ignore_case,
             "most": MOST_MATCHES,
             "longest": LONGEST_LINE,

@@ -107,6 +107,7 @@ class Shell:
                 confined=self.confined,
             )
             ended = await run_command(command, output, context.report_progress)
+        output.end(cut=ended.timed_out)
         words = output.text()
         if ended.timed_out:
             raise ToolError(

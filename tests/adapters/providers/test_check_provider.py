@@ -49,7 +49,9 @@ from tests.adapters.providers.wire_server import Answer, WireServer, problem, st
 # --- our own ------------------------------------------------------------------------------------------
 
 ANSWERS: dict[Situation, Answer] = {
-    Situation.TEXT: stream_of(wire([start()]), wire(text(0, "It says ", "hello.")), wire(ending("end_turn"))),
+    Situation.TEXT: stream_of(
+        wire([start()]), wire(text(0, "It says ", KEY[:4], KEY[4:], ".")), wire(ending("end_turn"))
+    ),
     Situation.CALLS: stream_of(wire([start(), *tool_use(0, '{"path": ', '"a.txt"}'), *ending("tool_use")])),
     Situation.FAILING: problem(
         529, {"error": {"type": "overloaded_error", "message": f"Overloaded, {KEY}"}}, ("retry-after", "9")
@@ -68,7 +70,7 @@ async def anthropic_staged(situation: Situation) -> AsyncIterator[Staged | None]
                 provider=provider,
                 asked=lambda: len(server.requests),
                 told=lambda: asyncio.to_thread(server.wait_until_told),
-                text={Situation.TEXT: "It says hello."}.get(situation),
+                text={Situation.TEXT: "It says {{key:ANTHROPIC_API_KEY}}."}.get(situation),
                 calls={Situation.CALLS: (("read_file", PATH),)}.get(situation),
                 error=ErrorClass.OVERLOADED if situation is Situation.FAILING else None,
                 retry_after_ms=9_000 if situation is Situation.FAILING else None,
@@ -232,6 +234,12 @@ def test_a_sound_one_passes_and_what_cannot_be_staged_is_told() -> None:
         (
             changing(lambda d: [evolve(d, message=f"bad key {KEY}") if isinstance(d, ModelFailed) else d]),
             r"provider 12: key 1 shows in what it gives: ModelFailed.*bad key \*\*\*",
+        ),
+        (
+            changing(
+                lambda d: [evolve(d, text=part) for part in (KEY[:5], KEY[5:])] if isinstance(d, ModelText) else [d]
+            ),
+            r"provider 12: key 1 shows in what it gives: '\*\*\*",
         ),
         (raises_its_key, r"provider 12: key 1 shows in what it gives: ConnectionError.*key=\*\*\* failed"),
         (is_slow_to_let_go, "provider 7: 0.05 s after it was (cancelled|closed), the stream has not ended"),
