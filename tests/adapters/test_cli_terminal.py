@@ -11,7 +11,7 @@ from loopkernel_adapters.cli.main import main
 from tests.adapters.cli_world import COMMAND, FILES, labelled, prepare, write_script
 from tests.adapters.pseudo_terminal import END_OF_INPUT, INTERRUPT, at_a_terminal
 
-PROMPT = "edit [JSON]? "
+PROMPT = "show? "
 ARGUMENTS = [
     "run",
     "go",

@@ -15,7 +15,7 @@ from tests.adapters.pseudo_terminal import END_OF_INPUT, INTERRUPT, Person, at_a
 
 ALWAYS = (*CHAT, "--approve", "always")
 WELCOME = "Ctrl-D leaves"
-QUESTION = "edit [JSON]? "
+QUESTION = "show? "
 
 
 @contextmanager
