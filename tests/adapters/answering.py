@@ -1,10 +1,16 @@
 """A program at the other end of a pipe that answers as it is asked: a line is written when one is wanted, not before."""
 
 import os
+import select
+import subprocess
 from collections import deque
+from collections.abc import Sequence
+from subprocess import PIPE
 
 from loopkernel_adapters.cli.line_input import Heard, LineInput
 from typing_extensions import override
+
+PATIENCE_SECONDS = 60  # after which a program that says nothing is taken to be stuck
 
 
 class Answering(LineInput):
@@ -40,3 +46,25 @@ class Answering(LineInput):
         os.close(self._reading)
         if self._open:
             os.close(self._writing)
+
+
+def answered_by_a_program(command: Sequence[str], prompt: str, *answers: str) -> subprocess.CompletedProcess[str]:
+    """Run the command, and write each answer to its pipe when the prompt has been shown once more."""
+    with subprocess.Popen(command, stdin=PIPE, stdout=PIPE, stderr=PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        shown = ""
+        for count, answer in enumerate(answers, start=1):
+            while shown.count(prompt) < count:
+                ready, _, _ = select.select([process.stdout], [], [], PATIENCE_SECONDS)
+                assert ready, f"it is stuck after: {shown}"
+                piece = os.read(process.stdout.fileno(), 65_536).decode()
+                assert piece, f"it ended without asking: {shown}"
+                shown += piece
+            process.stdin.write(f"{answer}\n")
+            process.stdin.flush()
+        process.stdin.close()
+        shown += process.stdout.read()
+        errors = process.stderr.read()
+    return subprocess.CompletedProcess(command, process.returncode, shown, errors)

@@ -229,8 +229,12 @@ def test_what_was_typed_before_a_question_does_not_answer_it(loopkernel: Command
         person.wait_for(QUESTION)
         person.type(b"yes\n")
         gate.wait()
-        person.type(b"yes")  # without an end: the question takes it away
+        person.type(b"yes")  # without an end
         gate.open()
+        person.wait_for("press Enter to end that line, which is no answer")
+        person.wait_for(QUESTION)
+        person.type(b"\n")
+        person.wait_for("begun before the question")
         person.wait_for(QUESTION)
         person.type(b"no\n")
         person.wait_for("Done.")

@@ -26,31 +26,58 @@ def test_a_run_is_told_as_objects_and_the_result_is_the_last(loopkernel: Command
 
 @pytest.mark.rule("ASK-3")
 @pytest.mark.parametrize(
-    ("line", "written"),
+    ("answer", "written"),
     [
-        ("yes", {"a": "x"}),
-        ('{"answer": "yes"}', {"a": "x"}),
-        ("always", {"a": "x"}),
-        ("no", {}),
-        ('{"answer": "no", "why": "never"}', {}),
-        ('edit {"path": "b", "text": "y"}', {"b": "y"}),
-        ('{"answer": "edit", "input": {"path": "b", "text": "y"}}', {"b": "y"}),
+        ('"yes"', {"a": "x"}),
+        ('"always"', {"a": "x"}),
+        ('"no"', {}),
+        ('"no", "why": "never"', {}),
+        ('"edit", "input": {"path": "b", "text": "y"}', {"b": "y"}),
     ],
 )
-def test_what_asks_is_answered_by_a_line(loopkernel: CommandLine, line: str, written: dict[str, str]) -> None:
+def test_what_asks_is_answered_by_an_object_that_names_the_call(
+    loopkernel: CommandLine, answer: str, written: dict[str, str]
+) -> None:
     script(writes("a"), says("Done."))
-    ended = loopkernel(*RUN, lines=(line,))
+    ended = loopkernel(*RUN, lines=(f'{{"call": "1.1", "answer": {answer}}}',))
     (asked,) = ended.objects_of("ask")
     assert asked["call"] == "1.1"
     assert asked["tool"] == "write_file"
     assert {name: Path(name).read_text() for name in "ab" if Path(name).exists()} == written
 
 
-@pytest.mark.parametrize("line", ["maybe", "", "{", '{"answer": 3}', "edit {", '{"answer": "edit"}', '{"no": 1}', "[]"])
+YES = '{"call": "1.1", "answer": "yes"}'
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "yes",
+        "always",
+        "maybe",
+        "{",
+        "[]",
+        'edit {"path": "b", "text": "y"}',
+        '{"answer": "yes"}',
+        '{"call": "1.2", "answer": "yes"}',
+        '{"call": "1.1", "answer": "y"}',
+        '{"call": "1.1", "answer": true}',
+        '{"call": "1.1", "answer": "yes", "input": {}}',
+        '{"call": "1.1", "answer": "no", "why": 3}',
+        '{"call": "1.1", "answer": "edit"}',
+        '{"call": "1.1", "answer": "edit", "input": "b"}',
+        '{"call": "1.1", "answer": "rerun"}',
+        '{"call": "1.1", "call": "1.1", "answer": "yes"}',
+        '{"call": "1.1"}',
+    ],
+)
 def test_what_is_no_answer_is_told_and_asked_again(loopkernel: CommandLine, line: str) -> None:
     script(writes("a"), says("Done."))
-    ended = loopkernel(*RUN, lines=(line, "yes"))
+    ended = loopkernel(*RUN, lines=(line,))
+    assert not Path("a").exists()
     assert len(ended.objects_of("note")) == 1
+    ended = loopkernel(*RUN, lines=(line, YES))
     assert len(ended.objects_of("ask")) == 2
     assert Path("a").exists()
 
@@ -66,7 +93,7 @@ def test_without_a_line_every_call_that_asks_is_denied(loopkernel: CommandLine) 
 
 def test_a_chat_is_told_when_it_may_say_something(loopkernel: CommandLine) -> None:
     script(says("one"), writes("a"), says("two"))
-    ended = loopkernel(*CHAT, "--json", lines=("hello", "/queue", "write it", "/mode", "yes", "/quit"))
+    ended = loopkernel(*CHAT, "--json", lines=("hello", "/queue", "write it", "/mode", YES.replace("1.1", "2.1"), "/quit"))
     assert ended.status == 0
     assert len(ended.objects_of("ready")) == 4
     assert ended.objects_of("note")[0]["text"] == "the queue is empty"
