@@ -139,7 +139,9 @@ def test_what_was_there_before_the_question_does_not_answer_it(folder: Path, giv
     assert ended.stderr == ""
     assert written(folder) == set()
     assert ended.stdout.count("there is no input, so nobody can be asked") == 2
-    assert ("3 lines came before the question, and can be no answer to it: not taken" in ended.stdout) == (given == "pipe")
+    assert ("3 lines came before the question, and can be no answer to it: not taken" in ended.stdout) == (
+        given == "pipe"
+    )
     demand_whole_log()
 
 

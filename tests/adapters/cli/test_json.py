@@ -93,7 +93,9 @@ def test_without_a_line_every_call_that_asks_is_denied(loopkernel: CommandLine) 
 
 def test_a_chat_is_told_when_it_may_say_something(loopkernel: CommandLine) -> None:
     script(says("one"), writes("a"), says("two"))
-    ended = loopkernel(*CHAT, "--json", lines=("hello", "/queue", "write it", "/mode", YES.replace("1.1", "2.1"), "/quit"))
+    ended = loopkernel(
+        *CHAT, "--json", lines=("hello", "/queue", "write it", "/mode", YES.replace("1.1", "2.1"), "/quit")
+    )
     assert ended.status == 0
     assert len(ended.objects_of("ready")) == 4
     assert ended.objects_of("note")[0]["text"] == "the queue is empty"
