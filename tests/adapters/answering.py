@@ -1,4 +1,4 @@
-"""A program at the other end of a pipe that answers as it is asked: a line is written when one is wanted, not before."""
+"""A program at the other end of a pipe that answers as it is asked: each line is written when one is wanted."""
 
 import os
 import select

@@ -298,6 +298,7 @@ def test_whoever_takes_the_time_to_answer_is_obeyed(is_terminal: bool, answers: 
         pytest.param([(2.0, "yes")], True, id="without Enter"),
         pytest.param([(2.0, "always remember this\n")], True, id="a sentence"),
         pytest.param([(0.0, "yes\nyes\nyes\n")], False, id="in the pipe before the question"),
+        pytest.param([(0.0, "yes\n")], False, id="one line in the pipe before the question"),
         pytest.param([(0.0, "ye"), (2.0, "s\n")], False, id="begun in the pipe before the question"),
         pytest.param([(2.0, "yes\nand\nmore\n")], False, id="piped with more behind it"),
         pytest.param([(2.0, "yes")], False, id="a line of a pipe that has no end"),

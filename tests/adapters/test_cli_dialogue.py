@@ -181,8 +181,9 @@ def test_nobody_is_asked_where_the_options_say_so(answered: Answered, folder: Pa
 def test_a_long_input_is_shown_by_its_two_ends_and_whole_on_request(answered: Answered, folder: Path) -> None:
     text = f"begins {'word ' * 10_000}ends"
     output = answered("no", calls=[a_call(text=text)])
-    (shown,) = (line for line in labelled(output, "input") if "left out" in line)
-    assert shown.startswith('{"path": "new.txt", "text": "begins word')
+    assert labelled(output, "input")[-1].startswith('{"path": "new.txt", "text": "begins word')
+    assert " characters left out\u203a" in output
+    assert 'word ends"}' in output
     output = answered("show", "no", calls=[a_call(text=text)], options=("--log", "second.jsonl"))
     pages = [line for line in output.splitlines() if line.startswith(("input ", " ")) and "word word" in line]
     assert sum(line.count("word") for line in pages if "left out" not in line) >= 9_900  # some break at a line's end

@@ -49,18 +49,21 @@ class AskedCall:
     def pages(self, prompt: str) -> Sequence[Sequence[str]]:
         """All of the input, in pages that leave room for the prompt."""
         width, most = room(self.screen)
-        lines = lines_of(self._parts(), width)
-        size = max(most - len(wrapped(prompt, width)) - 2, _LEAST_LINES) if self.screen.is_seen else len(lines)
+        lines = lines_of(self._parts(), width, by_lines=True)
+        below = len(wrapped(prompt, width)) + len(wrapped(self._below(1_000, 1_000), width))
+        size = max(most - below, _LEAST_LINES) if self.screen.is_seen else len(lines)
         return [lines[start : start + size] for start in range(0, len(lines), size)]
 
     def put_page(self, number: int, prompt: str) -> None:
         """Show one of the pages; behind the last comes the first."""
         pages = self.pages(prompt)
         place = number % len(pages)
-        of = f" {place + 1} of {len(pages)}" if len(pages) > 1 else ""
-        more = "; `show` shows the next" if len(pages) > 1 else ""
         self.screen.block("input", pages[place])
-        self.screen.labelled("", f"(all of the input of {self.name}{of and f', page{of}'}{more})")
+        self.screen.block("", wrapped(self._below(place + 1, len(pages)), room(self.screen)[0]))
+
+    def _below(self, number: int, pages: int) -> str:
+        about = f"all of the input of {self.name}"
+        return f"({about}, page {number} of {pages}; `show` shows the next)" if pages > 1 else f"({about})"
 
     def _parts(self) -> Parts:
         return parts_of(self.entry.given, self.screen.hide, self.screen.shows)

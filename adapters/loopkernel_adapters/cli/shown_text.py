@@ -78,11 +78,15 @@ class Odd:
 
 @frozen
 class Piece:
-    """A part of a marked text: `raw` characters of it. One that `holds` is not broken over two lines."""
+    """A part of a marked text: `raw` characters of it. One that `holds` is not broken over two lines.
+
+    `is_break`: it stands for line breaks.
+    """
 
     text: str
     raw: int
     holds: bool = True
+    is_break: bool = False
 
     @property
     def columns(self) -> int:
@@ -149,7 +153,8 @@ class Marked:
                 yield Piece(signs.run(signs.blank, len(run)), len(run))
             elif first in "\n\t":
                 sign = signs.line_break if first == "\n" else signs.tab
-                yield Piece(sign if len(run) == 1 else signs.run(sign, len(run)), len(run))
+                mark = sign if len(run) == 1 else signs.run(sign, len(run))
+                yield Piece(mark, len(run), is_break=first == "\n")
             elif "!" <= first <= "~" and first not in '"\\':
                 yield Piece(run, len(run), holds=False)
             elif first in '"\\':
@@ -244,8 +249,11 @@ def _parts(value: JsonValue, hide: Callable[[str], str], shows: Shows) -> Iterat
             yield Marked(hide(exact_text(value)), shows=shows)
 
 
-def lines_of(parts: Parts, width: int, budget: int | None = None) -> list[str]:
-    """The parts in lines of at most this width; of each value as much as the budget allows, both its ends."""
+def lines_of(parts: Parts, width: int, budget: int | None = None, by_lines: bool = False) -> list[str]:
+    """The parts in lines of at most this width; of each value as much as the budget allows, both its ends.
+
+    With `by_lines`, a line also ends where a line of the text does.
+    """
     lines, line, used = list[str](), list[str](), 0
     for piece in _pieces(parts, budget):
         rest = piece.text
@@ -263,6 +271,9 @@ def lines_of(parts: Parts, width: int, budget: int | None = None) -> list[str]:
                 lines.append("".join(line))
                 line, used = [], 0
                 piece = Piece(rest, 0, piece.holds)
+        if by_lines and piece.is_break:
+            lines.append("".join(line))
+            line, used = [], 0
     return [*lines, "".join(line)]
 
 
