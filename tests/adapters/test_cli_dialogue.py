@@ -8,13 +8,17 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
+from attrs import evolve
+from loopkernel.data.json_text import Json
 from loopkernel.data.policy import Policy
 from loopkernel.data.states import Confirming
 from loopkernel.data.tools import Decision, EffectClass, Tool, ToolProfile
 from loopkernel.data.user_deltas import CancelAll
+from loopkernel_adapters.cli import dialogue as dialogue_module
 from loopkernel_adapters.cli import run as run_command
 from loopkernel_adapters.cli import session
-from loopkernel_adapters.cli.dialogue import Dialogue, why_asked
+from loopkernel_adapters.cli.answer_words import said_after_crash_in
+from loopkernel_adapters.cli.dialogue import Dialogue, first_waiting, why_asked
 from loopkernel_adapters.cli.line_input import LineInput
 from loopkernel_adapters.cli.outcomes import ExitStatus
 from loopkernel_adapters.cli.screen import Screen
@@ -289,3 +293,50 @@ def test_whoever_is_asked_is_no_longer_asked_when_the_wait_is_over(how: str) -> 
         assert [status for status, _ in world.results()] == [wanted[how]]
 
     asyncio.run(run())
+
+
+@pytest.mark.rule("ASK-4")
+def test_an_answer_is_not_taken_for_a_call_that_has_changed_since_it_was_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> None:
+        world = a_world("echo")
+        shown = StringIO()
+        answers = Answering("yes")
+        dialogue = Dialogue(answers, Screen(shown), [])  # it sees no event
+        async with world.open() as driver:
+            await asked(driver)
+            waiting = first_waiting(driver)
+            assert waiting is not None
+            other = evolve(waiting.entry.call, input=Json.of({"path": "/"}))
+            changed = evolve(waiting, entry=evolve(waiting.entry, call=other))
+            monkeypatch.setattr(
+                dialogue_module, "first_waiting", lambda _: changed if "show? yes" in shown.getvalue() else waiting
+            )
+            await dialogue.attend(driver)
+            assert isinstance(driver.state, Confirming)
+        answers.close()
+        assert world.tools.started == []
+        assert "the call has changed since it was shown, so the answer is not taken" in shown.getvalue()
+
+    asyncio.run(run())
+
+
+@pytest.mark.rule("RESUME-3")
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("done", ("done", "")),
+        ("done it wrote 3 lines", ("done", "it wrote 3 lines")),
+        ("Rerun", ("rerun", "")),
+        ("cancel", ("cancel", "")),
+        ("d", None),
+        ("r", None),
+        ("c", None),
+        ("rerun it please", None),
+        ("cancel that thought", None),
+        ("done.", None),
+        ("", None),
+    ],
+)
+def test_after_a_crash_only_a_word_that_is_spelled_out_is_an_answer(line: str, said: tuple[str, str] | None) -> None:
+    found = said_after_crash_in(line)
+    assert (None if found is None else (found.kind.value, found.rest)) == said

@@ -82,6 +82,25 @@ def test_what_is_no_answer_is_told_and_asked_again(loopkernel: CommandLine, line
     assert Path("a").exists()
 
 
+@pytest.mark.rule("ASK-4")
+def test_an_answer_that_came_before_its_question_is_neither_that_nor_a_message(loopkernel: CommandLine) -> None:
+    script(writes("a"), says("As you like."))
+    ended = loopkernel(*CHAT, "--json", lines=(f"write it\n{YES}",))
+    assert not Path("a").exists()
+    notes = [str(note["text"]) for note in ended.objects_of("note")]
+    assert "came before the question" in notes[0]
+    assert "no question waits for this answer" in notes[1]
+    assert loopkernel("log", "last").labelled("user") == ["write it"]
+
+
+def test_a_message_at_a_question_waits_for_the_end_of_the_turn(loopkernel: CommandLine) -> None:
+    script(writes("a"), says("Done."), says("Then that."))
+    ended = loopkernel(*CHAT, "--json", lines=("write it", '{"say": "and then?"}', YES))
+    assert Path("a").exists()
+    assert ended.objects()[-1]["text"] == "Then that."
+    assert loopkernel("log", "last").labelled("user") == ["write it", "and then?"]
+
+
 def test_without_a_line_every_call_that_asks_is_denied(loopkernel: CommandLine) -> None:
     script(writes("a"), shell("touch b"), says("Nothing then."))
     ended = loopkernel(*RUN)
