@@ -147,8 +147,11 @@ class Session:
     async def answer(self, call: WaitingCall, answer: Answer) -> None:
         """Answer a call that waits for a person; see `Answer`. `go_on` then waits for what comes of it.
 
-        Raises TypeError where the answer does not fit, and NoSuchAgent when the sub-agent that asked has ended.
+        Raises TypeError where the answer does not fit, NoSuchAgent when the sub-agent that asked has ended, and
+        ValueError when another input, or another question, waits there by now than `call` says (rule ASK-4).
         """
+        if any(other.path == call.path and other != call for other in self.waiting):
+            raise ValueError(f"the call {'/'.join(map(str, call.path))} has changed since; look at what is waiting now")
         await self._driver.send(answer_in_full(call, answer), call.within)
 
     async def cancel(self) -> None:
@@ -199,7 +202,9 @@ class Session:
                 async with self._asking:
                     if call in self.waiting:  # and was not answered for another turn meanwhile
                         asked[call.path] = asked.get(call.path, 0) + 1
-                        await self.answer(call, await self._asked(call))
+                        answer = await self._asked(call)
+                        if not any(other.path == call.path and other != call for other in self.waiting):
+                            await self.answer(call, answer)
 
     def _can_answer(self, call: WaitingCall) -> bool:
         """An approval can wait for a person who comes later. A question cannot: it ends with the run that asks."""

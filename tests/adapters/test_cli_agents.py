@@ -30,6 +30,7 @@ from loopkernel_adapters.stores.jsonl import JsonlStore
 from loopkernel_adapters.tools.delegation import delegate_tool
 from typing_extensions import override
 
+from tests.adapters.answering import Answering
 from tests.adapters.children_world import PARENT_CALL, a_family, dispatches, one_tool_then, tools_with_agents
 from tests.adapters.cli_world import labelled, prepare, run, write_script
 from tests.adapters.driver_world import World, echo, one_turn, say
@@ -53,11 +54,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def answered(monkeypatch: pytest.MonkeyPatch, *lines: str) -> None:
-    """Let these lines stand in a pipe when the run asks."""
-    reading, writing = os.pipe()
-    os.write(writing, "".join(f"{line}\n" for line in lines).encode())
-    os.close(writing)
-    monkeypatch.setattr(run_command, "standard_input", lambda: LineInput(reading))
+    """Let these lines come by a pipe when the run asks."""
+    monkeypatch.setattr(run_command, "standard_input", lambda: Answering(*lines))
 
 
 # --- sub-agents ---
@@ -147,7 +145,7 @@ def test_the_person_answers_a_call_of_a_sub_agent_in_time_or_too_late(late: bool
             await driver.send(say("go"))
             await driver.rest()
             attending = asyncio.ensure_future(dialogue.attend(driver))
-            while "edit [JSON]?" not in shown.getvalue():
+            while "show? " not in shown.getvalue():
                 await asyncio.sleep(0)
             if late:
                 await driver.send(CancelCall(PARENT_CALL))

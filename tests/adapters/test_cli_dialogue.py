@@ -8,15 +8,17 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from attrs import evolve
+from loopkernel.data.json_text import Json
 from loopkernel.data.policy import Policy
-from loopkernel.data.states import Confirming, Idle
+from loopkernel.data.states import Confirming
 from loopkernel.data.tools import Decision, EffectClass, Tool, ToolProfile
 from loopkernel.data.user_deltas import CancelAll
+from loopkernel_adapters.cli import dialogue as dialogue_module
 from loopkernel_adapters.cli import run as run_command
 from loopkernel_adapters.cli import session
-from loopkernel_adapters.cli.dialogue import LONGEST_SHOWN, Dialogue, why_asked
+from loopkernel_adapters.cli.answer_words import said_after_crash_in
+from loopkernel_adapters.cli.dialogue import Dialogue, first_waiting, why_asked
 from loopkernel_adapters.cli.line_input import LineInput
 from loopkernel_adapters.cli.outcomes import ExitStatus
 from loopkernel_adapters.cli.screen import Screen
@@ -24,6 +26,7 @@ from loopkernel_adapters.ports import RunContext, Tools
 from loopkernel_adapters.tools.input_schema import JsonObject
 from loopkernel_adapters.tools.registry import FunctionTool, Registry
 
+from tests.adapters.answering import Answering
 from tests.adapters.cli_world import labelled, prepare, run, write_script
 from tests.adapters.people_world import a_world, asked
 
@@ -40,20 +43,44 @@ def a_call(path: str = "new.txt", text: str = "hello") -> dict[str, object]:
     return {"tool": "write_file", "input": {"path": path, "text": text}}
 
 
+# Sentences, pieces and first letters of answers: each was one once, or is next to one.
+NO_ANSWERS = (
+    "a",
+    "a note on this file would help",
+    "always remember that this is read-only",
+    "always.",
+    "yes please do it",
+    "yes.",
+    "ye",
+    "yess",
+    "y y",
+    "approve",
+    "e",
+    'e {"path":"a","text":"b"}',
+    "s",
+    "n o",
+    "nothing of the kind",
+    "reject",
+    "show me",
+    "maybe",
+    "yes\u200b",
+    "\uff59\uff45\uff53",
+    "",
+)
+
+
 @pytest.fixture
 def answered(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folder: Path) -> Answered:
-    """Runs these calls, one in each reply, with these lines in a pipe; what was shown."""
+    """Runs these calls, one in each reply, with these lines, each when it is asked for; what was shown."""
 
     def play(*lines: str, calls: list[dict[str, object]], options: tuple[str, ...] = ()) -> str:
         write_script(folder, [*({"calls": [call]} for call in calls), {"text": "Done."}])
-        reading, writing = os.pipe()
-        os.write(writing, "".join(f"{line}\n" for line in lines).encode())
-        os.close(writing)
-        monkeypatch.setattr(run_command, "standard_input", lambda: LineInput(reading))
+        answers = Answering(*lines)
+        monkeypatch.setattr(run_command, "standard_input", lambda: answers)
         try:
             status = run(*options)
         finally:
-            os.close(reading)
+            answers.close()
         output, errors = capsys.readouterr()
         assert errors == ""
         assert "identical" in labelled(output, "replayed")[0]
@@ -74,7 +101,7 @@ def written(folder: Path) -> dict[str, str]:
 
 
 @pytest.mark.rule("ASK-3")
-@pytest.mark.parametrize("word", ["y", "yes", "YES", " approve "])
+@pytest.mark.parametrize("word", ["y", "yes", "YES", " Yes "])
 def test_an_approved_call_runs_once(answered: Answered, folder: Path, word: str) -> None:
     output = answered(word, "no", calls=[a_call(), a_call("other.txt")])
     assert written(folder) == {"new.txt": "hello"}
@@ -96,7 +123,8 @@ def test_always_approves_each_call_of_the_tool(answered: Answered, folder: Path)
 
 @pytest.mark.rule("ASK-7")
 @pytest.mark.parametrize(
-    ("line", "why"), [("n", ""), ("No.", ""), ("reject  not in this folder ", "not in this folder")]
+    ("line", "why"),
+    [("n", ""), ("No.", ""), ("no  not in this folder ", "not in this folder"), ("no, not here", "not here")],
 )
 def test_a_rejected_call_does_not_run_and_the_model_is_told_why(
     answered: Answered, folder: Path, line: str, why: str
@@ -110,9 +138,8 @@ def test_a_rejected_call_does_not_run_and_the_model_is_told_why(
 
 
 @pytest.mark.rule("ASK-3")
-@pytest.mark.parametrize("lines", [['edit {"path":"mine.txt","text":"x"}'], ["e", '{"path":"mine.txt","text":"x"}']])
-def test_an_edited_call_runs_with_the_new_input(answered: Answered, folder: Path, lines: list[str]) -> None:
-    answered(*lines, calls=[a_call()])
+def test_an_edited_call_runs_with_the_new_input(answered: Answered, folder: Path) -> None:
+    answered('edit {"path":"mine.txt","text":"x"}', calls=[a_call()])
     assert written(folder) == {"mine.txt": "x"}
 
 
@@ -124,9 +151,9 @@ def test_an_edited_call_runs_with_the_new_input(answered: Answered, folder: Path
         ('edit {"path":3}', 'refused, since it is invalid: $.path: must be of type string; $: lacks "text"'),
         ("edit {", "the new input is not JSON: the text ends too early"),
         ('edit {"path":"a","path":"b"}', "the new input at $.path is given 2 times"),
-        ('edit {"path":"[redacted]","text":""}', "the new input holds [redacted]"),
-        ("maybe", "answer with one of these words"),
-        ("", "answer with one of these words"),
+        ("edit", "give the new input too"),
+        ("edit 5", "the new input has to be an object"),
+        *((line, "answer with one of these words") for line in NO_ANSWERS),
     ],
 )
 def test_what_is_not_taken_is_told_and_asked_again(answered: Answered, folder: Path, line: str, told: str) -> None:
@@ -135,7 +162,7 @@ def test_what_is_not_taken_is_told_and_asked_again(answered: Answered, folder: P
     assert written(folder) == {"new.txt": "hello"}
 
 
-@pytest.mark.parametrize("lines", [[], ["edit"], ["edit {"]])
+@pytest.mark.parametrize("lines", [[], ["edit {"]])
 def test_where_the_input_has_ended_every_call_is_rejected(answered: Answered, folder: Path, lines: list[str]) -> None:
     output = answered(*lines, calls=[a_call(), a_call("other.txt")])
     assert written(folder) == {}
@@ -155,13 +182,16 @@ def test_nobody_is_asked_where_the_options_say_so(answered: Answered, folder: Pa
     assert "denied by policy" in labelled(output, "result 1.1")[0]
 
 
-def test_a_long_input_is_shown_cut_and_whole_on_request(answered: Answered, folder: Path) -> None:
-    text = "word " * LONGEST_SHOWN
+def test_a_long_input_is_shown_by_its_two_ends_and_whole_on_request(answered: Answered, folder: Path) -> None:
+    text = f"begins {'word ' * 10_000}ends"
     output = answered("no", calls=[a_call(text=text)])
-    assert text not in output
-    assert "answer `show` to see all of it" in output
+    assert labelled(output, "input")[-1].startswith('{"path": "new.txt", "text": "begins word')
+    assert " characters left out\u203a" in output
+    assert 'word ends"}' in output
     output = answered("show", "no", calls=[a_call(text=text)], options=("--log", "second.jsonl"))
-    assert text in output
+    pages = [line for line in output.splitlines() if line.startswith(("input ", " ")) and "word word" in line]
+    assert sum(line.count("word") for line in pages if "left out" not in line) >= 9_900  # some break at a line's end
+    assert "all of the input of write_file" in output
 
 
 def test_what_a_terminal_would_obey_is_shown_as_an_escape(answered: Answered) -> None:
@@ -185,8 +215,8 @@ def offer(monkeypatch: pytest.MonkeyPatch, function: Callable[[JsonObject, RunCo
     monkeypatch.setattr(session, "opened_tools", lambda folder, tool_set, sub_agents: other_tools(tool))
 
 
-@pytest.mark.rule("TOOL-12")
-def test_what_stands_under_the_name_of_a_secret_is_not_shown(
+@pytest.mark.rule("ASK-2")
+def test_what_stands_under_the_name_of_a_secret_is_shown_to_whom_is_asked(
     answered: Answered, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     received: list[JsonObject] = []
@@ -196,11 +226,11 @@ def test_what_stands_under_the_name_of_a_secret_is_not_shown(
         return "sent"
 
     offer(monkeypatch, send)
-    output = answered("show", "yes", calls=[{"tool": "send", "input": {"to": "Anna", "password": "hunter22"}}])
-    assert "hunter22" not in output
-    assert labelled(output, "input")[-1] == '{"to": "Anna", "password": "[redacted]"}'
+    given = {"sql_token": "DROP TABLE people"}
+    output = answered("yes", calls=[{"tool": "send", "input": given}])
+    assert labelled(output, "input")[-1] == '{"sql_token": "DROP TABLE people"}'
     assert labelled(output, "because") == ["nothing is known about what this tool does: it has no profile"]
-    assert received == [{"to": "Anna", "password": "hunter22"}]
+    assert received == [given]
 
 
 @pytest.mark.rule("TOOL-19")
@@ -214,7 +244,8 @@ def test_a_question_of_a_tool_is_put_to_the_person(
 
     offer(monkeypatch, send)
     output = answered("yes", *lines, calls=[{"tool": "send", "input": {}}])
-    assert "answer      Which one? / First\\u001b or second? (an empty line declines) " in output
+    assert labelled(output, "question")[-1] == "Which one?⏎First\u2039U+001B\u203a or second?"
+    assert "answer      your answer (an empty line declines)? " in output
     assert labelled(output, "result 1.1") == [f"done: chosen: {answer}"]
 
 
@@ -243,7 +274,7 @@ def test_whoever_is_asked_is_no_longer_asked_when_the_wait_is_over(how: str) -> 
         async with world.open(dialogue.see) as driver:
             await asked(driver)
             attending = asyncio.ensure_future(dialogue.attend(driver))
-            while "edit [JSON]?" not in shown.getvalue():
+            while "show? " not in shown.getvalue():
                 await asyncio.sleep(0)
             if how == "in time":
                 os.write(writing, b"yes\n")
@@ -264,23 +295,48 @@ def test_whoever_is_asked_is_no_longer_asked_when_the_wait_is_over(how: str) -> 
     asyncio.run(run())
 
 
-@given(lines=st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n")), max_size=6))
-def test_whatever_is_typed_nothing_runs_that_was_not_approved(lines: list[str]) -> None:
+@pytest.mark.rule("ASK-4")
+def test_an_answer_is_not_taken_for_a_call_that_has_changed_since_it_was_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     async def run() -> None:
-        reading, writing = os.pipe()
-        os.write(writing, "".join(f"{line}\n" for line in lines).encode())
-        os.close(writing)
         world = a_world("echo")
-        dialogue = Dialogue(LineInput(reading), Screen(StringIO()), [])
-        async with world.open(dialogue.see) as driver:
+        shown = StringIO()
+        answers = Answering("yes")
+        dialogue = Dialogue(answers, Screen(shown), [])  # it sees no event
+        async with world.open() as driver:
             await asked(driver)
-            while isinstance(driver.state, Confirming):
-                await dialogue.attend(driver)
-                await driver.rest()
-            assert isinstance(driver.state, Idle)
-        os.close(reading)
-        words = {"y", "yes", "approve", "a", "always", "e", "edit"}
-        said = [line.strip().partition(" ")[0].lower() for line in lines]
-        assert len(world.tools.started) <= sum(word in words for word in said)
+            waiting = first_waiting(driver)
+            assert waiting is not None
+            other = evolve(waiting.entry.call, input=Json.of({"path": "/"}))
+            changed = evolve(waiting, entry=evolve(waiting.entry, call=other))
+            monkeypatch.setattr(
+                dialogue_module, "first_waiting", lambda _: changed if "show? yes" in shown.getvalue() else waiting
+            )
+            await dialogue.attend(driver)
+            assert isinstance(driver.state, Confirming)
+        answers.close()
+        assert world.tools.started == []
+        assert "the call has changed since it was shown, so the answer is not taken" in shown.getvalue()
 
     asyncio.run(run())
+
+
+@pytest.mark.rule("RESUME-3")
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("done", ("done", "")),
+        ("done it wrote 3 lines", ("done", "it wrote 3 lines")),
+        ("Rerun", ("rerun", "")),
+        ("cancel", ("cancel", "")),
+        ("d", None),
+        ("r", None),
+        ("c", None),
+        ("rerun it please", None),
+        ("cancel that thought", None),
+        ("done.", None),
+        ("", None),
+    ],
+)
+def test_after_a_crash_only_a_word_that_is_spelled_out_is_an_answer(line: str, said: tuple[str, str] | None) -> None:
+    found = said_after_crash_in(line)
+    assert (None if found is None else (found.kind.value, found.rest)) == said

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from loopkernel_adapters.cli.main import main
 
+from tests.adapters.answering import answered_by_a_program
 from tests.adapters.cli_world import COMMAND, FILES, labelled, prepare, write_script
 from tests.adapters.pseudo_terminal import END_OF_INPUT, INTERRUPT, at_a_terminal
 
-PROMPT = "edit [JSON]? "
+PROMPT = "show? "
 ARGUMENTS = [
     "run",
     "go",
@@ -119,10 +120,37 @@ def test_whoever_sends_the_output_elsewhere_still_sees_the_question(folder: Path
 
 
 def test_a_pipe_answers_too(folder: Path) -> None:
-    ended = subprocess.run([*COMMAND, *ARGUMENTS], input="yes\nno\n", capture_output=True, text=True)
+    ended = answered_by_a_program([*COMMAND, *ARGUMENTS], PROMPT, "yes", "no")
     assert ended.stderr == ""
     assert [line.rpartition("? ")[2] for line in labelled(ended.stdout, "answer")] == ["yes", "no"]
     assert written(folder) == {"one.txt"}
+    demand_whole_log()
+
+
+@pytest.mark.parametrize("given", ["pipe", "file"])
+def test_what_was_there_before_the_question_does_not_answer_it(folder: Path, given: str) -> None:
+    (folder / "answers").write_text("yes\nyes\nyes\n")
+    with (folder / "answers").open() as file:
+        command = [*COMMAND, *ARGUMENTS]
+        if given == "file":
+            ended = subprocess.run(command, stdin=file, capture_output=True, text=True)
+        else:
+            ended = subprocess.run(command, input=file.read(), capture_output=True, text=True)
+    assert ended.stderr == ""
+    assert written(folder) == set()
+    assert ended.stdout.count("there is no input, so nobody can be asked") == 2
+    assert ("3 lines came before the question, and can be no answer to it: not taken" in ended.stdout) == (
+        given == "pipe"
+    )
+    demand_whole_log()
+
+
+def test_a_pipe_that_says_yes_without_end_is_no_answer_and_does_not_keep_it_busy(folder: Path) -> None:
+    with subprocess.Popen(["yes"], stdout=subprocess.PIPE) as endless:
+        ended = subprocess.run([*COMMAND, *ARGUMENTS], stdin=endless.stdout, capture_output=True, text=True)
+        endless.kill()
+    assert ended.stderr == ""
+    assert written(folder) == set()
     demand_whole_log()
 
 
@@ -249,13 +277,13 @@ def test_the_end_of_the_input_leaves_the_countdown_to_run(failing: Path) -> None
 
 
 @pytest.mark.rule("RETRY-4")
-def test_what_a_pipe_holds_for_later_questions_is_not_taken_for_a_message(failing: Path) -> None:
+def test_behind_a_pipe_a_countdown_asks_for_no_message(failing: Path) -> None:
     call = {"tool": "write_file", "input": {"path": "one.txt", "text": "x"}}
     failed = {"text": "I was", "fails": "overloaded"}
     write_script(failing, [{"calls": [call]}, {"text": "Done."}])
     (failing / "flaky.json").write_text(json.dumps([failed]))
     arguments = ["--provider", "scripted:flaky.json", "--fallback-model", "scripted:script.json", "--retries", "0"]
-    ended = subprocess.run([*COMMAND, *ARGUMENTS, *arguments], input="yes\n", capture_output=True, text=True)
+    ended = answered_by_a_program([*COMMAND, *ARGUMENTS, *arguments], PROMPT, "yes")
     assert ended.stderr == ""
     assert labelled(ended.stdout, "user") == ["go"]
     assert labelled(ended.stdout, "reply")[:2] == [

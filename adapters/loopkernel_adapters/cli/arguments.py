@@ -282,7 +282,9 @@ def _add_session(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--approve",
         choices=[choice.value for choice in Approvals],
-        help="before a tool that asks, as write_file does: ask you (the default), allow it always, or never (deny it)",
+        help="before a tool that asks, as write_file does: ask you (the default), allow it always, or never (deny it); "
+        "you answer yes, no [WHY], always, edit [JSON] or show, each alone in a line that was begun after the question "
+        "(from a pipe: that came after it; what was written before is no answer)",
     )
     _add_tools(command)
     _add_repeatable(
@@ -297,7 +299,8 @@ def _add_session(command: argparse.ArgumentParser) -> None:
         "--json",
         action="store_true",
         help="each event as a JSON object on a line of its own, and the result as the last one; calls that ask are "
-        "answered by lines of the standard input, and denied when it ends",
+        'answered by lines of the standard input that come after the question and name the call, as {"call": "1.1", '
+        '"answer": "yes"}, and denied when it ends',
     )
 
 

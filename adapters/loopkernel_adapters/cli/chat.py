@@ -17,10 +17,18 @@ from loopkernel.later_typing import override
 from loopkernel_adapters.cli.chat_approvals import APPROVALS, approvals_command, left_by_mode
 from loopkernel_adapters.cli.chat_commands import Leave, Lines, NoCommand, is_command, meant
 from loopkernel_adapters.cli.chat_view import ChatView
-from loopkernel_adapters.cli.dialogue import Commands, Dialogue, first_waiting
+from loopkernel_adapters.cli.dialogue import Commands, Dialogue, Keep, first_waiting
 from loopkernel_adapters.cli.interrupts import Interrupts
 from loopkernel_adapters.cli.introduction import introduction
-from loopkernel_adapters.cli.json_lines import JsonDialogue, JsonTeller, message_in, put, tell_beginning, tell_result
+from loopkernel_adapters.cli.json_lines import (
+    JsonDialogue,
+    JsonTeller,
+    is_answer,
+    message_in,
+    put,
+    tell_beginning,
+    tell_result,
+)
 from loopkernel_adapters.cli.line_input import LONGEST_TYPED, LineInput, standard_input
 from loopkernel_adapters.cli.one_turn import said
 from loopkernel_adapters.cli.options import Options
@@ -113,6 +121,9 @@ class JsonVoice(Voice):
 
     @override
     def message(self, line: str) -> str:
+        if is_answer(line):
+            self.tell("no question waits for this answer, so it was dropped; answer when you are asked")
+            return ""
         return message_in(line)
 
     @override
@@ -124,7 +135,8 @@ class Chat(Conversation):
     """Hears the person at all times, at a terminal; what a pipe holds is read when something is wanted.
 
     A line is a message, a command or an answer, by what is the case when it has been typed. `dialogue` makes the one
-    that asks, of what takes commands and of what is done at the end of the input. `left`: the person has left.
+    that asks, of what takes commands, of what is done at the end of the input, and of what keeps a line for later.
+    `left`: the person has left.
     """
 
     def __init__(
@@ -132,10 +144,10 @@ class Chat(Conversation):
         opening: tuple[UserDelta, ...],
         answers: LineInput,
         voice: Voice,
-        dialogue: Callable[[Commands, Callable[[], None]], Dialogue],
+        dialogue: Callable[[Commands, Callable[[], None], Keep], Dialogue],
     ) -> None:
         self.left = False
-        self._dialogue = dialogue(self._command_there, self._end)
+        self._dialogue = dialogue(self._command_there, self._end, self._keep)
         self._opening = opening
         self._answers = answers
         self._voice = voice
@@ -240,6 +252,11 @@ class Chat(Conversation):
     async def _command_there(self, line: str) -> bool:
         """The same in the place of an answer."""
         return line.startswith("/") and self._driver is not None and await self._command(line, self._driver)
+
+    async def _keep(self, line: str) -> None:
+        """Let the line be a message for the end of the turn."""
+        if self._driver is not None:
+            await self._driver.send(Enqueue(content=said(line).content))
 
     def _end(self) -> None:
         """Where a person ends the input at a question, that is to leave: the question stays open."""

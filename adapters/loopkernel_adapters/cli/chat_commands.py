@@ -37,9 +37,11 @@ Type a message, and Enter; a text that is pasted is one. While the agent is busy
   /usage            how many tokens were used
   /queue            show the queue; /queue drop N and /queue drop all take messages out
   /edit TEXT        replace your last message, and drop what followed it; /edit #N TEXT another one, /edit lists them
+  /later            keep a line that was no answer to a question as a message for the end of the turn
   /help             this
   /quit             leave (as Ctrl-D does); the session can be gone on with
-When a call asks: yes, always, no WHY, edit JSON. Ctrl-C cancels the turn; a second one leaves."""
+When a call asks: yes, no WHY, always, edit JSON or show, each alone in a line that was begun after the question (behind
+a pipe: that came after it). Nothing else is an answer. Ctrl-C cancels the turn; a second one leaves."""
 
 MODES = tuple(mode.value for mode in ApprovalMode)
 _NUMBERED = re.compile(r"#(\d{1,9})(?:\s+(.*))?", re.DOTALL)
@@ -100,6 +102,8 @@ def meant(line: str, state: State) -> Meant:
             return _queue(rest, state)
         case "/edit":
             return _edit(rest, state)
+        case "/later":
+            return Lines(("there is no line to keep: type a message as it is, and it waits for the end of the turn",))
         case _:
             return NoCommand()
 

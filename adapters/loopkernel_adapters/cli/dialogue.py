@@ -1,12 +1,11 @@
 """What waits for a person, put to the person one at a time: a call to approve, or the question of a running tool."""
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import assert_never
 
 from attrs import frozen
-from loopkernel.data.blocks import RawInput
 from loopkernel.data.errors import CodecError
 from loopkernel.data.events import EditRefused, Event, Refused
 from loopkernel.data.ids import CallId
@@ -21,30 +20,41 @@ from loopkernel.data.user_deltas import (
     Approve,
     CompactNow,
     Correct,
-    CrashAnswerKind,
     Reject,
     RememberTool,
 )
 from loopkernel.data.words import CallStatus, RefusalReason, UserAction
-from loopkernel.planning.redaction import REDACTED, redacted_call_input
 from loopkernel.replay import LogRecord
 
+from loopkernel_adapters.cli.answer_words import Word, said_after_crash_in, said_in
+from loopkernel_adapters.cli.asked_call import AskedCall, room
 from loopkernel_adapters.cli.line_input import LineInput
-from loopkernel_adapters.cli.screen import Screen, in_one_line
+from loopkernel_adapters.cli.screen import Screen, printable
+from loopkernel_adapters.cli.shown_text import Marked, fitted, warnings_of, wrapped
 from loopkernel_adapters.cli.trace import in_words
+from loopkernel_adapters.cli.words import counted
 from loopkernel_adapters.driver.asyncio_driver import Driver
 from loopkernel_adapters.driver.children import WITH_CALLS
 from loopkernel_adapters.optional_ports import Address, NoSuchAgent
 
-LONGEST_SHOWN = 2_000  # characters of an input or a question; all of it is shown on request
 NOBODY = "Nobody could be asked: there is no input from a person, or no more of it."
 
 COMPACT = "/compact"  # typed in the place of an answer
+LATER = "/later"  # the same: keeps the line before it, which was no answer
+NO_WORD = "that is none of the answers: answer with one of these words, and nothing else"
+AFTER_CRASH = "it was running when the process ended; nobody knows how far it came"
 
 Answer = Approve | Reject | Correct | AnswerQuestion | AnswerAfterCrash | CompactNow
 
 # Takes a line in the place of an answer, and returns whether it was one for it.
 Commands = Callable[[str], Awaitable[bool]]
+# Keeps a line as a message for the end of the turn.
+Keep = Callable[[str], Awaitable[None]]
+
+TOO_SOON = "that was typed before anybody can have read the question, so it is no answer"
+BEGUN = "you were typing when the question came: press Enter to end that line, which is no answer; then answer"
+EARLY = "that line was begun before the question, so it is no answer"
+SEVERAL = "that came with more lines behind it, as a pasted text does, so it is no answer"
 
 
 class CommandTaken(Exception):
@@ -73,11 +83,21 @@ class WaitingCall:
         """The calls down to this one."""
         return (*self.within, self.entry.call.id)
 
+    def is_shown_by(self, other: "WaitingCall | None") -> bool:
+        """Whether whoever has been shown the other one has been shown this one."""
+        return other is not None and self.address == other.address and _asked(self.entry) == _asked(other.entry)
+
+
+def _asked(entry: LedgerEntry) -> tuple[object, ...]:
+    """What of a call an answer is about."""
+    return entry.tool, entry.given, entry.question, type(entry.person.wait)
+
 
 class Dialogue:
     """Asks the person behind `answers`, on the screen. `see` observes the driver, whose `records` are looked at.
 
-    A line that `commands` takes is no answer. `at_end` is called when the input has ended, and may raise.
+    A line that `commands` takes is no answer. `at_end` is called when the input has ended, and may raise. `keep` takes
+    lines that are no answers, where there is a later to keep them for.
     """
 
     def __init__(
@@ -87,7 +107,10 @@ class Dialogue:
         records: Sequence[LogRecord],
         commands: Commands = no_commands,
         at_end: Callable[[], None] = decline,
+        keep: Keep | None = None,
     ) -> None:
+        self._keep = keep
+        self._dropped: str | None = None  # the line that was no answer
         self._commands = commands
         self._at_end = at_end
         self._answers = answers
@@ -114,13 +137,15 @@ class Dialogue:
         answer = await self._answer_in_time(driver, waiting)
         if answer is None:
             self._screen.end_stream()
-        else:
+        elif isinstance(answer, CompactNow) or not _has_changed(driver, waiting):
             await self._send(driver, answer, waiting.within)
+        else:
+            self._tell("the call has changed since it was shown, so the answer is not taken; here it is as it is now")
 
     async def _answer_in_time(self, driver: Driver, waiting: WaitingCall) -> Answer | None:
         """The answer; None when the call has stopped waiting, or may have, by a command."""
         asking = asyncio.ensure_future(self._answer(waiting))
-        settled = asyncio.ensure_future(self._settled(driver, waiting.address))
+        settled = asyncio.ensure_future(self._settled(driver, waiting))
         try:
             await asyncio.wait({asking, settled}, return_when=asyncio.FIRST_COMPLETED)
             return None if settled.done() else asking.result()
@@ -131,9 +156,9 @@ class Dialogue:
             settled.cancel()
             await asyncio.wait({asking, settled})
 
-    async def _settled(self, driver: Driver, address: Address) -> None:
-        """Wait until the call is no longer the first that waits."""
-        while (waiting := first_waiting(driver)) is not None and waiting.address == address:
+    async def _settled(self, driver: Driver, waiting: WaitingCall) -> None:
+        """Wait until the call, as it was shown, is no longer the first that waits."""
+        while waiting.is_shown_by(first_waiting(driver)):
             self._moved.clear()
             await self._moved.wait()
 
@@ -156,95 +181,166 @@ class Dialogue:
 
     async def _answer(self, waiting: WaitingCall) -> Answer:
         entry = waiting.entry
-        self._answers.forget_typing()
-        if waiting.within:
-            self._screen.labelled("sub-agent", f"of call {in_words(waiting.within)}, for its call {entry.call.id}")
         if entry.question is not None:
-            return await self._answer_question(entry.call.id, entry.question)
+            return await self._answer_question(waiting, entry.question)
         if isinstance(entry.person.wait, CrashWait):
-            return await self._answer_after_crash(entry)
-        call, given = entry.call.id, shown_input(entry.given)
-        self._screen.labelled("tool", entry.tool)
-        self._screen.labelled("input", in_one_line(given, LONGEST_SHOWN, "; answer `show` to see all of it"))
-        self._screen.labelled("because", why_asked(entry.tool, waiting.tools))
+            return await self._answer_after_crash(waiting)
+        call = AskedCall(entry, why_asked(entry.tool, waiting.tools), self._screen)
+        prompt = f"yes, no [WHY], always (each {call.name} from now on), edit [JSON], show"
+        page: int | None = None
         while True:
-            line = await self._ask(f"yes, always (each {entry.tool} from now on), no [WHY], edit [JSON]?")
+            line = await self._line(waiting, prompt, partial(_put, call, prompt, page))
             if line is None:
-                return self._reject_unasked(call)
-            word, _, rest = line.strip().partition(" ")
-            match word.lower().rstrip(",.;:!"):
-                case "y" | "yes" | "approve":
-                    return Approve(call=call)
-                case "a" | "always":
-                    return Approve(call=call, remember=RememberTool())
-                case "n" | "no" | "reject":
-                    return Reject(call=call, why=rest.strip())
-                case "e" | "edit":
-                    edited = await self._edit(call, rest.strip())
+                self._tell("rejected: there is no input, so nobody can be asked")
+                return Reject(call=entry.call.id, why=NOBODY)
+            if line.strip() == COMPACT:
+                return CompactNow()
+            said = said_in(line)
+            if said is None:
+                self._refuse(line, NO_WORD)
+                continue
+            match said.word:
+                case Word.YES:
+                    return Approve(call=entry.call.id)
+                case Word.ALWAYS:
+                    return Approve(call=entry.call.id, remember=RememberTool())
+                case Word.NO:
+                    return Reject(call=entry.call.id, why=said.rest)
+                case Word.EDIT:
+                    edited = self._edited(entry.call.id, said.rest)
                     if edited is not None:
                         return edited
-                case "s" | "show":
-                    self._screen.line(given)
-                case command if command == COMPACT:
-                    return CompactNow()
+                case Word.SHOW:
+                    page = 0 if page is None else page + 1
                 case _:
-                    self._tell("answer with one of these words, or its first letter; `show` shows the whole input")
+                    assert_never(said.word)
 
-    async def _edit(self, call: CallId, text: str) -> Correct | Reject | None:
-        """The call with the new input that the text says, or else that is asked for; None when it is no input."""
-        line: str | None = text or await self._ask("the new input, as JSON in one line:")
-        if line is None:
-            return self._reject_unasked(call)
-        if REDACTED in line:
-            self._tell(f"the new input holds {REDACTED}, which is shown in the place of a value; give the value itself")
+    def _edited(self, call: CallId, text: str) -> Correct | None:
+        """The call with the new input that the text says; None when it is no input."""
+        if not text:
+            self._tell('give the new input too, as JSON in one line: edit {"name": "value"}')
             return None
         try:
-            return Correct(call=call, input=Json.parse(line))
+            value = Json.parse(text)
         except CodecError as error:
             where = {fault: "" if fault.path == "$" else f" at {fault.path}" for fault in error.faults}
             self._tell("; ".join(f"the new input{place} {fault.problem}" for fault, place in where.items()))
             return None
+        if not isinstance(value.value(), dict):
+            self._tell('the new input has to be an object: edit {"name": "value"}')
+            return None
+        return Correct(call=call, input=value)
 
-    async def _answer_question(self, call: CallId, question: str) -> AnswerQuestion:
-        line = await self._ask(f"{in_one_line(question, LONGEST_SHOWN)} (an empty line declines)")
+    async def _answer_question(self, waiting: WaitingCall, question: str) -> AnswerQuestion:
+        def put() -> None:
+            width, most = room(self._screen)
+            parts = [Marked(self._screen.hide(question), shows=self._screen.shows)]
+            odd = "; ".join(warnings_of(parts))
+            warned = wrapped(odd, width)[: most // 4] if odd else []
+            self._screen.block("question", fitted(parts, width, most - len(warned) - 3))
+            self._screen.block("beware", warned)
+
+        line = await self._line(waiting, "your answer (an empty line declines)", put)
         if line is None:
             self._tell("declined: there is no input, so nobody can be asked")
-        return AnswerQuestion(call=call, value=Json.of(line.strip()) if line and line.strip() else None)
+        text = (line or "").strip()
+        return AnswerQuestion(call=waiting.entry.call.id, value=Json.of(text) if text else None)
 
-    async def _answer_after_crash(self, entry: LedgerEntry) -> AnswerAfterCrash:
-        call = entry.call.id
-        self._screen.labelled("tool", entry.tool)
-        self._screen.labelled("input", in_one_line(shown_input(entry.given), LONGEST_SHOWN))
-        self._screen.labelled("because", "it was running when the process ended; nobody knows how far it came")
+    async def _answer_after_crash(self, waiting: WaitingCall) -> AnswerAfterCrash:
+        entry, prompt = waiting.entry, "done [WHAT IT GAVE], rerun, cancel"
+        call = AskedCall(entry, AFTER_CRASH, self._screen)
         while True:
-            line = await self._ask("done [WHAT IT GAVE], rerun, cancel?")
-            word, _, rest = (line or "cancel").strip().partition(" ")
-            match word.lower().rstrip(",.;:!"):
-                case "d" | "done":
-                    return AnswerAfterCrash(call=call, kind=CrashAnswerKind.DONE, text=rest.strip())
-                case "r" | "rerun":
-                    return AnswerAfterCrash(call=call, kind=CrashAnswerKind.RERUN)
-                case "c" | "cancel":
-                    return AnswerAfterCrash(call=call, kind=CrashAnswerKind.CANCEL)
-                case _:
-                    self._tell("answer with one of these words, or its first letter")
+            line = await self._line(waiting, prompt, partial(call.put, prompt))
+            said = said_after_crash_in("cancel" if line is None else line)
+            if said is not None:
+                return AnswerAfterCrash(call=entry.call.id, kind=said.kind, text=said.rest)
+            self._refuse(line or "", NO_WORD)
 
-    def _reject_unasked(self, call: CallId) -> Reject:
-        self._tell("rejected: there is no input, so nobody can be asked")
-        return Reject(call=call, why=NOBODY)
+    # --- lines ---
 
-    async def _ask(self, text: str) -> str | None:
-        self._screen.ask("answer", text)
-        line = await self._answers.line()
-        self._screen.answered(line, echoed=self._answers.is_terminal)
-        if line is None:
-            self._at_end()
-        elif await self._commands(line):
-            raise CommandTaken
-        return line
+    async def _line(self, waiting: WaitingCall, prompt: str, put: Callable[[], None]) -> str | None:
+        """A line that was begun after the question was put, and came alone; None at the end of the input."""
+        while True:
+            await self._set_aside()
+            if waiting.within:
+                about = f"of call {in_words(waiting.within)}, for its call {waiting.entry.call.id}"
+                self._screen.labelled("sub-agent", about)
+            put()
+            self._ask(prompt)
+            if typed := await self._answers.first_moments():
+                self._screen.answered("", echoed=True)
+                self._refuse("\n".join(typed), TOO_SOON)
+                continue
+            if self._answers.has_begun and self._answers.is_terminal:
+                self._screen.end_stream()
+                self._tell(BEGUN)
+                put()
+                self._ask(prompt)
+            self._screen.listen()
+            heard = await self._answers.answer()
+            self._screen.answered(None if heard is None else heard.text, echoed=self._answers.is_terminal)
+            if heard is None:
+                self._at_end()
+                return None
+            if heard.early or heard.several:
+                self._refuse(heard.text, EARLY if heard.early else SEVERAL)
+            elif await self._takes(heard.text):
+                raise CommandTaken
+            else:
+                return heard.text
+
+    def _ask(self, prompt: str) -> None:
+        self._screen.ask_in_lines("answer", wrapped(prompt, room(self._screen)[0]))
+
+    async def _set_aside(self) -> None:
+        """Let no line answer that has come by now."""
+        lines = [line for line in await self._answers.set_aside() if line.strip()]
+        if not lines:
+            return
+        came = f"{counted(len(lines), 'line')} came before the question, and can be no answer to it"
+        if self._keep is None:
+            self._tell(f"{came}: not taken")
+        else:
+            self._answers.keep(lines)
+            self._tell(f"{came}: kept for later, as {'messages' if len(lines) > 1 else 'a message'}")
+
+    async def _takes(self, line: str) -> bool:
+        """Whether the line is a command, which is carried out."""
+        if self._keep is None or line.strip() != LATER:
+            return await self._commands(line)
+        dropped, self._dropped = self._dropped, None
+        if dropped is None:
+            self._tell("there is no line to keep")
+        else:
+            await self._keep(dropped)
+        return True
+
+    def _refuse(self, line: str, why: str) -> None:
+        """Tell that the line is no answer; it is dropped, unless the person wants to keep it."""
+        if not line.strip():
+            self._tell(why)
+        elif self._keep is None:
+            self._tell(f"{why}; it was not taken")
+        else:
+            self._dropped = line
+            self._tell(f"{why}; it is dropped, unless you type {LATER}: that keeps it as a message for later")
 
     def _tell(self, text: str) -> None:
-        self._screen.labelled("", text)
+        self._screen.block("", wrapped(printable(text), room(self._screen)[0]))
+
+
+def _put(call: AskedCall, prompt: str, page: int | None) -> None:
+    """Show the call, or a page of its input."""
+    if page is None:
+        call.put(prompt)
+    else:
+        call.put_page(page, prompt)
+
+
+def _has_changed(driver: Driver, shown: WaitingCall) -> bool:
+    """Whether the call waits, but is another one than was shown."""
+    waiting = first_waiting(driver)
+    return waiting is not None and waiting.address == shown.address and not waiting.is_shown_by(shown)
 
 
 def first_waiting(driver: Driver) -> WaitingCall | None:
@@ -264,12 +360,6 @@ def _first_within(driver: Driver, within: Address) -> WaitingCall | None:
         elif entry.status is CallStatus.BLOCKED_ON_USER:
             return WaitingCall(within, entry, state.session.settings.tools)
     return None
-
-
-def shown_input(given: Json | RawInput) -> str:
-    """The input of a call as a person is shown it: without what secrets are in it, as readable as one line can be."""
-    shown = redacted_call_input(given)
-    return json.dumps(shown.value(), ensure_ascii=False) if isinstance(shown, Json) else shown.text
 
 
 def why_asked(name: str, tools: tuple[Tool, ...]) -> str:

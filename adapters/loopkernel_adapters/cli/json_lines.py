@@ -8,10 +8,19 @@
     {"type": "note", "text": ...}           a line was not understood, or what a command has told
     {"type": "result", "status": 0, ...}    last; `status` is the exit status
 
-A line is read when it is asked for. A message is a line as it is, or {"say": "..."}, which may have several lines. An
-answer is what would be typed (`yes`, `always`, `no WHY`, `edit JSON`), or an object: {"answer": "yes"}, {"answer":
-"no", "why": "..."}, {"answer": "edit", "input": {...}}; for a question the answer as it is, or {"answer": ...}. The
-end of the input denies what asks and leaves what rests. SIGINT cancels a turn, a second one leaves.
+A line is read when it is asked for. A message is a line as it is, or {"say": "..."}, which may have several lines; at
+an "ask", the latter waits for the end of the turn. An answer is an object that names the call as the "ask" does, and
+has nothing else but what belongs to the answer:
+
+    {"call": "1.1", "answer": "yes"}        or "always": each call of the tool from now on
+    {"call": "1.1", "answer": "no"}         also with "why": "..."
+    {"call": "1.1", "answer": "edit", "input": {...}}
+    {"call": "1.1", "answer": ...}          to a "question": any value, null declines; after a crash "rerun", "cancel",
+                                            or "done", also with "text": "...", what it has given
+
+It answers the "ask" that came before it: a line that was there already when the call was asked about is none. Such
+lines are messages of a chat, and otherwise dropped with a note. The end of the input denies what asks and leaves what
+rests. SIGINT cancels a turn, a second one leaves.
 """
 
 import json
@@ -37,11 +46,21 @@ from loopkernel.data.user_deltas import (
 from loopkernel.data.words import TurnEndReason
 from loopkernel.later_typing import override
 
-from loopkernel_adapters.cli.dialogue import NOBODY, Answer, CommandTaken, Dialogue, WaitingCall, shown_input, why_asked
+from loopkernel_adapters.cli.dialogue import (
+    EARLY,
+    NOBODY,
+    Answer,
+    CommandTaken,
+    Dialogue,
+    WaitingCall,
+    why_asked,
+)
 from loopkernel_adapters.cli.introduction import introduction_as_json
+from loopkernel_adapters.cli.line_input import Heard
 from loopkernel_adapters.cli.outcomes import ExitStatus
 from loopkernel_adapters.cli.screen import Screen
 from loopkernel_adapters.cli.session import Played, Teller, Workbench
+from loopkernel_adapters.cli.shown_text import given_text
 from loopkernel_adapters.cli.summary import status_of
 from loopkernel_adapters.cli.trace import in_words
 from loopkernel_adapters.cli.words import cause_of
@@ -120,12 +139,18 @@ def _put_result(screen: Screen, status: ExitStatus, reason: TurnEndReason | None
 
 def message_in(line: str) -> str:
     """The message that a line is: the text of {"say": TEXT}, or the line as it is."""
+    said = said_in_object(line)
+    return (line if said is None else said).strip()
+
+
+def said_in_object(line: str) -> str | None:
+    """The text of {"say": TEXT}; None of another line."""
     try:
         given = parse_json(line) if line.lstrip().startswith("{") else None
     except CodecError:
         given = None
     text = given.get("say") if isinstance(given, dict) and len(given) == 1 else None
-    return (text if isinstance(text, str) else line).strip()
+    return text if isinstance(text, str) else None
 
 
 def tell_failure(message: str, screen: Screen) -> None:
@@ -143,26 +168,37 @@ class JsonDialogue(Dialogue):
         if entry.question is not None:
             asked["question"] = entry.question
         else:
-            asked["input"] = shown_input(entry.given)
+            asked["input"] = given_text(entry.given)
             asked["because"] = why_asked(entry.tool, waiting.tools)
         if isinstance(entry.person.wait, CrashWait):
             asked["because"] = "it was running when the process ended; answer done, rerun or cancel"
         while True:
+            await self._set_aside()
             put(self._screen, asked)
-            line = await self._answers.line()
-            if line is None:
+            heard = await self._answers.answer()
+            if heard is None:
                 self._at_end()
                 return _denied(waiting)
-            if await self._commands(line):
-                raise CommandTaken
-            try:
-                answer = read_answer(line, waiting)
-            except CodecError as error:
-                self._tell(str(error))
-                continue
+            answer = await self._answer_in(heard, waiting)
             if answer is not None:
                 return answer
-            self._tell('answer "yes", "always", "no", "edit" (done, rerun or cancel after a crash), or an object')
+
+    async def _answer_in(self, heard: Heard, waiting: WaitingCall) -> Answer | None:
+        """The answer, or None where there is none and the reason has been told. Raises CommandTaken."""
+        if heard.early:
+            self._tell(EARLY)
+            return None
+        said = said_in_object(heard.text)
+        if self._keep is not None and said is not None:
+            await self._keep(said)
+            raise CommandTaken
+        if await self._takes(heard.text):
+            raise CommandTaken
+        try:
+            return read_answer(heard.text, waiting)
+        except (CodecError, NoAnswer) as error:
+            self._tell(f"no answer: {error}")
+            return None
 
     @override
     def _tell(self, text: str) -> None:
@@ -178,29 +214,56 @@ def _denied(waiting: WaitingCall) -> Answer:
     return Reject(call=call, why=NOBODY)
 
 
-def read_answer(line: str, waiting: WaitingCall) -> Answer | None:
-    """What the line says; None when it says nothing that is an answer here. Raises CodecError for JSON that is none."""
+class NoAnswer(ValueError):
+    """A line does not answer what is asked; the reason, in words."""
+
+
+# What may stand beside the call and the answer.
+_BESIDE = {"yes": (), "always": (), "no": ("why",), "edit": ("input",), "done": ("text",), "rerun": (), "cancel": ()}
+
+
+def is_answer(line: str) -> bool:
+    """Whether the line is an answer to a call, whichever."""
+    try:
+        given = parse_json(line) if line.lstrip().startswith("{") else None
+    except CodecError:
+        return False
+    return isinstance(given, dict) and {"call", "answer"} <= given.keys()
+
+
+def read_answer(line: str, waiting: WaitingCall) -> Answer:
+    """What the line says of the call. Raises NoAnswer, and CodecError for JSON that is none."""
+    asked, call = in_words(waiting.address), waiting.entry.call.id
     given = parse_json(line) if line.lstrip().startswith("{") else None
-    call = waiting.entry.call.id
+    if not isinstance(given, dict) or "answer" not in given:
+        raise NoAnswer(f'give an object that names the call: {{"call": "{asked}", "answer": ...}}')
+    if given.get("call") != asked:
+        raise NoAnswer(f'"call" has to be "{asked}", the call that is asked about')
     if waiting.entry.question is not None:
-        value = given.get("answer") if isinstance(given, dict) else line.strip() or None
-        return AnswerQuestion(call=call, value=None if value is None else Json.of(value))
-    if isinstance(given, dict):
-        word, rest = str(given.get("answer", "")), str(given.get("why", given.get("text", "")))
-        tool_input = Json.of(given["input"]) if "input" in given else None
-    else:
-        word, _, rest = line.strip().partition(" ")
-        tool_input = Json.parse(rest) if word == "edit" else None
-    if isinstance(waiting.entry.person.wait, CrashWait):
-        kinds = {kind.value: kind for kind in CrashAnswerKind}
-        return AnswerAfterCrash(call=call, kind=kinds[word], text=rest) if word in kinds else None
-    match word:
-        case "yes":
-            return Approve(call=call)
-        case "always":
-            return Approve(call=call, remember=RememberTool())
-        case "no":
-            return Reject(call=call, why=rest)
-        case "edit" if tool_input is not None:
-            return Correct(call=call, input=tool_input)
-    return None
+        _demand_only(given, ())
+        return AnswerQuestion(call=call, value=None if given["answer"] is None else Json.of(given["answer"]))
+    word = given["answer"]
+    after_crash = isinstance(waiting.entry.person.wait, CrashWait)
+    words = [kind.value for kind in CrashAnswerKind] if after_crash else ["yes", "always", "no", "edit"]
+    if not isinstance(word, str) or word not in words:
+        raise NoAnswer(f'"answer" has to be one of {", ".join(words)}')
+    _demand_only(given, _BESIDE[word])
+    beside = next(iter(_BESIDE[word]), None)
+    text = "" if beside is None else given.get(beside, "")
+    if word == "edit":
+        if not isinstance(text, dict):
+            raise NoAnswer('"input" has to be the new input, an object')
+        return Correct(call=call, input=Json.of(text))
+    if not isinstance(text, str):
+        raise NoAnswer(f'"{beside}" has to be a text')
+    if after_crash:
+        return AnswerAfterCrash(call=call, kind=CrashAnswerKind(word), text=text)
+    if word == "no":
+        return Reject(call=call, why=text)
+    return Approve(call=call, remember=RememberTool() if word == "always" else None)
+
+
+def _demand_only(given: Object, beside: tuple[str, ...]) -> None:
+    others = given.keys() - {"call", "answer", *beside}
+    if others:
+        raise NoAnswer(f"this is no part of the answer: {', '.join(sorted(others))}")

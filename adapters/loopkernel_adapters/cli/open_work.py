@@ -5,8 +5,8 @@ from loopkernel.data.ledgers import CrashWait
 from loopkernel.data.states import Backoff, Initial, State
 from loopkernel.data.words import CallStatus
 
-from loopkernel_adapters.cli.dialogue import shown_input
-from loopkernel_adapters.cli.screen import Screen, in_one_line
+from loopkernel_adapters.cli.screen import LONGEST_LINE, Screen, in_one_line
+from loopkernel_adapters.cli.shown_text import told_input, told_name
 from loopkernel_adapters.cli.words import FAILURES, counted
 from loopkernel_adapters.driver.children import WITH_CALLS
 
@@ -32,8 +32,10 @@ def _calls(state: State) -> list[str]:
     for entry in ledger.entries:
         if entry.is_open:
             how = "was running when the process ended" if isinstance(entry.person.wait, CrashWait) else None
-            given = in_one_line(shown_input(entry.given))
-            found.append(f"call {entry.call.id} {entry.tool} {given}: {how or WAITS.get(entry.status, 'is open')}")
+            given = told_input(entry.given, LONGEST_LINE)
+            found.append(
+                f"call {entry.call.id} {told_name(entry.tool)} {given}: {how or WAITS.get(entry.status, 'is open')}"
+            )
     return found
 
 

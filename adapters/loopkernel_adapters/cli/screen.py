@@ -4,13 +4,18 @@ import io
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TextIO
 
 from loopkernel.later_typing import override
 
+from loopkernel_adapters.cli.shown_text import signs_for
+
 LABEL_WIDTH = 11
 LONGEST_LINE = 300  # characters of a text that is shown in one line
+USUAL = (80, 24)  # columns and lines of a terminal that does not tell
+LEAST = (30, 10)  # fewer are taken for so many
+UNSEEN = (1_000, 10)  # of what is no terminal: it breaks no line, and holds as many as there are
 
 # Control characters could move the cursor, rename the window or hide text; so could marks of writing direction.
 _HARMFUL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
@@ -48,6 +53,44 @@ class Screen:
     def labelled(self, label: str, text: str) -> None:
         """One line with a label before it."""
         self.line(f"{label:<{LABEL_WIDTH}} {text}".rstrip())
+
+    def block(self, label: str, lines: Sequence[str]) -> None:
+        """Lines that are one text: the first has the label, and each other is marked as its continuation."""
+        self.end_stream()
+        goes_on = signs_for(self.shows).goes_on
+        for number, text in enumerate(lines):
+            self.line(f"{goes_on:>{LABEL_WIDTH}} {text}" if number else f"{label:<{LABEL_WIDTH}} {text}")
+
+    def ask_in_lines(self, label: str, lines: Sequence[str]) -> None:
+        """As `block`, but a person goes on behind the last line once `listen` has been called; `answered` ends it."""
+        self.block(label, lines[:-1])
+        goes_on = f"{signs_for(self.shows).goes_on:>{LABEL_WIDTH}}"
+        self.stream(goes_on if len(lines) > 1 else label, lines[-1])
+
+    def listen(self) -> None:
+        """End the question: from now on it can be answered."""
+        self._write("? ")
+
+    @property
+    def is_seen(self) -> bool:
+        """Whether it is a terminal, of which a person sees so much and no more."""
+        return self.size() != UNSEEN
+
+    def size(self) -> tuple[int, int]:
+        """How many columns and lines can be seen at one time; a file or a pipe has its own idea of them."""
+        try:
+            columns, lines = os.get_terminal_size(self._stream.fileno())
+        except (OSError, ValueError):
+            return UNSEEN
+        return (max(columns, LEAST[0]), max(lines, LEAST[1])) if columns and lines else USUAL
+
+    def shows(self, text: str) -> bool:
+        """Whether the encoding has a way to write the text."""
+        try:
+            text.encode(self._stream.encoding or "utf-8")
+        except UnicodeEncodeError:
+            return False
+        return True
 
     def stream(self, label: str, piece: str) -> None:
         """A piece of text, right after the one before it; the label stands before the first."""

@@ -9,8 +9,9 @@ import pytest
 from attrs import frozen
 from loopkernel_adapters.cli import chat as chat_module
 from loopkernel_adapters.cli import run as run_module
-from loopkernel_adapters.cli.line_input import LineInput
 from loopkernel_adapters.cli.main import main
+
+from tests.adapters.answering import Answering
 
 STORE = Path(".loopkernel", "runs.sqlite")
 MODEL = ("--model", "scripted:script.json")
@@ -91,21 +92,19 @@ class Ended:
 
 @frozen
 class CommandLine:
-    """Calls the command line in this process; what stands in the pipe are the lines that it is given."""
+    """Calls the command line in this process; it is given a line by a pipe whenever it wants one."""
 
     monkeypatch: pytest.MonkeyPatch
     capsys: pytest.CaptureFixture[str]
 
     def __call__(self, *arguments: str, lines: tuple[str, ...] = ()) -> Ended:
-        reading, writing = os.pipe()
-        os.write(writing, "".join(f"{line}\n" for line in lines).encode())
-        os.close(writing)
+        answers = Answering(*lines)
         try:
             for module in (chat_module, run_module):
-                self.monkeypatch.setattr(module, "standard_input", lambda: LineInput(reading))
+                self.monkeypatch.setattr(module, "standard_input", lambda: answers)
             status = main(arguments)
         finally:
-            os.close(reading)
+            answers.close()
         out, err = self.capsys.readouterr()
         assert "Traceback" not in out + err
         return Ended(status, out, err)

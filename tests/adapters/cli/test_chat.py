@@ -47,6 +47,33 @@ def test_a_command_in_the_place_of_an_answer_is_carried_out_and_the_question_ask
     assert (folder / "a").exists()
 
 
+@pytest.mark.rule("ASK-4")
+def test_lines_that_were_in_the_pipe_before_a_question_are_messages_and_no_answer(
+    loopkernel: CommandLine, folder: Path
+) -> None:
+    script(writes("a"), says("As you like."), says("Yes what?"), says("Always what?"))
+    ended = loopkernel(*CHAT, lines=("write it\nyes\nalways", "no"))
+    assert not (folder / "a").exists()
+    assert "2 lines came before the question, and can be no answer to it: kept for later, as messages" in ended.out
+    assert loopkernel("log", "last").labelled("user") == ["write it", "yes", "always"]
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_line_that_is_no_answer_is_a_message_for_later_only_on_request(loopkernel: CommandLine, kept: bool) -> None:
+    script(writes("a"), says("As you like."), says("I will."))
+    keep = ("/later", "/later") if kept else ()
+    ended = loopkernel(*CHAT, lines=("write it", "always remember this", *keep, "no"))
+    assert "it is dropped, unless you type /later" in ended.out
+    assert ("there is no line to keep" in ended.out) == kept  # the second time
+    said = ["write it", "always remember this"] if kept else ["write it"]
+    assert loopkernel("log", "last").labelled("user") == said
+
+
+def test_later_needs_a_question(loopkernel: CommandLine) -> None:
+    script(says("never"))
+    assert "there is no line to keep" in loopkernel(*CHAT, lines=("/later",)).out
+
+
 @pytest.mark.rule("CANCEL-2")
 def test_a_cancel_at_a_question_answers_the_call_and_ends_the_turn(loopkernel: CommandLine, folder: Path) -> None:
     script(writes("a"), says("Here again."))

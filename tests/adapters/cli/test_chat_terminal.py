@@ -15,7 +15,7 @@ from tests.adapters.pseudo_terminal import END_OF_INPUT, INTERRUPT, Person, at_a
 
 ALWAYS = (*CHAT, "--approve", "always")
 WELCOME = "Ctrl-D leaves"
-QUESTION = "edit [JSON]? "
+QUESTION = "show? "
 
 
 @contextmanager
@@ -229,8 +229,12 @@ def test_what_was_typed_before_a_question_does_not_answer_it(loopkernel: Command
         person.wait_for(QUESTION)
         person.type(b"yes\n")
         gate.wait()
-        person.type(b"yes")  # without an end: the question takes it away
+        person.type(b"yes")  # without an end
         gate.open()
+        person.wait_for("press Enter to end that")
+        person.wait_for(QUESTION)
+        person.type(b"\n")
+        person.wait_for("that line was begun before")
         person.wait_for(QUESTION)
         person.type(b"no\n")
         person.wait_for("Done.")

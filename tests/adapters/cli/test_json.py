@@ -26,33 +26,79 @@ def test_a_run_is_told_as_objects_and_the_result_is_the_last(loopkernel: Command
 
 @pytest.mark.rule("ASK-3")
 @pytest.mark.parametrize(
-    ("line", "written"),
+    ("answer", "written"),
     [
-        ("yes", {"a": "x"}),
-        ('{"answer": "yes"}', {"a": "x"}),
-        ("always", {"a": "x"}),
-        ("no", {}),
-        ('{"answer": "no", "why": "never"}', {}),
-        ('edit {"path": "b", "text": "y"}', {"b": "y"}),
-        ('{"answer": "edit", "input": {"path": "b", "text": "y"}}', {"b": "y"}),
+        ('"yes"', {"a": "x"}),
+        ('"always"', {"a": "x"}),
+        ('"no"', {}),
+        ('"no", "why": "never"', {}),
+        ('"edit", "input": {"path": "b", "text": "y"}', {"b": "y"}),
     ],
 )
-def test_what_asks_is_answered_by_a_line(loopkernel: CommandLine, line: str, written: dict[str, str]) -> None:
+def test_what_asks_is_answered_by_an_object_that_names_the_call(
+    loopkernel: CommandLine, answer: str, written: dict[str, str]
+) -> None:
     script(writes("a"), says("Done."))
-    ended = loopkernel(*RUN, lines=(line,))
+    ended = loopkernel(*RUN, lines=(f'{{"call": "1.1", "answer": {answer}}}',))
     (asked,) = ended.objects_of("ask")
     assert asked["call"] == "1.1"
     assert asked["tool"] == "write_file"
     assert {name: Path(name).read_text() for name in "ab" if Path(name).exists()} == written
 
 
-@pytest.mark.parametrize("line", ["maybe", "", "{", '{"answer": 3}', "edit {", '{"answer": "edit"}', '{"no": 1}', "[]"])
+YES = '{"call": "1.1", "answer": "yes"}'
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "yes",
+        "always",
+        "maybe",
+        "{",
+        "[]",
+        'edit {"path": "b", "text": "y"}',
+        '{"answer": "yes"}',
+        '{"call": "1.2", "answer": "yes"}',
+        '{"call": "1.1", "answer": "y"}',
+        '{"call": "1.1", "answer": true}',
+        '{"call": "1.1", "answer": "yes", "input": {}}',
+        '{"call": "1.1", "answer": "no", "why": 3}',
+        '{"call": "1.1", "answer": "edit"}',
+        '{"call": "1.1", "answer": "edit", "input": "b"}',
+        '{"call": "1.1", "answer": "rerun"}',
+        '{"call": "1.1", "call": "1.1", "answer": "yes"}',
+        '{"call": "1.1"}',
+    ],
+)
 def test_what_is_no_answer_is_told_and_asked_again(loopkernel: CommandLine, line: str) -> None:
     script(writes("a"), says("Done."))
-    ended = loopkernel(*RUN, lines=(line, "yes"))
+    ended = loopkernel(*RUN, lines=(line,))
+    assert not Path("a").exists()
     assert len(ended.objects_of("note")) == 1
+    ended = loopkernel(*RUN, lines=(line, YES))
     assert len(ended.objects_of("ask")) == 2
     assert Path("a").exists()
+
+
+@pytest.mark.rule("ASK-4")
+def test_an_answer_that_came_before_its_question_is_neither_that_nor_a_message(loopkernel: CommandLine) -> None:
+    script(writes("a"), says("As you like."))
+    ended = loopkernel(*CHAT, "--json", lines=(f"write it\n{YES}",))
+    assert not Path("a").exists()
+    notes = [str(note["text"]) for note in ended.objects_of("note")]
+    assert "came before the question" in notes[0]
+    assert "no question waits for this answer" in notes[1]
+    assert loopkernel("log", "last").labelled("user") == ["write it"]
+
+
+def test_a_message_at_a_question_waits_for_the_end_of_the_turn(loopkernel: CommandLine) -> None:
+    script(writes("a"), says("Done."), says("Then that."))
+    ended = loopkernel(*CHAT, "--json", lines=("write it", '{"say": "and then?"}', YES))
+    assert Path("a").exists()
+    assert ended.objects()[-1]["text"] == "Then that."
+    assert loopkernel("log", "last").labelled("user") == ["write it", "and then?"]
 
 
 def test_without_a_line_every_call_that_asks_is_denied(loopkernel: CommandLine) -> None:
@@ -66,7 +112,9 @@ def test_without_a_line_every_call_that_asks_is_denied(loopkernel: CommandLine) 
 
 def test_a_chat_is_told_when_it_may_say_something(loopkernel: CommandLine) -> None:
     script(says("one"), writes("a"), says("two"))
-    ended = loopkernel(*CHAT, "--json", lines=("hello", "/queue", "write it", "/mode", "yes", "/quit"))
+    ended = loopkernel(
+        *CHAT, "--json", lines=("hello", "/queue", "write it", "/mode", YES.replace("1.1", "2.1"), "/quit")
+    )
     assert ended.status == 0
     assert len(ended.objects_of("ready")) == 4
     assert ended.objects_of("note")[0]["text"] == "the queue is empty"

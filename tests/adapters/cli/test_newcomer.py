@@ -13,6 +13,7 @@ from loopkernel_adapters.cli import models
 from loopkernel_adapters.ports import Provider
 from loopkernel_adapters.providers.scripted import ScriptedProvider, call_reply, text_reply
 
+from tests.adapters.answering import answered_by_a_program
 from tests.adapters.cli.sessions import CommandLine, Ended, says, script, writes
 from tests.adapters.cli_world import COMMAND
 
@@ -20,16 +21,16 @@ from tests.adapters.cli_world import COMMAND
 HEAVY = {"anthropic", "openai", "mcp", "httpx2", "pydantic", "jsonschema", "hypothesis", "yaml", "xllamacpp"}
 
 
-def ran(*arguments: str, lines: str = "") -> Ended:
-    """The command line in a process of its own."""
-    ended = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, input=lines)
+def ran(*arguments: str, answers: tuple[str, ...] = ()) -> Ended:
+    """The command line in a process of its own, and these answers, each when it is asked for."""
+    ended = answered_by_a_program([*COMMAND, *arguments], "show? ", *answers)
     assert "Traceback" not in ended.stdout + ended.stderr
     return Ended(ended.returncode, ended.stdout, ended.stderr)
 
 
 def test_from_an_empty_folder_to_a_session_that_is_gone_on_with(loopkernel: CommandLine, folder: Path) -> None:
     script(writes("poem.txt", "roses"), says("It is written."))
-    begun = ran("run", "Write a poem.", "--model", "scripted:script.json", lines="yes\n")
+    begun = ran("run", "Write a poem.", "--model", "scripted:script.json", answers=("yes",))
     assert (begun.status, begun.err) == (0, "")
     assert Path("poem.txt").read_text() == "roses"
     listed = ran("runs")

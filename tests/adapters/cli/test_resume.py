@@ -100,7 +100,7 @@ def test_where_the_policy_asks_a_person_says_what_becomes_of_it(
 def test_a_question_that_was_open_is_asked_again(loopkernel: CommandLine) -> None:
     script(writes("a"))
     with started("run", "go", *MODEL) as process:
-        read_until(process, b"edit [JSON]?")
+        read_until(process, b"show? ")
     script(says("Written."))
     assert "waits for you" in loopkernel("resume", "last", lines=("yes",)).labelled("open")[0]
     assert Path("a").exists()
@@ -111,7 +111,7 @@ def test_a_question_that_was_open_is_asked_again(loopkernel: CommandLine) -> Non
 def test_other_approvals_and_another_model_hold_from_then_on(loopkernel: CommandLine) -> None:
     script(writes("a"))
     with started("run", "go", *MODEL) as process:
-        read_until(process, b"edit [JSON]?")
+        read_until(process, b"show? ")
     script(writes("b"), says("Both."), name="other.json")
     ended = loopkernel("resume", "last", "--model", "scripted:other.json", "--approve", "always")
     assert ended.labelled("model") == ["Both."]
@@ -139,7 +139,7 @@ def test_what_a_run_began_with_is_kept_beside_it_and_can_be_lost(loopkernel: Com
 def test_a_run_that_is_open_elsewhere_is_refused(loopkernel: CommandLine) -> None:
     script(writes("a"))
     with started("run", "go", *MODEL) as process:
-        read_until(process, b"edit [JSON]?")
+        read_until(process, b"show? ")
         ended = loopkernel("resume", "last")
         assert ended.status == 2
         assert "open elsewhere" in ended.err
@@ -179,7 +179,7 @@ def test_a_task_that_is_gone_on_with_is_held_against_its_whole_log(loopkernel: C
     Path("policy.json").write_text(policy_to_text(Policy(lifetime=Lifetime.TASK)))
     script(writes("a"))
     with started("run", "go", *MODEL, "--policy", "policy.json") as process:
-        read_until(process, b"edit [JSON]?")
+        read_until(process, b"show? ")
     script(says("Written."))
     ended = loopkernel("resume", "last", lines=("yes",))
     assert ended.status == 0

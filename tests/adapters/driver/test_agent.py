@@ -7,6 +7,7 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
+from attrs import evolve
 from loopkernel.data.blocks import TextBlock
 from loopkernel.data.effects import CheckCall, StartTool
 from loopkernel.data.events import ReplyGrew
@@ -19,9 +20,12 @@ from loopkernel.data.user_deltas import Correct
 from loopkernel.data.words import CallStatus, TurnEndReason
 from loopkernel.replay import replay
 from loopkernel_adapters import agent as agent_module
-from loopkernel_adapters.agent import Agent, Approver, EventsDropped, WaitingCall
+from loopkernel_adapters import session as session_module
+from loopkernel_adapters.agent import Agent, Approver, EventsDropped, Result, WaitingCall
+from loopkernel_adapters.driver.asyncio_driver import Driver
 from loopkernel_adapters.ports import RunContext
 from loopkernel_adapters.providers.scripted import ANY, ScriptedProvider, call_reply, text_reply
+from loopkernel_adapters.waiting_calls import calls_waiting_in
 from typing_extensions import override
 
 from tests.adapters.driver.agent_world import TWO_ROUNDS, an_agent, asking, tidied
@@ -257,6 +261,41 @@ def test_without_an_approver_a_call_is_left_waiting_and_a_session_goes_on_with_i
         assert [answer.status.value for answer in result.calls] == ["done"]
 
     asyncio.run(run())
+
+
+@pytest.mark.rule("ASK-4")
+def test_an_answer_to_a_call_as_it_was_before_is_not_taken() -> None:
+    async def run() -> None:
+        agent = asking()
+        result = await agent.run("go")
+        async with agent.session(result.run) as session:
+            (call,) = session.waiting
+            with pytest.raises(ValueError, match=r"the call 1\.1 has changed since"):
+                await session.answer(evolve(call, input=Json.of({"a": 0})), True)
+            assert session.waiting == (call,)
+
+    asyncio.run(run())
+
+
+@pytest.mark.rule("ASK-4")
+def test_an_approver_whose_call_changes_meanwhile_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[WaitingCall] = []
+
+    def as_it_is_now(driver: Driver) -> tuple[WaitingCall, ...]:
+        return tuple(evolve(call, input=Json.of({"a": 2})) if seen else call for call in calls_waiting_in(driver))
+
+    def approve(call: WaitingCall) -> bool:
+        seen.append(call)
+        return call.input == Json.of({"a": 1})  # the one that is there no more
+
+    monkeypatch.setattr(session_module, "calls_waiting_in", as_it_is_now)
+
+    async def run() -> Result:
+        return await asking(approve).run("go")
+
+    result = asyncio.run(run())
+    assert [call.input for call in seen] == [Json.of({"a": 1}), Json.of({"a": 2})]
+    assert [answer.status.value for answer in result.calls] == ["rejected-by-user"]
 
 
 async def consents_later(call: WaitingCall) -> bool:
