@@ -14,6 +14,7 @@ from loopkernel_adapters.cli.options import (
     FOLDER,
     LOCAL,
     NO_SERVER,
+    RUNS_SHOWN,
     Approvals,
     Options,
     ToolSet,
@@ -137,6 +138,13 @@ def options_of(given: argparse.Namespace) -> Options:
     )
 
 
+def runs_shown(given: argparse.Namespace) -> int | None:
+    """How many runs `runs` is to show; None for all of them."""
+    if given.limit is not None:
+        return int(given.limit)
+    return None if given.all or given.json else RUNS_SHOWN
+
+
 def _add_run(commands: Commands) -> None:
     example = "run 'Mend the typing errors in notes.txt' --model anthropic:MODEL"
     running = _add(commands, "run", "run a task in a folder, and show what happens", RUN_STATUSES, example)
@@ -172,6 +180,11 @@ def _add_resume(commands: Commands) -> None:
 def _add_runs(commands: Commands) -> None:
     listing = _add(commands, "runs", "list the runs that were recorded", LIST_STATUSES, "runs --store jsonl:DIR")
     listing.add_argument("--json", action="store_true", help="one JSON object a line, for each run")
+    shown = listing.add_mutually_exclusive_group()
+    shown.add_argument(
+        "--limit", metavar="N", type=values.count, help=f"the latest N runs ({RUNS_SHOWN}; with --json: all of them)"
+    )
+    shown.add_argument("--all", action="store_true", help="all of them")
     _add_store(listing)
 
 

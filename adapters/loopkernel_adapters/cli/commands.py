@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from loopkernel.data.errors import LawBroken
 
-from loopkernel_adapters.cli.arguments import options_of, parser
+from loopkernel_adapters.cli.arguments import options_of, parser, runs_shown
 from loopkernel_adapters.cli.faults import complain, described, told_in_words
 from loopkernel_adapters.cli.outcomes import ExitStatus, Unusable
 from loopkernel_adapters.cli.screen import Screen, terminal
@@ -58,7 +58,7 @@ def _carry_out(given: argparse.Namespace, screen: Screen) -> ExitStatus:
         case "runs":
             from loopkernel_adapters.cli.listing import list_runs
 
-            return list_runs(given.store, screen, as_json=given.json)
+            return list_runs(given.store, screen, as_json=given.json, most=runs_shown(given))
         case "log":
             from loopkernel_adapters.cli.log import show_log
 

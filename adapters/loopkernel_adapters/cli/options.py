@@ -10,6 +10,7 @@ FOLDER = Path(".loopkernel")  # hidden, so that no tool reads what lies in it
 NO_SERVER = "none"  # in the place of a server: without those that a run was begun with
 DEFAULT_MAX_TURNS = 10
 DEFAULT_RETRIES = 5
+RUNS_SHOWN = 30
 
 
 class Approvals(enum.Enum):

@@ -14,7 +14,7 @@ from loopkernel_adapters.cli.invocation import command
 from loopkernel_adapters.cli.options import FOLDER
 from loopkernel_adapters.cli.outcomes import Unusable
 from loopkernel_adapters.optional_ports import StoreFactory
-from loopkernel_adapters.ports import NoSuchRun, RunEntry, Runs, Store, StoreCorrupt, StoreError, StoreLocked
+from loopkernel_adapters.ports import NoSuchRun, RunEntry, RunPage, Runs, Store, StoreCorrupt, StoreError, StoreLocked
 from loopkernel_adapters.stores.folders import JsonlFolder
 from loopkernel_adapters.stores.jsonl import JsonlStore, NotALog, read_log
 
@@ -79,6 +79,11 @@ class StoredRuns(Place):
         """The runs, the latest last, without those of sub-agents. Raises Unusable."""
         with told("the runs cannot be listed"):
             return tuple(entry for entry in self.runs.entries() if "/" not in entry.run)
+
+    def latest(self, most: int | None) -> RunPage:
+        """At most so many of them, and how many there are. Raises Unusable."""
+        with told("the runs cannot be listed"):
+            return self.runs.latest(most)
 
     def _is_run(self, name: str) -> bool:
         """Whether there is such a run: one of a sub-agent is not listed, and one that is damaged may not be."""

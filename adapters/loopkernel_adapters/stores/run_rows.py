@@ -9,12 +9,13 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from attrs import evolve
 from loopkernel.codec import record_from_text, record_to_text
 from loopkernel.data.errors import CodecError
 from loopkernel.replay import LogRecord
 
 from loopkernel_adapters.ports import StoreError
-from loopkernel_adapters.stores.database import DatabaseCorrupt
+from loopkernel_adapters.stores.database import DatabaseCorrupt, database_size
 from loopkernel_adapters.stores.snapshots import Snapshot, paused_collection
 
 DIGEST_SIZE = 16  # bytes
@@ -117,7 +118,8 @@ class RunRows:
             snapshot = Snapshot.from_bytes(row[0]) if row is not None and isinstance(row[0], bytes) else None
             if snapshot is None or not 0 < snapshot.records <= self.records:
                 return None
-            return snapshot if self._digest_of(snapshot.records).hex() == snapshot.digest else None
+            fits = self._digest_of(snapshot.records).hex() == snapshot.digest
+            return evolve(snapshot, size=database_size(self._connection)) if fits else None
         except (sqlite3.DatabaseError, DatabaseCorrupt):
             return None  # if more is damaged than the snapshot, reading the records will say so
 

@@ -5,7 +5,7 @@ import stat
 from pathlib import Path
 
 from loopkernel_adapters.stores.durable_files import write_all
-from loopkernel_adapters.stores.snapshots import Snapshot
+from loopkernel_adapters.stores.snapshots import Snapshot, most_text
 
 OWNER_ONLY = 0o600
 SUFFIX = ".snapshot"
@@ -15,9 +15,11 @@ UNFINISHED = ".snapshot.new"
 def read_snapshot(log: Path) -> Snapshot | None:
     """The snapshot beside a log; None where there is none that can be read, whatever lies there."""
     try:
-        descriptor = os.open(_beside(log, SUFFIX), os.O_RDONLY | os.O_NONBLOCK)  # it may be a pipe
+        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW  # it may be a pipe
+        descriptor = os.open(_beside(log, SUFFIX), flags)
         with open(descriptor, "rb") as file:
-            if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            found = os.fstat(descriptor)
+            if stat.S_ISREG(found.st_mode) and found.st_size <= most_text(log.stat().st_size):
                 return Snapshot.from_bytes(file.read())
     except OSError:
         pass

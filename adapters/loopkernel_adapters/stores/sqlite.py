@@ -19,7 +19,7 @@ from loopkernel.data.states import State
 from loopkernel.later_typing import override
 from loopkernel.replay import LogRecord
 
-from loopkernel_adapters.ports import NoSuchRun, Restored, RunEntry, Runs, Store, StoreError
+from loopkernel_adapters.ports import NoSuchRun, Restored, RunEntry, RunPage, Runs, Store, StoreError
 from loopkernel_adapters.stores.database import close_untouched, connect, make, told, transaction
 from loopkernel_adapters.stores.durable_files import make_folder
 from loopkernel_adapters.stores.readings import READ, reading
@@ -66,6 +66,20 @@ class SqliteRuns(Runs):
                 "SELECT run, records, first_ms, last_ms FROM runs WHERE records > 0 ORDER BY last_ms, id"
             )
             return tuple(entry for row in found if (entry := _entry(*row)) is not None)
+
+    @override
+    def latest(self, most: int | None) -> RunPage:
+        if not self._path.exists():
+            return RunPage(entries=(), total=0)
+        listed = "FROM runs WHERE records > 0 AND instr(run, '/') = 0"
+        with reading(self._path) as connection:
+            (total,) = connection.execute(f"SELECT count(*) {listed}").fetchone()
+            found = connection.execute(
+                f"SELECT run, records, first_ms, last_ms {listed} ORDER BY last_ms DESC, id DESC LIMIT ?",
+                (-1 if most is None else most,),
+            )
+            entries = [entry for row in found if (entry := _entry(*row)) is not None]
+            return RunPage(entries=tuple(reversed(entries)), total=total)
 
     @override
     def close(self) -> None:

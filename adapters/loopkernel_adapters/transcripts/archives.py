@@ -1,7 +1,7 @@
 """Zips with recordings, unpacked within bounds: what a small file could make of a large memory is refused in words.
 
-What the directory of a zip says is believed only as a bound: a member gives at most the bytes that it claims, and all of
-them together are judged by the size of the file itself, before the first is unpacked. They are unpacked in pieces.
+What the directory of a zip says is believed only as a bound: a member gives at most the bytes that it claims, and all
+of them together are judged by the size of the file itself, before the first is unpacked. They are unpacked in pieces.
 """
 
 import io
