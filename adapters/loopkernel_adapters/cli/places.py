@@ -15,6 +15,7 @@ from loopkernel_adapters.cli.options import FOLDER
 from loopkernel_adapters.cli.outcomes import Unusable
 from loopkernel_adapters.optional_ports import StoreFactory
 from loopkernel_adapters.ports import NoSuchRun, RunEntry, RunPage, Runs, Store, StoreCorrupt, StoreError, StoreLocked
+from loopkernel_adapters.stores.durable_files import demand_no_link
 from loopkernel_adapters.stores.folders import JsonlFolder
 from loopkernel_adapters.stores.jsonl import JsonlStore, NotALog, read_log
 
@@ -68,6 +69,8 @@ class StoredRuns(Place):
     @override
     def open(self, run: str) -> Store:
         with told(f"run {run} cannot be opened"):
+            if (note := self.note_file(run)) is not None:
+                demand_no_link(note.parent, note)
             return self.runs.open(run)
 
     @override
@@ -147,6 +150,8 @@ class OneFile(Place):
 
     @override
     def open(self, run: str) -> Store:
+        with told(f"the log {self.path} cannot be used"):
+            demand_no_link(self._note, self._folder.path)
         return opened_log(self.path)
 
     @override
@@ -172,6 +177,10 @@ class OneFile(Place):
 
     @override
     def note_file(self, run: str) -> Path | None:
+        return self._note
+
+    @property
+    def _note(self) -> Path:
         return self.path.with_name(f"{self.path.name}.begun.json")
 
     def _path_of(self, run: str) -> Path:
@@ -242,6 +251,9 @@ def opened_place(name: str | None, *, make: bool) -> Iterator[StoredRuns]:
 
 def _demand_place(path: Path, name: str, *, is_folder: bool, make: bool) -> None:
     """Have the folder that the runs lie in, or say what is missing."""
+    if FOLDER in (path, path.parent):  # nobody has named it: a folder that was cloned may have it lead anywhere
+        with told(f"the store {name} cannot be used"):
+            demand_no_link(FOLDER, path)
     if path.exists() and path.is_dir() != is_folder:
         what = "a file, and jsonl: needs a folder" if is_folder else "a folder, and sqlite: needs a file"
         raise Unusable(f"the store {name} cannot be used: {path} is {what}; name another with --store")

@@ -29,7 +29,7 @@ from loopkernel.replay import LogRecord
 
 from loopkernel_adapters.ports import Restored, Store, StoreCorrupt, StoreError, StoreLocked
 from loopkernel_adapters.stores.durable_files import sync_folder, write_all
-from loopkernel_adapters.stores.snapshot_files import read_snapshot, write_snapshot
+from loopkernel_adapters.stores.snapshot_files import demand_no_links, read_snapshot, write_snapshot
 from loopkernel_adapters.stores.snapshots import Snapshot, paused_collection, snapshot_of
 
 NEWLINE = b"\n"
@@ -146,6 +146,7 @@ class JsonlStore(Store):
     """
 
     def __init__(self, path: Path) -> None:
+        demand_no_links(path)
         self._path = path
         self._owner = os.getpid()
         self._descriptor: int | None = _open(path)

@@ -4,7 +4,7 @@ import os
 import stat
 from pathlib import Path
 
-from loopkernel_adapters.stores.durable_files import write_all
+from loopkernel_adapters.stores.durable_files import demand_no_link, write_all
 from loopkernel_adapters.stores.snapshots import Snapshot, most_text
 
 OWNER_ONLY = 0o600
@@ -24,6 +24,11 @@ def read_snapshot(log: Path) -> Snapshot | None:
     except OSError:
         pass
     return None
+
+
+def demand_no_links(log: Path) -> None:
+    """Raises StoreError where a link lies in the place of the snapshot, or of one that is being written."""
+    demand_no_link(_beside(log, SUFFIX), _beside(log, UNFINISHED))
 
 
 def write_snapshot(log: Path, snapshot: Snapshot) -> None:

@@ -23,7 +23,7 @@ from loopkernel_adapters.ports import NoSuchRun, Restored, RunEntry, RunPage, Ru
 from loopkernel_adapters.stores.database import close_untouched, connect, make, told, transaction
 from loopkernel_adapters.stores.durable_files import make_folder
 from loopkernel_adapters.stores.readings import READ, reading
-from loopkernel_adapters.stores.run_locks import RunLock, lock_folder
+from loopkernel_adapters.stores.run_locks import RunLock, lock_folder, make_lock_folder
 from loopkernel_adapters.stores.run_rows import RunRows
 from loopkernel_adapters.stores.snapshots import snapshot_of
 
@@ -108,7 +108,7 @@ class SqliteStore(Store):
                     with transaction(connection):
                         rows.add()
                 folder = lock_folder(path)
-                make_folder(folder)
+                make_lock_folder(folder)
                 self._lock = RunLock(folder / f"{rows.number}.lock", run)
                 with transaction(connection):
                     self._epoch = rows.take_over()
