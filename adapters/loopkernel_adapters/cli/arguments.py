@@ -16,6 +16,7 @@ from loopkernel_adapters.cli.options import (
     NO_SERVER,
     RUNS_SHOWN,
     Approvals,
+    Isolation,
     Options,
     ToolSet,
 )
@@ -131,6 +132,7 @@ def options_of(given: argparse.Namespace) -> Options:
         instructions=getattr(given, "instructions", None),
         sub_agents=given.sub_agents,
         tools=None if given.tools is None else ToolSet(given.tools),
+        isolation=None if given.isolation is None else Isolation(given.isolation),
         secrets=tuple(given.secret),
         servers=tuple((text, None) for text in given.mcp),
         server_variables=tuple(given.mcp_variable),
@@ -319,6 +321,22 @@ def _add_tools(command: argparse.ArgumentParser) -> None:
         choices=[choice.value for choice in ToolSet],
         help=f"files: read and write files; all: the tools of a coding agent, a shell among them ({LOCAL}: files, "
         "every other model: all)",
+    )
+    isolation = command.add_mutually_exclusive_group()
+    isolation.add_argument(
+        "--sandbox",
+        dest="isolation",
+        action="store_const",
+        const=Isolation.SANDBOX.value,
+        help="the commands of the shell can write in the workspace alone, read little else, and have no network; "
+        "needs bubblewrap, and nothing begins without it",
+    )
+    isolation.add_argument(
+        "--sandbox-network",
+        dest="isolation",
+        action="store_const",
+        const=Isolation.SANDBOX_NETWORK.value,
+        help="the same, with the network",
     )
     _add_repeatable(
         command,

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from attrs import evolve, frozen
 
-from loopkernel_adapters.cli.options import Options, ToolSet
+from loopkernel_adapters.cli.options import Isolation, Options, ToolSet
 from loopkernel_adapters.cli.outcomes import Unusable
 from loopkernel_adapters.cli.places import OneFile, Place, run_or_file
 from loopkernel_adapters.stores.durable_files import write_all
@@ -35,6 +35,7 @@ def note(place: Place, run: str, options: Options) -> None:
         "fallback_models": list(options.fallback_models),
         "workspace": str(options.folder.absolute()),
         "tools": options.tool_set.value,
+        "isolation": None if options.isolation is None else options.isolation.value,
         "sub_agents": options.sub_agents,
         "secrets": dict(options.secrets),
         "servers": dict(options.servers),
@@ -89,6 +90,7 @@ def remembered(place: Place, run: str, given: Options) -> Options:
         fallback_models=given.fallback_models or begun.fallback_models,
         workspace=given.workspace or begun.workspace,
         tools=given.tools or begun.tools,
+        isolation=given.isolation or begun.isolation,
         sub_agents=given.sub_agents or begun.sub_agents,
         secrets=given.secrets or begun.secrets,
         servers=given.servers or begun.servers,
@@ -159,8 +161,8 @@ def _of_others(place: Place, run: str) -> Unusable:
     return Unusable(
         "others may have recorded this run, as in a folder that was cloned or copied: what would say whom keys are "
         f"sent to, and what is run, {problem} ({path}). Look at it, and at `{shown}`; then say yourself what the "
-        f"run needs: `{again} MODEL`, with --workspace, --base-url, --mcp and --secret where it had them, and with "
-        "--approve ask where it did not ask"
+        f"run needs: `{again} MODEL`, with --workspace, --base-url, --mcp and --secret where it had them, with "
+        "--sandbox where it was isolated, and with --approve ask where it did not ask"
     )
 
 
@@ -177,6 +179,7 @@ def _options(noted: Mapping[str, object]) -> Options:
         fallback_models=_texts(noted, "fallback_models"),
         workspace=None if workspace is None else Path(workspace),
         tools=next((choice for choice in ToolSet if choice.value == tools), None),
+        isolation=next((choice for choice in Isolation if choice.value == noted.get("isolation")), None),
         sub_agents=noted.get("sub_agents") is True,
         secrets=tuple((str(name), str(variable)) for name, variable in names.items()),
         servers=tuple((text, pin) for text, pin in pins.items() if isinstance(text, str) and isinstance(pin, str)),

@@ -28,6 +28,13 @@ class ToolSet(enum.Enum):
     ALL = "all"
 
 
+class Isolation(enum.Enum):
+    """What the commands of the shell run in, where they do not run as you do."""
+
+    SANDBOX = "sandbox"
+    SANDBOX_NETWORK = "sandbox-network"
+
+
 @frozen(kw_only=True)
 class Options:
     """What a session is begun or gone on with. None: not said, so that the default holds, or what it began with.
@@ -52,6 +59,7 @@ class Options:
     instructions: str | None = None
     sub_agents: bool = False
     tools: ToolSet | None = None
+    isolation: Isolation | None = None
     secrets: tuple[tuple[str, str], ...] = ()
     servers: tuple[tuple[str, str | None], ...] = ()
     server_variables: tuple[str, ...] = ()

@@ -57,6 +57,10 @@ class Place(Protocol):
         """Where it is kept what the run was begun with; None where nothing outlasts the process."""
         ...
 
+    def folder(self) -> Path | None:
+        """The folder that all of it lies in; None where it lies in none."""
+        ...
+
 
 @frozen(kw_only=True)
 class StoredRuns(Place):
@@ -123,6 +127,10 @@ class StoredRuns(Place):
         whole, _, _ = run.partition("/")  # a sub-agent was begun with what its session was
         return self.path.with_name(f"{self.path.name}.begun") / f"{quote(whole, safe='')}.json"
 
+    @override
+    def folder(self) -> Path | None:
+        return kept_in(self.name, None)
+
     def found(self, name: str) -> str:
         """The run of that id, of that beginning of an id, or the latest for `last`. Raises Unusable."""
         ids = [entry.run for entry in self.entries()]
@@ -179,6 +187,10 @@ class OneFile(Place):
     def note_file(self, run: str) -> Path | None:
         return self._note
 
+    @override
+    def folder(self) -> Path | None:
+        return kept_in(None, self.path)
+
     @property
     def _note(self) -> Path:
         return self.path.with_name(f"{self.path.name}.begun.json")
@@ -219,6 +231,16 @@ def run_or_file(place: Place, run: str) -> str:
 def resumption(place: Place, run: str) -> str | None:
     """The command that goes on with the run; None where nothing of it outlasts the process."""
     return None if place.note_file(run) is None else place.command("resume", run_or_file(place, run))
+
+
+def kept_in(store: str | None, log: Path | None) -> Path | None:
+    """The folder that the runs lie in, as `--store` or `--log` name them; None where they lie in none."""
+    if log is not None:
+        return log.parent
+    text = DEFAULT if store is None else store
+    if text.startswith(SQLITE):
+        return Path(text.removeprefix(SQLITE)).parent
+    return Path(text.removeprefix(JSONL)) if text.startswith(JSONL) else None
 
 
 @contextmanager

@@ -6,6 +6,7 @@ from loopkernel.data.user_deltas import UserDelta
 
 from loopkernel_adapters.cli.countdown import Countdown
 from loopkernel_adapters.cli.dialogue import Dialogue
+from loopkernel_adapters.cli.isolation import isolation_told
 from loopkernel_adapters.cli.json_lines import JsonDialogue, JsonTeller, tell_beginning, tell_result
 from loopkernel_adapters.cli.line_input import LineInput, standard_input
 from loopkernel_adapters.cli.one_turn import OneTurn, said
@@ -37,6 +38,8 @@ def play_turn(bench: Workbench, first: tuple[UserDelta, ...], options: Options, 
         tell_beginning(bench, screen)
         spoken = OneTurn(first, JsonDialogue(answers, screen, bench.store.records), Countdown(LineInput(None), silent))
         return play(bench, spoken, (JsonTeller(screen, bench.store.records),), silent)
+    for line in isolation_told(bench.options, bench.offered):
+        screen.labelled("", line)
     shown = for_questions(screen) if answers.is_terminal else screen
     screen.hide = shown.hide = bench.secrets.hide
     conversation = OneTurn(first, Dialogue(answers, shown, bench.store.records), Countdown(answers, shown))
