@@ -125,7 +125,8 @@ class StoredRuns(Place):
         if self.path is None:
             return None
         whole, _, _ = run.partition("/")  # a sub-agent was begun with what its session was
-        return self.path.with_name(f"{self.path.name}.begun") / f"{quote(whole, safe='')}.json"
+        path = self.path if self.path.name else self.path.absolute()  # `.` has no name to put something behind
+        return path.with_name(f"{path.name}.begun") / f"{quote(whole, safe='')}.json"
 
     @override
     def folder(self) -> Path | None:

@@ -86,7 +86,7 @@ class Sandbox:
         return Confined(Confinement.PID_NAMESPACE, prefix, self.description())
 
     def _kept(self) -> tuple[str, ...]:
-        """For the folders that are not written. Those that lead to one are mounted too, so that they keep their names."""
+        """For the folders that are not written. Those that lead to one are mounted too, and so keep their names."""
         memory = self.workspace / MEMORY
         found = _each("--ro-bind-try", (str(memory),))
         for folder in self.readable:

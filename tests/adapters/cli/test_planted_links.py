@@ -149,3 +149,8 @@ def test_a_new_file_is_never_a_link(folder: Path, leads_to: str) -> None:
         write_new_file(Path("new.jsonl"), [b"x"])
     assert unharmed()
     assert not Path("nowhere").exists()
+
+
+def test_the_current_folder_can_hold_the_logs(loopkernel: CommandLine) -> None:
+    assert loopkernel("run", "go", *MODEL, "--store", "jsonl:.").status == 0
+    assert loopkernel("resume", "last", "--store", "jsonl:.").status == 0
