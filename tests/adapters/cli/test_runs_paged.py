@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from loopkernel.replay import LogRecord
 from loopkernel_adapters.cli.options import RUNS_SHOWN
-from loopkernel_adapters.ports import Runs
+from loopkernel_adapters.ports import RunEntry, Runs
 from loopkernel_adapters.stores import folders
 from loopkernel_adapters.stores.folders import JsonlFolder
 from loopkernel_adapters.stores.memory import MemoryRuns
@@ -83,7 +83,12 @@ def test_no_log_is_read_that_is_not_shown(loopkernel: CommandLine, monkeypatch: 
     ids = fill(JsonlFolder(Path("logs")), MANY)
     in_order_of_time(Path("logs"), ids)
     looked_at, first_and_last = list[str](), folders._entry
-    monkeypatch.setattr(folders, "_entry", lambda path: looked_at.append(path.stem) or first_and_last(path))
+
+    def noted(path: Path) -> RunEntry | None:
+        looked_at.append(path.stem)
+        return first_and_last(path)
+
+    monkeypatch.setattr(folders, "_entry", noted)
     listed(loopkernel, "--store", "jsonl:logs", "--limit", "2")
     assert looked_at == [ids[-1], ids[-2]]
 
