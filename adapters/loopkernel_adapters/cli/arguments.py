@@ -8,13 +8,13 @@ from typing import NoReturn, TypeAlias
 from loopkernel.later_typing import override
 
 from loopkernel_adapters.cli import argument_values as values
+from loopkernel_adapters.cli.argument_groups import add_isolation, add_page
 from loopkernel_adapters.cli.options import (
     DEFAULT_MAX_TURNS,
     DEFAULT_RETRIES,
     FOLDER,
     LOCAL,
     NO_SERVER,
-    RUNS_SHOWN,
     Approvals,
     Isolation,
     Options,
@@ -140,13 +140,6 @@ def options_of(given: argparse.Namespace) -> Options:
     )
 
 
-def runs_shown(given: argparse.Namespace) -> int | None:
-    """How many runs `runs` is to show; None for all of them."""
-    if given.limit is not None:
-        return int(given.limit)
-    return None if given.all or given.json else RUNS_SHOWN
-
-
 def _add_run(commands: Commands) -> None:
     example = "run 'Mend the typing errors in notes.txt' --model anthropic:MODEL"
     running = _add(commands, "run", "run a task in a folder, and show what happens", RUN_STATUSES, example)
@@ -182,11 +175,7 @@ def _add_resume(commands: Commands) -> None:
 def _add_runs(commands: Commands) -> None:
     listing = _add(commands, "runs", "list the runs that were recorded", LIST_STATUSES, "runs --store jsonl:DIR")
     listing.add_argument("--json", action="store_true", help="one JSON object a line, for each run")
-    shown = listing.add_mutually_exclusive_group()
-    shown.add_argument(
-        "--limit", metavar="N", type=values.count, help=f"the latest N runs ({RUNS_SHOWN}; with --json: all of them)"
-    )
-    shown.add_argument("--all", action="store_true", help="all of them")
+    add_page(listing)
     _add_store(listing)
 
 
@@ -322,22 +311,7 @@ def _add_tools(command: argparse.ArgumentParser) -> None:
         help=f"files: read and write files; all: the tools of a coding agent, a shell among them ({LOCAL}: files, "
         "every other model: all)",
     )
-    isolation = command.add_mutually_exclusive_group()
-    isolation.add_argument(
-        "--sandbox",
-        dest="isolation",
-        action="store_const",
-        const=Isolation.SANDBOX.value,
-        help="the commands of the shell can write in the workspace alone, read little else, and have no network; "
-        "needs bubblewrap, and nothing begins without it",
-    )
-    isolation.add_argument(
-        "--sandbox-network",
-        dest="isolation",
-        action="store_const",
-        const=Isolation.SANDBOX_NETWORK.value,
-        help="the same, with the network",
-    )
+    add_isolation(command)
     _add_repeatable(
         command,
         "--mcp",

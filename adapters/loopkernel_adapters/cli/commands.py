@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from loopkernel.data.errors import LawBroken
 
-from loopkernel_adapters.cli.arguments import options_of, parser, runs_shown
+from loopkernel_adapters.cli.argument_groups import runs_shown
+from loopkernel_adapters.cli.arguments import options_of, parser
 from loopkernel_adapters.cli.faults import complain, described, told_in_words
 from loopkernel_adapters.cli.outcomes import ExitStatus, Unusable
 from loopkernel_adapters.cli.screen import Screen, terminal
