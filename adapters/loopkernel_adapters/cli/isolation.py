@@ -35,7 +35,7 @@ def confinement_of(options: Options, kept: Path | None) -> "Confined | None":
         raise Unusable(
             f"--{options.isolation.value}: the log would lie in the workspace itself, {workspace}, where the commands "
             "of the shell may write, and so could change what the run remembers. Name another place with --store or "
-            "--log, such as a file in a folder of its own"
+            "--log, such as a file in a folder of its own, or move a log that is there"
         )
     inside = folder is not None and workspace in folder.parents
     network = options.isolation is Isolation.SANDBOX_NETWORK
