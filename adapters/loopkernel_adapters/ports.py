@@ -183,6 +183,14 @@ class RunEntry:
     last_ms: int
 
 
+@frozen(kw_only=True)
+class RunPage:
+    """The latest of the runs in a list, the latest last, and how many there are in all."""
+
+    entries: tuple[RunEntry, ...]
+    total: int
+
+
 class Runs(Protocol):
     """Many logs in one place, each found by the id of its session."""
 
@@ -204,6 +212,14 @@ class Runs(Protocol):
     def entries(self) -> tuple[RunEntry, ...]:
         """The runs that are there, the latest last; those that cannot be read are left to `read` to complain about."""
         ...
+
+    def latest(self, most: int | None) -> RunPage:
+        """At most so many of the runs that are nobody's sub-agents, all of them for None.
+
+        A store that can find the latest without reading the others does so.
+        """
+        found = tuple(entry for entry in self.entries() if "/" not in entry.run)
+        return RunPage(entries=found if most is None else found[max(0, len(found) - most) :], total=len(found))
 
     def close(self) -> None:
         """Let go of everything; the logs that it has opened are closed by who uses them. Closing twice is harmless."""

@@ -212,7 +212,7 @@ def other_tools(*tools: FunctionTool) -> Iterator[Tools]:
 def offer(monkeypatch: pytest.MonkeyPatch, function: Callable[[JsonObject, RunContext], str | Awaitable[str]]) -> None:
     """Offer one tool without a profile, `send`, in the place of the file tools."""
     tool = FunctionTool(tool=Tool(name="send"), function=function)
-    monkeypatch.setattr(session, "opened_tools", lambda folder, tool_set, sub_agents: other_tools(tool))
+    monkeypatch.setattr(session, "opened_tools", lambda folder, tool_set, sub_agents, confined: other_tools(tool))
 
 
 @pytest.mark.rule("ASK-2")

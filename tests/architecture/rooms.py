@@ -13,7 +13,7 @@ from tests.architecture.sources import (
     imports,
 )
 
-MAX_LINES = 400  # of a file
+MAX_LINES = 600  # of a file: 400 is where to think
 MAX_FUNCTION_LINES = 60
 
 # What each room of the kernel may import of the kernel. A module on its own is a room of its own.

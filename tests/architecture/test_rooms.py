@@ -159,7 +159,7 @@ def test_a_long_function_is_found(statements: int, faults: int) -> None:
     assert len(list(function_length_faults(Source.of(text)))) == faults
 
 
-@pytest.mark.parametrize(("lines", "faults"), [(399, 0), (400, 1)])
+@pytest.mark.parametrize(("lines", "faults"), [(599, 0), (600, 1)])
 def test_a_long_file_is_found(lines: int, faults: int) -> None:
     assert len(list(file_length_faults(Source.of("x = 1\n" * lines)))) == faults
 

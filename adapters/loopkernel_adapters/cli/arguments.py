@@ -8,6 +8,7 @@ from typing import NoReturn, TypeAlias
 from loopkernel.later_typing import override
 
 from loopkernel_adapters.cli import argument_values as values
+from loopkernel_adapters.cli.argument_groups import add_isolation, add_page
 from loopkernel_adapters.cli.options import (
     DEFAULT_MAX_TURNS,
     DEFAULT_RETRIES,
@@ -15,6 +16,7 @@ from loopkernel_adapters.cli.options import (
     LOCAL,
     NO_SERVER,
     Approvals,
+    Isolation,
     Options,
     ToolSet,
 )
@@ -130,6 +132,7 @@ def options_of(given: argparse.Namespace) -> Options:
         instructions=getattr(given, "instructions", None),
         sub_agents=given.sub_agents,
         tools=None if given.tools is None else ToolSet(given.tools),
+        isolation=None if given.isolation is None else Isolation(given.isolation),
         secrets=tuple(given.secret),
         servers=tuple((text, None) for text in given.mcp),
         server_variables=tuple(given.mcp_variable),
@@ -172,6 +175,7 @@ def _add_resume(commands: Commands) -> None:
 def _add_runs(commands: Commands) -> None:
     listing = _add(commands, "runs", "list the runs that were recorded", LIST_STATUSES, "runs --store jsonl:DIR")
     listing.add_argument("--json", action="store_true", help="one JSON object a line, for each run")
+    add_page(listing)
     _add_store(listing)
 
 
@@ -319,6 +323,7 @@ def _add_tools(command: argparse.ArgumentParser) -> None:
         help=f"files: read and write files; all: the tools of a coding agent, a shell among them ({LOCAL}: files, "
         "every other model: all)",
     )
+    add_isolation(command)
     _add_repeatable(
         command,
         "--mcp",

@@ -7,16 +7,20 @@ programs, and have keys sent elsewhere: each note bears the number of its own fi
 
 import json
 import os
+import stat
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from attrs import evolve, frozen
 
-from loopkernel_adapters.cli.options import Options, ToolSet
+from loopkernel_adapters.cli.options import Isolation, Options, ToolSet
 from loopkernel_adapters.cli.outcomes import Unusable
 from loopkernel_adapters.cli.places import OneFile, Place, run_or_file
+from loopkernel_adapters.stores.durable_files import write_all
 
 OWNER_ONLY, FOLDER_OF_OWNER = 0o600, 0o700
+LONGEST_NOTE = 1 << 20  # bytes
 OF_OTHERS = 0o077  # what a mode grants to others
 
 
@@ -31,20 +35,39 @@ def note(place: Place, run: str, options: Options) -> None:
         "fallback_models": list(options.fallback_models),
         "workspace": str(options.folder.absolute()),
         "tools": options.tool_set.value,
+        "isolation": None if options.isolation is None else options.isolation.value,
         "sub_agents": options.sub_agents,
         "secrets": dict(options.secrets),
         "servers": dict(options.servers),
         "server_variables": list(options.server_variables),
         "server_headers": list(options.server_headers),
     }
-    try:
-        if not path.parent.is_dir():
+    with suppress(OSError):
+        _put(path, noted, own_folder=not isinstance(place, OneFile))
+
+
+def _put(path: Path, noted: Mapping[str, object], *, own_folder: bool) -> None:
+    """Put the note there, whole, in the place of an older one. What a link leads to is never written. Raises OSError.
+
+    `own_folder`: the folder is for notes alone, and made where it is missing.
+    """
+    if own_folder:
+        with suppress(FileExistsError):
             path.parent.mkdir(mode=FOLDER_OF_OWNER)
-        path.touch(mode=OWNER_ONLY)
-        path.chmod(OWNER_ONLY)
-        path.write_text(json.dumps({**noted, "file": path.stat().st_ino}), encoding="utf-8")
-    except OSError:
-        return
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | (os.O_NOFOLLOW if own_folder else 0))
+    unfinished = f"{path.name}~"
+    try:
+        with suppress(FileNotFoundError):
+            os.unlink(unfinished, dir_fd=folder)  # what a process left that died here
+        descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_ONLY, dir_fd=folder)
+        try:
+            number = os.fstat(descriptor).st_ino
+            write_all(descriptor, json.dumps({**noted, "file": number}).encode("utf-8"))
+        finally:
+            os.close(descriptor)
+        os.rename(unfinished, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+    finally:
+        os.close(folder)
 
 
 def remembered(place: Place, run: str, given: Options) -> Options:
@@ -67,6 +90,7 @@ def remembered(place: Place, run: str, given: Options) -> Options:
         fallback_models=given.fallback_models or begun.fallback_models,
         workspace=given.workspace or begun.workspace,
         tools=given.tools or begun.tools,
+        isolation=given.isolation or begun.isolation,
         sub_agents=given.sub_agents or begun.sub_agents,
         secrets=given.secrets or begun.secrets,
         servers=given.servers or begun.servers,
@@ -113,8 +137,11 @@ def _noted(place: Place, run: str) -> _Noted:
     if path is None:
         return nothing
     try:
-        with path.open(encoding="utf-8") as file:
-            found = os.fstat(file.fileno())
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)  # it may be a link, or a pipe
+        with open(descriptor, encoding="utf-8") as file:
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode) or found.st_size > LONGEST_NOTE:
+                return nothing
             noted = json.loads(file.read())
     except (OSError, ValueError, RecursionError):
         return nothing
@@ -134,8 +161,8 @@ def _of_others(place: Place, run: str) -> Unusable:
     return Unusable(
         "others may have recorded this run, as in a folder that was cloned or copied: what would say whom keys are "
         f"sent to, and what is run, {problem} ({path}). Look at it, and at `{shown}`; then say yourself what the "
-        f"run needs: `{again} MODEL`, with --workspace, --base-url, --mcp and --secret where it had them, and with "
-        "--approve ask where it did not ask"
+        f"run needs: `{again} MODEL`, with --workspace, --base-url, --mcp and --secret where it had them, with "
+        "--sandbox where it was isolated, and with --approve ask where it did not ask"
     )
 
 
@@ -152,6 +179,7 @@ def _options(noted: Mapping[str, object]) -> Options:
         fallback_models=_texts(noted, "fallback_models"),
         workspace=None if workspace is None else Path(workspace),
         tools=next((choice for choice in ToolSet if choice.value == tools), None),
+        isolation=next((choice for choice in Isolation if choice.value == noted.get("isolation")), None),
         sub_agents=noted.get("sub_agents") is True,
         secrets=tuple((str(name), str(variable)) for name, variable in names.items()),
         servers=tuple((text, pin) for text, pin in pins.items() if isinstance(text, str) and isinstance(pin, str)),

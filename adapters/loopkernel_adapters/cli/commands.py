@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from loopkernel.data.errors import LawBroken
 
+from loopkernel_adapters.cli.argument_groups import runs_shown
 from loopkernel_adapters.cli.arguments import options_of, parser
 from loopkernel_adapters.cli.faults import complain, described, told_in_words
 from loopkernel_adapters.cli.outcomes import ExitStatus, Unusable
@@ -58,7 +59,7 @@ def _carry_out(given: argparse.Namespace, screen: Screen) -> ExitStatus:
         case "runs":
             from loopkernel_adapters.cli.listing import list_runs
 
-            return list_runs(given.store, screen, as_json=given.json)
+            return list_runs(given.store, screen, as_json=given.json, most=runs_shown(given))
         case "approvals" if given.drop is not None:
             from loopkernel_adapters.cli.approvals import drop_approval
 

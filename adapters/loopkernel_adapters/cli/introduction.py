@@ -4,6 +4,7 @@ from loopkernel.data.choices import ApprovalMode
 from loopkernel.data.json_text import JsonValue
 from loopkernel.data.policy import Policy
 
+from loopkernel_adapters.cli.isolation import isolation_told
 from loopkernel_adapters.cli.places import resumption
 from loopkernel_adapters.cli.session import Workbench
 from loopkernel_adapters.cli.words import counted
@@ -26,6 +27,7 @@ def introduction(bench: Workbench) -> tuple[str, ...]:
         *(() if bench.doubt is None else (f"not believed: {doubt_told(bench.doubt)}",)),
         f"model {', then '.join(models)}",
         f"{tools}{f': {names}' if names else ''}",
+        *isolation_told(bench.options, bench.offered),
         rules_told(bench.policy, bench.options.policy),
         f"log: {bench.place.described(bench.run)}",
     )
@@ -60,6 +62,7 @@ def introduction_as_json(bench: Workbench) -> dict[str, JsonValue]:
         "resume": resumption(bench.place, bench.run),
         "models": [bench.policy.model, *bench.policy.fallback_models],
         "tools": [tool.name for tool in bench.offered],
+        "shell": None if bench.options.isolation is None else bench.options.isolation.value,
         "workspace": str(bench.options.folder.absolute()),
         "mode": bench.policy.approval_mode.value,
         "doubt": bench.doubt,

@@ -52,21 +52,24 @@ class Listed:
         return None if session is None else session.usage.input + session.usage.output
 
 
-def list_runs(store: str | None, screen: Screen, *, as_json: bool) -> ExitStatus:
-    """List them. Raises Unusable when they cannot be listed."""
+def list_runs(store: str | None, screen: Screen, *, as_json: bool, most: int | None) -> ExitStatus:
+    """List the latest of them, or all where `most` is None. Raises Unusable when they cannot be listed."""
     with opened_place(store, make=False) as place:
-        entries = place.entries()
-        if not entries and not as_json:
+        page = place.latest(most)
+        if not page.entries and not as_json:
             screen.line(f"There are no runs in {place.name}. Begin one with `{command('chat')}`.")
-        for entry in entries:
+        for entry in page.entries:
             listed = _looked_at(place, entry)
             if as_json:
                 screen.line(json.dumps(_as_json(listed)))
             else:
                 screen.line(_as_line(listed))
-        if entries and not as_json:
+        if page.entries and not as_json:
             screen.line()
-            screen.line(f"Go on with one: {place.command('resume', entries[-1].run)}")
+            if earlier := page.total - len(page.entries):
+                shown = place.command("runs", "--all")
+                screen.line(f"{counted(earlier, 'earlier run')} not shown: `{shown}`, or --limit N for the latest N")
+            screen.line(f"Go on with one: {place.command('resume', page.entries[-1].run)}")
     return ExitStatus.NATURAL_END
 
 

@@ -10,6 +10,7 @@ FOLDER = Path(".loopkernel")  # hidden, so that no tool reads what lies in it
 NO_SERVER = "none"  # in the place of a server: without those that a run was begun with
 DEFAULT_MAX_TURNS = 10
 DEFAULT_RETRIES = 5
+RUNS_SHOWN = 30
 
 
 class Approvals(enum.Enum):
@@ -25,6 +26,13 @@ class ToolSet(enum.Enum):
 
     FILES = "files"
     ALL = "all"
+
+
+class Isolation(enum.Enum):
+    """What the commands of the shell run in, where they do not run as you do."""
+
+    SANDBOX = "sandbox"
+    SANDBOX_NETWORK = "sandbox-network"
 
 
 @frozen(kw_only=True)
@@ -51,6 +59,7 @@ class Options:
     instructions: str | None = None
     sub_agents: bool = False
     tools: ToolSet | None = None
+    isolation: Isolation | None = None
     secrets: tuple[tuple[str, str], ...] = ()
     servers: tuple[tuple[str, str | None], ...] = ()
     server_variables: tuple[str, ...] = ()

@@ -14,7 +14,8 @@ from loopkernel_adapters.cli.invocation import command
 from loopkernel_adapters.cli.options import FOLDER
 from loopkernel_adapters.cli.outcomes import Unusable
 from loopkernel_adapters.optional_ports import StoreFactory
-from loopkernel_adapters.ports import NoSuchRun, RunEntry, Runs, Store, StoreCorrupt, StoreError, StoreLocked
+from loopkernel_adapters.ports import NoSuchRun, RunEntry, RunPage, Runs, Store, StoreCorrupt, StoreError, StoreLocked
+from loopkernel_adapters.stores.durable_files import demand_no_link
 from loopkernel_adapters.stores.folders import JsonlFolder
 from loopkernel_adapters.stores.jsonl import JsonlStore, NotALog, doubt_of, read_log
 from loopkernel_adapters.stores.seals import Seals
@@ -61,6 +62,10 @@ class Place(Protocol):
         """Where it is kept what the run was begun with; None where nothing outlasts the process."""
         ...
 
+    def folder(self) -> Path | None:
+        """The folder that all of it lies in; None where it lies in none."""
+        ...
+
 
 @frozen(kw_only=True)
 class StoredRuns(Place):
@@ -73,6 +78,8 @@ class StoredRuns(Place):
     @override
     def open(self, run: str) -> Store:
         with told(f"run {run} cannot be opened"):
+            if (note := self.note_file(run)) is not None:
+                demand_no_link(note.parent, note)
             return self.runs.open(run)
 
     @override
@@ -89,6 +96,11 @@ class StoredRuns(Place):
         """The runs, the latest last, without those of sub-agents. Raises Unusable."""
         with told("the runs cannot be listed"):
             return tuple(entry for entry in self.runs.entries() if "/" not in entry.run)
+
+    def latest(self, most: int | None) -> RunPage:
+        """At most so many of them, and how many there are. Raises Unusable."""
+        with told("the runs cannot be listed"):
+            return self.runs.latest(most)
 
     def _is_run(self, name: str) -> bool:
         """Whether there is such a run: one of a sub-agent is not listed, and one that is damaged may not be."""
@@ -123,7 +135,12 @@ class StoredRuns(Place):
         if self.path is None:
             return None
         whole, _, _ = run.partition("/")  # a sub-agent was begun with what its session was
-        return self.path.with_name(f"{self.path.name}.begun") / f"{quote(whole, safe='')}.json"
+        path = self.path if self.path.name else self.path.absolute()  # `.` has no name to put something behind
+        return path.with_name(f"{path.name}.begun") / f"{quote(whole, safe='')}.json"
+
+    @override
+    def folder(self) -> Path | None:
+        return kept_in(self.name, None)
 
     def found(self, name: str) -> str:
         """The run of that id, of that beginning of an id, or the latest for `last`. Raises Unusable."""
@@ -152,6 +169,8 @@ class OneFile(Place):
 
     @override
     def open(self, run: str) -> Store:
+        with told(f"the log {self.path} cannot be used"):
+            demand_no_link(self._note, self._folder.path)
         return opened_log(self.path)
 
     @override
@@ -182,6 +201,14 @@ class OneFile(Place):
 
     @override
     def note_file(self, run: str) -> Path | None:
+        return self._note
+
+    @override
+    def folder(self) -> Path | None:
+        return kept_in(None, self.path)
+
+    @property
+    def _note(self) -> Path:
         return self.path.with_name(f"{self.path.name}.begun.json")
 
     def _path_of(self, run: str) -> Path:
@@ -222,6 +249,16 @@ def resumption(place: Place, run: str) -> str | None:
     return None if place.note_file(run) is None else place.command("resume", run_or_file(place, run))
 
 
+def kept_in(store: str | None, log: Path | None) -> Path | None:
+    """The folder that the runs lie in, as `--store` or `--log` name them; None where they lie in none."""
+    if log is not None:
+        return log.parent
+    text = DEFAULT if store is None else store
+    if text.startswith(SQLITE):
+        return Path(text.removeprefix(SQLITE)).parent
+    return Path(text.removeprefix(JSONL)) if text.startswith(JSONL) else None
+
+
 @contextmanager
 def opened_place(name: str | None, *, make: bool) -> Iterator[StoredRuns]:
     """The runs that `--store` names. `make`: where there are none, make room for them. Raises Unusable."""
@@ -252,6 +289,9 @@ def opened_place(name: str | None, *, make: bool) -> Iterator[StoredRuns]:
 
 def _demand_place(path: Path, name: str, *, is_folder: bool, make: bool) -> None:
     """Have the folder that the runs lie in, or say what is missing."""
+    if FOLDER in (path, path.parent):  # nobody has named it: a folder that was cloned may have it lead anywhere
+        with told(f"the store {name} cannot be used"):
+            demand_no_link(FOLDER, path)
     if path.exists() and path.is_dir() != is_folder:
         what = "a file, and jsonl: needs a folder" if is_folder else "a folder, and sqlite: needs a file"
         raise Unusable(f"the store {name} cannot be used: {path} is {what}; name another with --store")

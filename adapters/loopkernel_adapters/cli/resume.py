@@ -14,6 +14,7 @@ from loopkernel.replay import START, replay
 from loopkernel_adapters.cli.beginnings import note_again, remembered
 from loopkernel_adapters.cli.chat import play_chat
 from loopkernel_adapters.cli.interrupts import ended_as_by_ctrl_c
+from loopkernel_adapters.cli.isolation import confinement_of
 from loopkernel_adapters.cli.json_lines import tell_over, tell_result
 from loopkernel_adapters.cli.located import located
 from loopkernel_adapters.cli.models import Models, SoughtModels
@@ -86,7 +87,9 @@ def _workbench(
     Of a run that is doubted, what is not given is as for a new one.
     """
     options = remembered(place, settings.session_id, given)
-    tools = resources.enter_context(opened_tools(options.folder, options.tool_set, sub_agents=options.sub_agents))
+    confined = confinement_of(options, place.folder())
+    opened = opened_tools(options.folder, options.tool_set, sub_agents=options.sub_agents, confined=confined)
+    tools = resources.enter_context(opened)
     running = resources.enter_context(Running())
     tools, options = with_servers(tools, options, running)
     secrets = secrets_of(options)
@@ -116,7 +119,7 @@ def _workbench(
 def _offered(tools: Tools, settings: Settings, given: Options) -> tuple[Tool, ...]:
     """The tools that the run had, unless others are asked for, or some of them, as of a recording, are not here."""
     here = tools.offered()
-    if given.tools is not None or given.sub_agents or given.servers:
+    if given.tools is not None or given.isolation is not None or given.sub_agents or given.servers:
         return here
     return settings.tools if {tool.name for tool in settings.tools} <= {tool.name for tool in here} else here
 

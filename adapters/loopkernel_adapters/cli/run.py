@@ -8,6 +8,7 @@ from loopkernel.data.user_deltas import UserDelta
 from loopkernel_adapters.cli.countdown import Countdown
 from loopkernel_adapters.cli.dialogue import Dialogue
 from loopkernel_adapters.cli.introduction import doubt_told
+from loopkernel_adapters.cli.isolation import isolation_told
 from loopkernel_adapters.cli.json_lines import JsonDialogue, JsonTeller, tell_beginning, tell_result
 from loopkernel_adapters.cli.line_input import LineInput, standard_input
 from loopkernel_adapters.cli.one_turn import OneTurn, said
@@ -42,9 +43,11 @@ def play_turn(bench: Workbench, first: tuple[UserDelta, ...], options: Options, 
     shown = for_questions(screen) if answers.is_terminal else screen
     screen.hide = shown.hide = bench.secrets.hide
     conversation = OneTurn(first, Dialogue(answers, shown, bench.store.records), Countdown(answers, shown))
-    return play(bench, conversation, (Trace(screen, bench.store.records),), screen, partial(_tell_doubt, bench, screen))
+    return play(bench, conversation, (Trace(screen, bench.store.records),), screen, partial(_announce, bench, screen))
 
 
-def _tell_doubt(bench: Workbench, screen: Screen) -> None:
+def _announce(bench: Workbench, screen: Screen) -> None:
     if bench.doubt is not None:
         screen.labelled("not believed", doubt_told(bench.doubt))
+    for line in isolation_told(bench.options, bench.offered):
+        screen.labelled("", line)

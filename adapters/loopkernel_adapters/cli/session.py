@@ -17,10 +17,11 @@ from loopkernel.data.tools import Tool
 from loopkernel_adapters.agent import new_run_id
 from loopkernel_adapters.cli.beginnings import note
 from loopkernel_adapters.cli.interrupts import Interrupts, ended_as_by_ctrl_c
+from loopkernel_adapters.cli.isolation import confinement_of
 from loopkernel_adapters.cli.models import SoughtModels
 from loopkernel_adapters.cli.options import Options
 from loopkernel_adapters.cli.outcomes import Unusable
-from loopkernel_adapters.cli.places import OneFile, Place, opened_place, resumption, told
+from loopkernel_adapters.cli.places import OneFile, Place, kept_in, opened_place, resumption, told
 from loopkernel_adapters.cli.rules import instructions_of, policy_of, secrets_of
 from loopkernel_adapters.cli.screen import Screen
 from loopkernel_adapters.cli.servers import Running, with_servers
@@ -95,7 +96,9 @@ class Played:
 def begun(options: Options, lifetime: Lifetime | None, resources: ExitStack) -> Workbench:
     """What a new session needs. What is wrong with the options is said before anything is made. Raises Unusable."""
     running = resources.enter_context(Running())
-    tools = resources.enter_context(opened_tools(options.folder, options.tool_set, sub_agents=options.sub_agents))
+    confined = confinement_of(options, kept_in(options.store, options.log))
+    opened = opened_tools(options.folder, options.tool_set, sub_agents=options.sub_agents, confined=confined)
+    tools = resources.enter_context(opened)
     policy_of(options, lifetime, (options.first_model,))
     instructions, secrets = instructions_of(options), secrets_of(options)
     sought = SoughtModels((options.first_model, *options.fallback_models), options.base_url, resources)

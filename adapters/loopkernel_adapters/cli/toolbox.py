@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from loopkernel_adapters.cli.options import ToolSet
 from loopkernel_adapters.cli.outcomes import Unusable
@@ -11,13 +12,21 @@ from loopkernel_adapters.tools.delegation import delegate_tool
 from loopkernel_adapters.tools.files import FileTools, Workspace
 from loopkernel_adapters.tools.registry import Registry
 
+if TYPE_CHECKING:  # which few tools need not import
+    from loopkernel_adapters.tools.processes import Confined
+
 # What the embedded model can take in one request, at one byte a token, with room for the rest of the prompt.
 READ_BYTES = 3_000
 
 
 @contextmanager
-def opened_tools(folder: Path, tool_set: ToolSet, *, sub_agents: bool) -> Iterator[Tools]:
-    """The tools for a workspace, which is open meanwhile; with one for sub-agents, if wanted. Raises Unusable."""
+def opened_tools(
+    folder: Path, tool_set: ToolSet, *, sub_agents: bool, confined: "Confined | None" = None
+) -> Iterator[Tools]:
+    """The tools for a workspace, which is open meanwhile; with one for sub-agents, if wanted. Raises Unusable.
+
+    `confined` is how the commands of the shell are held, where that was chosen.
+    """
     try:
         workspace = Workspace(folder)
     except (OSError, ValueError) as error:
@@ -30,7 +39,7 @@ def opened_tools(folder: Path, tool_set: ToolSet, *, sub_agents: bool) -> Iterat
             else:
                 from loopkernel_adapters.tools.coding import coding_tools
 
-                tools = coding_tools(workspace)
+                tools = coding_tools(workspace, confined=confined)
             registry = Registry((*tools, *((delegate_tool(),) if sub_agents else ())))
         except ToolError as error:
             raise Unusable(f"the workspace {folder} cannot be listed: {error}") from error

@@ -16,6 +16,8 @@ from urllib.parse import quote
 from loopkernel.later_typing import override
 
 from loopkernel_adapters.ports import StoreCorrupt, StoreError, StoreLocked
+from loopkernel_adapters.stores.bounded_connection import BoundedConnection
+from loopkernel_adapters.stores.demanded_schema import demand_schema
 from loopkernel_adapters.stores.durable_files import sync_folder
 from loopkernel_adapters.stores.run_locks import lock_folder, locked_folder
 
@@ -72,13 +74,22 @@ def connect(path: Path, *, reading: bool = False) -> sqlite3.Connection:
     it is busy. It may be used by one thread after the other. Texts come back as bytes.
     """
     _demand_ours(path)
+    _demand_own_files(path)
     connection = _connection(path, "mode=rw")  # for readers too: one that may not write leaves files lying about
     try:
         with told(path):
-            if _version(connection, path) < len(SCHEMA):
+            connection.execute("PRAGMA query_only = ON")
+            version = _demand_schema(connection, path)
+            connection.execute("PRAGMA query_only = OFF")
+            if version < len(SCHEMA):
                 _upgrade(connection, path)
             connection.execute("PRAGMA query_only = ON" if reading else "PRAGMA synchronous = FULL")
         return connection
+    except StoreError as error:
+        if error.__cause__ is None and _has_content(path.with_name(f"{path.name}-wal")):
+            close_untouched(connection, path)  # what is refused is not written into the database either
+        connection.close()
+        raise
     except BaseException:
         connection.close()
         raise
@@ -93,7 +104,7 @@ def connect_still(path: Path) -> sqlite3.Connection:
     connection = _connection(path, "mode=ro&immutable=1")
     try:
         with told(path):
-            if _version(connection, path) < len(SCHEMA):
+            if _demand_schema(connection, path) < len(SCHEMA):
                 raise StoreError(
                     f"{path} is of an older schema, which is upgraded when it is read, and may not be written by you: "
                     "copy it into a folder of your own, and name the copy"
@@ -112,7 +123,7 @@ def make(path: Path) -> None:
         if path.exists():
             return
         for left in (path.with_name(path.name + each) for each in ("-journal", "-wal")):
-            if left.exists() and left.stat().st_size:
+            if _has_content(left):
                 raise StoreError(
                     f"{path} is missing, and {left.name} was left behind, which may hold the last records. Nothing was "
                     "changed: bring the database back, or move that file away, or name another path"
@@ -138,7 +149,7 @@ def close_untouched(connection: sqlite3.Connection, path: Path) -> None:
     that is lost. A connection that may only read is there meanwhile, and makes no checkpoint when it goes.
     """
     with suppress(sqlite3.Error, StoreError), closing(_connection(path, "mode=ro")) as witness:
-        witness.execute("SELECT count(*) FROM runs").fetchone()
+        witness.execute("PRAGMA schema_version").fetchone()
         connection.close()
     connection.close()
 
@@ -157,6 +168,8 @@ def told(path: Path) -> Iterator[None]:
             ) from error
         if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_CONSTRAINT", "SQLITE_MISMATCH")):
             raise DatabaseCorrupt(str(path), 0, 0, f"the database is damaged ({error})") from error
+        if name == "SQLITE_INTERRUPT":
+            raise DatabaseCorrupt(str(path), 0, 0, "its tables do not end where a file of its size must") from error
         if name.startswith("SQLITE_READONLY"):
             raise StoreError(f"{path} may not be written by you: have it writable, or name another place") from error
         raise StoreError(
@@ -169,6 +182,8 @@ def told(path: Path) -> Iterator[None]:
 @contextmanager
 def transaction(connection: sqlite3.Connection, begin: str = "BEGIN IMMEDIATE") -> Iterator[None]:
     """Everything within happens, or nothing of it does."""
+    if isinstance(connection, BoundedConnection):
+        connection.renew()
     connection.execute(begin)
     try:
         yield
@@ -180,6 +195,13 @@ def transaction(connection: sqlite3.Connection, begin: str = "BEGIN IMMEDIATE") 
         raise
 
 
+def database_size(connection: sqlite3.Connection) -> int:
+    """How many bytes there are in the database, so that nothing in it can be longer."""
+    (pages,) = connection.execute("PRAGMA page_count").fetchone()
+    (page_size,) = connection.execute("PRAGMA page_size").fetchone()
+    return int(pages) * int(page_size)
+
+
 def _connection(path: Path, options: str) -> sqlite3.Connection:
     with told(path):
         connection = sqlite3.connect(
@@ -188,7 +210,10 @@ def _connection(path: Path, options: str) -> sqlite3.Connection:
             timeout=BUSY_SECONDS,
             isolation_level=None,
             check_same_thread=False,
+            factory=BoundedConnection,
         )
+    connection.bound(path)
+    connection.execute("PRAGMA trusted_schema = OFF")  # no function with effects in what a schema says
     connection.text_factory = bytes  # a text that was damaged is no reason to fail before its checksum is looked at
     return connection
 
@@ -207,9 +232,35 @@ def _demand_ours(path: Path) -> None:
         raise StoreError(f"{path} is not a database of loopkernel. Nothing was changed; name another path")
 
 
+def _has_content(path: Path) -> bool:
+    return path.exists() and path.stat().st_size > 0
+
+
+def _demand_own_files(path: Path) -> None:
+    """Raises StoreError where a file that SQLite would write beside the database is a file of another name, too."""
+    for beside in (path.with_name(path.name + each) for each in JOURNALS):
+        try:
+            found = beside.lstat()
+        except FileNotFoundError:
+            continue
+        if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+            raise StoreError(
+                f"{beside} is a link, or no regular file, so nothing is written there. Nothing was changed: look where "
+                "it leads, and remove it, or name another path"
+            )
+
+
+def _demand_schema(connection: sqlite3.Connection, path: Path) -> int:
+    """The version of the schema, which is as that version has it. Raises StoreError."""
+    with transaction(connection, "BEGIN"):  # else it may be upgraded between the two looks
+        version = _version(connection, path)
+        demand_schema(connection, path, SCHEMA[:version])
+        return version
+
+
 def _version(connection: sqlite3.Connection, path: Path) -> int:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if not isinstance(version, int) or version > len(SCHEMA):
+    if not isinstance(version, int) or not 0 <= version <= len(SCHEMA):
         raise StoreError(
             f"{path} was written by a newer loopkernel (version {version} of its schema, and this one knows versions "
             f"up to {len(SCHEMA)}). Nothing was changed: use that loopkernel, or name another path"

@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+from loopkernel_adapters.ports import StoreError
+
 FOLDER_OWNER_ONLY = 0o700
 
 
@@ -20,6 +22,16 @@ def make_folder(folder: Path) -> None:
     except FileExistsError:
         return
     sync_folder(folder.parent)
+
+
+def demand_no_link(*paths: Path) -> None:
+    """Raises StoreError where one of them is a link, which others may have put there to lead elsewhere."""
+    for path in paths:
+        if path.is_symlink():
+            raise StoreError(
+                f"{path} is a link to {str(path.readlink())!r}, and nothing is read or written through a link there. "
+                "Nothing was changed: look where it leads, and remove it, or name another place"
+            )
 
 
 def sync_folder(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote, unquote
 
@@ -9,7 +10,7 @@ from attrs import field, frozen
 from loopkernel.later_typing import override
 from loopkernel.replay import LogRecord
 
-from loopkernel_adapters.ports import NoSuchRun, RunEntry, Runs, StoreError
+from loopkernel_adapters.ports import NoSuchRun, RunEntry, RunPage, Runs, StoreError
 from loopkernel_adapters.stores.durable_files import make_folder
 from loopkernel_adapters.stores.jsonl import NEWLINE, JsonlStore, doubt_of, parse_log, read_log
 from loopkernel_adapters.stores.seals import Seals
@@ -66,7 +67,21 @@ class JsonlFolder(Runs):
     @override
     def entries(self) -> tuple[RunEntry, ...]:
         found = [entry for path in self.files() if (entry := _entry(path)) is not None]
-        return tuple(sorted(found, key=lambda entry: (entry.last_ms, entry.run)))
+        return tuple(sorted(found, key=_when))
+
+    @override
+    def latest(self, most: int | None) -> RunPage:
+        """Which those are is told by when the files were written: else each of them had to be read."""
+        names = self._names_by_time()
+        total = len(names)
+        found: list[RunEntry] = []
+        while names and (most is None or len(found) < most):
+            entry = _entry(self.path / names.pop())
+            if entry is None:
+                total -= 1
+            else:
+                found.append(entry)
+        return RunPage(entries=tuple(sorted(found, key=_when)), total=total)
 
     @override
     def close(self) -> None:
@@ -79,6 +94,23 @@ class JsonlFolder(Runs):
     def files(self) -> tuple[Path, ...]:
         """The logs that are there, by name."""
         return tuple(sorted(self.path.glob(f"*{SUFFIX}")))
+
+    def _names_by_time(self) -> list[str]:
+        """The files of the runs that are nobody's sub-agents, the one that was written last at the end."""
+        times: list[tuple[int, str]] = []
+        try:
+            with os.scandir(self.path) as files:
+                for file in files:
+                    if file.name.endswith(SUFFIX) and "/" not in unquote(file.name):
+                        with suppress(OSError):  # it has just gone, or its link leads nowhere
+                            times.append((file.stat().st_mtime_ns, file.name))
+        except FileNotFoundError:
+            return []
+        return [name for _, name in sorted(times)]
+
+
+def _when(entry: RunEntry) -> tuple[int, str]:
+    return entry.last_ms, entry.run
 
 
 def _entry(path: Path) -> RunEntry | None:

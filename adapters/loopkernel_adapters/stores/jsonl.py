@@ -31,7 +31,7 @@ from loopkernel.replay import LogRecord
 from loopkernel_adapters.ports import Restored, Store, StoreCorrupt, StoreError, StoreLocked
 from loopkernel_adapters.stores.durable_files import sync_folder, write_all
 from loopkernel_adapters.stores.seals import FOREIGN, OLDER, Mark, Seals
-from loopkernel_adapters.stores.snapshot_files import read_snapshot, write_snapshot
+from loopkernel_adapters.stores.snapshot_files import demand_no_links, read_snapshot, write_snapshot
 from loopkernel_adapters.stores.snapshots import Snapshot, paused_collection, snapshot_of
 
 NEWLINE = b"\n"
@@ -202,6 +202,7 @@ class JsonlStore(Store):
     """
 
     def __init__(self, path: Path, seals: Seals | None = None) -> None:
+        demand_no_links(path)
         self._path = path
         self._seals = Seals.of_user() if seals is None else seals
         self._vouched = False

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from loopkernel_adapters.ports import StoreError, StoreLocked
-from loopkernel_adapters.stores.durable_files import make_folder
+from loopkernel_adapters.stores.durable_files import demand_no_link, make_folder
 
 OWNER_ONLY = 0o600
 POLL_SECONDS = 0.01
@@ -29,6 +29,7 @@ class RunLock:
         self._descriptor: int | None = None
         for _ in range(ATTEMPTS):
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+            demand_no_link(path)
             descriptor = os.open(path, flags, OWNER_ONLY)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -70,15 +71,21 @@ def lock_folder(database: Path) -> Path:
     return database.with_name(f"{database.name}-locks")
 
 
+def make_lock_folder(folder: Path) -> None:
+    """Have the folder, and not one that a link leads to. Raises StoreError, OSError."""
+    demand_no_link(folder)
+    make_folder(folder)
+
+
 @contextmanager
 def locked_folder(folder: Path, seconds: float) -> Iterator[None]:
     """Hold the whole folder, which is made where it is missing. Waits so long for others who hold it.
 
     Raises StoreLocked, OSError.
     """
-    make_folder(folder)
+    make_lock_folder(folder)
     deadline = time.monotonic() + seconds
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         while True:
             try:

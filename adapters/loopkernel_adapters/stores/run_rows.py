@@ -9,12 +9,13 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from attrs import evolve
 from loopkernel.codec import record_from_text, record_to_text
 from loopkernel.data.errors import CodecError
 from loopkernel.replay import LogRecord
 
 from loopkernel_adapters.ports import StoreError
-from loopkernel_adapters.stores.database import DatabaseCorrupt
+from loopkernel_adapters.stores.database import DatabaseCorrupt, database_size
 from loopkernel_adapters.stores.seals import OLDER, Mark, Seals
 from loopkernel_adapters.stores.snapshots import Snapshot, opened_content, paused_collection, sealed_content
 
@@ -143,7 +144,8 @@ class RunRows:
             snapshot = opened_content(content, self._seals, doubted=self.doubt() is not None)
             if snapshot is None or not 0 < snapshot.records <= self.records:
                 return None
-            return snapshot if self._digest_of(snapshot.records).hex() == snapshot.digest else None
+            fits = self._digest_of(snapshot.records).hex() == snapshot.digest
+            return evolve(snapshot, size=database_size(self._connection)) if fits else None
         except (sqlite3.DatabaseError, DatabaseCorrupt):
             return None  # if more is damaged than the snapshot, reading the records will say so
 

@@ -4,9 +4,9 @@ import os
 import stat
 from pathlib import Path
 
-from loopkernel_adapters.stores.durable_files import write_all
+from loopkernel_adapters.stores.durable_files import demand_no_link, write_all
 from loopkernel_adapters.stores.seals import Seals
-from loopkernel_adapters.stores.snapshots import Snapshot, opened_content, sealed_content
+from loopkernel_adapters.stores.snapshots import Snapshot, most_text, opened_content, sealed_content
 
 OWNER_ONLY = 0o600
 SUFFIX = ".snapshot"
@@ -16,13 +16,20 @@ UNFINISHED = ".snapshot.new"
 def read_snapshot(log: Path, seals: Seals, *, doubted: bool) -> Snapshot | None:
     """The snapshot beside a log; None where there is none that can be read and believed, whatever lies there."""
     try:
-        descriptor = os.open(_beside(log, SUFFIX), os.O_RDONLY | os.O_NONBLOCK)  # it may be a pipe
+        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW  # it may be a pipe
+        descriptor = os.open(_beside(log, SUFFIX), flags)
         with open(descriptor, "rb") as file:
-            if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            found = os.fstat(descriptor)
+            if stat.S_ISREG(found.st_mode) and found.st_size <= most_text(log.stat().st_size):
                 return opened_content(file.read(), seals, doubted=doubted)
     except OSError:
         pass
     return None
+
+
+def demand_no_links(log: Path) -> None:
+    """Raises StoreError where a link lies in the place of the snapshot, or of one that is being written."""
+    demand_no_link(_beside(log, SUFFIX), _beside(log, UNFINISHED))
 
 
 def write_snapshot(log: Path, snapshot: Snapshot, seals: Seals | None) -> None:

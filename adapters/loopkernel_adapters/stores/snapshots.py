@@ -22,7 +22,11 @@ from loopkernel_adapters.ports import StoreError
 from loopkernel_adapters.stores.seals import Seals
 
 FORMAT = 1
-MOST_TEXT = 1 << 30  # bytes of a state's text: what claims to be longer is no snapshot
+# How long the text of a state may be: what unpacks to more was made to, and the log is read in its place. The text says
+# little that the records do not say, and a short log may begin with long rules.
+MOST_TEXT = 1 << 30
+SPARE_TEXT = 1 << 24
+TEXT_FOR_A_BYTE = 8  # of the log
 _HEADER = {"loopkernel": "snapshot", "version": FORMAT}
 
 
@@ -30,7 +34,8 @@ _HEADER = {"loopkernel": "snapshot", "version": FORMAT}
 class Snapshot:
     """A state that was kept: how many records lead to it, their digest, and the rules that they were folded by.
 
-    `size` is how many bytes those records take, where the log is a file. `packed` is the state's text, compressed.
+    `size` is how many bytes those records take, where the log is a file; in a database, what they may take at most.
+    `packed` is the state's text, compressed.
     """
 
     records: int
@@ -43,7 +48,7 @@ class Snapshot:
         """The state; None where this release cannot read it."""
         try:
             unpacking = zlib.decompressobj()
-            text = unpacking.decompress(self.packed, MOST_TEXT)
+            text = unpacking.decompress(self.packed, most_text(self.size))
             if not unpacking.eof:
                 return None
             with paused_collection():
@@ -74,6 +79,11 @@ class Snapshot:
         if not (type(digest) is str and type(records) is int and type(size) is int and type(rules) is int):
             return None
         return Snapshot(records=records, digest=digest, rules_version=rules, size=size, packed=packed)
+
+
+def most_text(size: int) -> int:
+    """How many bytes the text of a state may have, to which records of so many bytes lead."""
+    return min(MOST_TEXT, SPARE_TEXT + TEXT_FOR_A_BYTE * max(0, size))
 
 
 def snapshot_of(state: State, *, records: int, digest: str, size: int = 0) -> Snapshot:

@@ -19,11 +19,11 @@ from loopkernel.data.states import State
 from loopkernel.later_typing import override
 from loopkernel.replay import LogRecord
 
-from loopkernel_adapters.ports import NoSuchRun, Restored, RunEntry, Runs, Store, StoreError
+from loopkernel_adapters.ports import NoSuchRun, Restored, RunEntry, RunPage, Runs, Store, StoreError
 from loopkernel_adapters.stores.database import close_untouched, connect, make, told, transaction
 from loopkernel_adapters.stores.durable_files import make_folder
 from loopkernel_adapters.stores.readings import READ, reading
-from loopkernel_adapters.stores.run_locks import RunLock, lock_folder
+from loopkernel_adapters.stores.run_locks import RunLock, lock_folder, make_lock_folder
 from loopkernel_adapters.stores.run_rows import RunRows
 from loopkernel_adapters.stores.seals import Mark, Seals
 from loopkernel_adapters.stores.snapshots import snapshot_of
@@ -83,6 +83,20 @@ class SqliteRuns(Runs):
             return tuple(entry for row in found if (entry := _entry(*row)) is not None)
 
     @override
+    def latest(self, most: int | None) -> RunPage:
+        if not self._path.exists():
+            return RunPage(entries=(), total=0)
+        listed = "FROM runs WHERE records > 0 AND instr(run, '/') = 0"
+        with reading(self._path) as connection:
+            (total,) = connection.execute(f"SELECT count(*) {listed}").fetchone()
+            found = connection.execute(
+                f"SELECT run, records, first_ms, last_ms {listed} ORDER BY last_ms DESC, id DESC LIMIT ?",
+                (-1 if most is None else most,),
+            )
+            entries = [entry for row in found if (entry := _entry(*row)) is not None]
+            return RunPage(entries=tuple(reversed(entries)), total=total)
+
+    @override
     def close(self) -> None:
         """There is nothing to let go of: a connection lives as long as one store, or one reading."""
 
@@ -112,7 +126,7 @@ class SqliteStore(Store):
                     with transaction(connection):
                         rows.add()
                 folder = lock_folder(path)
-                make_folder(folder)
+                make_lock_folder(folder)
                 self._lock = RunLock(folder / f"{rows.number}.lock", run)
                 with transaction(connection):
                     self._epoch = rows.take_over()

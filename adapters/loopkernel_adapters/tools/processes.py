@@ -50,10 +50,11 @@ class Confinement(enum.Enum):
 
 @frozen
 class Confined:
-    """What stands before a command, and what that gives."""
+    """What stands before a command, and what that gives; in words for a model, where it has to know."""
 
     confinement: Confinement
     prefix: tuple[str, ...] = ()
+    told: str = ""
 
 
 @lru_cache(maxsize=1)

@@ -87,7 +87,8 @@ class Shell:
             f"Run a command with {Path(self.program).name} in the workspace, and see its output and its exit status. "
             "It has no input and no terminal. Of a long output the beginning and the end are kept. Each command begins "
             "anew: a change of folder or of a variable does not last. Processes that it leaves in the background are "
-            f"ended when it ends (held together by {self.confinement.value})."
+            f"ended when it ends (held together by {self.confinement.value}).{self.confined.told and ' '}"
+            f"{self.confined.told}"
         )
 
     async def _run(self, given: JsonObject, context: RunContext) -> str:

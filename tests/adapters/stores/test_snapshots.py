@@ -3,6 +3,8 @@
 import errno
 import os
 import sqlite3
+import tracemalloc
+import zlib
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -308,3 +310,45 @@ def test_the_log_in_memory_keeps_none() -> None:
     store = MemoryStore(LOG)
     store.save_snapshot(replay(LOG))
     assert store.restore() == Restored(records=LOG)
+
+
+# --- one that was made to unpack to much ---
+
+
+def bomb(records: tuple[LogRecord, ...], digest: str, size: int) -> bytes:
+    """A snapshot of those records whose text is a whole state, and blanks that are packed to a thousandth."""
+    text = state_to_text(replay(records)).encode("ascii")
+    packed = zlib.compress(b" " * (16 * snapshots.SPARE_TEXT) + text, level=9)
+    found = Snapshot(records=len(records), digest=digest, rules_version=RULES_VERSION, size=size, packed=packed)
+    assert len(found.to_bytes()) < 100_000
+    return found.to_bytes()
+
+
+def test_a_snapshot_that_unpacks_to_far_more_than_the_log_is_ignored(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshots, "SPARE_TEXT", 1 << 20)
+    keep(runs, LOG, CUT)
+    kept = Snapshot.from_bytes(content_of(runs))
+    assert kept is not None
+    put(runs, bomb(LOG[:CUT], kept.digest, kept.size))
+    tracemalloc.start()
+    try:
+        found = restored(runs)
+        assert tracemalloc.get_traced_memory()[1] < 8 * snapshots.SPARE_TEXT
+    finally:
+        tracemalloc.stop()
+    assert found == Restored(records=LOG)
+
+
+def test_a_file_in_the_place_of_a_snapshot_that_is_longer_than_any_is_not_read(tmp_path: Path) -> None:
+    runs = JsonlFolder(tmp_path / "logs")
+    keep(runs, LOG, CUT)
+    with file_of(runs).open("ab") as file:
+        file.truncate(8 * snapshots.SPARE_TEXT)  # of no block on the disk
+    tracemalloc.start()
+    try:
+        assert restored(runs) == Restored(records=LOG)
+        assert tracemalloc.get_traced_memory()[1] < snapshots.SPARE_TEXT
+    finally:
+        tracemalloc.stop()

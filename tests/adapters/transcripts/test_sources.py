@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from loopkernel_adapters.transcripts import archives
 from loopkernel_adapters.transcripts import source as sources
 from loopkernel_adapters.transcripts.counting import Tally
 from loopkernel_adapters.transcripts.entries import Finding, FindingKind
@@ -168,10 +169,8 @@ def test_a_zip_of_samples_counts_as_the_log_in_json_does(tmp_path: Path) -> None
 
 
 def test_a_damaged_or_oversized_sample_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from loopkernel_adapters.transcripts.readers import inspect_logs
-
     samples = {**_samples(), "samples__9.json": b'{"id": 9, "messages": []}' + b" " * 100_000}
-    monkeypatch.setattr(inspect_logs, "LARGEST_MEMBER", 50_000)
+    monkeypatch.setattr(archives, "LARGEST_MEMBER", 50_000)
     path = zipped(tmp_path / "log.eval", **samples)
     content = bytearray(path.read_bytes())
     content[60] ^= 0xFF  # within the first sample
@@ -180,6 +179,9 @@ def test_a_damaged_or_oversized_sample_is_a_finding(tmp_path: Path, monkeypatch:
         entry.place.part for entry in entries if isinstance(entry, Finding) and entry.kind is FindingKind.BROKEN_RECORD
     ]
     assert broken == ["samples/1_epoch_1.json", "samples/9.json"]
+    (told,) = (each.text for each in entries if isinstance(each, Finding) and each.place.part == "samples/9.json")
+    assert "100,025 bytes" in told
+    assert "50,000" in told
     assert tally.counts.user_messages == 1
 
 

@@ -3,10 +3,7 @@
 The one format here whose tool errors have types. Large contents are moved to `attachments` and named there.
 """
 
-import lzma
-import struct
 import zipfile
-import zlib
 from collections.abc import Iterator
 
 from attrs import frozen
@@ -16,6 +13,7 @@ from loopkernel.data.json_text import JsonValue
 from loopkernel.data.words import ErrorClass
 from loopkernel.later_typing import override
 
+from loopkernel_adapters.transcripts.archives import Refused, opened_archive, unpacked
 from loopkernel_adapters.transcripts.entries import (
     Bookkeeping,
     Entry,
@@ -36,9 +34,6 @@ from loopkernel_adapters.transcripts.source import Head, Source, Unreadable, par
 
 ATTACHMENT = "attachment://"
 SAMPLES = "samples/"
-# What a damaged zip makes the library raise.
-DAMAGES = (NotImplementedError, EOFError, RuntimeError, ValueError, zlib.error, lzma.LZMAError, struct.error)
-LARGEST_MEMBER = 1 << 29  # bytes that a file in the zip may unpack to
 
 
 class Inspect(Reader):
@@ -64,32 +59,23 @@ def _samples(source: Source) -> Iterator[Record | Finding]:
     if not zipfile.is_zipfile(source.path):
         yield from records_in(items_at(source.document(), "samples"))
         return
-    try:
-        with zipfile.ZipFile(source.path) as archive:
-            members = archive.infolist()
-            if not any(member.filename.startswith((SAMPLES, "header.json", "_journal/")) for member in members):
-                raise Unreadable(f"{source.path} is a zip, but no log of Inspect: it holds no samples")
-            for number, member in enumerate(members, start=1):
-                if not member.filename.startswith(SAMPLES):
-                    continue
-                sample = _sample_in(archive, member)
-                if isinstance(sample, dict):
-                    yield sample
-                else:
-                    text = f"{member.filename} holds no sample; it was passed over"
-                    yield Finding(place=Place(number, member.filename), kind=FindingKind.BROKEN_RECORD, text=text)
-    except (zipfile.BadZipFile, *DAMAGES) as error:
-        raise Unreadable(f"{source.path} is a damaged zip: {error}") from error
-
-
-def _sample_in(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> JsonValue:
-    """The sample in a file of the zip; None where there is none, or it is damaged."""
-    if member.file_size > LARGEST_MEMBER:
-        return None
-    try:
-        return parsed(archive.read(member))
-    except (zipfile.BadZipFile, *DAMAGES):
-        return None
+    with opened_archive(source.path) as archive:
+        members = archive.infolist()
+        if not any(member.filename.startswith((SAMPLES, "header.json", "_journal/")) for member in members):
+            raise Unreadable(f"{source.path} is a zip, but no log of Inspect: it holds no samples")
+        for number, member in enumerate(members, start=1):
+            if not member.filename.startswith(SAMPLES):
+                continue
+            try:
+                sample = parsed(unpacked(archive, member))
+                why = "it is no JSON object"
+            except Refused as error:
+                sample, why = None, str(error)
+            if isinstance(sample, dict):
+                yield sample
+            else:
+                text = f"{member.filename} holds no sample ({why}); it was passed over"
+                yield Finding(place=Place(number, member.filename), kind=FindingKind.BROKEN_RECORD, text=text)
 
 
 @frozen
