@@ -1,8 +1,10 @@
 """The session record: what every phase shares. What changes together stands together."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import final
 
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 
 from loopkernel.data.blocks import UserBlock
 from loopkernel.data.compactions import NO_COMPACTIONS, Compactions, ContextSize
@@ -18,6 +20,8 @@ from loopkernel.data.vector import GrowingSet
 from loopkernel.data.watches import Watch
 from loopkernel.data.words import ErrorClass, RequestReason, TurnEndReason
 
+_DERIVED: Mapping[str, bool] = MappingProxyType({"derived": True})
+
 
 @final
 @frozen(kw_only=True)
@@ -31,6 +35,18 @@ class Settings:
     instructions: str = ""
     rules_version: int = 1
     remembered: tuple[Remembered, ...] = ()
+
+    # They follow from the tools, and spare each call of a reply a look at all of them. Of one name the first counts.
+    offered: Mapping[str, Tool] = field(init=False, eq=False, repr=False, metadata=_DERIVED)
+    any_early: bool = field(init=False, eq=False, repr=False, metadata=_DERIVED)
+
+    @offered.default
+    def _by_name(self) -> Mapping[str, Tool]:
+        return {tool.name: tool for tool in reversed(self.tools)}
+
+    @any_early.default
+    def _some_start_early(self) -> bool:
+        return any(tool.profile is not None and tool.profile.early for tool in self.tools)
 
 
 @final
