@@ -86,6 +86,7 @@ from loopkernel_adapters.transcripts.rounds import Round, delta_of, is_blank
 NOT_RECORDED = "(What the model was asked here was not recorded.)"
 PUT_IN = (TextBlock(NOT_RECORDED),)  # what the user never said
 NO_SUMMARY = "(What was said before was left out here. No summary of it was recorded.)"
+MOST_OFFERED = 128  # tools at a time: each one that is new has all that are offered written once more
 OUTPUT_CALLS = (Streaming, Executing, Confirming, Dispatching)  # the phases that have a ledger
 
 
@@ -109,7 +110,7 @@ class Reenactment:
         self._said: list[UserSaid] = []  # since the last reply
         self._round: Round | None = None
         self._summary = NO_SUMMARY
-        self._offered: set[str] = set()
+        self._offered: dict[str, None] = {}  # in the order in which they came
         self._asking: set[str] = set()  # the tools that are known to have asked a person
         self._deliver(Created(session_id=session_id, policy=policy))
         self._deliver(Acquired())
@@ -240,9 +241,13 @@ class Reenactment:
 
     def _offer(self, called: set[str]) -> None:
         """What the model calls was offered to it; what else was, a recording seldom says."""
-        if not called <= self._offered:
-            self._offered |= called
-            self._deliver(ChangeTools(tuple(Tool(name=name) for name in sorted(self._offered))))
+        if called <= self._offered.keys():
+            return
+        self._offered |= dict.fromkeys(called)
+        for name in tuple(self._offered)[: max(0, len(self._offered) - MOST_OFFERED)]:
+            if name not in called:
+                del self._offered[name]
+        self._deliver(ChangeTools(tuple(Tool(name=name) for name in sorted(self._offered))))
 
     def _let_ask(self, played: Round, result: ResultSeen) -> None:
         """A call that was rejected had asked: from now on, its tool asks."""
