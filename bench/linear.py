@@ -13,8 +13,23 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from loopkernel.data.blocks import TextBlock
+from loopkernel.data.model_deltas import ModelCall, ModelCompleted
+from loopkernel.data.states import Idle
+from loopkernel.data.thread_deltas import Created
+from loopkernel.data.user_deltas import Say
+from loopkernel.data.words import StopReason
 from loopkernel.laws.judging import KERNEL, PAIR_CHECKS, TRACE_CHECKS, check_steps
 from loopkernel.replay import StepRecord, fold
+from loopkernel_adapters.driver.asyncio_driver import Driver
+from loopkernel_adapters.driver.children import InProcessAgents
+from loopkernel_adapters.driver.clocks import ManualClock
+from loopkernel_adapters.optional_ports import OptionalPorts
+from loopkernel_adapters.ports import RunContext
+from loopkernel_adapters.providers.scripted import ScriptedProvider, text_reply
+from loopkernel_adapters.stores.memory import MemoryStore
+from loopkernel_adapters.tools.input_schema import JsonObject
+from loopkernel_adapters.tools.registry import FunctionTool, Registry
 from loopkernel_adapters.transcripts.counting import Tally
 from loopkernel_adapters.transcripts.diagnosing import diagnosed
 from loopkernel_adapters.transcripts.formats import reader_of
@@ -22,11 +37,13 @@ from loopkernel_adapters.transcripts.repairing_threads import repaired_conversat
 from loopkernel_adapters.transcripts.replaying import AS_RECORDED, reenacted, replayed
 from loopkernel_adapters.transcripts.source import Source
 
-from bench.long_shapes import RECORDINGS, SHAPES, log_of, recording_of
+from bench.long_shapes import ANY, RECORDINGS, SHAPES, Script, log_of, recording_of
 
 TARGET = 2.3  # when there is twice as much
 LITTLE = 0.02  # seconds, below which a factor says nothing
 MOST = 2_000
+COMPLETED = ModelCompleted(ANY, StopReason.TOOL_USE)
+DRIVEN = ("text blocks", "calls", "tools", "chain", "sub-agents", "rounds", "rounds, other tools", "queued inputs")
 Work = Callable[[], object]
 
 
@@ -71,6 +88,40 @@ def laws(steps: tuple[StepRecord, ...]) -> Iterator[tuple[str, Work]]:
         yield law, lambda check=check: list(check(steps, KERNEL))
 
 
+def of_driver(shape: str, count: int) -> Iterator[tuple[str, Work]]:
+    """The same run through the driver, with its log in memory, to its end."""
+    yield "driver", lambda: asyncio.run(driven(SHAPES[shape](count)))
+
+
+async def driven(script: Script) -> None:
+    """A turn of a session, from its creation to its close; a sub-agent answers with a word."""
+    said = [*script.replies, *([text_reply("Done.")] * (len(script.busy) + 1))]
+    children = [call for reply in script.replies for call in reply if isinstance(call, ModelCall)]
+    if any(tool.profile is not None and tool.profile.child for tool in script.tools):
+        said += [text_reply("Done.")] * len(children)
+    ended = [reply if isinstance(reply[-1], ModelCompleted) else (*reply, COMPLETED) for reply in said]
+    tools = Registry(tuple(FunctionTool(tool=tool, function=answers) for tool in script.tools))
+    driver = Driver.open(
+        store=MemoryStore(),
+        created=Created(session_id="bench", policy=script.policy, tools=tools.offered()),
+        provider=ScriptedProvider(ended),
+        tools=tools,
+        clock=ManualClock(),
+        optional=OptionalPorts(agents=InProcessAgents(lambda session_id: MemoryStore())),
+    )
+    async with driver:
+        await driver.send(Say(content=(TextBlock("Go."),)))
+        for delta in script.busy:
+            await driver.send(delta)
+        await driver.rest()
+        assert isinstance(driver.state, Idle)
+
+
+async def answers(given: JsonObject, context: RunContext) -> str:
+    """A tool that answers at once."""
+    return "It is done."
+
+
 def measure(most: int = MOST, word: str = "", *, everything: bool = False) -> None:
     """Print the factors, and which of them are missed."""
     sizes = (most // 4, most // 2, most)
@@ -82,6 +133,9 @@ def measure(most: int = MOST, word: str = "", *, everything: bool = False) -> No
     for shape in SHAPES:
         if word in shape:
             _table(f"run: {shape}", sizes, lambda count, shape=shape: of_log(shape, count), everything)
+    for shape in DRIVEN:
+        if word in shape:
+            _table(f"driver: {shape}", sizes, lambda count, shape=shape: of_driver(shape, count), everything)
 
 
 def _recorded(folder: Path, shape: str, count: int) -> Iterator[tuple[str, Work]]:
