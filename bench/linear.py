@@ -1,4 +1,6 @@
-"""What twice as many cost: blocks, calls, tools and sub-agents of one reply, rounds, inputs; for each part that meets them.
+"""What twice as many cost: blocks, calls, tools and sub-agents of one reply, rounds, and inputs.
+
+Each part that meets them is measured alone: reading a recording, the kernel, the driver, each law.
 
 `python -m bench.linear` prints each factor that is missed, and the worst; `--all` prints all, `--most N` says how many
 there are of each at most, and a word tells which shapes (`calls`).
@@ -129,7 +131,12 @@ def measure(most: int = MOST, word: str = "", *, everything: bool = False) -> No
     with tempfile.TemporaryDirectory(prefix="bench-linear-") as folder:
         for shape in RECORDINGS:
             if word in shape:
-                _table(f"recording: {shape}", sizes, lambda count, shape=shape: _recorded(Path(folder), shape, count), everything)
+                _table(
+                    f"recording: {shape}",
+                    sizes,
+                    lambda count, shape=shape: _recorded(Path(folder), shape, count),
+                    everything,
+                )
     for shape in SHAPES:
         if word in shape:
             _table(f"run: {shape}", sizes, lambda count, shape=shape: of_log(shape, count), everything)

@@ -21,8 +21,18 @@ from loopkernel.data.outside_deltas import ChildEnded, HookAnswered, HookContinu
 from loopkernel.data.policy import Compaction, Hook, Policy
 from loopkernel.data.thread_deltas import Acquired, Created
 from loopkernel.data.tool_deltas import ToolChecked, ToolFailed, ToolStopped, ToolSucceeded
-from loopkernel.data.tools import AccessMode, Claim, Decision, EffectClass, InvalidCall, Tool, ToolOutput, ToolProfile
-from loopkernel.data.tools import ValidCall, Verdict
+from loopkernel.data.tools import (
+    AccessMode,
+    Claim,
+    Decision,
+    EffectClass,
+    InvalidCall,
+    Tool,
+    ToolOutput,
+    ToolProfile,
+    ValidCall,
+    Verdict,
+)
 from loopkernel.data.usage import Usage
 from loopkernel.data.user_deltas import Approve, Enqueue, Say, Steer
 from loopkernel.data.words import HookPoint, StopReason, TurnEndReason

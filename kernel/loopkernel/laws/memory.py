@@ -10,6 +10,7 @@ from loopkernel.data.threads import Thread
 from loopkernel.laws.places import Places
 from loopkernel.laws.request_laws import requests_of
 from loopkernel.laws.standing import Standing
+from loopkernel.laws.users import InUse
 from loopkernel.laws.views import ledger_in
 from loopkernel.replay import StepRecord
 
@@ -26,7 +27,7 @@ class Memory:
     def __init__(self) -> None:
         self.thread: Thread | None = None  # of the last request; None: there was none
         self._judged: State | None = None
-        self._places = Places()
+        self._places, self._in_use = Places(), InUse()
         self._standing: Standing | None = None
         self._stands_in: State | None = None
         self._waits = FIRST_WAITS
@@ -41,7 +42,10 @@ class Memory:
             ledger, self._stands_in, self._standing = ledger_in(state), state, None
             if ledger is not None and state.session is not None:
                 places = self._places.of(ledger)
-                self._standing = Standing(ledger, state.session, streaming=isinstance(state, Streaming), places=places)
+                streaming = isinstance(state, Streaming)
+                self._standing = Standing(
+                    ledger, state.session, streaming=streaming, places=places, in_use=self._in_use
+                )
         return self._standing
 
     def has_earned(self, state: State) -> bool:

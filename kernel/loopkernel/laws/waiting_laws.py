@@ -112,7 +112,7 @@ def is_true(reason: Reason, standing: Standing, place: int, state: State) -> boo
             return _conflicts(reason, standing, place)
         case ForTurn():
             if reason.call == standing.undecided:
-                return place in standing.in_the_way
+                return standing.in_the_way(place) is not None
             before = _places_of(standing, reason.call)
             return any(standing.goes_first(other, place) and not standing.conflicts(place, other) for other in before)
         case ForMore():
