@@ -18,6 +18,9 @@ from loopkernel.replay import StepRecord
 # long one: each step earns the right to judge so many waits. Those of short runs and of short replies are all judged.
 FIRST_WAITS = 2_000
 WAITS = 16
+# How many others a call waits for that are not named is found by looking at each other call: as many looks are earned.
+FIRST_LOOKS = 20_000
+LOOKS = 64
 
 
 @final
@@ -30,7 +33,7 @@ class Memory:
         self._places, self._in_use = Places(), InUse()
         self._standing: Standing | None = None
         self._stands_in: State | None = None
-        self._waits = FIRST_WAITS
+        self._waits, self._looks = FIRST_WAITS, FIRST_LOOKS
 
     def knows(self, state: State) -> bool:
         """Whether the state was judged, as the one that the step before led to."""
@@ -57,9 +60,17 @@ class Memory:
         self._waits -= calls
         return True
 
+    def may_look(self, times: int) -> bool:
+        """Whether so many looks at other calls have been earned; they are taken."""
+        if times > self._looks:
+            return False
+        self._looks -= times
+        return True
+
     def note(self, record: StepRecord) -> None:
         """The step has been judged."""
         self._judged = record.after
         self._waits += WAITS
+        self._looks += LOOKS
         for request in requests_of(record):
             self.thread = request.thread

@@ -105,6 +105,7 @@ def judges() -> Iterator[tuple[str, Callable[[Steps], object]]]:
 @pytest.mark.parametrize("name", [name for name in REPLIES if name in QUICK or LOOKS_FURTHER])
 def test_judging_a_reply_takes_as_long_as_it_has_calls(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "FIRST_WAITS", 0)  # or a short run has the waits of all its steps judged
+    monkeypatch.setattr(memory, "FIRST_LOOKS", 0)
     few, many = REPLIES[name].played(FEW), REPLIES[name].played(MANY)
     assert len(few) > 3 * FEW
     assert [law for law, judge in judges() if judge(few)] == []
