@@ -148,7 +148,7 @@ def calls(count: int, tool: str = "look") -> Reply:
     return tuple(call(number, tool) for number in range(count))
 
 
-def scheduled(schedule: Schedule, tool: str = "look", **more: object) -> Callable[[int], Script]:
+def scheduled(schedule: Schedule, tool: str = "look") -> Callable[[int], Script]:
     """A reply of many calls of one tool under a schedule."""
     tools = (Tool(name="look", profile=READ), Tool(name="write", profile=WRITE))
     return lambda count: Script(replies=(calls(count, tool),), policy=evolve(OPEN, schedule=schedule), tools=tools)
@@ -270,8 +270,8 @@ def _uses(count: int, of: Callable[[int], str]) -> list[object]:
     return [{"type": "tool_use", "id": f"c{at}", "name": of(at), "input": {"command": f"{at}"}} for at in range(count)]
 
 
-def _results(of: range) -> object:
-    return _user([{"type": "tool_result", "tool_use_id": f"c{at}", "content": f"result {at}"} for at in of])
+def _results(of: range, text: str = "It is done.") -> object:
+    return _user([{"type": "tool_result", "tool_use_id": f"c{at}", "content": text} for at in of])
 
 
 def _user(content: object) -> dict[str, object]:
@@ -302,6 +302,10 @@ RECORDINGS: dict[str, Callable[[int], list[object]]] = {
         *(_results(range(at, at + 1)) for at in range(count)),
     ],
     "results backwards": lambda count: [_reply("m", _uses(count, lambda _: "Bash")), _results(range(count)[::-1])],
+    "rejected calls": lambda count: [
+        _reply("m", _uses(count, lambda _: "Bash")),
+        _results(range(count), "The user doesn't want to proceed with this tool use"),
+    ],
     "no results": lambda count: [_reply("m", _uses(count, lambda _: "Bash"))],
     "tools": lambda count: [_reply("m", _uses(count, lambda at: f"tool_{at}")), _results(range(count))],
     "rounds": lambda count: _of_rounds(count, lambda _: "Bash"),

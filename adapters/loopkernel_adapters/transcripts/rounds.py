@@ -26,18 +26,20 @@ class Round:
         """The calls of the reply, in order."""
         return [block for part in self.parts for block in part.content if isinstance(block, ForeignCall)]
 
-    def ran(self, call: ForeignCall) -> ForeignCall:
-        """The call; arguments that do not parse, although it ran, are given as a text (some owners blacken theirs)."""
-        if isinstance(call.input, Json):
-            return call
-        results = [event for event in self.events if isinstance(event, ResultSeen) and event.call == call.provider_id]
-        if not any(result.outcome is Outcome.DONE for result in results):
-            return call
-        return evolve(call, input=Json.of({"arguments": call.input.text}))
+    def done(self) -> set[str | None]:
+        """The ids of the calls that are told to have been done."""
+        return {event.call for event in self.events if isinstance(event, ResultSeen) and event.outcome is Outcome.DONE}
 
     def unanswered(self) -> int:
         """How many of its calls have no result yet."""
         return len(self.calls) - sum(isinstance(event, ResultSeen) for event in self.events)
+
+
+def ran(call: ForeignCall, done: set[str | None]) -> ForeignCall:
+    """The call; arguments that do not parse, although it was done, are given as a text (some owners blacken theirs)."""
+    if isinstance(call.input, Json) or call.provider_id not in done:
+        return call
+    return evolve(call, input=Json.of({"arguments": call.input.text}))
 
 
 def delta_of(operation: ModelOperation, block: ForeignBlock) -> ModelDelta:
