@@ -13,7 +13,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import ParamSpec
 
 from loopkernel.data.blocks import TextBlock
 from loopkernel.data.model_deltas import ModelCall, ModelCompleted
@@ -21,6 +23,7 @@ from loopkernel.data.states import Idle
 from loopkernel.data.thread_deltas import Created
 from loopkernel.data.user_deltas import Say
 from loopkernel.data.words import StopReason
+from loopkernel.laws import Breach
 from loopkernel.laws.judging import KERNEL, PAIR_CHECKS, TRACE_CHECKS, check_steps
 from loopkernel.replay import StepRecord, fold
 from loopkernel_adapters.driver.asyncio_driver import Driver
@@ -47,6 +50,7 @@ MOST = 2_000
 COMPLETED = ModelCompleted(ANY, StopReason.TOOL_USE)
 DRIVEN = ("text blocks", "calls", "tools", "chain", "sub-agents", "rounds", "rounds, other tools", "queued inputs")
 Work = Callable[[], object]
+P = ParamSpec("P")
 
 
 def seconds(work: Work) -> float:
@@ -84,10 +88,14 @@ def of_log(shape: str, count: int) -> Iterator[tuple[str, Work]]:
 def laws(steps: tuple[StepRecord, ...]) -> Iterator[tuple[str, Work]]:
     """Each law of a run by its name, and those of a step together."""
     yield "laws of a step", lambda: check_steps(steps)
-    for law, check in TRACE_CHECKS.items():
-        yield law, lambda check=check: list(check(steps))
-    for law, check in PAIR_CHECKS.items():
-        yield law, lambda check=check: list(check(steps, KERNEL))
+    for law, of_run in TRACE_CHECKS.items():
+        yield law, partial(_all_of, of_run, steps)
+    for law, of_pairs in PAIR_CHECKS.items():
+        yield law, partial(_all_of, of_pairs, steps, KERNEL)
+
+
+def _all_of(check: Callable[P, Iterator[Breach]], *given: P.args, **named: P.kwargs) -> list[Breach]:
+    return list(check(*given, **named))
 
 
 def of_driver(shape: str, count: int) -> Iterator[tuple[str, Work]]:
@@ -131,18 +139,13 @@ def measure(most: int = MOST, word: str = "", *, everything: bool = False) -> No
     with tempfile.TemporaryDirectory(prefix="bench-linear-") as folder:
         for shape in RECORDINGS:
             if word in shape:
-                _table(
-                    f"recording: {shape}",
-                    sizes,
-                    lambda count, shape=shape: _recorded(Path(folder), shape, count),
-                    everything,
-                )
+                _table(f"recording: {shape}", sizes, partial(_recorded, Path(folder), shape), everything)
     for shape in SHAPES:
         if word in shape:
-            _table(f"run: {shape}", sizes, lambda count, shape=shape: of_log(shape, count), everything)
+            _table(f"run: {shape}", sizes, partial(of_log, shape), everything)
     for shape in DRIVEN:
         if word in shape:
-            _table(f"driver: {shape}", sizes, lambda count, shape=shape: of_driver(shape, count), everything)
+            _table(f"driver: {shape}", sizes, partial(of_driver, shape), everything)
 
 
 def _recorded(folder: Path, shape: str, count: int) -> Iterator[tuple[str, Work]]:
@@ -168,6 +171,7 @@ def _table(
 
 
 def main(arguments: list[str]) -> None:
+    """Measure what the arguments say."""
     parser = argparse.ArgumentParser(prog="python -m bench.linear", description=__doc__)
     parser.add_argument("word", nargs="?", default="", help="the shapes whose names hold it")
     parser.add_argument("--most", type=int, default=MOST, help="of each thing, at most")

@@ -34,7 +34,7 @@ from loopkernel.data.tools import (
     Verdict,
 )
 from loopkernel.data.usage import Usage
-from loopkernel.data.user_deltas import Approve, Enqueue, Say, Steer
+from loopkernel.data.user_deltas import Approve, Enqueue, Say, Steer, UserDelta
 from loopkernel.data.words import HookPoint, StopReason, TurnEndReason
 from loopkernel.machine import Machine
 from loopkernel.replay import LogRecord
@@ -69,7 +69,7 @@ class Script:
     replies: tuple[Reply, ...]
     policy: Policy = OPEN
     tools: tuple[Tool, ...] = (Tool(name="look", profile=READ),)
-    busy: tuple[Delta, ...] = ()
+    busy: tuple[UserDelta, ...] = ()
     fails: bool = False
     invalid: bool = False
 

@@ -115,7 +115,7 @@ def _operations(entry: LedgerEntry | None) -> Iterator[tuple[OperationKind, int]
             yield OperationKind.TIMER, timer.operation
 
 
-def _independent(first: StepRecord, second: StepRecord, under_way: _UnderWay) -> tuple[CallId, CallId] | None:
+def _independent(first: StepRecord, second: StepRecord, known: _UnderWay) -> tuple[CallId, CallId] | None:
     """The calls that two neighbouring deltas are about, where their order may not matter."""
     session = first.before.session
     if session is None or refuses(first) or refuses(second):
@@ -124,7 +124,7 @@ def _independent(first: StepRecord, second: StepRecord, under_way: _UnderWay) ->
     one, other = first.context.delta, second.context.delta
     if _reaches_others(one, first.before, policy) or _reaches_others(other, first.before, policy):
         return None
-    mine, theirs = (_about(delta, first.before, under_way) for delta in (one, other))
+    mine, theirs = (_about(delta, first.before, known) for delta in (one, other))
     return None if mine is None or theirs is None or mine == theirs else (mine, theirs)
 
 
@@ -140,15 +140,15 @@ def _reaches_others(delta: Delta, state: State, policy: Policy) -> bool:
     )
 
 
-def _about(delta: Delta, state: State, under_way: _UnderWay) -> CallId | None:
+def _about(delta: Delta, state: State, known: _UnderWay) -> CallId | None:
     """The call, running or waiting for a person, that the delta is about; None: about no such call."""
     entry: LedgerEntry | None = None
     if isinstance(delta, _AboutRuns):
-        entry = call_of_run(state, delta.operation) if under_way.has(OperationKind.RUN, delta.operation) else None
+        entry = call_of_run(state, delta.operation) if known.has(OperationKind.RUN, delta.operation) else None
     elif isinstance(delta, HookAnswered):
-        entry = call_of_hook(state, delta.operation) if under_way.has(OperationKind.HOOK, delta.operation) else None
+        entry = call_of_hook(state, delta.operation) if known.has(OperationKind.HOOK, delta.operation) else None
     elif isinstance(delta, TimerFired):
-        entry = call_of_timer(state, delta.operation) if under_way.has(OperationKind.TIMER, delta.operation) else None
+        entry = call_of_timer(state, delta.operation) if known.has(OperationKind.TIMER, delta.operation) else None
     elif isinstance(delta, AnswersCall | CancelCall):
         entry = entry_of_call(ledger_in(state), delta.call)
     if entry is None:

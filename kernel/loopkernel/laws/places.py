@@ -63,7 +63,7 @@ class Places:
         self._for_slot.clear()
 
     def wait(self, place: int, watched: Iterable[int] = (), *, for_slot: bool = False) -> None:
-        """The call at `place` has been judged: it is again when it has changed, or one of the watched, or for a slot."""
+        """The call at `place` has been judged. It is again once it changes, one of the watched does, or for a slot."""
         self.unjudged.discard(place)
         if for_slot:
             self._for_slot.add(place)

@@ -211,7 +211,7 @@ class _Reading:
             del self.blocks[next(iter(self.blocks))]
         content: list[ForeignBlock] = []
         for block in items_at(message, "content"):
-            if _stands_in(known, block):
+            if stands_in(known, block):
                 yield Finding(
                     place=place,
                     kind=FindingKind.REPEATED_RECORD,
@@ -297,7 +297,7 @@ def _roots(source: Source) -> dict[str, str]:
     return roots
 
 
-def _stands_in(known: dict[int, list[JsonValue]], block: JsonValue) -> bool:
+def stands_in(known: dict[int, list[JsonValue]], block: JsonValue) -> bool:
     """Whether the block is one of those known; it is one of them from now on."""
     alike = known.setdefault(_mark(block), [])
     try:
