@@ -96,8 +96,8 @@ class Outside:
         self.deliver(Created(session_id="s", policy=script.policy, tools=script.tools))
         self.deliver(Acquired())
         self.deliver(Say(content=HELLO))
-        for delta in script.busy:
-            self.deliver(delta)
+        for said in script.busy:
+            self.deliver(said)
         while self.owed:
             for delta in self._answers(self.owed.popleft()):
                 self.deliver(delta)

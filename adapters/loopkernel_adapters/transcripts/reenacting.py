@@ -51,7 +51,7 @@ from loopkernel.data.policy import ApprovalRule, Policy
 from loopkernel.data.states import Confirming, Dispatching, Executing, State, Streaming
 from loopkernel.data.thread_deltas import Acquired, Created
 from loopkernel.data.tool_deltas import ToolChecked, ToolFailed, ToolLost, ToolStopped, ToolSucceeded
-from loopkernel.data.tools import Decision, Tool, ToolOutput, ValidCall
+from loopkernel.data.tools import Decision, ToolOutput, ValidCall
 from loopkernel.data.usage import NO_USAGE
 from loopkernel.data.user_deltas import (
     Approve,
@@ -82,12 +82,11 @@ from loopkernel_adapters.transcripts.entries import (
     Said,
     UserSaid,
 )
-from loopkernel_adapters.transcripts.rounds import Round, delta_of, is_blank, ran
+from loopkernel_adapters.transcripts.rounds import Offer, Round, delta_of, is_blank, ran
 
 NOT_RECORDED = "(What the model was asked here was not recorded.)"
 PUT_IN = (TextBlock(NOT_RECORDED),)  # what the user never said
 NO_SUMMARY = "(What was said before was left out here. No summary of it was recorded.)"
-MOST_OFFERED = 128  # tools at a time: each one that is new has all that are offered written once more
 OUTPUT_CALLS = (Streaming, Executing, Confirming, Dispatching)  # the phases that have a ledger
 
 
@@ -111,7 +110,7 @@ class Reenactment:
         self._said: list[UserSaid] = []  # since the last reply
         self._round: Round | None = None
         self._summary = NO_SUMMARY
-        self._offered: dict[str, None] = {}  # in the order in which they came
+        self._offer = Offer()
         self._newly_asked: list[CallId] = []  # calls that have asked since those that ask by policy were approved
         self._asking: set[str] = set()  # the tools that are known to have asked a person
         self._deliver(Created(session_id=session_id, policy=policy))
@@ -183,7 +182,9 @@ class Reenactment:
         if played is None:
             return
         calls, done = played.calls, played.done()
-        self._offer({call.tool for call in calls})
+        offered = self._offer.changed_by({call.tool for call in calls})
+        if offered is not None:  # what else was, a recording seldom says
+            self._deliver(ChangeTools(offered))
         tools = {call.provider_id: call.tool for call in reversed(calls)}
         for result in played.events:
             if isinstance(result, ResultSeen) and result.outcome is Outcome.REJECTED:
@@ -240,16 +241,6 @@ class Reenactment:
         self._deliver(ModelFailed(operation=operation, error=trouble.error, message=trouble.message))
 
     # --- what the tools did ---
-
-    def _offer(self, called: set[str]) -> None:
-        """What the model calls was offered to it; what else was, a recording seldom says."""
-        if called <= self._offered.keys():
-            return
-        self._offered |= dict.fromkeys(called)
-        for name in tuple(self._offered)[: max(0, len(self._offered) - MOST_OFFERED)]:
-            if name not in called:
-                del self._offered[name]
-        self._deliver(ChangeTools(tuple(Tool(name=name) for name in sorted(self._offered))))
 
     def _let_ask(self, tool: str | None) -> None:
         """A call of the tool was rejected, so it had asked: from now on, its tool asks."""

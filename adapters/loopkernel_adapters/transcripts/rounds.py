@@ -8,9 +8,28 @@ from loopkernel.data.foreign import ForeignBlock, ForeignCall
 from loopkernel.data.ids import ModelOperation
 from loopkernel.data.json_text import Json
 from loopkernel.data.model_deltas import ModelCall, ModelDelta, ModelOpaque, ModelReasoning, ModelServerCall, ModelText
-from loopkernel.data.tools import ValidCall
+from loopkernel.data.tools import Tool, ValidCall
 
 from loopkernel_adapters.transcripts.entries import CallStarted, Interrupted, Outcome, ReplyPart, ResultSeen, UserSaid
+
+MOST_OFFERED = 128  # tools at a time: each one that is new has all that are offered written once more
+
+
+@define
+class Offer:
+    """The tools that the model was offered, as far as its calls tell; the latest of them, in their order."""
+
+    names: dict[str, None] = Factory(dict)
+
+    def changed_by(self, called: set[str]) -> tuple[Tool, ...] | None:
+        """What is offered from now on, since it is called; None where all of that was offered already."""
+        if called <= self.names.keys():
+            return None
+        self.names |= dict.fromkeys(called)
+        for name in tuple(self.names)[: max(0, len(self.names) - MOST_OFFERED)]:
+            if name not in called:
+                del self.names[name]
+        return tuple(Tool(name=name) for name in sorted(self.names))
 
 
 @define

@@ -13,6 +13,7 @@ from loopkernel.data.ids import CallId, MessageId, ModelOperation, QueueNumber, 
 from loopkernel.data.operations import Operations
 from loopkernel.data.policy import Policy
 from loopkernel.data.remembered import Remembered
+from loopkernel.data.text_map import TextMap
 from loopkernel.data.threads import Thread
 from loopkernel.data.tools import Tool
 from loopkernel.data.usage import NO_USAGE, Usage
@@ -37,12 +38,15 @@ class Settings:
     remembered: tuple[Remembered, ...] = ()
 
     # They follow from the tools, and spare each call of a reply a look at all of them. Of one name the first counts.
-    offered: Mapping[str, Tool] = field(init=False, eq=False, repr=False, metadata=_DERIVED)
+    offered: TextMap[Tool] = field(init=False, eq=False, repr=False, metadata=_DERIVED)
     any_early: bool = field(init=False, eq=False, repr=False, metadata=_DERIVED)
 
     @offered.default
-    def _by_name(self) -> Mapping[str, Tool]:
-        return {tool.name: tool for tool in reversed(self.tools)}
+    def _by_name(self) -> TextMap[Tool]:
+        found = TextMap[Tool]()
+        for tool in reversed(self.tools):
+            found = found.put(tool.name, tool)
+        return found
 
     @any_early.default
     def _some_start_early(self) -> bool:

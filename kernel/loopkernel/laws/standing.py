@@ -20,15 +20,15 @@ from loopkernel.data.words import CallStatus
 from loopkernel.laws.keys_in_use import Claims, KeysInUse, claims_of
 from loopkernel.laws.places import Places
 from loopkernel.laws.users import (
+    CallsByUse,
     InUse,
     Pick,
-    Users,
     before,
     behind,
     beside,
-    gives_output,
+    is_output,
+    is_read,
     may_run,
-    only_reads,
     right_before,
     runs_again,
 )
@@ -101,7 +101,7 @@ class Standing:
 
     def gives_output(self, entry: LedgerEntry) -> bool:
         """Whether the call gives the output: it is taken, never run (rule CALL-5); one that has run is not."""
-        return gives_output(entry, self.settings)
+        return is_output(entry, self.settings)
 
     def _may_run(self, entry: LedgerEntry) -> bool:
         """Whether the call is open, and not known to be answered without a run: those hold nobody back."""
@@ -142,7 +142,7 @@ class Standing:
         """The open calls, in order."""
         return ((place, self.ledger.entries[place]) for place in sorted(self.places.open))
 
-    def _clash(self, place: int, users: Users, pick: Pick) -> int | None:
+    def _clash(self, place: int, users: CallsByUse, pick: Pick) -> int | None:
         overlap = self.settings.policy.write_conflict is WriteConflict.LAST_WRITE
         return users.conflicting(self.claims_at(place), pick, writers_overlap=overlap)
 
@@ -195,7 +195,7 @@ class Standing:
             case Schedule.SERIAL:
                 return True
             case Schedule.READ_RUNS:
-                together = only_reads(entry, self.settings) and only_reads(earlier, self.settings)
+                together = is_read(entry, self.settings) and is_read(earlier, self.settings)
                 return not (together and earlier.is_running)
             case Schedule.BATCHES:
                 one, two = self._batches[other], self._batches[place]

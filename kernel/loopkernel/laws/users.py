@@ -68,7 +68,7 @@ def _rank(places: list[int], place: int) -> int:
 
 
 @final
-class Users:
+class CallsByUse:
     """The places of some calls, by what they use."""
 
     def __init__(self) -> None:
@@ -137,13 +137,13 @@ class InUse:
     def __init__(self) -> None:
         self._settings: Settings | None = None
         self._ledger = Ledger(reply=ModelOperation(0))
-        self.all, self.running, self.late, self.parting = Users(), Users(), Users(), Users()
+        self.all, self.running, self.late, self.parting = CallsByUse(), CallsByUse(), CallsByUse(), CallsByUse()
 
     def of(self, ledger: Ledger, settings: Settings) -> "InUse":
         """What is used in this ledger."""
         if settings is not self._settings:
             self._settings, self._ledger = settings, Ledger(reply=ModelOperation(0))
-            self.all, self.running, self.late, self.parting = Users(), Users(), Users(), Users()
+            self.all, self.running, self.late, self.parting = CallsByUse(), CallsByUse(), CallsByUse(), CallsByUse()
         if settings.policy.schedule is Schedule.ALL:
             return self
         for place, _, entry in changes(self._ledger, ledger):
@@ -151,7 +151,7 @@ class InUse:
             claims = claims_of(entry, settings) if entry is not None and uses else ()
             runs = uses and entry is not None and entry.is_running
             again = uses and entry is not None and runs_again(entry)
-            reads = runs and entry is not None and only_reads(entry, settings)
+            reads = runs and entry is not None and is_read(entry, settings)
             for users, belongs in (
                 (self.all, uses),
                 (self.running, runs),
@@ -166,14 +166,14 @@ class InUse:
         return self
 
 
-def gives_output(entry: LedgerEntry, settings: Settings) -> bool:
+def is_output(entry: LedgerEntry, settings: Settings) -> bool:
     """Whether the call gives the output: it is taken, never run (rule CALL-5); one that has run is not."""
     return entry.tool == settings.policy.output_tool and not entry.runs
 
 
 def may_run(entry: LedgerEntry, settings: Settings) -> bool:
     """Whether the call is open, and not known to be answered without a run: those hold nobody back."""
-    never = isinstance(entry.verdict, InvalidCall | UnknownTool) or gives_output(entry, settings)
+    never = isinstance(entry.verdict, InvalidCall | UnknownTool) or is_output(entry, settings)
     return entry.is_open and not never and entry.hooks.blocked is None
 
 
@@ -184,7 +184,7 @@ def runs_again(entry: LedgerEntry) -> bool:
     return entry.is_running and entry.runs > 1
 
 
-def only_reads(entry: LedgerEntry, settings: Settings) -> bool:
+def is_read(entry: LedgerEntry, settings: Settings) -> bool:
     """Whether the call only reads: what has started is what its tool was then."""
     effect = effect_of(settings, entry.tool) if entry.effect is None else entry.effect
     return effect is EffectClass.READ_ONLY

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from loopkernel.data.json_text import JsonValue
 from loopkernel.data.user_deltas import ChangeTools
-from loopkernel_adapters.transcripts import reenacting
+from loopkernel_adapters.transcripts import rounds as rounds_of_calls
 from loopkernel_adapters.transcripts.counting import Tally
 from loopkernel_adapters.transcripts.formats import reader_of
 from loopkernel_adapters.transcripts.readers.claude_code import stands_in
@@ -80,7 +80,7 @@ def rounds(count: int) -> bytes:
 def test_another_tool_in_every_call_does_not_have_all_offered_each_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reenacting, "MOST_OFFERED", 8)
+    monkeypatch.setattr(rounds_of_calls, "MOST_OFFERED", 8)
     few, many = tmp_path / "few.jsonl", tmp_path / "many.jsonl"
     few.write_bytes(rounds(FEW))
     many.write_bytes(rounds(MANY))
