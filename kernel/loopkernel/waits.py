@@ -256,10 +256,10 @@ def _reasons_to_queue(
         if isinstance(entry.verdict, ValidCall) and entry.hooks.blocked is None:
             yield from _reasons_of_output(ledger, plan, settings, place)
         return
-    in_the_way = list(_in_the_way(ledger, plan, session, place))
-    yield from in_the_way[:MOST]
-    if len(in_the_way) > MOST:
-        yield ForMore(len(in_the_way) - MOST)
+    in_the_way, more = _in_the_way(ledger, plan, session, place)
+    yield from in_the_way
+    if more:
+        yield ForMore(more)
     limit = settings.policy.max_parallel
     if not in_the_way and limit is not None and ledger.running + ledger.asking >= limit:
         yield ForSlot(limit)
@@ -287,24 +287,29 @@ def _will_be_asked(entry: LedgerEntry, settings: Settings) -> bool:
     return decision is Decision.ASK
 
 
-def _in_the_way(ledger: Ledger, plan: Plan, session: Session, place: int) -> Iterator[Reason]:
-    """The calls that must end, or stop, before this one may start."""
+def _in_the_way(ledger: Ledger, plan: Plan, session: Session, place: int) -> tuple[list[Reason], int]:
+    """The first MOST of the calls that must end, or stop, before this one may start; and how many more there are."""
     entry = ledger.entries[place]
     needed = plan.sources[place] & plan.open
-    for blocker in places_of(blockers(plan, place)):
+    waits = blockers(plan, place)
+    found: list[Reason] = []
+    for _, blocker in zip(range(MOST), places_of(waits), strict=False):
         before = ledger.entries[blocker]
         if needed >> blocker & 1:
-            yield ForSource(before.call.id)
+            found.append(ForSource(before.call.id))
         else:
-            yield _behind(entry, before, session, plan.last_write)
+            found.append(_behind(entry, before, session, plan.last_write))
+    more = waits.bit_count() - len(found)
     index = holder_elsewhere(ledger, session, place)
-    if index is not None:
-        run = session.held[index]
-        mine = claimant_of(entry, session.settings)
-        clash = None if mine is None else clash_of(Claimant(run.claims), mine, last_write=plan.last_write)
-        yield ForConflict(
-            run.call, None if clash is None else clash.key, clash is None or clash.mode is AccessMode.WRITE, True
-        )
+    if index is None:
+        return found, more
+    if len(found) == MOST:
+        return found, more + 1
+    run = session.held[index]
+    mine = claimant_of(entry, session.settings)
+    clash = None if mine is None else clash_of(Claimant(run.claims), mine, last_write=plan.last_write)
+    writes = clash is None or clash.mode is AccessMode.WRITE
+    return [*found, ForConflict(run.call, None if clash is None else clash.key, writes, True)], more
 
 
 def _behind(entry: LedgerEntry, before: LedgerEntry, session: Session, last_write: bool) -> ForConflict | ForTurn:

@@ -30,6 +30,7 @@ from loopkernel.data.effects import (
     TellChild,
     TellHook,
 )
+from loopkernel.data.events import ApprovalAsked
 from loopkernel.data.foreign import ForeignCall
 from loopkernel.data.ids import CallId, ModelOperation, RunOperation, TimerOperation
 from loopkernel.data.ledgers import LedgerEntry
@@ -50,7 +51,7 @@ from loopkernel.data.policy import ApprovalRule, Policy
 from loopkernel.data.states import Confirming, Dispatching, Executing, State, Streaming
 from loopkernel.data.thread_deltas import Acquired, Created
 from loopkernel.data.tool_deltas import ToolChecked, ToolFailed, ToolLost, ToolStopped, ToolSucceeded
-from loopkernel.data.tools import Decision, Tool, ToolOutput, ValidCall
+from loopkernel.data.tools import Decision, ToolOutput, ValidCall
 from loopkernel.data.usage import NO_USAGE
 from loopkernel.data.user_deltas import (
     Approve,
@@ -81,7 +82,7 @@ from loopkernel_adapters.transcripts.entries import (
     Said,
     UserSaid,
 )
-from loopkernel_adapters.transcripts.rounds import Round, delta_of, is_blank
+from loopkernel_adapters.transcripts.rounds import Offer, Round, delta_of, is_blank, ran
 
 NOT_RECORDED = "(What the model was asked here was not recorded.)"
 PUT_IN = (TextBlock(NOT_RECORDED),)  # what the user never said
@@ -109,7 +110,8 @@ class Reenactment:
         self._said: list[UserSaid] = []  # since the last reply
         self._round: Round | None = None
         self._summary = NO_SUMMARY
-        self._offered: set[str] = set()
+        self._offer = Offer()
+        self._newly_asked: list[CallId] = []  # calls that have asked since those that ask by policy were approved
         self._asking: set[str] = set()  # the tools that are known to have asked a person
         self._deliver(Created(session_id=session_id, policy=policy))
         self._deliver(Acquired())
@@ -179,10 +181,14 @@ class Reenactment:
         played, self._round = self._round, None
         if played is None:
             return
-        self._offer({call.tool for call in played.calls})
+        calls, done = played.calls, played.done()
+        offered = self._offer.changed_by({call.tool for call in calls})
+        if offered is not None:  # what else was, a recording seldom says
+            self._deliver(ChangeTools(offered))
+        tools = {call.provider_id: call.tool for call in reversed(calls)}
         for result in played.events:
             if isinstance(result, ResultSeen) and result.outcome is Outcome.REJECTED:
-                self._let_ask(played, result)
+                self._let_ask(None if result.call is None else tools.get(result.call))
         operation = self._asked(played.parts[0])
         if operation is None:
             self.unplaced += [part.place for part in played.parts]
@@ -191,9 +197,7 @@ class Reenactment:
             self._come_to(part)
             for block in part.content:
                 if self._model == operation:
-                    self._deliver(
-                        delta_of(operation, block if not isinstance(block, ForeignCall) else played.ran(block))
-                    )
+                    self._deliver(delta_of(operation, ran(block, done) if isinstance(block, ForeignCall) else block))
         self._end_reply(operation, played, followed_by_reply)
         self._play_calls(operation, played)
 
@@ -238,15 +242,8 @@ class Reenactment:
 
     # --- what the tools did ---
 
-    def _offer(self, called: set[str]) -> None:
-        """What the model calls was offered to it; what else was, a recording seldom says."""
-        if not called <= self._offered:
-            self._offered |= called
-            self._deliver(ChangeTools(tuple(Tool(name=name) for name in sorted(self._offered))))
-
-    def _let_ask(self, played: Round, result: ResultSeen) -> None:
-        """A call that was rejected had asked: from now on, its tool asks."""
-        tool = next((call.tool for call in played.calls if call.provider_id == result.call), None)
+    def _let_ask(self, tool: str | None) -> None:
+        """A call of the tool was rejected, so it had asked: from now on, its tool asks."""
         if tool is not None and tool not in self._asking:
             self._asking.add(tool)
             self._deliver(Permit(ApprovalRule(decision=Decision.ASK, tool=tool)))
@@ -291,9 +288,10 @@ class Reenactment:
 
     def _allow(self) -> None:
         """Approve the calls that ask because of the policy alone: as recorded, nobody was asked about them."""
-        state = self._machine.state
-        for entry in state.ledger.entries if isinstance(state, OUTPUT_CALLS) and state.ledger.waiting else ():
-            if _waits_for_person(entry) and entry.call.tool not in self._asking:
+        asked, self._newly_asked = self._newly_asked, []
+        waiting = [entry for call in asked if (entry := self._entry(call)) is not None and _waits_for_person(entry)]
+        for entry in sorted(waiting, key=lambda entry: entry.call.id.position):
+            if entry.call.tool not in self._asking:
                 self._deliver(Approve(call=entry.call.id))
 
     def _can_answer(self, call: CallId) -> bool:
@@ -356,7 +354,8 @@ class Reenactment:
                 self._model = None
             self.records.append(LogRecord(owed, self._now_ms))
             self.places.append(self._place)
-            self._machine.deliver(owed, self._now_ms)
+            events = self._machine.deliver(owed, self._now_ms)
+            self._newly_asked += [event.call for event in events if isinstance(event, ApprovalAsked)]
             for command in self._machine.commands():
                 self._owed.extend(self._carry_out(command))
 

@@ -1,8 +1,10 @@
 """The session record: what every phase shares. What changes together stands together."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import final
 
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 
 from loopkernel.data.blocks import UserBlock
 from loopkernel.data.compactions import NO_COMPACTIONS, Compactions, ContextSize
@@ -11,12 +13,15 @@ from loopkernel.data.ids import CallId, MessageId, ModelOperation, QueueNumber, 
 from loopkernel.data.operations import Operations
 from loopkernel.data.policy import Policy
 from loopkernel.data.remembered import Remembered
+from loopkernel.data.text_map import TextMap
 from loopkernel.data.threads import Thread
 from loopkernel.data.tools import Tool
 from loopkernel.data.usage import NO_USAGE, Usage
 from loopkernel.data.vector import GrowingSet
 from loopkernel.data.watches import Watch
 from loopkernel.data.words import ErrorClass, RequestReason, TurnEndReason
+
+_DERIVED: Mapping[str, bool] = MappingProxyType({"derived": True})
 
 
 @final
@@ -32,6 +37,21 @@ class Settings:
     rules_version: int = 1
     remembered: tuple[Remembered, ...] = ()
     nonce: str = ""
+
+    # They follow from the tools, and spare each call of a reply a look at all of them. Of one name the first counts.
+    offered: TextMap[Tool] = field(init=False, eq=False, repr=False, metadata=_DERIVED)
+    any_early: bool = field(init=False, eq=False, repr=False, metadata=_DERIVED)
+
+    @offered.default
+    def _by_name(self) -> TextMap[Tool]:
+        found = TextMap[Tool]()
+        for tool in reversed(self.tools):
+            found = found.put(tool.name, tool)
+        return found
+
+    @any_early.default
+    def _some_start_early(self) -> bool:
+        return any(tool.profile is not None and tool.profile.early for tool in self.tools)
 
 
 @final

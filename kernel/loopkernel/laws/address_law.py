@@ -4,6 +4,7 @@ Two deltas that came one after the other, about two open calls, are taken in the
 what it got: the answer of its tool, a person's word, the end of its time.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import final
 
@@ -16,9 +17,9 @@ from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import AnswerTool, Effect
 from loopkernel.data.events import LimitReached, ToolEnded
 from loopkernel.data.hook_calls import RunEnd
-from loopkernel.data.ids import CallId
+from loopkernel.data.ids import CallId, OperationKind
 from loopkernel.data.json_text import Json
-from loopkernel.data.ledgers import ChildWait, Edit, LedgerEntry
+from loopkernel.data.ledgers import ChildWait, Edit, Ledger, LedgerEntry
 from loopkernel.data.outside_deltas import ChildAsks, ChildEnded, HookAnswered, TimerFired
 from loopkernel.data.policy import Policy
 from loopkernel.data.states import State
@@ -31,6 +32,7 @@ from loopkernel.data.user_deltas import (
     Reject,
 )
 from loopkernel.data.words import CallStatus
+from loopkernel.laws.changes import changes
 from loopkernel.laws.gates import call_of_hook
 from loopkernel.laws.reports import Breach, Judged
 from loopkernel.laws.views import call_of_run, call_of_timer, entry_of_call, ledger_in, refuses, taken_again
@@ -58,9 +60,10 @@ class Got:
 
 def address(records: Sequence[StepRecord], judged: Judged) -> Iterator[Breach]:
     """Two deltas about two calls, one after the other, give each call the same in the other order."""
+    under_way = _UnderWay()
     for step in range(1, len(records)):
         first, second = records[step - 1], records[step]
-        calls = _independent(first, second)
+        calls = _independent(first, second, under_way.of(first.before))
         if calls is None:
             continue
         swapped = _swapped(first, second, judged.transition)
@@ -74,7 +77,45 @@ def address(records: Sequence[StepRecord], judged: Judged) -> Iterator[Breach]:
                 yield Breach("ADDRESS", step, f"call {call} is answered otherwise when the reports come in other order")
 
 
-def _independent(first: StepRecord, second: StepRecord) -> tuple[CallId, CallId] | None:
+@final
+class _UnderWay:
+    """The operations that some call of a ledger has: of any other, no look at all calls has to find that none has it.
+
+    `of` moves it to another ledger, best to the next one of a run.
+    """
+
+    def __init__(self) -> None:
+        self._ledger: Ledger | None = None
+        self._calls: Counter[tuple[OperationKind, int]] = Counter()
+
+    def of(self, state: State) -> "_UnderWay":
+        """The operations in this state."""
+        ledger = ledger_in(state)
+        for _, old, new in changes(self._ledger, ledger):
+            self._calls.subtract(_operations(old))
+            self._calls.update(_operations(new))
+        self._ledger = ledger
+        return self
+
+    def has(self, kind: OperationKind, operation: int) -> bool:
+        """Whether a call has it."""
+        return self._calls[kind, operation] > 0
+
+
+def _operations(entry: LedgerEntry | None) -> Iterator[tuple[OperationKind, int]]:
+    if entry is None:
+        return
+    gate = entry.hooks.open
+    if entry.operation is not None:
+        yield OperationKind.RUN, entry.operation
+    if gate is not None:
+        yield OperationKind.HOOK, gate.operation
+    for timer in (entry.timer, None if gate is None else gate.timer):
+        if timer is not None:
+            yield OperationKind.TIMER, timer.operation
+
+
+def _independent(first: StepRecord, second: StepRecord, known: _UnderWay) -> tuple[CallId, CallId] | None:
     """The calls that two neighbouring deltas are about, where their order may not matter."""
     session = first.before.session
     if session is None or refuses(first) or refuses(second):
@@ -83,7 +124,7 @@ def _independent(first: StepRecord, second: StepRecord) -> tuple[CallId, CallId]
     one, other = first.context.delta, second.context.delta
     if _reaches_others(one, first.before, policy) or _reaches_others(other, first.before, policy):
         return None
-    mine, theirs = _about(one, first.before), _about(other, first.before)
+    mine, theirs = (_about(delta, first.before, known) for delta in (one, other))
     return None if mine is None or theirs is None or mine == theirs else (mine, theirs)
 
 
@@ -99,15 +140,15 @@ def _reaches_others(delta: Delta, state: State, policy: Policy) -> bool:
     )
 
 
-def _about(delta: Delta, state: State) -> CallId | None:
+def _about(delta: Delta, state: State, known: _UnderWay) -> CallId | None:
     """The call, running or waiting for a person, that the delta is about; None: about no such call."""
     entry: LedgerEntry | None = None
     if isinstance(delta, _AboutRuns):
-        entry = call_of_run(state, delta.operation)
+        entry = call_of_run(state, delta.operation) if known.has(OperationKind.RUN, delta.operation) else None
     elif isinstance(delta, HookAnswered):
-        entry = call_of_hook(state, delta.operation)
+        entry = call_of_hook(state, delta.operation) if known.has(OperationKind.HOOK, delta.operation) else None
     elif isinstance(delta, TimerFired):
-        entry = call_of_timer(state, delta.operation)
+        entry = call_of_timer(state, delta.operation) if known.has(OperationKind.TIMER, delta.operation) else None
     elif isinstance(delta, AnswersCall | CancelCall):
         entry = entry_of_call(ledger_in(state), delta.call)
     if entry is None:

@@ -42,7 +42,7 @@ class KeysInUse:
         if self._alone is not None:
             return self._alone
         for claim in claims:
-            for mode in self._modes_against(claim.mode):
+            for mode in modes_against(claim.mode, writers_overlap=self._writers_overlap):
                 users = [self._below.get((claim.key, mode))]
                 users.extend(self._at.get((key, mode)) for key in holders(claim.key))
                 for user in users:
@@ -50,10 +50,12 @@ class KeysInUse:
                         return user
         return None
 
-    def _modes_against(self, mode: AccessMode) -> tuple[AccessMode, ...]:
-        if mode is AccessMode.READ:
-            return (AccessMode.WRITE,)
-        return (AccessMode.READ,) if self._writers_overlap else (AccessMode.READ, AccessMode.WRITE)
+
+def modes_against(mode: AccessMode, *, writers_overlap: bool) -> tuple[AccessMode, ...]:
+    """The modes of other calls that a use in this mode must not overlap."""
+    if mode is AccessMode.READ:
+        return (AccessMode.WRITE,)
+    return (AccessMode.READ,) if writers_overlap else (AccessMode.READ, AccessMode.WRITE)
 
 
 def holders(key: str) -> Iterator[str]:

@@ -10,6 +10,7 @@ from loopkernel.data.threads import Thread
 from loopkernel.laws.places import Places
 from loopkernel.laws.request_laws import requests_of
 from loopkernel.laws.standing import Standing
+from loopkernel.laws.users import InUse
 from loopkernel.laws.views import ledger_in
 from loopkernel.replay import StepRecord
 
@@ -17,6 +18,9 @@ from loopkernel.replay import StepRecord
 # long one: each step earns the right to judge so many waits. Those of short runs and of short replies are all judged.
 FIRST_WAITS = 2_000
 WAITS = 16
+# How many others a call waits for that are not named is found by looking at each other call: as many looks are earned.
+FIRST_LOOKS = 20_000
+LOOKS = 64
 
 
 @final
@@ -26,10 +30,10 @@ class Memory:
     def __init__(self) -> None:
         self.thread: Thread | None = None  # of the last request; None: there was none
         self._judged: State | None = None
-        self._places = Places()
+        self._places, self._in_use = Places(), InUse()
         self._standing: Standing | None = None
         self._stands_in: State | None = None
-        self._waits = FIRST_WAITS
+        self._waits, self._looks = FIRST_WAITS, FIRST_LOOKS
 
     def knows(self, state: State) -> bool:
         """Whether the state was judged, as the one that the step before led to."""
@@ -41,7 +45,10 @@ class Memory:
             ledger, self._stands_in, self._standing = ledger_in(state), state, None
             if ledger is not None and state.session is not None:
                 places = self._places.of(ledger)
-                self._standing = Standing(ledger, state.session, streaming=isinstance(state, Streaming), places=places)
+                streaming = isinstance(state, Streaming)
+                self._standing = Standing(
+                    ledger, state.session, streaming=streaming, places=places, in_use=self._in_use
+                )
         return self._standing
 
     def has_earned(self, state: State) -> bool:
@@ -53,9 +60,17 @@ class Memory:
         self._waits -= calls
         return True
 
+    def may_look(self, times: int) -> bool:
+        """Whether so many looks at other calls have been earned; they are taken."""
+        if times > self._looks:
+            return False
+        self._looks -= times
+        return True
+
     def note(self, record: StepRecord) -> None:
         """The step has been judged."""
         self._judged = record.after
         self._waits += WAITS
+        self._looks += LOOKS
         for request in requests_of(record):
             self.thread = request.thread

@@ -1,5 +1,6 @@
 """Which calls of a reply are what, by their places: kept up from one ledger to the next, for what has changed."""
 
+from collections.abc import Iterable
 from typing import final
 
 from loopkernel.data.ids import ModelOperation
@@ -7,6 +8,8 @@ from loopkernel.data.ledgers import Ledger, LedgerEntry
 from loopkernel.data.words import CallStatus
 from loopkernel.laws.call_input import Source, depends, sources_of
 from loopkernel.laws.changes import changes
+
+_NONE = frozenset[int]()
 
 
 @final
@@ -23,6 +26,8 @@ class Places:
         self.idle: set[int] = set()  # open, and nothing is under way for them: they wait for a person, or to start
         self.unjudged: set[int] = set()  # of the idle ones, those of which law PARALLEL has still something to ask
         self.dependent: set[int] = set()  # open, and they name other calls
+        self._for_slot: set[int] = set()  # of the idle ones, those that wait for nothing but a slot
+        self._watchers: dict[int, set[int]] = {}  # by a place, the idle ones that are judged when its call changes
 
     def of(self, ledger: Ledger) -> "Places":
         """The places in this ledger."""
@@ -42,8 +47,28 @@ class Places:
                     places.add(place)
                 else:
                     places.discard(place)
+            self._for_slot.discard(place)
+            self.unjudged |= self._watchers.pop(place, _NONE) & self.idle
         self._ledger = ledger
         return self
+
+    def judge_all(self) -> None:
+        """All idle calls are to be judged."""
+        self.unjudged = set(self.idle)
+        self._for_slot, self._watchers = set(), {}
+
+    def judge_for_slot(self) -> None:
+        """A slot is free: those that wait for one alone are to be judged."""
+        self.unjudged |= self._for_slot & self.idle
+        self._for_slot.clear()
+
+    def wait(self, place: int, watched: Iterable[int] = (), *, for_slot: bool = False) -> None:
+        """The call at `place` has been judged. It is again once it changes, one of the watched does, or for a slot."""
+        self.unjudged.discard(place)
+        if for_slot:
+            self._for_slot.add(place)
+        for other in watched:
+            self._watchers.setdefault(other, set()).add(place)
 
     def sources(self, place: int) -> tuple[Source, ...]:
         """The calls that the call at `place` depends on. Which these are stays, as the calls of a reply do."""

@@ -80,12 +80,13 @@ class UnderWay:
     def has_some(self, ledger: Ledger) -> bool:
         """Whether a check, a hook, a run or a person is awaited."""
         count = len(ledger.entries)
-        for place in (*range(self._place, count), *range(min(self._place, count))):
-            entry = ledger.entries[place]
-            waits = entry.status in (CallStatus.IN_PROGRESS, CallStatus.BLOCKED_ON_USER)
-            if waits or entry.check is not None or entry.hooks.open is not None:
-                self._place = place
-                return True
+        for places in (range(self._place, count), range(min(self._place, count))):
+            for place in places:
+                entry = ledger.entries[place]
+                waits = entry.status in (CallStatus.IN_PROGRESS, CallStatus.BLOCKED_ON_USER)
+                if waits or entry.check is not None or entry.hooks.open is not None:
+                    self._place = place
+                    return True
         return False
 
 

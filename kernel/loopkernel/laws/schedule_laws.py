@@ -45,9 +45,11 @@ def no_conflict(record: StepRecord, memory: Memory) -> Findings:
     if standing is None:
         return found or None
     ledger = standing.ledger
-    for place in sorted(standing.in_the_way):
-        entry, before = ledger.entries[place], standing.in_the_way[place]
+    for place in sorted(_to_look_at(standing, started, hooked)):
+        entry, before = ledger.entries[place], standing.in_the_way(place)
         call = entry.call.id
+        if before is None:
+            continue
         if call in hooked:
             found.append(f"a hook is asked about {named(entry.call)}, but {before.how}")
         if not entry.is_running:
@@ -57,6 +59,17 @@ def no_conflict(record: StepRecord, memory: Memory) -> Findings:
         elif before.call in started and _overlap(ledger, before.call):
             found.append(f"{named(entry.call)} runs, but {before.how}")
     return found
+
+
+def _to_look_at(standing: Standing, started: set[CallId], hooked: set[CallId | None]) -> set[int]:
+    """The places of the calls that start, or of which a hook is asked; and of those that one may have overtaken."""
+    ledger = standing.ledger
+    calls = (call for call in (*started, *hooked) if call is not None)  # a hook before no call is asked about none
+    known = {call.position - 1 for call in calls if entry_of_call(ledger, call) is not None}
+    running = [
+        place for place in known if ledger.entries[place].is_running and ledger.entries[place].call.id in started
+    ]
+    return known.union(*map(standing.overtaken, running))
 
 
 def _started(record: StepRecord) -> set[CallId]:
@@ -208,12 +221,33 @@ def _to_judge(record: StepRecord, standing: Standing, memory: Memory) -> list[in
     """The idle calls, without those that were judged, and of which nothing can be wrong now that was not then."""
     places, was, state = standing.places, record.before.session, record.after
     known = memory.knows(record.before) and was is not None and was.settings is standing.settings
-    if not known or isinstance(record.before, Streaming) is not isinstance(state, Streaming) or standing.slot_is_left:
-        places.unjudged = set(places.idle)
+    if not known or isinstance(record.before, Streaming) is not isinstance(state, Streaming):
+        places.judge_all()
+    elif standing.slot_is_left:
+        places.judge_for_slot()
     due = sorted(places.unjudged)
     if not isinstance(state, Streaming) or state.after is None:  # else nothing has been judged
-        places.unjudged.difference_update(place for place in due if _stays_idle(standing, place, state))
+        for place in due:
+            if _stays_idle(standing, place, state):
+                places.wait(place, for_slot=standing.ledger.entries[place].status is CallStatus.QUEUED)
+            elif watched := _watched(standing, place):
+                places.wait(place, watched)
     return due
+
+
+def _watched(standing: Standing, place: int) -> set[int]:
+    """The calls that keep this one waiting, as long as none of them changes; none where something else may end that."""
+    entry = standing.ledger.entries[place]
+    sources = {source.place for source in standing.places.sources(place)}
+    if standing.gives_output(entry) or None in sources or not is_idle(entry):
+        return set()
+    found = {source for source in sources if source is not None}
+    if any(_has_failed(standing.ledger.entries[source]) for source in found):
+        return set()
+    other = standing.latest_before(place)
+    if other is None and not any(standing.ledger.entries[source].is_open for source in found):
+        return set()
+    return found if other is None else found | {other}
 
 
 def _stays_idle(standing: Standing, place: int, state: State) -> bool:
@@ -311,9 +345,9 @@ def _idle_start(standing: Standing, place: int, *, streaming: bool) -> Iterator[
     if any(_has_failed(ledger.entries[source]) for source in needed):
         yield "can never run, since a call that it depends on did not succeed, but it waits instead of being answered"
     elif standing.gives_output(ledger.entries[place]):
-        if not (streaming or place in standing.in_the_way or standing.waits_for_others()):
+        if not (streaming or standing.in_the_way(place) is not None or standing.waits_for_others()):
             yield "gives the output, and waits for nothing"
-    elif place not in standing.in_the_way:
+    elif standing.in_the_way(place) is None:
         if _hooks_are_due(ledger.entries[place], standing):
             yield "waits for nothing: no other call is in its way, and no hook is asked that has its turn before it"
             return

@@ -25,16 +25,28 @@ class Shares:
     """What is reserved for the sub-agents that run (rule LIMIT-2), as the policies say that they are given."""
 
     def __init__(self, start: State) -> None:
-        self._of = {entry.call.id: entry.child.reserved for entry in entries_in(start) if entry.has_run and entry.child}
+        self._of: dict[CallId, Reservation] = {}
+        self.calls = 0  # the tool calls that are reserved
+        self._tokens, self._cost = 0, Fraction(0)
+        for entry in entries_in(start):
+            if entry.has_run and entry.child is not None:
+                self._give(entry.call.id, entry.child.reserved)
 
-    @property
-    def calls(self) -> int:
-        """The tool calls that are reserved."""
-        return sum(share.tool_calls or 0 for share in self._of.values())
+    def _give(self, call: CallId, share: Reservation) -> None:
+        self._of[call] = share
+        self._count(share, 1)
 
     def give_back(self, call: CallId) -> None:
         """The sub-agent of the call has ended."""
-        self._of.pop(call, None)
+        share = self._of.pop(call, None)
+        if share is not None:
+            self._count(share, -1)
+
+    def _count(self, share: Reservation, times: int) -> None:
+        """The sums of what is reserved, kept up: each start asks for them."""
+        self.calls += times * (share.tool_calls or 0)
+        self._tokens += times * (share.tokens or 0)
+        self._cost += times * _exact(share.cost_usd or 0)
 
     def take(self, start: StartChild, record: StepRecord, policy: Policy, used: Usage, calls: int) -> Iterator[str]:
         """What is wrong with what a sub-agent is given that starts now; `calls` have started, its own among them."""
@@ -46,14 +58,13 @@ class Shares:
         if start.run == 1:  # else its call is no longer one of those that are still to come
             yield from (f"{who} is given {wrong}" for wrong in self._unequal(start, record, policy, used, calls))
         share = Reservation(tokens=given.max_total_tokens, cost_usd=given.max_cost_usd, tool_calls=given.max_tool_calls)
-        self._of[start.call] = share
-        shares = self._of.values()
+        self._give(start.call, share)
         if policy.max_total_tokens is not None:
-            tokens = used.total + sum(one.tokens or 0 for one in shares)
+            tokens = used.total + self._tokens
             if share.tokens is None or tokens > policy.max_total_tokens:
                 yield f"{who} is given {share.tokens} tokens: {tokens} are then spent or reserved"
         if policy.max_cost_usd is not None:
-            cost = _cost(used, policy) + sum(_exact(one.cost_usd or 0) for one in shares)
+            cost = _cost(used, policy) + self._cost
             if share.cost_usd is None or cost > _exact(policy.max_cost_usd):
                 yield f"{who} is given {share.cost_usd} USD: {float(cost)} are then spent or reserved"
         if policy.max_tool_calls is not None:
@@ -63,20 +74,26 @@ class Shares:
 
     def _unequal(self, start: StartChild, record: StepRecord, policy: Policy, used: Usage, calls: int) -> Iterator[str]:
         """What is left is shared equally among the sub-agents that the reply still asks for."""
+        if not _shares_budgets(policy):
+            return
         given, among = start.created.policy, _still_to_come(start, record)
         if policy.max_total_tokens is not None:
-            left = policy.max_total_tokens - used.total - sum(one.tokens or 0 for one in self._of.values())
+            left = policy.max_total_tokens - used.total - self._tokens
             if given.max_total_tokens not in {max(left // count, 1) for count in among}:
                 yield f"{given.max_total_tokens} of the {left} tokens that are left for {among[-1]}"
         if policy.max_cost_usd is not None:
-            taken = sum(_exact(one.cost_usd or 0) for one in self._of.values())
-            money = _exact(policy.max_cost_usd) - _cost(used, policy) - taken
+            money = _exact(policy.max_cost_usd) - _cost(used, policy) - self._cost
             if not any(_is_just_within(given.max_cost_usd, money / count) for count in among):
                 yield f"{given.max_cost_usd} of the {float(money)} USD that are left for {among[-1]}"
         if policy.max_tool_calls is not None:
             unused = policy.max_tool_calls - calls - self.calls
             if given.max_tool_calls not in {unused // count for count in among}:
                 yield f"{given.max_tool_calls} of the {unused} tool calls that are left for {among[-1]}"
+
+
+def _shares_budgets(policy: Policy) -> bool:
+    """Whether there is a budget to be shared."""
+    return any(limit is not None for limit in (policy.max_total_tokens, policy.max_cost_usd, policy.max_tool_calls))
 
 
 def _still_to_come(start: StartChild, record: StepRecord) -> range:
@@ -99,8 +116,10 @@ def _is_just_within(cost_usd: float | None, share: Fraction) -> bool:
 
 def is_reserved(entry: LedgerEntry, under_way: Iterable[LedgerEntry], session: Session) -> bool:
     """LIMIT-2: whether all that the call would need of a budget is given to the sub-agents under way."""
-    taken = [other.child.reserved for other in under_way if other.child is not None]
     policy = session.settings.policy
+    if not _shares_budgets(policy):
+        return False
+    taken = [other.child.reserved for other in under_way if other.child is not None]
     if not taken:
         return False
     calls = session.started + sum(one.tool_calls or 0 for one in taken)

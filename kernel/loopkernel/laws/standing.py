@@ -15,11 +15,24 @@ from loopkernel.data.choices import EarlyStart, OutputCalls, RunCalls, Schedule,
 from loopkernel.data.ids import CallId
 from loopkernel.data.ledgers import Ledger, LedgerEntry
 from loopkernel.data.sessions import Session, Settings
-from loopkernel.data.tools import Decision, EffectClass, InvalidCall, UnknownTool, ValidCall
+from loopkernel.data.tools import Decision, EffectClass, ValidCall
 from loopkernel.data.words import CallStatus
 from loopkernel.laws.keys_in_use import Claims, KeysInUse, claims_of
 from loopkernel.laws.places import Places
-from loopkernel.laws.views import effect_of, tool_named
+from loopkernel.laws.users import (
+    CallsByUse,
+    InUse,
+    Pick,
+    before,
+    behind,
+    beside,
+    is_output,
+    is_read,
+    may_run,
+    right_before,
+    runs_again,
+)
+from loopkernel.laws.views import tool_named
 from loopkernel.planning.approval import decide
 
 
@@ -39,64 +52,99 @@ class Standing:
     `places` are those of the ledger's calls, where they are known already.
     """
 
-    def __init__(self, ledger: Ledger, session: Session, *, streaming: bool, places: Places | None = None) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        session: Session,
+        *,
+        streaming: bool,
+        places: Places | None = None,
+        in_use: InUse | None = None,
+    ) -> None:
         self.ledger = ledger
         self.session = session
         self.settings = session.settings
         self.places = Places().of(ledger) if places is None else places
+        self._in_use = (InUse() if in_use is None else in_use).of(ledger, self.settings)
         self._claims: dict[int, Claims] = {}
+        self._in_the_way: dict[int, InTheWay | None] = {}
+        self._held_keys: KeysInUse | None = None
         by_batch = self.settings.policy.schedule is Schedule.BATCHES
         self._batches = tuple(batches_of(ledger, session)) if by_batch else ()
         self.undecided = None if streaming else undecided_output(ledger, self.settings)
-        self.in_the_way = dict((*self._conflicts(), *self._orders(), *self._sources(), *self._undecided()))
+
+    def in_the_way(self, place: int) -> InTheWay | None:
+        """What the call at `place` stands behind, if it stands behind anything."""
+        if place not in self._in_the_way:
+            looks = (self._undecided, self._source, self._ordered, self._conflict)
+            self._in_the_way[place] = next((found for look in looks if (found := look(place)) is not None), None)
+        return self._in_the_way[place]
+
+    def overtaken(self, place: int) -> Iterator[int]:
+        """The running calls that may stand behind the one at `place`, which has just started."""
+        yield from self.places.dependent & self.places.running
+        keeps_order = self.settings.policy.schedule not in (Schedule.GRAPH, Schedule.ALL)
+        late = keeps_order and self._in_use.running.any(behind(place)) is not None
+        if late or self._clash(place, self._in_use.running, beside(place)) is not None:
+            yield from self.places.running
+
+    def latest_before(self, place: int) -> int | None:
+        """The last call before that at `place` that keeps it waiting, by what the two use or by their order."""
+        entry = self.ledger.entries[place]
+        if not self._may_run(entry) or runs_again(entry):
+            return None
+        if self.settings.policy.schedule in (Schedule.SERIAL, Schedule.READ_RUNS):
+            other = self._in_use.all.any(right_before(place))
+            if other is not None and self.goes_first(other, place):
+                return other
+        return self._clash(place, self._in_use.all, right_before(place))
 
     def gives_output(self, entry: LedgerEntry) -> bool:
         """Whether the call gives the output: it is taken, never run (rule CALL-5); one that has run is not."""
-        return entry.tool == self.settings.policy.output_tool and not entry.runs
+        return is_output(entry, self.settings)
 
     def _may_run(self, entry: LedgerEntry) -> bool:
         """Whether the call is open, and not known to be answered without a run: those hold nobody back."""
-        never = isinstance(entry.verdict, InvalidCall | UnknownTool) or self.gives_output(entry)
-        return entry.is_open and not never and entry.hooks.blocked is None
+        return may_run(entry, self.settings)
 
     # --- rule TOOL-2: what conflicts ---------------------------------------------------------------------
 
-    def _conflicts(self) -> Iterator[tuple[int, InTheWay]]:
-        """Earlier calls that may run, any that runs or is to run again, and runs that are answered and not stopped.
+    def _conflict(self, place: int) -> InTheWay | None:
+        """An earlier call that may run, one that runs or is to run again, or a run that is answered and not stopped.
 
         A call that is to run again after a restart stands where it stood: behind what runs, and nothing else.
         """
-        if self.settings.policy.schedule is Schedule.ALL:
-            return
-        held, later, earlier, running = (self._no_keys() for _ in range(4))
-        for run in self.session.held:
-            held.add(run.call, run.claims)
-        may_run = [(place, entry) for place, entry in self._open() if self._may_run(entry)]
-        for place, entry in reversed(may_run):
-            yield from self._clash(place, later if not runs_again(entry) else running)
-            if entry.is_running:
-                running.add(entry.call.id, self.claims_at(place))
-            if entry.is_running or runs_again(entry):
-                later.add(entry.call.id, self.claims_at(place))
-        running = self._no_keys()
-        for place, entry in may_run:
-            stopping = held.conflicting(self.claims_at(place))
+        entry, users = self.ledger.entries[place], self._in_use
+        if self.settings.policy.schedule is Schedule.ALL or not self._may_run(entry):
+            return None
+        again = runs_again(entry)
+        other = self._clash(place, users.running if again else users.all, before(place))
+        if other is None:
+            stopping = self._held().conflicting(self.claims_at(place))
             if stopping is not None:
-                yield place, InTheWay(stopping, f"it conflicts with call {stopping}, which has not stopped")
-            yield from self._clash(place, earlier if not runs_again(entry) else running)
-            earlier.add(entry.call.id, self.claims_at(place))
-            if entry.is_running:
-                running.add(entry.call.id, self.claims_at(place))
+                return InTheWay(stopping, f"it conflicts with call {stopping}, which has not stopped")
+            other = self._clash(place, users.running if again else users.late, behind(place))
+        if other is None:
+            return None
+        call = self.ledger.entries[other]
+        what = "is running" if call.is_running else "has not started yet"
+        return InTheWay(call.call.id, f"it conflicts with call {call.call.id}, which {what}")
+
+    def _held(self) -> KeysInUse:
+        """What the runs use that are answered and have not stopped."""
+        if self._held_keys is None:
+            self._held_keys = self._no_keys()
+            for run in self.session.held:
+                self._held_keys.add(run.call, run.claims)
+        return self._held_keys
 
     def _open(self) -> Iterator[tuple[int, LedgerEntry]]:
         """The open calls, in order."""
         return ((place, self.ledger.entries[place]) for place in sorted(self.places.open))
 
-    def _clash(self, place: int, keys: KeysInUse) -> Iterator[tuple[int, InTheWay]]:
-        other = keys.conflicting(self.claims_at(place))
-        if other is not None:
-            what = "is running" if self.ledger.entries[other.position - 1].is_running else "has not started yet"
-            yield place, InTheWay(other, f"it conflicts with call {other}, which {what}")
+    def _clash(self, place: int, users: CallsByUse, pick: Pick) -> int | None:
+        overlap = self.settings.policy.write_conflict is WriteConflict.LAST_WRITE
+        return users.conflicting(self.claims_at(place), pick, writers_overlap=overlap)
 
     def _no_keys(self) -> KeysInUse:
         return KeysInUse(writers_overlap=self.settings.policy.write_conflict is WriteConflict.LAST_WRITE)
@@ -111,10 +159,10 @@ class Standing:
 
     def conflicts(self, place: int, other: int) -> bool:
         """Whether the call at `place` stands behind that other since the two must not overlap."""
-        entry, before = self.ledger.entries[place], self.ledger.entries[other]
-        if place == other or not (self._may_run(before) and self._may_run(entry)):
+        entry, earlier = self.ledger.entries[place], self.ledger.entries[other]
+        if place == other or not (self._may_run(earlier) and self._may_run(entry)):
             return False
-        first = before.is_running or (not runs_again(entry) and (other < place or runs_again(before)))
+        first = earlier.is_running or (not runs_again(entry) and (other < place or runs_again(earlier)))
         return first and self.clash(place, self.claims_at(other))
 
     def claims_at(self, place: int) -> Claims:
@@ -126,33 +174,29 @@ class Standing:
 
     # --- rule TOOL-3: the order of the schedule ----------------------------------------------------------
 
-    def _orders(self) -> Iterator[tuple[int, InTheWay]]:
+    def _ordered(self, place: int) -> InTheWay | None:
+        """The first open call that is no running read, or the first of all, where the schedule puts that first."""
         if self.settings.policy.schedule in (Schedule.GRAPH, Schedule.ALL):
-            return
-        first: int | None = None  # the place of the first open call
-        parting: int | None = None  # of the first one that is no running read
-        for place, entry in self._open():
-            if not self._may_run(entry):
-                continue
-            for before in (first, parting):
-                if before is not None and self.goes_first(before, place):
-                    call = self.ledger.entries[before].call.id
-                    yield place, InTheWay(call, f"the schedule puts it behind call {call}, which is open")
-            first = place if first is None else first
-            if parting is None and not (entry.is_running and self._reads(entry)):
-                parting = place
+            return None
+        for users in (self._in_use.parting, self._in_use.all):
+            other = users.any(before(place))
+            if other is not None and self.goes_first(other, place):
+                call = self.ledger.entries[other].call.id
+                return InTheWay(call, f"the schedule puts it behind call {call}, which is open")
+        return None
 
     def goes_first(self, other: int, place: int) -> bool:
         """Whether the schedule lets that other, earlier call go first, whatever the two use."""
-        entry, before = self.ledger.entries[place], self.ledger.entries[other]
-        if other >= place or not self._may_run(before) or not self._may_run(entry):
+        entry, earlier = self.ledger.entries[place], self.ledger.entries[other]
+        if other >= place or not self._may_run(earlier) or not self._may_run(entry):
             return False
         schedule = self.settings.policy.schedule
         match schedule:
             case Schedule.SERIAL:
                 return True
             case Schedule.READ_RUNS:
-                return not (self._reads(entry) and self._reads(before) and before.is_running)
+                together = is_read(entry, self.settings) and is_read(earlier, self.settings)
+                return not (together and earlier.is_running)
             case Schedule.BATCHES:
                 one, two = self._batches[other], self._batches[place]
                 return one is not None and two is not None and one < two
@@ -161,21 +205,16 @@ class Standing:
             case _:
                 assert_never(schedule)
 
-    def _reads(self, entry: LedgerEntry) -> bool:
-        """Whether the call only reads: what has started is what its tool was then."""
-        effect = effect_of(self.settings, entry.tool) if entry.effect is None else entry.effect
-        return effect is EffectClass.READ_ONLY
-
     # --- rule CALL-1: dependencies -----------------------------------------------------------------------
 
-    def _sources(self) -> Iterator[tuple[int, InTheWay]]:
-        for place in sorted(self.places.dependent):
-            for source in self.places.sources(place):
-                if source.place is not None:
-                    needed = self.ledger.entries[source.place]
-                    if needed.status is not CallStatus.DONE:
-                        how = "is open" if needed.is_open else f"has ended as {needed.status.value}"
-                        yield place, InTheWay(needed.call.id, f"it depends on call {needed.call.id}, which {how}")
+    def _source(self, place: int) -> InTheWay | None:
+        found: InTheWay | None = None
+        for source in self.places.sources(place) if place in self.places.dependent else ():
+            needed = None if source.place is None else self.ledger.entries[source.place]
+            if needed is not None and needed.status is not CallStatus.DONE:
+                how = "is open" if needed.is_open else f"has ended as {needed.status.value}"
+                found = InTheWay(needed.call.id, f"it depends on call {needed.call.id}, which {how}")
+        return found
 
     def needs(self, place: int, other: int) -> bool:
         """Whether the call at `place` depends on that other, which is open."""
@@ -184,11 +223,11 @@ class Standing:
 
     # --- rule CALL-5: the output in the place of the others --------------------------------------------------
 
-    def _undecided(self) -> Iterator[tuple[int, InTheWay]]:
-        if self.undecided is not None:
-            for place, entry in self._open():
-                if not entry.is_running and entry.call.id != self.undecided:
-                    yield place, InTheWay(self.undecided, f"call {self.undecided} may give the output in its place")
+    def _undecided(self, place: int) -> InTheWay | None:
+        entry = self.ledger.entries[place]
+        if self.undecided is None or entry.call.id == self.undecided or entry.is_running or not entry.is_open:
+            return None
+        return InTheWay(self.undecided, f"call {self.undecided} may give the output in its place")
 
     def waits_for_others(self) -> bool:
         """Whether an output call lets others run first: some that do not wait, at any remove, for one themselves."""
@@ -232,13 +271,6 @@ class Standing:
         """Whether there are so many slots, and one is free."""
         limit = self.settings.policy.max_parallel
         return limit is not None and self.slots_taken < limit
-
-
-def runs_again(entry: LedgerEntry) -> bool:
-    """Whether the call had started before a restart, and is to start, or has started, once more."""
-    if entry.status is CallStatus.QUEUED:
-        return entry.runs > 0
-    return entry.is_running and entry.runs > 1
 
 
 def batches_of(ledger: Ledger, session: Session, fixed: Ledger | None = None) -> Iterator[int | None]:

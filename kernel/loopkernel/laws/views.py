@@ -141,7 +141,7 @@ def call_of_timer(state: State, operation: TimerOperation) -> LedgerEntry | None
 
 def tool_named(settings: Settings, name: str) -> Tool | None:
     """The tool as it is offered; None where no such tool is."""
-    return next((tool for tool in settings.tools if tool.name == name), None)
+    return settings.offered.get(name)
 
 
 def effect_of(settings: Settings, name: str) -> EffectClass:

@@ -62,16 +62,19 @@ def why(record: StepRecord, judged: Judged, memory: Memory) -> Findings:
         if not (_RULE_ID.fullmatch(cause.rule) and cause.because.strip()):
             found.append(f"{type(cause.effect).__name__} is explained by no rule")
     if due:
-        found.extend(_untrue(waits, memory.standing(record.after), record.after))
+        found.extend(_untrue(waits, memory, record.after))
     return found
 
 
-def _untrue(waits: tuple[Wait, ...], standing: Standing | None, state: State) -> Iterator[str]:
+def _untrue(waits: tuple[Wait, ...], memory: Memory, state: State) -> Iterator[str]:
     """What is wrong with the reasons: none where there is one, or one that does not hold in the state."""
+    standing = memory.standing(state)
     reasons = {wait.call: wait.reasons for wait in waits}
     if standing is not None:
         for place in sorted(standing.places.open):
-            yield from _untrue_of(reasons.pop(standing.ledger.entries[place].call.id, ()), standing, place, state)
+            told = reasons.pop(standing.ledger.entries[place].call.id, ())
+            yield from _untrue_of(told, standing, place, state)
+            yield from _miscounted(told, standing, place, memory)
     yield from (f"call {call} is said to wait, and is not open" for call in reasons)
 
 
@@ -82,7 +85,6 @@ def _untrue_of(told: tuple[Reason, ...], standing: Standing, place: int, state: 
     for reason in told:
         if not is_true(reason, standing, place, state):
             yield f"{named(call)} is said to wait {reason}, which is not so"
-    yield from _miscounted(told, standing, place)
 
 
 def is_true(reason: Reason, standing: Standing, place: int, state: State) -> bool:
@@ -112,7 +114,7 @@ def is_true(reason: Reason, standing: Standing, place: int, state: State) -> boo
             return _conflicts(reason, standing, place)
         case ForTurn():
             if reason.call == standing.undecided:
-                return place in standing.in_the_way
+                return standing.in_the_way(place) is not None
             before = _places_of(standing, reason.call)
             return any(standing.goes_first(other, place) and not standing.conflicts(place, other) for other in before)
         case ForMore():
@@ -158,11 +160,11 @@ def _named(reason: ForConflict, claims: Claims) -> Claims:
     return tuple(claim for claim in claims or () if claim.key == reason.key and claim.mode is mode)
 
 
-def _miscounted(told: tuple[Reason, ...], standing: Standing, place: int) -> Iterator[str]:
+def _miscounted(told: tuple[Reason, ...], standing: Standing, place: int, memory: Memory) -> Iterator[str]:
     """Those that are counted and not named are in the way too. Of a call in its check it is not known who is."""
     more = sum(reason.calls for reason in told if isinstance(reason, ForMore))
     entry = standing.ledger.entries[place]
-    if not more or entry.check is not None:
+    if not more or entry.check is not None or not memory.may_look(len(standing.ledger.entries)):
         return
     named_calls = {reason.call for reason in told if isinstance(reason, ForSource | ForConflict | ForTurn)}
     others = sum(

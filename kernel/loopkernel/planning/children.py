@@ -68,6 +68,11 @@ def end_of(reason: CancelReason) -> TurnEndReason:
     return TurnEndReason.DISPOSED if reason is CancelReason.DISPOSED else TurnEndReason.USER_ABORT
 
 
+def shares_budgets(policy: Policy) -> bool:
+    """Whether there is a budget that sub-agents have shares of."""
+    return not (policy.max_total_tokens is None and policy.max_cost_usd is None and policy.max_tool_calls is None)
+
+
 def share(policy: Policy, usage: Usage, started: int, taken: tuple[Reservation, ...], among: int) -> Reservation | None:
     """What one of so many sub-agents may spend of what is left, where others have `taken` theirs (rule LIMIT-2).
 

@@ -9,10 +9,7 @@ from loopkernel.planning.scheduling import Claimant
 
 def offered(settings: Settings, name: str) -> Tool | None:
     """The offered tool of that name."""
-    for tool in settings.tools:
-        if tool.name == name:
-            return tool
-    return None
+    return settings.offered.get(name)
 
 
 def is_output_call(entry: LedgerEntry, settings: Settings) -> bool:

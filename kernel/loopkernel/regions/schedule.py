@@ -249,7 +249,7 @@ def _any_may_start_early(settings: Settings) -> bool:
     policy = settings.policy
     if policy.early_start is not EarlyStart.GATED or policy.run_calls is RunCalls.STOP_REASON:
         return False
-    return any(tool.profile is not None and tool.profile.early for tool in settings.tools)
+    return settings.any_early
 
 
 def may_start_early(entry: LedgerEntry, session: Session) -> bool:

@@ -14,7 +14,15 @@ from loopkernel.data.timers import Timer
 from loopkernel.data.tools import EffectClass
 from loopkernel.data.words import CallStatus, LimitName, TimerPurpose
 from loopkernel.planning.budget import budget_reached
-from loopkernel.planning.children import calls_left, child_policy, child_tools, share, starts_child, task_of
+from loopkernel.planning.children import (
+    calls_left,
+    child_policy,
+    child_tools,
+    share,
+    shares_budgets,
+    starts_child,
+    task_of,
+)
 from loopkernel.planning.scheduling import park, start
 from loopkernel.regions.claims import class_of, offered
 from loopkernel.regions.held_runs import Ledgered
@@ -38,7 +46,7 @@ def start_call(ledger: Ledger, session: Session, place: int, given: Json, now_ms
 def waits_for_share(ledger: Ledger, session: Session, place: int) -> bool:
     """Whether all that the call would need of a budget is reserved for sub-agents under way (rule LIMIT-2)."""
     entry, policy = ledger.entries[place], session.settings.policy
-    taken = _taken(ledger) if ledger.children or ledger.asking else ()
+    taken = _taken(ledger) if shares_budgets(policy) and (ledger.children or ledger.asking) else ()
     if not taken:
         return False
     if _is_child(entry, session.settings):
@@ -189,8 +197,10 @@ def _time_of_child(ledger: Ledger, settings: Settings, now_ms: int) -> int | Non
 def _share(ledger: Ledger, session: Session) -> Reservation | None:
     """What the next sub-agent may spend, as one of those that the reply still asks for; None: nothing is left now."""
     settings = session.settings
-    names = {tool.name for tool in settings.tools if starts_child(tool)}
-    among = sum(entry.is_open and entry.child is None and entry.tool in names for entry in ledger.entries)
+    if not shares_budgets(settings.policy):
+        return Reservation()
+    waiting = (entry for entry in ledger.entries if entry.child is None and entry.is_open)
+    among = sum(_is_child(entry, settings) for entry in waiting)
     return share(settings.policy, session.usage, session.started, _taken(ledger), max(among, 1))
 
 

@@ -48,6 +48,7 @@ from loopkernel_adapters.transcripts.source import Head, Line, Source
 INTERRUPT = "[Request interrupted by user"
 REJECTIONS = ("The user doesn't want to proceed with this tool use", "The user doesn't want to take this action")
 CANCELLATIONS = (INTERRUPT, "Command was aborted", "<error>Command was aborted")
+MARKED_DEPTH = 16  # in which blocks are told apart before they are compared
 STOPS = {reason.value: reason for reason in StopReason}
 # The records that say nothing about the conversation.
 KINDS = frozenset(
@@ -110,7 +111,7 @@ class _Reading:
     roots: dict[str, str] = Factory(dict)  # of each record of a sub-agent, the conversation that it belongs to
     all_known: bool = False  # those of the records to come are among them
     # Of the latest replies, each by its id, its model and its agent, the blocks that were read.
-    blocks: dict[tuple[str | None, ...], list[JsonValue]] = Factory(dict)
+    blocks: dict[tuple[str | None, ...], dict[int, list[JsonValue]]] = Factory(dict)
 
     def entries_of(self, line: Line) -> Iterator[Entry]:
         """What a record says."""
@@ -205,19 +206,18 @@ class _Reading:
     def _assistant(self, place: Place, record: Record) -> Iterator[Entry]:
         message = record_at(record, "message")
         reply = text_at(message, "id") or text_at(record, "uuid") or f"record {place.record}"
-        known = self.blocks.setdefault((reply, text_at(message, "model"), text_at(record, "agentId")), [])
+        known = self.blocks.setdefault((reply, text_at(message, "model"), text_at(record, "agentId")), {})
         if len(self.blocks) > 64:  # replies before the latest few are complete
             del self.blocks[next(iter(self.blocks))]
         content: list[ForeignBlock] = []
         for block in items_at(message, "content"):
-            if _stands_in(known, block):
+            if stands_in(known, block):
                 yield Finding(
                     place=place,
                     kind=FindingKind.REPEATED_RECORD,
                     text=f"a block of the reply {reply} stands there again",
                 )
                 continue
-            known.append(block)
             found = _reply_block(block, text_at(message, "model") or "")
             if found is None:
                 yield Finding(
@@ -297,11 +297,27 @@ def _roots(source: Source) -> dict[str, str]:
     return roots
 
 
-def _stands_in(known: list[JsonValue], block: JsonValue) -> bool:
+def stands_in(known: dict[int, list[JsonValue]], block: JsonValue) -> bool:
+    """Whether the block is one of those known; it is one of them from now on."""
+    alike = known.setdefault(_mark(block), [])
     try:
-        return block in known
+        stands = block in alike
     except RecursionError:  # nested too deeply to be compared
-        return False
+        stands = False
+    if not stands:
+        alike.append(block)
+    return stands
+
+
+def _mark(value: JsonValue, depth: int = 0) -> int:
+    """A number that equal values share, so that a block is compared with few others; what lies deep does not count."""
+    if depth > MARKED_DEPTH:
+        return 0
+    if isinstance(value, dict):
+        return hash(frozenset((key, _mark(item, depth + 1)) for key, item in value.items()))
+    if isinstance(value, list):
+        return hash(tuple(_mark(item, depth + 1) for item in value))
+    return hash(value)
 
 
 def _user_blocks(block: Record) -> list[UserBlock]:
