@@ -90,6 +90,9 @@ _REMADE = (
     events.ReplyRetracted,
 )
 
+# What ends a reply under way.
+_CUTS = (commands.AbortModel, events.ReplyAborted)
+
 _BY_REFUSAL: Mapping[RefusalReason, str] = MappingProxyType(
     {
         RefusalReason.DUPLICATE: "this was taken once already",
@@ -142,12 +145,16 @@ _BY_END: Mapping[TurnEndReason, str] = MappingProxyType(
 )
 
 
-def rule_of(effect: Effect, delta: Delta) -> Rule:
-    """The id of the rule that asks for the effect, and the rule in a sentence."""
+def rule_of(effect: Effect, delta: Delta, beside: tuple[Effect, ...] = ()) -> Rule:
+    """The id of the rule that asks for the effect, and the rule in a sentence. `beside` are all effects of the step."""
+    if isinstance(effect, _CUTS) and any(isinstance(other, events.LimitReached) for other in beside):
+        return "LIMIT-4", "the reply under way has met a limit, so it is stopped, and what it said is kept"
     if isinstance(delta, Resumed) and isinstance(effect, _REMADE):
         return "RESUME-3", "what was in flight when the process died is made again, or taken back"
     if isinstance(effect, events.TurnEnded):
         return _BY_END[effect.reason], f"the turn is over: {effect.reason.value}"
+    if isinstance(effect, events.LimitReached) and effect.limit is LimitName.REPLY_SIZE:
+        return "LIMIT-4", "the reply has become longer than it may"
     if isinstance(effect, events.LimitReached) and effect.limit is not LimitName.MAX_TURNS:
         return "LIMIT-2", f"a budget is spent: {effect.limit.value}"
     if isinstance(effect, events.Refused):

@@ -104,10 +104,13 @@ def test_every_class_of_error_and_every_reason_has_words_of_its_own() -> None:
         (LimitName.COST, "the turn ends at the limit of 0.5 USD in all (cost)"),
         (LimitName.TOOL_CALLS, "the turn ends at the limit of 3 tool calls in all (tool_calls)"),
         (LimitName.WALL_TIME, "the turn ends at the limit of 1.5 s for a turn (wall_time)"),
+        (LimitName.REPLY_SIZE, "the turn ends at the limit of 80 characters in a reply (reply_size)"),
     ],
 )
 def test_a_limit_is_told_with_its_height(limit: LimitName, told: str) -> None:
-    policy = Policy(max_turns=7, max_total_tokens=900, max_cost_usd=0.5, max_tool_calls=3, max_wall_ms=1_500)
+    policy = Policy(
+        max_turns=7, max_total_tokens=900, max_cost_usd=0.5, max_tool_calls=3, max_wall_ms=1_500, max_reply_chars=80
+    )
     assert limit_told(limit, policy) == told
 
 

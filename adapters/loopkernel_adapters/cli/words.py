@@ -111,6 +111,8 @@ def _limit(limit: LimitName, policy: Policy) -> str:
             return f"{counted(policy.max_tool_calls or 0, 'tool call')} in all"
         case LimitName.WALL_TIME:
             return f"{(policy.max_wall_ms or 0) / 1000:g} s for a turn"
+        case LimitName.REPLY_SIZE:
+            return f"{counted(policy.max_reply_chars or 0, 'character')} in a reply"
 
 
 def counted(number: int, what: str) -> str:

@@ -223,8 +223,8 @@ def _timers_beside_calls(state: State) -> Iterator[Timer]:
     gate = gate_of_turn(state)
     if isinstance(state, Backoff):
         yield state.timer
-    if isinstance(state, Streaming) and state.silence is not None:
-        yield state.silence
+    if isinstance(state, Streaming):
+        yield from (timer for timer in (state.silence, state.time_limit) if timer is not None)
     if gate is not None and gate.timer is not None:
         yield gate.timer
     yield from (run.grace for run in held_in(state) if run.grace is not None)

@@ -33,6 +33,7 @@ MINIMA: dict[type, tuple[str, dict[str, int]]] = {
             "max_total_tokens": 0,
             "max_tool_calls": 0,
             "max_wall_ms": 0,
+            "max_reply_chars": 0,
             "max_cost_usd": 0,
             "max_parallel": 1,
             "queue_limit": 0,
