@@ -116,7 +116,7 @@ TRACE_LAWS = (
     Law(
         id="BUDGET",
         kind=LawKind.TRACE,
-        statement="Once a limit is reached nothing starts or streams on; it is named then, and only then; usage counts once.",
+        statement="At a limit nothing starts or streams on; it is named then, and only then; usage is billed once.",
         rules=("LIMIT-1", "LIMIT-2", "LIMIT-4", "STATE-9", "INFER-3", "COMPACT-3", "CHILD-1", "CHILD-2"),
     ),
     Law(
