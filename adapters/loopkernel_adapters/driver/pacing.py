@@ -7,7 +7,7 @@ for 5 ms at the most, and are recorded as one; a piece of another kind waits for
 nothing is lost or moved past another, and a stream that is slower than the bucket fills is never held up.
 
 The fastest models give some 2,000 tokens a second, a screen shows 60 pictures: 200 records a second look like a flow. A
-burst of 256 lets a short reply through as it came, also from a cache.
+burst of 1,000 lets a reply of ordinary length through as it came, also from a cache.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from loopkernel.data.model_deltas import ModelDelta, ModelInput, ModelReasoning,
 from loopkernel.data.usage import NO_USAGE
 
 RECORDS_A_SECOND = 200
-BURST = 256
+BURST = 1_000
 
 Mergeable: TypeAlias = ModelText | ModelReasoning | ModelInput | ModelUsage
 
