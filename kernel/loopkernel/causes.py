@@ -76,6 +76,7 @@ _BY_KIND: Mapping[type[Effect], Rule] = MappingProxyType(
         events.WorkCancelled: ("CANCEL-2", "one event says that everything open was cancelled"),
         events.LineageForked: ("RESUME-6", "a fork begins a lineage of its own"),
         events.SessionResumed: ("RESUME-3", "the session goes on"),
+        events.ClockJumped: ("DELTA-7", "the clock was set, and time goes on from where it was"),
     }
 )
 

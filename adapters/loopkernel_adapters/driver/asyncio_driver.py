@@ -22,7 +22,7 @@ from typing import Self, get_args
 
 from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import Command, Effect
-from loopkernel.data.events import Event, LineageForked
+from loopkernel.data.events import ClockJumped, Event, LineageForked
 from loopkernel.data.states import Cancelled, Confirming, Done, Idle, Initial, State
 from loopkernel.data.steps import Context
 from loopkernel.data.thread_deltas import Acquired, Created, Resumed, ThreadDelta
@@ -32,6 +32,7 @@ from loopkernel.replay import START, LogRecord, replay
 from loopkernel.transition import transition
 
 from loopkernel_adapters.driver.audience import Audience
+from loopkernel_adapters.driver.clocks import DateWatch, behind_ms, clock_from
 from loopkernel_adapters.driver.durability import INCREMENTS, must_last
 from loopkernel_adapters.driver.failures import complain, failure_to_raise, interrupted
 from loopkernel_adapters.driver.log_writer import LogWriter, renew_snapshot
@@ -76,6 +77,8 @@ class Driver:
 
         `folded`: how many records lie behind the latest snapshot.
         """
+        self._date = DateWatch(clock)
+        clock = clock_from(clock, state.stamp.now_ms)
         self._state = state
         self._log = LogWriter(store, secrets, state, folded)
         self._now_ms = clock.now_ms
@@ -125,7 +128,8 @@ class Driver:
         except BaseException:
             store.close()
             raise
-        opening: tuple[Delta, ...] = (created, Acquired()) if state is START else (Resumed(),)
+        resumed = Resumed(clock_behind_ms=behind_ms(clock, state.stamp.now_ms))
+        opening: tuple[Delta, ...] = (created, Acquired()) if state is START else (resumed,)
         return cls(
             state,
             provider=provider,
@@ -360,6 +364,8 @@ class Driver:
             report = self._operations.begin(command, state)
             if report is not None:
                 self._enqueue(report)
+        if (jumped_ms := self._date.jumped_ms()) != 0:
+            events.append(ClockJumped(jumped_ms))
         self._audience.show(events)
         if stored:
             self._log.look_back(state)

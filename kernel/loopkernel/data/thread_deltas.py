@@ -43,9 +43,14 @@ class Acquired(FromThread):
 
 
 @final
-@frozen
+@frozen(kw_only=True)
 class Resumed(FromThread):
-    """The process was restarted, or a released thread is taken up again."""
+    """The process was restarted, or a released thread is taken up again.
+
+    `clock_behind_ms`: so far the clock of the machine was found to be behind the last time in the log.
+    """
+
+    clock_behind_ms: int = 0
 
 
 @final
