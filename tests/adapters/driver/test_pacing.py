@@ -1,6 +1,7 @@
 """A stream that floods is recorded in fewer, larger pieces; nothing is lost, moved, or held up where it is slow."""
 
 import asyncio
+from collections.abc import Sequence
 from itertools import groupby
 
 import pytest
@@ -29,7 +30,7 @@ GAP_MS = 1_000 // RECORDS_A_SECOND
 Timed = list[tuple[float, Delta]]
 
 
-def passed_on(pieces: list[tuple[float, ModelDelta]], left_open_ms: float = 0) -> tuple[Timed, Timed]:
+def passed_on(pieces: Sequence[tuple[float, ModelDelta]], left_open_ms: float = 0) -> tuple[Timed, Timed]:
     """When each piece came (so many milliseconds after the stream was ready for it), and what was recorded when."""
     loop = VirtualLoop()
     came: Timed = []

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 from attrs import evolve
+from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import AbortModel, Effect
 from loopkernel.data.events import LimitReached, MessageAdded
 from loopkernel.data.json_text import Json
@@ -127,7 +128,7 @@ def test_a_run_may_be_judged_from_amid_a_reply() -> None:
     """What has come before the first step that is judged counts."""
     policy = evolve(ASKING_NOBODY, max_reply_chars=40)
     begun = asked(policy, ModelText(ONE, "0123456789"))
-    pieces = (
+    pieces: tuple[Delta, ...] = (
         ModelStarted(ONE, "m"),
         ModelReasoning(ONE, "abc"),
         ModelInput(ONE, '{"path"'),
