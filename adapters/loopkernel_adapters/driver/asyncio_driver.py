@@ -10,8 +10,9 @@ The log is written in the thread of the loop. A sync takes about 2 ms, there and
 thread would save a stall that only this session's own next step waits for; in return nothing can come between
 a transition and its record, and no thread has to be ended. A disk that stalls for longer stalls the loop.
 
-Nothing here grows without bound: a stream is read as fast as its deltas are applied, a job reports once, and what is
-posted within a step is counted. Whoever would wait for itself (a tool for the rest of its own session) is told so.
+Nothing here grows without bound: a stream is read as fast as its deltas are applied, and recorded as `pacing` lets it;
+a job reports once, and what is posted within a step is counted. Whoever would wait for itself (a tool for the rest of
+its own session) is told so.
 """
 
 import asyncio
@@ -22,17 +23,17 @@ from typing import Self, get_args
 
 from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import Command, Effect
-from loopkernel.data.events import ClockJumped, Event, LineageForked
+from loopkernel.data.events import Event, LineageForked
 from loopkernel.data.states import Cancelled, Confirming, Done, Idle, Initial, State
 from loopkernel.data.steps import Context
-from loopkernel.data.thread_deltas import Acquired, Created, Resumed, ThreadDelta
+from loopkernel.data.thread_deltas import Acquired, Created, ThreadDelta
 from loopkernel.data.user_deltas import UserDelta
 from loopkernel.later_typing import TypeIs
 from loopkernel.replay import START, LogRecord, replay
 from loopkernel.transition import transition
 
 from loopkernel_adapters.driver.audience import Audience
-from loopkernel_adapters.driver.clocks import DateWatch, behind_ms, clock_from
+from loopkernel_adapters.driver.clocks import DateWatch, clock_from, resumed
 from loopkernel_adapters.driver.durability import INCREMENTS, must_last
 from loopkernel_adapters.driver.failures import complain, failure_to_raise, interrupted
 from loopkernel_adapters.driver.log_writer import LogWriter, renew_snapshot
@@ -73,12 +74,8 @@ class Driver:
         opening: Sequence[Delta] = (),
         folded: int = 0,
     ) -> None:
-        """A driver that goes on from `state`, with `opening` as the first deltas; see `open`.
-
-        `folded`: how many records lie behind the latest snapshot.
-        """
-        self._date = DateWatch(clock)
-        clock = clock_from(clock, state.stamp.now_ms)
+        """A driver that goes on from `state` (see `open`): `opening` first, `folded` records behind a snapshot."""
+        self._date, clock = DateWatch(clock), clock_from(clock, state)
         self._state = state
         self._log = LogWriter(store, secrets, state, folded)
         self._now_ms = clock.now_ms
@@ -128,8 +125,7 @@ class Driver:
         except BaseException:
             store.close()
             raise
-        resumed = Resumed(clock_behind_ms=behind_ms(clock, state.stamp.now_ms))
-        opening: tuple[Delta, ...] = (created, Acquired()) if state is START else (resumed,)
+        opening: tuple[Delta, ...] = (created, Acquired()) if state is START else (resumed(clock, state),)
         return cls(
             state,
             provider=provider,
@@ -364,8 +360,7 @@ class Driver:
             report = self._operations.begin(command, state)
             if report is not None:
                 self._enqueue(report)
-        if (jumped_ms := self._date.jumped_ms()) != 0:
-            events.append(ClockJumped(jumped_ms))
+        events += self._date.jumps()
         self._audience.show(events)
         if stored:
             self._log.look_back(state)

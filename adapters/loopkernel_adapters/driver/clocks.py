@@ -9,6 +9,9 @@ import time
 from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
+from loopkernel.data.events import ClockJumped
+from loopkernel.data.states import State
+from loopkernel.data.thread_deltas import Resumed
 from loopkernel.later_typing import override
 
 from loopkernel_adapters.ports import Clock
@@ -94,15 +97,15 @@ def opening_ms(clock: Clock) -> int:
     return clock.now_ms() + (ahead_ms if abs(ahead_ms) > JUMP_MS else 0)
 
 
-def behind_ms(clock: Clock, last_ms: int) -> int:
-    """How far the clock is behind a log of that last time; 0 where it is not, or hardly."""
-    late_ms = last_ms - opening_ms(clock)
-    return late_ms if late_ms > JUMP_MS else 0
+def resumed(clock: Clock, state: State) -> Resumed:
+    """A process goes on with the log that led to the state; how far its clock is behind that, if not just a little."""
+    behind_ms = state.stamp.now_ms - opening_ms(clock)
+    return Resumed(clock_behind_ms=behind_ms if behind_ms > JUMP_MS else 0)
 
 
-def clock_from(clock: Clock, last_ms: int) -> Clock:
-    """The clock, for a log of that last time: it goes on from there, or from now where that is later."""
-    by_ms = max(opening_ms(clock), last_ms) - clock.now_ms()
+def clock_from(clock: Clock, state: State) -> Clock:
+    """The clock, for a log that led to the state: it goes on from its last time, or from now where that is later."""
+    by_ms = max(opening_ms(clock), state.stamp.now_ms) - clock.now_ms()
     return clock if by_ms == 0 else LaterClock(clock, by_ms)
 
 
@@ -113,16 +116,16 @@ class DateWatch:
         self._clock = clock if isinstance(clock, WatchesDate) else None
         self._ahead_ms = 0 if self._clock is None else self._clock.ahead_ms()
 
-    def jumped_ms(self) -> int:
-        """By how much the date was set since this was asked last; 0 where it was not, or hardly."""
+    def jumps(self) -> tuple[ClockJumped, ...]:
+        """The event that tells by how much the date was set since this was asked last; none where it was not."""
         if self._clock is None:
-            return 0
+            return ()
         ahead_ms = self._clock.ahead_ms()
         by_ms = ahead_ms - self._ahead_ms
         if abs(by_ms) <= JUMP_MS:
-            return 0
+            return ()
         self._ahead_ms = ahead_ms
-        return by_ms
+        return (ClockJumped(by_ms),)
 
 
 class _Alarm:

@@ -14,7 +14,8 @@ from loopkernel.data.hook_calls import OpenCorrection, OpenHook
 from loopkernel.data.ids import HandoffOperation, QueueNumber, SummaryOperation
 from loopkernel.data.ledgers import Ledger
 from loopkernel.data.model_deltas import ModelCompleted, Piece
-from loopkernel.data.sessions import NOTHING_SAID, OpenReply, ReplySize, Session, Stamp, Turn
+from loopkernel.data.reply_sizes import NOTHING_SAID, ReplySize
+from loopkernel.data.sessions import OpenReply, Session, Stamp, Turn
 from loopkernel.data.timers import Timer
 from loopkernel.data.vector import Vector
 from loopkernel.data.words import CancelReason, ErrorClass, TurnEndReason

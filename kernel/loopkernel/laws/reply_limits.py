@@ -6,8 +6,6 @@ What a reply has brought is counted anew here, from the reports of the model alo
 from collections.abc import Iterator
 from typing import final
 
-from attrs import define
-
 from loopkernel.data.blocks import ReasoningBlock, TextBlock
 from loopkernel.data.effects import AbortModel, Effect
 from loopkernel.data.events import LimitReached, MessageAdded, ReplyAborted
@@ -31,16 +29,13 @@ from loopkernel.replay import StepRecord
 
 
 @final
-@define
 class _Brought:
     """What has come of one reply."""
 
-    text: list[str]
-    reasoning: list[str]
-    calls: int = 0
-    said: int = 0
-    in_pieces: int = 0
-    in_calls: int = 0
+    def __init__(self) -> None:
+        self.text: list[str] = []
+        self.reasoning: list[str] = []
+        self.calls = self.said = self.in_pieces = self.in_calls = 0
 
     @property
     def chars(self) -> int:
@@ -70,12 +65,12 @@ class ReplyUnderWay:
 
     def __init__(self, start: State) -> None:
         self._operation: ModelOperation | None = None
-        self._brought = _Brought([], [])
+        self._brought = _Brought()
         if isinstance(start, Streaming):
             self._begin(start)
 
     def _begin(self, state: Streaming) -> None:
-        self._operation, self._brought = state.reply.operation, _Brought([], [])
+        self._operation, self._brought = state.reply.operation, _Brought()
         for piece in state.pieces:
             self._brought.take(piece)
         brought, size = self._brought, state.size

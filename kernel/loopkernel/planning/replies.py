@@ -22,7 +22,7 @@ from loopkernel.data.model_deltas import (
     ModelText,
     Piece,
 )
-from loopkernel.data.sessions import ReplySize
+from loopkernel.data.reply_sizes import ReplySize
 from loopkernel.data.words import StopReason
 
 MAX_PAUSES = 10  # rule INFER-4

@@ -48,7 +48,6 @@ from loopkernel.testing.planted_children import PLANTED_CHILDREN
 from loopkernel.testing.planted_compactions import PLANTED_COMPACTIONS
 from loopkernel.testing.planted_endurance import PLANTED_ENDURANCE
 from loopkernel.testing.planted_hooks import PLANTED_HOOKS
-from loopkernel.testing.planted_limits import PLANTED_LIMITS
 from loopkernel.testing.planted_lineages import PLANTED_LINEAGES
 from loopkernel.testing.planting import (
     Explain,
@@ -393,7 +392,6 @@ PLANTED = (
     PlantedBug(name="repair-untold", law="REPAIR-FIX", plant=changing_effects(without(ThreadRepaired))),
     *PLANTED_CALLS,
     *PLANTED_ENDURANCE,
-    *PLANTED_LIMITS,
     *PLANTED_LINEAGES,
     *PLANTED_HOOKS,
     *PLANTED_COMPACTIONS,

@@ -33,6 +33,7 @@ from loopkernel.data.words import (
     TurnEndReason,
 )
 from loopkernel.laws.views import call_of_run
+from loopkernel.testing.planted_limits import PLANTED_LIMITS
 from loopkernel.testing.planting import (
     Plant,
     PlantedBug,
@@ -249,4 +250,5 @@ PLANTED_ENDURANCE = (
     PlantedBug(name="disabled-tool-offered", law="PROGRESS", plant=changing_effects(_disabled_offered)),
     PlantedBug(name="dismissed-turn-open", law="PROGRESS", plant=changing_effects(_dismissed_turn_open)),
     PlantedBug(name="repetition-is-stuck", law="PROGRESS", plant=changing_effects(_repetition_is_stuck)),
+    *PLANTED_LIMITS,
 )

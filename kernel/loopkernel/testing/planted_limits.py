@@ -11,7 +11,8 @@ from loopkernel.data.messages import AssistantMessage, Message
 from loopkernel.data.model_deltas import ModelUsage
 from loopkernel.data.outside_deltas import TimerFired
 from loopkernel.data.records import StepRecord
-from loopkernel.data.sessions import NOTHING_SAID, Settings
+from loopkernel.data.reply_sizes import NOTHING_SAID
+from loopkernel.data.sessions import Settings
 from loopkernel.data.states import State, Streaming
 from loopkernel.data.steps import Context, Step
 from loopkernel.data.user_deltas import Say

@@ -22,7 +22,7 @@ from loopkernel.data.model_deltas import (
     Piece,
 )
 from loopkernel.data.outside_deltas import TimerFired
-from loopkernel.data.sessions import NOTHING_SAID
+from loopkernel.data.reply_sizes import NOTHING_SAID
 from loopkernel.data.states import Done, Executing, Idle, State, Streaming
 from loopkernel.data.steps import Context
 from loopkernel.data.thread_deltas import Resumed

@@ -25,7 +25,8 @@ from loopkernel.data.ledgers import Ledger
 from loopkernel.data.messages import AssistantMessage, ResultMessage, UserMessage
 from loopkernel.data.model_deltas import ModelCompleted
 from loopkernel.data.policy import Hook
-from loopkernel.data.sessions import OpenReply, ReplySize, Session, Settings, Turn
+from loopkernel.data.reply_sizes import ReplySize
+from loopkernel.data.sessions import OpenReply, Session, Settings, Turn
 from loopkernel.data.states import (
     AfterModel,
     AtRest,
