@@ -77,6 +77,7 @@ _BY_KIND: Mapping[type[Effect], Rule] = MappingProxyType(
         events.WorkCancelled: ("CANCEL-2", "one event says that everything open was cancelled"),
         events.LineageForked: ("RESUME-6", "a fork begins a lineage of its own"),
         events.SessionResumed: ("RESUME-3", "the session goes on"),
+        events.ClockJumped: ("DELTA-7", "the clock was set, and time goes on from where it was"),
     }
 )
 
@@ -90,6 +91,9 @@ _REMADE = (
     commands.Summarise,
     events.ReplyRetracted,
 )
+
+# What ends a reply under way.
+_CUTS = (commands.AbortModel, events.ReplyAborted)
 
 _BY_REFUSAL: Mapping[RefusalReason, str] = MappingProxyType(
     {
@@ -143,12 +147,16 @@ _BY_END: Mapping[TurnEndReason, str] = MappingProxyType(
 )
 
 
-def rule_of(effect: Effect, delta: Delta) -> Rule:
-    """The id of the rule that asks for the effect, and the rule in a sentence."""
+def rule_of(effect: Effect, delta: Delta, beside: tuple[Effect, ...] = ()) -> Rule:
+    """The id of the rule that asks for the effect, and the rule in a sentence. `beside` are all effects of the step."""
+    if isinstance(effect, _CUTS) and any(isinstance(other, events.LimitReached) for other in beside):
+        return "LIMIT-4", "the reply under way has met a limit, so it is stopped, and what it said is kept"
     if isinstance(delta, Resumed) and isinstance(effect, _REMADE):
         return "RESUME-3", "what was in flight when the process died is made again, or taken back"
     if isinstance(effect, events.TurnEnded):
         return _BY_END[effect.reason], f"the turn is over: {effect.reason.value}"
+    if isinstance(effect, events.LimitReached) and effect.limit is LimitName.REPLY_SIZE:
+        return "LIMIT-4", "the reply has become longer than it may"
     if isinstance(effect, events.LimitReached) and effect.limit is not LimitName.MAX_TURNS:
         return "LIMIT-2", f"a budget is spent: {effect.limit.value}"
     if isinstance(effect, events.Refused):

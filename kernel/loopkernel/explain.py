@@ -95,7 +95,7 @@ class Explanation:
 def explain(state: State, ctx: Context) -> Explanation:
     """The same step again, told."""
     step = transition(state, ctx)
-    causes = tuple(Cause(effect, ctx.delta, *rule_of(effect, ctx.delta)) for effect in step.effects)
+    causes = tuple(Cause(effect, ctx.delta, *rule_of(effect, ctx.delta, step.effects)) for effect in step.effects)
     return Explanation(causes, step.next)
 
 

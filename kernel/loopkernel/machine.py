@@ -98,7 +98,8 @@ def _deadlines(state: State) -> Iterator[int]:
             yield state.timer.deadline_ms
         case Streaming():
             yield from _of_calls(state.ledger)
-            yield from _of(state.silence, None if state.after is None else state.after.gate.timer)
+            gate_timer = None if state.after is None else state.after.gate.timer
+            yield from _of(state.silence, state.time_limit, gate_timer)
         case Executing() | Confirming() | Dispatching():
             yield from _of_calls(state.ledger)
         case Thinking() | Finishing():

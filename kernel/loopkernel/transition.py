@@ -4,7 +4,7 @@ from typing import assert_never
 
 from attrs import evolve
 
-from loopkernel.data.events import ErrorCleared
+from loopkernel.data.events import ClockJumped, ErrorCleared
 from loopkernel.data.sessions import Session
 from loopkernel.data.states import (
     Backoff,
@@ -23,6 +23,7 @@ from loopkernel.data.states import (
     Thinking,
 )
 from loopkernel.data.steps import Context, Step, is_refused
+from loopkernel.data.thread_deltas import Resumed
 from loopkernel.data.tool_deltas import ToolLost, ToolStopped
 from loopkernel.data.user_deltas import DismissError
 from loopkernel.handlers.backoff import on_backoff
@@ -45,10 +46,20 @@ def transition(state: State, ctx: Context) -> Step[State]:
     `Refused` event; an accepted delta first clears the shown error (rules DELTA-2 and DELTA-5). That an aborted run
     has stopped is no reason to: it is what the failure itself has caused.
     """
-    session = state.session
+    session, delta = state.session, ctx.delta
+    if isinstance(delta, Resumed) and delta.clock_behind_ms > 0:
+        return _behind_a_jump(state, delta, ctx.now_ms)
     if session is None or session.error is None or isinstance(ctx.delta, DismissError | ToolStopped | ToolLost):
         return settle(handle(state, ctx))
     return _with_error_cleared(state, session, ctx)
+
+
+def _behind_a_jump(state: State, delta: Resumed, now_ms: int) -> Step[State]:
+    """The session goes on behind a clock that was set back, which is told first."""
+    step = transition(state, Context(evolve(delta, clock_behind_ms=0), now_ms))
+    if is_refused(step.effects):
+        return step
+    return Step(step.next, (ClockJumped(-delta.clock_behind_ms), *step.effects))
 
 
 def _with_error_cleared(state: State, session: Session, ctx: Context) -> Step[State]:

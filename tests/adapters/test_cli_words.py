@@ -104,10 +104,13 @@ def test_every_class_of_error_and_every_reason_has_words_of_its_own() -> None:
         (LimitName.COST, "the turn ends at the limit of 0.5 USD in all (cost)"),
         (LimitName.TOOL_CALLS, "the turn ends at the limit of 3 tool calls in all (tool_calls)"),
         (LimitName.WALL_TIME, "the turn ends at the limit of 1.5 s for a turn (wall_time)"),
+        (LimitName.REPLY_SIZE, "the turn ends at the limit of 80 characters in a reply (reply_size)"),
     ],
 )
 def test_a_limit_is_told_with_its_height(limit: LimitName, told: str) -> None:
-    policy = Policy(max_turns=7, max_total_tokens=900, max_cost_usd=0.5, max_tool_calls=3, max_wall_ms=1_500)
+    policy = Policy(
+        max_turns=7, max_total_tokens=900, max_cost_usd=0.5, max_tool_calls=3, max_wall_ms=1_500, max_reply_chars=80
+    )
     assert limit_told(limit, policy) == told
 
 
@@ -128,6 +131,9 @@ def test_a_limit_is_told_with_its_height(limit: LimitName, told: str) -> None:
         (events.Edited(MessageId(3)), "edit", "message 3 is replaced"),
         (events.LineageForked("new"), "fork", "session new"),
         (events.SessionResumed(), "resume", "where the log ended"),
+        (events.ClockJumped(-31_536_000_000), "clock", "was set back by 365 days; every wait goes on"),
+        (events.ClockJumped(3_725_000), "clock", "was set forward by 1 hour 2 minutes; every wait"),
+        (events.ClockJumped(-999), "clock", "was set back by less than a second"),
         (events.Queued(QueueNumber(2)), "queue", "message 2 waits"),
         (events.Dequeued(QueueNumber(2)), "queue", "message 2 starts a turn"),
         (events.Discarded(QueueNumber(2)), "queue", "message 2 is discarded"),

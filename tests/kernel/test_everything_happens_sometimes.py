@@ -115,7 +115,7 @@ SMALL = Compaction(trigger_ratio=None, trigger_tokens=1, keep_turns=None, keep_m
 LATE = (HookPoint.STOP, HookPoint.AFTER_INVOCATION)
 WATCHED = CourseCorrection(after_calls=1, after_writes=0)
 SOON = (
-    Policy(max_wall_ms=5, on_reject=OnReject.HALT, clear_results=ClearResults(keep=0)),
+    Policy(max_wall_ms=5, max_reply_chars=2, on_reject=OnReject.HALT, clear_results=ClearResults(keep=0)),
     Policy(max_tool_calls=1, clear_results=ClearResults(keep=0)),
     Policy(max_total_tokens=3, on_truncation=NO_MORE, on_reject=OnReject.HALT),
     Policy(max_cost_usd=1, prices=Prices(input=1_000_000), on_truncation=NO_MORE),

@@ -31,7 +31,7 @@ TOPICS = {
     "INPUT": (6, "input.md"),
     "CANCEL": (5, "cancel.md"),
     "RETRY": (7, "errors.md"),
-    "LIMIT": (3, "limits.md"),
+    "LIMIT": (4, "limits.md"),
     "COMPACT": (5, "compaction.md"),
     "HOOK": (4, "hooks.md"),
     "CHILD": (3, "children.md"),

@@ -30,6 +30,7 @@ from loopkernel_adapters.cli.words import (
     CANCELS,
     FAILURES,
     cause_of,
+    clock_told,
     counted,
     limit_told,
     retry_told,
@@ -156,6 +157,8 @@ def labelled(event: Event, state: State, cause: str = "") -> tuple[str, str]:
             return "fork", f"goes on in a new lineage, session {event.session_id}; what was open is left to the old one"
         case events.SessionResumed():
             return "resume", "goes on where the log ended"
+        case events.ClockJumped():
+            return "clock", f"was set {clock_told(event.by_ms)}; every wait goes on as if it had not been"
         case events.TurnEnded():
             usage = event.usage
             return "turn", f"ended: {event.reason.value}; {tokens_told(usage.input, usage.output)}"

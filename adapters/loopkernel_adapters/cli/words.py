@@ -111,6 +111,21 @@ def _limit(limit: LimitName, policy: Policy) -> str:
             return f"{counted(policy.max_tool_calls or 0, 'tool call')} in all"
         case LimitName.WALL_TIME:
             return f"{(policy.max_wall_ms or 0) / 1000:g} s for a turn"
+        case LimitName.REPLY_SIZE:
+            return f"{counted(policy.max_reply_chars or 0, 'character')} in a reply"
+
+
+def clock_told(by_ms: int) -> str:
+    """By how much a clock was set, and which way."""
+    seconds = abs(by_ms) // 1000
+    parts = (
+        (seconds // 86_400, "day"),
+        (seconds // 3_600 % 24, "hour"),
+        (seconds // 60 % 60, "minute"),
+        (seconds % 60, "second"),
+    )
+    told = [counted(number, what) for number, what in parts if number]
+    return f"{'forward' if by_ms > 0 else 'back'} by {' '.join(told[:2]) or 'less than a second'}"
 
 
 def counted(number: int, what: str) -> str:

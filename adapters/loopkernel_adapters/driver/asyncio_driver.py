@@ -10,8 +10,9 @@ The log is written in the thread of the loop. A sync takes about 2 ms, there and
 thread would save a stall that only this session's own next step waits for; in return nothing can come between
 a transition and its record, and no thread has to be ended. A disk that stalls for longer stalls the loop.
 
-Nothing here grows without bound: a stream is read as fast as its deltas are applied, a job reports once, and what is
-posted within a step is counted. Whoever would wait for itself (a tool for the rest of its own session) is told so.
+Nothing here grows without bound: a stream is read as fast as its deltas are applied, and recorded as `pacing` lets it;
+a job reports once, and what is posted within a step is counted. Whoever would wait for itself (a tool for the rest of
+its own session) is told so.
 """
 
 import asyncio
@@ -34,6 +35,7 @@ from loopkernel.replay import START, LogRecord, replay
 from loopkernel.transition import transition
 
 from loopkernel_adapters.driver.audience import Audience
+from loopkernel_adapters.driver.clocks import DateWatch, clock_behind_ms, clock_from
 from loopkernel_adapters.driver.durability import INCREMENTS, must_last
 from loopkernel_adapters.driver.failures import complain, failure_to_raise, interrupted
 from loopkernel_adapters.driver.log_writer import LogWriter, renew_snapshot
@@ -82,6 +84,7 @@ class Driver:
         `folded`: how many records lie behind the latest snapshot. `doubt`: why the log was not believed.
         """
         secrets = secrets.with_keys(keys_of(provider))
+        self._date, clock = DateWatch(clock), clock_from(clock, state)
         self._state = state
         self.doubt = doubt
         self._log = LogWriter(store, secrets, state, folded)
@@ -147,7 +150,8 @@ class Driver:
             opening = (evolve(created, nonce=created.nonce or keys), Acquired())
         else:
             settings = Settings(session_id=created.session_id) if state.session is None else state.session.settings
-            opening = (taken_up(settings, created, resume_with, keys, doubted=restored.doubt is not None),)
+            going_on = taken_up(settings, created, resume_with, keys, doubted=restored.doubt is not None)
+            opening = (evolve(going_on, clock_behind_ms=clock_behind_ms(clock, state)),)
         return cls(
             state,
             provider=provider,
@@ -383,6 +387,7 @@ class Driver:
             report = self._operations.begin(command, state)
             if report is not None:
                 self._enqueue(report)
+        events += self._date.jumps()
         self._audience.show(events)
         if stored:
             self._log.look_back(state)

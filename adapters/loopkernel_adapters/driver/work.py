@@ -16,6 +16,7 @@ from loopkernel.data.tools import InvalidCall, UnknownTool, ValidCall
 from loopkernel.data.words import ErrorClass
 
 from loopkernel_adapters.driver.failures import check_failure, complain
+from loopkernel_adapters.driver.pacing import PacedStream
 from loopkernel_adapters.driver.runs import Accept
 from loopkernel_adapters.driver.supervision import Job
 from loopkernel_adapters.optional_ports import Corrector, Handoffs, Hooks, Summariser, SummaryError
@@ -35,20 +36,27 @@ async def read_reply(
     """Apply the deltas of a reply as they come, and return the last; None when the job was aborted meanwhile."""
     operation = command.operation
     stream = provider.stream(command.request, operation)
+    paced = PacedStream(accept)
     read = 0
     try:
         async for delta in stream:
             if type(delta) not in MODEL_DELTAS:
                 raise TypeError(f"the provider gave a {type(delta).__name__}, which is no delta of a model")
             if type(delta) in LAST_DELTAS and delta.operation == operation:
+                paced.flush()
                 return delta
-            accept(delta)
+            await paced.take(delta)
             if job.aborted:
                 return None
             read += 1
             if read % DELTAS_PER_SLICE == 0:
                 await asyncio.sleep(0)
+        paced.flush()
+    except Exception:
+        paced.flush()  # what came before the failure
+        raise
     finally:
+        paced.forget()  # it was aborted
         await _close(stream, secrets)
     return ModelFailed(operation=operation, error=ErrorClass.NETWORK, message=CUT_STREAM)
 

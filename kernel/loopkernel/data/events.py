@@ -269,6 +269,17 @@ class SessionResumed:
 
 @final
 @frozen
+class ClockJumped:
+    """The clock of the machine was set: forward by so many milliseconds, or, less than 0, back.
+
+    No delay is longer or shorter for that: time goes on from where it was (rule DELTA-7).
+    """
+
+    by_ms: int
+
+
+@final
+@frozen
 class TurnEnded:
     """A turn is over; `usage` is the run's total so far (rule STATE-8)."""
 
@@ -327,4 +338,5 @@ Event = (
     | WorkCancelled
     | LineageForked
     | SessionResumed
+    | ClockJumped
 )

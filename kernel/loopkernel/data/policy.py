@@ -336,6 +336,7 @@ class Policy:
     on_busy: choices.OnBusy = choices.OnBusy.QUEUE
     queue_limit: int = 100
     max_output_tokens: int | None = 32_000
+    max_reply_chars: int | None = 4_000_000
     on_truncation: Truncation = Truncation()
     retry: Retry | None = Retry()
     retry_after_cap_ms: int = 300_000
@@ -375,6 +376,7 @@ class Policy:
                 ("max_parallel", self.max_parallel, 1),
                 ("queue_limit", self.queue_limit, 0),
                 ("max_output_tokens", self.max_output_tokens, 1),
+                ("max_reply_chars", self.max_reply_chars, 0),
                 ("retry_after_cap_ms", self.retry_after_cap_ms, 0),
                 ("silence_ms", self.silence_ms, 1),
                 ("tool_timeout_ms", self.tool_timeout_ms, 1),

@@ -14,6 +14,7 @@ from loopkernel.data.hook_calls import OpenCorrection, OpenHook
 from loopkernel.data.ids import HandoffOperation, QueueNumber, SummaryOperation
 from loopkernel.data.ledgers import Ledger
 from loopkernel.data.model_deltas import ModelCompleted, Piece
+from loopkernel.data.reply_sizes import NOTHING_SAID, ReplySize
 from loopkernel.data.sessions import OpenReply, Session, Stamp, Turn
 from loopkernel.data.timers import Timer
 from loopkernel.data.vector import Vector
@@ -86,7 +87,7 @@ class Streaming:
     """A model call is under way. `pieces` is the partial reply as it came; `ledger` holds its calls.
 
     The stream was last heard of at `heard_ms`; when `silence` is over, that is looked at (rule INFER-11). `after`: the
-    stream is over.
+    stream is over. `time_limit`: when the turn has no more time, and `size`: what the reply has brought (rule LIMIT-4).
     """
 
     session: Session
@@ -98,6 +99,8 @@ class Streaming:
     heard_ms: int = 0
     silence: Timer | None = None
     after: AfterModel | None = None
+    time_limit: Timer | None = None
+    size: ReplySize = NOTHING_SAID
 
 
 @final

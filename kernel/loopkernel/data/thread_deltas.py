@@ -11,7 +11,7 @@ from loopkernel.data.remembered import Remembered
 from loopkernel.data.texts import safe_optional_text
 from loopkernel.data.tools import Tool
 
-RULES_VERSION = 4  # of the rules that this kernel folds logs by (rule RESUME-1)
+RULES_VERSION = 5  # of the rules that this kernel folds logs by (rule RESUME-1)
 
 
 @frozen
@@ -53,7 +53,8 @@ class Resumed(FromThread):
     The settings that are given hold from this very step on, before anything goes on (rule RESUME-7); None leaves what
     there is. `doubted`: nobody vouches for the log, so it gives no authority (rule RESUME-8): what is not given here
     is as by default, and no call that is open starts before it was asked about anew. `nonce`, if it is given, stands in
-    the keys of the calls of later replies: the log may be a copy, whose original has gone on.
+    the keys of the calls of later replies: the log may be a copy, whose original has gone on. `clock_behind_ms`: so far
+    the clock of the machine was found to be behind the last time in the log.
     """
 
     policy: Policy | None = None
@@ -62,6 +63,7 @@ class Resumed(FromThread):
     remembered: tuple[Remembered, ...] | None = None
     doubted: bool = False
     nonce: str = field(default="", converter=safe_text)
+    clock_behind_ms: int = 0
 
 
 @final

@@ -183,13 +183,14 @@ class HookPoint(enum.Enum):
 
 
 class LimitName(enum.Enum):
-    """The limits that can end a turn (rules LIMIT-1 and LIMIT-2)."""
+    """The limits that can end a turn (rules LIMIT-1, LIMIT-2 and LIMIT-4)."""
 
     MAX_TURNS = "max_turns"
     TOKENS = "tokens"
     COST = "cost"
     TOOL_CALLS = "tool_calls"
     WALL_TIME = "wall_time"
+    REPLY_SIZE = "reply_size"
 
 
 class TimerPurpose(enum.Enum):
@@ -202,3 +203,4 @@ class TimerPurpose(enum.Enum):
     HOOK_TIMEOUT = "hook_timeout"
     GRACE = "grace"
     CHILD_TIMEOUT = "child_timeout"
+    WALL_TIME = "wall_time"

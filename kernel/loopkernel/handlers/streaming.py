@@ -39,7 +39,7 @@ from loopkernel.data.user_deltas import (
     FromUser,
     UserDelta,
 )
-from loopkernel.data.words import ErrorClass, RefusalReason, RequestReason
+from loopkernel.data.words import ErrorClass, LimitName, RefusalReason, RequestReason
 from loopkernel.phases.after_stream import (
     AfterStream,
     cut_after_stream,
@@ -48,6 +48,9 @@ from loopkernel.phases.after_stream import (
     resume_after_stream,
     stream_over,
 )
+from loopkernel.phases.reply_limits import end_by_limit, end_if_spent, end_if_too_long
+from loopkernel.planning.budget import reply_too_long
+from loopkernel.planning.replies import longer
 from loopkernel.regions.approvals import answer_call
 from loopkernel.regions.call_hooks import forget_hooks_before_runs
 from loopkernel.regions.cancels import Cause, cut_reply, cutting, end_cut_short, reason_of
@@ -66,7 +69,7 @@ from loopkernel.regions.schedule import forget_plan, start_ready
 from loopkernel.regions.stops import cancel_call
 from loopkernel.regions.telling import tell_children
 from loopkernel.regions.timers import close_timer
-from loopkernel.regions.turns import watch_silence
+from loopkernel.regions.turns import watch_silence, watch_time
 from loopkernel.regions.user_input import input_while_busy
 
 
@@ -86,10 +89,12 @@ def on_streaming(state: Streaming, ctx: Context) -> Step[Streaming | AfterStream
             if cause is not None:
                 return _cut_short(state, ctx, cause)
             step = _with_calls(state, ctx, _on_user(state, delta, max(state.stamp.now_ms, ctx.now_ms)))
-            return _listening(step, state) if isinstance(delta, ChangePolicy) else step
+            return _timed_anew(step, state) if isinstance(delta, ChangePolicy) else step
         case TimerFired() as delta:
             if state.silence is not None and delta.operation == state.silence.operation:
                 return _listened(state, ctx, state.silence)
+            if state.time_limit is not None and delta.operation == state.time_limit.operation:
+                return _out_of_time(state, ctx, state.time_limit)
             if state.after is not None and is_time_of(state.after.gate, delta.operation):
                 return _hook_too_slow(state, ctx, state.after)
             now_ms = max(state.stamp.now_ms, ctx.now_ms)
@@ -130,15 +135,21 @@ def _on_user(state: Streaming, delta: UserDelta, now_ms: int) -> Ledgered:
     return Ledgered(ledger, session, effects)
 
 
-def _listening(step: Step[Streaming], before: Streaming) -> Step[Streaming]:
-    """Under another policy the stream may be silent for another time."""
+def _timed_anew(step: Step[Streaming], before: Streaming) -> Step[Streaming]:
+    """Under another policy the stream may be silent, and its turn last, for another time."""
     state, effects = step
-    policy = state.session.settings.policy
-    if policy.silence_ms == before.session.settings.policy.silence_ms or state.after is not None:
+    policy, was = state.session.settings.policy, before.session.settings.policy
+    if state.after is not None:
         return step
-    operations, timer, started = watch_silence(state.session.operations, policy, state.heard_ms)
-    heard = evolve(state, session=state.session.with_operations(operations), silence=timer)
-    return Step(heard, (*effects, *close_timer(state.silence), *started))
+    if policy.silence_ms != was.silence_ms:
+        operations, timer, started = watch_silence(state.session.operations, policy, state.heard_ms)
+        effects = (*effects, *close_timer(state.silence), *started)
+        state = evolve(state, session=state.session.with_operations(operations), silence=timer)
+    if policy.max_wall_ms != was.max_wall_ms:
+        operations, timer, started = watch_time(state.session.operations, policy, state.turn)
+        effects = (*effects, *close_timer(state.time_limit), *started)
+        state = evolve(state, session=state.session.with_operations(operations), time_limit=timer)
+    return Step(state, effects)
 
 
 def _with_report(state: Streaming, ctx: Context, report: Report, taken: Ledgered | None) -> Step[Streaming]:
@@ -171,6 +182,8 @@ def _with_calls(state: Streaming, ctx: Context, taken: Ledgered) -> Step[Streami
         heard_ms=state.heard_ms,
         silence=state.silence,
         after=state.after,
+        time_limit=state.time_limit,
+        size=state.size,
     )
     return Step(after, (*taken.effects, *early.effects))
 
@@ -189,7 +202,7 @@ def _on_model(state: Streaming, ctx: Context, delta: ModelDelta) -> Step[Streami
             return _completed(state, ctx, delta)
         case ModelUsage():
             stamp, reply = state.stamp.next(ctx.now_ms), state.reply.used(delta.usage)
-            return Step(evolve(state, stamp=stamp, reply=reply, heard_ms=stamp.now_ms), ())
+            return end_if_spent(evolve(state, stamp=stamp, reply=reply, heard_ms=stamp.now_ms))
         case ModelStarted():
             stamp = state.stamp.next(ctx.now_ms)
             return Step(evolve(state, stamp=stamp, heard_ms=stamp.now_ms), ())
@@ -199,7 +212,9 @@ def _on_model(state: Streaming, ctx: Context, delta: ModelDelta) -> Step[Streami
             assert_never(delta)
 
 
-def _grown(state: Streaming, ctx: Context, piece: Piece, effects: tuple[Effect, ...]) -> Step[Streaming]:
+def _grown(
+    state: Streaming, ctx: Context, piece: Piece, effects: tuple[Effect, ...]
+) -> Step[Streaming | Executing | Finishing]:
     """One more piece. Built by the constructor, since this is the hottest path of all."""
     stamp = state.stamp.next(ctx.now_ms)
     grown = Streaming(
@@ -211,18 +226,22 @@ def _grown(state: Streaming, ctx: Context, piece: Piece, effects: tuple[Effect, 
         ledger=state.ledger,
         heard_ms=stamp.now_ms,
         silence=state.silence,
+        time_limit=state.time_limit,
+        size=longer(state.size, piece),
     )
-    return Step(grown, effects)
+    return end_if_too_long(grown, effects)
 
 
-def _with_call(state: Streaming, ctx: Context, delta: ModelCall) -> Step[Streaming]:
+def _with_call(state: Streaming, ctx: Context, delta: ModelCall) -> Step[Streaming | Executing | Finishing]:
     """One more complete call: it is recorded and checked, and may start before the reply is complete (rule TOOL-9)."""
     call_id = CallId(state.reply.operation, state.ledger.entries.size + 1)
     call = ToolCall(id=call_id, provider_id=delta.provider_id, tool=delta.tool, input=delta.input, after=delta.after)
     added = add_call(state.ledger, state.session, call, delta.verdict)
     stamp = state.stamp.next(ctx.now_ms)
     effects = (CallAppeared(call_id, call.provider_id, call.tool), *added.effects)
-    if delta.verdict is not None and budget_hit(added.session, state.turn, stamp.now_ms) is None:
+    size = longer(state.size, delta)
+    too_long = reply_too_long(state.session.settings.policy, size.chars)
+    if delta.verdict is not None and not too_long and budget_hit(added.session, state.turn, stamp.now_ms) is None:
         added = start_ready(added.ledger, added.session, stamp.now_ms, early=True)
         effects = (*effects, *added.effects)
     grown = Streaming(
@@ -234,8 +253,10 @@ def _with_call(state: Streaming, ctx: Context, delta: ModelCall) -> Step[Streami
         ledger=added.ledger,
         heard_ms=stamp.now_ms,
         silence=state.silence,
+        time_limit=state.time_limit,
+        size=size,
     )
-    return Step(grown, effects)
+    return end_if_too_long(grown, effects)
 
 
 def _cut_short(state: Streaming, ctx: Context, cause: Cause) -> Step[Finishing]:
@@ -245,7 +266,7 @@ def _cut_short(state: Streaming, ctx: Context, cause: Cause) -> Step[Finishing]:
         session, effects = cut_after_stream(state, state.after, reason, stamp.now_ms)
         session, ending = end_cut_short(session, cause)
         return Step(Finishing(session=session, stamp=stamp, turn=state.turn, ending=ending), effects)
-    closed = close_timer(state.silence)
+    closed = _closed(state)
     session, effects = cut_reply(state.session, state.reply, state.pieces, state.ledger, reason, stamp.now_ms, closed)
     session, ending = end_cut_short(session, cause)
     return Step(Finishing(session=session, stamp=stamp, turn=state.turn, ending=ending), effects)
@@ -274,15 +295,29 @@ def _listened(state: Streaming, ctx: Context, silence: Timer) -> Step[Streaming 
     return Step(evolve(heard, session=session, stamp=stamp, silence=timer), started)
 
 
+def _out_of_time(state: Streaming, ctx: Context, time_limit: Timer) -> Step[Streaming | Executing | Finishing]:
+    """The turn has no more time; by a clock that is early it still has some, and the timer starts again (LIMIT-4)."""
+    timed = evolve(state, stamp=state.stamp.next(ctx.now_ms), time_limit=None)
+    if timed.stamp.now_ms >= time_limit.deadline_ms:
+        return end_by_limit(timed, LimitName.WALL_TIME)
+    operations, timer, started = watch_time(timed.session.operations, timed.session.settings.policy, timed.turn)
+    return Step(evolve(timed, session=timed.session.with_operations(operations), time_limit=timer), started)
+
+
 def _completed(state: Streaming, ctx: Context, delta: ModelCompleted) -> Step[Streaming | AfterStream]:
     reply = state.reply.used(delta.usage)
     step = stream_over(_with_usage(state, reply), delta, state.stamp.next(ctx.now_ms))
     ended = ReplyEnded(reply.operation, delta.stop)
-    return Step(step.next, (*close_timer(state.silence), ended, *step.effects))
+    return Step(step.next, (*_closed(state), ended, *step.effects))
+
+
+def _closed(state: Streaming) -> tuple[Effect, ...]:
+    """The stream is over: nothing bounds it any more."""
+    return (*close_timer(state.silence), *close_timer(state.time_limit))
 
 
 def _with_usage(state: Streaming, reply: OpenReply) -> Streaming:
-    """The stream is over, and so is its silence. Built by the constructor, since every round comes by."""
+    """The stream is over, and so is what bounded it. Built by the constructor, since every round comes by."""
     return Streaming(
         session=state.session,
         stamp=state.stamp,
@@ -302,7 +337,7 @@ def _failed(state: Streaming, ctx: Context, delta: ModelFailed) -> Step[Streamin
     reply = state.reply.used(delta.usage)
     step = stream_over(_with_usage(state, reply), failure, state.stamp.next(ctx.now_ms))
     failed = ReplyFailed(failure.request, failure.error)
-    return Step(step.next, (*close_timer(state.silence), failed, *step.effects))
+    return Step(step.next, (*_closed(state), failed, *step.effects))
 
 
 def _stalled(state: Streaming, ctx: Context) -> Step[Streaming | AfterStream]:
@@ -310,8 +345,8 @@ def _stalled(state: Streaming, ctx: Context) -> Step[Streaming | AfterStream]:
     reply = state.reply
     session = state.session.with_operations(state.session.operations.abandon_model(reply.operation, reply.usage))
     failure = Failure(request=reply.operation, error=ErrorClass.STALLED, message="the model was silent for too long")
-    step = stream_over(evolve(state, session=session), failure, state.stamp.next(ctx.now_ms))
-    told = (AbortModel(reply.operation), ReplyFailed(reply.operation, failure.error))
+    step = stream_over(_with_usage(evolve(state, session=session), reply), failure, state.stamp.next(ctx.now_ms))
+    told = (AbortModel(reply.operation), *_closed(state), ReplyFailed(reply.operation, failure.error))
     return Step(step.next, (*told, *step.effects))
 
 

@@ -215,6 +215,7 @@ def _request(state: Thinking, effects: tuple[Effect, ...]) -> Step[Streaming]:
         ledger=asked.ledger,
         heard_ms=state.stamp.now_ms,
         silence=asked.silence,
+        time_limit=asked.time_limit,
     )
     return Step(streaming, (*effects, *ended, *steered, *asked.effects))
 

@@ -18,7 +18,7 @@ from loopkernel.data.events import (
 )
 from loopkernel.data.ids import CallId
 from loopkernel.data.ledgers import ApprovalWait, Ledger
-from loopkernel.data.model_deltas import ModelCompleted
+from loopkernel.data.model_deltas import ModelCompleted, ModelUsage
 from loopkernel.data.outside_deltas import ChildEnded
 from loopkernel.data.policy import Policy
 from loopkernel.data.states import State, Streaming
@@ -28,6 +28,7 @@ from loopkernel.data.words import CallStatus, CancelReason, LimitName, TurnEndRe
 from loopkernel.laws.bill import Bill
 from loopkernel.laws.changes import changes
 from loopkernel.laws.ending_laws import entries_in
+from loopkernel.laws.reply_limits import ReplyUnderWay
 from loopkernel.laws.reports import Breach
 from loopkernel.laws.shares import Shares
 from loopkernel.laws.turn_told import TurnTold
@@ -43,7 +44,8 @@ def budget(records: Sequence[StepRecord]) -> Iterator[Breach]:
         return
     told = TurnTold(records[0].before)
     bill = Bill(records[0].before)
-    spent = Spent(records[0].before, told, bill)
+    reply = ReplyUnderWay(records[0].before)
+    spent = Spent(records[0].before, told, bill, reply)
     for step, record in enumerate(records):
         for wrong in bill.take(record):
             yield Breach("BUDGET", step, wrong)
@@ -52,6 +54,7 @@ def budget(records: Sequence[StepRecord]) -> Iterator[Breach]:
             continue
         policy = session.settings.policy
         told.begin(record)
+        reply.take(record)
         for effect in record.effects:
             for wrong in spent.take(effect, record, policy):
                 yield Breach("BUDGET", step, wrong)
@@ -67,8 +70,8 @@ def budget(records: Sequence[StepRecord]) -> Iterator[Breach]:
 class Spent:
     """What the run has spent of its limits, and the limit that its turn was told to have reached."""
 
-    def __init__(self, start: State, told: TurnTold, bill: Bill) -> None:
-        self._told, self._bill = told, bill
+    def __init__(self, start: State, told: TurnTold, bill: Bill, reply: ReplyUnderWay) -> None:
+        self._told, self._bill, self._reply = told, bill, reply
         self._started = {entry.call.id for entry in entries_in(start) if entry.runs}
         self._started.update(run.call for run in held_in(start))
         self._before = (0 if start.session is None else start.session.started) - len(self._started)
@@ -145,6 +148,9 @@ class Spent:
         elif limit is LimitName.TOOL_CALLS:
             if policy.max_tool_calls is None or self._calls + self._shares.calls < policy.max_tool_calls:
                 yield f"tool_calls is said to be reached after {self._calls} calls"
+        elif limit is LimitName.REPLY_SIZE:
+            if policy.max_reply_chars is None or self._reply.chars <= policy.max_reply_chars:
+                yield f"reply_size is said to be passed by {self._reply.chars} characters"
         elif limit not in self._reached(policy, now_ms):
             yield f"{limit.value} is said to be reached, and is not"
         if self._stopped(policy):
@@ -180,6 +186,9 @@ class Spent:
         started = None if record.after.session is None else record.after.session.started
         if started is not None and started != self._calls:
             yield f"{started} calls are counted, and {self._calls} have started"
+        reported = isinstance(record.context.delta, ModelUsage)
+        over = self._reached(policy, record.after.stamp.now_ms) if reported else ()
+        yield from self._reply.judge(record, policy, tuple(limit.value for limit in over))
         if not isinstance(record.after, Answering):
             return
         swept, self._swept = self._swept, record.after.ledger if self._over else None

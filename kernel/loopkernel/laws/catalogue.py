@@ -43,7 +43,18 @@ STEP_LAWS = (
         id="TIMER-DATA",
         kind=LawKind.STEP,
         statement="A pending delay is a deadline in state, for one thing, closed after it, timed anew by a restart.",
-        rules=("DELTA-3", "RETRY-4", "CANCEL-2", "TOOL-10", "ASK-6", "INFER-11", "HOOK-4", "CHILD-1", "RESUME-3"),
+        rules=(
+            "DELTA-3",
+            "RETRY-4",
+            "CANCEL-2",
+            "TOOL-10",
+            "ASK-6",
+            "INFER-11",
+            "HOOK-4",
+            "CHILD-1",
+            "RESUME-3",
+            "LIMIT-4",
+        ),
     ),
     Law(
         id="WHY",
@@ -105,8 +116,8 @@ TRACE_LAWS = (
     Law(
         id="BUDGET",
         kind=LawKind.TRACE,
-        statement="Once a limit is reached nothing starts; it is named then, and only then; usage is billed once.",
-        rules=("LIMIT-1", "LIMIT-2", "STATE-9", "INFER-3", "COMPACT-3", "CHILD-1", "CHILD-2"),
+        statement="At a limit nothing starts or streams on; it is named then, and only then; usage is billed once.",
+        rules=("LIMIT-1", "LIMIT-2", "LIMIT-4", "STATE-9", "INFER-3", "COMPACT-3", "CHILD-1", "CHILD-2"),
     ),
     Law(
         id="PROGRESS",

@@ -1,4 +1,4 @@
-"""The delays of hooks, corrections and sub-agents, as law TIMER-DATA judges them (rules HOOK-4 and CHILD-1)."""
+"""The delays of hooks, corrections, sub-agents and turns, as law TIMER-DATA judges them (HOOK-4, CHILD-1, LIMIT-4)."""
 
 from collections.abc import Iterator, Sequence
 
@@ -6,7 +6,7 @@ from loopkernel.data.effects import AskHook, CancelTimer, CheckCorrection, Start
 from loopkernel.data.hook_calls import OpenHook
 from loopkernel.data.ledgers import ChildWait, LedgerEntry
 from loopkernel.data.policy import Policy
-from loopkernel.data.states import State
+from loopkernel.data.states import State, Streaming
 from loopkernel.data.words import TimerPurpose
 from loopkernel.laws.changes import changed_pairs
 from loopkernel.laws.gates import Gate, call_of_hook, gate_of_turn
@@ -31,6 +31,16 @@ def outside_timers(record: StepRecord, timers: Sequence[StartTimer | CancelTimer
         if isinstance(effect, StartChild) and not effect.resumed:
             yield from _child_without_time(effect, record.after, policy)
     yield from _paused_wrongly(record)
+    if isinstance(record.after, Streaming):
+        yield from _reply_without_time(record.after, policy)
+
+
+def _reply_without_time(state: Streaming, policy: Policy) -> Iterator[str]:
+    """LIMIT-4: a reply under way has what is left of the time of its turn."""
+    given = None if state.time_limit is None else state.time_limit.deadline_ms
+    due = None if policy.max_wall_ms is None or state.after is not None else state.turn.opened_ms + policy.max_wall_ms
+    if given != due:
+        yield f"reply {state.reply.operation} has time until {given} ms, and {due} ms is due"
 
 
 def _asked_without_time(record: StepRecord) -> Iterator[str]:

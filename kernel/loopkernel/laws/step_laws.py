@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from attrs import evolve
 
 from loopkernel.data.effects import CancelTimer, Effect, StartTimer
-from loopkernel.data.events import Refused
+from loopkernel.data.events import ClockJumped, Refused
 from loopkernel.data.held_runs import HeldRun
 from loopkernel.data.ids import OperationKind, TimerOperation
 from loopkernel.data.ledgers import LedgerEntry
@@ -139,6 +139,7 @@ def timer_data(record: StepRecord, memory: Memory) -> Findings:
             found.append(f"timer {timer.operation} is closed, but the state still waits for it")
     if len({timer.operation for timer in pending}) != len(pending):
         found.append("one timer bounds two things")
+    found.extend(_jump_untold(record))
     if isinstance(delta, Forked) and not refuses(record):
         found.extend(f"timer {timer.operation} is of the lineage that was forked, and is closed" for timer in timers)
         found.extend(f"timer {timer.operation} is of the lineage that was forked, and waited for" for timer in pending)
@@ -148,6 +149,15 @@ def timer_data(record: StepRecord, memory: Memory) -> Findings:
         found.extend(_left_running(record, before, pending, timers))
         found.extend(outside_timers(record, timers))  # also where a delay is missing, and no other one is pending
     return found if judged or found else None
+
+
+def _jump_untold(record: StepRecord) -> Iterator[str]:
+    """DELTA-7: a clock that is found to be behind the log is told, once, by as much; nothing else is told of."""
+    delta = record.context.delta
+    behind_ms = delta.clock_behind_ms if isinstance(delta, Resumed) and not refuses(record) else 0
+    told = [effect.by_ms for effect in record.effects if isinstance(effect, ClockJumped)]
+    if told != ([-behind_ms] if behind_ms > 0 else []):
+        yield f"the clock was found {behind_ms} ms behind the log, and what is told of it is {told}"
 
 
 def _timers_to_judge(
@@ -223,8 +233,8 @@ def _timers_beside_calls(state: State) -> Iterator[Timer]:
     gate = gate_of_turn(state)
     if isinstance(state, Backoff):
         yield state.timer
-    if isinstance(state, Streaming) and state.silence is not None:
-        yield state.silence
+    if isinstance(state, Streaming):
+        yield from (timer for timer in (state.silence, state.time_limit) if timer is not None)
     if gate is not None and gate.timer is not None:
         yield gate.timer
     yield from (run.grace for run in held_in(state) if run.grace is not None)

@@ -1,4 +1,4 @@
-"""What a run may still spend: rounds, tokens, money, tool calls and time (rules LIMIT-1 and LIMIT-2); usable alone."""
+"""What a run may still spend: rounds, tokens, money, calls, time, and how long a reply may be (LIMIT-1, 2, 4)."""
 
 from fractions import Fraction
 
@@ -43,6 +43,11 @@ def budget_reached(policy: Policy, usage: Usage, turn_ms: int) -> LimitName | No
     if policy.max_wall_ms is not None and turn_ms >= policy.max_wall_ms:
         return LimitName.WALL_TIME
     return None
+
+
+def reply_too_long(policy: Policy, chars: int) -> bool:
+    """Whether a reply that has brought so many characters has passed its limit (rule LIMIT-4)."""
+    return policy.max_reply_chars is not None and chars > policy.max_reply_chars
 
 
 def may_call(policy: Policy, started: int) -> bool:

@@ -1,4 +1,4 @@
-"""What a reply holds, and what follows from how it stopped (rules INFER-4, 5, 7, 10 and 13)."""
+"""What a reply holds, how long it is, and what follows from how it stopped (rules INFER-4, 5, 7, 10, 13, LIMIT-4)."""
 
 import enum
 from collections.abc import Iterable
@@ -22,6 +22,7 @@ from loopkernel.data.model_deltas import (
     ModelText,
     Piece,
 )
+from loopkernel.data.reply_sizes import ReplySize
 from loopkernel.data.words import StopReason
 
 MAX_PAUSES = 10  # rule INFER-4
@@ -73,6 +74,24 @@ def _calls_run(run_calls: RunCalls, stop: StopReason) -> bool:
 def has_text(pieces: Iterable[Piece]) -> bool:
     """Whether the reply says anything: blank text and reasoning do not count (rule INFER-13)."""
     return any(isinstance(piece, ModelText) and piece.text.strip() != "" for piece in pieces)
+
+
+def longer(size: ReplySize, piece: Piece) -> ReplySize:
+    """How much a reply has brought, with one more piece; an empty one counts as a character, for it is kept as well."""
+    match piece:
+        case ModelText() | ModelReasoning():
+            return ReplySize(size.said + max(len(piece.text), 1), size.written, size.called)
+        case ModelInput():
+            return ReplySize(size.said, size.written + max(len(piece.text), 1), size.called)
+        case ModelCall():
+            return ReplySize(size.said, size.written, size.called + len(piece.input.text))
+        case ModelOpaque():
+            return ReplySize(size.said + len(piece.payload.text), size.written, size.called)
+        case ModelServerCall():
+            result = 0 if piece.result is None else len(piece.result.text)
+            return ReplySize(size.said + len(piece.input.text) + result, size.written, size.called)
+        case _:
+            assert_never(piece)
 
 
 def assemble(pieces: Iterable[Piece], calls: Iterable[ToolCall], model: str) -> tuple[AssistantBlock, ...]:

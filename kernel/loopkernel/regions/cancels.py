@@ -119,15 +119,22 @@ def cut_reply(
     closed: tuple[Effect, ...] = (),
 ) -> tuple[Session, tuple[Effect, ...]]:
     """The reply under way stays in the thread with its text and its complete calls, which are answered (INPUT-5)."""
-    operations = session.operations.abandon_model(reply.operation, reply.usage)
-    session = evolve(session, operations=operations, usage=session.usage.plus(reply.usage))
-    session, kept = keep_cut_reply(session, reply, pieces, ledger)
-    stopped: tuple[Effect, ...] = (AbortModel(reply.operation), ReplyAborted(reply.operation), *kept)
+    session, stopped = stop_reply(session, reply, pieces, ledger)
     if not len(ledger.entries):
         session, cut = cut_gates(session, reason, now_ms, closed)
     else:
         session, _, cut = cut_calls(session, ledger, reason, now_ms, closed)
     return session, (*stopped, *cut)
+
+
+def stop_reply(
+    session: Session, reply: OpenReply, pieces: Vector[Piece], ledger: Ledger, closed: tuple[Effect, ...] = ()
+) -> tuple[Session, tuple[Effect, ...]]:
+    """The model is stopped; what it has used is billed, what it has said is kept. `closed`: its timers."""
+    operations = session.operations.abandon_model(reply.operation, reply.usage)
+    session = evolve(session, operations=operations, usage=session.usage.plus(reply.usage))
+    session, kept = keep_cut_reply(session, reply, pieces, ledger)
+    return session, (AbortModel(reply.operation), *closed, ReplyAborted(reply.operation), *kept)
 
 
 def keep_cut_reply(

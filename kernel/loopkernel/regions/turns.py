@@ -50,12 +50,13 @@ def output_limit(policy: Policy, turn: Turn) -> int | None:
 
 @frozen(kw_only=True)
 class Asked:
-    """A model call that has been made: its open reply, an empty ledger for its calls, and the timer of its silence."""
+    """A model call that has been made: its open reply, an empty ledger for its calls, and the timers that bound it."""
 
     session: Session
     reply: OpenReply
     ledger: Ledger
     silence: Timer | None
+    time_limit: Timer | None
     effects: tuple[Effect, ...]
 
 
@@ -82,6 +83,8 @@ def begin_request(session: Session, turn: Turn, now_ms: int) -> Asked:
     effects: tuple[Effect, ...] = (CallModel(operation, request),)
     operations, silence, timed = watch_silence(operations, policy, now_ms)
     effects = (*effects, *timed)
+    operations, time_limit, timed = watch_time(operations, policy, turn)
+    effects = (*effects, *timed)
     if session.last_model != model:
         foreign = tuple(name for name in session.thread.opaque_models if name != model)
         if foreign:
@@ -97,7 +100,7 @@ def begin_request(session: Session, turn: Turn, now_ms: int) -> Asked:
     )
     session = session.updated(operations=operations, last_model=model)
     reply = OpenReply(operation, model, limit=request.max_output_tokens)
-    return Asked(session=session, reply=reply, ledger=ledger, silence=silence, effects=effects)
+    return Asked(session=session, reply=reply, ledger=ledger, silence=silence, time_limit=time_limit, effects=effects)
 
 
 def watch_silence(
@@ -107,4 +110,14 @@ def watch_silence(
     if policy.silence_ms is None:
         return operations, None, ()
     operations, timer, started = start_timer(operations, TimerPurpose.SILENCE, heard_ms + policy.silence_ms)
+    return operations, timer, (started,)
+
+
+def watch_time(
+    operations: Operations, policy: Policy, turn: Turn
+) -> tuple[Operations, Timer | None, tuple[Effect, ...]]:
+    """When the turn has no more time, its reply under way is ended (rule LIMIT-4)."""
+    if policy.max_wall_ms is None:
+        return operations, None, ()
+    operations, timer, started = start_timer(operations, TimerPurpose.WALL_TIME, turn.opened_ms + policy.max_wall_ms)
     return operations, timer, (started,)

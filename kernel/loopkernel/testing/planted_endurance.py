@@ -21,7 +21,7 @@ from loopkernel.data.events import (
 from loopkernel.data.model_deltas import ModelCompleted, ModelFailed
 from loopkernel.data.policy import Policy, Prices, Retry
 from loopkernel.data.records import StepRecord
-from loopkernel.data.sessions import Recovery
+from loopkernel.data.sessions import Recovery, Settings
 from loopkernel.data.states import Backoff, Executing, State, Streaming
 from loopkernel.data.steps import Step, is_refused
 from loopkernel.data.tool_deltas import ToolLost, ToolProgress, ToolSucceeded
@@ -33,6 +33,7 @@ from loopkernel.data.words import (
     TurnEndReason,
 )
 from loopkernel.laws.views import call_of_run
+from loopkernel.testing.planted_limits import PLANTED_LIMITS
 from loopkernel.testing.planting import (
     Plant,
     PlantedBug,
@@ -41,6 +42,7 @@ from loopkernel.testing.planting import (
     changing_states,
     changing_steps,
     under_policy,
+    under_settings,
     with_session,
 )
 
@@ -139,8 +141,12 @@ def _one_call_more(policy: Policy) -> Policy:
     return policy if policy.max_tool_calls is None else evolve(policy, max_tool_calls=policy.max_tool_calls + 1)
 
 
-def _twice_the_time(policy: Policy) -> Policy:
-    return policy if policy.max_wall_ms is None else evolve(policy, max_wall_ms=2 * policy.max_wall_ms)
+def _twice_the_time(settings: Settings, state: State, _: Delta) -> Settings:
+    """While calls run the turn may take twice its time; a reply under way still has what it was given."""
+    wall_ms = settings.policy.max_wall_ms
+    if wall_ms is None or not isinstance(state, Executing) or state.ledger.unanswered < 2:
+        return settings
+    return evolve(settings, policy=evolve(settings.policy, max_wall_ms=2 * wall_ms))
 
 
 def _output_is_free(policy: Policy) -> Policy:
@@ -231,7 +237,7 @@ PLANTED_ENDURANCE = (
     PlantedBug(name="failed-reply-stays-seen", law="RETRY-LAW", plant=changing_effects(_failed_reply_stays_seen)),
     PlantedBug(name="one-token-over", law="BUDGET", plant=under_policy(_one_token_more)),
     PlantedBug(name="one-call-over", law="BUDGET", plant=under_policy(_one_call_more)),
-    PlantedBug(name="time-over", law="BUDGET", plant=under_policy(_twice_the_time)),
+    PlantedBug(name="time-over", law="BUDGET", plant=under_settings(_twice_the_time)),
     PlantedBug(name="output-unpriced", law="BUDGET", plant=under_policy(_output_is_free)),
     PlantedBug(name="failures-unbilled", law="BUDGET", plant=changing_deltas(_failures_unbilled)),
     PlantedBug(name="late-usage-billed-twice", law="BUDGET", plant=changing_states(_late_billed_twice)),
@@ -244,4 +250,5 @@ PLANTED_ENDURANCE = (
     PlantedBug(name="disabled-tool-offered", law="PROGRESS", plant=changing_effects(_disabled_offered)),
     PlantedBug(name="dismissed-turn-open", law="PROGRESS", plant=changing_effects(_dismissed_turn_open)),
     PlantedBug(name="repetition-is-stuck", law="PROGRESS", plant=changing_effects(_repetition_is_stuck)),
+    *PLANTED_LIMITS,
 )

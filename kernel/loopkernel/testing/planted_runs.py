@@ -45,6 +45,7 @@ from loopkernel.testing.planted_child_runs import CHILD_SCRIPTS
 from loopkernel.testing.planted_compaction_runs import COMPACTION_SCRIPTS
 from loopkernel.testing.planted_endurance_runs import ENDURANCE_SCRIPTS
 from loopkernel.testing.planted_hook_runs import HOOK_SCRIPTS
+from loopkernel.testing.planted_limit_runs import LIMIT_SCRIPTS
 from loopkernel.testing.player import (
     Player,
     Script,
@@ -310,6 +311,7 @@ def imported(player: Player) -> None:
 SCRIPTS: Mapping[str, Script] = MappingProxyType(
     dict(CALL_SCRIPTS)
     | dict(ENDURANCE_SCRIPTS)
+    | dict(LIMIT_SCRIPTS)
     | dict(HOOK_SCRIPTS)
     | dict(COMPACTION_SCRIPTS)
     | dict(CHILD_SCRIPTS)

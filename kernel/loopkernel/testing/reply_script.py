@@ -17,6 +17,7 @@ from loopkernel.data.model_deltas import (
     ModelServerCall,
     ModelStarted,
     ModelText,
+    ModelUsage,
 )
 from loopkernel.data.usage import NO_USAGE
 from loopkernel.data.words import ErrorClass
@@ -31,6 +32,7 @@ from loopkernel.testing.scenario_world import (
     ReasoningPiece,
     ScriptedCall,
     TextPiece,
+    UsagePiece,
 )
 
 
@@ -65,6 +67,8 @@ def reply_of(entry: ModelEntry, operation: ModelOperation, model: str) -> Reply:
                 continue  # it is never complete: what there is of it comes with the end
             case CallPiece():
                 script.add_call(piece.at_ms, piece.call)
+            case UsagePiece():
+                script.add(piece.at_ms, ModelUsage(operation, piece.usage))
             case _:
                 assert_never(piece)
     if isinstance(entry.ending, ModelCompletes) or not entry.pieces:

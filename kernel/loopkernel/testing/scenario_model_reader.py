@@ -1,6 +1,6 @@
 """Reads the model's entries: replies, their calls and pieces, and what happens instead of an answer."""
 
-from loopkernel.data.usage import Usage
+from loopkernel.data.usage import NO_USAGE, Usage
 from loopkernel.data.words import ErrorClass, StopReason
 from loopkernel.testing.scenario_fields import (
     Decoder,
@@ -28,6 +28,7 @@ from loopkernel.testing.scenario_world import (
     ReasoningPiece,
     ScriptedCall,
     TextPiece,
+    UsagePiece,
 )
 
 
@@ -63,14 +64,17 @@ def call(node: Node, place: Place) -> ScriptedCall:
 
 def _piece(node: Node, place: Place) -> Piece:
     fields = Fields(node, place)
-    kind = fields.given("text", "reasoning", "call")
+    kind = fields.given("text", "reasoning", "call", "usage")
     at_ms = fields.optional("at_ms", integer(), 0)
     said = fields.optional("text", text, "")
     thought = fields.optional("reasoning", text, "")
     named = fields.optional("call", name, "")
+    used = fields.optional("usage", usage, NO_USAGE)
     fields.finish()
     if kind is None:
-        place.fault(node.line, "`text`, `reasoning` or `call` is missing")
+        place.fault(node.line, "`text`, `reasoning`, `call` or `usage` is missing")
+    if kind == "usage":
+        return UsagePiece(at_ms, used)
     if kind == "call":
         return CallPiece(at_ms, named)
     return ReasoningPiece(at_ms, thought) if kind == "reasoning" else TextPiece(at_ms, said)

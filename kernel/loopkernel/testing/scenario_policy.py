@@ -140,6 +140,7 @@ OPTIONS: Options = {
     "on_busy": _choice(choices.OnBusy),
     "queue_limit": _WHOLE,
     "max_output_tokens": _LIMIT,
+    "max_reply_chars": _LIMIT,
     "on_truncation": _nested(_TRUNCATION),
     "retry": or_none(_nested(_RETRY)),
     "retry_after_cap_ms": _WHOLE,

@@ -146,7 +146,16 @@ class CallPiece:
     call: str
 
 
-Piece = TextPiece | ReasoningPiece | CallPiece
+@final
+@frozen
+class UsagePiece:
+    """What the reply is reported to have used in all, `at_ms` after the request."""
+
+    at_ms: int
+    usage: Usage
+
+
+Piece = TextPiece | ReasoningPiece | CallPiece | UsagePiece
 
 
 @final

@@ -95,6 +95,7 @@ def _line_of_event(event: Event, names: CallNames) -> str | None:
             | events.ThreadRewritten()
             | events.ThreadCut()
             | events.MessageReplaced()
+            | events.ClockJumped()
         ):
             return None
         case _:

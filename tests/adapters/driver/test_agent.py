@@ -23,6 +23,7 @@ from loopkernel_adapters import agent as agent_module
 from loopkernel_adapters import session as session_module
 from loopkernel_adapters.agent import Agent, Approver, EventsDropped, Result, WaitingCall
 from loopkernel_adapters.driver.asyncio_driver import Driver
+from loopkernel_adapters.driver.pacing import BURST
 from loopkernel_adapters.ports import RunContext
 from loopkernel_adapters.providers.scripted import ANY, ScriptedProvider, call_reply, text_reply
 from loopkernel_adapters.waiting_calls import calls_waiting_in
@@ -224,7 +225,7 @@ def test_whoever_leaves_early_cancels_the_turn_and_closes_everything(
 
 def test_a_slow_reader_misses_increments_first_and_never_the_end() -> None:
     async def run() -> None:
-        pieces = [ModelText(ANY, "word ")] * 5_000
+        pieces = [ModelText(ANY, "word ")] * (BURST - 10)  # of more, some would be recorded as one
         world = World([(*pieces, *text_reply("end"))])
         await one_turn(world)
         seen: list[object] = []

@@ -37,6 +37,7 @@ MINIMA: dict[type, tuple[str, dict[str, int]]] = {
             "max_parallel": 1,
             "queue_limit": 0,
             "max_output_tokens": 1,
+            "max_reply_chars": 0,
             "retry_after_cap_ms": 0,
             "silence_ms": 1,
             "tool_timeout_ms": 1,

@@ -183,6 +183,7 @@ def restarted_child(policy: Policy, cell: str) -> None:
 CHECKS: dict[str, Callable[[Policy, str], None]] = {
     "lifetime": field("lifetime", word(choices.Lifetime)),
     "max_output_tokens": field("max_output_tokens", number),
+    "max_reply_chars": field("max_reply_chars", number),
     "on_truncation: escalate to": escalation,
     "on_truncation: continuations": lambda policy, cell: _same(policy.on_truncation.continuations, number(cell)),
     "on_truncation: then": lambda policy, cell: _same(policy.on_truncation.then.value, cell),

@@ -168,7 +168,7 @@ def test_early_runs_are_awaited_when_their_reply_spends_the_budget() -> None:
 
 
 @pytest.mark.rule("LIMIT-2")
-@pytest.mark.parametrize("report", [succeeded(1), broken(1), fired(1)], ids=["done", "failed", "timed out"])
+@pytest.mark.parametrize("report", [succeeded(1), broken(1), fired(2)], ids=["done", "failed", "timed out"])
 def test_the_time_is_looked_at_when_a_run_ends(report: Delta) -> None:
     state = working(*READS, policy=evolve(limited(wall_ms=50, parallel=2), grace_ms=0))
     following, effects = step(state, report, now_ms=70)

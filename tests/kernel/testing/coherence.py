@@ -106,6 +106,11 @@ def incoherences_of_timers(state: State, session: Session) -> Iterable[str]:
         yield f"the countdown is a timer for {state.timer.purpose.value}"
     if isinstance(state, Streaming) and state.silence is not None and state.silence.purpose is not TimerPurpose.SILENCE:
         yield f"the silence is a timer for {state.silence.purpose.value}"
+    if isinstance(state, Streaming) and state.time_limit is not None:
+        if state.time_limit.purpose is not TimerPurpose.WALL_TIME:
+            yield f"the time limit is a timer for {state.time_limit.purpose.value}"
+        if state.after is not None:
+            yield "the stream is over, and its time limit is pending"
 
 
 def incoherences_of_gates(state: State, session: Session) -> Iterable[str]:

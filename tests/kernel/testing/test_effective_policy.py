@@ -59,6 +59,8 @@ OPTIONS: list[tuple[str, dict[str, object]]] = [
     ("on_tool_failure: cancel_siblings", {"on_tool_failure": choices.OnToolFailure.CANCEL_SIBLINGS}),
     ("on_busy: interrupt, queue_limit: 2", {"on_busy": choices.OnBusy.INTERRUPT, "queue_limit": 2}),
     ("max_output_tokens: none", {"max_output_tokens": None}),
+    ("max_reply_chars: 12", {"max_reply_chars": 12}),
+    ("max_reply_chars: none", {"max_reply_chars": None}),
     ("on_truncation: {escalate_to: [], then: stop}",
      {"on_truncation": Truncation(escalate_to=(), then=choices.TruncationEnd.STOP)}),
     ("on_truncation: {escalate_to: [65536], continuations: 0, calls: note}",

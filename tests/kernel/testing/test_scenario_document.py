@@ -199,7 +199,7 @@ FAULTS = [
     ("scenario: a\nmodel: [{calls: [{id: c, tool: t, input: {}, raw: x}]}]", 2, "model[1].calls[1]", "exclude"),
     ("scenario: a\nmodel: [{calls: [{id: c, tool: t}, {id: c, tool: t}]}]", 2, "model[1]", "named `c`"),
     ("scenario: a\nmodel: [{pieces: [{at_ms: 1, call: c}]}]", 2, "model[1]", "`c` is not defined in `calls`"),
-    ("scenario: a\nmodel: [{pieces: [{at_ms: 1}]}]", 2, "model[1].pieces[1]", "`text`, `reasoning` or `call`"),
+    ("scenario: a\nmodel: [{pieces: [{at_ms: 1}]}]", 2, "model[1].pieces[1]", "`text`, `reasoning`, `call` or `usage`"),
     ("scenario: a\nmodel: [{stop: done}]", 2, "model[1].stop", "known: end_turn"),
     ("scenario: a\nmodel: [{fails: max_tokens}]", 2, "model[1].fails", "known: overloaded"),
     ("scenario: a\nmodel: [{fails: server, hangs: true}]", 2, "model[1]", "`fails` and `hangs` exclude"),

@@ -92,6 +92,8 @@ MODEL: list[tuple[str, world.ModelEntry]] = [
      world.ModelEntry(calls=(C1,), pieces=(world.TextPiece(1, "a"), world.ReasoningPiece(2, "b"),
                                            world.CallPiece(3, "c1")),
                       ending=world.ModelCompletes(StopReason.TOOL_USE))),
+    ("{hangs: true, pieces: [{at_ms: 4, usage: {input: 1, output: 2}}]}",
+     world.ModelEntry(pieces=(world.UsagePiece(4, Usage(input=1, output=2)),), ending=world.ModelHangs())),
     ("{fails: rate_limited, retry_after_ms: 9, usage: {input: 1}}",
      world.ModelEntry(usage=Usage(input=1), ending=world.ModelFails(ErrorClass.RATE_LIMITED, 9))),
     ("{fails: server}", world.ModelEntry(ending=world.ModelFails(ErrorClass.SERVER))),

@@ -18,7 +18,15 @@ COMPACTION = (
     "{strategy: window, window_tokens: 1_000, trigger_ratio: 0.85, trigger_tokens: none, keep_turns: 2, "
     "keep_messages: 40, keep_ratio: 0.3, when: turn_start, failures: 1, cooldown_ms: 5}"
 )
-LIMITS = ["max_turns", "max_total_tokens", "max_tool_calls", "max_wall_ms", "max_parallel", "max_output_tokens"]
+LIMITS = [
+    "max_turns",
+    "max_total_tokens",
+    "max_tool_calls",
+    "max_wall_ms",
+    "max_parallel",
+    "max_output_tokens",
+    "max_reply_chars",
+]
 TIMEOUTS = ["silence_ms", "tool_timeout_ms", "approval_timeout_ms", "hook_timeout_ms"]
 
 # Each value of each option, as it is written and as it is read.

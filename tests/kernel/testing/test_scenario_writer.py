@@ -130,6 +130,7 @@ def entries(draw: st.DrawFn) -> world.ModelEntry:
     names = [call.name for call in made]
     pieces: st.SearchStrategy[world.Piece] = st.builds(world.TextPiece, COUNTS, TEXTS)
     pieces |= st.builds(world.ReasoningPiece, COUNTS, TEXTS)
+    pieces |= st.builds(world.UsagePiece, COUNTS, st.builds(Usage, COUNTS, COUNTS, COUNTS, COUNTS))
     ending = draw(ENDINGS)
     if names:
         pieces |= st.builds(world.CallPiece, COUNTS, st.sampled_from(names))

@@ -72,6 +72,8 @@ TOOLS = {
     "sub": ToolProfile(effect=EffectClass.READ_ONLY, child=True),
 }
 HOOK_POINTS = ("before_invocation", "before_model", "after_model", "before_tool", "after_tool", "stop")
+YEAR_MS = 365 * 86_400_000
+JUMPS_MS = (-YEAR_MS, -3_600_000, -60_000, -1, 1, 60_000, 86_400_000, YEAR_MS)
 
 
 def plan_of(seed: int, lively: bool) -> Plan:
@@ -116,10 +118,7 @@ class _Drawing:
             StoreFault(nth=chance.randint(1, 40), what=chance.choice(faults), keep=chance.randint(0, 2))
             for _ in range(self.often(0.5))
         ]
-        items += [
-            Jump(at_ms=self.moment(), by_ms=chance.choice((-3_600_000, -60_000, -1, 1, 60_000, 86_400_000)))
-            for _ in range(self.often(0.2))
-        ]
+        items += [Jump(at_ms=self.moment(), by_ms=chance.choice(JUMPS_MS)) for _ in range(self.often(0.2))]
         return Plan(
             seed=self.seed,
             lively=self.lively,

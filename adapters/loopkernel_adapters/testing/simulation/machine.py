@@ -139,10 +139,14 @@ class SimulatedStore(Store):
 
 
 class SimulatedClock(Clock):
-    """The loop's time, and what it was set by. Its timers can be late, and never early."""
+    """The machine's clock as a driver has it: the date when it was made, and from there on the time that passes.
+
+    The date may be set meanwhile. Its timers can be late, and never early.
+    """
 
     def __init__(self, here: World) -> None:
         self._world = here
+        self._set_by_ms = here.offset_ms
         self._timers: dict[int, tuple[int, Callable[[], None]]] = {}
         self._handles: dict[int, asyncio.TimerHandle] = {}
         self._made = 0
@@ -154,7 +158,11 @@ class SimulatedClock(Clock):
 
     @override
     def now_ms(self) -> int:
-        return self._world.elapsed_ms + self._world.offset_ms
+        return self._world.elapsed_ms + self._set_by_ms
+
+    def ahead_ms(self) -> int:
+        """By how much the date is ahead of this clock's time."""
+        return self._world.offset_ms - self._set_by_ms
 
     @override
     def call_at(self, deadline_ms: int, callback: Callable[[], None]) -> Callable[[], None]:
@@ -168,12 +176,6 @@ class SimulatedClock(Clock):
                 self._handles.pop(number).cancel()
 
         return forget
-
-    def look_again(self) -> None:
-        """The clock was set: all timers are set anew."""
-        for number in tuple(self._timers):
-            self._handles.pop(number).cancel()
-            self._set(number)
 
     def _set(self, number: int) -> None:
         here = self._world

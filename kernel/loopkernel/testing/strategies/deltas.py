@@ -276,7 +276,7 @@ resumptions: SearchStrategy[Resumed] = st.builds(
 thread_deltas: SearchStrategy[ThreadDelta] = st.one_of(
     st.just(Acquired()),
     st.just(Disposed()),
-    st.just(Resumed()),
+    st.builds(Resumed, clock_behind_ms=st.just(0) | st.integers(-2, 10**9)),
     resumptions,
     st.builds(Forked, session_id=session_ids),
     creations,

@@ -183,6 +183,7 @@ _run_events: SearchStrategy[Event] = st.one_of(
     st.builds(events.WorkCancelled, cancel_reasons),
     st.builds(events.LineageForked, session_ids),
     st.just(events.SessionResumed()),
+    st.builds(events.ClockJumped, st.integers(-(10**9), 10**9)),
     st.builds(events.TurnEnded, st.sampled_from(TurnEndReason), usages),
 )
 _reply_events: SearchStrategy[Event] = st.one_of(

@@ -25,7 +25,8 @@ from loopkernel.data.ledgers import Ledger
 from loopkernel.data.messages import AssistantMessage, ResultMessage, UserMessage
 from loopkernel.data.model_deltas import ModelCompleted
 from loopkernel.data.policy import Hook
-from loopkernel.data.sessions import OpenReply, Session, Turn
+from loopkernel.data.reply_sizes import ReplySize
+from loopkernel.data.sessions import OpenReply, Session, Settings, Turn
 from loopkernel.data.states import (
     AfterModel,
     AtRest,
@@ -174,6 +175,9 @@ def _gates_at_the_end(draw: DrawFn, numbers: Numbers) -> OpenHook | OpenCorrecti
     return OpenCorrection(CorrectionOperation(numbers.mint(OperationKind.CORRECTION)), timer)
 
 
+reply_sizes = st.builds(ReplySize, counts, counts, counts)
+
+
 @st.composite
 def streaming_states(draw: DrawFn) -> Streaming:
     """A reply is coming in, after every reply of the thread; some of its calls may have started early."""
@@ -189,22 +193,36 @@ def streaming_states(draw: DrawFn) -> Streaming:
     if silence is not None and looks == 2:  # it was not too long, and is looked at again
         numbers.reported(OperationKind.TIMER, silence.operation)
         silence = numbers.mint_timer(draw, TimerPurpose.SILENCE)
+    bounded = not over and draw(st.booleans())
+    time_limit = numbers.mint_timer(draw, TimerPurpose.WALL_TIME) if bounded else None
     model, heard_ms = draw(models), draw(st.integers(-3, 3))
     session = draw(sessions(thread, numbers, calls.held))
     if silence is not None:  # what was last heard may have come after it was timed
         allowed_ms = session.settings.policy.silence_ms or 0
         silence = evolve(silence, deadline_ms=heard_ms + allowed_ms - draw(counts))
+    turn = draw(turns)
+    if not over:  # what bounds the reply is as the policy says
+        wall_ms = draw(counts) if time_limit is not None else None
+        session = evolve(session, settings=_lasting(session.settings, wall_ms))
+        if time_limit is not None and wall_ms is not None:
+            time_limit = evolve(time_limit, deadline_ms=turn.opened_ms + wall_ms)
     return Streaming(
         session=draw(_offering(session, calls.ledger)),
         stamp=draw(stamps),
-        turn=draw(turns),
+        turn=turn,
         reply=OpenReply(operation, model, draw(usages)),
         pieces=draw(pieces_of(calls.ledger)),
         ledger=calls.ledger,
         heard_ms=heard_ms,
         silence=silence,
         after=after,
+        time_limit=time_limit,
+        size=draw(reply_sizes),
     )
+
+
+def _lasting(settings: Settings, wall_ms: int | None) -> Settings:
+    return evolve(settings, policy=evolve(settings.policy, max_wall_ms=wall_ms))
 
 
 @st.composite
