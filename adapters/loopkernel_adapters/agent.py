@@ -19,7 +19,6 @@ from attrs import evolve
 from loopkernel.data.choices import ApprovalMode
 from loopkernel.data.policy import Policy
 from loopkernel.data.remembered import Remembered
-from loopkernel.data.thread_deltas import Created
 from loopkernel.presets import preset
 
 from loopkernel_adapters.driver.asyncio_driver import Driver
@@ -174,27 +173,18 @@ class Agent:
         """
         name = new_run_id() if run is None else run
         listeners = Listeners()
-        store = self.runs.open(name)
-        given = self._given if policy is None else _policy(policy, self._model)
-        begun = self._policy if given is None else given
-        offered, approvals = self._tools.offered(), None if remembered is None else tuple(remembered)
+        given = ResumeSettings(
+            policy=self._given if policy is None else _policy(policy, self._model),
+            mode=mode,
+            model=self._model,
+            tools=self._tools.offered(),
+            instructions=self._instructions,
+            remembered=None if remembered is None else tuple(remembered),
+        )
         driver = Driver.open(
-            store=store,
-            created=Created(
-                session_id=name,
-                policy=begun if mode is None else evolve(begun, approval_mode=mode),
-                tools=offered,
-                instructions=self._instructions or "",
-                remembered=approvals or (),
-            ),
-            resume_with=ResumeSettings(
-                policy=given,
-                mode=mode,
-                model=self._model,
-                tools=offered,
-                instructions=self._instructions,
-                remembered=approvals,
-            ),
+            store=self.runs.open(name),
+            created=given.begin(name, self._policy),
+            resume_with=given,
             provider=self._provider,
             tools=self._tools,
             clock=self._clock,

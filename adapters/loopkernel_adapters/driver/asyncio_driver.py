@@ -21,14 +21,12 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self, get_args
 
-from attrs import evolve
 from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import Command, Effect
 from loopkernel.data.events import Event, LineageForked
-from loopkernel.data.sessions import Settings
 from loopkernel.data.states import Cancelled, Confirming, Done, Idle, Initial, State
 from loopkernel.data.steps import Context
-from loopkernel.data.thread_deltas import Acquired, Created, ThreadDelta
+from loopkernel.data.thread_deltas import Created, ThreadDelta
 from loopkernel.data.user_deltas import UserDelta
 from loopkernel.later_typing import TypeIs
 from loopkernel.replay import START, LogRecord, replay
@@ -41,7 +39,7 @@ from loopkernel_adapters.driver.failures import complain, failure_to_raise, inte
 from loopkernel_adapters.driver.log_writer import LogWriter, renew_snapshot
 from loopkernel_adapters.driver.operations import Operations
 from loopkernel_adapters.driver.secret_filter import SecretFilter
-from loopkernel_adapters.driver.taking_up import AS_IT_WAS, ResumeSettings, new_nonce, taken_up
+from loopkernel_adapters.driver.taking_up import AS_IT_WAS, ResumeSettings, new_nonce, opening_deltas
 from loopkernel_adapters.driver.waiters import Waiters
 from loopkernel_adapters.optional_ports import NO_PORTS, Address, ChildObserver, NoSuchAgent, OptionalPorts, Ports
 from loopkernel_adapters.ports import Clock, Observer, Provider, Sealing, Store, Tools, demand_same_rules
@@ -144,14 +142,8 @@ class Driver:
         except BaseException:
             store.close()
             raise
-        keys = new_nonce() if nonce is None else nonce
-        opening: tuple[Delta, ...]
-        if state is START:
-            opening = (evolve(created, nonce=created.nonce or keys), Acquired())
-        else:
-            settings = Settings(session_id=created.session_id) if state.session is None else state.session.settings
-            going_on = taken_up(settings, created, resume_with, keys, doubted=restored.doubt is not None)
-            opening = (evolve(going_on, clock_behind_ms=clock_behind_ms(clock, state)),)
+        keys, doubted = new_nonce() if nonce is None else nonce, restored.doubt is not None
+        opening = opening_deltas(state, created, resume_with, keys, clock_behind_ms(clock, state), doubted=doubted)
         return cls(
             state,
             provider=provider,

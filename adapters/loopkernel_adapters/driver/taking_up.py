@@ -7,8 +7,10 @@ from loopkernel.data.choices import ApprovalMode
 from loopkernel.data.policy import Policy
 from loopkernel.data.remembered import Remembered
 from loopkernel.data.sessions import Settings
-from loopkernel.data.thread_deltas import Created, Resumed
+from loopkernel.data.states import State
+from loopkernel.data.thread_deltas import Acquired, Created, Resumed
 from loopkernel.data.tools import Tool
+from loopkernel.replay import START
 
 NONCE_SIZE = 8  # bytes: no two runs of a user meet by chance
 
@@ -27,6 +29,17 @@ class ResumeSettings:
     instructions: str | None = None
     remembered: tuple[Remembered, ...] | None = None
 
+    def begin(self, session_id: str, policy: Policy) -> Created:
+        """The first record of a run that begins with these; `policy` is that where none is given."""
+        policy = policy if self.policy is None else self.policy
+        return Created(
+            session_id=session_id,
+            policy=policy if self.mode is None else evolve(policy, approval_mode=self.mode),
+            tools=self.tools or (),
+            instructions=self.instructions or "",
+            remembered=self.remembered or (),
+        )
+
 
 AS_IT_WAS = ResumeSettings()
 
@@ -34,6 +47,17 @@ AS_IT_WAS = ResumeSettings()
 def new_nonce() -> str:
     """A text that no other run has (see `Created`)."""
     return secrets.token_hex(NONCE_SIZE)
+
+
+def opening_deltas(
+    state: State, created: Created, given: ResumeSettings, nonce: str, clock_behind_ms: int, *, doubted: bool
+) -> tuple[Created | Acquired | Resumed, ...]:
+    """What a driver begins a log with, or goes on with from the state that the log leads to."""
+    if state is START:
+        return (evolve(created, nonce=created.nonce or nonce), Acquired())
+    settings = Settings(session_id=created.session_id) if state.session is None else state.session.settings
+    resumed = taken_up(settings, created, given, nonce, doubted=doubted)
+    return (evolve(resumed, clock_behind_ms=clock_behind_ms),)
 
 
 def taken_up(settings: Settings, created: Created, given: ResumeSettings, nonce: str, *, doubted: bool) -> Resumed:

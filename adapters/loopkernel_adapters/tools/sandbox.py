@@ -12,6 +12,7 @@ from shutil import which
 
 from attrs import frozen
 
+from loopkernel_adapters.bounded_text import both_ends
 from loopkernel_adapters.tools.processes import PROBE_SECONDS, Confined, Confinement
 from loopkernel_adapters.tools.shell import shell_program
 
@@ -110,8 +111,9 @@ class Sandbox:
         except (OSError, subprocess.TimeoutExpired) as error:
             worked, reason = False, str(error)
         if not worked:
+            said = both_ends(reason, LONGEST_REASON // 2, lambda left: "...") or "it does not say why"
             raise SandboxUnavailable(
-                f"{prefix[0]} cannot make a sandbox here: {reason[-LONGEST_REASON:] or 'it does not say why'}. The "
+                f"{prefix[0]} cannot make a sandbox here: {said}. The "
                 "system may forbid namespaces to you, as in a container, or in one of its own settings"
             )
 

@@ -17,8 +17,8 @@ from loopkernel.data.records import LogRecord
 from loopkernel.data.states import State
 from loopkernel.data.threads import Thread
 
-STATE_VERSION = 4
-POLICY_VERSION = 3
+STATE_VERSION = 5
+POLICY_VERSION = 4
 
 
 @cache

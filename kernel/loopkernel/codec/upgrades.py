@@ -99,6 +99,8 @@ UPGRADES = (
     Upgrade("state", 1, _state_with_plan),
     Upgrade("state", 2, _state_with_recovery),
     Upgrade("state", 3, _state_with_gates),
+    Upgrade("state", 4, _as_it_stands),
     Upgrade("policy", 1, _as_it_stands),
     Upgrade("policy", 2, _as_it_stands),
+    Upgrade("policy", 3, _as_it_stands),
 )

@@ -90,7 +90,7 @@ def _restarted(ledger: Ledger, session: Session, place: int, delta: Resumed, now
     """One open call after a restart."""
     entry = ledger.entries[place]
     given, gate = entry.given, entry.hooks.open
-    if _is_to_be_asked(entry):
+    if delta.doubted and _is_to_be_asked(entry):
         return ask_anew(ledger, session, place)
     if gate is not None:
         return ask_call_hook_again(ledger, session, place, gate, now_ms)
@@ -103,16 +103,13 @@ def _restarted(ledger: Ledger, session: Session, place: int, delta: Resumed, now
     if goes_on and entry.child is not None and isinstance(given, Json) and entry.operation is not None:
         return resume_child(ledger, session, place, entry.child, given, entry.operation, now_ms)
     if entry.is_running:
-        return _run_restarted(ledger, session, place, now_ms)
+        return _run_restarted(ledger, session, place, delta, now_ms)
     return Ledgered(ledger, session)
 
 
 def _is_to_be_asked(entry: LedgerEntry) -> bool:
-    """Whether the call is of a log that nobody vouches for, and has no run or outcome that is dealt with first."""
-    person = entry.person
-    if not person.doubted or person.approved or isinstance(person.wait, CrashWait):
-        return False
-    return not entry.is_running and entry.hooks.end is None
+    """Whether the call, of a log that nobody vouches for, has no run, outcome or word of a person to be dealt with."""
+    return not isinstance(entry.person.wait, CrashWait) and not entry.is_running and entry.hooks.end is None
 
 
 def _may_go_on(entry: LedgerEntry, settings: Settings, delta: Resumed) -> bool:
@@ -146,7 +143,7 @@ def wait_again(ledger: Ledger, session: Session, place: int, now_ms: int) -> Led
     return Ledgered(asked.ledger, asked.session, (*timed.effects, *asked.effects))
 
 
-def _run_restarted(ledger: Ledger, session: Session, place: int, now_ms: int) -> Ledgered:
+def _run_restarted(ledger: Ledger, session: Session, place: int, delta: Resumed, now_ms: int) -> Ledgered:
     """A run was in flight: it takes its place in the schedule again, or is answered, or put to a person."""
     entry = ledger.entries[place]
     if entry.operation is not None:
@@ -165,7 +162,7 @@ def _run_restarted(ledger: Ledger, session: Session, place: int, now_ms: int) ->
         return evolve(lost, effects=(ChildFinished(entry.call.id, end_of(CancelReason.SAFETY)), *lost.effects))
     effect = class_of(session.settings, entry.tool).worst(entry.effect)
     status = after_crash(effect, session.settings)
-    if status is None and entry.person.doubted:
+    if status is None and delta.doubted:
         return _check_anew(ledger, session, place)
     if status is None:
         return Ledgered(ledger, session)

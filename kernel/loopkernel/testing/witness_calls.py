@@ -234,7 +234,7 @@ class SeenCalls:
         for call in self.open() if doubted else ():
             call.doubted, call.answered = True, False
         for call in self.open():
-            if call.doubted and call.waits in (Waiting.APPROVAL, Waiting.EDIT):
+            if doubted and call.waits in (Waiting.APPROVAL, Waiting.EDIT):
                 call.waits, call.edit = None, None  # it is checked anew, and then asked about
         running = {call.call for call in self.open() if call.run is not None and not call.over}
         for call in self.open():

@@ -10,6 +10,7 @@ import pytest
 from loopkernel_adapters.ports import StoreCorrupt, StoreError
 from loopkernel_adapters.stores import bounded_connection, database
 from loopkernel_adapters.stores.demanded_schema import expected
+from loopkernel_adapters.stores.seals import Seals
 from loopkernel_adapters.stores.sqlite import SqliteRuns
 
 from tests.adapters.log_lines import some_records
@@ -86,6 +87,7 @@ HOSTILE = {
 def attempts(path: Path) -> tuple[Callable[[], object], ...]:
     """Every way in: the list, a run of it, and its one writer."""
     runs = object.__new__(SqliteRuns)
+    runs._seals = Seals.of_user()
     runs._path = path
     return (
         lambda: SqliteRuns(path),
@@ -156,6 +158,7 @@ def test_a_tree_of_pages_that_leads_to_the_same_rows_for_ever_is_damage(
     multiplied(path, "runs")
     assert path.stat().st_size < 100_000
     runs = object.__new__(SqliteRuns)
+    runs._seals = Seals.of_user()
     runs._path = path
     for attempt in (runs.entries, lambda: runs.latest(3)):
         with pytest.raises(StoreCorrupt, match="its tables do not end where a file of its size must"):

@@ -338,7 +338,7 @@ def test_a_snapshot_that_unpacks_to_far_more_than_the_log_is_ignored(
         assert tracemalloc.get_traced_memory()[1] < 8 * snapshots.SPARE_TEXT
     finally:
         tracemalloc.stop()
-    assert found == Restored(records=LOG)
+    assert found == Restored(records=LOG, doubt=FOREIGN)
 
 
 def test_a_file_in_the_place_of_a_snapshot_that_is_longer_than_any_is_not_read(tmp_path: Path) -> None:
@@ -348,7 +348,7 @@ def test_a_file_in_the_place_of_a_snapshot_that_is_longer_than_any_is_not_read(t
         file.truncate(8 * snapshots.SPARE_TEXT)  # of no block on the disk
     tracemalloc.start()
     try:
-        assert restored(runs) == Restored(records=LOG)
+        assert restored(runs) == Restored(records=LOG, doubt=FOREIGN)
         assert tracemalloc.get_traced_memory()[1] < snapshots.SPARE_TEXT
     finally:
         tracemalloc.stop()
