@@ -14,6 +14,7 @@ from loopkernel_adapters.driver.log_writer import LogWriter
 from loopkernel_adapters.driver.operations import Operations
 from loopkernel_adapters.driver.runs import ToolRun
 from loopkernel_adapters.driver.supervision import Supervisor
+from loopkernel_adapters.driver.taking_up import opening_deltas
 from loopkernel_adapters.ports import Tools
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -117,3 +118,9 @@ def timers_outlive_a_fork(monkeypatch: pytest.MonkeyPatch) -> None:
 def abandoned_stream_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever closes the driver waits for nothing that is still being read."""
     monkeypatch.setattr(Supervisor, "let_go", lambda supervisor: None)
+
+
+@planted
+def believes_every_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log in other hands is gone on with as if it were one's own."""
+    monkeypatch.setattr(asyncio_driver, "opening_deltas", lambda *given, doubted: opening_deltas(*given, doubted=False))

@@ -34,6 +34,7 @@ SOMETIMES = (
     *("store fails", "store dies before", "store dies within", "store dies after", "store fails at the opening"),
     "store keeps a part of what it was given",
     *("crash", "unsynced records lost", "clock forward", "clock back", "late timer", "observer raises"),
+    *("log in other hands", "words of a person forged"),
     "slow reader",
     *("posted within a step", "sub-agent", "send fails", "the run failed", "settled", "a person was needed"),
 )

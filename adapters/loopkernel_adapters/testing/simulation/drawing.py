@@ -105,7 +105,12 @@ class _Drawing:
             *(self.act() for _ in range(chance.randint(3, 12))),
         ]
         items += [
-            Crash(at_ms=self.moment(), down_ms=chance.choice((0, 0, 1_000, 400_000)), keep=chance.randint(0, 3))
+            Crash(
+                at_ms=self.moment(),
+                down_ms=chance.choice((0, 0, 1_000, 400_000)),
+                keep=chance.randint(0, 3),
+                hand=chance.choice(("", "", "", "", "none", "words")),
+            )
             for _ in range(self.often(0.4))
         ]
         if items and isinstance(items[-1], Crash) and chance.random() < 0.3:

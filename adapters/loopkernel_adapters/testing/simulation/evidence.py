@@ -28,6 +28,7 @@ from loopkernel.data.outside_deltas import (
 )
 from loopkernel.data.states import Initial, State
 from loopkernel.data.steps import Context
+from loopkernel.data.thread_deltas import Resumed
 from loopkernel.data.tool_deltas import ToolFailed, ToolStopped, ToolSucceeded
 from loopkernel.data.user_deltas import AnswerAfterCrash, CrashAnswerKind
 from loopkernel.replay import LogRecord, StepRecord
@@ -98,6 +99,8 @@ class Evidence:
     due_ms: dict[int, int] = Factory(dict)  # of the timers, by the time that passes
     settled: Counter[Key] = Factory(Counter)
     starts: Counter[str] = Factory(Counter)  # of dangerous calls, over all lives
+    doubt: str | None = None  # why its store does not vouch for it
+    doubted: bool = False  # when this life began
 
     # --- the disk -----------------------------------------------------------------------------------------
 
@@ -127,6 +130,7 @@ class Evidence:
     def begin_life(self) -> None:
         """A new process goes on from here: nothing is under way."""
         self.born = len(self.steps)
+        self.doubted = self.doubt is not None
         for kept in (
             self.emitted,
             self.asked,
@@ -144,6 +148,8 @@ class Evidence:
         self.state, effects = transition(before, context)
         self.steps.append(StepRecord(before, context, self.state, effects))
         self._settle(record.delta)
+        if isinstance(record.delta, Resumed) and self.doubted and not record.delta.doubted:
+            self.accuse(f"{self.name}: a log was believed that no store vouches for")
         for effect in effects:
             if isinstance(effect, LineageForked):
                 self.emitted.clear()

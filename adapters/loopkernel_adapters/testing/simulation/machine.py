@@ -127,7 +127,11 @@ class SimulatedStore(Store):
 
     @override
     def restore(self) -> Restored:
-        return Restored(records=self._session.records)
+        return Restored(records=self._session.records, doubt=self._session.doubt)
+
+    def vouch(self) -> None:
+        """The driver goes by what it is given from here on."""
+        self._session.doubt = None
 
     @override
     def save_snapshot(self, state: State) -> None:

@@ -65,11 +65,16 @@ class Act:
 
 @frozen(kw_only=True)
 class Crash:
-    """The process dies at `at_ms`, for `down_ms`. Of the records that are not durable, the first `keep` survive."""
+    """The process dies at `at_ms`, for `down_ms`. Of the records that are not durable, the first `keep` survive.
+
+    `hand`: meanwhile others have had the logs in their hands, so that no store vouches for them. "words": they have
+    written words of a person into them, that allow whatever is open and whatever is to come; "none": nothing.
+    """
 
     at_ms: int
     down_ms: int = 0
     keep: int = 0
+    hand: str = ""
 
 
 @frozen(kw_only=True)

@@ -12,6 +12,7 @@ from loopkernel.data.events import ApprovalAsked, ChildAsked, Event, QuestionAsk
 from loopkernel.data.thread_deltas import Created
 from loopkernel.data.tools import Tool
 from loopkernel.laws import check_pairs, check_trace
+from loopkernel.replay import LogRecord
 from loopkernel.testing.effective_policy import effective_policy
 from loopkernel.testing.scenario_data import PolicyChoice
 
@@ -27,7 +28,7 @@ from loopkernel_adapters.testing.simulation.evidence import Evidence
 from loopkernel_adapters.testing.simulation.machine import Foreign, Life, SimulatedClock, SimulatedStore, World
 from loopkernel_adapters.testing.simulation.model_port import SimulatedModel
 from loopkernel_adapters.testing.simulation.other_ports import SimulatedOthers
-from loopkernel_adapters.testing.simulation.people import word_of
+from loopkernel_adapters.testing.simulation.people import forged_words, word_of
 from loopkernel_adapters.testing.simulation.plan import (
     Act,
     Answer,
@@ -321,8 +322,21 @@ class Simulation:
             if session.lose(crash.keep):
                 self.world.seen["unsynced records lost"] += 1
         self.world.seen["crash"] += 1
+        if crash.hand:
+            self._fall_into_other_hands(words=crash.hand == "words")
         if crash.down_ms:
             await asyncio.sleep(crash.down_ms / 1000)
+
+    def _fall_into_other_hands(self, *, words: bool) -> None:
+        """Nobody vouches for the logs any more; and others may have written into them what only a person may say."""
+        for session in self.sessions.values():
+            if session.state.session is not None:
+                session.doubt = "it was in other hands"
+                self.world.seen["log in other hands"] += 1
+        said = forged_words(self.root.state) if words else ()
+        if said:
+            self.world.seen["words of a person forged"] += 1
+            self.root.write([LogRecord(delta, self.root.state.stamp.now_ms) for delta in said], durable=True)
 
     def _tasks_left(self) -> list[asyncio.Task[Any]]:  # Any: whatever they were to return
         """All tasks but those of the simulation itself."""

@@ -79,6 +79,8 @@ def _plainer_items(item: Item) -> Sequence[Item]:
             return (evolve(item, oddity=""), evolve(item, behaviour=evolve(item.behaviour, progress=())))
         case Act():
             return (evolve(item, within=False), evolve(item, text="x"), evolve(item, pick=0))
+        case Crash():
+            return (evolve(item, hand=""), evolve(item, hand="none" if item.hand else ""))
         case _:
             return ()
 
@@ -116,7 +118,7 @@ def _can_be_said(item: Item) -> bool:
         case Act():
             return not item.within and item.what in _ACTIONS and item.text.isprintable()
         case Crash():
-            return True
+            return item.hand != "words"
         case _:
             return False
 
@@ -128,7 +130,7 @@ def _hook(item: Answer) -> HookScript:
 
 def _timed(item: Item) -> TimedAction | None:
     if isinstance(item, Crash):
-        return TimedAction(timing=At(item.at_ms), action=actions.Crash(down_ms=item.down_ms))
+        return TimedAction(timing=At(item.at_ms), action=actions.Crash(down_ms=item.down_ms, doubted=bool(item.hand)))
     if isinstance(item, Act):
         return TimedAction(timing=At(item.at_ms), action=_ACTIONS[item.what](item))
     return None
