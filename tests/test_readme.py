@@ -1,5 +1,6 @@
 """The README keeps its word: its examples are short, run, and print what it says; its links and commands exist."""
 
+import argparse
 import re
 import subprocess
 import sys
@@ -78,6 +79,7 @@ def test_every_command_of_the_command_line_is_shown_and_every_one_that_is_shown_
     asked = parser()
     helps = {command: asked.parse_args([command, *rest]) for command, rest in COMMANDS.items()}
     assert {command for command, _ in shown} <= set(helps)
-    known = {f"--{name.replace('_', '-')}" for given in helps.values() for name in vars(given)}
+    (commands,) = [each for each in asked._actions if isinstance(each, argparse._SubParsersAction)]
+    known = {name for one in commands.choices.values() for each in one._actions for name in each.option_strings}
     assert options <= known
     assert {"--model", "--policy", "--store"} <= options

@@ -27,7 +27,7 @@ OWNER_ONLY, FOLDER_OWNER_ONLY = 0o600, 0o700
 OF_OTHERS = 0o077  # what a mode grants to others
 
 FOREIGN = "it bears no seal of yours, so others may have written it (or a release without seals)"
-ALTERED = "its seal does not fit what it holds, so others may have changed it"
+ALTERED = "its seal is not yours, or does not fit what it holds, so others may have written or changed it"
 OLDER = "it is an older copy of a log that has gone on since, as from a backup, so its calls may have run already"
 
 
