@@ -66,7 +66,7 @@ def decide(
     decision = Decision.ASK if doubted else _before_mode(policy, matching, profile)
     if approved and decision is Decision.ASK:
         return Decision.ALLOW
-    return _by_mode(policy.approval_mode, decision, profile)
+    return _by_mode(policy.approval_mode, decision, None if doubted else profile)
 
 
 def resource_in_the_way(

@@ -243,6 +243,15 @@ def test_what_a_doubted_log_has_open_is_checked_and_asked_anew(stage: str) -> No
 
 @pytest.mark.rule("RESUME-8")
 @pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("mode", ApprovalMode)
+def test_no_mode_but_bypass_starts_what_a_doubted_log_has_open(stage: str, mode: ApprovalMode) -> None:
+    steps = played(opened(stage), evolve(DOUBTED, policy=evolve(ASK, approval_mode=mode)))
+    assert bool([call for each in steps for call in starts(each.effects)]) is (mode is ApprovalMode.BYPASS)
+    assert not check_trace(steps).breaches
+
+
+@pytest.mark.rule("RESUME-8")
+@pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize(("policy", "starts_it"), [(BYPASS, True), (HEADLESS, False)])
 def test_a_doubted_log_goes_by_the_mode_that_a_person_gives_now(stage: str, policy: Policy, starts_it: bool) -> None:
     steps = played(opened(stage), evolve(DOUBTED, policy=policy))
