@@ -32,8 +32,9 @@ def examples() -> list[str]:
 
 
 def shared() -> list[str]:
-    """The recordings that nobody here has made, as paths from their folder."""
-    return sorted(str(path.relative_to(SHARED)) for path in SHARED.glob("*/**/*") if path.is_file())
+    """The recordings that nobody here has made, as paths from their folder; `more` holds formats that are not read."""
+    found = (path.relative_to(SHARED) for path in SHARED.glob("*/**/*") if path.is_file())
+    return sorted(str(path) for path in found if path.parts[0] != "more")
 
 
 def format_of(name: str) -> str:

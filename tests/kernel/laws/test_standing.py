@@ -8,6 +8,7 @@ from loopkernel.data.states import Streaming
 from loopkernel.data.words import CallStatus
 from loopkernel.laws.memory import Memory
 from loopkernel.laws.standing import Standing
+from loopkernel.laws.users import may_run
 from loopkernel.replay import StepRecord
 
 from tests.kernel.plays import Play, plays
@@ -23,7 +24,7 @@ def is_kept(standing: Standing, place: int, entry: LedgerEntry) -> bool:
     behind = any(standing.is_behind(place, other) for other in range(len(entries)))
     sources = [entries[one.place] for one in standing.places.sources(place) if one.place is not None]
     unmet = any(source.status is not CallStatus.DONE for source in sources)
-    may_clash = place in standing.places.open and not standing.gives_output(entry)
+    may_clash = may_run(entry, standing.settings) and not standing.gives_output(entry)
     held = may_clash and any(standing.clash(place, run.claims) for run in standing.session.held)
     undecided = standing.undecided not in (None, entry.call.id) and not entry.is_running
     return entry.is_open and (behind or unmet or held or undecided)

@@ -136,6 +136,7 @@ LINES: list[tuple[Effect, str | None]] = [
     (events.WorkCancelled(CancelReason.EDITED), "cancelled system:edited"),
     (events.LineageForked("s"), "forked"),
     (events.SessionResumed(), "resumed"),
+    (events.ClockJumped(5), None),
 ]  # fmt: skip
 
 
