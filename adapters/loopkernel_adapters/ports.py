@@ -281,6 +281,12 @@ class RulesDiffer(StoreError):
     """The log was written under another version of the rules, so folding it would tell another run (RESUME-1)."""
 
 
+def is_of_these_rules(records: Sequence[LogRecord]) -> bool:
+    """Whether the log, whose records these are from the first on, can be folded here."""
+    created = records[0].delta if records else None
+    return isinstance(created, Created) and created.rules_version == RULES_VERSION
+
+
 def demand_same_rules(restored: Restored) -> None:
     """Raises RulesDiffer where what is to be folded was written under other rules than those of this loopkernel.
 

@@ -28,7 +28,7 @@ from loopkernel.data.states import State
 from loopkernel.later_typing import override
 from loopkernel.replay import LogRecord
 
-from loopkernel_adapters.ports import Restored, Store, StoreCorrupt, StoreError, StoreLocked
+from loopkernel_adapters.ports import Restored, Store, StoreCorrupt, StoreError, StoreLocked, is_of_these_rules
 from loopkernel_adapters.stores.durable_files import sync_folder, write_all
 from loopkernel_adapters.stores.seals import FOREIGN, OLDER, Mark, Seals
 from loopkernel_adapters.stores.snapshot_files import demand_no_links, read_snapshot, write_snapshot
@@ -243,6 +243,8 @@ class JsonlStore(Store):
         state = None if snapshot is None else snapshot.state()
         if snapshot is None or state is None:
             return Restored(records=self.load(), doubt=self._doubt)
+        if self._doubt is not None and is_of_these_rules(records := self.load()):
+            return Restored(records=records, doubt=self._doubt)  # the state may be any
         behind = self._behind
         if behind is None:
             rest = _content(self._demand_open(), snapshot.size)

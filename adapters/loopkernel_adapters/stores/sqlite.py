@@ -19,7 +19,7 @@ from loopkernel.data.states import State
 from loopkernel.later_typing import override
 from loopkernel.replay import LogRecord
 
-from loopkernel_adapters.ports import NoSuchRun, Restored, RunEntry, RunPage, Runs, Store, StoreError
+from loopkernel_adapters.ports import NoSuchRun, Restored, RunEntry, RunPage, Runs, Store, StoreError, is_of_these_rules
 from loopkernel_adapters.stores.database import close_untouched, connect, make, told, transaction
 from loopkernel_adapters.stores.durable_files import make_folder
 from loopkernel_adapters.stores.readings import READ, reading
@@ -147,6 +147,8 @@ class SqliteStore(Store):
             state = None if snapshot is None else snapshot.state()
             if snapshot is None or state is None:
                 return Restored(records=rows.all_records(), doubt=doubt)
+            if doubt is not None and is_of_these_rules(records := rows.all_records()):
+                return Restored(records=records, doubt=doubt)  # the state may be any
             behind = rows.records_behind(snapshot)
             return Restored(state=state, rules_version=snapshot.rules_version, records=behind, doubt=doubt)
 

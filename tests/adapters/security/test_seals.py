@@ -13,7 +13,7 @@ from loopkernel.data.json_text import Json
 from loopkernel.data.tools import Decision, EffectClass, ToolOutput
 from loopkernel.data.user_deltas import Approve
 from loopkernel.later_typing import override
-from loopkernel.replay import LogRecord, fork
+from loopkernel.replay import LogRecord, fork, replay
 from loopkernel_adapters.agent import Agent
 from loopkernel_adapters.ports import RunContext, Runs, Sealing
 from loopkernel_adapters.providers.scripted import Reply, ScriptedProvider, call_reply, text_reply
@@ -98,6 +98,30 @@ def test_a_secret_that_others_may_know_is_not_used(tmp_path: Path, fault: str) -
     bad = Seals(tmp_path / "config")
     assert bad.seal(b"x") is None
     assert bad.problem
+
+
+@pytest.mark.rule("RESUME-8")
+@pytest.mark.parametrize("kind", [SqliteRuns, JsonlFolder])
+def test_a_state_that_others_put_beside_a_log_is_not_gone_by(
+    tmp_path: Path, kind: type[SqliteRuns] | type[JsonlFolder]
+) -> None:
+    """Whoever can write there can put any state: of a log of one's own, and of a foreign one."""
+    mine, log, other = Seals(tmp_path / "mine"), HOSTILE["remembered"], HOSTILE["bypass"]
+    for run, sealed in (("own", True), ("foreign", False)):
+        store = kind(tmp_path / "runs", mine).open(run)
+        if sealed:
+            store.vouch()
+        store.append(log, durable=True)
+        store.close()
+        theirs = kind(tmp_path / "runs", Seals(tmp_path / "theirs")).open(run)
+        theirs.vouch()
+        theirs.save_snapshot(replay(other))
+        theirs.close()
+        again = kind(tmp_path / "runs", mine).open(run)
+        restored = again.restore()
+        again.close()
+        assert (restored.state, restored.records) == (None, log)
+        assert restored.doubt == (None if sealed else FOREIGN)
 
 
 # --- agents ---------------------------------------------------------------------------------------------

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from loopkernel.replay import START, replay
-from loopkernel_adapters.ports import Runs, Store, StoreError
+from loopkernel_adapters.ports import Runs, Sealing, Store, StoreError
 from loopkernel_adapters.stores.folders import JsonlFolder
+from loopkernel_adapters.stores.seals import Seals
 from loopkernel_adapters.stores.sqlite import SqliteRuns
 
 from tests.adapters.log_lines import some_records
@@ -34,12 +35,17 @@ Report = dict[str, Any]
 
 
 def runs_in(kind: str, folder: Path) -> Runs:
-    return JsonlFolder(folder / "logs") if kind == "jsonl" else SqliteRuns(folder / "runs.sqlite")
+    seals = Seals(folder / "seals")
+    (folder / "seals").mkdir(exist_ok=True)
+    (folder / "seals" / "marks").touch()  # no marks, which are not synced: what is acknowledged is told by calls alone
+    return JsonlFolder(folder / "logs", seals) if kind == "jsonl" else SqliteRuns(folder / "runs.sqlite", seals)
 
 
 def write(kind: str, folder: Path, acknowledge: Callable[[int], None]) -> None:
-    """Go on with the log by the plan, and acknowledge how many records are durable."""
+    """Go on with the log by the plan, as a driver does, and acknowledge how many records are durable."""
     store = runs_in(kind, folder).open(RUN)
+    assert isinstance(store, Sealing)
+    store.vouch()
     written = len(store.load())
     for count, durable in PLAN:
         if count:
@@ -185,7 +191,7 @@ def in_fork(order: Order) -> Report:
 
 def look(kind: str, folder: Path) -> Report:
     """Recover twice, then go on to the end of what was intended."""
-    counts, clean, same_state, reported, snapshot = [], True, True, [], False
+    counts, clean, same_state, reported, snapshot, doubt = [], True, True, [], False, None
     for _ in range(2):
         store = runs_in(kind, folder).open(RUN)
         records = store.load()
@@ -193,7 +199,7 @@ def look(kind: str, folder: Path) -> Report:
         clean = clean and records == INTENDED[: len(records)]
         same_state = same_state and replay(restored.records, restored.state or START) == replay(records)
         reported.append(getattr(store, "torn_tail", None) is not None)
-        snapshot = restored.state is not None
+        snapshot, doubt = restored.state is not None, restored.doubt
         store.close()
         counts.append(len(records))
     runs = runs_in(kind, folder)
@@ -207,6 +213,7 @@ def look(kind: str, folder: Path) -> Report:
         "torn": reported,
         "went_on": runs.read(RUN) == INTENDED,
         "snapshot": snapshot,
+        "doubt": doubt,
     }
 
 

@@ -41,6 +41,7 @@ def kill_everywhere(child: FaultChild, kind: str, *, job: str = "write", prepare
             report = child.point(kind, job=job, at=at, action=action, prepared=prepared)
             assert report["status"] == -9, (at, report)
             judged(report)
+            assert report["doubt"] is None or job != "write", "a log of one's own is not believed"
             assert report["snapshot"] or at <= kept, "the older snapshot is lost, and the newer one not there yet"
     return len(ways) * calls // step
 

@@ -1,6 +1,7 @@
 """Runs as files in a folder, and in memory: listed, read while they are written, and each found again by its id."""
 
 import os
+import shutil
 from contextlib import closing
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from loopkernel.replay import START, replay
 from loopkernel_adapters.ports import NoSuchRun, RunEntry, StoreError, StoreLocked
 from loopkernel_adapters.stores.folders import LONGEST_NAME, SUFFIX, JsonlFolder
 from loopkernel_adapters.stores.memory import MemoryRuns
+from loopkernel_adapters.stores.seals import Seals
 
 from tests.adapters.log_lines import log_of, some_records
 from tests.adapters.stores.worked_log import worked_log
@@ -109,13 +111,15 @@ def test_a_run_in_memory_goes_on_when_it_was_closed() -> None:
 def test_every_cut_of_a_log_beside_its_snapshot_leads_to_a_true_state(tmp_path: Path) -> None:
     """The snapshot covers half of it: what is cut behind that goes on from there, what is cut before it, without it."""
     log = worked_log(6)
-    folder = JsonlFolder(tmp_path)
+    folder = JsonlFolder(tmp_path, Seals(tmp_path / "seals"))
     with closing(folder.open("s")) as store:
+        store.vouch()
         store.append(log[:16], durable=True)
         store.save_snapshot(replay(log[:16]))
         store.append(log[16:], durable=True)
     path = folder.file_of("s")
     content = path.read_bytes()
+    shutil.rmtree(tmp_path / "seals" / "marks")  # as if it had never been longer
     used = 0
     for size in range(0, len(content) + 1, 19):
         path.write_bytes(content[:size])

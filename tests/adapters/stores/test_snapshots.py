@@ -17,12 +17,12 @@ from loopkernel.data.states import State
 from loopkernel.data.thread_deltas import RULES_VERSION
 from loopkernel.replay import START, LogRecord, replay
 from loopkernel_adapters.driver.durability import snapshot_due
-from loopkernel_adapters.ports import Restored, Runs, StoreCorrupt, StoreError
+from loopkernel_adapters.ports import Restored, Runs, Sealing, Store, StoreCorrupt, StoreError
 from loopkernel_adapters.stores import snapshots
 from loopkernel_adapters.stores.folders import JsonlFolder
 from loopkernel_adapters.stores.jsonl import JsonlStore
 from loopkernel_adapters.stores.memory import MemoryStore
-from loopkernel_adapters.stores.seals import FOREIGN
+from loopkernel_adapters.stores.seals import OLDER, Seals
 from loopkernel_adapters.stores.snapshots import Snapshot, snapshot_of
 from loopkernel_adapters.stores.sqlite import SqliteRuns
 
@@ -46,9 +46,16 @@ def state_of(restored: Restored) -> State:
 def keep(runs: Runs, records: tuple[LogRecord, ...], cut: int, state: State | None = None) -> None:
     """Write the records, with a snapshot after the first `cut`."""
     with closing(runs.open("s")) as store:
-        store.append(records[:cut], durable=True)
+        vouched(store).append(records[:cut], durable=True)
         store.save_snapshot(replay(records[:cut]) if state is None else state)
         store.append(records[cut:], durable=True)
+
+
+def vouched(store: Store) -> Store:
+    """The store, of one's own programs: of a foreign log no snapshot is used."""
+    assert isinstance(store, Sealing)
+    store.vouch()
+    return store
 
 
 def restored(runs: Runs) -> Restored:
@@ -75,7 +82,7 @@ def test_the_snapshot_and_the_tail_lead_to_the_same_state_as_the_log(runs: Runs,
 
 def test_a_store_restores_at_any_time_from_its_newest_snapshot(runs: Runs) -> None:
     with closing(runs.open("s")) as store:
-        assert store.restore() == Restored(records=())
+        assert vouched(store).restore() == Restored(records=())
         for size in range(1, len(LOG) + 1):
             store.append(LOG[size - 1 : size], durable=size % 7 == 0)
             if size % 5 == 0:
@@ -139,18 +146,26 @@ def file_of(runs: Runs) -> Path:
 
 
 def content_of(runs: Runs) -> bytes:
-    """The bytes of the snapshot that is kept."""
+    """The bytes of the snapshot that is kept, without its seal."""
     if isinstance(runs, JsonlFolder):
-        return file_of(runs).read_bytes()
+        return without_seal(file_of(runs).read_bytes())
     assert isinstance(runs, SqliteRuns)
     with closing(sqlite3.connect(runs._path)) as connection:
         (content,) = connection.execute("SELECT snapshot FROM snapshots").fetchone()
         assert isinstance(content, bytes)
-        return content
+        return without_seal(content)
+
+
+def without_seal(content: bytes) -> bytes:
+    return content.partition(b"\n")[2]
 
 
 def put(runs: Runs, content: object) -> None:
-    """Other bytes in the place of the snapshot."""
+    """Other bytes in the place of the snapshot, sealed as one's own: they have to be right all the same."""
+    if isinstance(content, bytes):
+        seal = Seals.of_user().seal(b"seal:" + content)
+        assert seal is not None
+        content = b"seal:" + seal.hex().encode("ascii") + b"\n" + content
     if isinstance(runs, JsonlFolder):
         assert isinstance(content, bytes)
         file_of(runs).write_bytes(content)
@@ -185,7 +200,7 @@ def lies(content: bytes) -> dict[str, bytes]:
 def test_a_snapshot_that_does_not_fit_is_ignored(runs: Runs, name: str) -> None:
     keep(runs, LOG, CUT)
     put(runs, lies(content_of(runs))[name])
-    assert restored(runs) == Restored(records=LOG, doubt=FOREIGN)
+    assert restored(runs) == Restored(records=LOG)
 
 
 def test_a_snapshot_of_more_bytes_than_there_are_is_ignored(tmp_path: Path) -> None:
@@ -194,7 +209,7 @@ def test_a_snapshot_of_more_bytes_than_there_are_is_ignored(tmp_path: Path) -> N
     true = Snapshot.from_bytes(content_of(runs))
     assert true is not None
     put(runs, evolve(true, size=true.size + 1).to_bytes())
-    assert restored(runs) == Restored(records=LOG, doubt=FOREIGN)
+    assert restored(runs) == Restored(records=LOG)
 
 
 def test_a_damaged_snapshot_is_ignored(runs: Runs) -> None:
@@ -203,7 +218,7 @@ def test_a_damaged_snapshot_is_ignored(runs: Runs) -> None:
     for place in [*range(0, len(content), 37), len(content) - 1]:
         for damaged in (content[:place], content[:place] + bytes([content[place] ^ 4]) + content[place + 1 :]):
             put(runs, damaged)
-            assert restored(runs) == Restored(records=LOG, doubt=FOREIGN)
+            assert restored(runs) == Restored(records=LOG)
     put(runs, content)
     assert restored(runs).records == LOG[CUT:]
 
@@ -212,13 +227,13 @@ def test_a_snapshot_of_a_newer_format_is_ignored(runs: Runs, monkeypatch: pytest
     monkeypatch.setattr(snapshots, "_HEADER", {"loopkernel": "snapshot", "version": 2})
     keep(runs, LOG, CUT)
     monkeypatch.undo()
-    assert restored(runs) == Restored(records=LOG, doubt=FOREIGN)
+    assert restored(runs) == Restored(records=LOG)
     newer = state_to_text(replay(LOG[:CUT])).replace('"version":', '"version":9', 1)
     monkeypatch.setattr(snapshots, "state_to_text", lambda state: newer)
     with closing(runs.open("s")) as store:
         store.save_snapshot(replay(LOG))
     monkeypatch.undo()
-    assert restored(runs) == Restored(records=LOG, doubt=FOREIGN)
+    assert restored(runs) == Restored(records=LOG)
 
 
 def test_a_log_that_lost_records_outlives_its_snapshot(tmp_path: Path) -> None:
@@ -228,7 +243,7 @@ def test_a_log_that_lost_records_outlives_its_snapshot(tmp_path: Path) -> None:
     path = runs.file_of("s")
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(lines[:30]) + lines[30][:9])
-    assert restored(runs) == Restored(records=LOG[:30], doubt=FOREIGN)
+    assert restored(runs) == Restored(records=LOG[:30], doubt=OLDER)
     with closing(runs.open("s")) as store:
         store.append(some_records(len(LOG) - 30), durable=True)
         assert store.restore().state is None
@@ -243,7 +258,7 @@ def test_what_lies_in_the_place_of_a_snapshot_does_no_harm(tmp_path: Path) -> No
     for make in (os.mkfifo, os.mkdir):
         file_of(runs).unlink()
         make(file_of(runs))
-        assert restored(runs) == Restored(records=LOG, doubt=FOREIGN)
+        assert restored(runs) == Restored(records=LOG)
         with closing(runs.open("s")) as store:
             if make is os.mkdir:
                 with pytest.raises(OSError, match="directory"):
@@ -286,7 +301,7 @@ def test_one_that_cannot_be_written_breaks_nothing(runs: Runs, monkeypatch: pyte
         monkeypatch.setattr(snapshots, "state_to_text", refuse)
         with pytest.raises(StoreError, match=r"the log goes on without it: (?s:.)*cannot be written"):
             store.save_snapshot(replay(LOG))
-        store.append(LOG[CUT:], durable=True)
+        vouched(store).append(LOG[CUT:], durable=True)
         assert store.restore().records == LOG[20:]
 
 
@@ -338,7 +353,7 @@ def test_a_snapshot_that_unpacks_to_far_more_than_the_log_is_ignored(
         assert tracemalloc.get_traced_memory()[1] < 8 * snapshots.SPARE_TEXT
     finally:
         tracemalloc.stop()
-    assert found == Restored(records=LOG, doubt=FOREIGN)
+    assert found == Restored(records=LOG)
 
 
 def test_a_file_in_the_place_of_a_snapshot_that_is_longer_than_any_is_not_read(tmp_path: Path) -> None:
@@ -348,7 +363,7 @@ def test_a_file_in_the_place_of_a_snapshot_that_is_longer_than_any_is_not_read(t
         file.truncate(8 * snapshots.SPARE_TEXT)  # of no block on the disk
     tracemalloc.start()
     try:
-        assert restored(runs) == Restored(records=LOG, doubt=FOREIGN)
+        assert restored(runs) == Restored(records=LOG)
         assert tracemalloc.get_traced_memory()[1] < snapshots.SPARE_TEXT
     finally:
         tracemalloc.stop()
