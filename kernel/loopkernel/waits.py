@@ -301,10 +301,8 @@ def _in_the_way(ledger: Ledger, plan: Plan, session: Session, place: int) -> tup
             found.append(_behind(entry, before, session, plan.last_write))
     more = waits.bit_count() - len(found)
     index = holder_elsewhere(ledger, session, place)
-    if index is None:
-        return found, more
-    if len(found) == MOST:
-        return found, more + 1
+    if index is None or len(found) == MOST:
+        return found, more + (index is not None)
     run = session.held[index]
     mine = claimant_of(entry, session.settings)
     clash = None if mine is None else clash_of(Claimant(run.claims), mine, last_write=plan.last_write)

@@ -104,8 +104,7 @@ class WordsOfPerson:
             self._approved.clear()
             self._edits.clear()
             self._doubted.update(entry.call.id for entry in entries_in(record.before))
-            if record.before.session is not None:
-                self._doubted.update(run.call for run in record.before.session.held)
+            self._doubted.update(run.call for run in held_in(record.before))
         if isinstance(delta, TimerFired):
             self._rejected.update(_out_of_time(delta, record.before))
         if not isinstance(delta, Approve | Reject | Correct | Swap | AnswerAfterCrash) or ledger is None:

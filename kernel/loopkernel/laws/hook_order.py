@@ -160,8 +160,7 @@ class HookOrder:
         if key in self._open.values():
             yield f"{where} has its turn, and another one of that point has not answered"
         due = self._left.get(key) or due_at(policy, context.point)
-        if cut:
-            due = tuple(hook for hook in due if not hook.gated)
+        due = tuple(hook for hook in due if not (cut and hook.gated))
         names = [(hook.name, hook.gated) for hook in due]
         mine = (context.name, gated)
         if mine not in names:

@@ -117,9 +117,8 @@ def _is_just_within(cost_usd: float | None, share: Fraction) -> bool:
 def is_reserved(entry: LedgerEntry, under_way: Iterable[LedgerEntry], session: Session) -> bool:
     """LIMIT-2: whether all that the call would need of a budget is given to the sub-agents under way."""
     policy = session.settings.policy
-    if not _shares_budgets(policy):
-        return False
-    taken = [other.child.reserved for other in under_way if other.child is not None]
+    shared = under_way if _shares_budgets(policy) else ()
+    taken = [other.child.reserved for other in shared if other.child is not None]
     if not taken:
         return False
     calls = session.started + sum(one.tool_calls or 0 for one in taken)

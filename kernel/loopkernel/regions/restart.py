@@ -260,11 +260,8 @@ def keep_leases(session: Session) -> tuple[Session, tuple[Effect, ...]]:
 
 def _may_repeat(run: HeldRun, delta: Resumed, settings: Settings) -> bool:
     """Whether the run may start again without anybody being asked, by what holds now: its call is answered already."""
-    tool = offered(settings, run.tool)
-    if tool is None:
-        return False
-    approved = run.approved and not delta.doubted
-    decision = decide(
+    tool, approved = offered(settings, run.tool), run.approved and not delta.doubted
+    return tool is not None and Decision.ALLOW is decide(
         settings.policy,
         settings.remembered,
         tool,
@@ -274,7 +271,6 @@ def _may_repeat(run: HeldRun, delta: Resumed, settings: Settings) -> bool:
         claims=run.claims,
         tools=settings.tools,
     )
-    return decision is Decision.ALLOW
 
 
 def _settings_of_now(settings: Settings, delta: Resumed) -> Settings:

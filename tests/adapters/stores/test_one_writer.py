@@ -307,5 +307,5 @@ store.close()
     runs = SqliteRuns(tmp_path / "runs.sqlite")
     assert {entry.run: entry.records for entry in runs.entries()} == dict.fromkeys(names, 60)
     assert all(runs.read(name) == tuple(some_records(60)) for name in names)
-    assert sorted(os.listdir(tmp_path)) == ["runs.sqlite", "runs.sqlite-locks"]
+    assert sorted(os.listdir(tmp_path)) == ["runs.sqlite", "runs.sqlite-locks", "seals"]
     assert os.listdir(tmp_path / "runs.sqlite-locks") == []

@@ -14,7 +14,7 @@ from loopkernel.data.states import Confirming, Executing, Initial, State, Stream
 from loopkernel.data.steps import Context, Step
 from loopkernel.data.thread_deltas import Acquired, Created, Disposed, Resumed
 from loopkernel.data.tool_deltas import ToolSucceeded
-from loopkernel.data.tools import Decision, Tool, ToolOutput, ToolProfile
+from loopkernel.data.tools import Decision, InvalidCall, Tool, ToolOutput, ToolProfile
 from loopkernel.data.user_deltas import AnswerAfterCrash, Approve, ChangePolicy, Correct, CrashAnswerKind
 from loopkernel.data.words import CallStatus, HookPoint, StopReason
 from loopkernel.laws import check_pairs, check_trace
@@ -264,6 +264,22 @@ def test_a_doubted_log_goes_by_the_mode_that_a_person_gives_now(stage: str, poli
 def test_a_call_that_could_never_run_is_answered_and_not_asked_about() -> None:
     state = begun(ASK, "asks", "no such tool")
     assert statuses(after(state, DOUBTED))[1:] == statuses(state)[1:]
+
+
+@pytest.mark.rule("RESUME-8")
+def test_a_call_that_is_not_valid_is_not_checked_again() -> None:
+    policy = evolve(ASK, hooks=(Hook(point=HookPoint.AFTER_MODEL, name="h", gated=True),))
+    state = worked(made_call("read", InvalidCall("no such field")), made_call("read"), policy=policy)
+    assert isinstance(state, Streaming)
+    commands = of_kind(CheckCall, effects_of(state, evolve(DOUBTED, policy=policy)))
+    assert [command.call for command in commands] == [call_id(2)]
+
+
+@pytest.mark.rule("RESUME-7")
+def test_a_sub_agent_whose_tool_is_offered_no_more_does_not_go_on() -> None:
+    state, given = begun(BYPASS, "child"), Resumed(policy=evolve(BYPASS, max_turns=7), tools=())
+    assert not of_kind(StartChild, effects_of(state, given))
+    assert judged(state, given) == set()
 
 
 @pytest.mark.rule("RESUME-8")
