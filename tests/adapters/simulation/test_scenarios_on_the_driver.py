@@ -66,7 +66,9 @@ NOT_IN_SCENARIOS = {"report-after-close", "task-left", "abandoned-stream-goes-on
 def test_a_broken_driver_fails_scenarios(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
     PLANTED[bug](monkeypatch)
     caught: Counter[bool] = Counter()
-    for file in (FOLDER / name for name in ("cancel.yaml", "approval.yaml", "restart.yaml", "forks.yaml")):
+    for file in (
+        FOLDER / name for name in ("cancel.yaml", "approval.yaml", "restart.yaml", "forks.yaml", "authority.yaml")
+    ):
         for scenario in read_scenario_file(file)[:40]:
             try:
                 caught[bool(differences_of(scenario, play(scenario)))] += 1
