@@ -71,13 +71,16 @@ class Work(Provider, Tools):
 
 
 async def driven(rounds: int, calls: int = 1, pieces: int = 1, store: Store | None = None) -> None:
-    """The work through the real driver, on the machine's own clock, with somebody who counts the pieces of text."""
+    """The work through the real driver, on the machine's own clock, with somebody who counts the characters.
+
+    Of a stream that brings its pieces all at once, those behind the first 1,000 are merged (see `driver/pacing.py`).
+    """
     work, seen = Work(rounds, calls, pieces), 0
 
     def see(event: Event) -> None:
         nonlocal seen
         if type(event) is ReplyGrew:
-            seen += 1
+            seen += len(event.text)
 
     driver = Driver.open(
         store=store or MemoryStore(),
@@ -92,7 +95,7 @@ async def driven(rounds: int, calls: int = 1, pieces: int = 1, store: Store | No
         await driver.rest()
         assert isinstance(driver.state, Idle)
         assert len(driver.state.session.thread) == 2 + 2 * rounds
-    assert (work.ran, seen) == (rounds * calls, pieces)
+    assert (work.ran, seen) == (rounds * calls, pieces * len(WORD))
 
 
 def conversation(rounds: int) -> list[naive.Message]:
