@@ -8,7 +8,7 @@ from loopkernel.data.deltas import Delta
 from loopkernel.loop.transition import transition
 from loopkernel.replay import LogRecord, StepRecord
 from loopkernel.testing.planted_runs import SCRIPTS
-from loopkernel.testing.player import (
+from loopkernel.testing.played.player import (
     play,
 )
 

@@ -33,11 +33,11 @@ from loopkernel.replay import LogRecord, StepRecord, fold
 from loopkernel.testing.planted import PLANTED
 from loopkernel.testing.planted_runs import SCRIPTS
 from loopkernel.testing.planting import PlantedBug
-from loopkernel.testing.player import (
+from loopkernel.testing.played.player import (
     Player,
     play,
 )
-from loopkernel.testing.player_tools import (
+from loopkernel.testing.played.tools import (
     read,
 )
 

@@ -5,7 +5,7 @@ from loopkernel.laws import JUDGED, KERNEL, check_pairs, check_trace
 from loopkernel.testing.planted import PLANTED
 from loopkernel.testing.planted_runs import SCRIPTS
 from loopkernel.testing.planting import PlantedBug, breached_laws
-from loopkernel.testing.player import (
+from loopkernel.testing.played.player import (
     play,
 )
 

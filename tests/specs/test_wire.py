@@ -9,7 +9,7 @@ from loopkernel.data.policy import Policy
 from loopkernel.data.records import LogRecord
 from loopkernel.loop.transition import transition
 from loopkernel.testing.planted_runs import SCRIPTS
-from loopkernel.testing.player import play
+from loopkernel.testing.played.player import play
 
 from scripts.wire_reference import wire_page
 

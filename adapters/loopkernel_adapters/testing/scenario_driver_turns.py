@@ -11,8 +11,8 @@ from collections.abc import Callable
 from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import CheckCall, Command
 from loopkernel.data.states import State
-from loopkernel.testing.scenario_actions import When
-from loopkernel.testing.scenario_data import Scenario
+from loopkernel.testing.scenarios.data.actions import When
+from loopkernel.testing.scenarios.data.scenario import Scenario
 
 from loopkernel_adapters.driver.asyncio_driver import Driver
 

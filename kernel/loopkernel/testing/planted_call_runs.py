@@ -38,11 +38,11 @@ from loopkernel.data.user_deltas import (
     Swap,
 )
 from loopkernel.data.words import TimerPurpose
-from loopkernel.testing.player import (
+from loopkernel.testing.played.player import (
     Player,
     Script,
 )
-from loopkernel.testing.player_tools import (
+from loopkernel.testing.played.tools import (
     NOTHING,
     POLICY,
     Call,

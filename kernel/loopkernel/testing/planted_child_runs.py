@@ -11,8 +11,8 @@ from loopkernel.data.policy import ChildLimits, Hook, Prices
 from loopkernel.data.thread_deltas import Disposed, Forked, Resumed
 from loopkernel.data.user_deltas import CancelAll, CancelCall, ChangePolicy
 from loopkernel.data.words import HookPoint, TimerPurpose, TurnEndReason
-from loopkernel.testing.player import Player, Script
-from loopkernel.testing.player_tools import POLICY, SUB, SUB_CALL, TO_ASK, TOOLS, USAGE, read, write
+from loopkernel.testing.played.player import Player, Script
+from loopkernel.testing.played.tools import POLICY, SUB, SUB_CALL, TO_ASK, TOOLS, USAGE, read, write
 
 TIMED = evolve(POLICY, child=ChildLimits(timeout_ms=500))
 LIMITED = evolve(

@@ -13,8 +13,8 @@ from loopkernel.data.thread_deltas import Forked
 from loopkernel.data.usage import Usage
 from loopkernel.data.user_deltas import CancelAll, ChangePolicy, CompactNow, EditMessage, Enqueue, StartHandoff, Steer
 from loopkernel.data.words import ErrorClass, HookPoint, TimerPurpose
-from loopkernel.testing.player import Player, Script
-from loopkernel.testing.player_tools import POLICY, read, write
+from loopkernel.testing.played.player import Player, Script
+from loopkernel.testing.played.tools import POLICY, read, write
 
 SMALL = Compaction(trigger_ratio=None, trigger_tokens=40, keep_turns=None, keep_messages=2)
 ON_REQUEST = evolve(POLICY, compaction=evolve(SMALL, trigger_tokens=None), clear_results=None)

@@ -24,11 +24,11 @@ from loopkernel.data.user_deltas import (
     Steer,
 )
 from loopkernel.data.words import ErrorClass, StopReason, TimerPurpose
-from loopkernel.testing.player import (
+from loopkernel.testing.played.player import (
     Player,
     Script,
 )
-from loopkernel.testing.player_tools import (
+from loopkernel.testing.played.tools import (
     POLICY,
     TO_ASK,
     USAGE,

@@ -12,8 +12,8 @@ from loopkernel.data.policy import CourseCorrection, Hook, Policy
 from loopkernel.data.thread_deltas import Forked
 from loopkernel.data.user_deltas import CancelAll, Enqueue, Steer
 from loopkernel.data.words import ErrorClass, HookPoint, TimerPurpose
-from loopkernel.testing.player import Player, Script
-from loopkernel.testing.player_tools import POLICY, TO_ASK, path_of, read, shell, write
+from loopkernel.testing.played.player import Player, Script
+from loopkernel.testing.played.tools import POLICY, TO_ASK, path_of, read, shell, write
 
 NO = HookBlock("no")
 AGAIN = HookRetry()

@@ -9,8 +9,8 @@ from loopkernel.data.model_deltas import ModelReasoning, ModelUsage
 from loopkernel.data.usage import Usage
 from loopkernel.data.user_deltas import ChangePolicy
 from loopkernel.data.words import TimerPurpose
-from loopkernel.testing.player import Player, Script
-from loopkernel.testing.player_tools import POLICY, Call, path_of, write
+from loopkernel.testing.played.player import Player, Script
+from loopkernel.testing.played.tools import POLICY, Call, path_of, write
 
 
 def timed_reply(player: Player) -> None:

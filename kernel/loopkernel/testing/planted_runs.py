@@ -46,11 +46,11 @@ from loopkernel.testing.planted_compaction_runs import COMPACTION_SCRIPTS
 from loopkernel.testing.planted_endurance_runs import ENDURANCE_SCRIPTS
 from loopkernel.testing.planted_hook_runs import HOOK_SCRIPTS
 from loopkernel.testing.planted_limit_runs import LIMIT_SCRIPTS
-from loopkernel.testing.player import (
+from loopkernel.testing.played.player import (
     Player,
     Script,
 )
-from loopkernel.testing.player_tools import (
+from loopkernel.testing.played.tools import (
     ALONE_CALL,
     BARE_CALL,
     INVALID,

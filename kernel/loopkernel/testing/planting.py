@@ -30,7 +30,7 @@ from loopkernel.laws.reports import PlanCut
 from loopkernel.loop.algorithms.compaction import plan_cut
 from loopkernel.loop.transition import transition as the_transition
 from loopkernel.replay import Transition
-from loopkernel.testing.player import (
+from loopkernel.testing.played.player import (
     Script,
     play,
 )

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 from loopkernel.loop.transition import transition
-from loopkernel.testing.drive import Drive
-from loopkernel.testing.effective_policy import effective_policy
-from loopkernel.testing.scenario_data import Scenario
-from loopkernel.testing.scenario_document import read_scenario_file
+from loopkernel.testing.scenarios.data.scenario import Scenario
+from loopkernel.testing.scenarios.format.document import read_scenario_file
+from loopkernel.testing.scenarios.player.drive import Drive
+from loopkernel.testing.scenarios.player.effective_policy import effective_policy
 from loopkernel_adapters.testing.scenario_driver import differences_of, main, play
 from loopkernel_adapters.testing.scenario_driver_likeness import likeness
 from loopkernel_adapters.testing.scenario_driver_turns import is_checked_in_turn

@@ -24,8 +24,8 @@ from loopkernel.replay import StepRecord
 from loopkernel.testing.planted_call_runs import call_at
 from loopkernel.testing.planted_hook_runs import hooked
 from loopkernel.testing.planting import with_entries
-from loopkernel.testing.player import Player, Script, play
-from loopkernel.testing.player_tools import POLICY, USAGE, read, write
+from loopkernel.testing.played.player import Player, Script, play
+from loopkernel.testing.played.tools import POLICY, USAGE, read, write
 from loopkernel.views.explain import explain
 
 from tests.kernel.laws.tampering import CALL, OTHER, Case, after, changed, findings, instead, more, with_session

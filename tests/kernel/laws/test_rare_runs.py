@@ -17,8 +17,8 @@ from loopkernel.loop.transition import transition
 from loopkernel.replay import StepRecord
 from loopkernel.testing.planted_call_runs import call_at
 from loopkernel.testing.planted_hook_runs import hooked
-from loopkernel.testing.player import Player, Script, play
-from loopkernel.testing.player_tools import (
+from loopkernel.testing.played.player import Player, Script, play
+from loopkernel.testing.played.tools import (
     POLICY,
     TOOLS,
     USAGE,

@@ -9,8 +9,8 @@ from loopkernel.data.ids import ModelOperation, OperationKind
 from loopkernel.data.model_deltas import ModelCompleted, ModelDelta, ModelFailed, ModelText
 from loopkernel.data.words import StopReason
 from loopkernel.later_typing import override
-from loopkernel.testing import scenario_world as world
-from loopkernel.testing.reply_script import reply_of
+from loopkernel.testing.scenarios.data import world
+from loopkernel.testing.scenarios.player.reply_script import reply_of
 
 from loopkernel_adapters.ports import Provider
 from loopkernel_adapters.testing.simulation.drawing import ODD_TEXT

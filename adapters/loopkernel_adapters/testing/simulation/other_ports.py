@@ -9,7 +9,7 @@ from loopkernel.data.ids import OperationKind
 from loopkernel.data.outside_deltas import HookAnswer, HookBlock, HookContinue, HookFault, HookModify, HookRetry
 from loopkernel.data.usage import Usage
 from loopkernel.later_typing import override
-from loopkernel.testing import scenario_world as world
+from loopkernel.testing.scenarios.data import world
 
 from loopkernel_adapters.optional_ports import Corrector, Handoffs, Hooks, Summariser, SummaryError
 from loopkernel_adapters.testing.simulation.evidence import PortCall

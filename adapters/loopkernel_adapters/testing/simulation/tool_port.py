@@ -9,8 +9,8 @@ from loopkernel.data.ids import OperationKind
 from loopkernel.data.json_text import Json
 from loopkernel.data.tools import EffectClass, Tool, ToolOutput, Verdict
 from loopkernel.later_typing import override
-from loopkernel.testing import scenario_world as world
-from loopkernel.testing.verdicts import adapter_verdict
+from loopkernel.testing.scenarios.data import world
+from loopkernel.testing.scenarios.player.verdicts import adapter_verdict
 
 from loopkernel_adapters.ports import RunContext, ToolError, Tools
 from loopkernel_adapters.testing.simulation.drawing import ODD_TEXT

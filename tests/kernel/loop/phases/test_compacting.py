@@ -17,8 +17,8 @@ from loopkernel.data.user_deltas import CancelAll, CompactNow, EditMessage
 from loopkernel.data.words import ErrorClass, RequestReason, StopReason, TurnEndReason
 from loopkernel.loop.transition import transition
 from loopkernel.testing.planted_compaction_runs import LONG, SMALL, SUMMARISED
-from loopkernel.testing.player import Player
-from loopkernel.testing.player_tools import read
+from loopkernel.testing.played.player import Player
+from loopkernel.testing.played.tools import read
 
 from tests.kernel.building import (
     ASKING_NOBODY,
