@@ -6,6 +6,6 @@
 - `strategies`: a Hypothesis strategy for every datum
 - `played`: runs played by hand, for a test that needs one run
 - `conformance`: a kernel that is another program, and golden logs of other releases
-- `planting`, `planted`: kernels with a planted bug, to see whether tests would notice
+- `planted`: kernels with a planted bug, to see whether tests would notice
 - `witness` and the modules named `slow_...`: second opinions that share no code with the kernel
 """

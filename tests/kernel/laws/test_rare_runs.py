@@ -15,8 +15,6 @@ from loopkernel.data.words import HookPoint, StopReason, TimerPurpose
 from loopkernel.laws import check_pairs, check_trace
 from loopkernel.loop.transition import transition
 from loopkernel.replay import StepRecord
-from loopkernel.testing.planted_call_runs import call_at
-from loopkernel.testing.planted_hook_runs import hooked
 from loopkernel.testing.played.player import Player, Script, play
 from loopkernel.testing.played.tools import (
     POLICY,
@@ -29,6 +27,9 @@ from loopkernel.testing.played.tools import (
     write,
     write_to_result,
 )
+
+from tests.kernel.planted.call_runs import call_at
+from tests.kernel.planted.hook_runs import hooked
 
 
 def a_failure_looked_at_is_cancelled(player: Player) -> None:

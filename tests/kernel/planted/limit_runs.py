@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from attrs import evolve
-
 from loopkernel.data.model_deltas import ModelReasoning, ModelUsage
 from loopkernel.data.usage import Usage
 from loopkernel.data.user_deltas import ChangePolicy

@@ -1,9 +1,8 @@
-"""Planted bugs about sub-agents. As in `planted`: each is caught by its own law, and by no other."""
+"""Planted bugs about sub-agents. As in `bugs`: each is caught by its own law, and by no other."""
 
 from collections.abc import Callable, Iterator
 
 from attrs import evolve
-
 from loopkernel.data.blocks import TextBlock
 from loopkernel.data.children import Reservation
 from loopkernel.data.choices import Lifetime, OnToolFailure
@@ -26,8 +25,7 @@ from loopkernel.data.user_deltas import CancelAll
 from loopkernel.data.words import TurnEndReason
 from loopkernel.laws.ending_laws import entries_in
 from loopkernel.replay import Transition
-from loopkernel.testing.planted_child_times import PLANTED_CHILD_TIMES
-from loopkernel.testing.planting import (
+from loopkernel.testing.planted.planting import (
     Plant,
     PlantedBug,
     changing_deltas,
@@ -41,6 +39,8 @@ from loopkernel.testing.planting import (
 from loopkernel.views.explain import Explanation
 from loopkernel.views.explain import explain as explain_kernel
 from loopkernel.views.waits import ForChild, ForConflict, ForOwnResult, ForShare, ForSlot, Reason, Wait
+
+from tests.kernel.planted.child_times import PLANTED_CHILD_TIMES
 
 _MANY = 1_000
 

@@ -1,13 +1,12 @@
 """Planted bugs about what endures: lost results, retries, limits and recoveries.
 
-As in `planted`: each is caught by its own law, and by no other.
+As in `bugs`: each is caught by its own law, and by no other.
 """
 
 from collections.abc import Callable, Iterator
 from typing import TypeGuard
 
 from attrs import evolve
-
 from loopkernel.data.choices import ErrorDisplay
 from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import CallModel, Effect, StartTimer
@@ -33,8 +32,7 @@ from loopkernel.data.words import (
     TurnEndReason,
 )
 from loopkernel.laws.views import call_of_run
-from loopkernel.testing.planted_limits import PLANTED_LIMITS
-from loopkernel.testing.planting import (
+from loopkernel.testing.planted.planting import (
     Plant,
     PlantedBug,
     changing_deltas,
@@ -45,6 +43,8 @@ from loopkernel.testing.planting import (
     under_settings,
     with_session,
 )
+
+from tests.kernel.planted.limits import PLANTED_LIMITS
 
 # --- lost results ---------------------------------------------------------------------------------------------
 

@@ -1,10 +1,9 @@
-"""Planted bugs about hooks and corrections. As in `planted`: each is caught by its own law, and by no other."""
+"""Planted bugs about hooks and corrections. As in `bugs`: each is caught by its own law, and by no other."""
 
 from collections.abc import Callable, Iterator
 from itertools import chain
 
 from attrs import evolve
-
 from loopkernel.data.choices import HookFailure, OnToolFailure, Schedule
 from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import AbortModel, AbortOther, AbortTool, CheckCall, Effect, StartTool, TellHook
@@ -35,7 +34,7 @@ from loopkernel.data.words import HookPoint
 from loopkernel.laws.gates import call_of_hook, gated_calls
 from loopkernel.laws.hook_order import CALL_POINTS
 from loopkernel.replay import Transition
-from loopkernel.testing.planting import (
+from loopkernel.testing.planted.planting import (
     Explain,
     Plant,
     PlantedBug,

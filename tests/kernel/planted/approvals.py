@@ -1,14 +1,13 @@
-"""Planted bugs about approvals that are remembered. As in `planted`: each is caught by its own law, and by no other."""
+"""Planted bugs about approvals that are remembered. As in `bugs`: each is caught by its own law, and by no other."""
 
 from attrs import evolve
-
 from loopkernel.data.ledgers import LedgerEntry
 from loopkernel.data.states import State
 from loopkernel.data.steps import Context, Step, is_refused
 from loopkernel.data.user_deltas import Forget
 from loopkernel.data.words import CallStatus
 from loopkernel.replay import Transition
-from loopkernel.testing.planting import PlantedBug, with_entries
+from loopkernel.testing.planted.planting import PlantedBug, with_entries
 
 
 def _let_through_for_good(transition: Transition) -> Transition:

@@ -1,7 +1,6 @@
-"""Planted bugs about the time that sub-agents have, and the phases they put a turn in. See `planted_children`."""
+"""Planted bugs about the time that sub-agents have, and the phases they put a turn in. See `children`."""
 
 from attrs import evolve
-
 from loopkernel.data.effects import StartChild, StartTimer
 from loopkernel.data.ledgers import ChildWait, LedgerEntry
 from loopkernel.data.outside_deltas import ChildAsks
@@ -10,7 +9,7 @@ from loopkernel.data.states import Confirming, Dispatching, Executing, State
 from loopkernel.data.steps import Step, is_refused
 from loopkernel.data.words import TimerPurpose
 from loopkernel.laws.ending_laws import entries_in
-from loopkernel.testing.planting import PlantedBug, changing_states, changing_steps, under_policy, with_entries
+from loopkernel.testing.planted.planting import PlantedBug, changing_states, changing_steps, under_policy, with_entries
 
 _MORE_MS = 1_000
 

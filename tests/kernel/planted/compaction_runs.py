@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from attrs import evolve
-
 from loopkernel.data.blocks import TextBlock
 from loopkernel.data.choices import CompactionStrategy, Lifetime
 from loopkernel.data.ids import MessageId

@@ -1,9 +1,8 @@
-"""Planted bugs about compaction and handoff. As in `planted`: each is caught by its own law, and by no other."""
+"""Planted bugs about compaction and handoff. As in `bugs`: each is caught by its own law, and by no other."""
 
 from collections.abc import Callable, Iterator
 
 from attrs import evolve
-
 from loopkernel.data.blocks import TextBlock
 from loopkernel.data.choices import CompactionStrategy
 from loopkernel.data.compactions import Cut
@@ -32,7 +31,7 @@ from loopkernel.data.vector import Vector
 from loopkernel.data.words import RequestReason, TurnEndReason
 from loopkernel.loop.algorithms.compaction import plan_cut
 from loopkernel.replay import Transition
-from loopkernel.testing.planting import (
+from loopkernel.testing.planted.planting import (
     Plant,
     PlantedBug,
     changing_deltas,

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from attrs import evolve
-
 from loopkernel.data.choices import OnToolFailure
 from loopkernel.data.outside_deltas import ChildAsks, ChildProgress, HookBlock
 from loopkernel.data.policy import ChildLimits, Hook, Prices

@@ -1,10 +1,9 @@
 """Planted bugs about limits of a reply under way (rule LIMIT-4).
 
-As in `planted`: each is caught by its own law, and by no other.
+As in `bugs`: each is caught by its own law, and by no other.
 """
 
 from attrs import evolve
-
 from loopkernel.data.blocks import TextBlock
 from loopkernel.data.deltas import Delta
 from loopkernel.data.messages import AssistantMessage, Message
@@ -17,7 +16,7 @@ from loopkernel.data.states import State, Streaming
 from loopkernel.data.steps import Context, Step
 from loopkernel.data.user_deltas import Say
 from loopkernel.loop.gates.timers import start_timer
-from loopkernel.testing.planting import (
+from loopkernel.testing.planted.planting import (
     PlantedBug,
     changing_messages,
     changing_states,

@@ -1,12 +1,11 @@
 """Planted bugs about calls: who is asked, what is held, what a reference stands for, what a cancel leaves.
 
-As in `planted`: each is caught by its own law, and by no other.
+As in `bugs`: each is caught by its own law, and by no other.
 """
 
 from collections.abc import Iterator
 
 from attrs import evolve
-
 from loopkernel.data.blocks import ToolResult
 from loopkernel.data.choices import OnToolFailure, Schedule, WriteConflict
 from loopkernel.data.deltas import Delta
@@ -37,8 +36,7 @@ from loopkernel.data.user_deltas import (
 )
 from loopkernel.data.words import CallStatus
 from loopkernel.replay import Transition
-from loopkernel.testing.planted_approvals import PLANTED_APPROVALS
-from loopkernel.testing.planting import (
+from loopkernel.testing.planted.planting import (
     Explain,
     Plant,
     PlantedBug,
@@ -53,6 +51,8 @@ from loopkernel.testing.planting import (
 from loopkernel.views.explain import Explanation
 from loopkernel.views.explain import explain as explain_kernel
 from loopkernel.views.waits import ForSlot, Wait
+
+from tests.kernel.planted.approvals import PLANTED_APPROVALS
 
 # --- what the model is sent --------------------------------------------------------------------------------
 
