@@ -22,7 +22,7 @@ from loopkernel_adapters.cli import commands, listing, models
 from loopkernel_adapters.cli.faults import told_in_words
 from loopkernel_adapters.cli.outcomes import ExitStatus
 from loopkernel_adapters.ports import Provider
-from loopkernel_adapters.providers import local
+from loopkernel_adapters.providers.local import provider as local
 from typing_extensions import override
 
 from tests.adapters.cli.sessions import CHAT, MODEL, CommandLine, calls, says, script

@@ -1,21 +1,21 @@
-"""A vendor's client with bounds on what a server may do to it, whoever has made the client.
-
-- A redirect is not followed: the conversation, and with some servers the key, would go where nobody has sent them.
-- The body of an error is read up to a bound, and no further.
-- An answer that is compressed is not read, since little of it may be much; none is asked for.
-
-What streams is bounded where it is read (`event_stream.py`, `kept_text.py`), the head of an answer by the library that
-reads it (100 KB).
-"""
+"""Bounds on what a server may do to an adapter: how much it answers, and how much of a reply is kept to be given on."""
 
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator
-from typing import Any
+from typing import Any, Final
 
 import httpx2
 from loopkernel.later_typing import override
 
 from loopkernel_adapters.bounded_text import HiddenBytes
+
+# --- A vendor's client with bounds on what a server may do to it, whoever has made the client ------------
+# - A redirect is not followed: the conversation, and with some servers the key, would go where nobody has sent them.
+# - The body of an error is read up to a bound, and no further.
+# - An answer that is compressed is not read, since little of it may be much; none is asked for.
+#
+# What streams is bounded where it is read (`event_stream.py`, `KeptText`), the head of an answer by the library that
+# reads it (100 KB).
 
 MOST_ERROR_BYTES = 65_536  # of the body of an error; of its words far fewer are told
 
@@ -134,3 +134,28 @@ class _Beginning(httpx2.AsyncByteStream):
     @override
     async def aclose(self) -> None:
         await self._body.aclose()
+
+
+# --- A bound on what an adapter keeps of a reply until it can give it on: arguments of calls, signatures, whole blocks
+
+MOST_KEPT: Final = 32_000_000  # characters, of one reply
+
+
+class TooMuchKept(ValueError):
+    """A reply says more than can be kept. The message says so in words."""
+
+
+class KeptText:
+    """Counts what is kept of one reply."""
+
+    def __init__(self, most: int = MOST_KEPT) -> None:
+        self._most = most
+        self._kept = 0
+
+    def add(self, characters: int) -> None:
+        """So much more is kept. Raises TooMuchKept."""
+        self._kept += characters
+        if self._kept > self._most:
+            raise TooMuchKept(
+                f"the arguments and blocks of the reply have more than {self._most} characters, and are not kept"
+            )

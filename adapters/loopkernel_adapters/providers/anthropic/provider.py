@@ -1,8 +1,8 @@
 """Models of the Messages API behind the provider port, through Anthropic's own client.
 
 The client sends the request, and gives errors and the bytes of the stream; its retries are off for each request, and
-its helpers that add a reply up are not used. What the bytes say is read by `anthropic_stream`, what is asked is made by
-`anthropic_request`. Every failure is classified here, in `_failure_of`.
+its helpers that add a reply up are not used. What the bytes say is read in `reply`, what is asked is made in
+`request`. Every failure is classified here, in `_failure_of`.
 """
 
 import asyncio
@@ -12,6 +12,9 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from types import TracebackType
 from typing import Literal, Self
 
+import anthropic
+import httpx2
+from anthropic.types import Message, RawMessageStreamEvent
 from loopkernel.data.effects import Request
 from loopkernel.data.ids import ModelOperation
 from loopkernel.data.json_text import Json
@@ -19,19 +22,12 @@ from loopkernel.data.model_deltas import ModelDelta, ModelFailed
 from loopkernel.data.usage import Usage
 from loopkernel.later_typing import override
 
-try:
-    import anthropic
-    import httpx2
-    from anthropic.types import Message, RawMessageStreamEvent
-except ModuleNotFoundError as error:
-    raise ImportError("Anthropic's client is an extra: pip install 'loopkernel[anthropic]'") from error
-
 from loopkernel_adapters.ports import Provider
 from loopkernel_adapters.provider_keys import real_keys, without_keys
-from loopkernel_adapters.providers.anthropic_request import JsonObject, RequestOptions, request_body, wire_names
-from loopkernel_adapters.providers.anthropic_stream import SERVICE, ReplyReader
-from loopkernel_adapters.providers.bounded_client import BoundedClient, RefusedAnswer
+from loopkernel_adapters.providers.anthropic.reply import SERVICE, ReplyReader
+from loopkernel_adapters.providers.anthropic.request import JsonObject, RequestOptions, request_body, wire_names
 from loopkernel_adapters.providers.event_stream import DamagedStream, EventReader
+from loopkernel_adapters.providers.wire_bounds import BoundedClient, RefusedAnswer
 from loopkernel_adapters.providers.wire_errors import (
     CONNECTION_LOST,
     TIMED_OUT,

@@ -28,9 +28,9 @@ from loopkernel.data.model_deltas import (
 from loopkernel.data.usage import NO_USAGE, Usage
 from loopkernel.data.words import StopReason
 
-from loopkernel_adapters.providers.anthropic_request import SERVER_CALLS
+from loopkernel_adapters.providers.anthropic.request import SERVER_CALLS
 from loopkernel_adapters.providers.event_stream import ServerEvent
-from loopkernel_adapters.providers.kept_text import KeptText, TooMuchKept
+from loopkernel_adapters.providers.wire_bounds import KeptText, TooMuchKept
 from loopkernel_adapters.providers.wire_errors import STREAM_CUT, UNREADABLE, failure
 
 JsonObject = dict[str, JsonValue]

@@ -10,9 +10,8 @@ from loopkernel.data.json_text import JsonValue
 from loopkernel.data.model_deltas import ModelFailed
 from loopkernel.data.usage import NO_USAGE, Usage
 
-from loopkernel_adapters.providers.bounded_client import RefusedAnswer
-from loopkernel_adapters.providers.kept_text import TooMuchKept
-from loopkernel_adapters.providers.openai_fields import members, number, text
+from loopkernel_adapters.providers.openai.fields import members, number, text
+from loopkernel_adapters.providers.wire_bounds import RefusedAnswer, TooMuchKept
 from loopkernel_adapters.providers.wire_errors import (
     CONNECTION_LOST,
     STREAM_CUT,

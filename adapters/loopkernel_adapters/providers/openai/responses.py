@@ -1,10 +1,23 @@
-"""A streamed response, event by event, as deltas of the model family."""
+"""Models behind OpenAI's Responses API, and servers that speak as it does. Needs the extra `openai`."""
 
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from contextlib import aclosing
+from typing import assert_never
 
-from loopkernel.data.blocks import RawInput
+from loopkernel.data.blocks import (
+    MediaBlock,
+    OpaqueBlock,
+    RawInput,
+    ReasoningBlock,
+    ServerCall,
+    TextBlock,
+    ToolCall,
+    ToolResult,
+)
+from loopkernel.data.effects import Request
 from loopkernel.data.ids import ModelOperation
-from loopkernel.data.json_text import Json, JsonValue
+from loopkernel.data.json_text import Json, JsonValue, safe_text
 from loopkernel.data.model_deltas import (
     ModelCall,
     ModelCompleted,
@@ -19,23 +32,198 @@ from loopkernel.data.model_deltas import (
 from loopkernel.data.usage import NO_USAGE, Usage
 from loopkernel.data.words import StopReason
 from loopkernel.later_typing import override
+from openai import AsyncOpenAI
 
-from loopkernel_adapters.providers.kept_text import KeptText
-from loopkernel_adapters.providers.openai_errors import CutStream, ToldError
-from loopkernel_adapters.providers.openai_fields import (
+from loopkernel_adapters.provider_keys import without_keys
+from loopkernel_adapters.providers.openai.chat import arguments_text, parameters
+from loopkernel_adapters.providers.openai.client import OpenAIProvider, Reply, stream_reply
+from loopkernel_adapters.providers.openai.errors import CutStream, ToldError
+from loopkernel_adapters.providers.openai.fields import (
     EMPTY_OBJECT,
+    NO_TOKENS,
     JsonObject,
     call_input,
     items,
     json_or_none,
     members,
     number,
+    responses_tokens,
     text,
 )
-from loopkernel_adapters.providers.openai_items import is_kept, is_server_call, shown_input, shown_result
-from loopkernel_adapters.providers.openai_names import ToolNames
-from loopkernel_adapters.providers.openai_stream import Reply
-from loopkernel_adapters.providers.openai_usage import NO_TOKENS, responses_tokens
+from loopkernel_adapters.providers.openai.thread import (
+    NOTHING_SAID,
+    AnsweredCall,
+    ModelTurn,
+    ShownFile,
+    ShownImage,
+    ShownText,
+    ToolNames,
+    UserTurn,
+    result_media,
+    result_text,
+    shown,
+    turns,
+)
+from loopkernel_adapters.providers.wire_bounds import KeptText
+
+# --- The items of a response that are no messages and no calls of ours: which are kept, and which are shown as calls
+# An item that is kept stands in the thread verbatim and goes back to its model. One that waits for an answer of the
+# client is not kept: nobody here answers it, and given back without an answer it would spoil the request.
+
+REASONING = "reasoning"
+_SPOKEN = frozenset({"message", "function_call", "function_call_output", "custom_tool_call"})
+_OWED = frozenset({"computer_call", "local_shell_call", "shell_call", "apply_patch_call", "mcp_approval_request"})
+_SHOWN_INPUT = ("server_label", "name", "action", "queries", "arguments", "code", "input", "status")
+_SHOWN_RESULT = ("output", "outputs", "results", "error")
+
+
+def is_kept(item: JsonObject) -> bool:
+    """Whether the item goes back to its model. Reasoning does only when it is encrypted: the server stores none."""
+    kind = text(item.get("type"))
+    if kind == REASONING:
+        return bool(text(item.get("encrypted_content")))
+    return bool(kind) and kind not in _SPOKEN and kind not in _OWED
+
+
+def is_server_call(item: JsonObject) -> bool:
+    """Whether the item is a call that the provider runs itself, to be shown as one."""
+    kind = text(item.get("type"))
+    return kind == "mcp_approval_request" or (kind.endswith("_call") and kind not in _SPOKEN)
+
+
+def shown_input(item: JsonObject) -> JsonValue:
+    """What is shown as the input of such a call."""
+    return {field: item[field] for field in _SHOWN_INPUT if item.get(field) is not None}
+
+
+def shown_result(item: JsonObject) -> JsonValue:
+    """What is shown as its result; None where it has none. A generated image is left to the item itself."""
+    result: JsonObject = {field: item[field] for field in _SHOWN_RESULT if item.get(field) is not None}
+    return result or None
+
+
+# --- A request as the Responses API takes it: a pure function of the request -----------------------------
+# Nothing is stored at the server: the whole thread goes along, with the provider's own items (encrypted reasoning, its
+# own searches) verbatim where they stood in their replies (rule INFER-15).
+
+LONGEST_CALL_ID = 64  # the API refuses longer ones
+LEAST_OUTPUT_TOKENS = 16  # and lower limits
+ENCRYPTED_REASONING = "reasoning.encrypted_content"
+_WITHOUT_REASONING = re.compile(r"(?:chatgpt-|gpt-3|gpt-4)")  # asked for reasoning, these refuse the request
+
+
+def reasons(model: str) -> bool:
+    """Whether a model of this name may be asked for its encrypted reasoning."""
+    return _WITHOUT_REASONING.match(model) is None
+
+
+def responses_body(request: Request, names: ToolNames, encrypted_reasoning: bool, more: JsonObject) -> JsonObject:
+    """The body of the request. `more` holds further fields; its tools and its `include` are added to those here."""
+    body: JsonObject = {
+        **more,
+        "model": safe_text(request.model),
+        "input": input_items(request),
+        "store": False,
+        "stream": True,
+    }
+    instructions = safe_text(request.instructions)
+    if instructions.strip():
+        body["instructions"] = instructions
+    included = items(more.get("include"))
+    if encrypted_reasoning and ENCRYPTED_REASONING not in included:
+        body["include"] = [*included, ENCRYPTED_REASONING]
+    tools: list[JsonValue] = [
+        {
+            "type": "function",
+            "name": name,
+            "description": tool.description,
+            "parameters": parameters(tool.input_schema),
+            "strict": False,
+        }
+        for name, tool in names.offered
+    ]
+    if tools:
+        body["tools"] = [*items(more.get("tools")), *tools]
+    forced = names.on_the_wire(request.forced_tool)
+    if forced is not None:
+        body["tool_choice"] = {"type": "function", "name": forced}
+    if request.max_output_tokens is not None:
+        body["max_output_tokens"] = max(LEAST_OUTPUT_TOKENS, request.max_output_tokens)
+    return body
+
+
+def input_items(request: Request) -> list[JsonValue]:
+    """The thread as items; never none."""
+    told: list[JsonValue] = []
+    kept_ids: set[str] = set()
+    for turn in turns(request, LONGEST_CALL_ID):
+        match turn:
+            case UserTurn():
+                told.append({"type": "message", "role": "user", "content": [_part(block) for block in turn.content]})
+            case ModelTurn():
+                told += _whole_reasoning(list(_reply_items(turn, kept_ids)))
+                told += [_output(answered) for answered in turn.calls]
+            case _:
+                assert_never(turn)
+    return told or [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": NOTHING_SAID}]}]
+
+
+def _reply_items(turn: ModelTurn, kept_ids: set[str]) -> Iterator[JsonObject]:
+    calls = iter(turn.calls)
+    for block in turn.content:
+        match block:
+            case TextBlock():
+                yield {"type": "message", "role": "assistant", "content": block.text}
+            case ToolCall():
+                answered = next(calls)
+                yield {
+                    "type": "function_call",
+                    "call_id": answered.id,
+                    "name": block.tool,
+                    "arguments": arguments_text(block),
+                }
+            case OpaqueBlock():
+                item = members(block.payload.value())
+                item_id = text(item.get("id"))
+                if is_kept(item) and item_id not in kept_ids:
+                    kept_ids |= {item_id} - {""}
+                    yield item
+            case ReasoningBlock() | ServerCall() | MediaBlock() | ToolResult():
+                pass  # the first two are shown to people, and stand in the items; a reply has none of the others
+            case _:
+                assert_never(block)
+
+
+def _whole_reasoning(reply: list[JsonObject]) -> list[JsonObject]:
+    """The items without reasoning that leads to none: a reply that was stopped there. The API refuses it."""
+    while reply and reply[-1].get("type") == REASONING:
+        reply.pop()
+    return reply
+
+
+def _output(answered: AnsweredCall) -> JsonObject:
+    media = result_media(answered.result)
+    said = result_text(answered.result)
+    parts: list[JsonValue] = [{"type": "input_text", "text": said}, *(_part(block) for block in media)]
+    return {"type": "function_call_output", "call_id": answered.id, "output": parts if media else said}
+
+
+def _part(block: TextBlock | MediaBlock) -> JsonObject:
+    view = ShownText(block.text) if isinstance(block, TextBlock) else shown(block)
+    match view:
+        case ShownText():
+            return {"type": "input_text", "text": view.text}
+        case ShownImage():
+            return {"type": "input_image", "image_url": view.url, "detail": "auto"}
+        case ShownFile() if view.is_data:
+            return {"type": "input_file", "filename": "document.pdf", "file_data": view.url}
+        case ShownFile():
+            return {"type": "input_file", "file_url": view.url}
+        case _:
+            assert_never(view)
+
+
+# --- A streamed response, event by event, as deltas of the model family ----------------------------------
 
 _CALLS = ("function_call", "custom_tool_call")
 _OF_A_CALL = ("type", "name", "call_id", "id")
@@ -278,3 +466,42 @@ def _place(event: JsonObject) -> int:
 
 def _part_place(event: JsonObject) -> tuple[int, int]:
     return _place(event), number(event.get("content_index")) or 0
+
+
+class OpenAIResponsesProvider(OpenAIProvider):
+    """Asks the model that a request names, over the Responses API, storing nothing at the server.
+
+    A `client` that is given stays the caller's; without one the provider makes its own, of `api_key` and `base_url`
+    (else of the environment: OPENAI_API_KEY, OPENAI_BASE_URL). `encrypted_reasoning`: whether the model is asked for
+    its reasoning, to be given back to it; None asks those that are known to reason. `more` are further fields of each
+    request, such as `{"reasoning": {"effort": "low", "summary": "auto"}}`. Raises openai.OpenAIError where there is no
+    key.
+    """
+
+    def __init__(
+        self,
+        client: AsyncOpenAI | None = None,
+        *,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        encrypted_reasoning: bool | None = None,
+        more: Mapping[str, JsonValue] | None = None,
+    ) -> None:
+        super().__init__(client, api_key, base_url)
+        self._encrypted_reasoning = encrypted_reasoning
+        self._more = dict(more or {})
+
+    @override
+    def stream(self, request: Request, operation: ModelOperation) -> AsyncIterator[ModelDelta]:
+        return without_keys(self._reply(request, operation), self.secret_keys)
+
+    async def _reply(self, request: Request, operation: ModelOperation) -> AsyncGenerator[ModelDelta, None]:
+        names = ToolNames(request.tools)
+        wanted = self._encrypted_reasoning
+        encrypted = reasons(request.model) if wanted is None else wanted
+        body = responses_body(request, names, encrypted, self._more)
+        reply = ResponsesReply(operation, names)
+        asked = stream_reply(self.bounded(), "/responses", body, reply, operation, request.model)
+        async with aclosing(asked) as deltas:
+            async for delta in deltas:
+                yield delta

@@ -11,7 +11,7 @@ from loopkernel.data.model_deltas import ModelCall, ModelCompleted, ModelDelta, 
 from loopkernel.data.usage import NO_USAGE, Usage
 from loopkernel.data.words import ErrorClass, StopReason
 
-from loopkernel_adapters.providers.local_request import JsonObject
+from loopkernel_adapters.providers.local.request import JsonObject
 
 _ANSWER_HEAD = re.compile(r'\s*\{\s*"answer"\s*:\s*"')
 _WHOLE_PIECES = re.compile(  # a high surrogate is whole when what follows it is known

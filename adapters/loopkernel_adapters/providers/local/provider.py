@@ -23,7 +23,7 @@ from loopkernel.data.words import ErrorClass
 from loopkernel.later_typing import override
 
 from loopkernel_adapters.ports import Provider
-from loopkernel_adapters.providers.local_reply import (
+from loopkernel_adapters.providers.local.reply import (
     AnswerReader,
     classify,
     content_of,
@@ -32,7 +32,7 @@ from loopkernel_adapters.providers.local_reply import (
     progress_of,
     usage_of,
 )
-from loopkernel_adapters.providers.local_request import (
+from loopkernel_adapters.providers.local.request import (
     DEFAULT_RULES,
     JsonObject,
     ReplyRules,
