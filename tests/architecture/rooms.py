@@ -111,7 +111,7 @@ FOREIGN_TO_ADAPTERS = {"attrs"}
 FOREIGN_TO_ADAPTER_CHECKS = {"hypothesis", "pytest"}
 # A vendor's package is an extra. The modules that import it are listed (a name stands for all that begin with it), and
 # every other module imports those inside a function, so that all else runs without it.
-_ANTHROPIC = "loopkernel_adapters.providers.anthropic.provider"
+_ANTHROPIC = "loopkernel_adapters.providers.anthropic"
 _OPENAI = "loopkernel_adapters.providers.openai"
 _FUNCTIONS = "loopkernel_adapters.tools.functions"
 _SCHEMAS = "loopkernel_adapters.tools.input_schema"
@@ -127,8 +127,8 @@ VENDORS: dict[str, tuple[str, ...]] = {
     "openai": (_OPENAI,),
     "pydantic": (_FUNCTIONS,),
     "pydantic_core": (_FUNCTIONS,),
-    "xllamacpp": ("loopkernel_adapters.providers.local.provider",),
-    "yaml": ("loopkernel_adapters.transcripts.readers.stream_events", "loopkernel_adapters.testing."),
+    "xllamacpp": ("loopkernel_adapters.providers.local",),
+    "yaml": ("loopkernel_adapters.transcripts.readers.provider_stream", "loopkernel_adapters.testing."),
 }
 # These may import their vendor where they like.
 VENDOR_MODULES = (_ANTHROPIC, _OPENAI, _FUNCTIONS, _MCP, _BOUNDED, "loopkernel_adapters.testing.")

@@ -17,8 +17,6 @@ from loopkernel.later_typing import override
 
 from loopkernel_adapters.ports import Provider
 
-# --- A model that says what it was told to say: for tests, examples and demonstrations -------------------
-
 ANY = ModelOperation(0)  # stands in a script for the operation that is known only when the model is called
 
 # A delta is given out, an event is waited for, an exception is raised.

@@ -32,6 +32,7 @@ from loopkernel_adapters.image_types import BEGINNING, image_type
 
 # --- Images and documents as blocks of the Messages API; what it cannot take is told in words ------------
 
+
 JsonObject = dict[str, JsonValue]
 
 _IMAGES: Mapping[str, str] = {

@@ -22,8 +22,6 @@ from loopkernel_adapters.providers.openai.errors import FAULTS, failure_of
 from loopkernel_adapters.providers.openai.fields import JsonObject
 from loopkernel_adapters.providers.wire_bounds import BoundedClient
 
-# --- What both of OpenAI's APIs have in common as providers: the vendor's client, the caller's or one of their own
-
 
 class OpenAIProvider(Provider):
     """A provider with a client that was given, and is left as it is; or with one that it makes, and closes.

@@ -6,8 +6,6 @@ from loopkernel.data.errors import CodecError
 from loopkernel.data.json_text import Json, JsonValue
 from loopkernel.data.usage import Usage
 
-# --- Reading what a server says: fields of JSON that may be missing, or of another kind than the API says
-
 JsonObject = dict[str, JsonValue]
 
 EMPTY_OBJECT = Json(text="{}")

@@ -16,8 +16,6 @@ from loopkernel.loop.algorithms.projection import ProjectedBlock, ProjectedMessa
 
 from loopkernel_adapters.image_types import BEGINNING, image_type
 
-# --- Names and ids that the API takes: of tools, back and forth, and of calls, unique within one request
-
 _LONGEST_NAME = 64
 _USABLE_ID = re.compile(r"[!-~]+")  # printable, without blanks; some servers want their own form back
 

@@ -1,6 +1,8 @@
-"""A recording of lines in memory: each line as it was, or changed; lines left out, and lines added behind others."""
+"""A recording changed in places, with all else left as it was written: in its text, in a JSON text, in its lines."""
 
+import json
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from attrs import Factory, define, field, frozen
@@ -8,10 +10,105 @@ from loopkernel.data.json_text import JsonValue
 from loopkernel.later_typing import override
 
 from loopkernel_adapters.transcripts.entries import Finding, FindingKind, Place
-from loopkernel_adapters.transcripts.source import LONGEST_LINE, Line, Source, Unreadable, parsed
-from loopkernel_adapters.transcripts.writers.json_edits import Swap, rewritten, written
-from loopkernel_adapters.transcripts.writers.sound_text import sound_text
+from loopkernel_adapters.transcripts.source import LONGEST_LINE, MARK, Line, Source, Unreadable, parsed
 from loopkernel_adapters.transcripts.writers.writer import LARGEST, Fault
+
+# --- The bytes of a recording as text that everyone can read: what strict programs and providers refuse is put right
+# A file that was cut or joined by bytes holds pieces of characters; a text that was cut within a pair of surrogates
+# holds half of it. Many programs read either, and then send requests that are refused, or stop at the next reading.
+
+MARKED = "a mark of the order of bytes before it"
+# Of the escapes in a JSON text: pairs of surrogates, halves of them, and all others.
+_ESCAPES = re.compile(rb"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|(\\u[dD][89a-fA-F]..)|\\.", re.DOTALL)
+_HALF = re.compile(rb"\\u[dD][89a-fA-F]")
+
+
+def sound_text(content: bytes, number: int) -> tuple[bytes, list[Fault]]:
+    """The text of a record, put right, and what was wrong with it. `number` is that of the record, from 1."""
+    wrong: list[str] = []
+    if number == 1 and content.startswith(MARK):
+        content = content.removeprefix(MARK)
+        wrong.append(MARKED)
+    try:
+        content.decode("utf-8")
+    except UnicodeDecodeError:
+        content = content.decode("utf-8", "replace").encode("utf-8")
+        wrong.append("bytes that are no UTF-8")
+    if _HALF.search(content):
+        whole = _ESCAPES.sub(lambda found: b"\\ufffd" if found[1] else found[0], content)
+        if whole != content:
+            content = whole
+            wrong.append("halves of characters")
+    if not wrong:
+        return content, []
+    fault = Fault(
+        conversation="",
+        place=Place(number),
+        kind=FindingKind.BROKEN_TEXT,
+        text=f"record {number} has {' and '.join(wrong)}",
+        remedy="leave the mark out" if wrong == [MARKED] else "have U+FFFD stand in their place",
+    )
+    return content, [fault]
+
+
+# --- Changing a JSON text in one place and leaving all else as it was written, spaces and the order of keys included
+
+
+@frozen
+class Swap:
+    """In the member `key`, `old` becomes `new`."""
+
+    key: str
+    old: JsonValue
+    new: JsonValue
+
+
+def rewritten(text: str, value: JsonValue, swaps: Sequence[Swap], *, compact: bool) -> str:
+    """The text of the changed `value`, as near to `text` as can be: swapped in place where that gives the value.
+
+    `swaps` say what to look for, in the order in which it stands there; where they do not lead to the value, all is
+    written anew.
+    """
+    pieces: list[str] = []
+    position = 0
+    for swap in swaps:
+        pattern = re.compile(rf'"{re.escape(swap.key)}"\s*:\s*({re.escape(_dumped(swap.old, compact))})')
+        match = pattern.search(text, position)
+        if match is None:
+            break
+        pieces += (text[position : match.start(1)], _dumped(swap.new, compact))
+        position = match.end()
+    found = "".join((*pieces, text[position:]))
+    if swaps and _loaded(found) == value:
+        return found
+    return _dumped(value, compact)
+
+
+def written(value: JsonValue, *, compact: bool) -> str:
+    """The text of a value that is new."""
+    return _dumped(value, compact)
+
+
+def _loaded(text: str) -> JsonValue:
+    try:
+        value: JsonValue = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return value
+
+
+def _dumped(value: JsonValue, compact: bool) -> str:
+    try:
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":") if compact else None)
+        text.encode("utf-8")
+    except UnicodeEncodeError:  # half of a pair, or a byte that is no UTF-8
+        text = json.dumps(value, separators=(",", ":") if compact else None)
+    except RecursionError as error:
+        raise Unreadable("a record is nested too deeply to be written again; leave it out by hand") from error
+    return text
+
+
+# --- A recording of lines in memory: each line as it was, or changed; lines left out, and lines added behind others
 
 NEWLINE = b"\n"
 

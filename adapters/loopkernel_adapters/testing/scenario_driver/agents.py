@@ -18,8 +18,8 @@ from loopkernel_adapters.driver.children import InProcessAgents
 from loopkernel_adapters.optional_ports import Address, Agent, Agents, ChildReport, ParentSession, Ports
 from loopkernel_adapters.ports import Store
 from loopkernel_adapters.testing.passing_agent import PassingAgent
-from loopkernel_adapters.testing.scenario_driver_ports import Life
-from loopkernel_adapters.testing.scenario_driver_session import FollowedSession
+from loopkernel_adapters.testing.scenario_driver.ports import Life
+from loopkernel_adapters.testing.scenario_driver.session import FollowedSession
 
 # The ports, and the log, of a session in one life.
 PortsOf = Callable[[FollowedSession, Life], Ports]

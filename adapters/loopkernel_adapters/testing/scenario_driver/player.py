@@ -6,16 +6,18 @@ dropped as it is, and another that is opened on what its store holds.
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import assert_never
 
 from attrs import evolve, frozen
 from loopkernel.data import user_deltas
 from loopkernel.data.choices import ApprovalMode
 from loopkernel.data.deltas import Delta
+from loopkernel.data.effects import CheckCall, Command
 from loopkernel.data.events import Event
 from loopkernel.data.ids import CallId, OperationKind
 from loopkernel.data.policy import Policy
+from loopkernel.data.states import State
 from loopkernel.data.thread_deltas import Created, Forked
 from loopkernel.data.tool_deltas import ToolChecked
 from loopkernel.replay import LogRecord
@@ -36,8 +38,8 @@ from loopkernel_adapters.driver.asyncio_driver import Driver, is_event
 from loopkernel_adapters.driver.taking_up import ResumeSettings
 from loopkernel_adapters.optional_ports import NoSuchAgent, OptionalPorts, Ports
 from loopkernel_adapters.ports import Store, StoreError
-from loopkernel_adapters.testing.scenario_driver_agents import ScriptedAgents
-from loopkernel_adapters.testing.scenario_driver_ports import (
+from loopkernel_adapters.testing.scenario_driver.agents import ScriptedAgents
+from loopkernel_adapters.testing.scenario_driver.ports import (
     FollowedStore,
     Life,
     ScriptedClock,
@@ -48,9 +50,38 @@ from loopkernel_adapters.testing.scenario_driver_ports import (
     ScriptedSummariser,
     ScriptedTools,
 )
-from loopkernel_adapters.testing.scenario_driver_session import FollowedSession, Stage
-from loopkernel_adapters.testing.scenario_driver_turns import TurnTakingDriver, is_checked_in_turn
+from loopkernel_adapters.testing.scenario_driver.session import FollowedSession, Stage
 from loopkernel_adapters.testing.simulation.virtual_loop import VirtualLoop
+
+# --- A driver whose checks report in their turn, and which scenarios need it -----------------------------
+# The port `Tools.check` is synchronous, so the driver has each verdict at once, ahead of all else that is due at that
+# instant. In the scenario format a check is an operation of 0 ms, and what is to happen right behind the step that
+# began it comes before its report. Only scenarios in which something does can tell one from the other; they are
+# played with the verdict held back until its turn. All other scenarios are played on the driver as it is.
+
+
+def is_checked_in_turn(scenario: Scenario) -> bool:
+    """Whether somebody acts right behind a step, and so perhaps ahead of a verdict."""
+    times = (action.timing for action in scenario.user)
+    return any(isinstance(time, When) and time.after_ms == 0 for time in times)
+
+
+class TurnTakingDriver(Driver):
+    """A driver that gives each verdict of a check to `hold`, instead of taking it at once."""
+
+    def take_turns(self, hold: Callable[[Delta], None]) -> None:
+        """From now on `hold` gets the verdicts."""
+        begin = self._operations.begin
+
+        def begin_in_turn(command: Command, state: State) -> Delta | None:
+            report = begin(command, state)
+            if not isinstance(command, CheckCall) or report is None:
+                return report
+            hold(report)
+            return None
+
+        vars(self._operations)["begin"] = begin_in_turn
+
 
 # What a person does about a call, in the words of the trace.
 _WORDS: dict[type[Delta], str] = {

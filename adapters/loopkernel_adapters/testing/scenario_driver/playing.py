@@ -5,7 +5,6 @@ pure kernel is, but for the laws: those are judged where the same scenario is pl
 """
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from loopkernel.testing.scenario_data import Scenario
 from loopkernel.testing.scenario_document import read_scenario_file
 from loopkernel.testing.scenario_nodes import ScenarioError
 
-from loopkernel_adapters.testing.scenario_driver_player import Played, ScenarioDriver
+from loopkernel_adapters.testing.scenario_driver.player import Played, ScenarioDriver
 from loopkernel_adapters.testing.simulation.virtual_loop import VirtualLoop
 
 
@@ -71,7 +70,3 @@ def _play_and_tell(scenario: Scenario, *, verbose: bool) -> int:
     for one in (*wrong, *(f"{line.at_ms:>7} ms  {line.text}" for line in lines if verbose)):
         print(f"     {one}")
     return 1 if wrong else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

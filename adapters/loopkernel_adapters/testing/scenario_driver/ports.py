@@ -48,7 +48,7 @@ from loopkernel.testing.verdicts import adapter_verdict
 from loopkernel_adapters.optional_ports import ChildReport, Corrector, Handoffs, Hooks, Summariser, SummaryError
 from loopkernel_adapters.ports import Clock, Provider, RunContext, ToolError, Tools
 from loopkernel_adapters.stores.memory import MemoryStore
-from loopkernel_adapters.testing.scenario_driver_session import FollowedSession, Stage
+from loopkernel_adapters.testing.scenario_driver.session import FollowedSession, Stage
 
 
 @define(eq=False)

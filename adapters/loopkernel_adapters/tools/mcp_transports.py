@@ -1,22 +1,24 @@
-"""A server of the Model Context Protocol as a child process, spoken to line by line over its standard streams.
-
-The transport of the official client keeps whatever a server writes without a newline, and leaves grandchildren behind.
-This one has a bound on the length of a line, and ends the whole process group of the server.
-"""
+"""How a server of the Model Context Protocol is spoken to, within bounds: as a child process, or over HTTP."""
 
 import asyncio
 import os
 import signal
 import subprocess
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import anyio
+import httpx2
 from anyio.abc import ObjectReceiveStream, ObjectSendStream
+from loopkernel.later_typing import override
 from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
 from mcp.types import jsonrpc_message_adapter
+
+# --- A server of the Model Context Protocol as a child process, spoken to line by line over its standard streams
+# The transport of the official client keeps whatever a server writes without a newline, and leaves grandchildren
+# behind. This one has a bound on the length of a line, and ends the whole process group of the server.
 
 Incoming = SessionMessage | Exception
 Streams = tuple[ObjectReceiveStream[Incoming], ObjectSendStream[SessionMessage]]
@@ -145,3 +147,43 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     for pipe in (process.stdin, process.stdout):
         if pipe is not None:
             pipe.close()
+
+
+# --- Answers of servers of the Model Context Protocol over HTTP, with a bound on their size --------------
+# The transport of the official client bounds the events of a stream, and reads every other answer whole. So such an
+# answer breaks off here where it is too large; and a compressed one is not read at all, as little of it may be much.
+
+PLAIN = {"accept-encoding": "identity"}  # what a server is asked for
+_STREAM = "text/event-stream"
+
+
+class _Bounded(httpx2.AsyncByteStream):
+    def __init__(self, inner: httpx2.AsyncByteStream, most_bytes: int) -> None:
+        self._inner = inner
+        self._most_bytes = most_bytes
+
+    @override
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        size = 0
+        async for piece in self._inner:
+            size += len(piece)
+            if size > self._most_bytes:
+                raise httpx2.ReadError(f"the answer is larger than {self._most_bytes} bytes")
+            yield piece
+
+    @override
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+def bounded_answers(most_bytes: int) -> Callable[[httpx2.Response], Awaitable[None]]:
+    """What a client does with each response before it is read."""
+
+    async def bound(response: httpx2.Response) -> None:
+        if response.headers.get("content-encoding", "identity").strip().lower() != "identity":
+            raise httpx2.DecodingError("the server compresses its answers, which it was not asked for")
+        whole = not response.headers.get("content-type", "").lower().startswith(_STREAM)
+        if whole and isinstance(response.stream, httpx2.AsyncByteStream):
+            response.stream = _Bounded(response.stream, most_bytes)
+
+    return bound
