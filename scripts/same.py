@@ -152,7 +152,7 @@ def main(words: Sequence[str]) -> int:
             print("nothing in kernel/ differs, so nothing was folded")
             return 0
         with tempfile.TemporaryDirectory(prefix="loopkernel-same-") as name:
-            folder = Path(name)
+            folder = Path(name).resolve()
             taken = Tree(f"the base {git('rev-parse', '--short', base)}", folder / "base")
             extract(base, taken.root)
             pair = Pair(taken, Tree("the working tree", ROOT), folder, arguments.case, f"make same BASE={base}")
