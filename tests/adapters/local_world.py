@@ -18,7 +18,7 @@ from loopkernel_adapters.providers.local.provider import (
     LocalProvider,
 )
 from loopkernel_adapters.providers.local.request import JsonObject
-from loopkernel_adapters.tools.input_schema import demand_schema, input_faults
+from loopkernel_adapters.tools.input_schema import InputSchema
 
 OPERATION = ModelOperation(1)
 FILES = ("door.txt", "notes.txt")
@@ -84,7 +84,7 @@ def request(
 
 
 def fits(schema: JsonObject, value: JsonValue) -> bool:
-    return not list(input_faults(demand_schema(schema), value))
+    return not list(InputSchema(schema).faults(value))
 
 
 USAGE = Usage(input=3, output=4)

@@ -26,9 +26,8 @@ from loopkernel.data.tools import (
     ValidCall,
     Verdict,
 )
-from loopkernel.testing.input_schema import faults_of
 from loopkernel_adapters.ports import RunContext, ToolError
-from loopkernel_adapters.tools.input_schema import demand_schema, input_faults, with_defaults
+from loopkernel_adapters.tools.input_schema import demand_schema, with_defaults
 from loopkernel_adapters.tools.registry import MOST_FAULTS, Function, FunctionTool, Registry
 
 from tests.adapters.silent_context import SILENT
@@ -107,21 +106,6 @@ def echo(given_input: JsonObject, context: RunContext) -> str:
 # --- the schema ---
 
 
-@given(SCHEMAS, VALUES)
-def test_an_input_fits_exactly_when_a_second_judge_says_so(schema: JsonObject, value: JsonValue) -> None:
-    fits = not list(input_faults(demand_schema(schema), value))
-    assert fits == (not list(faults_of(value, schema)))
-
-
-@given(SCHEMAS, VALUES)
-def test_every_input_is_judged_without_raising_and_every_fault_names_a_place(
-    schema: JsonObject, value: JsonValue
-) -> None:
-    for fault in input_faults(schema, value):
-        assert fault.path.startswith("$")
-        assert fault.problem
-
-
 @pytest.mark.parametrize(
     ("schema", "path"),
     [
@@ -130,10 +114,9 @@ def test_every_input_is_judged_without_raising_and_every_fault_names_a_place(
         ({"$ref": "#/x"}, '$["$ref"]'),
         ({"type": "text"}, "$.type"),
         ({"type": []}, "$.type"),
-        ({"enum": []}, "$.enum"),
         ({"anyOf": [{}, {"items": 3}]}, "$.anyOf[1].items"),
         ({"anyOf": [3]}, "$.anyOf[0]"),
-        ({"required": ["a", 1]}, "$.required"),
+        ({"required": ["a", 1]}, "$.required[1]"),
         ({"additionalProperties": "no"}, "$.additionalProperties"),
         ({"minLength": -1}, "$.minLength"),
         ({"maxItems": True}, "$.maxItems"),

@@ -44,7 +44,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("tools.input_schema", "_leads_somewhere"): "a reference of a schema",
     ("tools.mcp", "tool_name"): "the name of a tool",
     ("tools.pattern_search", "matches"): "hidden before it is searched",
-    ("tools.plain_schema", "listed"): "a list of options",
+    ("tools.input_schema", "_listed"): "a list of options",
     ("tools.process_keeper", "children"): "what the system tells of a process",
     ("tools.process_keeper", "main"): "the arguments of a program",
     ("tools.reading", "_bound"): "hidden before it is kept",
