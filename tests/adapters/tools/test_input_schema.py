@@ -16,7 +16,7 @@ from loopkernel_adapters.tools.input_schema import InputSchema, JsonObject, dema
 from loopkernel_adapters.tools.patterns import longest_tested, pattern_problem
 from loopkernel_adapters.tools.registry import FunctionTool
 
-from tests.adapters.test_registry import SCHEMAS, VALUES
+from tests.adapters.tools.test_registry import SCHEMAS, VALUES
 from tests.adapters.tools.tools_world import verdict
 
 QUICK_S = 5.0  # a generous bound on what takes milliseconds: without it, these take hours
