@@ -1,4 +1,4 @@
-"""Reading what a server says: fields of JSON that may be missing, or of another kind than the API says; and usage."""
+"""Parts of a reply that both of OpenAI's APIs tell alike: the input of a call, and what was used."""
 
 from attrs import frozen
 from loopkernel.data.blocks import RawInput
@@ -6,36 +6,9 @@ from loopkernel.data.errors import CodecError
 from loopkernel.data.json_text import Json, JsonValue
 from loopkernel.data.usage import Usage
 
-JsonObject = dict[str, JsonValue]
+from loopkernel_adapters.providers.json_fields import JsonObject, members, tokens
 
 EMPTY_OBJECT = Json(text="{}")
-_MOST_TOKENS = 10**12  # a count beyond this is no count
-
-
-def members(value: object) -> JsonObject:
-    """The members of an object; none of anything else."""
-    return value if isinstance(value, dict) else {}
-
-
-def items(value: object) -> list[JsonValue]:
-    """The items of a list; none of anything else."""
-    return value if isinstance(value, list) else []
-
-
-def text(value: object) -> str:
-    """A text; the empty one for anything else."""
-    return value if isinstance(value, str) else ""
-
-
-def number(value: object) -> int | None:
-    """A whole number; None for anything else, truth values among it."""
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def tokens(value: object) -> int:
-    """A count of tokens; 0 for anything that is none."""
-    count = number(value) or 0
-    return count if 0 <= count <= _MOST_TOKENS else 0
 
 
 def call_input(arguments: str, cut: bool = False) -> Json | RawInput:
