@@ -21,8 +21,8 @@ from loopkernel.data.json_text import exact_text
 from loopkernel.data.states import Initial, State
 from loopkernel.data.steps import Context
 from loopkernel.data.thread_deltas import RULES_VERSION
-from loopkernel.planning.projection import ProjectedMessage, project
-from loopkernel.transition import transition
+from loopkernel.loop.algorithms.projection import ProjectedMessage, project
+from loopkernel.loop.transition import transition
 
 from scripts.sameness.corpus import FORMAT, CorpusCase, read_cases
 

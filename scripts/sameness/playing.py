@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from loopkernel.codec import record_to_text
+from loopkernel.loop.transition import transition
 from loopkernel.testing.drive import Drive
 from loopkernel.testing.effective_policy import effective_policy
 from loopkernel.testing.recording import Recording
 from loopkernel.testing.scenario_document import read_scenario_file
 from loopkernel.testing.vectors import from_line
-from loopkernel.transition import transition
 
 from scripts.sameness.corpus import CorpusCase, of_log
 

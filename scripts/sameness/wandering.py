@@ -14,12 +14,12 @@ from loopkernel.codec import record_to_text, state_from_text, state_to_text
 from loopkernel.data.states import Done, State
 from loopkernel.data.steps import Context
 from loopkernel.laws import Breach
+from loopkernel.loop.transition import transition
 from loopkernel.replay import LogRecord, StepRecord, replay
 from loopkernel.testing.explore import explore
 from loopkernel.testing.explore_moves import moves
 from loopkernel.testing.explore_scope import Move, MoveKind
 from loopkernel.testing.strategies.walks import EVENTFUL, WIDE, Run, creations_that_run, runs
-from loopkernel.transition import transition
 
 from scripts.sameness.corpus import CorpusCase, CorpusStep, of_log
 from tests.kernel.explore_care import QUICK_CARE

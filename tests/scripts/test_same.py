@@ -69,10 +69,10 @@ def project(tmp_path: Path) -> Path:
 def test_a_module_that_moves_changes_nothing_and_effects_in_another_order_are_shown(project: Path) -> None:
     """The trees are folded each by its own modules, also where those have other names."""
     kernel, folding = project / "kernel" / "loopkernel", project / "scripts" / "sameness" / "folding.py"
-    transition = (kernel / "transition.py").read_text(encoding="utf-8")
+    transition = (kernel / "loop" / "transition.py").read_text(encoding="utf-8")
     (kernel / "moved.py").write_text(transition, encoding="utf-8")
     named = folding.read_text(encoding="utf-8")
-    folding.write_text(named.replace("loopkernel.transition import", "loopkernel.moved import"), encoding="utf-8")
+    folding.write_text(named.replace("loopkernel.loop.transition import", "loopkernel.moved import"), encoding="utf-8")
     moved = same(project)
     assert (moved.returncode, moved.stderr) == (0, ""), moved.stdout
     assert f"the same: {LOGS} cases, " in moved.stdout
@@ -95,7 +95,9 @@ def test_where_nothing_can_be_compared_nothing_is_said_to_be_the_same(project: P
     )
     unknown = same(project, "--base", "nowhere")
     assert (unknown.returncode, "not compared: git rev-parse" in unknown.stdout) == (2, True)
-    (project / "kernel" / "loopkernel" / "transition.py").write_text("raise RuntimeError('cannot be imported')\n")
+    (project / "kernel" / "loopkernel" / "loop" / "transition.py").write_text(
+        "raise RuntimeError('cannot be imported')\n"
+    )
     broken = same(project)
     assert (broken.returncode, broken.stderr) == (2, "")
     assert "folding.py of the working tree has failed" in broken.stdout
