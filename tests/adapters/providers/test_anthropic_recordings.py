@@ -30,7 +30,6 @@ from loopkernel_adapters.providers.event_stream import DamagedStream, EventReade
 from loopkernel_adapters.providers.wire_names import ToolNames
 
 from tests.adapters.providers.anthropic_world import (
-    OPERATION,
     SHARED_RECORDINGS,
     InMemory,
     PlainReading,
@@ -46,6 +45,7 @@ from tests.adapters.providers.anthropic_world import (
     text_in,
     with_shared,
 )
+from tests.adapters.providers.asked_requests import OPERATION
 from tests.adapters.providers.wire_server import EVENT_STREAM, Answer, WireServer
 
 OWN = {recording.name: recording for recording in own_recordings()}

@@ -15,7 +15,6 @@ from loopkernel_adapters.providers.event_stream import EventReader, ServerEvent
 from loopkernel_adapters.providers.wire_names import ToolNames
 
 from tests.adapters.providers.anthropic_world import (
-    OPERATION,
     InMemory,
     block,
     calls_in,
@@ -33,6 +32,7 @@ from tests.adapters.providers.anthropic_world import (
     tool_use,
     wire,
 )
+from tests.adapters.providers.asked_requests import OPERATION
 
 
 @pytest.mark.rule("INFER-4")
