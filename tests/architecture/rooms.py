@@ -106,7 +106,7 @@ FOREIGN_TO_THE_KERNEL = {
     "typing_extensions": "known to a type checker; never imported at run time",
 }
 TYPING_ALONE = "loopkernel.later_typing"  # the one place that names it: it is not installed with the kernel
-FOREIGN_TO_TESTING = {"attrs", "hypothesis", "yaml"}
+FOREIGN_TO_TESTING = {"attrs", "hypothesis", "jsonschema", "yaml"}
 FOREIGN_TO_ADAPTERS = {"attrs"}
 FOREIGN_TO_ADAPTER_CHECKS = {"hypothesis", "pytest"}
 # A vendor's package is an extra. The modules that import it are listed (a name stands for all that begin with it), and

@@ -24,9 +24,9 @@ from loopkernel_adapters.ports import Provider
 from loopkernel_adapters.providers.local import provider as local
 from typing_extensions import override
 
+from tests.adapters.cli.cli_world import COMMAND
+from tests.adapters.cli.pseudo_terminal import at_a_terminal
 from tests.adapters.cli.sessions import CHAT, MODEL, CommandLine, calls, says, script
-from tests.adapters.cli_world import COMMAND
-from tests.adapters.pseudo_terminal import at_a_terminal
 
 FORESEEN = "something that nobody foresaw"
 

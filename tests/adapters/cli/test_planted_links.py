@@ -127,7 +127,7 @@ def test_a_snapshot_is_not_read_through_a_link(folder: Path) -> None:
     from loopkernel_adapters.stores.jsonl import JsonlStore
     from loopkernel_adapters.stores.snapshots import read_snapshot
 
-    from tests.adapters.log_lines import some_records
+    from tests.adapters.stores.log_lines import some_records
 
     log, records = folder / LOG, some_records(9)
     with closing(JsonlStore(log)) as store:

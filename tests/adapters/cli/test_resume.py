@@ -22,8 +22,8 @@ from loopkernel_adapters.ports import Provider
 from loopkernel_adapters.providers.named import ProviderByModel
 from typing_extensions import override
 
+from tests.adapters.cli.cli_world import COMMAND
 from tests.adapters.cli.sessions import MODEL, PATIENCE_SECONDS, STORE, CommandLine, Gate, calls, says, script, writes
-from tests.adapters.cli_world import COMMAND
 
 
 def read_until(process: subprocess.Popen[bytes], text: bytes) -> None:

@@ -27,7 +27,7 @@ from loopkernel_adapters.stores.snapshots import Snapshot, snapshot_of
 from loopkernel_adapters.stores.sqlite import SqliteRuns
 
 from bench.workload import streaming_after
-from tests.adapters.log_lines import some_records
+from tests.adapters.stores.log_lines import some_records
 from tests.adapters.stores.worked_log import worked_log
 
 LOG = worked_log(12)

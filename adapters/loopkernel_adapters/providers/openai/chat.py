@@ -33,32 +33,21 @@ from loopkernel.later_typing import override
 from openai import AsyncOpenAI
 
 from loopkernel_adapters.provider_keys import without_keys
+from loopkernel_adapters.providers.json_fields import JsonObject, items, members, number, text
 from loopkernel_adapters.providers.openai.client import OpenAIProvider, Reply, stream_reply
 from loopkernel_adapters.providers.openai.errors import CutStream, ToldError, UnreadableStream
-from loopkernel_adapters.providers.openai.fields import (
-    NO_TOKENS,
-    JsonObject,
-    call_input,
-    chat_tokens,
-    items,
-    members,
-    number,
-    text,
-)
+from loopkernel_adapters.providers.openai.reply_parts import NO_TOKENS, call_input, chat_tokens
 from loopkernel_adapters.providers.openai.thread import (
     NOTHING_SAID,
     ModelTurn,
-    ShownFile,
-    ShownImage,
-    ShownText,
-    ToolNames,
     UserTurn,
     result_media,
     result_text,
-    shown,
     turns,
 )
+from loopkernel_adapters.providers.shown_media import ShownFile, ShownImage, ShownText, shown
 from loopkernel_adapters.providers.wire_bounds import KeptText
+from loopkernel_adapters.providers.wire_names import ToolNames
 
 # --- A request as the chat completions API takes it: a pure function of the request and of how the server speaks
 # A result holds text alone there, so the media of the results of a reply follow in a user message behind them all. What

@@ -18,8 +18,8 @@ from openai import AsyncOpenAI, AsyncStream, DefaultAsyncHttpx2Client
 from loopkernel_adapters.ports import Provider
 from loopkernel_adapters.provider_keys import real_keys
 from loopkernel_adapters.providers.event_stream import EventReader, ServerEvent
+from loopkernel_adapters.providers.json_fields import JsonObject
 from loopkernel_adapters.providers.openai.errors import FAULTS, failure_of
-from loopkernel_adapters.providers.openai.fields import JsonObject
 from loopkernel_adapters.providers.wire_bounds import BoundedClient
 
 

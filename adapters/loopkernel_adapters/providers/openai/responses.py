@@ -35,36 +35,29 @@ from loopkernel.later_typing import override
 from openai import AsyncOpenAI
 
 from loopkernel_adapters.provider_keys import without_keys
+from loopkernel_adapters.providers.json_fields import JsonObject, items, members, number, text
 from loopkernel_adapters.providers.openai.chat import arguments_text, parameters
 from loopkernel_adapters.providers.openai.client import OpenAIProvider, Reply, stream_reply
 from loopkernel_adapters.providers.openai.errors import CutStream, ToldError
-from loopkernel_adapters.providers.openai.fields import (
+from loopkernel_adapters.providers.openai.reply_parts import (
     EMPTY_OBJECT,
     NO_TOKENS,
-    JsonObject,
     call_input,
-    items,
     json_or_none,
-    members,
-    number,
     responses_tokens,
-    text,
 )
 from loopkernel_adapters.providers.openai.thread import (
     NOTHING_SAID,
     AnsweredCall,
     ModelTurn,
-    ShownFile,
-    ShownImage,
-    ShownText,
-    ToolNames,
     UserTurn,
     result_media,
     result_text,
-    shown,
     turns,
 )
+from loopkernel_adapters.providers.shown_media import ShownFile, ShownImage, ShownText, shown
 from loopkernel_adapters.providers.wire_bounds import KeptText
+from loopkernel_adapters.providers.wire_names import ToolNames
 
 # --- The items of a response that are no messages and no calls of ours: which are kept, and which are shown as calls
 # An item that is kept stands in the thread verbatim and goes back to its model. One that waits for an answer of the

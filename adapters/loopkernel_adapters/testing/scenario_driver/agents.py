@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 from attrs import evolve
 from loopkernel.data.effects import StartChild
-from loopkernel.data.events import Event
 from loopkernel.data.ids import OperationKind
 from loopkernel.data.outside_deltas import ChildEnded
 from loopkernel.later_typing import override
@@ -15,9 +14,9 @@ from loopkernel.testing.scenarios.player.agenda import Operation
 from loopkernel.testing.scenarios.player.reply_script import DelayedDelta
 
 from loopkernel_adapters.driver.children import InProcessAgents
-from loopkernel_adapters.optional_ports import Address, Agent, Agents, ChildReport, ParentSession, Ports
+from loopkernel_adapters.optional_ports import Agent, Agents, ChildReport, ParentSession, Ports
 from loopkernel_adapters.ports import Store
-from loopkernel_adapters.testing.passing_agent import PassingAgent
+from loopkernel_adapters.testing.passing_agent import PassingAgent, PassingParent
 from loopkernel_adapters.testing.scenario_driver.ports import Life
 from loopkernel_adapters.testing.scenario_driver.session import FollowedSession
 
@@ -46,32 +45,19 @@ class ScriptedAgents(Agents):
         return _Agent(agents.agent(evolve(command, created=created), reports), reports)
 
 
-class _Reports(ParentSession):
+class _Reports(PassingParent):
     """What the sub-agent says to its parent, said when it is due."""
 
     def __init__(self, parent: ParentSession, ports: Ports, operation: Operation, life: Life) -> None:
-        self._parent = parent
-        self._ports = ports
+        super().__init__(parent, ports)
         self._operation = operation
         self._life = life
-        life.passing[operation] = self._pass_on
-
-    @property
-    @override
-    def ports(self) -> Ports:
-        return self._ports
+        life.passing[operation] = parent.report
 
     @override
     def report(self, report: ChildReport) -> None:
         stage = self._life.stage
         stage.agenda.start(self._operation, stage.now_ms, (DelayedDelta(0, report),))
-
-    @override
-    def show(self, within: Address, event: Event) -> None:
-        self._parent.show(within, event)
-
-    def _pass_on(self, report: ChildReport) -> None:
-        self._parent.report(report)
 
     async def end(self, ended: ChildEnded) -> ChildEnded:
         """Its end, when it is due."""

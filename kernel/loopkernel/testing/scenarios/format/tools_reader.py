@@ -9,6 +9,7 @@ from loopkernel.data.tools import (
     ResourceRule,
     ToolProfile,
 )
+from loopkernel.testing.input_schema import is_schema
 from loopkernel.testing.scenarios.data.world import (
     Behaviour,
     JsonValue,
@@ -73,7 +74,7 @@ def _resource(node: Node, place: Place) -> ResourceRule:
 def _schema(node: Node, place: Place) -> JsonValue:
     """A JSON Schema: a mapping, true or false."""
     schema = json_value(node, place)
-    if not isinstance(schema, dict | bool):
+    if not is_schema(schema):
         wants("a JSON Schema (a mapping, true or false)", node, place)
     return schema
 
