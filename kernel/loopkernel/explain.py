@@ -1,15 +1,12 @@
 """Why: the rule behind each effect of a step, with what each open call waits for; and what the user may do now."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import assert_never
-
-from attrs import frozen
 
 from loopkernel.causes import rule_of
 from loopkernel.data.blocks import RawInput, TextBlock
 from loopkernel.data.choices import ApprovalMode
-from loopkernel.data.deltas import Delta
-from loopkernel.data.effects import Effect
+from loopkernel.data.explanations import Cause, Explanation
 from loopkernel.data.ids import MessageId
 from loopkernel.data.ledgers import LedgerEntry
 from loopkernel.data.messages import SENT_BY_USER, UserMessage
@@ -62,41 +59,14 @@ from loopkernel.data.user_deltas import (
 )
 from loopkernel.planning.interaction import Interaction, interaction
 from loopkernel.transition import transition
-from loopkernel.waits import Wait, waits_of
-
-
-@frozen
-class Cause:
-    """An effect, the delta that caused it, the rule that asks for it, and that rule in a sentence."""
-
-    effect: Effect
-    delta: Delta
-    rule: str
-    because: str
-
-
-@frozen
-class Explanation:
-    """Why each effect of a step, in order; and what each open call waits for in the state after it.
-
-    The waits are told where they are asked for, since telling them costs as much as the reply has calls.
-    """
-
-    causes: tuple[Cause, ...]
-    after: State
-    tell: Callable[[State], tuple[Wait, ...]] = waits_of
-
-    @property
-    def waits(self) -> tuple[Wait, ...]:
-        """What each open call waits for, in the order of the calls."""
-        return self.tell(self.after)
+from loopkernel.waits import waits_of
 
 
 def explain(state: State, ctx: Context) -> Explanation:
     """The same step again, told."""
     step = transition(state, ctx)
     causes = tuple(Cause(effect, ctx.delta, *rule_of(effect, ctx.delta, step.effects)) for effect in step.effects)
-    return Explanation(causes, step.next)
+    return Explanation(causes, step.next, waits_of)
 
 
 def interaction_of(state: State) -> Interaction:

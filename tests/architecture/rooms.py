@@ -40,16 +40,14 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "loopkernel.waits": ("loopkernel.data", "loopkernel.planning", "loopkernel.regions"),
     "loopkernel.replay": ("loopkernel.data", "loopkernel.transition"),
     "loopkernel.machine": ("loopkernel.data", "loopkernel.replay", "loopkernel.transition"),
-    "loopkernel.laws": (
-        "loopkernel.codec",
+    # What judges knows nothing of what decides: whatever it needs of the kernel under judgement it is given.
+    "loopkernel.laws": ("loopkernel.codec", "loopkernel.data", "loopkernel.later_typing", "loopkernel.laws"),
+    "loopkernel.judging": (
         "loopkernel.data",
         "loopkernel.explain",
-        "loopkernel.later_typing",
         "loopkernel.laws",
         "loopkernel.planning",
-        "loopkernel.replay",
         "loopkernel.transition",
-        "loopkernel.waits",
     ),
     "loopkernel.codec": ("loopkernel.codec", "loopkernel.data"),
     "loopkernel.presets": ("loopkernel.data", "loopkernel.presets"),
@@ -71,6 +69,7 @@ OPEN_TO_ADAPTERS = (
     "loopkernel.codec",
     "loopkernel.data",
     "loopkernel.explain",
+    "loopkernel.judging",
     "loopkernel.later_typing",
     "loopkernel.laws",
     "loopkernel.machine",

@@ -15,7 +15,7 @@ from loopkernel.data.tools import (
     Tool,
     ToolProfile,
 )
-from loopkernel.laws import check_step
+from loopkernel.judging import check_step
 from loopkernel.replay import LogRecord, fold
 from loopkernel.testing.explore import Laws
 from loopkernel.testing.explore_moves import moves

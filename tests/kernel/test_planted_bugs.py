@@ -1,7 +1,8 @@
 """Each planted bug is caught by its law, and by no other; the kernel without one breaks none."""
 
 import pytest
-from loopkernel.laws import JUDGED, KERNEL, check_pairs, check_trace
+from loopkernel.judging import KERNEL, check_pairs, check_trace
+from loopkernel.laws import JUDGED
 from loopkernel.testing.planted import PLANTED
 from loopkernel.testing.planted_runs import SCRIPTS
 from loopkernel.testing.planting import PlantedBug, breached_laws

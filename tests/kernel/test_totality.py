@@ -21,7 +21,7 @@ from loopkernel.data.steps import Context, Step
 from loopkernel.data.tool_deltas import ToolFailed, ToolSucceeded
 from loopkernel.data.words import RefusalReason
 from loopkernel.explain import accepted_inputs, explain, interaction_of
-from loopkernel.laws import check_step
+from loopkernel.judging import check_step
 from loopkernel.machine import Machine
 from loopkernel.planning.interaction import Interaction
 from loopkernel.replay import LogRecord, StepRecord

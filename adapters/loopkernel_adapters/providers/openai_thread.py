@@ -6,8 +6,9 @@ from attrs import frozen
 from loopkernel.data.blocks import MediaBlock, TextBlock, ToolCall, ToolResult
 from loopkernel.data.effects import Request
 from loopkernel.data.ids import CallId
+from loopkernel.data.projected import ProjectedBlock, ProjectedMessage, Role
 from loopkernel.data.words import CallStatus
-from loopkernel.planning.projection import ProjectedBlock, ProjectedMessage, Role, project
+from loopkernel.planning.projection import project
 
 from loopkernel_adapters.providers.openai_names import CallIds
 

@@ -15,6 +15,7 @@ from loopkernel.data.ids import CallId
 from loopkernel.data.json_text import Json
 from loopkernel.data.ledgers import ApprovalWait, CrashWait, Ledger, LedgerEntry
 from loopkernel.data.outside_deltas import TimerFired
+from loopkernel.data.records import StepRecord
 from loopkernel.data.states import State
 from loopkernel.data.thread_deltas import Created, Resumed
 from loopkernel.data.tools import Claim, Decision, Tool, ValidCall
@@ -29,14 +30,13 @@ from loopkernel.data.user_deltas import (
     Swap,
 )
 from loopkernel.data.words import TimerPurpose
+from loopkernel.laws.approvals import decided
 from loopkernel.laws.call_hooks import HooksOfCalls
 from loopkernel.laws.call_input import with_outputs
 from loopkernel.laws.ending_laws import entries_in
 from loopkernel.laws.forgotten_words import ForgottenApprovals, remembered_by
 from loopkernel.laws.reports import Breach
 from loopkernel.laws.views import Start, call_of_timer, calls_kept, entry_of_call, held_in, refuses, tool_named
-from loopkernel.planning.approval import decide
-from loopkernel.replay import StepRecord
 
 Ran = tuple[str, Json | RawInput]  # a tool, and its input
 
@@ -178,7 +178,7 @@ def _decision(start: Start, state: State, approved: bool) -> Decision:
         return Decision.DENY
     settings = state.session.settings
     tool = tool_named(settings, start.tool) or Tool(name=start.tool)
-    return decide(
+    return decided(
         settings.policy,
         settings.remembered,
         tool,

@@ -7,14 +7,15 @@ from typing import TypeAlias, final
 from attrs import frozen
 
 from loopkernel.data.compactions import Cut
+from loopkernel.data.explanations import Explanation
 from loopkernel.data.messages import Message
 from loopkernel.data.policy import Compaction
+from loopkernel.data.projected import ProjectedMessage
 from loopkernel.data.states import State
 from loopkernel.data.steps import Context, Step
+from loopkernel.data.threads import Thread
 from loopkernel.data.vector import Vector
-from loopkernel.explain import Explanation
 from loopkernel.later_typing import override
-from loopkernel.planning.compaction import plan_cut
 
 
 class LawKind(enum.StrEnum):
@@ -80,17 +81,20 @@ class Report:
         return "\n".join([f"laws checked: {counts or 'none'}; {verdict}", *map(str, self.breaches)])
 
 
+Transition: TypeAlias = Callable[[State, Context], Step[State]]
 PlanCut: TypeAlias = Callable[[Vector[Message], Compaction], Cut | None]
+Project: TypeAlias = Callable[[Thread, str], tuple[ProjectedMessage, ...]]
 
 
 @final
-@frozen
+@frozen(kw_only=True)
 class Judged:
-    """The kernel under judgement: by default this one, in tests a broken one."""
+    """The kernel under judgement, in tests a broken one: all of it that the laws call."""
 
-    transition: Callable[[State, Context], Step[State]]
+    transition: Transition
     explain: Callable[[State, Context], Explanation]
-    plan_cut: PlanCut = plan_cut
+    plan_cut: PlanCut
+    project: Project
 
 
 # What a law finds at one step: None where it has nothing to judge, else the details of what is wrong.

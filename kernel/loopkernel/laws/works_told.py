@@ -20,15 +20,15 @@ from loopkernel.data.events import (
 )
 from loopkernel.data.messages import UserMessage, UserOrigin
 from loopkernel.data.outside_deltas import CorrectionAnswered, SummaryFailed, SummaryReady
+from loopkernel.data.records import StepRecord
 from loopkernel.data.sessions import NO_COURSE, Turn
 from loopkernel.data.states import Compacting, Done, HandingOff, State
 from loopkernel.data.thread_deltas import Acquired, Resumed
 from loopkernel.data.threads import Thread
 from loopkernel.data.tools import EffectClass
 from loopkernel.data.words import HookPoint, TurnEndReason
+from loopkernel.laws.lengths import characters_of
 from loopkernel.laws.views import Start, effect_of, refuses
-from loopkernel.planning.compaction import characters_of
-from loopkernel.replay import StepRecord
 
 _NATURAL = frozenset({TurnEndReason.MODEL_STOP, TurnEndReason.STOP_SEQUENCE})
 

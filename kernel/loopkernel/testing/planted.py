@@ -25,6 +25,7 @@ from loopkernel.data.events import (
     ToolEnded,
     TurnEnded,
 )
+from loopkernel.data.explanations import Explanation
 from loopkernel.data.foreign import Repair, RepairKind
 from loopkernel.data.ids import CheckOperation
 from loopkernel.data.json_text import Json
@@ -32,16 +33,19 @@ from loopkernel.data.messages import Message, ResultMessage, UserMessage
 from loopkernel.data.model_deltas import ModelCompleted, ModelFailed, ModelText
 from loopkernel.data.outside_deltas import TimerFired
 from loopkernel.data.policy import ApprovalRule
+from loopkernel.data.projected import ProjectedMessage
 from loopkernel.data.records import StepRecord
 from loopkernel.data.states import Executing, Initial, State, Streaming
 from loopkernel.data.steps import Context, Step, is_refused
 from loopkernel.data.thread_deltas import Created
+from loopkernel.data.threads import Thread
 from loopkernel.data.tool_deltas import FromTool, ToolChecked, ToolFailed, ToolSucceeded
 from loopkernel.data.tools import Decision, InvalidCall, ValidCall
 from loopkernel.data.user_deltas import CancelAll
+from loopkernel.data.waits import Wait
 from loopkernel.data.words import CallStatus, CancelReason, TurnEndReason
-from loopkernel.explain import Explanation
 from loopkernel.explain import explain as explain_kernel
+from loopkernel.planning.projection import project
 from loopkernel.replay import Transition
 from loopkernel.testing.planted_calls import PLANTED_CALLS
 from loopkernel.testing.planted_children import PLANTED_CHILDREN
@@ -61,7 +65,6 @@ from loopkernel.testing.planting import (
     with_inbox,
     with_request_thread,
 )
-from loopkernel.waits import Wait
 
 ALLOW_ASKS = ApprovalRule(decision=Decision.ALLOW, tool="asks")
 Change = Callable[[StepRecord], Iterator[Effect]]
@@ -310,9 +313,22 @@ def _knows_its_own(transition: Transition) -> Transition:
     return broken
 
 
+def _first_message_unsent(thread: Thread, model: str) -> tuple[ProjectedMessage, ...]:
+    """What the user has said first, a model is not shown."""
+    sent = project(thread, model)
+    return sent[1:] if len(sent) > 1 and thread.messages[0].id == 1 else sent
+
+
 PLANTED = (
     PlantedBug(name="last-result-dropped", law="PAIR", plant=changing_messages(_last_result_dropped)),
     PlantedBug(name="results-reversed", law="ORDER", plant=changing_messages(_results_reversed)),
+    PlantedBug(
+        name="first-message-unsent",
+        law="SHOWN",
+        plant=lambda real: real,
+        project=_first_message_unsent,
+        hidden=True,
+    ),
     PlantedBug(name="raises-on-late-report", law="TOTAL", plant=changing_steps(_raises_on_late_report)),
     PlantedBug(name="silent-on-late-text", law="TOTAL", plant=changing_effects(_silent_on_late_text)),
     PlantedBug(name="counts-what-it-refuses", law="TOTAL", plant=changing_states(_counts_refused)),

@@ -12,6 +12,7 @@ from loopkernel.data.choices import OnToolFailure, Schedule, WriteConflict
 from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import AbortTool, CancelTimer, CheckCall, Effect
 from loopkernel.data.events import MessageAdded, ReplyRetracted, ResultsCleared, ToolEnded
+from loopkernel.data.explanations import Explanation
 from loopkernel.data.ids import CallId
 from loopkernel.data.json_text import Json
 from loopkernel.data.ledgers import ApprovalWait, LedgerEntry, QuestionWait
@@ -35,8 +36,8 @@ from loopkernel.data.user_deltas import (
     RememberCall,
     RememberTool,
 )
+from loopkernel.data.waits import ForSlot, Wait
 from loopkernel.data.words import CallStatus
-from loopkernel.explain import Explanation
 from loopkernel.explain import explain as explain_kernel
 from loopkernel.replay import Transition
 from loopkernel.testing.planted_approvals import PLANTED_APPROVALS
@@ -52,7 +53,6 @@ from loopkernel.testing.planting import (
     under_settings,
     with_entries,
 )
-from loopkernel.waits import ForSlot, Wait
 
 # --- what the model is sent --------------------------------------------------------------------------------
 

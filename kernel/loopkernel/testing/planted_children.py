@@ -10,6 +10,7 @@ from loopkernel.data.choices import Lifetime, OnToolFailure
 from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import AbortTool, Effect, StartChild
 from loopkernel.data.events import ChildFinished, SessionResumed
+from loopkernel.data.explanations import Explanation
 from loopkernel.data.foreign import ForeignUser
 from loopkernel.data.ids import RunOperation
 from loopkernel.data.ledgers import LedgerEntry
@@ -23,8 +24,8 @@ from loopkernel.data.thread_deltas import Created
 from loopkernel.data.tool_deltas import ToolStopped
 from loopkernel.data.usage import NO_USAGE
 from loopkernel.data.user_deltas import CancelAll
+from loopkernel.data.waits import ForChild, ForConflict, ForOwnResult, ForShare, ForSlot, Reason, Wait
 from loopkernel.data.words import TurnEndReason
-from loopkernel.explain import Explanation
 from loopkernel.explain import explain as explain_kernel
 from loopkernel.laws.ending_laws import entries_in
 from loopkernel.replay import Transition
@@ -40,7 +41,6 @@ from loopkernel.testing.planting import (
     with_entries,
     with_session,
 )
-from loopkernel.waits import ForChild, ForConflict, ForOwnResult, ForShare, ForSlot, Reason, Wait
 
 _MANY = 1_000
 

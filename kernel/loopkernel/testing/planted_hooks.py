@@ -9,6 +9,7 @@ from loopkernel.data.choices import HookFailure, OnToolFailure, Schedule
 from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import AbortModel, AbortOther, AbortTool, CheckCall, Effect, StartTool, TellHook
 from loopkernel.data.events import CorrectionChecked, CorrectionInjected
+from loopkernel.data.explanations import Explanation
 from loopkernel.data.hook_calls import CallHooks
 from loopkernel.data.ids import OperationKind
 from loopkernel.data.ledgers import LedgerEntry
@@ -31,8 +32,8 @@ from loopkernel.data.steps import Context, Step, is_refused
 from loopkernel.data.tools import EffectClass, Tool
 from loopkernel.data.usage import NO_USAGE
 from loopkernel.data.user_deltas import CancelAll
+from loopkernel.data.waits import ForHook, ForOwnResult, Reason, Wait
 from loopkernel.data.words import HookPoint
-from loopkernel.explain import Explanation
 from loopkernel.explain import explain as explain_kernel
 from loopkernel.laws.gates import call_of_hook, gated_calls
 from loopkernel.laws.hook_order import CALL_POINTS
@@ -51,7 +52,6 @@ from loopkernel.testing.planting import (
     with_session,
     with_settings,
 )
-from loopkernel.waits import ForHook, ForOwnResult, Reason, Wait
 
 # --- which hooks have their turn, and when ------------------------------------------------------------------------
 

@@ -15,8 +15,8 @@ from loopkernel.data.foreign import (
     ForeignResult,
     ForeignResults,
 )
+from loopkernel.data.projected import ProjectedMessage, Role
 from loopkernel.data.words import CallStatus
-from loopkernel.planning.projection import ProjectedMessage, Role
 from loopkernel.planning.wording import LOST
 
 # --- a request ------------------------------------------------------------------------------------------

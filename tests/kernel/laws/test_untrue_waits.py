@@ -3,16 +3,17 @@
 import pytest
 from attrs import evolve, frozen
 from loopkernel.data.choices import OutputCalls, Schedule
+from loopkernel.data.explanations import Explanation
 from loopkernel.data.policy import Policy
 from loopkernel.data.states import State
 from loopkernel.data.steps import Context
-from loopkernel.explain import Explanation, explain
-from loopkernel.laws import Judged, check_step
+from loopkernel.data.waits import ForConflict, ForMore, ForOthers, ForShare, Reason, Wait
+from loopkernel.explain import explain
+from loopkernel.judging import KERNEL, check_step
 from loopkernel.testing.planted_call_runs import call_at
 from loopkernel.testing.player import Player
 from loopkernel.testing.player_tools import BARE_CALL, POLICY, SUB_CALL, Call, read, write
 from loopkernel.transition import transition
-from loopkernel.waits import ForConflict, ForMore, ForOthers, ForShare, Reason, Wait
 
 OUTPUT = evolve(POLICY, output_tool="bare")
 BEHIND_IT = ForConflict(call_at(1), "a", True)
@@ -84,5 +85,5 @@ def test_a_reason_that_is_not_so_is_a_breach(case: Case) -> None:
         return evolve(told, tell=lambda _: tuple(map(with_reason, told.waits)))
 
     assert check_step(player.steps[-1]) == ()
-    breaches = check_step(player.steps[-1], judged=Judged(transition, untrue))
+    breaches = check_step(player.steps[-1], judged=evolve(KERNEL, explain=untrue))
     assert [breach.detail for breach in breaches] == [case.says]
