@@ -8,12 +8,12 @@ The laws import nothing of the loop. All that they call of it they are given her
 
 from loopkernel import laws
 from loopkernel.data.records import StepRecord
-from loopkernel.explain import explain
 from loopkernel.laws import Breach, Judged, Report
 from loopkernel.laws.judging import Records
-from loopkernel.planning.compaction import plan_cut
-from loopkernel.planning.projection import project
-from loopkernel.transition import transition
+from loopkernel.loop.algorithms.compaction import plan_cut
+from loopkernel.loop.algorithms.projection import project
+from loopkernel.loop.transition import transition
+from loopkernel.views.explain import explain
 
 __all__ = ["KERNEL", "check_pairs", "check_step", "check_trace"]
 

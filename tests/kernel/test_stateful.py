@@ -14,9 +14,9 @@ from loopkernel.data.usage import NO_USAGE
 from loopkernel.data.user_deltas import CancelAll
 from loopkernel.data.words import RefusalReason, UserAction
 from loopkernel.judging import KERNEL
+from loopkernel.loop.transition import transition
 from loopkernel.replay import Transition
 from loopkernel.testing.machine import KernelMachine
-from loopkernel.transition import transition
 
 TestKernel = KernelMachine.TestCase
 THOROUGH = settings(

@@ -36,7 +36,7 @@ from loopkernel.data.waits import (
 )
 from loopkernel.data.words import CallStatus, StopReason
 from loopkernel.testing.strategies.states import states
-from loopkernel.waits import MOST, told, waits_of
+from loopkernel.views.waits import MOST, told, waits_of
 
 from tests.kernel.building import (
     ALL_TOOLS,

@@ -10,7 +10,7 @@ from importlib import import_module
 import pytest
 from loopkernel import data
 from loopkernel.laws import LAWS
-from loopkernel.planning.interaction import Interaction
+from loopkernel.loop.algorithms.interaction import Interaction
 from loopkernel.presets import PRESET_NAMES, preset
 
 from tests.architecture.sources import demand_none

@@ -18,11 +18,11 @@ from loopkernel.data.sessions import Inbox, WaitingSteer
 from loopkernel.data.states import Finishing, State, Thinking
 from loopkernel.data.steps import Context, Step
 from loopkernel.data.words import TurnEndReason
-from loopkernel.table import ENTRIES, HANDLERS, as_diagram, as_markdown, rows, targets
+from loopkernel.loop.transition import handle, rank, settle, transition
 from loopkernel.testing.strategies.deltas import deltas
 from loopkernel.testing.strategies.states import finishing_states, states, thinking_states, working_states
 from loopkernel.testing.strategies.walks import next_deltas, reachable_states
-from loopkernel.transition import handle, rank, settle, transition
+from loopkernel.views.table import ENTRIES, HANDLERS, as_diagram, as_markdown, rows, targets
 
 from tests.architecture.scripted_runs import FINISHING, SESSION, steps
 from tests.architecture.scripted_words import HELLO
@@ -121,7 +121,7 @@ def file_of(phase: str) -> str:
 def test_a_handler_is_that_of_its_own_phase() -> None:
     for name, handler in (*HANDLERS.items(), *ENTRIES.items()):
         assert get_type_hints(handler)["state"].__name__ == name
-        assert handler.__module__ == f"loopkernel.handlers.{file_of(name)}"
+        assert handler.__module__ == f"loopkernel.loop.phases.{file_of(name)}"
 
 
 def test_every_file_of_the_handlers_is_in_the_table() -> None:

@@ -25,7 +25,7 @@ from loopkernel.data.json_text import Json, JsonValue, safe_text
 from loopkernel.data.projected import ProjectedBlock, ProjectedMessage, Role
 from loopkernel.data.tools import Tool
 from loopkernel.data.words import CallStatus
-from loopkernel.planning.projection import project, safe_tool_name
+from loopkernel.loop.algorithms.projection import project, safe_tool_name
 
 from loopkernel_adapters.providers.anthropic_media import media
 

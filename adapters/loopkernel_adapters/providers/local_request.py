@@ -25,7 +25,7 @@ from loopkernel.data.ids import CallId
 from loopkernel.data.json_text import JsonValue
 from loopkernel.data.projected import ProjectedMessage, Role
 from loopkernel.data.tools import Tool
-from loopkernel.planning.projection import project
+from loopkernel.loop.algorithms.projection import project
 
 JsonObject = dict[str, JsonValue]
 

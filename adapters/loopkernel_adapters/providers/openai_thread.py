@@ -8,7 +8,7 @@ from loopkernel.data.effects import Request
 from loopkernel.data.ids import CallId
 from loopkernel.data.projected import ProjectedBlock, ProjectedMessage, Role
 from loopkernel.data.words import CallStatus
-from loopkernel.planning.projection import project
+from loopkernel.loop.algorithms.projection import project
 
 from loopkernel_adapters.providers.openai_names import CallIds
 

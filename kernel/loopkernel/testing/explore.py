@@ -17,10 +17,10 @@ from loopkernel.data.states import State
 from loopkernel.data.steps import Context
 from loopkernel.judging import check_step, check_trace
 from loopkernel.laws import Breach
+from loopkernel.loop.transition import transition
 from loopkernel.replay import LogRecord, StepRecord, Transition
 from loopkernel.testing.explore_scope import OWED, RESTS, Move, MoveKind
 from loopkernel.testing.explore_views import View, whole
-from loopkernel.transition import transition
 
 Laws = Callable[[StepRecord], Iterable[Breach]]
 TreeEdge = tuple[int, LogRecord | None]  # None: where the search began

@@ -44,8 +44,7 @@ from loopkernel.data.tools import Decision, InvalidCall, ValidCall
 from loopkernel.data.user_deltas import CancelAll
 from loopkernel.data.waits import Wait
 from loopkernel.data.words import CallStatus, CancelReason, TurnEndReason
-from loopkernel.explain import explain as explain_kernel
-from loopkernel.planning.projection import project
+from loopkernel.loop.algorithms.projection import project
 from loopkernel.replay import Transition
 from loopkernel.testing.planted_calls import PLANTED_CALLS
 from loopkernel.testing.planted_children import PLANTED_CHILDREN
@@ -65,6 +64,7 @@ from loopkernel.testing.planting import (
     with_inbox,
     with_request_thread,
 )
+from loopkernel.views.explain import explain as explain_kernel
 
 ALLOW_ASKS = ApprovalRule(decision=Decision.ALLOW, tool="asks")
 Change = Callable[[StepRecord], Iterator[Effect]]

@@ -38,7 +38,6 @@ from loopkernel.data.user_deltas import (
 )
 from loopkernel.data.waits import ForSlot, Wait
 from loopkernel.data.words import CallStatus
-from loopkernel.explain import explain as explain_kernel
 from loopkernel.replay import Transition
 from loopkernel.testing.planted_approvals import PLANTED_APPROVALS
 from loopkernel.testing.planting import (
@@ -53,6 +52,7 @@ from loopkernel.testing.planting import (
     under_settings,
     with_entries,
 )
+from loopkernel.views.explain import explain as explain_kernel
 
 # --- what the model is sent --------------------------------------------------------------------------------
 

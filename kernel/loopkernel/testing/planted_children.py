@@ -26,7 +26,6 @@ from loopkernel.data.usage import NO_USAGE
 from loopkernel.data.user_deltas import CancelAll
 from loopkernel.data.waits import ForChild, ForConflict, ForOwnResult, ForShare, ForSlot, Reason, Wait
 from loopkernel.data.words import TurnEndReason
-from loopkernel.explain import explain as explain_kernel
 from loopkernel.laws.ending_laws import entries_in
 from loopkernel.replay import Transition
 from loopkernel.testing.planted_child_times import PLANTED_CHILD_TIMES
@@ -41,6 +40,7 @@ from loopkernel.testing.planting import (
     with_entries,
     with_session,
 )
+from loopkernel.views.explain import explain as explain_kernel
 
 _MANY = 1_000
 

@@ -29,15 +29,15 @@ from loopkernel.data.threads import Thread
 from loopkernel.judging import check_pairs, check_trace
 from loopkernel.laws import Judged
 from loopkernel.laws.reports import PlanCut, Project
-from loopkernel.planning.compaction import plan_cut
-from loopkernel.planning.projection import project
+from loopkernel.loop.algorithms.compaction import plan_cut
+from loopkernel.loop.algorithms.projection import project
+from loopkernel.loop.transition import transition as the_transition
 from loopkernel.replay import Transition
 from loopkernel.testing.player import (
     Script,
     play,
 )
-from loopkernel.transition import transition as the_transition
-from loopkernel.waits import waits_of
+from loopkernel.views.waits import waits_of
 
 Plant: TypeAlias = Callable[[Transition], Transition]
 Explain: TypeAlias = Callable[[State, Context], Explanation]

@@ -17,7 +17,7 @@ from loopkernel.data.foreign import (
 )
 from loopkernel.data.projected import ProjectedMessage, Role
 from loopkernel.data.words import CallStatus
-from loopkernel.planning.wording import LOST
+from loopkernel.loop.algorithms.wording import LOST
 
 # --- a request ------------------------------------------------------------------------------------------
 

@@ -41,9 +41,9 @@ from loopkernel.data.words import CallStatus, CancelReason, InputFate, LimitName
 from loopkernel.judging import KERNEL
 from loopkernel.laws.pair_laws import fork_eq
 from loopkernel.laws.retry_law import base_delay_ms
-from loopkernel.planning.retry import delay_ms
+from loopkernel.loop.algorithms.retry import delay_ms
+from loopkernel.loop.transition import transition
 from loopkernel.replay import StepRecord
-from loopkernel.transition import transition
 
 from tests.kernel.laws.tampering import (
     CALL,

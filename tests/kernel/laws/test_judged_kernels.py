@@ -47,7 +47,6 @@ from loopkernel.data.threads import Thread
 from loopkernel.data.tool_deltas import ToolChecked, ToolFailed, ToolSucceeded
 from loopkernel.data.user_deltas import ChangeMode, Say
 from loopkernel.data.words import CallStatus, CancelReason, HookPoint, TimerPurpose
-from loopkernel.explain import explain
 from loopkernel.judging import KERNEL, check_pairs, check_step, check_trace
 from loopkernel.laws import Judged
 from loopkernel.laws.address_law import address
@@ -59,6 +58,7 @@ from loopkernel.laws.schedule_laws import no_conflict
 from loopkernel.laws.sibling_law import sibling
 from loopkernel.laws.start_laws import final_args
 from loopkernel.laws.views import call_of_run, entry_of_call, started_operation, tool_named, turn_of
+from loopkernel.loop.transition import transition
 from loopkernel.replay import StepRecord
 from loopkernel.testing.player import (
     Player,
@@ -66,7 +66,7 @@ from loopkernel.testing.player import (
 from loopkernel.testing.player_tools import (
     read,
 )
-from loopkernel.transition import transition
+from loopkernel.views.explain import explain
 
 from tests.kernel.laws.tampering import CALL, at, changed, more, request_of
 from tests.kernel.played import PLAYED
