@@ -22,14 +22,14 @@ KERNEL = Judged(transition=transition, explain=explain, plan_cut=plan_cut, proje
 
 def check_step(record: StepRecord, step: int = 0, *, judged: Judged = KERNEL) -> tuple[Breach, ...]:
     """Judge one step by the step laws; `step` is the index that breaches name."""
-    return laws.check_step(record, judged, step)
+    return laws.judge_step(record, judged, step)
 
 
 def check_trace(records: Records, *, judged: Judged = KERNEL) -> Report:
     """Judge a run by the step and trace laws."""
-    return laws.check_trace(records, judged)
+    return laws.judge_trace(records, judged)
 
 
 def check_pairs(records: Records, *, judged: Judged = KERNEL) -> Report:
     """Judge a run by the pair laws, which take its steps again."""
-    return laws.check_pairs(records, judged)
+    return laws.judge_pairs(records, judged)

@@ -17,8 +17,8 @@ ROOMS = tuple(f"loopkernel_adapters.{room}" for room in ("tools", "providers", "
 ALLOWED: dict[tuple[str, str], str] = {
     ("driver.asyncio_driver", "send"): "the address of a sub-agent",
     ("driver.asyncio_driver", "state_of"): "the address of a sub-agent",
-    ("driver.secret_filter", "_apart"): "hides by itself; nothing is left out",
-    ("driver.secret_filter", "_piece"): "hides by itself; nothing is left out",
+    ("secret_filter", "_apart"): "hides by itself; nothing is left out",
+    ("secret_filter", "_piece"): "hides by itself; nothing is left out",
     ("providers.anthropic_media", "_unwrapped"): "what is sent to the model, which is hidden already",
     ("providers.anthropic_media", "media"): "looked at, to tell the type of an image",
     ("providers.anthropic_request", "_free_name"): "the name of a tool",

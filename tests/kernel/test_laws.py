@@ -13,7 +13,7 @@ from loopkernel.data.tools import AccessMode, Claim
 from loopkernel.data.vector import Vector
 from loopkernel.judging import KERNEL, check_pairs, check_step, check_trace
 from loopkernel.laws import JUDGED, LAWS, Breach, LawKind, Report, log_laws
-from loopkernel.laws.judging import PAIR_CHECKS, TRACE_CHECKS, check_steps
+from loopkernel.laws.judging import PAIR_CHECKS, TRACE_CHECKS, judge_steps
 from loopkernel.laws.keys_in_use import KeysInUse
 from loopkernel.laws.log_laws import ALLOWANCE, FIRST_ALLOWANCE, size_of
 from loopkernel.laws.views import extends
@@ -124,7 +124,7 @@ def test_a_step_alone_is_judged_as_in_its_run(bug: PlantedBug) -> None:
         steps = play(script, judged.transition)
         if steps == PLAYED[name] and not bug.hidden:
             continue  # as without the bug
-        in_run = check_steps(steps, judged).breaches
+        in_run = judge_steps(steps, judged).breaches
         alone = [breach for step, record in enumerate(steps) for breach in check_step(record, step, judged=judged)]
         assert {breach.step for breach in in_run} <= {breach.step for breach in alone}
         assert {breach.law for breach in in_run} == {breach.law for breach in alone}
@@ -136,7 +136,7 @@ def test_a_sub_agent_without_time_is_told_though_no_other_delay_changes() -> Non
     bug = next(bug for bug in STEP_BUGS if bug.name == "child-has-all-the-time")
     judged = bug.judged(transition)
     steps = play(SCRIPTS["delegated"], judged.transition)
-    assert {breach.law for breach in check_steps(steps, judged).breaches} == {"TIMER-DATA"}
+    assert {breach.law for breach in judge_steps(steps, judged).breaches} == {"TIMER-DATA"}
 
 
 # --- cost, counted and not timed ------------------------------------------------------------------------------

@@ -10,7 +10,6 @@ import pytest
 from attrs import evolve
 from hypothesis import example, given
 from hypothesis import strategies as st
-from loopkernel import handlers
 from loopkernel.data.deltas import Delta
 from loopkernel.data.endings import Ending
 from loopkernel.data.ids import ReceiptId
@@ -18,6 +17,7 @@ from loopkernel.data.sessions import Inbox, WaitingSteer
 from loopkernel.data.states import Finishing, State, Thinking
 from loopkernel.data.steps import Context, Step
 from loopkernel.data.words import TurnEndReason
+from loopkernel.loop import phases
 from loopkernel.loop.transition import handle, rank, settle, transition
 from loopkernel.testing.strategies.deltas import deltas
 from loopkernel.testing.strategies.states import finishing_states, states, thinking_states, working_states
@@ -30,6 +30,8 @@ from tests.architecture.scripted_words import HELLO
 PAGE = Path(__file__).resolve().parents[2] / "specs" / "states.md"
 BEGIN, END = "<!-- table: begin -->\n", "<!-- table: end -->\n"
 PHASES = tuple(phase.__name__ for phase in get_args(State))
+
+SHARED = ("after_stream", "reply_limits", "rest")  # parts of several phases, beside their files
 
 Edge = tuple[str, str]
 
@@ -125,8 +127,8 @@ def test_a_handler_is_that_of_its_own_phase() -> None:
 
 
 def test_every_file_of_the_handlers_is_in_the_table() -> None:
-    files = {found.name for found in pkgutil.iter_modules(handlers.__path__)}
-    assert files == {file_of(name) for name in HANDLERS}
+    files = {found.name for found in pkgutil.iter_modules(phases.__path__)}
+    assert files == {*(file_of(name) for name in HANDLERS), *SHARED}
     assert set(HANDLERS) == set(PHASES)
 
 

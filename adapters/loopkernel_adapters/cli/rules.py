@@ -13,6 +13,7 @@ from loopkernel.presets import PRESET_NAMES, PRESETS
 
 from loopkernel_adapters.cli.options import DEFAULT_MAX_TURNS, DEFAULT_RETRIES, Approvals, Options
 from loopkernel_adapters.cli.outcomes import Unusable
+from loopkernel_adapters.cli.server_variables import keys_of_servers
 from loopkernel_adapters.secrets import Secrets
 
 MODES = {
@@ -95,8 +96,9 @@ def text_of_file(path: Path, what: str) -> str:
 
 
 def secrets_of(options: Options) -> Secrets:
-    """The values that are registered, by name. Raises Unusable, which shows none."""
+    """The values that are registered, by name, and the keys that servers get. Raises Unusable, which shows none."""
     try:
-        return Secrets({name: os.environ.get(variable, "") for name, variable in options.secrets})
+        registered = Secrets({name: os.environ.get(variable, "") for name, variable in options.secrets})
+        return registered.with_keys(keys_of_servers(options))
     except ValueError as error:
         raise Unusable(f"a secret cannot be registered: {error}; use another value or name") from error

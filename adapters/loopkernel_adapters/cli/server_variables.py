@@ -12,6 +12,7 @@ from attrs import evolve
 from loopkernel_adapters.cli.argument_values import HEADER, VARIABLE_IN_BRACES
 from loopkernel_adapters.cli.options import Options
 from loopkernel_adapters.cli.outcomes import Unusable
+from loopkernel_adapters.provider_keys import real_keys
 
 if TYPE_CHECKING:  # an extra, which takes a second to import
     from loopkernel_adapters.tools.mcp import McpServer
@@ -73,6 +74,13 @@ def _demand_server(name: str, names: Sequence[str]) -> None:
     if name not in names:
         others = ", ".join(filter(None, names))
         raise Unusable(f"no server is called {name}, which is to get something; there is {others}")
+
+
+def keys_of_servers(options: Options) -> dict[str, str]:
+    """What servers get that looks like a key, by the name of its variable: no model and no log is to see it."""
+    named = {text.rpartition("=")[2] for text in options.server_variables}
+    named.update(name for text in options.server_headers for name in VARIABLE_IN_BRACES.findall(text))
+    return real_keys({name: os.environ.get(name) for name in sorted(named)})
 
 
 def _value(variable: str) -> str:

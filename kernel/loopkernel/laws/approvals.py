@@ -5,10 +5,10 @@ A rule that denies or asks is met where a call uses some of what it names, one t
 
 import enum
 import json
-from collections.abc import Iterable, Mapping
-from functools import cached_property
+from collections.abc import Iterable, Mapping, Sequence
+from typing import final
 
-from attrs import define
+from attrs import frozen
 
 from loopkernel.data.choices import ApprovalMode, NoProfileApproval
 from loopkernel.data.json_text import Json, JsonValue
@@ -30,7 +30,7 @@ Claims = tuple[Claim, ...] | None
 
 def decided(
     policy: Policy,
-    remembered: Iterable[Remembered],
+    remembered: Sequence[Remembered],
     tool: Tool,
     given: Json,
     *,
@@ -44,7 +44,8 @@ def decided(
     `doubted`: nobody vouches for the log that it is of. `claims` are what its last check has found; None where that
     was not everything.
     """
-    call = CallInQuestion(tool, given, claims, tuple(tools))
+    parts = given.value() if policy.approval_rules or remembered else None
+    call = CallInQuestion(tool, given, claims, tuple(tools), parts if isinstance(parts, dict) else {})
     mode, profile = policy.approval_mode, tool.profile
     said, in_doubt = _said(policy.approval_rules, call)
     if profile is not None:
@@ -97,20 +98,16 @@ class Met(enum.Enum):
     NO = "no"
 
 
-@define
+@final
+@frozen
 class CallInQuestion:
-    """A call, and what is known of what it uses."""
+    """A call, what is known of what it uses, and the fields of its input."""
 
     tool: Tool
     given: Json
     claims: Claims
     tools: tuple[Tool, ...]
-
-    @cached_property
-    def fields(self) -> dict[str, JsonValue]:
-        """The fields of the input."""
-        value = self.given.value()
-        return value if isinstance(value, dict) else {}
+    fields: Mapping[str, JsonValue]
 
     def known(self) -> tuple[Claim, ...] | None:
         """All that the call uses, where nothing else can be."""

@@ -33,6 +33,7 @@ from loopkernel.data.words import TimerPurpose
 from loopkernel.laws.approvals import decided
 from loopkernel.laws.call_hooks import HooksOfCalls
 from loopkernel.laws.call_input import with_outputs
+from loopkernel.laws.denials import denied_without_rule
 from loopkernel.laws.ending_laws import entries_in
 from loopkernel.laws.forgotten_words import ForgottenApprovals, remembered_by
 from loopkernel.laws.reports import Breach
@@ -49,7 +50,8 @@ def asked(records: Sequence[StepRecord]) -> Iterator[Breach]:
     forgotten = ForgottenApprovals(records[0].before)
     for step, record in enumerate(records):
         forgotten.take(record)
-        for wrong in (*words.take(record), *_remembered_otherwise(record), *hooks.take(record)):
+        refused = denied_without_rule(record)
+        for wrong in (*words.take(record), *_remembered_otherwise(record), *hooks.take(record), *refused):
             yield Breach("ASKED", step, wrong)
         for effect in record.effects:
             if isinstance(effect, Start) and not _goes_on(effect, record):

@@ -1,7 +1,7 @@
 """Judging: one step, a whole run, and the runs that should agree with it, by all the laws of a kind.
 
-`check_step` judges a step by itself, and so projects the whole of a request. `check_trace` judges the same
-laws over a run for a cost that is about linear in it: see `memory`, `request_laws` and `log_laws`. `check_pairs`
+`judge_step` judges a step by itself, and so projects the whole of a request. `judge_trace` judges the same
+laws over a run for a cost that is about linear in it: see `memory`, `request_laws` and `log_laws`. `judge_pairs`
 takes each step of the run a few times more.
 """
 
@@ -63,7 +63,7 @@ PAIR_CHECKS: Mapping[str, Callable[[Records, Judged], Iterator[Breach]]] = Mappi
 )
 
 
-def check_step(record: StepRecord, judged: Judged, step: int = 0) -> tuple[Breach, ...]:
+def judge_step(record: StepRecord, judged: Judged, step: int = 0) -> tuple[Breach, ...]:
     """Judge one step by the step laws; `step` is the index that breaches name."""
     return tuple(
         Breach(law, step, detail)
@@ -72,7 +72,7 @@ def check_step(record: StepRecord, judged: Judged, step: int = 0) -> tuple[Breac
     )
 
 
-def check_trace(records: Records, judged: Judged) -> Report:
+def judge_trace(records: Records, judged: Judged) -> Report:
     """Judge a run by the step and trace laws."""
     tally = Tally(LAWS)
     _judge_steps(tally, records, judged)
@@ -81,14 +81,14 @@ def check_trace(records: Records, judged: Judged) -> Report:
     return tally.report()
 
 
-def check_steps(records: Records, judged: Judged) -> Report:
-    """Judge a run by the step laws alone, as `check_trace` judges it by them."""
+def judge_steps(records: Records, judged: Judged) -> Report:
+    """Judge a run by the step laws alone, as `judge_trace` judges it by them."""
     tally = Tally(LAWS)
     _judge_steps(tally, records, judged)
     return tally.report()
 
 
-def check_pairs(records: Records, judged: Judged) -> Report:
+def judge_pairs(records: Records, judged: Judged) -> Report:
     """Judge a run by the pair laws."""
     tally = Tally(LAWS)
     for law, check in PAIR_CHECKS.items():

@@ -11,7 +11,7 @@ from loopkernel.data.blocks import (
 from loopkernel.data.messages import Message, ResultMessage
 
 
-def characters_of(message: Message) -> int:
+def length_of(message: Message) -> int:
     """Those of texts, payloads, names and inputs of calls, and results; media have none."""
     if isinstance(message, ResultMessage):
         return sum(_length(block) for result in message.results for block in result.content)

@@ -2,12 +2,12 @@
 
 import enum
 from collections.abc import Callable, Iterable
-from typing import TypeAlias, final
+from typing import Protocol, TypeAlias, final
 
 from attrs import frozen
 
+from loopkernel.data.causes import Cause
 from loopkernel.data.compactions import Cut
-from loopkernel.data.explanations import Explanation
 from loopkernel.data.messages import Message
 from loopkernel.data.policy import Compaction
 from loopkernel.data.projected import ProjectedMessage
@@ -15,6 +15,7 @@ from loopkernel.data.states import State
 from loopkernel.data.steps import Context, Step
 from loopkernel.data.threads import Thread
 from loopkernel.data.vector import Vector
+from loopkernel.data.waits import Wait
 from loopkernel.later_typing import override
 
 
@@ -81,6 +82,18 @@ class Report:
         return "\n".join([f"laws checked: {counts or 'none'}; {verdict}", *map(str, self.breaches)])
 
 
+class Told(Protocol):
+    """An explanation of a step: why each effect is there, in order, and what each open call waits for after it."""
+
+    @property
+    def causes(self) -> tuple[Cause, ...]:
+        """Why each effect is there."""
+
+    @property
+    def waits(self) -> tuple[Wait, ...]:
+        """What each open call waits for."""
+
+
 Transition: TypeAlias = Callable[[State, Context], Step[State]]
 PlanCut: TypeAlias = Callable[[Vector[Message], Compaction], Cut | None]
 Project: TypeAlias = Callable[[Thread, str], tuple[ProjectedMessage, ...]]
@@ -92,7 +105,7 @@ class Judged:
     """The kernel under judgement, in tests a broken one: all of it that the laws call."""
 
     transition: Transition
-    explain: Callable[[State, Context], Explanation]
+    explain: Callable[[State, Context], Told]
     plan_cut: PlanCut
     project: Project
 

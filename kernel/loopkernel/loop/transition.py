@@ -3,6 +3,7 @@
 from typing import assert_never
 
 from attrs import evolve
+
 from loopkernel.data.events import ClockJumped, ErrorCleared
 from loopkernel.data.sessions import Session
 from loopkernel.data.states import (

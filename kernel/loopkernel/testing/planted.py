@@ -25,7 +25,6 @@ from loopkernel.data.events import (
     ToolEnded,
     TurnEnded,
 )
-from loopkernel.data.explanations import Explanation
 from loopkernel.data.foreign import Repair, RepairKind
 from loopkernel.data.ids import CheckOperation
 from loopkernel.data.json_text import Json
@@ -64,6 +63,7 @@ from loopkernel.testing.planting import (
     with_inbox,
     with_request_thread,
 )
+from loopkernel.views.explain import Explanation
 from loopkernel.views.explain import explain as explain_kernel
 
 ALLOW_ASKS = ApprovalRule(decision=Decision.ALLOW, tool="asks")

@@ -12,7 +12,6 @@ from loopkernel.data.choices import OnToolFailure, Schedule, WriteConflict
 from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import AbortTool, CancelTimer, CheckCall, Effect
 from loopkernel.data.events import MessageAdded, ReplyRetracted, ResultsCleared, ToolEnded
-from loopkernel.data.explanations import Explanation
 from loopkernel.data.ids import CallId
 from loopkernel.data.json_text import Json
 from loopkernel.data.ledgers import ApprovalWait, LedgerEntry, QuestionWait
@@ -52,6 +51,7 @@ from loopkernel.testing.planting import (
     under_settings,
     with_entries,
 )
+from loopkernel.views.explain import Explanation
 from loopkernel.views.explain import explain as explain_kernel
 
 # --- what the model is sent --------------------------------------------------------------------------------

@@ -10,7 +10,6 @@ from loopkernel.data.choices import Lifetime, OnToolFailure
 from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import AbortTool, Effect, StartChild
 from loopkernel.data.events import ChildFinished, SessionResumed
-from loopkernel.data.explanations import Explanation
 from loopkernel.data.foreign import ForeignUser
 from loopkernel.data.ids import RunOperation
 from loopkernel.data.ledgers import LedgerEntry
@@ -40,6 +39,7 @@ from loopkernel.testing.planting import (
     with_entries,
     with_session,
 )
+from loopkernel.views.explain import Explanation
 from loopkernel.views.explain import explain as explain_kernel
 
 _MANY = 1_000

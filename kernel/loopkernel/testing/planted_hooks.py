@@ -9,7 +9,6 @@ from loopkernel.data.choices import HookFailure, OnToolFailure, Schedule
 from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import AbortModel, AbortOther, AbortTool, CheckCall, Effect, StartTool, TellHook
 from loopkernel.data.events import CorrectionChecked, CorrectionInjected
-from loopkernel.data.explanations import Explanation
 from loopkernel.data.hook_calls import CallHooks
 from loopkernel.data.ids import OperationKind
 from loopkernel.data.ledgers import LedgerEntry
@@ -51,6 +50,7 @@ from loopkernel.testing.planting import (
     with_session,
     with_settings,
 )
+from loopkernel.views.explain import Explanation
 from loopkernel.views.explain import explain as explain_kernel
 
 # --- which hooks have their turn, and when ------------------------------------------------------------------------

@@ -14,10 +14,10 @@ from typing import TypeAlias, final
 
 from attrs import evolve, frozen
 
+from loopkernel.data.causes import Cause
 from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import CallModel, Effect
 from loopkernel.data.events import MessageAdded
-from loopkernel.data.explanations import Cause, Explanation
 from loopkernel.data.ledgers import Ledger, LedgerEntry
 from loopkernel.data.messages import Message
 from loopkernel.data.policy import Policy
@@ -37,7 +37,7 @@ from loopkernel.testing.player import (
     Script,
     play,
 )
-from loopkernel.views.waits import waits_of
+from loopkernel.views.explain import Explanation
 
 Plant: TypeAlias = Callable[[Transition], Transition]
 Explain: TypeAlias = Callable[[State, Context], Explanation]
@@ -49,7 +49,7 @@ def explaining(transition: Transition) -> Explain:
     def explain(state: State, ctx: Context) -> Explanation:
         after, effects = transition(state, ctx)
         causes = tuple(Cause(effect, ctx.delta, "DELTA-1", "the transition says so") for effect in effects)
-        return Explanation(causes, with_calls(after, lambda ledger: evolve(ledger, plan=None)), waits_of)
+        return Explanation(causes, with_calls(after, lambda ledger: evolve(ledger, plan=None)))
 
     return explain
 
@@ -95,9 +95,8 @@ def breached_laws(bug: PlantedBug, scripts: Iterable[Script], *, until_caught: b
         same = steps == _as_it_must_be(script)
         if same and not bug.hidden:
             continue
-        told = (
-            same and bug.explain is explaining and bug.project is project
-        )  # all that the laws of a trace may say is said of the sound kernel
+        # Else all that the laws of a trace may say is said of the sound kernel.
+        told = same and bug.explain is explaining and bug.project is project
         for report in (*(() if told else (check_trace(steps, judged=judged),)), check_pairs(steps, judged=judged)):
             breached.update(breach.law for breach in report.breaches)
         if until_caught and bug.law in breached:

@@ -1,11 +1,13 @@
 """Why: the rule behind each effect of a step, with what each open call waits for; and what the user may do now."""
 
-from collections.abc import Iterator
-from typing import assert_never
+from collections.abc import Callable, Iterator
+from typing import assert_never, final
+
+from attrs import frozen
 
 from loopkernel.data.blocks import RawInput, TextBlock
+from loopkernel.data.causes import Cause
 from loopkernel.data.choices import ApprovalMode
-from loopkernel.data.explanations import Cause, Explanation
 from loopkernel.data.ids import MessageId
 from loopkernel.data.ledgers import LedgerEntry
 from loopkernel.data.messages import SENT_BY_USER, UserMessage
@@ -56,17 +58,36 @@ from loopkernel.data.user_deltas import (
     Swap,
     UserDelta,
 )
+from loopkernel.data.waits import Wait
 from loopkernel.loop.algorithms.interaction import Interaction, interaction
 from loopkernel.loop.transition import transition
 from loopkernel.views.causes import rule_of
 from loopkernel.views.waits import waits_of
 
 
+@final
+@frozen
+class Explanation:
+    """Why each effect of a step, in order; and what each open call waits for in the state after it.
+
+    The waits are told where they are asked for, since telling them costs as much as the reply has calls.
+    """
+
+    causes: tuple[Cause, ...]
+    after: State
+    tell: Callable[[State], tuple[Wait, ...]] = waits_of
+
+    @property
+    def waits(self) -> tuple[Wait, ...]:
+        """What each open call waits for, in the order of the calls."""
+        return self.tell(self.after)
+
+
 def explain(state: State, ctx: Context) -> Explanation:
     """The same step again, told."""
     step = transition(state, ctx)
     causes = tuple(Cause(effect, ctx.delta, *rule_of(effect, ctx.delta, step.effects)) for effect in step.effects)
-    return Explanation(causes, step.next, waits_of)
+    return Explanation(causes, step.next)
 
 
 def interaction_of(state: State) -> Interaction:

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import final
 
 from attrs import evolve, frozen
+
 from loopkernel.data.effects import Effect
 from loopkernel.data.events import InputSettled, Refused
 from loopkernel.data.ids import ReceiptId

@@ -5,6 +5,7 @@ from types import MappingProxyType
 from typing import Any, get_args, get_type_hints
 
 from attrs import frozen
+
 from loopkernel.loop.phases import (
     backoff,
     cancelled,

@@ -149,6 +149,20 @@ def test_a_server_gets_the_variables_that_are_named_and_only_their_names_are_not
     assert "export it first" in loopkernel("run", "go", *MODEL, *named).err
 
 
+def test_a_key_that_a_server_tells_reaches_no_screen_and_no_log(
+    loopkernel: CommandLine, server: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GIVEN", "tweet-4711-tweet")
+    command = shlex.join([f"raw={sys.executable}", "-S", str(server), "environment"])
+    named = ("--mcp", command, "--mcp-variable", "GIVEN")
+    script(calls("mcp__raw__echo", text="hi"), says("Done."))
+    begun = loopkernel("run", "go", *MODEL, *named, "--approve", "always")
+    again = loopkernel("resume", "last", lines=("go",))
+    for shown in (begun.out, again.out, loopkernel("log", "last", "--json").out):
+        assert "{{key:GIVEN}}" in shown
+        assert "tweet-4711-tweet" not in shown
+
+
 def test_a_server_behind_an_address_is_sent_its_header_whose_value_stands_nowhere(
     loopkernel: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

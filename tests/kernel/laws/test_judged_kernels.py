@@ -24,7 +24,6 @@ from loopkernel.data.effects import (
     TellChild,
     TellHook,
 )
-from loopkernel.data.explanations import Explanation
 from loopkernel.data.hook_calls import HookContext
 from loopkernel.data.ids import (
     CorrectionOperation,
@@ -66,7 +65,7 @@ from loopkernel.testing.player import (
 from loopkernel.testing.player_tools import (
     read,
 )
-from loopkernel.views.explain import explain
+from loopkernel.views.explain import Explanation, explain
 
 from tests.kernel.laws.tampering import CALL, at, changed, more, request_of
 from tests.kernel.played import PLAYED

@@ -3,7 +3,6 @@
 import pytest
 from attrs import evolve, frozen
 from loopkernel.data.choices import OutputCalls, Schedule
-from loopkernel.data.explanations import Explanation
 from loopkernel.data.policy import Policy
 from loopkernel.data.states import State
 from loopkernel.data.steps import Context
@@ -13,7 +12,7 @@ from loopkernel.loop.transition import transition
 from loopkernel.testing.planted_call_runs import call_at
 from loopkernel.testing.player import Player
 from loopkernel.testing.player_tools import BARE_CALL, POLICY, SUB_CALL, Call, read, write
-from loopkernel.views.explain import explain
+from loopkernel.views.explain import Explanation, explain
 
 OUTPUT = evolve(POLICY, output_tool="bare")
 BEHIND_IT = ForConflict(call_at(1), "a", True)

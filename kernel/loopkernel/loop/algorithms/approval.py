@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import assert_never, final
 
 from attrs import frozen
+
 from loopkernel.data.choices import ApprovalMode, NoProfileApproval
 from loopkernel.data.json_text import Json
 from loopkernel.data.policy import ApprovalRule, FieldPattern, Policy, ResourcePattern

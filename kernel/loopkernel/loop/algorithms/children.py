@@ -4,6 +4,7 @@ import math
 from fractions import Fraction
 
 from attrs import evolve
+
 from loopkernel.data.children import Reservation
 from loopkernel.data.choices import Lifetime
 from loopkernel.data.json_text import Json

@@ -3,6 +3,7 @@
 from collections.abc import Collection
 
 from attrs import evolve
+
 from loopkernel.data.blocks import TextBlock, ToolResult
 from loopkernel.data.ids import CallId
 from loopkernel.data.messages import ResultMessage

@@ -9,6 +9,7 @@ from operator import eq
 from typing import final
 
 from attrs import evolve, frozen
+
 from loopkernel.data.policy import LoopTiers
 from loopkernel.data.watches import DisabledTool, Watch, WatchedCall
 

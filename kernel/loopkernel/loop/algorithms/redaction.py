@@ -8,6 +8,7 @@ import re
 from typing import assert_never
 
 from attrs import evolve
+
 from loopkernel.data.blocks import (
     AssistantBlock,
     OpaqueBlock,

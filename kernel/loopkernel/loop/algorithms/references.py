@@ -7,6 +7,7 @@ earlier call. It stands for the text of that call's output.
 from collections.abc import Iterator, Mapping, Sequence
 
 from attrs import frozen
+
 from loopkernel.data.errors import quoted
 from loopkernel.data.json_text import Json, JsonValue, safe_text
 

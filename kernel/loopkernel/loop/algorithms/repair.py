@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import assert_never
 
 from attrs import frozen
+
 from loopkernel.data.blocks import ReasoningBlock, TextBlock, UserBlock
 from loopkernel.data.foreign import (
     ForeignBlock,

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import assert_never, final
 
 from attrs import frozen
+
 from loopkernel.data.choices import OnError
 from loopkernel.data.policy import Policy, Retry
 from loopkernel.data.words import ErrorClass

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import assert_never
 
 from attrs import evolve, frozen
+
 from loopkernel.data.choices import Schedule
 from loopkernel.data.plans import Plan, Users
 from loopkernel.data.text_map import TextMap

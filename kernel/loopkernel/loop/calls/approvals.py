@@ -3,6 +3,7 @@
 from typing import assert_never
 
 from attrs import evolve
+
 from loopkernel.data.blocks import TextBlock
 from loopkernel.data.choices import OnReject
 from loopkernel.data.effects import AnswerTool, Effect

@@ -1,6 +1,7 @@
 """Hooks around a call: asked before it runs, and about its end before it is answered (rules TOOL-5 and HOOK-1)."""
 
 from attrs import evolve
+
 from loopkernel.data.effects import Effect
 from loopkernel.data.hook_calls import NO_HOOKS, CallHooks, HookContext, OpenHook
 from loopkernel.data.json_text import Json

@@ -3,6 +3,7 @@
 from typing import assert_never
 
 from attrs import evolve
+
 from loopkernel.data.blocks import TextBlock
 from loopkernel.data.children import ChildRun
 from loopkernel.data.events import ChildAsked, ChildFinished, ToolProgressed

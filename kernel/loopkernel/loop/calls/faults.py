@@ -3,6 +3,7 @@
 from typing import assert_never
 
 from attrs import evolve
+
 from loopkernel.data.effects import Effect
 from loopkernel.data.ledgers import Ledger, LedgerEntry
 from loopkernel.data.sessions import Session

@@ -1,6 +1,7 @@
 """Runs whose call is answered and which have not stopped: answered is not stopped (rules TOOL-17 and TOOL-20)."""
 
 from attrs import evolve, frozen
+
 from loopkernel.data.blocks import TextBlock, UserBlock
 from loopkernel.data.effects import AbortTool, Effect
 from loopkernel.data.events import LeaseBroken, ToolProgressed

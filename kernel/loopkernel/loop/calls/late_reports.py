@@ -3,6 +3,7 @@
 from typing import assert_never
 
 from attrs import evolve, frozen
+
 from loopkernel.data.effects import AnswerTool, Effect
 from loopkernel.data.events import Refused
 from loopkernel.data.held_runs import HeldRun

@@ -6,6 +6,7 @@ A call is answered exactly once; what comes after finds it closed and is refused
 from collections.abc import Iterable
 
 from attrs import evolve
+
 from loopkernel.data.blocks import RawInput, TextBlock, ToolCall, ToolResult, UserBlock, text_of
 from loopkernel.data.effects import CheckCall, Effect
 from loopkernel.data.errors import quoted

@@ -3,6 +3,7 @@
 from typing import assert_never
 
 from attrs import evolve
+
 from loopkernel.data.blocks import TextBlock, ToolResult
 from loopkernel.data.choices import OnToolFailure
 from loopkernel.data.events import ToolProgressed

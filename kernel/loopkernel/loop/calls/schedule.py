@@ -3,6 +3,7 @@
 from typing import assert_never
 
 from attrs import evolve
+
 from loopkernel.data.blocks import RawInput
 from loopkernel.data.choices import EarlyStart, OnToolFailure, RunCalls, Schedule, WriteConflict
 from loopkernel.data.effects import Effect

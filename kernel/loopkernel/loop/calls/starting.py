@@ -1,6 +1,7 @@
 """Calls start to run, as tools or as sub-agents, or are put to a person (rules TOOL-10, ASK-2, ASK-6 and CHILD-1)."""
 
 from attrs import evolve
+
 from loopkernel.data.children import ChildRun, Reservation
 from loopkernel.data.effects import Effect, StartChild, StartTool
 from loopkernel.data.events import ApprovalAsked, ChildStarted

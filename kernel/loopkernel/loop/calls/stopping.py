@@ -1,6 +1,7 @@
 """Calls that are cut short: their runs aborted, their answers given (rules TOOL-6, TOOL-10, ASK-7 and CANCEL-2)."""
 
 from attrs import evolve
+
 from loopkernel.data.blocks import RawInput, ToolResult
 from loopkernel.data.effects import AbortTool, CancelTimer, Effect
 from loopkernel.data.events import ChildFinished

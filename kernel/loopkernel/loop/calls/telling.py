@@ -3,6 +3,7 @@
 from typing import assert_never
 
 from attrs import evolve
+
 from loopkernel.data.children import ChildRun
 from loopkernel.data.effects import Effect, TellChild
 from loopkernel.data.ids import RunOperation

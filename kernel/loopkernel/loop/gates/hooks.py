@@ -1,6 +1,7 @@
 """Hooks as a region: those that observe are told, the gated ones are asked one after the other (section HOOK)."""
 
 from attrs import evolve, frozen
+
 from loopkernel.data.choices import HookFailure
 from loopkernel.data.effects import AbortOther, AskHook, Effect, TellHook
 from loopkernel.data.hook_calls import HookContext, OpenHook

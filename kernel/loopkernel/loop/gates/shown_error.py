@@ -1,6 +1,7 @@
 """The shown error: at most one, cleared by the next accepted delta (rule DELTA-5)."""
 
 from attrs import evolve
+
 from loopkernel.data.effects import Effect
 from loopkernel.data.events import ErrorShown
 from loopkernel.data.sessions import Session, ShownError

@@ -1,6 +1,7 @@
 """Old result bodies are cleared, so that requests stay small (rule TOOL-11)."""
 
 from attrs import evolve
+
 from loopkernel.data.choices import ClearMoment
 from loopkernel.data.effects import Effect
 from loopkernel.data.events import ResultsCleared

@@ -4,6 +4,7 @@ from collections import deque
 from typing import assert_never
 
 from attrs import evolve, frozen
+
 from loopkernel.data.blocks import OpaqueBlock, TextBlock
 from loopkernel.data.choices import CompactionMoment, CompactionStrategy
 from loopkernel.data.compactions import Compactions, Cut, Removal

@@ -1,6 +1,7 @@
 """The thread as a region: each function appends one message and says so."""
 
 from attrs import evolve
+
 from loopkernel.data.blocks import AssistantBlock, OpaqueBlock, TextBlock, ToolResult, UserBlock
 from loopkernel.data.effects import Effect
 from loopkernel.data.events import InputSettled, MessageAdded

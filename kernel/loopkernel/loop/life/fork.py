@@ -4,6 +4,7 @@ Nothing is aborted: the runs, calls and timers under way belong to the process o
 """
 
 from attrs import evolve
+
 from loopkernel.data.blocks import TextBlock
 from loopkernel.data.effects import Effect
 from loopkernel.data.endings import Ending

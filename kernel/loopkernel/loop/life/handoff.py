@@ -1,6 +1,7 @@
 """Handoff: the work is carried over to a new thread (rule HANDOFF-1)."""
 
 from attrs import evolve
+
 from loopkernel.data.effects import AbortOther, Effect, HandOff
 from loopkernel.data.events import HandoffEnded, HandoffStarted
 from loopkernel.data.ids import HandoffOperation, OperationKind

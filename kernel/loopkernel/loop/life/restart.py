@@ -7,6 +7,7 @@ started once more, under the same idempotency key.
 from typing import assert_never
 
 from attrs import evolve
+
 from loopkernel.data.blocks import RawInput, TextBlock
 from loopkernel.data.choices import RestartChild, RestartDangerous, RestartSafe
 from loopkernel.data.effects import Effect, StartTool

@@ -1,1 +1,1 @@
-"""One file per state: what each delta does there, and what entering the state does."""
+"""The phases of the loop: each takes the deltas that reach it."""

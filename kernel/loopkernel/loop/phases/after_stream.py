@@ -1,6 +1,7 @@
 """A model call is over, well or not: hooks look at it, and then it is acted on (rules HOOK-1, INFER-4 and RETRY-3)."""
 
 from attrs import evolve
+
 from loopkernel.data.effects import Effect
 from loopkernel.data.endings import Ending, Failure, Settled
 from loopkernel.data.events import LimitReached, ReplyRetracted

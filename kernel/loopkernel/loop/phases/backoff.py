@@ -3,6 +3,7 @@
 from typing import assert_never
 
 from attrs import evolve
+
 from loopkernel.data.endings import Ending, NextInput, NextQueued
 from loopkernel.data.events import ErrorCleared, SessionResumed
 from loopkernel.data.model_deltas import FromModel

@@ -3,6 +3,7 @@
 from typing import assert_never
 
 from attrs import evolve
+
 from loopkernel.data.effects import Effect
 from loopkernel.data.events import SessionResumed
 from loopkernel.data.model_deltas import FromModel

@@ -7,6 +7,7 @@ The calls of the last reply are decided on, asked about, run and answered; when 
 from typing import TypeVar, assert_never
 
 from attrs import evolve
+
 from loopkernel.data.blocks import ToolResult
 from loopkernel.data.choices import OnReject
 from loopkernel.data.effects import Effect

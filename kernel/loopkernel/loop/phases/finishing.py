@@ -3,6 +3,7 @@
 from typing import assert_never
 
 from attrs import evolve
+
 from loopkernel.data.choices import Lifetime
 from loopkernel.data.effects import Effect
 from loopkernel.data.endings import NextInput

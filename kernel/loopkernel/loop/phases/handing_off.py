@@ -3,6 +3,7 @@
 from typing import assert_never
 
 from attrs import evolve
+
 from loopkernel.data.events import HandoffEnded, SessionResumed
 from loopkernel.data.model_deltas import FromModel
 from loopkernel.data.outside_deltas import FromOutside, HandoffDone, HandoffFailed, TimerFired

@@ -4,6 +4,7 @@ Its calls that have not started never do; the runs that started early are awaite
 """
 
 from attrs import evolve
+
 from loopkernel.data.effects import Effect
 from loopkernel.data.events import LimitReached
 from loopkernel.data.states import Executing, Finishing, Streaming

@@ -3,6 +3,7 @@
 from typing import assert_never
 
 from attrs import evolve
+
 from loopkernel.data.blocks import ToolCall
 from loopkernel.data.effects import AbortModel, Effect
 from loopkernel.data.endings import Failure

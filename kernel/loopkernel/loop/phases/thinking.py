@@ -3,6 +3,7 @@
 from typing import assert_never
 
 from attrs import evolve
+
 from loopkernel.data.effects import Effect
 from loopkernel.data.endings import Ending
 from loopkernel.data.events import LimitReached, SessionResumed

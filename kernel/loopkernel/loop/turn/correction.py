@@ -1,6 +1,7 @@
 """Course correction: asked once after enough has happened since the user spoke (rule HOOK-3)."""
 
 from attrs import evolve
+
 from loopkernel.data.effects import AbortOther, CheckCorrection, Effect
 from loopkernel.data.hook_calls import OpenCorrection
 from loopkernel.data.ids import CorrectionOperation, OperationKind

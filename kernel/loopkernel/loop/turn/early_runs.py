@@ -1,6 +1,7 @@
 """What becomes of calls that started early, when the reply that holds them fails (rule TOOL-9)."""
 
 from attrs import evolve
+
 from loopkernel.data.effects import Effect
 from loopkernel.data.events import ChildFinished
 from loopkernel.data.ids import OperationKind

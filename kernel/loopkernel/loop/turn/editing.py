@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from attrs import evolve
+
 from loopkernel.data.blocks import AssistantBlock, OpaqueBlock, TextBlock, ToolCall, ToolResult
 from loopkernel.data.effects import Effect
 from loopkernel.data.events import Edited, InputSettled, MessageReplaced, ReplyRetracted, ThreadCut

@@ -3,6 +3,7 @@
 from typing import assert_never
 
 from attrs import evolve, frozen
+
 from loopkernel.data.choices import ErrorDisplay, OnError
 from loopkernel.data.compactions import Cut
 from loopkernel.data.effects import Effect

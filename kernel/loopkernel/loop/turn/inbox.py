@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from attrs import evolve
+
 from loopkernel.data.blocks import UserBlock
 from loopkernel.data.effects import Effect
 from loopkernel.data.events import Discarded, InputSettled, Queued, Refused, Steered

@@ -3,6 +3,7 @@
 from typing import assert_never
 
 from attrs import evolve
+
 from loopkernel.data.choices import OnBusy
 from loopkernel.data.effects import Effect
 from loopkernel.data.events import Dequeued, ErrorCleared

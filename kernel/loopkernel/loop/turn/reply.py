@@ -3,6 +3,7 @@
 from typing import Literal, assert_never
 
 from attrs import evolve, frozen
+
 from loopkernel.data.blocks import AssistantBlock, TextBlock, ToolCall
 from loopkernel.data.choices import ErrorDisplay, RunCalls, TruncatedCalls, TruncationEnd
 from loopkernel.data.effects import Effect

@@ -1,6 +1,7 @@
 """The beginning of turns and of requests."""
 
 from attrs import evolve, frozen
+
 from loopkernel.data.blocks import UserBlock
 from loopkernel.data.effects import CallModel, Effect, Request
 from loopkernel.data.events import OpaqueDropped
