@@ -14,10 +14,10 @@ from loopkernel.data.tools import Tool
 from loopkernel.data.usage import Usage
 from loopkernel.data.vector import Vector
 from loopkernel.data.words import CallStatus, RequestReason, StopReason
-from loopkernel_adapters.providers.local import (
+from loopkernel_adapters.providers.local.provider import (
     LocalProvider,
 )
-from loopkernel_adapters.providers.local_request import JsonObject
+from loopkernel_adapters.providers.local.request import JsonObject
 from loopkernel_adapters.tools.input_schema import demand_schema, input_faults
 
 OPERATION = ModelOperation(1)

@@ -22,8 +22,9 @@ from loopkernel_adapters.cli.main import main
 from loopkernel_adapters.cli.outcomes import ExitStatus
 from loopkernel_adapters.cli.summary import NATURAL_ENDS
 from loopkernel_adapters.ports import Provider
-from loopkernel_adapters.providers import local, named
-from loopkernel_adapters.providers.by_model import ProviderByModel
+from loopkernel_adapters.providers import named
+from loopkernel_adapters.providers.local import provider as local
+from loopkernel_adapters.providers.named import ProviderByModel
 from loopkernel_adapters.stores.jsonl import JsonlStore, read_log
 from typing_extensions import override
 

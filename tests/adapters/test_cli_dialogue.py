@@ -17,8 +17,7 @@ from loopkernel.data.user_deltas import CancelAll
 from loopkernel_adapters.cli import dialogue as dialogue_module
 from loopkernel_adapters.cli import run as run_command
 from loopkernel_adapters.cli import session
-from loopkernel_adapters.cli.answer_words import said_after_crash_in
-from loopkernel_adapters.cli.dialogue import Dialogue, first_waiting, why_asked
+from loopkernel_adapters.cli.dialogue import Dialogue, first_waiting, said_after_crash_in, why_asked
 from loopkernel_adapters.cli.line_input import LineInput
 from loopkernel_adapters.cli.outcomes import ExitStatus
 from loopkernel_adapters.cli.screen import Screen

@@ -13,7 +13,7 @@ from loopkernel.data.blocks import RawInput, ToolCall
 from loopkernel.data.ids import CallId, ModelOperation
 from loopkernel.data.json_text import Json, JsonValue
 from loopkernel.data.ledgers import LedgerEntry
-from loopkernel_adapters.cli.asked_call import AskedCall
+from loopkernel_adapters.cli.dialogue import AskedCall
 from loopkernel_adapters.cli.screen import Screen
 from loopkernel_adapters.cli.shown_text import (
     fitted,

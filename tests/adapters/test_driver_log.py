@@ -18,7 +18,7 @@ from loopkernel.data.tools import ToolOutput, Verdict
 from loopkernel.data.words import TurnEndReason
 from loopkernel.replay import LogRecord, fold, replay
 from loopkernel_adapters.driver.asyncio_driver import is_event
-from loopkernel_adapters.driver.durability import RECORDS_PER_GROUP
+from loopkernel_adapters.driver.log_writer import RECORDS_PER_GROUP
 from loopkernel_adapters.ports import Restored, RulesDiffer, RunContext, ToolError, demand_same_rules
 from loopkernel_adapters.providers.scripted import ANY, Reply, ScriptedProvider, call_reply, text_reply
 from typing_extensions import override

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from loopkernel_adapters.providers import local
+from loopkernel_adapters.providers.local import provider as local
 
 pytestmark = pytest.mark.skipif(
     not all(importlib.util.find_spec(name) is not None for name in ("xllamacpp", local.MODEL_PACKAGE)),
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(
 
 PATIENCE = 60  # seconds, after which a process hangs for certain
 OPEN_AND_CLOSE = """
-from loopkernel_adapters.providers.local import LocalProvider
+from loopkernel_adapters.providers.local.provider import LocalProvider
 for _ in range(6):
     LocalProvider.load().close()
 print("closed")
@@ -26,7 +26,7 @@ print("closed")
 LOAD_AND_BE_INTERRUPTED = """
 import sys
 from loopkernel_adapters.cli.main import main
-from loopkernel_adapters.providers import local
+from loopkernel_adapters.providers.local import provider as local
 load = local.load_engine
 def told(settings):
     print("loading", flush=True)

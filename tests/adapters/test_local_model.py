@@ -19,15 +19,15 @@ from loopkernel.data.user_deltas import Say
 from loopkernel.data.words import CallStatus, ErrorClass, StopReason, TurnEndReason
 from loopkernel_adapters.driver.asyncio_driver import Driver
 from loopkernel_adapters.driver.clocks import WallClock
-from loopkernel_adapters.providers import local
-from loopkernel_adapters.providers.local import (
+from loopkernel_adapters.providers.local import provider as local
+from loopkernel_adapters.providers.local.provider import (
     Engine,
     EngineSettings,
     LocalProvider,
     Receive,
     load_engine,
 )
-from loopkernel_adapters.providers.local_request import JsonObject, reply_schema
+from loopkernel_adapters.providers.local.request import JsonObject, reply_schema
 from loopkernel_adapters.stores.memory import MemoryStore
 from loopkernel_adapters.tools.files import FileTools, Workspace
 from loopkernel_adapters.tools.registry import Registry

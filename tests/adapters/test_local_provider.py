@@ -13,8 +13,8 @@ from loopkernel.data.json_text import JsonValue
 from loopkernel.data.model_deltas import ModelCompleted, ModelDelta, ModelFailed, ModelStarted, ModelText, ModelUsage
 from loopkernel.data.usage import Usage
 from loopkernel.data.words import ErrorClass, StopReason
-from loopkernel_adapters.providers import local
-from loopkernel_adapters.providers.local import (
+from loopkernel_adapters.providers.local import provider as local
+from loopkernel_adapters.providers.local.provider import (
     MODEL_NAME,
     EngineSettings,
     LocalProvider,
@@ -22,7 +22,7 @@ from loopkernel_adapters.providers.local import (
     Receive,
     find_model,
 )
-from loopkernel_adapters.providers.local_request import JsonObject, chat_messages, reply_schema
+from loopkernel_adapters.providers.local.request import JsonObject, chat_messages, reply_schema
 
 from tests.adapters.local_world import (
     A_CALL,

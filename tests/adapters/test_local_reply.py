@@ -9,7 +9,7 @@ from loopkernel.data.blocks import RawInput
 from loopkernel.data.json_text import safe_text
 from loopkernel.data.model_deltas import ModelCall, ModelCompleted, ModelDelta, ModelFailed
 from loopkernel.data.words import ErrorClass, StopReason
-from loopkernel_adapters.providers.local_reply import AnswerReader, last_deltas
+from loopkernel_adapters.providers.local.reply import AnswerReader, last_deltas
 
 from tests.adapters.local_world import A_CALL, OPERATION, READ_CALL, USAGE
 

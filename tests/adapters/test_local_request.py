@@ -10,7 +10,7 @@ from loopkernel.data.ids import CallId, MessageId
 from loopkernel.data.json_text import Json, JsonValue
 from loopkernel.data.messages import Message, UserMessage
 from loopkernel.data.tools import Tool
-from loopkernel_adapters.providers.local_request import ReplyRules, chat_messages, reply_schema
+from loopkernel_adapters.providers.local.request import ReplyRules, chat_messages, reply_schema
 
 from tests.adapters.local_world import OPERATION, READ_CALL, call, fits, reply, request, results, user
 

@@ -5,8 +5,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from loopkernel_adapters.testing.duties import DUTIES, due
-from loopkernel_adapters.testing.watched_checks import judged
+from loopkernel_adapters.testing.watched_checks import DUTIES, due, judged
 
 PAGE = (Path(__file__).resolve().parents[2] / "specs" / "ports.md").read_text(encoding="utf-8")
 SECTIONS = {

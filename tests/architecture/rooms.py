@@ -116,7 +116,7 @@ _OPENAI = "loopkernel_adapters.providers.openai"
 _FUNCTIONS = "loopkernel_adapters.tools.functions"
 _SCHEMAS = "loopkernel_adapters.tools.input_schema"
 _MCP = "loopkernel_adapters.tools.mcp"
-_BOUNDED = "loopkernel_adapters.providers.bounded_client"
+_BOUNDED = "loopkernel_adapters.providers.wire_bounds"
 VENDORS: dict[str, tuple[str, ...]] = {
     "anyio": (_MCP,),
     "anthropic": (_ANTHROPIC,),
@@ -128,7 +128,7 @@ VENDORS: dict[str, tuple[str, ...]] = {
     "pydantic": (_FUNCTIONS,),
     "pydantic_core": (_FUNCTIONS,),
     "xllamacpp": ("loopkernel_adapters.providers.local",),
-    "yaml": ("loopkernel_adapters.transcripts.readers.stream_events", "loopkernel_adapters.testing."),
+    "yaml": ("loopkernel_adapters.transcripts.readers.provider_stream", "loopkernel_adapters.testing."),
 }
 # These may import their vendor where they like.
 VENDOR_MODULES = (_ANTHROPIC, _OPENAI, _FUNCTIONS, _MCP, _BOUNDED, "loopkernel_adapters.testing.")

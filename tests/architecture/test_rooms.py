@@ -126,17 +126,17 @@ def test_what_a_room_may_import_is_no_fault() -> None:
         "import requests",
         "import xllamacpp",
         "import anthropic",
-        "from loopkernel_adapters.providers.openai_chat import OpenAIChatProvider",
+        "from loopkernel_adapters.providers.openai.chat import OpenAIChatProvider",
     ],
 )
 def test_what_an_adapter_may_not_import_is_found(line: str) -> None:
     assert len(list(adapter_faults(Source.of(line, "loopkernel_adapters.providers.scripted")))) == 1
-    assert len(list(adapter_faults(Source.of(line, "loopkernel_adapters.providers.local")))) == 1
+    assert len(list(adapter_faults(Source.of(line, "loopkernel_adapters.providers.local.provider")))) == 1
 
 
 def test_a_vendor_may_be_imported_inside_a_function_of_its_adapter() -> None:
     text = "def engine():\n    import xllamacpp\n"
-    assert list(adapter_faults(Source.of(text, "loopkernel_adapters.providers.local"))) == []
+    assert list(adapter_faults(Source.of(text, "loopkernel_adapters.providers.local.provider"))) == []
 
 
 @pytest.mark.parametrize(

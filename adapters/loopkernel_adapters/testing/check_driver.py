@@ -23,7 +23,7 @@ from loopkernel.data.tool_deltas import ToolChecked, ToolFailed, ToolStopped, To
 from loopkernel.data.user_deltas import CancelAll
 from loopkernel.replay import LogRecord, fold, replay
 
-from loopkernel_adapters.driver.durability import must_last
+from loopkernel_adapters.driver.log_writer import must_last
 from loopkernel_adapters.ports import RunContext, StoreFailed
 from loopkernel_adapters.providers.scripted import call_reply, text_reply
 from loopkernel_adapters.testing.driver_duties import (

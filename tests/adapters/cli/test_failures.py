@@ -19,10 +19,9 @@ from loopkernel.data.model_deltas import ModelCompleted, ModelDelta, ModelText
 from loopkernel.data.policy import Policy
 from loopkernel.data.words import StopReason
 from loopkernel_adapters.cli import commands, listing, models
-from loopkernel_adapters.cli.faults import told_in_words
-from loopkernel_adapters.cli.outcomes import ExitStatus
+from loopkernel_adapters.cli.outcomes import ExitStatus, told_in_words
 from loopkernel_adapters.ports import Provider
-from loopkernel_adapters.providers import local
+from loopkernel_adapters.providers.local import provider as local
 from typing_extensions import override
 
 from tests.adapters.cli.sessions import CHAT, MODEL, CommandLine, calls, says, script

@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 from loopkernel_adapters.cli.options import Options
-from loopkernel_adapters.cli.server_variables import with_variables
-from loopkernel_adapters.cli.servers import named_server
+from loopkernel_adapters.cli.servers import named_server, with_variables
 from loopkernel_adapters.tools.mcp import HttpServer, StdioServer
 
 from tests.adapters.cli.sessions import MODEL, PATIENCE_SECONDS, CommandLine, calls, says, script

@@ -9,7 +9,7 @@ from loopkernel.data.ids import CallId, CheckOperation, ModelOperation, RunOpera
 from loopkernel.data.json_text import Json
 from loopkernel.data.tools import ToolOutput, UnknownTool, ValidCall
 from loopkernel_adapters.ports import RunContext, ToolError
-from loopkernel_adapters.tools.combined import CombinedTools
+from loopkernel_adapters.tools.registry import CombinedTools
 
 from tests.adapters.driver_world import FunctionTools, said
 from tests.adapters.silent_context import SILENT

@@ -19,7 +19,7 @@ from loopkernel.data.model_deltas import ModelCall, ModelCompleted, ModelDelta, 
 from loopkernel.data.threads import Thread
 from loopkernel.data.tools import Tool
 from loopkernel.data.words import RequestReason
-from loopkernel_adapters.providers.anthropic import AnthropicProvider
+from loopkernel_adapters.providers.anthropic.provider import AnthropicProvider
 from typing_extensions import override
 
 HERE = Path(__file__).parent

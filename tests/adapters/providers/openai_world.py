@@ -30,8 +30,8 @@ from loopkernel.data.tools import Tool
 from loopkernel.data.usage import NO_USAGE, Usage
 from loopkernel.data.words import RequestReason, StopReason
 from loopkernel_adapters.ports import Provider
-from loopkernel_adapters.providers.openai_chat import OpenAIChatProvider
-from loopkernel_adapters.providers.openai_responses import OpenAIResponsesProvider
+from loopkernel_adapters.providers.openai.chat import OpenAIChatProvider
+from loopkernel_adapters.providers.openai.responses import OpenAIResponsesProvider
 from openai import AsyncOpenAI
 from typing_extensions import override
 

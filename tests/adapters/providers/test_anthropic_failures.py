@@ -11,8 +11,8 @@ import pytest
 from loopkernel.data.model_deltas import ModelDelta, ModelFailed, ModelStarted
 from loopkernel.data.usage import Usage
 from loopkernel.data.words import ErrorClass
-from loopkernel_adapters.providers import anthropic as adapter
-from loopkernel_adapters.providers.anthropic import AnthropicProvider
+from loopkernel_adapters.providers.anthropic import provider as adapter
+from loopkernel_adapters.providers.anthropic.provider import AnthropicProvider
 
 from tests.adapters.providers.anthropic_world import (
     OPERATION,

@@ -24,8 +24,8 @@ from loopkernel.data.model_deltas import (
 )
 from loopkernel.data.usage import Usage
 from loopkernel.data.words import ErrorClass, StopReason
-from loopkernel_adapters.providers.anthropic import AnthropicProvider
-from loopkernel_adapters.providers.anthropic_stream import ReplyReader
+from loopkernel_adapters.providers.anthropic.provider import AnthropicProvider
+from loopkernel_adapters.providers.anthropic.reply import ReplyReader
 from loopkernel_adapters.providers.event_stream import DamagedStream, EventReader
 
 from tests.adapters.providers.anthropic_world import (

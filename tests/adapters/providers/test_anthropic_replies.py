@@ -9,7 +9,7 @@ from loopkernel.data.blocks import RawInput
 from loopkernel.data.model_deltas import ModelDelta, ModelInput, ModelOpaque, ModelServerCall, ModelUsage
 from loopkernel.data.usage import Usage
 from loopkernel.data.words import ErrorClass, StopReason
-from loopkernel_adapters.providers.anthropic_stream import ReplyReader
+from loopkernel_adapters.providers.anthropic.reply import ReplyReader
 from loopkernel_adapters.providers.event_stream import EventReader, ServerEvent
 
 from tests.adapters.providers.anthropic_world import (

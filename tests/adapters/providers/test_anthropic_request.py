@@ -29,7 +29,7 @@ from loopkernel.data.tools import Tool
 from loopkernel.data.words import CallStatus, StopReason
 from loopkernel.testing.strategies.conversation import threads
 from loopkernel.testing.strategies.walks import runs
-from loopkernel_adapters.providers.anthropic_request import RequestOptions, request_body, wire_names
+from loopkernel_adapters.providers.anthropic.request import RequestOptions, request_body, wire_names
 
 from tests.adapters.providers.anthropic_world import InMemory, asking, read, replies, start, text, wire
 from tests.adapters.providers.anthropic_world import ending as ending_of

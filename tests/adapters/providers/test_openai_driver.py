@@ -16,8 +16,8 @@ from loopkernel.data.states import State
 from loopkernel.data.usage import Usage
 from loopkernel.data.words import ErrorClass, TurnEndReason
 from loopkernel_adapters.driver.clocks import ManualClock
-from loopkernel_adapters.providers.openai_chat import OpenAIChatProvider
-from loopkernel_adapters.providers.openai_responses import OpenAIResponsesProvider
+from loopkernel_adapters.providers.openai.chat import OpenAIChatProvider
+from loopkernel_adapters.providers.openai.responses import OpenAIResponsesProvider
 from loopkernel_adapters.testing.check_provider import Situation, Staged, check_provider
 
 from tests.adapters.driver_world import World, say

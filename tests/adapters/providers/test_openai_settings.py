@@ -6,10 +6,10 @@ from loopkernel.data.blocks import (
 )
 from loopkernel.data.json_text import Json, JsonValue
 from loopkernel.data.tools import Tool
-from loopkernel_adapters.providers import openai_media
-from loopkernel_adapters.providers.openai_chat_request import ChatDialect
-from loopkernel_adapters.providers.openai_fields import JsonObject
-from loopkernel_adapters.providers.openai_responses_request import reasons
+from loopkernel_adapters.providers.openai import thread as openai_media
+from loopkernel_adapters.providers.openai.chat import ChatDialect
+from loopkernel_adapters.providers.openai.fields import JsonObject
+from loopkernel_adapters.providers.openai.responses import reasons
 
 from tests.adapters.providers.openai_threads import PNG, ROUND, chat, responses
 from tests.adapters.providers.openai_world import MODEL, READ, asking

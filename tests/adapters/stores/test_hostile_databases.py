@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 from loopkernel_adapters.ports import StoreCorrupt, StoreError
-from loopkernel_adapters.stores import bounded_connection, database
-from loopkernel_adapters.stores.demanded_schema import expected
+from loopkernel_adapters.stores import database
+from loopkernel_adapters.stores import database as bounded_connection
+from loopkernel_adapters.stores.database import expected
 from loopkernel_adapters.stores.seals import Seals
 from loopkernel_adapters.stores.sqlite import SqliteRuns
 

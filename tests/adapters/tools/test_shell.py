@@ -219,7 +219,7 @@ def test_commands_end_when_this_process_is_killed(tmp_path: Path, confined: Conf
     program = f"""
 import asyncio, sys
 from pathlib import Path
-from loopkernel_adapters.tools.capture import Capture
+from loopkernel_adapters.tools.output_bounds import Capture
 from loopkernel_adapters.tools.files import Workspace
 from loopkernel_adapters.tools.processes import Command, Confined, Confinement, run_command
 async def silent(text): pass

@@ -34,15 +34,16 @@ from loopkernel_adapters.transcripts.fields import (
     Record,
     at,
     count_at,
+    given_input,
     items_at,
+    kept,
     record_at,
     records_in,
     text_at,
     time_at,
+    unshown,
 )
-from loopkernel_adapters.transcripts.json_inputs import given_input, kept, unshown
-from loopkernel_adapters.transcripts.readers.reader import Reader
-from loopkernel_adapters.transcripts.source import Head, Line, Source
+from loopkernel_adapters.transcripts.source import Head, Line, Reader, Source
 
 LINES = frozenset(["session_meta", "turn_context", "response_item", "event_msg", "compacted", "world_state"])
 ITEMS = frozenset(["message", "reasoning", "function_call", "function_call_output", "local_shell_call"])

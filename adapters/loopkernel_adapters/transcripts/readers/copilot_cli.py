@@ -28,15 +28,14 @@ from loopkernel_adapters.transcripts.fields import (
     at,
     count_at,
     flag_at,
+    given_input,
     items_at,
     record_at,
     records_in,
     text_at,
     time_at,
 )
-from loopkernel_adapters.transcripts.json_inputs import given_input
-from loopkernel_adapters.transcripts.readers.reader import Reader
-from loopkernel_adapters.transcripts.source import Head, Source
+from loopkernel_adapters.transcripts.source import Head, Reader, Source
 
 FAMILIES = ("session.", "hook.", "system.", "subagent.", "assistant.", "tool.", "permission.", "skill.")
 

@@ -31,15 +31,16 @@ from loopkernel_adapters.transcripts.fields import (
     Record,
     at,
     count_at,
+    given_input,
     items_at,
+    kept,
     record_at,
     records_in,
     text_at,
     time_at,
+    unshown,
 )
-from loopkernel_adapters.transcripts.json_inputs import given_input, kept, unshown
-from loopkernel_adapters.transcripts.readers.reader import Reader
-from loopkernel_adapters.transcripts.source import Head, Source
+from loopkernel_adapters.transcripts.source import Head, Reader, Source
 
 OUTCOMES = {"success": Outcome.DONE, "error": Outcome.ERROR, "cancelled": Outcome.CANCELLED}
 REMEMBERED = 64  # messages that may still be written again

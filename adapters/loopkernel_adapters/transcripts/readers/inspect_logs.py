@@ -27,10 +27,17 @@ from loopkernel_adapters.transcripts.entries import (
     ResultSeen,
     UserSaid,
 )
-from loopkernel_adapters.transcripts.fields import Record, at, items_at, record_at, records_in, text_at
-from loopkernel_adapters.transcripts.json_inputs import given_input, unshown
-from loopkernel_adapters.transcripts.readers.reader import Reader
-from loopkernel_adapters.transcripts.source import Head, Source, Unreadable, parsed
+from loopkernel_adapters.transcripts.fields import (
+    Record,
+    at,
+    given_input,
+    items_at,
+    record_at,
+    records_in,
+    text_at,
+    unshown,
+)
+from loopkernel_adapters.transcripts.source import Head, Reader, Source, Unreadable, parsed
 
 ATTACHMENT = "attachment://"
 SAMPLES = "samples/"

@@ -29,16 +29,16 @@ from loopkernel_adapters.transcripts.fields import (
     Record,
     at,
     count_at,
+    given_input,
     items_at,
     record_at,
     records_in,
     text_at,
     time_at,
+    unshown,
 )
-from loopkernel_adapters.transcripts.json_inputs import given_input, unshown
 from loopkernel_adapters.transcripts.readers.mini_swe_agent import has_command_results
-from loopkernel_adapters.transcripts.readers.reader import Reader
-from loopkernel_adapters.transcripts.source import Head, Source
+from loopkernel_adapters.transcripts.source import Head, Reader, Source
 
 ROLES = frozenset(["system", "developer", "user", "assistant", "tool", "function"])
 WRAPPED = ("traj", "messages", "conversation")

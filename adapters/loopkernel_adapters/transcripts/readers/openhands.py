@@ -28,15 +28,16 @@ from loopkernel_adapters.transcripts.fields import (
     Record,
     at,
     flag_at,
+    given_input,
     items_at,
+    kept,
     record_at,
     records_in,
     text_at,
     time_at,
+    unshown,
 )
-from loopkernel_adapters.transcripts.json_inputs import given_input, kept, unshown
-from loopkernel_adapters.transcripts.readers.reader import Reader
-from loopkernel_adapters.transcripts.source import Head, Source
+from loopkernel_adapters.transcripts.source import Head, Reader, Source
 
 SOURCES = frozenset(["user", "agent", "environment"])
 QUIET_ACTIONS = frozenset(["system", "recall", "change_agent_state", "null", "pause", "resume", "delegate"])

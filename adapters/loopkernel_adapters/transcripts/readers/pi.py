@@ -31,15 +31,16 @@ from loopkernel_adapters.transcripts.fields import (
     at,
     count_at,
     flag_at,
+    given_input,
     items_at,
+    kept,
     record_at,
     records_in,
     text_at,
     time_at,
+    unshown,
 )
-from loopkernel_adapters.transcripts.json_inputs import given_input, kept, unshown
-from loopkernel_adapters.transcripts.readers.reader import Reader
-from loopkernel_adapters.transcripts.source import Head, Source
+from loopkernel_adapters.transcripts.source import Head, Reader, Source
 
 STOPS = {"stop": StopReason.END_TURN, "toolUse": StopReason.TOOL_USE, "length": StopReason.MAX_TOKENS}
 ENDS = {"aborted": ReplyEnd.ABORTED, "error": ReplyEnd.FAILED}

@@ -23,10 +23,17 @@ from loopkernel_adapters.transcripts.entries import (
     ResultSeen,
     UserSaid,
 )
-from loopkernel_adapters.transcripts.fields import Record, at, flag_at, items_at, record_at, records_in, text_at
-from loopkernel_adapters.transcripts.json_inputs import given_input
-from loopkernel_adapters.transcripts.readers.reader import Reader
-from loopkernel_adapters.transcripts.source import Head, Source
+from loopkernel_adapters.transcripts.fields import (
+    Record,
+    at,
+    flag_at,
+    given_input,
+    items_at,
+    record_at,
+    records_in,
+    text_at,
+)
+from loopkernel_adapters.transcripts.source import Head, Reader, Source
 
 COMMAND = "command"  # what the one tool of the text protocol is called here
 STATUS_INFERRED = frozenset({Inferred.STATUS})

@@ -1,0 +1,360 @@
+"""What a model of the Messages API is asked: a request of the kernel as the body of an HTTP request.
+
+A pure function of the request and of the options. A thread that has grown gives messages that begin with those of the
+shorter one (but for the marks of the cache), so that the provider's cache is met.
+"""
+
+import base64
+import binascii
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Literal, assert_never
+
+from attrs import define, field, frozen
+from loopkernel.data.blocks import (
+    MediaBlock,
+    OpaqueBlock,
+    RawInput,
+    ReasoningBlock,
+    ServerCall,
+    TextBlock,
+    ToolCall,
+    ToolResult,
+)
+from loopkernel.data.effects import Request
+from loopkernel.data.ids import CallId
+from loopkernel.data.json_text import Json, JsonValue, safe_text
+from loopkernel.data.projected import ProjectedBlock, ProjectedMessage, Role
+from loopkernel.data.tools import Tool
+from loopkernel.data.words import CallStatus
+from loopkernel.loop.algorithms.projection import project, safe_tool_name
+
+from loopkernel_adapters.image_types import BEGINNING, image_type
+
+# --- Images and documents as blocks of the Messages API; what it cannot take is told in words ------------
+
+
+JsonObject = dict[str, JsonValue]
+
+_IMAGES: Mapping[str, str] = {
+    "image/jpeg": "image/jpeg",
+    "image/jpg": "image/jpeg",
+    "image/png": "image/png",
+    "image/gif": "image/gif",
+    "image/webp": "image/webp",
+}
+_PDF = "application/pdf"
+_DATA_URL = re.compile(r"data:([^;,]*)(?:;[^,;]*)*;base64,", re.IGNORECASE)
+_URL = re.compile(r"https?://\S+", re.IGNORECASE)
+
+
+def media(block: MediaBlock) -> JsonObject:
+    """The block: an image or a document by its data or its address, plain text as it is, words for all else."""
+    media_type, data = _unwrapped(block)
+    image = _IMAGES.get(media_type)
+    if image is not None or media_type == _PDF:
+        kind = "document" if image is None else "image"
+        if _URL.fullmatch(data):
+            return {"type": kind, "source": {"type": "url", "url": data}}
+        if _is_base64(data):
+            # An image under a wrong name is refused, and with it every later request of the session.
+            seen = None if image is None else image_type(base64.b64decode(data[: 2 * BEGINNING]))
+            source: JsonObject = {"type": "base64", "media_type": seen or image or _PDF, "data": data}
+            return {"type": kind, "source": source}
+    if media_type.startswith("text/") and (text := _plain_text(data)):
+        return {"type": "text", "text": text}
+    return {"type": "text", "text": f"({block.media_type or 'a file'}, which this model cannot be shown)"}
+
+
+def _unwrapped(block: MediaBlock) -> tuple[str, str]:
+    """The media type without its parameters, and the data without the frame of a data URL."""
+    data = block.data.strip()
+    found = _DATA_URL.match(data)
+    media_type = block.media_type
+    if found is not None:
+        media_type, data = found[1] or media_type, data[found.end() :]
+    return media_type.partition(";")[0].strip().lower(), data
+
+
+def _is_base64(data: str) -> bool:
+    try:
+        return bool(base64.b64decode(data, validate=True))
+    except (binascii.Error, ValueError):
+        return False
+
+
+def _plain_text(data: str) -> str:
+    """The text that base64 data holds; none where it holds something else, or nothing visible."""
+    try:
+        text = base64.b64decode(data, validate=True).decode()
+    except (binascii.Error, ValueError):
+        return ""
+    return text if text.strip() else ""
+
+
+LEAST_THINKING = 1_024  # tokens; the API takes no smaller budget
+_SAFE_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_UNSAFE = re.compile(r"[^a-zA-Z0-9_-]")
+_LONGEST_NAME = 64
+SERVER_CALLS = ("server_tool_use", "mcp_tool_use")  # calls that the provider runs itself
+_CACHE_MARK: JsonObject = {"type": "ephemeral"}
+_MARKED_MESSAGES = 2  # the API takes four marks: the others are for tools and instructions
+_NOT_ALLOWED_ON_TOP = ("anyOf", "oneOf", "allOf")  # of a schema; the tool itself still judges by the whole one
+_BEGINNING = "(The conversation begins with the reply below.)"
+_NOTHING = "(empty message)"
+_THINKING = ("thinking", "redacted_thinking")
+
+
+@frozen(kw_only=True)
+class RequestOptions:
+    """How requests are made. `thinking` is a budget in tokens, of at least 1,024; or `adaptive`; None: no thinking.
+
+    `max_output_tokens` counts where a request names no limit. `server_tools` are definitions of tools that the
+    provider runs itself, as its API has them.
+    """
+
+    max_output_tokens: int = 32_000
+    thinking: int | Literal["adaptive"] | None = None
+    caching: bool = True
+    server_tools: tuple[Json, ...] = ()
+
+
+@frozen
+class WireNames:
+    """The names under which tools are offered: none refused by the API, none given twice."""
+
+    to_wire: Mapping[str, str]
+    from_wire: Mapping[str, str]
+
+
+def wire_names(tools: Iterable[Tool]) -> WireNames:
+    """Names for the tools. One that the API accepts stays as it is; others are made safe, and told apart."""
+    names = [tool.name for tool in tools]
+    to_wire = {name: name for name in names if safe_tool_name(name) == name}
+    taken = set(to_wire)
+    for name in names:
+        if name not in to_wire:
+            to_wire[name] = _free_name(safe_tool_name(name), taken, _LONGEST_NAME)
+    return WireNames(to_wire, {wire: name for name, wire in to_wire.items()})
+
+
+def _free_name(wanted: str, taken: set[str], longest: int) -> str:
+    """The name, or the name with a number behind it where it is taken. Takes it."""
+    name, number = wanted, 1
+    while name in taken:
+        number += 1
+        name = f"{wanted[: longest - 1 - len(str(number))]}_{number}"
+    taken.add(name)
+    return name
+
+
+def request_body(request: Request, options: RequestOptions, names: WireNames) -> JsonObject:
+    """The body of the HTTP request, valid Unicode throughout."""
+    messages = _messages(project(request.thread, request.model))
+    limit = options.max_output_tokens if request.max_output_tokens is None else request.max_output_tokens
+    body: JsonObject = {
+        "model": safe_text(request.model),
+        "max_tokens": max(limit, 1),
+        "messages": [*messages],
+        "stream": True,
+    }
+    if request.instructions.strip():
+        body["system"] = [{"type": "text", "text": safe_text(request.instructions)}]
+    offered: dict[str, Tool] = {}
+    for tool in request.tools:
+        offered.setdefault(tool.name, tool)  # the API refuses a name that is offered twice
+    tools = [_tool(tool, names) for tool in offered.values()]
+    tools += [dict(_as_object(definition.value())) for definition in options.server_tools]
+    if tools:
+        body["tools"] = [*tools]
+    if request.forced_tool is not None:
+        forced = names.to_wire.get(request.forced_tool, safe_tool_name(request.forced_tool))
+        body["tool_choice"] = {"type": "tool", "name": forced}
+    else:
+        thinking = _thinking(options.thinking, max(limit, 1), messages)
+        if thinking is not None:  # the API takes no thinking beside a forced tool
+            body["thinking"] = thinking
+    if options.caching:
+        _mark_for_cache(body, tools, messages)
+    return body
+
+
+def _tool(tool: Tool, names: WireNames) -> JsonObject:
+    schema = {
+        name: value for name, value in _as_object(tool.input_schema.value()).items() if name not in _NOT_ALLOWED_ON_TOP
+    }
+    shown: JsonObject = {"name": names.to_wire[tool.name], "input_schema": {**schema, "type": "object"}}
+    if tool.description.strip():
+        shown["description"] = tool.description
+    return shown
+
+
+def _thinking(asked: int | str | None, limit: int, messages: list[JsonObject]) -> JsonObject | None:
+    """The setting for thinking, as far as the API allows it for these messages and this output limit."""
+    if asked is None:
+        return None
+    if isinstance(asked, str):
+        return {"type": "adaptive"}
+    budget = min(max(asked, LEAST_THINKING), limit - 1)
+    if budget < LEAST_THINKING or _goes_on_unthought(messages):
+        return None
+    return {"type": "enabled", "budget_tokens": budget}
+
+
+def _goes_on_unthought(messages: list[JsonObject]) -> bool:
+    """Whether the model's last turn, all its rounds of calls included, began without thinking: so it must go on."""
+    first: JsonObject | None = None
+    for message in reversed(messages):
+        if message["role"] == Role.ASSISTANT.value:
+            first = message
+        elif not any(block["type"] == "tool_result" for block in _content(message)):
+            break
+    return first is not None and _content(first)[0]["type"] not in _THINKING
+
+
+def _mark_for_cache(body: JsonObject, tools: list[JsonObject], messages: list[JsonObject]) -> None:
+    """Mark what later requests begin with: tools, instructions, and the last two messages of the user."""
+    if tools:
+        tools[-1]["cache_control"] = _CACHE_MARK
+    if "system" in body:
+        _content({"content": body["system"]})[-1]["cache_control"] = _CACHE_MARK
+    said = [message for message in messages if message["role"] == "user"]
+    for message in said[-_MARKED_MESSAGES:]:
+        _content(message)[-1]["cache_control"] = _CACHE_MARK
+
+
+# --- messages -----------------------------------------------------------------------------------------
+
+
+@define
+class _CallIds:
+    """The ids of the calls within one request: the provider's own, unless they are not safe, or are used twice."""
+
+    given: dict[CallId, str] = field(factory=dict)
+    taken: set[str] = field(factory=set)
+
+    def of_call(self, call: CallId, provider_id: str) -> str:
+        """The id of a call; the same for its result."""
+        if call not in self.given:
+            plain = f"call_{call.reply}_{call.position}"
+            wanted = provider_id if _SAFE_ID.fullmatch(provider_id) else _UNSAFE.sub("_", plain)
+            if wanted in self.taken:
+                wanted = _UNSAFE.sub("_", plain)
+            self.given[call] = _free_name(wanted, self.taken, _LONGEST_NAME)
+        return self.given[call]
+
+
+def _messages(projected: Iterable[ProjectedMessage]) -> list[JsonObject]:
+    """The messages: the user first, roles in turn, nothing empty. Results follow their calls in every thread."""
+    ids = _CallIds()
+    said = [
+        (message.role, [shown for block in message.content for shown in _shown(block, ids)]) for message in projected
+    ]
+    lost = _lost_server_items([content for _, content in said])
+    messages: list[JsonObject] = []
+    for role, content in said:
+        content = [block for block in content if id(block) not in lost]
+        while content and content[-1]["type"] in _THINKING:
+            content.pop()  # a reply that was cut while the model thought; the API takes none that ends so
+        _add(messages, role.value, content)
+    if not messages:
+        return [_said(_NOTHING)]
+    if messages[0]["role"] != Role.USER.value:
+        messages.insert(0, _said(_BEGINNING))
+    if messages[-1]["role"] == Role.ASSISTANT.value:
+        _trim_end(messages[-1])
+    return messages
+
+
+def _add(messages: list[JsonObject], role: str, content: list[JsonObject]) -> None:
+    """Add the content as a message, or to the last one if that is of the same role."""
+    if not content:
+        return
+    if messages and messages[-1]["role"] == role:
+        content = _content(messages.pop()) + content
+    messages.append({"role": role, "content": [*content]})
+
+
+def _lost_server_items(contents: list[list[JsonObject]]) -> set[int]:
+    """The calls of the server's own that will have no result, since their reply was cut, and results without a call.
+
+    Those of the last reply may still get one, unless the user has spoken since. Each by its identity.
+    """
+    blocks = [block for content in contents for block in content]
+    called = {str(block.get("id")) for block in blocks if block["type"] in SERVER_CALLS}
+    answered = {str(block.get("tool_use_id")) for block in blocks if _is_server_result(block)}
+    open_from = len(contents)
+    while open_from > 0 and all(block["type"] == "tool_result" for block in contents[open_from - 1]):
+        open_from -= 1
+    lost = {id(block) for block in blocks if _is_server_result(block) and block["tool_use_id"] not in called}
+    for content in contents[: max(open_from - 1, 0)]:
+        lost |= {id(block) for block in content if block["type"] in SERVER_CALLS and block.get("id") not in answered}
+    return lost
+
+
+def _is_server_result(block: JsonObject) -> bool:
+    return str(block["type"]).endswith("_tool_result") and "tool_use_id" in block
+
+
+def _said(text: str) -> JsonObject:
+    return {"role": Role.USER.value, "content": [{"type": "text", "text": text}]}
+
+
+def _trim_end(message: JsonObject) -> None:
+    """A reply that is to be continued may not end in white space, says the API."""
+    last = _content(message)[-1]
+    if isinstance(text := last.get("text"), str):
+        last["text"] = text.rstrip()
+
+
+def _content(message: JsonObject) -> list[JsonObject]:
+    content = message["content"]
+    return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+
+
+def _shown(block: ProjectedBlock, ids: _CallIds) -> Iterator[JsonObject]:
+    match block:
+        case TextBlock():
+            yield {"type": "text", "text": block.text}
+        case MediaBlock():
+            yield media(block)
+        case ToolCall():
+            call_id = ids.of_call(block.id, block.provider_id)
+            yield {"type": "tool_use", "id": call_id, "name": block.tool, "input": _call_input(block)}
+        case ToolResult():
+            yield _result(block, ids.of_call(block.call, block.provider_id))
+        case OpaqueBlock():
+            payload = block.payload.value()
+            if isinstance(payload, dict) and isinstance(payload.get("type"), str):
+                yield payload
+        case ReasoningBlock() | ServerCall():
+            pass  # what of these a model may see again stands in its opaque items, signed
+        case _:
+            assert_never(block)
+
+
+def _call_input(call: ToolCall) -> JsonObject:
+    """The arguments; the API takes objects only, and what is none goes as the text that the model wrote."""
+    if isinstance(call.input, RawInput):
+        return {"unparsed_arguments": call.input.text}
+    value = call.input.value()
+    return value if isinstance(value, dict) else {"unparsed_arguments": call.input.text}
+
+
+def _result(result: ToolResult, call_id: str) -> JsonObject:
+    content: list[JsonValue] = []
+    for block in result.content:
+        content.append({"type": "text", "text": block.text} if isinstance(block, TextBlock) else media(block))
+    failed = result.status is not CallStatus.DONE
+    if failed and not content:
+        content.append({"type": "text", "text": f"({result.status.value})"})  # an error must say something
+    shown: JsonObject = {"type": "tool_result", "tool_use_id": call_id}
+    if content:
+        shown["content"] = content
+    if failed:
+        shown["is_error"] = True
+    return shown
+
+
+def _as_object(value: JsonValue) -> JsonObject:
+    return value if isinstance(value, dict) else {}
