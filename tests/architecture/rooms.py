@@ -29,14 +29,13 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "loopkernel.views": ("loopkernel.data", "loopkernel.loop", "loopkernel.views"),
     "loopkernel.replay": ("loopkernel.data", "loopkernel.loop.transition"),
     "loopkernel.machine": ("loopkernel.data", "loopkernel.loop.transition", "loopkernel.replay"),
-    "loopkernel.laws": (
-        "loopkernel.codec",
+    # What judges knows nothing of what decides: what it needs of the kernel under judgement it is given.
+    "loopkernel.laws": ("loopkernel.codec", "loopkernel.data", "loopkernel.later_typing", "loopkernel.laws"),
+    "loopkernel.judging": (
         "loopkernel.data",
-        "loopkernel.later_typing",
         "loopkernel.laws",
         "loopkernel.loop.algorithms",
         "loopkernel.loop.transition",
-        "loopkernel.replay",
         "loopkernel.views",
     ),
     "loopkernel.codec": ("loopkernel.codec", "loopkernel.data"),
@@ -75,6 +74,7 @@ OPEN_TO_ADAPTERS = (
     "loopkernel.codec",
     "loopkernel.data",
     "loopkernel.views.explain",
+    "loopkernel.judging",
     "loopkernel.later_typing",
     "loopkernel.laws",
     "loopkernel.machine",

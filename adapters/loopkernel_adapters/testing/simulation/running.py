@@ -11,7 +11,7 @@ from loopkernel.codec import record_to_text
 from loopkernel.data.events import ApprovalAsked, ChildAsked, Event, QuestionAsked
 from loopkernel.data.thread_deltas import Created
 from loopkernel.data.tools import Tool
-from loopkernel.laws import check_pairs, check_trace
+from loopkernel.judging import check_pairs, check_trace
 from loopkernel.replay import LogRecord
 from loopkernel.testing.scenarios.data.scenario import PolicyChoice
 from loopkernel.testing.scenarios.player.effective_policy import effective_policy
