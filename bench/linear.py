@@ -25,7 +25,7 @@ from loopkernel.data.user_deltas import Say
 from loopkernel.data.words import StopReason
 from loopkernel.laws import Breach
 from loopkernel.laws.judging import KERNEL, PAIR_CHECKS, TRACE_CHECKS, check_steps
-from loopkernel.replay import StepRecord, fold
+from loopkernel.replaying import StepRecord, fold
 from loopkernel_adapters.driver.asyncio_driver import Driver
 from loopkernel_adapters.driver.children import InProcessAgents
 from loopkernel_adapters.driver.clocks import ManualClock

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 from loopkernel import laws
-from loopkernel.replay import LogRecord, fold
+from loopkernel.replaying import LogRecord, fold
 
 from tests.adapters import driver_world
 

@@ -16,7 +16,7 @@ from loopkernel.data.tools import (
     ToolProfile,
 )
 from loopkernel.laws import check_step
-from loopkernel.replay import LogRecord, fold
+from loopkernel.replaying import LogRecord, fold
 from loopkernel.testing.explore import Laws
 from loopkernel.testing.explore_moves import moves
 from loopkernel.testing.explore_scope import EndOfRun, Move, Scope

@@ -7,7 +7,7 @@ from loopkernel.data.states import Initial, State
 from loopkernel.data.steps import Context
 from loopkernel.laws import Breach, check_pairs, check_trace
 from loopkernel.loop.transition import transition
-from loopkernel.replay import LogRecord, StepRecord
+from loopkernel.replaying import LogRecord, StepRecord
 from loopkernel.testing.explore import Exploration, explore
 from loopkernel.testing.explore_scenario import scenario_text
 from loopkernel.testing.explore_strays import strays

@@ -5,7 +5,7 @@ from functools import cache
 from pathlib import Path
 
 from loopkernel.loop.transition import transition
-from loopkernel.replay import LogRecord
+from loopkernel.replaying import LogRecord
 from loopkernel.testing.drive import Drive
 from loopkernel.testing.effective_policy import effective_policy
 from loopkernel.testing.scenario_document import read_scenario_file

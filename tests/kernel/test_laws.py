@@ -29,7 +29,7 @@ from loopkernel.laws.views import extends
 from loopkernel.loop.algorithms.projection import ProjectedMessage, project
 from loopkernel.loop.algorithms.scheduling import Claimant, conflict
 from loopkernel.loop.transition import transition
-from loopkernel.replay import LogRecord, StepRecord, fold
+from loopkernel.replaying import LogRecord, StepRecord, fold
 from loopkernel.testing.planted import PLANTED
 from loopkernel.testing.planted_runs import SCRIPTS
 from loopkernel.testing.planting import PlantedBug

@@ -24,7 +24,7 @@ from loopkernel.data.user_deltas import (
     RememberTool,
 )
 from loopkernel.data.words import CallStatus, RefusalReason, UserAction
-from loopkernel.replay import LogRecord
+from loopkernel.replaying import LogRecord
 
 from loopkernel_adapters.cli.answer_words import Word, said_after_crash_in, said_in
 from loopkernel_adapters.cli.asked_call import AskedCall, room

@@ -1,7 +1,7 @@
 """`loopkernel log RUN`: the events of a run for people, or its records for programs."""
 
 from loopkernel.codec import record_to_text
-from loopkernel.replay import fold
+from loopkernel.replaying import fold
 
 from loopkernel_adapters.cli.located import log_of
 from loopkernel_adapters.cli.outcomes import ExitStatus, Unusable

@@ -9,7 +9,7 @@ from loopkernel import laws
 from loopkernel.codec import effects_to_text, record_from_text, record_to_text, state_to_text
 from loopkernel.data.usage import NO_USAGE
 from loopkernel.later_typing import override
-from loopkernel.replay import LogRecord, StepRecord, fold
+from loopkernel.replaying import LogRecord, StepRecord, fold
 
 from loopkernel_adapters.cli.located import log_at
 from loopkernel_adapters.cli.outcomes import Unusable

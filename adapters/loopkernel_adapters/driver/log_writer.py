@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from loopkernel.data.states import State
 from loopkernel.data.thread_deltas import RULES_VERSION
-from loopkernel.replay import LogRecord
+from loopkernel.replaying import LogRecord
 
 from loopkernel_adapters.driver.durability import RECORDS_PER_GROUP, snapshot_due
 from loopkernel_adapters.driver.failures import complain

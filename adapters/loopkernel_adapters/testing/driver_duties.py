@@ -19,7 +19,7 @@ from loopkernel.data.tools import Decision
 from loopkernel.data.user_deltas import AnswerQuestion, Approve
 from loopkernel.data.words import ErrorClass
 from loopkernel.later_typing import override
-from loopkernel.replay import replay
+from loopkernel.replaying import replay
 
 from loopkernel_adapters.ports import RunContext, RunFailed, ToolError
 from loopkernel_adapters.providers.scripted import ANY, Reply, call_reply, text_reply

@@ -14,7 +14,7 @@ from loopkernel.data.outside_deltas import ChildAsks, ChildEnded, HandoffFailed
 from loopkernel.data.thread_deltas import Forked
 from loopkernel.data.tool_deltas import ToolChecked, ToolStopped
 from loopkernel.data.words import TurnEndReason
-from loopkernel.replay import LogRecord
+from loopkernel.replaying import LogRecord
 
 
 def likeness(written: Sequence[LogRecord], fed: Sequence[LogRecord]) -> str:

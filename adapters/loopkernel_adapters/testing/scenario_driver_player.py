@@ -18,7 +18,7 @@ from loopkernel.data.ids import CallId, OperationKind
 from loopkernel.data.policy import Policy
 from loopkernel.data.thread_deltas import Created, Forked
 from loopkernel.data.tool_deltas import ToolChecked
-from loopkernel.replay import LogRecord
+from loopkernel.replaying import LogRecord
 from loopkernel.testing import scenario_actions as actions
 from loopkernel.testing.drive import MAX_MS, SESSION, OfCall
 from loopkernel.testing.recording import Recording

@@ -36,7 +36,7 @@ from loopkernel.laws.changes import changes
 from loopkernel.laws.gates import call_of_hook
 from loopkernel.laws.reports import Breach, Judged
 from loopkernel.laws.views import call_of_run, call_of_timer, entry_of_call, ledger_in, refuses, taken_again
-from loopkernel.replay import StepRecord, Transition
+from loopkernel.replaying import StepRecord, Transition
 
 _AboutRuns = ToolSucceeded | ToolFailed | ToolStopped | ToolLost | ToolAsked | ChildEnded | ChildAsks
 

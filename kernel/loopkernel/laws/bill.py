@@ -11,7 +11,7 @@ from loopkernel.data.outside_deltas import ChildEnded, CorrectionAnswered, Summa
 from loopkernel.data.states import State, Streaming
 from loopkernel.data.usage import NO_USAGE, Usage
 from loopkernel.data.words import RefusalReason
-from loopkernel.replay import StepRecord
+from loopkernel.replaying import StepRecord
 
 
 @final

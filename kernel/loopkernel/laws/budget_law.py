@@ -33,7 +33,7 @@ from loopkernel.laws.reports import Breach
 from loopkernel.laws.shares import Shares
 from loopkernel.laws.turn_told import TurnTold
 from loopkernel.laws.views import Answering, Start, call_of_run, entry_of_call, held_in, ledger_in
-from loopkernel.replay import StepRecord
+from loopkernel.replaying import StepRecord
 
 _ENDS_FOR_LIMIT = frozenset({TurnEndReason.MAX_TURNS, TurnEndReason.BUDGET_EXCEEDED})
 

@@ -19,7 +19,7 @@ from loopkernel.data.words import CallStatus, HookPoint
 from loopkernel.laws.ending_laws import entries_in
 from loopkernel.laws.hook_order import CALL_POINTS, HookOrder, Said, due_at
 from loopkernel.laws.views import Start, refuses
-from loopkernel.replay import StepRecord
+from loopkernel.replaying import StepRecord
 
 _LONGEST_TOLD = 200  # a text that is no longer is told as it is, whatever limit results have
 _OWN_ENDS = frozenset({CallStatus.DONE, CallStatus.ERROR})

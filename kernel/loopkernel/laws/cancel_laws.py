@@ -36,7 +36,7 @@ from loopkernel.laws.views import (
     started_operation,
     turn_of,
 )
-from loopkernel.replay import StepRecord
+from loopkernel.replaying import StepRecord
 
 NewInput = Say | EditMessage | Enqueue | Steer | RetryNow | CompactNow | StartHandoff
 

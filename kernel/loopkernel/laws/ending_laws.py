@@ -26,7 +26,7 @@ from loopkernel.data.words import OPEN_STATUSES, CallStatus, HookPoint, TurnEndR
 from loopkernel.laws.changes import changed_pairs
 from loopkernel.laws.reports import Breach
 from loopkernel.laws.views import Start, call_of_run, calls_kept, held_in, refuses
-from loopkernel.replay import StepRecord
+from loopkernel.replaying import StepRecord
 
 _NATURAL = frozenset(
     {TurnEndReason.MODEL_STOP, TurnEndReason.STOP_SEQUENCE, TurnEndReason.OUTPUT, TurnEndReason.TOOL_FINAL}

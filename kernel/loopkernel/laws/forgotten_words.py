@@ -16,7 +16,7 @@ from loopkernel.data.tools import Claim, Decision, Tool
 from loopkernel.data.user_deltas import Approve, Forget, Remember, RememberCall, RememberTool
 from loopkernel.laws.views import Start, calls_kept, entry_of_call, refuses, tool_named
 from loopkernel.loop.algorithms.approval import decide
-from loopkernel.replay import StepRecord
+from loopkernel.replaying import StepRecord
 
 
 @final

@@ -11,7 +11,7 @@ from loopkernel.data.words import CallStatus, CancelReason, TurnEndReason
 from loopkernel.laws.ending_laws import entries_in
 from loopkernel.laws.taken_back import is_taken_back
 from loopkernel.laws.views import effect_of, refuses, turn_of
-from loopkernel.replay import StepRecord
+from loopkernel.replaying import StepRecord
 
 _STOPS = AbortModel | AbortTool | AbortOther | WorkCancelled
 

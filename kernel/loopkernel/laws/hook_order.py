@@ -23,7 +23,7 @@ from loopkernel.data.words import HookPoint, TurnEndReason
 from loopkernel.laws.ending_laws import entries_in
 from loopkernel.laws.gates import gate_of_turn, gated_calls
 from loopkernel.laws.views import refuses
-from loopkernel.replay import StepRecord
+from loopkernel.replaying import StepRecord
 
 AFTER_POINTS = frozenset({HookPoint.AFTER_INVOCATION, HookPoint.AFTER_MODEL, HookPoint.AFTER_TOOL})
 CALL_POINTS = frozenset({HookPoint.BEFORE_TOOL, HookPoint.AFTER_TOOL})

@@ -28,7 +28,7 @@ from loopkernel.data.steps import Context
 from loopkernel.data.thread_deltas import Created
 from loopkernel.laws.reports import Breach, Judged
 from loopkernel.laws.views import refuses, taken_again
-from loopkernel.replay import StepRecord
+from loopkernel.replaying import StepRecord
 
 LATER_MS = 86_400_000  # a day: a repair that reads the clock gives itself away
 

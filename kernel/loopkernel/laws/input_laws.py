@@ -31,7 +31,7 @@ from loopkernel.data.user_deltas import EditMessage, Enqueue, Say, Steer
 from loopkernel.data.words import InputFate
 from loopkernel.laws.reports import Breach
 from loopkernel.laws.views import at_rest, refuses
-from loopkernel.replay import StepRecord
+from loopkernel.replaying import StepRecord
 
 _EMPTY = Inbox()
 _NONE: frozenset[InputFate] = frozenset()

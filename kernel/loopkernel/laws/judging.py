@@ -32,7 +32,7 @@ from loopkernel.laws.start_laws import final_args
 from loopkernel.laws.step_laws import timer_data, total
 from loopkernel.laws.waiting_laws import why
 from loopkernel.loop.transition import transition
-from loopkernel.replay import StepRecord
+from loopkernel.replaying import StepRecord
 from loopkernel.views.explain import explain
 
 KERNEL = Judged(transition, explain)

@@ -23,7 +23,7 @@ from loopkernel.laws.reports import Breach, Judged
 from loopkernel.laws.views import extends
 from loopkernel.loop.algorithms.clearing import cleared_message
 from loopkernel.loop.algorithms.redaction import redacted_message
-from loopkernel.replay import StepRecord
+from loopkernel.replaying import StepRecord
 
 
 @final

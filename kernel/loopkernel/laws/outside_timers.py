@@ -11,7 +11,7 @@ from loopkernel.data.words import TimerPurpose
 from loopkernel.laws.changes import changed_pairs
 from loopkernel.laws.gates import Gate, call_of_hook, gate_of_turn
 from loopkernel.laws.views import entry_of_call, ledger_in
-from loopkernel.replay import StepRecord
+from loopkernel.replaying import StepRecord
 
 
 def outside_timers(record: StepRecord, timers: Sequence[StartTimer | CancelTimer]) -> Iterator[str]:

@@ -39,7 +39,7 @@ from loopkernel.laws.log_laws import ALLOWANCE, FIRST_ALLOWANCE, size_of
 from loopkernel.laws.reports import Breach, Judged
 from loopkernel.laws.step_laws import pending_timers
 from loopkernel.laws.views import held_in, taken_again
-from loopkernel.replay import StepRecord
+from loopkernel.replaying import StepRecord
 
 FORKS = 16  # at most so many steps of a run are restored from their text
 

@@ -18,7 +18,7 @@ from loopkernel.laws.turn_hooks import TurnHooks
 from loopkernel.laws.turn_told import TurnTold
 from loopkernel.laws.views import Answering, turn_of
 from loopkernel.laws.works_told import Corrections, WorksTold
-from loopkernel.replay import StepRecord
+from loopkernel.replaying import StepRecord
 
 # How a turn ends that is cut short while hooks are asked at its end.
 _CUTS = (TurnEndReason.USER_ABORT, TurnEndReason.INTERRUPTED, TurnEndReason.EDITED, TurnEndReason.DISPOSED)

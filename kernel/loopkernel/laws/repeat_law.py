@@ -17,7 +17,7 @@ from loopkernel.laws.gates import call_of_hook
 from loopkernel.laws.recoveries import MOST_HOOK_RETRIES
 from loopkernel.laws.reports import Breach
 from loopkernel.laws.views import Start, effect_of, held_in, refuses
-from loopkernel.replay import StepRecord
+from loopkernel.replaying import StepRecord
 
 
 def at_most_once(records: Sequence[StepRecord]) -> Iterator[Breach]:

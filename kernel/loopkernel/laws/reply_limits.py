@@ -25,7 +25,7 @@ from loopkernel.data.outside_deltas import TimerFired
 from loopkernel.data.policy import Policy
 from loopkernel.data.states import State, Streaming
 from loopkernel.laws.views import refuses
-from loopkernel.replay import StepRecord
+from loopkernel.replaying import StepRecord
 
 
 @final

@@ -19,7 +19,7 @@ from loopkernel.data.vector import Vector
 from loopkernel.laws.reports import Findings
 from loopkernel.laws.views import extends
 from loopkernel.loop.algorithms.projection import ProjectedMessage, Role, project
-from loopkernel.replay import StepRecord
+from loopkernel.replaying import StepRecord
 
 Round = tuple[tuple[ToolCall, ...], tuple[ToolResult, ...]]
 

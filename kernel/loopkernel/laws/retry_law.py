@@ -37,7 +37,7 @@ from loopkernel.laws.reports import Breach
 from loopkernel.laws.taken_back import Seen
 from loopkernel.laws.turn_hooks import asks_again
 from loopkernel.laws.views import Answering, refuses, turn_of
-from loopkernel.replay import StepRecord
+from loopkernel.replaying import StepRecord
 
 _SAME_FOR_ALL_MODELS = frozenset({ErrorClass.PROMPT_TOO_LONG, ErrorClass.BAD_REQUEST, ErrorClass.AUTH})
 

@@ -28,7 +28,7 @@ from loopkernel.laws.reports import Findings
 from loopkernel.laws.shares import is_reserved
 from loopkernel.laws.standing import Standing, batches_of, decision_on, may_stream_early
 from loopkernel.laws.views import Start, call_of_run, calls_kept, entry_of_call, held_in, ledger_in, named
-from loopkernel.replay import StepRecord
+from loopkernel.replaying import StepRecord
 
 _ReportsAnEnd = ToolSucceeded | ToolFailed | ToolStopped | ToolLost | ChildEnded
 _Uses = dict[RunOperation, tuple[CallId, Claims]]

@@ -17,7 +17,7 @@ from loopkernel.data.states import State
 from loopkernel.data.usage import Usage
 from loopkernel.laws.ending_laws import entries_in
 from loopkernel.laws.views import entry_of_call, ledger_in, tool_named, turn_of
-from loopkernel.replay import StepRecord
+from loopkernel.replaying import StepRecord
 
 
 @final

@@ -16,7 +16,7 @@ from loopkernel.laws.gates import call_of_hook
 from loopkernel.laws.places import Places
 from loopkernel.laws.reports import Breach
 from loopkernel.laws.views import call_of_run, call_of_timer, entry_of_call, ledger_in, refuses, turn_of
-from loopkernel.replay import StepRecord
+from loopkernel.replaying import StepRecord
 
 _TIMES_OF_RUNS = frozenset({TimerPurpose.TOOL_TIMEOUT, TimerPurpose.CHILD_TIMEOUT})
 

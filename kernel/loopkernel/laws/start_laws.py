@@ -18,7 +18,7 @@ from loopkernel.laws.changes import changed_pairs
 from loopkernel.laws.reports import Findings
 from loopkernel.laws.standing import may_stream_early
 from loopkernel.laws.views import Start, calls_kept, entry_of_call, entry_that, held_in, ledger_in, named, refuses
-from loopkernel.replay import StepRecord
+from loopkernel.replaying import StepRecord
 
 
 def final_args(record: StepRecord) -> Findings:

@@ -22,7 +22,7 @@ from loopkernel.laws.memory import Memory
 from loopkernel.laws.outside_timers import outside_timers
 from loopkernel.laws.reports import Findings, Judged
 from loopkernel.laws.views import calls_kept, held_in, refuses, taken_again
-from loopkernel.replay import StepRecord
+from loopkernel.replaying import StepRecord
 
 # --- TOTAL ----------------------------------------------------------------------------------------------
 

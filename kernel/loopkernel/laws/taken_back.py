@@ -10,7 +10,7 @@ from loopkernel.data.ids import ModelOperation
 from loopkernel.data.messages import AssistantMessage
 from loopkernel.data.model_deltas import ModelCall, ModelReasoning, ModelText
 from loopkernel.data.states import State, Streaming
-from loopkernel.replay import StepRecord
+from loopkernel.replaying import StepRecord
 
 
 @final

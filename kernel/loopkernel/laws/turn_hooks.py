@@ -25,7 +25,7 @@ from loopkernel.laws.ending_laws import FIRST_REPLY
 from loopkernel.laws.hook_order import TURN_POINTS, HookOrder, Key, Said, cuts, due_at
 from loopkernel.laws.views import refuses, turn_of
 from loopkernel.laws.works_told import AtTheEnd, has_waiting_input
-from loopkernel.replay import StepRecord
+from loopkernel.replaying import StepRecord
 
 _GUARDED = frozenset({HookPoint.BEFORE_INVOCATION, HookPoint.BEFORE_MODEL, HookPoint.AFTER_MODEL})
 _NATURAL = frozenset({TurnEndReason.MODEL_STOP, TurnEndReason.STOP_SEQUENCE})

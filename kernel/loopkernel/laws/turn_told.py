@@ -12,7 +12,7 @@ from loopkernel.data.user_deltas import RetryNow
 from loopkernel.data.words import StopReason
 from loopkernel.laws.ending_laws import FIRST_REPLY
 from loopkernel.laws.views import at_rest, refuses, turn_of
-from loopkernel.replay import StepRecord
+from loopkernel.replaying import StepRecord
 
 _KEEPS_GOING = frozenset({UserOrigin.STOP_HOOK, UserOrigin.CORRECTION})
 _ENDS_BY_ITSELF = frozenset({StopReason.END_TURN, StopReason.STOP_SEQUENCE})

@@ -47,7 +47,7 @@ from loopkernel.data.states import (
 from loopkernel.data.steps import Context, Step
 from loopkernel.data.tools import EffectClass, Tool
 from loopkernel.data.vector import MASK, WIDTH_BITS, Node, Vector
-from loopkernel.replay import StepRecord, Transition
+from loopkernel.replaying import StepRecord, Transition
 
 T = TypeVar("T")
 

@@ -17,7 +17,7 @@ from loopkernel.laws.shares import is_reserved
 from loopkernel.laws.standing import Standing, decision_on
 from loopkernel.laws.step_laws import met
 from loopkernel.laws.views import entry_of_call, named, taken_again
-from loopkernel.replay import StepRecord
+from loopkernel.replaying import StepRecord
 from loopkernel.views.waits import (
     ForAnswer,
     ForApproval,

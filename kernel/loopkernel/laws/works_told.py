@@ -28,7 +28,7 @@ from loopkernel.data.tools import EffectClass
 from loopkernel.data.words import HookPoint, TurnEndReason
 from loopkernel.laws.views import Start, effect_of, refuses
 from loopkernel.loop.algorithms.compaction import characters_of
-from loopkernel.replay import StepRecord
+from loopkernel.replaying import StepRecord
 
 _NATURAL = frozenset({TurnEndReason.MODEL_STOP, TurnEndReason.STOP_SEQUENCE})
 

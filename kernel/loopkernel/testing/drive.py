@@ -15,7 +15,7 @@ from loopkernel.data.policy import Policy
 from loopkernel.data.sessions import Settings
 from loopkernel.data.thread_deltas import Created, Forked, Resumed
 from loopkernel.data.tools import Tool
-from loopkernel.replay import Transition
+from loopkernel.replaying import Transition
 from loopkernel.testing import scenario_actions as actions
 from loopkernel.testing.driven_kernel import MAX_DELTAS as MAX_DELTAS
 from loopkernel.testing.driven_kernel import Common, DrivenKernel

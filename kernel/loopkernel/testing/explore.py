@@ -17,7 +17,7 @@ from loopkernel.data.states import State
 from loopkernel.data.steps import Context
 from loopkernel.laws import Breach, check_step, check_trace
 from loopkernel.loop.transition import transition
-from loopkernel.replay import LogRecord, StepRecord, Transition
+from loopkernel.replaying import LogRecord, StepRecord, Transition
 from loopkernel.testing.explore_scope import OWED, RESTS, Move, MoveKind
 from loopkernel.testing.explore_views import View, whole
 

@@ -44,7 +44,7 @@ from loopkernel.data.usage import NO_USAGE, Usage
 from loopkernel.data.user_deltas import AnswerQuestion, Correct, Reject, Swap
 from loopkernel.laws.step_laws import pending_timers
 from loopkernel.loop.transition import transition as kernel_transition
-from loopkernel.replay import LogRecord, StepRecord, Transition, fold
+from loopkernel.replaying import LogRecord, StepRecord, Transition, fold
 from loopkernel.testing import scenario_actions as actions
 from loopkernel.testing import scenario_world as world
 from loopkernel.testing.call_names import CallNames

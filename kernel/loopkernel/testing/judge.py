@@ -9,7 +9,7 @@ from attrs import frozen
 from loopkernel.data.errors import CodecError, PolicyError
 from loopkernel.laws import Judged, check_pairs, check_trace
 from loopkernel.loop.transition import transition as the_transition
-from loopkernel.replay import Transition
+from loopkernel.replaying import Transition
 from loopkernel.testing.drive import Drive
 from loopkernel.testing.effective_policy import effective_policy
 from loopkernel.testing.expectations import differences

@@ -40,7 +40,7 @@ from loopkernel.data.tool_deltas import FromTool, ToolChecked, ToolFailed, ToolS
 from loopkernel.data.tools import Decision, InvalidCall, ValidCall
 from loopkernel.data.user_deltas import CancelAll
 from loopkernel.data.words import CallStatus, CancelReason, TurnEndReason
-from loopkernel.replay import Transition
+from loopkernel.replaying import Transition
 from loopkernel.testing.planted_calls import PLANTED_CALLS
 from loopkernel.testing.planted_children import PLANTED_CHILDREN
 from loopkernel.testing.planted_compactions import PLANTED_COMPACTIONS

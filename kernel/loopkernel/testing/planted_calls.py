@@ -36,7 +36,7 @@ from loopkernel.data.user_deltas import (
     RememberTool,
 )
 from loopkernel.data.words import CallStatus
-from loopkernel.replay import Transition
+from loopkernel.replaying import Transition
 from loopkernel.testing.planted_approvals import PLANTED_APPROVALS
 from loopkernel.testing.planting import (
     Explain,

@@ -25,7 +25,7 @@ from loopkernel.data.usage import NO_USAGE
 from loopkernel.data.user_deltas import CancelAll
 from loopkernel.data.words import TurnEndReason
 from loopkernel.laws.ending_laws import entries_in
-from loopkernel.replay import Transition
+from loopkernel.replaying import Transition
 from loopkernel.testing.planted_child_times import PLANTED_CHILD_TIMES
 from loopkernel.testing.planting import (
     Plant,

@@ -29,7 +29,7 @@ from loopkernel.laws import Judged, check_pairs, check_trace
 from loopkernel.laws.reports import PlanCut
 from loopkernel.loop.algorithms.compaction import plan_cut
 from loopkernel.loop.transition import transition as the_transition
-from loopkernel.replay import Transition
+from loopkernel.replaying import Transition
 from loopkernel.testing.player import (
     Script,
     play,

@@ -57,7 +57,7 @@ from loopkernel.laws.start_laws import final_args
 from loopkernel.laws.views import call_of_run, entry_of_call, started_operation, tool_named, turn_of
 from loopkernel.loop.algorithms.projection import ProjectedMessage, Role
 from loopkernel.loop.transition import transition
-from loopkernel.replay import StepRecord
+from loopkernel.replaying import StepRecord
 from loopkernel.testing.player import (
     Player,
 )

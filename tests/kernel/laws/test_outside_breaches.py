@@ -43,7 +43,7 @@ from loopkernel.laws.reports import Judged, PlanCut
 from loopkernel.laws.request_laws import requests_of
 from loopkernel.loop.algorithms.compaction import plan_cut
 from loopkernel.loop.transition import transition
-from loopkernel.replay import StepRecord
+from loopkernel.replaying import StepRecord
 from loopkernel.views.explain import explain
 
 from tests.kernel.laws.tampering import (

@@ -20,7 +20,7 @@ from loopkernel.laws import Judged, check_pairs, check_step, check_trace
 from loopkernel.laws.step_laws import pending_timers
 from loopkernel.laws.views import held_in
 from loopkernel.loop.transition import transition
-from loopkernel.replay import StepRecord
+from loopkernel.replaying import StepRecord
 from loopkernel.testing.planted_call_runs import call_at
 from loopkernel.testing.planted_hook_runs import hooked
 from loopkernel.testing.planting import with_entries

@@ -14,7 +14,7 @@ from loopkernel.data.user_deltas import CancelAll, CompactNow, Correct, EditMess
 from loopkernel.data.words import HookPoint, StopReason, TimerPurpose
 from loopkernel.laws import check_pairs, check_trace
 from loopkernel.loop.transition import transition
-from loopkernel.replay import StepRecord
+from loopkernel.replaying import StepRecord
 from loopkernel.testing.planted_call_runs import call_at
 from loopkernel.testing.planted_hook_runs import hooked
 from loopkernel.testing.player import Player, Script, play

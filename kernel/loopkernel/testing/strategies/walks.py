@@ -71,7 +71,7 @@ from loopkernel.laws.gates import asked_outside
 from loopkernel.laws.step_laws import pending_timers
 from loopkernel.laws.views import ledger_in
 from loopkernel.loop.transition import transition
-from loopkernel.replay import LogRecord, StepRecord
+from loopkernel.replaying import LogRecord, StepRecord
 from loopkernel.testing.explore_moves import wishes
 from loopkernel.testing.explore_reports import answers, reports
 from loopkernel.testing.explore_scope import ANY_CALL, ANY_REPLY, Answer, EndOfRun, Scope

@@ -21,7 +21,7 @@ from loopkernel.data.states import Backoff, Cancelled, Executing, Idle, State
 from loopkernel.data.thread_deltas import Acquired, Created, Resumed
 from loopkernel.data.tool_deltas import ToolChecked, ToolFailed, ToolStopped, ToolSucceeded
 from loopkernel.data.user_deltas import CancelAll
-from loopkernel.replay import LogRecord, fold, replay
+from loopkernel.replaying import LogRecord, fold, replay
 
 from loopkernel_adapters.driver.durability import must_last
 from loopkernel_adapters.ports import RunContext, StoreFailed
