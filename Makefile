@@ -15,7 +15,7 @@ MAIN_JOB := $(BIN)/loopkernel demo
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check architecture coverage matrix fuzz simulate mutants bench scenarios environment model format pins clean
+.PHONY: help run test check architecture coverage matrix fuzz simulate mutants bench scenarios same environment model format pins clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 20
@@ -46,6 +46,9 @@ simulate: environment ## run the driver in simulated worlds for five minutes (MI
 
 mutants: environment ## try mutants of the kernel; fail when fewer than 90 % die (MUTANTS=n SEED=s, or MUTANT=name)
 	$(BIN)/python -m mutation --workers $(WORKERS) $(MUTANTS:%=--mutants %) $(SEED:%=--seed %) $(MUTANT:%=--mutant %)
+
+same: environment ## hold a refactoring: every step of a large corpus beside that of a base commit, to the byte (BASE=commit)
+	@$(BIN)/python -m scripts.same $(BASE:%=--base %) $(if $(ONLY),--only $(ONLY)) $(if $(CASE),--case "$(CASE)")
 
 bench: environment ## measure the cost per delta against the floor
 	$(BIN)/python -m bench

@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from loopkernel_adapters.ports import StoreFailed as StoreFailed
     from loopkernel_adapters.ports import ToolError as ToolError
     from loopkernel_adapters.ports import Tools as Tools
-    from loopkernel_adapters.providers.anthropic import AnthropicProvider as AnthropicProvider
-    from loopkernel_adapters.providers.by_model import ProviderByModel as ProviderByModel
-    from loopkernel_adapters.providers.local import LocalProvider as LocalProvider
-    from loopkernel_adapters.providers.openai_chat import OpenAIChatProvider as OpenAIChatProvider
-    from loopkernel_adapters.providers.openai_responses import OpenAIResponsesProvider as OpenAIResponsesProvider
+    from loopkernel_adapters.providers.anthropic.provider import AnthropicProvider as AnthropicProvider
+    from loopkernel_adapters.providers.local.provider import LocalProvider as LocalProvider
+    from loopkernel_adapters.providers.named import ProviderByModel as ProviderByModel
+    from loopkernel_adapters.providers.openai.chat import OpenAIChatProvider as OpenAIChatProvider
+    from loopkernel_adapters.providers.openai.responses import OpenAIResponsesProvider as OpenAIResponsesProvider
     from loopkernel_adapters.providers.recorded import RecordedProvider as RecordedProvider
     from loopkernel_adapters.providers.scripted import ScriptedProvider as ScriptedProvider
     from loopkernel_adapters.providers.scripted import call_reply as call_reply
@@ -56,13 +56,13 @@ if TYPE_CHECKING:
     from loopkernel_adapters.stores.sqlite import SqliteRuns as SqliteRuns
     from loopkernel_adapters.stores.sqlite import SqliteStore as SqliteStore
     from loopkernel_adapters.tools.coding import coding_tools as coding_tools
-    from loopkernel_adapters.tools.combined import CombinedTools as CombinedTools
     from loopkernel_adapters.tools.files import FileTools as FileTools
     from loopkernel_adapters.tools.files import Workspace as Workspace
     from loopkernel_adapters.tools.functions import tool as tool
     from loopkernel_adapters.tools.mcp import HttpServer as HttpServer
     from loopkernel_adapters.tools.mcp import McpTools as McpTools
     from loopkernel_adapters.tools.mcp import StdioServer as StdioServer
+    from loopkernel_adapters.tools.registry import CombinedTools as CombinedTools
     from loopkernel_adapters.tools.registry import FunctionTool as FunctionTool
     from loopkernel_adapters.tools.registry import Registry as Registry
     from loopkernel_adapters.tools.sandbox import Sandbox as Sandbox
@@ -85,11 +85,11 @@ else:
             "Hooks OptionalPorts Summariser SummaryError",
             "loopkernel_adapters.ports": "Clock Observer Provider RunContext RunFailed "
             "Runs Store StoreError StoreFailed ToolError Tools",
-            "loopkernel_adapters.providers.anthropic": "AnthropicProvider",
-            "loopkernel_adapters.providers.by_model": "ProviderByModel",
-            "loopkernel_adapters.providers.local": "LocalProvider",
-            "loopkernel_adapters.providers.openai_chat": "OpenAIChatProvider",
-            "loopkernel_adapters.providers.openai_responses": "OpenAIResponsesProvider",
+            "loopkernel_adapters.providers.anthropic.provider": "AnthropicProvider",
+            "loopkernel_adapters.providers.local.provider": "LocalProvider",
+            "loopkernel_adapters.providers.named": "ProviderByModel",
+            "loopkernel_adapters.providers.openai.chat": "OpenAIChatProvider",
+            "loopkernel_adapters.providers.openai.responses": "OpenAIResponsesProvider",
             "loopkernel_adapters.providers.recorded": "RecordedProvider",
             "loopkernel_adapters.providers.scripted": "ScriptedProvider call_reply text_reply",
             "loopkernel_adapters.secrets": "Secrets",
@@ -99,11 +99,10 @@ else:
             "loopkernel_adapters.stores.memory": "MemoryRuns MemoryStore",
             "loopkernel_adapters.stores.sqlite": "SqliteRuns SqliteStore",
             "loopkernel_adapters.tools.coding": "coding_tools",
-            "loopkernel_adapters.tools.combined": "CombinedTools",
             "loopkernel_adapters.tools.files": "FileTools Workspace",
             "loopkernel_adapters.tools.functions": "tool",
             "loopkernel_adapters.tools.mcp": "HttpServer McpTools StdioServer",
-            "loopkernel_adapters.tools.registry": "FunctionTool Registry",
+            "loopkernel_adapters.tools.registry": "CombinedTools FunctionTool Registry",
             "loopkernel_adapters.tools.sandbox": "Sandbox",
             "loopkernel_adapters.tools.shell": "Shell",
             "loopkernel_adapters.waiting_calls": "Answer Approver WaitingCall",

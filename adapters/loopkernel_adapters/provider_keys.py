@@ -10,7 +10,7 @@ from typing import Protocol, cast, runtime_checkable
 
 from loopkernel.data.model_deltas import ModelDelta
 
-from loopkernel_adapters.driver.secret_filter import SecretFilter
+from loopkernel_adapters.secret_filter import SecretFilter
 from loopkernel_adapters.secrets import NO_SECRETS
 
 SHORTEST_KEY = 8  # characters; what is shorter, or is only a word, is a placeholder for a server that wants no key

@@ -20,7 +20,7 @@ from loopkernel.data.model_deltas import (
 from loopkernel.data.tool_deltas import ToolAsked, ToolProgress, ToolSucceeded
 from loopkernel.data.usage import Usage
 from loopkernel.data.words import StopReason
-from loopkernel_adapters.driver.secret_filter import SecretFilter
+from loopkernel_adapters.secret_filter import SecretFilter
 from loopkernel_adapters.secrets import NO_SECRETS, SHORTEST_VALUE, Secrets, handle
 
 ONE, TWO = ModelOperation(1), ModelOperation(2)

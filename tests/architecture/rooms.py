@@ -120,7 +120,7 @@ FOREIGN_TO_THE_KERNEL = {
     "typing_extensions": "known to a type checker; never imported at run time",
 }
 TYPING_ALONE = "loopkernel.later_typing"  # the one place that names it: it is not installed with the kernel
-FOREIGN_TO_TESTING = {"attrs", "hypothesis", "yaml"}
+FOREIGN_TO_TESTING = {"attrs", "hypothesis", "jsonschema", "yaml"}
 FOREIGN_TO_ADAPTERS = {"attrs"}
 FOREIGN_TO_ADAPTER_CHECKS = {"hypothesis", "pytest"}
 # A vendor's package is an extra. The modules that import it are listed (a name stands for all that begin with it), and
@@ -130,7 +130,7 @@ _OPENAI = "loopkernel_adapters.providers.openai"
 _FUNCTIONS = "loopkernel_adapters.tools.functions"
 _SCHEMAS = "loopkernel_adapters.tools.input_schema"
 _MCP = "loopkernel_adapters.tools.mcp"
-_BOUNDED = "loopkernel_adapters.providers.bounded_client"
+_BOUNDED = "loopkernel_adapters.providers.wire_bounds"
 VENDORS: dict[str, tuple[str, ...]] = {
     "anyio": (_MCP,),
     "anthropic": (_ANTHROPIC,),
@@ -142,7 +142,7 @@ VENDORS: dict[str, tuple[str, ...]] = {
     "pydantic": (_FUNCTIONS,),
     "pydantic_core": (_FUNCTIONS,),
     "xllamacpp": ("loopkernel_adapters.providers.local",),
-    "yaml": ("loopkernel_adapters.transcripts.readers.stream_events", "loopkernel_adapters.testing."),
+    "yaml": ("loopkernel_adapters.transcripts.readers.provider_stream", "loopkernel_adapters.testing."),
 }
 # These may import their vendor where they like.
 VENDOR_MODULES = (_ANTHROPIC, _OPENAI, _FUNCTIONS, _MCP, _BOUNDED, "loopkernel_adapters.testing.")

@@ -11,29 +11,27 @@ import pytest
 
 from tests.architecture.sources import Source, adapters, demand_none
 
-ROOMS = tuple(f"loopkernel_adapters.{room}" for room in ("tools", "providers", "driver"))
+ROOMS = tuple(f"loopkernel_adapters.{room}" for room in ("tools", "providers", "driver", "secret_filter"))
 
 # Module and function of each cut that cuts no text from outside, or one in which secrets are hidden already.
 ALLOWED: dict[tuple[str, str], str] = {
     ("driver.asyncio_driver", "send"): "the address of a sub-agent",
     ("driver.asyncio_driver", "state_of"): "the address of a sub-agent",
-    ("driver.secret_filter", "_apart"): "hides by itself; nothing is left out",
-    ("driver.secret_filter", "_piece"): "hides by itself; nothing is left out",
-    ("providers.anthropic_media", "_unwrapped"): "what is sent to the model, which is hidden already",
-    ("providers.anthropic_media", "media"): "looked at, to tell the type of an image",
-    ("providers.anthropic_request", "_free_name"): "the name of a tool",
-    ("providers.anthropic_request", "_lost_server_items"): "a list of messages",
-    ("providers.anthropic_request", "_mark_for_cache"): "a list of messages",
-    ("providers.bounded_client", "__aiter__"): "the bytes of an error, hidden at the cut as well",
-    ("providers.openai_chat_calls", "whole"): "a list of calls",
-    ("providers.openai_media", "_url"): "looked at, to tell the type of an image",
-    ("providers.openai_media", "shown"): "the type of a medium",
-    ("providers.openai_names", "_free_name"): "the name of a tool",
-    ("providers.script_file", "read_script"): "a list of faults",
+    ("secret_filter", "_apart"): "hides by itself; nothing is left out",
+    ("secret_filter", "_piece"): "hides by itself; nothing is left out",
+    ("providers.anthropic.request", "_free_id"): "the id of a call",
+    ("providers.anthropic.request", "_lost_server_items"): "a list of messages",
+    ("providers.anthropic.request", "_mark_for_cache"): "a list of messages",
+    ("providers.wire_bounds", "__aiter__"): "the bytes of an error, hidden at the cut as well",
+    ("providers.openai.chat", "whole"): "a list of calls",
+    ("providers.scripted", "read_script"): "a list of faults",
+    ("providers.shown_media", "_url"): "looked at, to tell the type of an image",
+    ("providers.shown_media", "shown"): "what is sent to the model, which is hidden already",
+    ("providers.wire_names", "_free_name"): "the name of a tool",
     ("providers.wire_errors", "_without"): "the quotation marks around a key that is hidden",
-    ("tools.capture", "_keep"): "hidden before it is kept",
-    ("tools.capture", "last_line"): "hidden before it was kept",
-    ("tools.capture", "text"): "hidden before it was kept",
+    ("tools.output_bounds", "_keep"): "hidden before it is kept",
+    ("tools.output_bounds", "last_line"): "hidden before it was kept",
+    ("tools.output_bounds", "text"): "hidden before it was kept",
     ("tools.docstrings", "_of_section"): "the docstring of a tool",
     ("tools.editing", "_lines_of"): "a list of numbers",
     ("tools.files", "names"): "a list of names",
@@ -44,7 +42,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("tools.input_schema", "_leads_somewhere"): "a reference of a schema",
     ("tools.mcp", "tool_name"): "the name of a tool",
     ("tools.pattern_search", "matches"): "hidden before it is searched",
-    ("tools.plain_schema", "listed"): "a list of options",
+    ("tools.input_schema", "_listed"): "a list of options",
     ("tools.process_keeper", "children"): "what the system tells of a process",
     ("tools.process_keeper", "main"): "the arguments of a program",
     ("tools.reading", "_bound"): "hidden before it is kept",

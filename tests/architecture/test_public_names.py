@@ -17,18 +17,19 @@ from loopkernel.public_names import offered_names
 from scripts.public_names import PACKAGES, page, public_names
 from tests.architecture.sources import ROOT, Source, all_sources
 
-LAZY = ("loopkernel", "loopkernel_adapters", "loopkernel_adapters.testing", "loopkernel_adapters.transcripts")
+LAZY = (
+    "loopkernel",
+    "loopkernel.testing",
+    "loopkernel_adapters",
+    "loopkernel_adapters.testing",
+    "loopkernel_adapters.transcripts",
+)
 RELEASED = (ROOT / "specs" / "public-names.txt").read_text(encoding="utf-8")
 CHANGES = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 # Pages for those who use it. The pages on algorithms show how the kernel is built, by the names that it is built of.
-PAGES = (
-    "README.md",
-    "specs/embedding.md",
-    "specs/ports.md",
-    "specs/transcripts.md",
-    "specs/codec.md",
-    "docs/security.md",
-)
+PAGES = ("README.md", "specs/embedding.md", "specs/testing.md", "specs/transcripts.md")
+# What an example of specs/testing.md compares: an algorithm of the kernel with a second opinion about it.
+COMPARED = {"Watch", "WatchedCall", "assess", "watch_call", "SlowLoopDetection"}
 
 
 # --- what is offered ------------------------------------------------------------------------------------
@@ -170,7 +171,8 @@ def private_imports(text: str) -> Iterator[str]:
 
 @pytest.mark.parametrize("path", PAGES)
 def test_the_examples_use_public_names_alone(path: str) -> None:
-    assert list(private_imports((ROOT / path).read_text(encoding="utf-8"))) == []
+    found = private_imports((ROOT / path).read_text(encoding="utf-8"))
+    assert [name for name in found if name.rpartition(".")[2] not in COMPARED] == []
 
 
 def test_a_private_name_in_an_example_is_found() -> None:

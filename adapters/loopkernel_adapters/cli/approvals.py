@@ -1,31 +1,67 @@
 """`loopkernel approvals RUN`: what runs unasked in a run, listed, and taken back while nobody has the run open."""
 
 import json
+from collections.abc import Sequence
 from typing import assert_never
 
 from loopkernel.data.effects import Command
 from loopkernel.data.json_text import JsonValue
-from loopkernel.data.policy import Policy
+from loopkernel.data.policy import ApprovalRule, Policy
 from loopkernel.data.records import LogRecord
 from loopkernel.data.remembered import Remembered, RememberedCall, RememberedPattern, RememberedTool
+from loopkernel.data.sessions import Settings
 from loopkernel.data.states import Done, State
 from loopkernel.data.steps import Context, is_refused
+from loopkernel.data.tools import Decision
 from loopkernel.data.user_deltas import Forget
 from loopkernel.loop.algorithms.redaction import redacted
 from loopkernel.loop.transition import transition
 from loopkernel.replaying import START, replay
 
-from loopkernel_adapters.cli.approval_words import approval_told, patterns_shown
-from loopkernel_adapters.cli.located import located, log_of
+from loopkernel_adapters.cli.approval_words import approval_told, patterns_shown, rule_told
 from loopkernel_adapters.cli.outcomes import ExitStatus, Unusable
-from loopkernel_adapters.cli.places import Place, resumption, run_or_file, told
+from loopkernel_adapters.cli.places import Place, located, log_of, resumption, run_or_file, told
 from loopkernel_adapters.cli.recording_files import to_be_no_recording
 from loopkernel_adapters.cli.screen import Screen
-from loopkernel_adapters.cli.standing_words import NONE, allowing_rules, standing_lines
+from loopkernel_adapters.cli.trace import in_words
+from loopkernel_adapters.cli.words import counted
 from loopkernel_adapters.driver.clocks import WallClock
 from loopkernel_adapters.driver.log_writer import renew_snapshot
 from loopkernel_adapters.ports import Sealing, Store, demand_same_rules
 from loopkernel_adapters.standing_approvals import StandingApproval, standing_approvals
+
+# --- What runs unasked, listed for a person: the approvals that are remembered, and the rules of the policy that allow
+
+
+NONE = "no approval is remembered, so what asks asks each time"
+
+
+def allowing_rules(policy: Policy) -> tuple[ApprovalRule, ...]:
+    """The rules by which calls run unasked."""
+    return tuple(rule for rule in policy.approval_rules if rule.decision is Decision.ALLOW)
+
+
+def standing_lines(approvals: Sequence[StandingApproval], policy: Policy) -> tuple[str, ...]:
+    """Each with its number, then the rules that allow."""
+    numbered = [f"{number}  {_told(each)}" for number, each in enumerate(approvals, start=1)]
+    return (*numbered, *(f"by a rule of the policy: {rule_told(rule)}" for rule in allowing_rules(policy)))
+
+
+def _told(approval: StandingApproval) -> str:
+    told = approval_told(approval.remembered)
+    return f"{told} (in the sub-agent of call {in_words(approval.within)})" if approval.within else told
+
+
+def tell_allowed(settings: Settings, screen: Screen) -> None:
+    """What runs unasked in a session that is gone on with; nothing where nothing does."""
+    approvals, rules = tuple(dict.fromkeys(settings.remembered)), len(allowing_rules(settings.policy))
+    for approval in approvals:
+        screen.labelled("unasked", approval_told(approval))
+    if rules:
+        screen.labelled("unasked", f"what {counted(rules, 'rule')} of the policy {'allows' if rules == 1 else 'allow'}")
+    if approvals or rules:
+        screen.labelled("", "/approvals lists it" + (", and takes it back" if approvals else ""))
+
 
 ALL = "all"
 

@@ -8,7 +8,7 @@ from typing import NoReturn, TypeAlias
 from loopkernel.later_typing import override
 
 from loopkernel_adapters.cli import argument_values as values
-from loopkernel_adapters.cli.argument_groups import add_isolation, add_page
+from loopkernel_adapters.cli.argument_values import add_isolation, add_page
 from loopkernel_adapters.cli.options import (
     DEFAULT_MAX_TURNS,
     DEFAULT_RETRIES,

@@ -14,8 +14,16 @@ from loopkernel.data.timers import Timer
 from loopkernel.data.user_deltas import ChangeMode, Enqueue, UserDelta
 from loopkernel.later_typing import override
 
-from loopkernel_adapters.cli.chat_approvals import APPROVALS, approvals_command, left_by_mode
-from loopkernel_adapters.cli.chat_commands import Leave, Lines, NoCommand, is_command, meant
+from loopkernel_adapters.cli.chat_commands import (
+    APPROVALS,
+    Leave,
+    Lines,
+    NoCommand,
+    approvals_command,
+    is_command,
+    left_by_mode,
+    meant,
+)
 from loopkernel_adapters.cli.chat_view import ChatView
 from loopkernel_adapters.cli.dialogue import Commands, Dialogue, Keep, first_waiting
 from loopkernel_adapters.cli.interrupts import Interrupts
@@ -30,9 +38,9 @@ from loopkernel_adapters.cli.json_lines import (
     tell_result,
 )
 from loopkernel_adapters.cli.line_input import LONGEST_TYPED, LineInput, standard_input
-from loopkernel_adapters.cli.one_turn import said
 from loopkernel_adapters.cli.options import Options
 from loopkernel_adapters.cli.outcomes import ExitStatus
+from loopkernel_adapters.cli.run import said
 from loopkernel_adapters.cli.screen import NoScreen, Screen, for_questions
 from loopkernel_adapters.cli.session import Conversation, Played, Workbench, begun, play
 from loopkernel_adapters.cli.summary import status_of, tell_resumption

@@ -12,12 +12,11 @@ from loopkernel.data.words import RefusalReason, TurnEndReason
 from loopkernel.later_typing import override
 
 from loopkernel_adapters.cli.approval_words import number_of, remembered_told
-from loopkernel_adapters.cli.open_work import queue_lines, queue_told
 from loopkernel_adapters.cli.screen import Screen, in_one_line
 from loopkernel_adapters.cli.session import Teller
 from loopkernel_adapters.cli.summary import NATURAL_ENDS
 from loopkernel_adapters.cli.trace import show
-from loopkernel_adapters.cli.words import cause_of
+from loopkernel_adapters.cli.words import cause_of, queue_lines, queue_told
 from loopkernel_adapters.optional_ports import Address
 
 # What the person knows, since it was typed or is told by another line.

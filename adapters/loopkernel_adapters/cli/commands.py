@@ -6,10 +6,9 @@ from collections.abc import Sequence
 
 from loopkernel.data.errors import LawBroken
 
-from loopkernel_adapters.cli.argument_groups import runs_shown
+from loopkernel_adapters.cli.argument_values import runs_shown
 from loopkernel_adapters.cli.arguments import options_of, parser
-from loopkernel_adapters.cli.faults import complain, described, told_in_words
-from loopkernel_adapters.cli.outcomes import ExitStatus, Unusable
+from loopkernel_adapters.cli.outcomes import ExitStatus, Unusable, complain, described, told_in_words
 from loopkernel_adapters.cli.screen import Screen, terminal
 
 # Each command imports what it needs when it is carried out: the help, and the list of runs, need next to nothing.
@@ -69,7 +68,7 @@ def _carry_out(given: argparse.Namespace, screen: Screen) -> ExitStatus:
 
             return list_approvals(given.run, given.store, screen, as_json=given.json)
         case "log":
-            from loopkernel_adapters.cli.log import show_log
+            from loopkernel_adapters.cli.replay import show_log
 
             return show_log(given.run, given.store, screen, as_json=given.json)
         case "replay" | "diagnose" | "repair" | "continue" | "fork":
@@ -115,7 +114,7 @@ def _carry_out_on_recording(given: argparse.Namespace, screen: Screen) -> ExitSt
                 given.recording, given.out, screen, as_log=given.as_log, conversation=given.conversation
             )
         case "continue":
-            from loopkernel_adapters.cli.continuing import continue_recording
+            from loopkernel_adapters.cli.repair import continue_recording
 
             return continue_recording(given.recording, given.conversation, options_of(given), screen)
         case _:

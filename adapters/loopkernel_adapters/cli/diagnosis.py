@@ -7,8 +7,8 @@ from loopkernel.data.json_text import JsonValue
 
 from loopkernel_adapters.cli.invocation import command
 from loopkernel_adapters.cli.json_lines import put
-from loopkernel_adapters.cli.located import log_at
 from loopkernel_adapters.cli.outcomes import ExitStatus
+from loopkernel_adapters.cli.places import log_at
 from loopkernel_adapters.cli.recording_files import is_sound_log, read_in_words, where
 from loopkernel_adapters.cli.screen import Screen, in_one_line
 from loopkernel_adapters.cli.words import counted

@@ -1,6 +1,8 @@
 """What waits for a person, put to the person one at a time: a call to approve, or the question of a running tool."""
 
 import asyncio
+import enum
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import assert_never
@@ -20,22 +22,156 @@ from loopkernel.data.user_deltas import (
     Approve,
     CompactNow,
     Correct,
+    CrashAnswerKind,
     Reject,
     RememberTool,
 )
 from loopkernel.data.words import CallStatus, RefusalReason, UserAction
 from loopkernel.replaying import LogRecord
 
-from loopkernel_adapters.cli.answer_words import Word, said_after_crash_in, said_in
-from loopkernel_adapters.cli.asked_call import AskedCall, room
 from loopkernel_adapters.cli.line_input import LineInput
-from loopkernel_adapters.cli.screen import Screen, printable
-from loopkernel_adapters.cli.shown_text import Marked, fitted, warnings_of, wrapped
+from loopkernel_adapters.cli.screen import LABEL_WIDTH, Screen, printable
+from loopkernel_adapters.cli.shown_text import (
+    Marked,
+    Parts,
+    fitted,
+    lines_of,
+    parts_of,
+    told_name,
+    warnings_of,
+    wrapped,
+)
 from loopkernel_adapters.cli.trace import in_words
 from loopkernel_adapters.cli.words import counted
 from loopkernel_adapters.driver.asyncio_driver import Driver
 from loopkernel_adapters.driver.children import WITH_CALLS
 from loopkernel_adapters.optional_ports import Address, NoSuchAgent
+
+# --- What a line says in answer to a question: an exact word, or nothing. A sentence that begins so is no consent
+
+
+class Word(enum.Enum):
+    """What can be answered to a call that asks."""
+
+    YES = "yes"
+    NO = "no"
+    ALWAYS = "always"
+    EDIT = "edit"
+    SHOW = "show"
+
+
+@frozen
+class Said:
+    """A word, and what stands behind it."""
+
+    word: Word
+    rest: str = ""
+
+
+@frozen
+class SaidAfterCrash:
+    """The same after a crash."""
+
+    kind: CrashAnswerKind
+    rest: str = ""
+
+
+_ALONE = {
+    "y": Word.YES,
+    "yes": Word.YES,
+    "n": Word.NO,
+    "no": Word.NO,
+    "always": Word.ALWAYS,
+    "edit": Word.EDIT,
+    "show": Word.SHOW,
+}
+_NO_WHY = re.compile(r"no[\s,.;:!]+(.*)", re.IGNORECASE | re.DOTALL)
+_EDIT = re.compile(r"edit\s+(.+)", re.IGNORECASE | re.DOTALL)
+_DONE = re.compile(r"done\s+(.+)", re.IGNORECASE | re.DOTALL)
+
+
+def said_in(line: str) -> Said | None:
+    """What the line says of a call that asks; None when it is none of the answers."""
+    text = line.strip()
+    alone = _ALONE.get(text.lower())
+    if alone is not None:
+        return Said(alone)
+    if found := _NO_WHY.fullmatch(text):
+        return Said(Word.NO, found[1].strip())
+    if found := _EDIT.fullmatch(text):
+        return Said(Word.EDIT, found[1])
+    return None
+
+
+def said_after_crash_in(line: str) -> SaidAfterCrash | None:
+    """The same of a call that was running when the process ended."""
+    text = line.strip()
+    for kind in CrashAnswerKind:
+        if text.lower() == kind.value:
+            return SaidAfterCrash(kind)
+    found = _DONE.fullmatch(text)
+    return None if found is None else SaidAfterCrash(CrashAnswerKind.DONE, found[1])
+
+
+# --- A call that waits for a person, as the person is shown it: never more than the terminal shows at one time
+
+_LEAST_LINES = 3  # for the input, however small the terminal is
+
+
+@frozen
+class AskedCall:
+    """A call, put on the screen with the reason why it asks and with what can be answered."""
+
+    entry: LedgerEntry
+    because: str
+    screen: Screen
+
+    @property
+    def name(self) -> str:
+        """The name of its tool, within a line."""
+        return told_name(self.entry.tool, self.screen.shows)
+
+    def put(self, prompt: str) -> None:
+        """Show it in so few lines that the prompt stands below it on one screen."""
+        width, most = room(self.screen)
+        name = Marked(self.entry.tool, shows=self.screen.shows)
+        odd = "; ".join(warnings_of([name, *self._parts()]))
+        warned = wrapped(odd, width)[: most // 4] if odd else []
+        named, reasons = fitted([name], width, 2), wrapped(self.because, width)
+        taken = len(named) + len(warned) + len(reasons) + len(wrapped(prompt, width))
+        self.screen.block("tool", named)
+        self.screen.block("input", fitted(self._parts(), width, max(most - taken, _LEAST_LINES)))
+        self.screen.block("beware", warned)
+        self.screen.block("because", reasons)
+
+    def pages(self, prompt: str) -> Sequence[Sequence[str]]:
+        """All of the input, in pages that leave room for the prompt."""
+        width, most = room(self.screen)
+        lines = lines_of(self._parts(), width, by_lines=True)
+        below = len(wrapped(prompt, width)) + len(wrapped(self._below(1_000, 1_000), width))
+        size = max(most - below, _LEAST_LINES) if self.screen.is_seen else len(lines)
+        return [lines[start : start + size] for start in range(0, len(lines), size)]
+
+    def put_page(self, number: int, prompt: str) -> None:
+        """Show one of the pages; behind the last comes the first."""
+        pages = self.pages(prompt)
+        place = number % len(pages)
+        self.screen.block("input", pages[place])
+        self.screen.block("", wrapped(self._below(place + 1, len(pages)), room(self.screen)[0]))
+
+    def _below(self, number: int, pages: int) -> str:
+        about = f"all of the input of {self.name}"
+        return f"({about}, page {number} of {pages}; `show` shows the next)" if pages > 1 else f"({about})"
+
+    def _parts(self) -> Parts:
+        return parts_of(self.entry.given, self.screen.hide, self.screen.shows)
+
+
+def room(screen: Screen) -> tuple[int, int]:
+    """The columns behind the label, and the lines that are left for a question: one is the sub-agent's, one is free."""
+    columns, lines = screen.size()
+    return columns - LABEL_WIDTH - 2, lines - 2
+
 
 NOBODY = "Nobody could be asked: there is no input from a person, or no more of it."
 

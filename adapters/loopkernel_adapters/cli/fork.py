@@ -11,15 +11,15 @@ from loopkernel.replaying import fork
 from loopkernel_adapters.agent import new_run_id
 from loopkernel_adapters.cli.beginnings import begun_with, note
 from loopkernel_adapters.cli.invocation import command
-from loopkernel_adapters.cli.located import demand_no_database, is_path, located, log_of
 from loopkernel_adapters.cli.options import DEFAULT_MAX_TURNS, DEFAULT_RETRIES, Options
 from loopkernel_adapters.cli.outcomes import ExitStatus, Unusable
-from loopkernel_adapters.cli.places import OneFile, opened_place, told
+from loopkernel_adapters.cli.places import OneFile, demand_no_database, is_path, located, log_of, opened_place, told
 from loopkernel_adapters.cli.recording_files import is_our_log, read_in_words
 from loopkernel_adapters.cli.repair import demand_new, written_in_words
 from loopkernel_adapters.cli.screen import Screen
 from loopkernel_adapters.cli.words import counted
 from loopkernel_adapters.ports import Sealing
+from loopkernel_adapters.stores.durable_files import write_new_file
 from loopkernel_adapters.stores.jsonl import lines_of
 from loopkernel_adapters.stores.seals import Seals
 from loopkernel_adapters.transcripts.entries import Bookkeeping, Finding
@@ -27,7 +27,6 @@ from loopkernel_adapters.transcripts.formats import reader_of
 from loopkernel_adapters.transcripts.reenacting import Reenactment
 from loopkernel_adapters.transcripts.replaying import AS_RECORDED
 from loopkernel_adapters.transcripts.source import Source
-from loopkernel_adapters.transcripts.writers.new_file import write_new_file
 
 # What a fork of a recording goes by: the policy that it was played under limits nothing and asks nobody.
 AFTERWARDS = Policy(max_turns=DEFAULT_MAX_TURNS, retry=Retry(retries=DEFAULT_RETRIES))

@@ -4,9 +4,9 @@ from loopkernel.data.choices import ApprovalMode
 from loopkernel.data.json_text import JsonValue
 from loopkernel.data.policy import Policy
 
-from loopkernel_adapters.cli.isolation import isolation_told
 from loopkernel_adapters.cli.places import resumption
 from loopkernel_adapters.cli.session import Workbench
+from loopkernel_adapters.cli.toolbox import isolation_told
 from loopkernel_adapters.cli.words import counted
 
 MODES = {

@@ -13,7 +13,7 @@ from loopkernel_adapters.cli.options import LOCAL
 from loopkernel_adapters.cli.outcomes import Unusable
 from loopkernel_adapters.ports import Provider
 from loopkernel_adapters.provider_keys import keys_of
-from loopkernel_adapters.providers.by_model import ProviderByModel
+from loopkernel_adapters.providers.named import ProviderByModel
 
 Opening = AbstractContextManager[tuple[Provider, str]]
 

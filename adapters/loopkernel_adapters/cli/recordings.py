@@ -9,12 +9,19 @@ from loopkernel.data.json_text import JsonValue
 from loopkernel.data.policy import Policy
 
 from loopkernel_adapters.cli import what_if
-from loopkernel_adapters.cli.faults import complain
 from loopkernel_adapters.cli.json_lines import put
-from loopkernel_adapters.cli.located import demand_no_database, is_path, log_of
-from loopkernel_adapters.cli.outcomes import ExitStatus, Unusable
-from loopkernel_adapters.cli.recorded_logs import LogSource, log_source, replayed_log
-from loopkernel_adapters.cli.recording_files import NamedFile, is_our_log, named_files, read_in_words, where
+from loopkernel_adapters.cli.outcomes import ExitStatus, Unusable, complain
+from loopkernel_adapters.cli.places import demand_no_database, is_path, log_of
+from loopkernel_adapters.cli.recording_files import (
+    LogSource,
+    NamedFile,
+    is_our_log,
+    log_source,
+    named_files,
+    read_in_words,
+    replayed_log,
+    where,
+)
 from loopkernel_adapters.cli.rules import named_policy
 from loopkernel_adapters.cli.screen import Screen, in_one_line
 from loopkernel_adapters.cli.what_if import WhatIf, asked_what_if, parted, show_what_if

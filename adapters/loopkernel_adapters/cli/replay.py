@@ -1,14 +1,16 @@
-"""`loopkernel replay RUN`: a log folded again, with its events, its last state, and the laws."""
+"""`loopkernel replay RUN` and `log RUN`: a log folded again, with its events, its last state, and the laws."""
 
 from collections.abc import Sequence
 
+from loopkernel.codec import record_to_text
 from loopkernel.data.effects import AskHook
 from loopkernel.data.model_deltas import ModelFailed
 from loopkernel.replaying import StepRecord, fold
 from loopkernel.views.explain import interaction_of
 
-from loopkernel_adapters.cli.located import log_of
 from loopkernel_adapters.cli.outcomes import ExitStatus, Unusable
+from loopkernel_adapters.cli.places import log_of
+from loopkernel_adapters.cli.recording_files import to_be_no_recording
 from loopkernel_adapters.cli.screen import Screen
 from loopkernel_adapters.cli.summary import phase_of, tell_laws, tell_outcome
 from loopkernel_adapters.cli.trace import show, show_hook
@@ -66,3 +68,26 @@ def show_events(steps: Sequence[StepRecord], screen: Screen) -> None:
                 show_hook(screen, effect)
             elif is_event(effect):
                 show(screen, effect, step.after, cause=_cause(step))
+
+
+# --- `loopkernel log RUN`: the events of a run for people, or its records for programs -------------------
+
+
+def show_log(name: str, store: str | None, screen: Screen, *, as_json: bool) -> ExitStatus:
+    """Show it. Raises Unusable when it is not there or cannot be trusted."""
+    with to_be_no_recording(name, "replay", "shows it"):
+        found = log_of(name, store)
+    records = found.records
+    if not records:
+        raise Unusable(f"the log of {name} holds no complete record yet, so there is nothing to show")
+    if as_json:
+        for record in records:
+            screen.line(record_to_text(record))
+        return ExitStatus.NATURAL_END
+    steps = fold(records)
+    show_events(steps, screen)
+    screen.line()
+    tell_torn(found, screen)
+    tell_outcome(steps, screen)
+    screen.labelled("state", phase_of(steps[-1].after))
+    return ExitStatus.NATURAL_END

@@ -11,28 +11,25 @@ from loopkernel.data.thread_deltas import Created
 from loopkernel.data.tools import Tool
 from loopkernel.replaying import START, replay
 
+from loopkernel_adapters.cli.approvals import tell_allowed
 from loopkernel_adapters.cli.beginnings import note_again, remembered
 from loopkernel_adapters.cli.chat import play_chat
 from loopkernel_adapters.cli.interrupts import ended_as_by_ctrl_c
-from loopkernel_adapters.cli.isolation import confinement_of
 from loopkernel_adapters.cli.json_lines import tell_over, tell_result
-from loopkernel_adapters.cli.located import located
 from loopkernel_adapters.cli.models import Models, SoughtModels
-from loopkernel_adapters.cli.open_work import tell_open
 from loopkernel_adapters.cli.options import Options
 from loopkernel_adapters.cli.outcomes import ExitStatus, Unusable
-from loopkernel_adapters.cli.places import Place, run_or_file, told
+from loopkernel_adapters.cli.places import Place, located, run_or_file, told
 from loopkernel_adapters.cli.recording_files import to_be_no_recording
 from loopkernel_adapters.cli.rules import MODES, policy_of, secrets_of, with_models
 from loopkernel_adapters.cli.run import play_turn
 from loopkernel_adapters.cli.screen import NoScreen, Screen
 from loopkernel_adapters.cli.servers import Running, with_servers
 from loopkernel_adapters.cli.session import Workbench
-from loopkernel_adapters.cli.standing_words import tell_allowed
 from loopkernel_adapters.cli.summary import status_of, summarise
-from loopkernel_adapters.cli.toolbox import opened_tools
+from loopkernel_adapters.cli.toolbox import confinement_of, opened_tools
 from loopkernel_adapters.cli.verification import WitnessStore
-from loopkernel_adapters.cli.words import counted
+from loopkernel_adapters.cli.words import counted, tell_open
 from loopkernel_adapters.driver.taking_up import ResumeSettings
 from loopkernel_adapters.ports import Store, Tools, demand_same_rules
 from loopkernel_adapters.provider_keys import keys_of

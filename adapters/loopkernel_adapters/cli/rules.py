@@ -11,8 +11,10 @@ from loopkernel.data.errors import CodecError, PolicyError
 from loopkernel.data.policy import Policy, Retry
 from loopkernel.presets import PRESET_NAMES, PRESETS
 
+from loopkernel_adapters.cli.argument_values import VARIABLE_IN_BRACES
 from loopkernel_adapters.cli.options import DEFAULT_MAX_TURNS, DEFAULT_RETRIES, Approvals, Options
 from loopkernel_adapters.cli.outcomes import Unusable
+from loopkernel_adapters.provider_keys import real_keys
 from loopkernel_adapters.secrets import Secrets
 
 MODES = {
@@ -94,9 +96,17 @@ def text_of_file(path: Path, what: str) -> str:
         raise Unusable(f"the {what} {path} cannot be read: {error.strerror}; name another file") from error
 
 
+def _keys_of_servers(options: Options) -> dict[str, str]:
+    """What servers get that looks like a key, by the name of its variable: no model and no log is to see it."""
+    named = {text.rpartition("=")[2] for text in options.server_variables}
+    named.update(name for text in options.server_headers for name in VARIABLE_IN_BRACES.findall(text))
+    return real_keys({name: os.environ.get(name) for name in sorted(named)})
+
+
 def secrets_of(options: Options) -> Secrets:
-    """The values that are registered, by name. Raises Unusable, which shows none."""
+    """The values that are registered, by name, and the keys that servers get. Raises Unusable, which shows none."""
     try:
-        return Secrets({name: os.environ.get(variable, "") for name, variable in options.secrets})
+        registered = Secrets({name: os.environ.get(variable, "") for name, variable in options.secrets})
+        return registered.with_keys(_keys_of_servers(options))
     except ValueError as error:
         raise Unusable(f"a secret cannot be registered: {error}; use another value or name") from error

@@ -17,7 +17,6 @@ from loopkernel.data.tools import Tool
 from loopkernel_adapters.agent import new_run_id
 from loopkernel_adapters.cli.beginnings import note
 from loopkernel_adapters.cli.interrupts import Interrupts, ended_as_by_ctrl_c
-from loopkernel_adapters.cli.isolation import confinement_of
 from loopkernel_adapters.cli.models import SoughtModels
 from loopkernel_adapters.cli.options import Options
 from loopkernel_adapters.cli.outcomes import Unusable
@@ -25,7 +24,7 @@ from loopkernel_adapters.cli.places import OneFile, Place, kept_in, opened_place
 from loopkernel_adapters.cli.rules import instructions_of, policy_of, secrets_of
 from loopkernel_adapters.cli.screen import Screen
 from loopkernel_adapters.cli.servers import Running, with_servers
-from loopkernel_adapters.cli.toolbox import opened_tools
+from loopkernel_adapters.cli.toolbox import confinement_of, opened_tools
 from loopkernel_adapters.cli.verification import Witnessed, WitnessStore
 from loopkernel_adapters.driver.asyncio_driver import Driver
 from loopkernel_adapters.driver.children import InProcessAgents

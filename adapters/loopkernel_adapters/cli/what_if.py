@@ -15,8 +15,7 @@ from loopkernel.data.thread_deltas import Created
 from loopkernel.data.words import UserAction
 from loopkernel.replaying import fold
 
-from loopkernel_adapters.cli.recorded_logs import LogSource
-from loopkernel_adapters.cli.recording_files import where
+from loopkernel_adapters.cli.recording_files import LogSource, where
 from loopkernel_adapters.cli.screen import Screen, in_one_line
 from loopkernel_adapters.cli.summary import phase_of
 from loopkernel_adapters.cli.trace import labelled

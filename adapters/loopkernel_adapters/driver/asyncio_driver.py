@@ -32,18 +32,16 @@ from loopkernel.later_typing import TypeIs
 from loopkernel.loop.transition import transition
 from loopkernel.replaying import START, LogRecord, replay
 
-from loopkernel_adapters.driver.audience import Audience
+from loopkernel_adapters.driver.audience import Audience, Waiters
 from loopkernel_adapters.driver.clocks import DateWatch, clock_behind_ms, clock_from
-from loopkernel_adapters.driver.durability import INCREMENTS, must_last
 from loopkernel_adapters.driver.failures import complain, failure_to_raise, interrupted
-from loopkernel_adapters.driver.log_writer import LogWriter, renew_snapshot
+from loopkernel_adapters.driver.log_writer import INCREMENTS, LogWriter, must_last, renew_snapshot
 from loopkernel_adapters.driver.operations import Operations
-from loopkernel_adapters.driver.secret_filter import SecretFilter
 from loopkernel_adapters.driver.taking_up import AS_IT_WAS, ResumeSettings, new_nonce, opening_deltas
-from loopkernel_adapters.driver.waiters import Waiters
 from loopkernel_adapters.optional_ports import NO_PORTS, Address, ChildObserver, NoSuchAgent, OptionalPorts, Ports
 from loopkernel_adapters.ports import Clock, Observer, Provider, Sealing, Store, Tools, demand_same_rules
 from loopkernel_adapters.provider_keys import keys_of
+from loopkernel_adapters.secret_filter import SecretFilter
 from loopkernel_adapters.secrets import NO_SECRETS, Secrets
 
 EVENTS = frozenset(get_args(Event))

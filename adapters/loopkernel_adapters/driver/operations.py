@@ -37,7 +37,6 @@ from loopkernel.data.usage import NO_USAGE
 from loopkernel.later_typing import override
 
 from loopkernel_adapters.bounded_text import in_force
-from loopkernel_adapters.driver.absent_ports import answer_without_port
 from loopkernel_adapters.driver.failures import (
     child_failure,
     complain,
@@ -48,10 +47,19 @@ from loopkernel_adapters.driver.failures import (
     summary_failure,
     tool_failure,
 )
-from loopkernel_adapters.driver.runs import Accept, ToolRun
 from loopkernel_adapters.driver.summaries import ProviderSummariser, model_of
 from loopkernel_adapters.driver.supervision import Job, Supervisor
-from loopkernel_adapters.driver.work import ask_hook, check_call, correct, hand_off, read_reply, summarise
+from loopkernel_adapters.driver.work import (
+    Accept,
+    ToolRun,
+    answer_without_port,
+    ask_hook,
+    check_call,
+    correct,
+    hand_off,
+    read_reply,
+    summarise,
+)
 from loopkernel_adapters.optional_ports import (
     Address,
     Agent,

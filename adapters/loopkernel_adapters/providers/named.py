@@ -4,14 +4,21 @@ A vendor's client is imported only when its name is asked for. Keys come from th
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
+from loopkernel.data.effects import Request
+from loopkernel.data.ids import ModelOperation
+from loopkernel.data.model_deltas import ModelDelta, ModelFailed
+from loopkernel.data.words import ErrorClass
+from loopkernel.later_typing import override
+
 from loopkernel_adapters.ports import Provider, StoreError
-from loopkernel_adapters.providers.local import MODEL_NAME, LocalProvider, ModelMissing, find_model
+from loopkernel_adapters.provider_keys import keys_of_all
+from loopkernel_adapters.providers.local.provider import MODEL_NAME, LocalProvider, ModelMissing, find_model
 from loopkernel_adapters.providers.recorded import RecordedProvider
-from loopkernel_adapters.providers.script_file import NotAScript, read_script
+from loopkernel_adapters.providers.scripted import NotAScript, read_script
 
 LOCAL = "local"
 SCRIPTED_MODEL = "scripted"
@@ -94,7 +101,7 @@ def _recorded(log: str, _: str | None) -> Opening:
 def _anthropic(model: str, base_url: str | None) -> Opening:
     key = _key("ANTHROPIC_API_KEY", base_url or os.environ.get("ANTHROPIC_BASE_URL"))
     try:
-        from loopkernel_adapters.providers.anthropic import AnthropicProvider
+        from loopkernel_adapters.providers.anthropic.provider import AnthropicProvider
     except ImportError as error:
         raise ProviderUnavailable(str(error)) from error
     return nullcontext((AnthropicProvider(api_key=key, base_url=base_url), model))
@@ -104,7 +111,7 @@ def _openai(model: str, base_url: str | None) -> Opening:
     url = base_url or os.environ.get("OPENAI_BASE_URL")
     key = _key("OPENAI_API_KEY", url)
     try:
-        from loopkernel_adapters.providers.openai_responses import OpenAIResponsesProvider
+        from loopkernel_adapters.providers.openai.responses import OpenAIResponsesProvider
     except ImportError as error:
         raise ProviderUnavailable(str(error)) from error
     return nullcontext((OpenAIResponsesProvider(api_key=key, base_url=url), model))
@@ -114,7 +121,7 @@ def _openai_chat(model: str, base_url: str | None) -> Opening:
     url = base_url or os.environ.get("OPENAI_BASE_URL")
     key = _key("OPENAI_API_KEY", url)
     try:
-        from loopkernel_adapters.providers.openai_chat import OpenAIChatProvider
+        from loopkernel_adapters.providers.openai.chat import OpenAIChatProvider
     except ImportError as error:
         raise ProviderUnavailable(str(error)) from error
     return nullcontext((OpenAIChatProvider(api_key=key, base_url=url), model))
@@ -138,3 +145,28 @@ def _key(variable: str, base_url: str | None) -> str:
             f"there is no key: put it into the environment as {variable}, or name a server of your own that needs none"
         )
     return _NO_KEY
+
+
+# --- Several models behind one port: each request goes to the provider of the model that it names --------
+
+
+class ProviderByModel(Provider):
+    """Asks the provider that is listed under the model's name. A model that nobody offers fails as `bad_request`."""
+
+    def __init__(self, providers: Mapping[str, Provider]) -> None:
+        self._providers = dict(providers)
+
+    @property
+    def secret_keys(self) -> Mapping[str, str]:
+        """The keys of all of them."""
+        return keys_of_all(self._providers.values())
+
+    @override
+    def stream(self, request: Request, operation: ModelOperation) -> AsyncIterator[ModelDelta]:
+        provider = self._providers.get(request.model)
+        return _unknown(request.model, operation) if provider is None else provider.stream(request, operation)
+
+
+async def _unknown(model: str, operation: ModelOperation) -> AsyncIterator[ModelDelta]:
+    message = f"no provider offers the model {model}"
+    yield ModelFailed(operation=operation, error=ErrorClass.BAD_REQUEST, message=message)

@@ -31,8 +31,14 @@ from loopkernel.replaying import LogRecord
 from loopkernel_adapters.ports import Restored, Store, StoreCorrupt, StoreError, StoreLocked, is_of_these_rules
 from loopkernel_adapters.stores.durable_files import sync_folder, write_all
 from loopkernel_adapters.stores.seals import FOREIGN, OLDER, Mark, Seals
-from loopkernel_adapters.stores.snapshot_files import demand_no_links, read_snapshot, write_snapshot
-from loopkernel_adapters.stores.snapshots import Snapshot, paused_collection, snapshot_of
+from loopkernel_adapters.stores.snapshots import (
+    Snapshot,
+    demand_no_links,
+    paused_collection,
+    read_snapshot,
+    snapshot_of,
+    write_snapshot,
+)
 
 NEWLINE = b"\n"
 OWNER_ONLY = 0o600

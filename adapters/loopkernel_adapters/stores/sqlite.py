@@ -12,21 +12,88 @@ writer whose lock file was deleted while it stood still writes nothing any more.
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from loopkernel.data.states import State
 from loopkernel.later_typing import override
 from loopkernel.replaying import LogRecord
 
-from loopkernel_adapters.ports import NoSuchRun, Restored, RunEntry, RunPage, Runs, Store, StoreError, is_of_these_rules
-from loopkernel_adapters.stores.database import close_untouched, connect, make, told, transaction
+from loopkernel_adapters.ports import (
+    NoSuchRun,
+    Restored,
+    RunEntry,
+    RunPage,
+    Runs,
+    Store,
+    StoreCorrupt,
+    StoreError,
+    StoreLocked,
+    is_of_these_rules,
+)
+from loopkernel_adapters.stores.database import close_untouched, connect, connect_still, make, told, transaction
 from loopkernel_adapters.stores.durable_files import make_folder
-from loopkernel_adapters.stores.readings import READ, reading
 from loopkernel_adapters.stores.run_locks import RunLock, lock_folder, make_lock_folder
 from loopkernel_adapters.stores.run_rows import RunRows
 from loopkernel_adapters.stores.seals import Mark, Seals
 from loopkernel_adapters.stores.snapshots import snapshot_of
+
+# --- Reading the database of runs: one instant of it, beside whoever writes; and as it lies, where it is read-only
+# SQLite reads a write-ahead log only where it may write a file beside it. So of a database that may not be written, the
+# file alone is read, which is all of it as long as there is no such log; and that nobody has written it meanwhile is
+# looked after here.
+
+READ = "BEGIN"
+_UNWRITABLE = ("SQLITE_READONLY", "SQLITE_CANTOPEN")
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[sqlite3.Connection]:
+    """A connection that sees one and the same instant, takes no lock of a writer, and is let go of.
+
+    Raises what `connect` raises, and StoreError where the latest records can only be read by who may write, too.
+    """
+    try:
+        connection = connect(path, reading=True)
+    except StoreError as error:
+        if not getattr(error.__cause__, "sqlite_errorname", "").startswith(_UNWRITABLE):
+            raise
+    else:
+        with closing(connection), told(path), transaction(connection, READ):
+            yield connection
+        return
+    with _unchanged(path), closing(connect_still(path)) as connection, told(path), transaction(connection, READ):
+        yield connection
+
+
+@contextmanager
+def _unchanged(path: Path) -> Iterator[None]:
+    """Raises StoreError where there is a write-ahead log, StoreLocked where the file is changed within."""
+    log = path.with_name(f"{path.name}-wal")
+    if log.exists() and log.stat().st_size:
+        raise StoreError(
+            f"{path} may not be written by you, and its latest records are in {log.name}, which can only be read where "
+            "the folder may be written: copy both files into a folder of your own, and name the copy"
+        )
+    before = _stamp(path)
+    try:
+        yield
+    except StoreCorrupt as error:
+        if _stamp(path) == before:
+            raise
+        raise _written_meanwhile(path) from error
+    if _stamp(path) != before:
+        raise _written_meanwhile(path)
+
+
+def _stamp(path: Path) -> tuple[int, int, int]:
+    found = path.stat()
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _written_meanwhile(path: Path) -> StoreLocked:
+    return StoreLocked(f"{path} was written while it was read, and you may not write it: try again, or read a copy")
+
 
 LASTING, PASSING = "PRAGMA synchronous = FULL", "PRAGMA synchronous = NORMAL"  # a commit with a sync, and one without
 

@@ -5,8 +5,8 @@ Public is what stands in `__all__`.
 
 TYPE_CHECKING = False  # as a type checker knows the name; importing `typing` would cost more than all else here
 if TYPE_CHECKING:
-    from loopkernel_adapters.testing.driver_check import DriverPorts as DriverPorts
     from loopkernel_adapters.testing.driver_check import check_driver as check_driver
+    from loopkernel_adapters.testing.driver_trial import DriverPorts as DriverPorts
     from loopkernel_adapters.testing.provider_check import Situation as Situation
     from loopkernel_adapters.testing.provider_check import Staged as Staged
     from loopkernel_adapters.testing.provider_check import check_provider as check_provider
@@ -22,7 +22,8 @@ else:
     __getattr__, __dir__, __all__ = offered_names(
         __name__,
         {
-            "loopkernel_adapters.testing.driver_check": "DriverPorts check_driver",
+            "loopkernel_adapters.testing.driver_check": "check_driver",
+            "loopkernel_adapters.testing.driver_trial": "DriverPorts",
             "loopkernel_adapters.testing.provider_check": "Situation Staged check_provider request_for_check",
             "loopkernel_adapters.testing.recordings_plugin": "recordings",
             "loopkernel_adapters.testing.store_check": "check_store",

@@ -34,6 +34,7 @@ CALLS = 3
 HANGING_SECONDS = 3.0  # of real time, after which what has not happened will not happen
 GLANCE_SECONDS = 0.001
 TURNS = 50  # of the event loop: more than most drivers take for a step
+ONE_CALL = call_reply(("trial", Json.of({})))
 
 
 class AnyDriver(Protocol):
@@ -275,3 +276,12 @@ async def one_turn(factory: DriverFactory, trial: Trial) -> None:
         demand(isinstance(driver.state, Idle), f"a turn came to rest in {type(driver.state).__name__}, not in Idle")
     finally:
         await driver.close()
+
+
+async def in_time(driver: AnyDriver, told: str) -> None:
+    """Wait for its rest. Raises AssertionError with what is told where it does not come."""
+    try:
+        async with asyncio.timeout(HANGING_SECONDS):
+            await driver.rest()
+    except TimeoutError:
+        raise AssertionError(told) from None

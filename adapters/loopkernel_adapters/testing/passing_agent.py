@@ -1,11 +1,12 @@
-"""A sub-agent that passes on all it is told to another one, for those that only watch or delay how it runs."""
+"""A sub-agent, and a parent, that pass on all they are told, for those that only watch or delay what is said."""
 
+from loopkernel.data.events import Event
 from loopkernel.data.outside_deltas import ChildEnded
 from loopkernel.data.states import State
 from loopkernel.data.user_deltas import SettingsChange, UserDelta
 from loopkernel.later_typing import override
 
-from loopkernel_adapters.optional_ports import Address, Agent
+from loopkernel_adapters.optional_ports import Address, Agent, ChildReport, ParentSession, Ports
 
 
 class PassingAgent(Agent):
@@ -33,3 +34,24 @@ class PassingAgent(Agent):
     @override
     def state_of(self, within: Address) -> State | None:
         return self._agent.state_of(within)
+
+
+class PassingParent(ParentSession):
+    """All that is told to it goes to `_parent`; the sub-agent has ports of its own."""
+
+    def __init__(self, parent: ParentSession, ports: Ports) -> None:
+        self._parent = parent
+        self._ports = ports
+
+    @property
+    @override
+    def ports(self) -> Ports:
+        return self._ports
+
+    @override
+    def report(self, report: ChildReport) -> None:
+        self._parent.report(report)
+
+    @override
+    def show(self, within: Address, event: Event) -> None:
+        self._parent.show(within, event)

@@ -9,12 +9,68 @@ import sys
 import sysconfig
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import FrameType
 from typing import TypeVar
 
-from loopkernel_adapters.testing.duties import due
+# --- The duties that the checks look at, in the words of `specs/ports.md`, so that a verdict says what is due
+
+
+DUTIES: Mapping[str, str] = {
+    "provider 1": "`stream(request, operation)` returns at once, and gives the reply as deltas.",
+    "provider 2": "The last delta is `ModelCompleted` or `ModelFailed`.",
+    "provider 4": "The adapter classifies the errors that it knows, in one function, and gives them as `ModelFailed`",
+    "provider 5": "It never tries again by itself.",
+    "provider 7": "When it is cancelled or closed, it lets go of sockets, threads and files at once.",
+    "provider 9": "Pieces of text and of a call's arguments, joined, are the whole.",
+    "provider 11": "A call is given when its arguments have ended. One within which the stream is cut is not given.",
+    "provider 12": "No key is in what it gives or raises, nor in what it shows of itself",
+    "tools 1": "`offered()` lists the tools of a new session; their names are unique.",
+    "tools 2": "`check(command)` judges one call: unknown tool, invalid input",
+    "tools 3": "`run(command, context)` runs the tool once, and returns what the model shall see.",
+    "tools 4": "A failure is raised as `ToolError`; its text goes to the model as it stands",
+    "tools 8": "An abort is a cancellation of the task, also of one that waits for an answer.",
+    "tools 9": "Blocking work happens in a thread or process that the tool owns, never in the event loop",
+    "tools 11": "What a run gives back is bounded while it comes in, and says what was left out",
+    "tools 12": "No key is in what a check says, in a result or in the words of a failure.",
+    "store 1": "`append(records, durable)` adds at the end, in order.",
+    "store 2": "After a failed append nothing is tried again on the same store; it refuses every further append.",
+    "store 3": "There is one writer. A second one is refused when it opens the log, at once and as `StoreLocked`",
+    "store 4": "`load()` gives all records in order, or raises `StoreCorrupt`",
+    "store 5": "An append that never ended may be cut off when the log is opened.",
+    "store 6": "`close()` makes durable what is not, and lets go of file and lock.",
+    "store 7": "`restore()` gives the newest snapshot that can be trusted and the records behind it, or all records.",
+    "store 8": "`save_snapshot(state)` is a favour.",
+    "store 9": "What a store makes can be read by its owner only.",
+    "runs 1": "Any text is an id; no two lead to the same log, and none out of the place.",
+    "runs 2": "`read(run)` gives all complete records without a lock, also while they are written",
+    "runs 3": "`entries()` lists the runs that have records, the latest last.",
+    "driver 1": "One delta is applied at a time, in the order of arrival.",
+    "driver 2": "The order within a step: transition, record, commands, events.",
+    "driver 3": "A record is durable before any command of its step is carried out.",
+    "driver 4": "`send` returns when its delta is durable.",
+    "driver 5": "Each command is carried out at most once, with what it says, also over a restart",
+    "driver 6": "If the log cannot be written, nothing more is started, what is under way is cancelled",
+    "driver 7": "`rest` returns when nothing goes on by itself",
+    "driver 8": "After `close` there is no task, timer, thread or file of the driver left.",
+    "driver 9": "An empty log is begun with `created` and `acquired`. Any other is folded, and goes on with `resumed`",
+    "driver 10": "Where the policy is `on_error: raise`, `rest` raises `RunFailed`, with class and message",
+    "driver 11": "Timers run on the driver's clock.",
+    "driver 16": "An abort is a cancellation of the run, or of the reading of the stream, which is then closed.",
+    "driver 17": "A report that comes late, or twice, is passed on to the kernel like any other",
+    "driver 19": "Others get their turn",
+    "driver 23": "What a run says and asks goes through the log",
+    "driver 22": "A snapshot is kept when the driver's rule says so",
+}
+
+
+def due(told: str) -> str:
+    """What is told of a broken duty, which begins with its name and a colon, and behind it what is due."""
+    duty = told.partition(":")[0]
+    words = DUTIES.get(duty)
+    return told if words is None else f"{told}\n    Due is ({duty} in specs/ports.md): {words}"
+
 
 T = TypeVar("T")
 

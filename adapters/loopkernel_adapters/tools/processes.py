@@ -17,7 +17,7 @@ from pathlib import Path
 from attrs import frozen
 
 from loopkernel_adapters.ports import ToolError
-from loopkernel_adapters.tools.capture import Capture
+from loopkernel_adapters.tools.output_bounds import Capture
 
 PATIENCE_MS = 1_000  # between asking a command to end and ending it
 KEEPER_SECONDS = 4.0  # between asking the keeper to end and ending it as well; the driver's patience is 5 s

@@ -10,9 +10,9 @@ from loopkernel.data.json_text import Json
 from loopkernel.data.tools import Decision, EffectClass, Tool, ToolProfile
 
 from loopkernel_adapters.ports import RunContext, ToolError
-from loopkernel_adapters.tools.capture import Capture
 from loopkernel_adapters.tools.files import Workspace
 from loopkernel_adapters.tools.input_schema import JsonObject
+from loopkernel_adapters.tools.output_bounds import Capture
 from loopkernel_adapters.tools.processes import Command, Confined, Confinement, run_command, strongest_confinement
 from loopkernel_adapters.tools.registry import FunctionTool
 

@@ -4,10 +4,9 @@ from attrs import frozen
 
 from loopkernel_adapters.transcripts.counting import Tally
 from loopkernel_adapters.transcripts.entries import Entry, Finding, FindingKind
-from loopkernel_adapters.transcripts.formats import reader_of
+from loopkernel_adapters.transcripts.formats import reader_of, writer_of
 from loopkernel_adapters.transcripts.repairing import Renamed, repair_steps
 from loopkernel_adapters.transcripts.source import Source
-from loopkernel_adapters.transcripts.writers.known import writer_of
 from loopkernel_adapters.transcripts.writers.writer import Fault, faults_of
 
 REFUSED = "the provider refuses every later request"

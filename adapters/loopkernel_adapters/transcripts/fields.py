@@ -1,11 +1,15 @@
 """Looking into JSON of unknown shape: what is not there, or of another kind, is None or empty, never an error."""
 
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import TypeAlias
 
-from loopkernel.data.json_text import JsonValue
+from loopkernel.data.blocks import RawInput, TextBlock, UserBlock
+from loopkernel.data.errors import CodecError
+from loopkernel.data.foreign import ForeignCall
+from loopkernel.data.json_text import Json, JsonValue
 
 Record: TypeAlias = dict[str, JsonValue]
 LARGEST_COUNT = 10**15  # what is larger counts nothing
@@ -81,3 +85,57 @@ def _time_of_number(number: float) -> int | None:
     if whole < 0 or len(str(whole)) > _NUMBER_OF_DIGITS:
         return None
     return int(number * 1_000) if whole < 100_000_000_000 else whole
+
+
+# --- Recorded JSON as JSON of ours: what ours does not take (NaN, too deep, too long a number) is kept as its text
+
+
+def given_input(value: JsonValue) -> Json | RawInput:
+    """The arguments, which some formats write as a text that holds JSON; none at all are an empty object."""
+    if value is None or value == "":
+        return Json.of({})
+    try:
+        return Json.parse(value) if isinstance(value, str) else Json.of(value)
+    except (CodecError, ValueError, RecursionError):
+        return RawInput(value if isinstance(value, str) else _text(value))
+
+
+def unshown(part: Record) -> TextBlock:
+    """What stands for a part of a kind that cannot be shown, so that nothing goes missing in silence."""
+    return TextBlock(f"({text_at(part, 'type') or 'something'} that cannot be shown)")
+
+
+def content_of(
+    content: JsonValue, other: Callable[[Record], UserBlock | None] = lambda part: None
+) -> tuple[UserBlock, ...]:
+    """A message as a text or as a list of parts: texts, what `other` makes of other parts, and words for the rest."""
+    if isinstance(content, str):
+        return (TextBlock(content),)
+    return tuple(
+        TextBlock(text) if (text := text_at(part, "text")) is not None else other(part) or unshown(part)
+        for part in records_in(items_at(content))
+    )
+
+
+def call_of(name: JsonValue, tool: JsonValue, given: JsonValue) -> ForeignCall:
+    """A call by the provider's id for it, the tool and the arguments, as far as they are there."""
+    return ForeignCall(
+        provider_id=name if isinstance(name, str) else "",
+        tool=tool if isinstance(tool, str) else "",
+        input=given_input(given),
+    )
+
+
+def kept(value: JsonValue) -> Json:
+    """The value; one that JSON of ours does not take, as the text that it was."""
+    try:
+        return Json.of(value)
+    except (CodecError, ValueError, RecursionError):
+        return Json.of(_text(value))
+
+
+def _text(value: JsonValue) -> str:
+    try:
+        return json.dumps(value)
+    except RecursionError:
+        return "(JSON that is nested too deeply to be kept)"

@@ -1,4 +1,4 @@
-"""The formats that can be read, and how a file is told to be of one of them: by its content, never by its name."""
+"""The formats that can be read, those that can be written back, and how a file is told to be of one: by its content."""
 
 from loopkernel_adapters.transcripts.readers.atif import Atif
 from loopkernel_adapters.transcripts.readers.claude_code import ClaudeCode
@@ -13,9 +13,12 @@ from loopkernel_adapters.transcripts.readers.openhands import OpenHands
 from loopkernel_adapters.transcripts.readers.own_log import OwnLog
 from loopkernel_adapters.transcripts.readers.pi import Pi
 from loopkernel_adapters.transcripts.readers.provider_stream import ProviderStream
-from loopkernel_adapters.transcripts.readers.reader import Reader
 from loopkernel_adapters.transcripts.readers.swe_agent import SweAgent
-from loopkernel_adapters.transcripts.source import Head, Source, Unreadable
+from loopkernel_adapters.transcripts.source import Head, Reader, Source, Unreadable
+from loopkernel_adapters.transcripts.writers.claude_code import ClaudeCodeWriter
+from loopkernel_adapters.transcripts.writers.codex import CodexWriter
+from loopkernel_adapters.transcripts.writers.openai_chat import OpenAIChatWriter
+from loopkernel_adapters.transcripts.writers.writer import Writer
 
 READERS: tuple[Reader, ...] = (
     ClaudeCode(),
@@ -68,3 +71,13 @@ def _why_none(source: Source, head: Head) -> str:
         return f"is one JSON document, which is damaged: {wrong}; mend it there, or take another copy"
     known = ", ".join(reader.name for reader in READERS)
     return f"is no recording in a format that is known here ({known})"
+
+
+# --- The formats that a repaired recording can be written back in ----------------------------------------
+
+WRITERS: tuple[Writer, ...] = (ClaudeCodeWriter(), CodexWriter(), OpenAIChatWriter())
+
+
+def writer_of(name: str) -> Writer | None:
+    """The writer of the format of that name, None where there is none."""
+    return next((writer for writer in WRITERS if writer.name == name), None)

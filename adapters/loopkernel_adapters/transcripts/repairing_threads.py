@@ -14,9 +14,8 @@ from loopkernel.replaying import LogRecord
 from loopkernel_adapters.transcripts.diagnosing import diagnosed
 from loopkernel_adapters.transcripts.entries import Bookkeeping, Entry, Finding, FindingKind, Place
 from loopkernel_adapters.transcripts.foreign_threads import foreign_threads
-from loopkernel_adapters.transcripts.formats import reader_of
+from loopkernel_adapters.transcripts.formats import reader_of, writer_of
 from loopkernel_adapters.transcripts.source import Line, Source, parsed
-from loopkernel_adapters.transcripts.writers.known import writer_of
 from loopkernel_adapters.transcripts.writers.writer import Fault
 
 

@@ -16,9 +16,8 @@ from loopkernel.replaying import LogRecord, StepRecord, fold
 from loopkernel_adapters.transcripts.counting import Counts, Tally
 from loopkernel_adapters.transcripts.entries import Bookkeeping, Finding, Place, Said
 from loopkernel_adapters.transcripts.formats import reader_of
-from loopkernel_adapters.transcripts.readers.reader import Reader
 from loopkernel_adapters.transcripts.reenacting import Reenactment
-from loopkernel_adapters.transcripts.source import Source
+from loopkernel_adapters.transcripts.source import Reader, Source
 
 # As recordings were made under: nothing is limited, late, retried or held back by the kernel of its own accord.
 AS_RECORDED = Policy(

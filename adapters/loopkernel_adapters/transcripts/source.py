@@ -7,6 +7,7 @@ whatever its size.
 import json
 import stat
 import zipfile
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -14,7 +15,7 @@ from typing import BinaryIO, cast
 from attrs import frozen
 from loopkernel.data.json_text import JsonValue
 
-from loopkernel_adapters.transcripts.entries import Finding, FindingKind, Place
+from loopkernel_adapters.transcripts.entries import Entry, Finding, FindingKind, Place
 
 HEAD_BYTES = 1 << 18
 LONGEST_LINE = 1 << 28  # bytes; what is longer is no record of a run
@@ -186,3 +187,25 @@ def parsed(content: bytes) -> JsonValue:
         return cast(JsonValue, json.loads(content.decode("utf-8", "replace")))  # what loads gives, but for its Any
     except (ValueError, RecursionError):
         return None
+
+
+# --- What a reader of a format is ------------------------------------------------------------------------
+
+
+class Reader(ABC):
+    """A format: how it is told from others by its content, and what its records say."""
+
+    name: str  # as `replay --json` gives it
+    counts_reasoning = True  # whether its pieces of reasoning are items of their own, and so are counted
+    times_pieces = False  # whether it tells when each piece of a reply came
+
+    @abstractmethod
+    def fits(self, head: Head) -> bool:
+        """Whether the file is of this format. Never raises."""
+
+    @abstractmethod
+    def entries(self, source: Source) -> Iterator[Entry]:
+        """What the recording says, in its order. Whatever is wrong with it is a finding; only an OSError is raised,
+
+        and Unreadable where the file is not even a document of this format.
+        """

@@ -19,15 +19,14 @@ from loopkernel.data.model_deltas import ModelCompleted, ModelDelta, ModelText
 from loopkernel.data.policy import Policy
 from loopkernel.data.words import StopReason
 from loopkernel_adapters.cli import commands, listing, models
-from loopkernel_adapters.cli.faults import told_in_words
-from loopkernel_adapters.cli.outcomes import ExitStatus
+from loopkernel_adapters.cli.outcomes import ExitStatus, told_in_words
 from loopkernel_adapters.ports import Provider
-from loopkernel_adapters.providers import local
+from loopkernel_adapters.providers.local import provider as local
 from typing_extensions import override
 
+from tests.adapters.cli.cli_world import COMMAND
+from tests.adapters.cli.pseudo_terminal import at_a_terminal
 from tests.adapters.cli.sessions import CHAT, MODEL, CommandLine, calls, says, script
-from tests.adapters.cli_world import COMMAND
-from tests.adapters.pseudo_terminal import at_a_terminal
 
 FORESEEN = "something that nobody foresaw"
 

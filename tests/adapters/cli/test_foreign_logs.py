@@ -15,7 +15,7 @@ from loopkernel_adapters.stores.seals import ALTERED, FOREIGN, Seals
 from loopkernel_adapters.stores.sqlite import SqliteRuns, SqliteStore
 
 from tests.adapters.cli.sessions import MODEL, CommandLine, says, script, shell
-from tests.adapters.hostile_logs import ASKS, HARM, HOSTILE, log_of
+from tests.adapters.stores.hostile_logs import ASKS, HARM, HOSTILE, log_of
 
 
 def planted(store: str, records: Sequence[LogRecord], *, sealed: bool, theirs: Path) -> tuple[str, ...]:

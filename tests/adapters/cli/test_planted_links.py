@@ -10,9 +10,9 @@ from loopkernel_adapters.cli import beginnings
 from loopkernel_adapters.cli.options import Options
 from loopkernel_adapters.cli.places import OneFile
 from loopkernel_adapters.ports import StoreError
+from loopkernel_adapters.stores.durable_files import write_new_file
 from loopkernel_adapters.stores.seals import Seals
 from loopkernel_adapters.stores.sqlite import SqliteRuns
-from loopkernel_adapters.transcripts.writers.new_file import write_new_file
 
 from tests.adapters.cli.sessions import MODEL, CommandLine, says, script
 
@@ -125,9 +125,9 @@ def test_the_lock_of_a_run_is_no_link(folder: Path) -> None:
 def test_a_snapshot_is_not_read_through_a_link(folder: Path) -> None:
     from loopkernel.replaying import replay
     from loopkernel_adapters.stores.jsonl import JsonlStore
-    from loopkernel_adapters.stores.snapshot_files import read_snapshot
+    from loopkernel_adapters.stores.snapshots import read_snapshot
 
-    from tests.adapters.log_lines import some_records
+    from tests.adapters.stores.log_lines import some_records
 
     log, records = folder / LOG, some_records(9)
     with closing(JsonlStore(log)) as store:

@@ -11,9 +11,9 @@ from loopkernel.data.thread_deltas import Created, Forked
 from loopkernel.loop.algorithms.wording import LOST
 from loopkernel.replaying import replay
 from loopkernel_adapters.cli.fork import AFTERWARDS
+from loopkernel_adapters.stores import durable_files as new_file
 from loopkernel_adapters.stores.durable_files import write_all
 from loopkernel_adapters.stores.jsonl import read_log
-from loopkernel_adapters.transcripts.writers import new_file
 
 from tests.adapters.cli.sessions import MODEL, CommandLine, Ended, calls, says, script
 from tests.adapters.transcripts_repair.recorded import (

@@ -19,11 +19,11 @@ from loopkernel.data.threads import Thread
 from loopkernel.data.words import RequestReason, StopReason
 from loopkernel_adapters.cli.models import Models
 from loopkernel_adapters.ports import Provider
-from loopkernel_adapters.providers.by_model import ProviderByModel
+from loopkernel_adapters.providers.named import ProviderByModel
 from typing_extensions import override
 
+from tests.adapters.cli.cli_world import COMMAND
 from tests.adapters.cli.sessions import MODEL, PATIENCE_SECONDS, STORE, CommandLine, Gate, calls, says, script, writes
-from tests.adapters.cli_world import COMMAND
 
 
 def read_until(process: subprocess.Popen[bytes], text: bytes) -> None:

@@ -14,7 +14,7 @@ from loopkernel_adapters.stores.memory import MemoryRuns
 from loopkernel_adapters.stores.sqlite import SqliteRuns
 
 from tests.adapters.cli.sessions import CommandLine
-from tests.adapters.log_lines import some_records
+from tests.adapters.stores.log_lines import some_records
 
 MANY = RUNS_SHOWN + 7
 STORES = ("sqlite:runs.sqlite", "jsonl:logs")

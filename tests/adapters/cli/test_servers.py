@@ -13,12 +13,11 @@ from pathlib import Path
 
 import pytest
 from loopkernel_adapters.cli.options import Options
-from loopkernel_adapters.cli.server_variables import with_variables
-from loopkernel_adapters.cli.servers import named_server
+from loopkernel_adapters.cli.servers import named_server, with_variables
 from loopkernel_adapters.tools.mcp import HttpServer, StdioServer
 
+from tests.adapters.cli.cli_world import COMMAND
 from tests.adapters.cli.sessions import MODEL, PATIENCE_SECONDS, CommandLine, calls, says, script
-from tests.adapters.cli_world import COMMAND
 from tests.adapters.mcp.test_mcp_http import Server, handler
 from tests.adapters.mcp.test_mcp_servers import RAW
 
@@ -147,6 +146,20 @@ def test_a_server_gets_the_variables_that_are_named_and_only_their_names_are_not
     monkeypatch.delenv("GIVEN")
     assert "the servers need the environment variable GIVEN; export it first" in loopkernel("resume", "last").err
     assert "export it first" in loopkernel("run", "go", *MODEL, *named).err
+
+
+def test_a_key_that_a_server_tells_reaches_no_screen_and_no_log(
+    loopkernel: CommandLine, server: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GIVEN", "tweet-4711-tweet")
+    command = shlex.join([f"raw={sys.executable}", "-S", str(server), "environment"])
+    named = ("--mcp", command, "--mcp-variable", "GIVEN")
+    script(calls("mcp__raw__echo", text="hi"), says("Done."))
+    begun = loopkernel("run", "go", *MODEL, *named, "--approve", "always")
+    again = loopkernel("resume", "last", lines=("go",))
+    for shown in (begun.out, again.out, loopkernel("log", "last", "--json").out):
+        assert "{{key:GIVEN}}" in shown
+        assert "tweet-4711-tweet" not in shown
 
 
 def test_a_server_behind_an_address_is_sent_its_header_whose_value_stands_nowhere(

@@ -30,7 +30,7 @@ from loopkernel_adapters.waiting_calls import calls_waiting_in
 from typing_extensions import override
 
 from tests.adapters.driver.agent_world import TWO_ROUNDS, an_agent, asking, tidied
-from tests.adapters.driver_world import (
+from tests.adapters.driver.driver_world import (
     ASKS,
     NO_INPUT,
     FunctionProvider,

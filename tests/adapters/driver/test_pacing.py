@@ -22,7 +22,7 @@ from loopkernel_adapters.driver.pacing import BURST, RECORDS_A_SECOND, PacedStre
 from loopkernel_adapters.providers.scripted import text_reply
 from loopkernel_adapters.testing.simulation.virtual_loop import VirtualLoop
 
-from tests.adapters.driver_world import World, one_turn
+from tests.adapters.driver.driver_world import World, one_turn
 
 ONE, TWO = ModelOperation(1), ModelOperation(2)
 GAP_MS = 1_000 // RECORDS_A_SECOND

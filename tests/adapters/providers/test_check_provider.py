@@ -14,10 +14,10 @@ from loopkernel.data.effects import Request
 from loopkernel.data.ids import ModelOperation
 from loopkernel.data.model_deltas import ModelCall, ModelCompleted, ModelDelta, ModelFailed, ModelInput, ModelText
 from loopkernel.data.words import ErrorClass, StopReason
-from loopkernel_adapters.providers import local
-from loopkernel_adapters.providers.anthropic import AnthropicProvider
-from loopkernel_adapters.providers.local import LocalProvider, Receive
-from loopkernel_adapters.providers.local_request import JsonObject
+from loopkernel_adapters.providers.anthropic.provider import AnthropicProvider
+from loopkernel_adapters.providers.local import provider as local
+from loopkernel_adapters.providers.local.provider import LocalProvider, Receive
+from loopkernel_adapters.providers.local.request import JsonObject
 from loopkernel_adapters.providers.scripted import ANY, ScriptedProvider, call_reply, text_reply
 from loopkernel_adapters.testing.provider_check import Situation, Staged, check_provider, request_for_check
 

@@ -9,16 +9,18 @@ from pathlib import Path
 import pytest
 from loopkernel.data.model_deltas import ModelCall, ModelCompleted, ModelFailed, ModelText
 from loopkernel.data.words import ErrorClass, StopReason
-from loopkernel_adapters.providers import local, named
-from loopkernel_adapters.providers.anthropic import AnthropicProvider
-from loopkernel_adapters.providers.local import ModelMissing
+from loopkernel_adapters.providers import named
+from loopkernel_adapters.providers.anthropic.provider import AnthropicProvider
+from loopkernel_adapters.providers.local import provider as local
+from loopkernel_adapters.providers.local.provider import ModelMissing
 from loopkernel_adapters.providers.named import ProviderUnavailable, opened
-from loopkernel_adapters.providers.openai_chat import OpenAIChatProvider
-from loopkernel_adapters.providers.openai_responses import OpenAIResponsesProvider
+from loopkernel_adapters.providers.openai.chat import OpenAIChatProvider
+from loopkernel_adapters.providers.openai.responses import OpenAIResponsesProvider
 from loopkernel_adapters.providers.recorded import RecordedProvider
 from loopkernel_adapters.providers.scripted import ScriptedProvider
 
-from tests.adapters.providers.openai_world import OPERATION, calls_in, read, text_in
+from tests.adapters.providers.asked_requests import OPERATION
+from tests.adapters.providers.openai_world import calls_in, read, text_in
 from tests.adapters.providers.test_openai_driver import ANSWERS
 from tests.adapters.providers.test_recorded_provider import LOG, written
 from tests.adapters.providers.wire_server import WireServer, stream_of
@@ -78,7 +80,7 @@ def test_a_server_of_ones_own_needs_no_key(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("extra", "modules"), [("openai", ("openai_chat", "openai_responses")), ("anthropic", ("anthropic",))]
+    ("extra", "modules"), [("openai", ("openai.chat", "openai.responses")), ("anthropic", ("anthropic.provider",))]
 )
 def test_a_missing_extra_is_told_with_what_to_run(extra: str, modules: tuple[str, ...]) -> None:
     """In a process of its own, in which the vendor's package cannot be imported."""

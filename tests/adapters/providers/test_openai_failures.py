@@ -10,12 +10,12 @@ import pytest
 from loopkernel.data.model_deltas import ModelFailed, ModelStarted, ModelText
 from loopkernel.data.words import ErrorClass
 from loopkernel_adapters.ports import Provider
-from loopkernel_adapters.providers.openai_chat import OpenAIChatProvider
-from loopkernel_adapters.providers.openai_responses import OpenAIResponsesProvider
+from loopkernel_adapters.providers.openai.chat import OpenAIChatProvider
+from loopkernel_adapters.providers.openai.responses import OpenAIResponsesProvider
 from openai import AsyncOpenAI
 
+from tests.adapters.providers.asked_requests import OPERATION
 from tests.adapters.providers.openai_world import (
-    OPERATION,
     Api,
     Recording,
     asking,

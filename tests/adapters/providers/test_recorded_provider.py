@@ -36,7 +36,7 @@ from loopkernel_adapters.stores.jsonl import JsonlStore
 from loopkernel_adapters.stores.sqlite import SqliteRuns
 from loopkernel_adapters.testing.provider_check import Situation, Staged, check_provider, request_for_check
 
-from tests.adapters.driver_world import FunctionTools, World, one_turn, said, say
+from tests.adapters.driver.driver_world import FunctionTools, World, one_turn, said, say
 from tests.adapters.providers.openai_world import asking
 
 OPERATION = ModelOperation(41)

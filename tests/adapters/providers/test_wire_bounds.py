@@ -23,18 +23,15 @@ from loopkernel_adapters.agent import Agent
 from loopkernel_adapters.bounded_text import in_force
 from loopkernel_adapters.ports import Provider
 from loopkernel_adapters.provider_keys import is_key, keys_of
-from loopkernel_adapters.providers.anthropic import AnthropicProvider
-from loopkernel_adapters.providers.anthropic_stream import ReplyReader
-from loopkernel_adapters.providers.bounded_client import MOST_ERROR_BYTES
-from loopkernel_adapters.providers.by_model import ProviderByModel
+from loopkernel_adapters.providers.anthropic.provider import AnthropicProvider
+from loopkernel_adapters.providers.anthropic.reply import ReplyReader
 from loopkernel_adapters.providers.event_stream import LARGEST_EVENT, ServerEvent
-from loopkernel_adapters.providers.kept_text import MOST_KEPT, KeptText, TooMuchKept
-from loopkernel_adapters.providers.openai_chat import OpenAIChatProvider
-from loopkernel_adapters.providers.openai_chat_reply import ChatReply
-from loopkernel_adapters.providers.openai_names import ToolNames
-from loopkernel_adapters.providers.openai_responses import OpenAIResponsesProvider
-from loopkernel_adapters.providers.openai_responses_reply import ResponsesReply
-from loopkernel_adapters.providers.openai_stream import Reply
+from loopkernel_adapters.providers.named import ProviderByModel
+from loopkernel_adapters.providers.openai.chat import ChatReply, OpenAIChatProvider
+from loopkernel_adapters.providers.openai.client import Reply
+from loopkernel_adapters.providers.openai.responses import OpenAIResponsesProvider, ResponsesReply
+from loopkernel_adapters.providers.wire_bounds import MOST_ERROR_BYTES, MOST_KEPT, KeptText, TooMuchKept
+from loopkernel_adapters.providers.wire_names import ToolNames
 from loopkernel_adapters.secrets import Secrets
 from loopkernel_adapters.tools.coding import coding_tools
 from loopkernel_adapters.tools.files import Workspace
@@ -189,7 +186,7 @@ def anthropic_blocks(piece: str) -> Iterator[dict[str, object]]:
 def test_what_the_anthropic_adapter_keeps_of_a_reply_is_bounded(
     events: Callable[[str], Iterator[dict[str, object]]],
 ) -> None:
-    reply = ReplyReader(OPERATION, {})
+    reply = ReplyReader(OPERATION, ToolNames(()))
     fed = 0
     for event in events("x" * 1_000_000):
         fed += 1_000_000

@@ -34,16 +34,16 @@ from loopkernel_adapters.ports import RunContext, ToolError
 from loopkernel_adapters.providers.scripted import ANY, ScriptedProvider, call_reply, text_reply
 from loopkernel_adapters.providers.wire_errors import failure
 from loopkernel_adapters.secrets import SHORTEST_PART, Secrets
-from loopkernel_adapters.tools.capture import Capture
 from loopkernel_adapters.tools.coding import coding_tools
 from loopkernel_adapters.tools.files import Workspace
 from loopkernel_adapters.tools.input_schema import JsonObject
+from loopkernel_adapters.tools.output_bounds import Capture
 from loopkernel_adapters.tools.reading import read_lines
 from loopkernel_adapters.tools.registry import FunctionTool, Registry
 from loopkernel_adapters.tools.searching import LineSearch, SearchProcess, find_lines
 from loopkernel_adapters.tools.threads import Aborted
 
-from tests.adapters.driver_world import World, one_turn
+from tests.adapters.driver.driver_world import World, one_turn
 from tests.adapters.tools.tools_world import Listener
 
 LETTERS = 'QXZÄ"/\\+'  # of secrets, and of nothing else

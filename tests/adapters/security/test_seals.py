@@ -25,7 +25,7 @@ from loopkernel_adapters.stores.sqlite import SqliteRuns
 from loopkernel_adapters.tools.functions import tool
 from loopkernel_adapters.tools.registry import Registry
 
-from tests.adapters.hostile_logs import HOSTILE
+from tests.adapters.stores.hostile_logs import HOSTILE
 from tests.kernel.building import call_id
 
 

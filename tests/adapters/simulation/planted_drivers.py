@@ -12,9 +12,9 @@ from loopkernel_adapters.driver.asyncio_driver import Driver
 from loopkernel_adapters.driver.audience import Audience
 from loopkernel_adapters.driver.log_writer import LogWriter
 from loopkernel_adapters.driver.operations import Operations
-from loopkernel_adapters.driver.runs import ToolRun
 from loopkernel_adapters.driver.supervision import Supervisor
 from loopkernel_adapters.driver.taking_up import opening_deltas
+from loopkernel_adapters.driver.work import ToolRun
 from loopkernel_adapters.ports import Tools
 
 Plant = Callable[[pytest.MonkeyPatch], None]

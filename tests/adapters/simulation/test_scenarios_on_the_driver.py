@@ -1,17 +1,25 @@
 """Every scenario of specs/scenarios holds on the real driver, which writes what the pure kernel was fed."""
 
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from attrs import evolve
+from loopkernel.data.deltas import Delta
+from loopkernel.data.model_deltas import ModelFailed
+from loopkernel.data.outside_deltas import ChildAsks, ChildEnded, HandoffFailed
+from loopkernel.data.thread_deltas import Forked
+from loopkernel.data.tool_deltas import ToolChecked, ToolStopped
+from loopkernel.data.words import TurnEndReason
 from loopkernel.loop.transition import transition
-from loopkernel.testing.drive import Drive
-from loopkernel.testing.effective_policy import effective_policy
-from loopkernel.testing.scenario_data import Scenario
-from loopkernel.testing.scenario_document import read_scenario_file
-from loopkernel_adapters.testing.scenario_driver import differences_of, main, play
-from loopkernel_adapters.testing.scenario_driver_likeness import likeness
-from loopkernel_adapters.testing.scenario_driver_turns import is_checked_in_turn
+from loopkernel.replaying import LogRecord
+from loopkernel.testing.scenarios.data.scenario import Scenario
+from loopkernel.testing.scenarios.format.document import read_scenario_file
+from loopkernel.testing.scenarios.player.drive import Drive
+from loopkernel.testing.scenarios.player.effective_policy import effective_policy
+from loopkernel_adapters.testing.scenario_driver.player import is_checked_in_turn
+from loopkernel_adapters.testing.scenario_driver.playing import differences_of, main, play
 
 from tests.adapters.simulation.planted_drivers import PLANTED
 
@@ -22,6 +30,43 @@ FILES = sorted(FOLDER.glob("*.yaml"))
 def command(scenario: Scenario) -> str:
     file = Path(scenario.source)
     return f"python -m loopkernel_adapters.testing.scenario_driver specs/scenarios/{file.name} {scenario.id}"
+
+
+# --- Whether the driver has written what the pure player fed, but for what a driver does in a way of its own
+# That is: a check reports at once and not in its turn; every aborted run says that it has stopped, not only one that
+# somebody waits for; a stream that is cut, and a handoff that fails, are told in the driver's words; and a sub-agent
+# that is taken up again says anew whom it waits for.
+
+
+def likeness(written: Sequence[LogRecord], fed: Sequence[LogRecord]) -> str:
+    """How the two logs compare: `same`, `like` (the same but for the above), or the first record that is another."""
+    if written == fed:
+        return "same"
+    one, other = list(_comparable(written)), list(_comparable(fed))
+    if one == other:
+        return "like"
+    place = next((i for i, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), len(other))
+    return f"record {place}: wrote {one[place : place + 1]}, was fed {other[place : place + 1]}"
+
+
+def _comparable(log: Sequence[LogRecord]) -> Iterator[tuple[Delta, int]]:
+    for record in log:
+        match record.delta:
+            case ToolChecked() | ToolStopped() | ChildAsks():
+                continue
+            case ChildEnded(reason=TurnEndReason.USER_ABORT):  # it may say that it has stopped instead
+                continue
+            case ModelFailed() as failed:
+                yield evolve(failed, message=""), record.now_ms
+            case HandoffFailed() as failed_handoff:
+                yield evolve(failed_handoff, why=""), record.now_ms
+            case Forked():
+                yield Forked(session_id="a fork"), record.now_ms
+            case delta:
+                yield delta, record.now_ms
+
+
+# --- the driver and the pure player ---
 
 
 @pytest.mark.parametrize("file", FILES, ids=[file.stem for file in FILES])
@@ -54,7 +99,7 @@ def test_what_comes_right_behind_a_step_comes_ahead_of_a_verdict(monkeypatch: py
     scenarios = [one for file in FILES for one in read_scenario_file(file) if one.id in AHEAD_OF_A_VERDICT]
     assert len(scenarios) == len(AHEAD_OF_A_VERDICT)
     assert all(map(is_checked_in_turn, scenarios))
-    monkeypatch.setattr("loopkernel_adapters.testing.scenario_driver_player.is_checked_in_turn", lambda _: False)
+    monkeypatch.setattr("loopkernel_adapters.testing.scenario_driver.player.is_checked_in_turn", lambda _: False)
     assert [scenario.id for scenario in scenarios if not differences_of(scenario, play(scenario))] == []
 
 

@@ -14,7 +14,7 @@ from loopkernel_adapters.stores import durable_files, jsonl
 from loopkernel_adapters.stores.folders import JsonlFolder
 from loopkernel_adapters.stores.jsonl import JsonlStore
 from loopkernel_adapters.stores.seals import Seals
-from loopkernel_adapters.stores.snapshot_files import read_snapshot
+from loopkernel_adapters.stores.snapshots import read_snapshot
 from typing_extensions import override
 
 

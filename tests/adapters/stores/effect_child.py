@@ -24,7 +24,7 @@ from loopkernel_adapters.ports import NoSuchRun, Provider, Restored, RunContext,
 from loopkernel_adapters.providers.scripted import Reply, ScriptedProvider, call_reply, text_reply
 from typing_extensions import override
 
-from tests.adapters.driver_world import NO_INPUT, FunctionTools, World, said, say
+from tests.adapters.driver.driver_world import NO_INPUT, FunctionTools, World, said, say
 from tests.adapters.stores import fault_child
 from tests.adapters.stores.fault_child import RUN, Order, Report, in_fork, runs_in
 

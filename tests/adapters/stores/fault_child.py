@@ -19,7 +19,7 @@ from loopkernel_adapters.stores.folders import JsonlFolder
 from loopkernel_adapters.stores.seals import Seals
 from loopkernel_adapters.stores.sqlite import SqliteRuns
 
-from tests.adapters.log_lines import some_records
+from tests.adapters.stores.log_lines import some_records
 
 FAULTS = ctypes.CDLL(None)
 PASS, KILL, TEAR, FAIL, SHORTEN, STOP = range(6)

@@ -14,7 +14,7 @@ from loopkernel_adapters.stores.folders import LONGEST_NAME, SUFFIX, JsonlFolder
 from loopkernel_adapters.stores.memory import MemoryRuns
 from loopkernel_adapters.stores.seals import Seals
 
-from tests.adapters.log_lines import log_of, some_records
+from tests.adapters.stores.log_lines import log_of, some_records
 from tests.adapters.stores.worked_log import worked_log
 
 LOG = tuple(some_records(30))

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 from loopkernel_adapters.ports import StoreCorrupt, StoreError
-from loopkernel_adapters.stores import bounded_connection, database
-from loopkernel_adapters.stores.demanded_schema import expected
+from loopkernel_adapters.stores import database
+from loopkernel_adapters.stores import database as bounded_connection
+from loopkernel_adapters.stores.database import expected
 from loopkernel_adapters.stores.seals import Seals
 from loopkernel_adapters.stores.sqlite import SqliteRuns
 
-from tests.adapters.log_lines import some_records
+from tests.adapters.stores.log_lines import some_records
 
 LOG = tuple(some_records(12))
 ENDLESS = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n)"

@@ -11,8 +11,7 @@ import pytest
 from loopkernel.data.thread_deltas import Acquired, Created
 from loopkernel.replaying import LogRecord
 from loopkernel_adapters.ports import StoreError, StoreLocked
-from loopkernel_adapters.stores.readings import reading
-from loopkernel_adapters.stores.sqlite import SqliteRuns
+from loopkernel_adapters.stores.sqlite import SqliteRuns, reading
 
 NOBODY = 65_534
 RECORDS = (LogRecord(Created(session_id="s"), 1), LogRecord(Acquired(), 2))

@@ -4,7 +4,7 @@ import re
 
 from hypothesis import given
 from hypothesis import strategies as st
-from loopkernel_adapters.tools.capture import Capture
+from loopkernel_adapters.tools.output_bounds import Capture
 
 SIZES = st.integers(0, 12)
 PIECES = st.lists(st.one_of(st.binary(max_size=30), st.text(max_size=8).map(str.encode)), max_size=8)

@@ -26,7 +26,7 @@ from loopkernel_adapters.tools.processes import (
 from loopkernel_adapters.tools.registry import FunctionTool, Registry
 from loopkernel_adapters.tools.shell import HEAD_BYTES, TAIL_BYTES, Shell, clean_environment, exit_words
 
-from tests.adapters.driver_world import child_processes, descriptors
+from tests.adapters.driver.driver_world import child_processes, descriptors
 from tests.adapters.tools.tools_world import (
     Listener,
     children_with,
@@ -219,7 +219,7 @@ def test_commands_end_when_this_process_is_killed(tmp_path: Path, confined: Conf
     program = f"""
 import asyncio, sys
 from pathlib import Path
-from loopkernel_adapters.tools.capture import Capture
+from loopkernel_adapters.tools.output_bounds import Capture
 from loopkernel_adapters.tools.files import Workspace
 from loopkernel_adapters.tools.processes import Command, Confined, Confinement, run_command
 async def silent(text): pass

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from loopkernel.data.blocks import RawInput
 from loopkernel.data.json_text import Json, JsonValue
 from loopkernel_adapters.transcripts import fields
-from loopkernel_adapters.transcripts.json_inputs import given_input, kept
+from loopkernel_adapters.transcripts.fields import given_input, kept
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),

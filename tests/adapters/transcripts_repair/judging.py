@@ -11,9 +11,8 @@ from loopkernel.loop.algorithms.repair import repair
 from loopkernel_adapters.transcripts.diagnosing import AT_A_PROVIDER, diagnosed
 from loopkernel_adapters.transcripts.entries import FindingKind
 from loopkernel_adapters.transcripts.foreign_threads import foreign_threads
-from loopkernel_adapters.transcripts.formats import reader_of
+from loopkernel_adapters.transcripts.formats import reader_of, writer_of
 from loopkernel_adapters.transcripts.source import Source
-from loopkernel_adapters.transcripts.writers.known import writer_of
 from loopkernel_adapters.transcripts.writers.writer import Fault, RepairedFile
 
 from tests.adapters.transcripts_repair.demands import refusals

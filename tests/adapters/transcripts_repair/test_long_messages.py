@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from loopkernel.data.json_text import JsonValue
 from loopkernel.data.user_deltas import ChangeTools
-from loopkernel_adapters.transcripts import rounds as rounds_of_calls
+from loopkernel_adapters.transcripts import reenacting as rounds_of_calls
 from loopkernel_adapters.transcripts.counting import Tally
 from loopkernel_adapters.transcripts.formats import reader_of
 from loopkernel_adapters.transcripts.readers.claude_code import stands_in

@@ -4,21 +4,18 @@ from collections.abc import Callable
 from functools import partial
 
 from loopkernel.data.effects import StartChild
-from loopkernel.data.events import Event
 from loopkernel.data.ids import OperationKind
 from loopkernel.data.outside_deltas import ChildEnded
 from loopkernel.later_typing import override
 
 from loopkernel_adapters.driver.children import InProcessAgents
 from loopkernel_adapters.optional_ports import (
-    Address,
     Agent,
     Agents,
-    ChildReport,
     ParentSession,
     Ports,
 )
-from loopkernel_adapters.testing.passing_agent import PassingAgent
+from loopkernel_adapters.testing.passing_agent import PassingAgent, PassingParent
 from loopkernel_adapters.testing.simulation.evidence import Evidence, PortCall
 from loopkernel_adapters.testing.simulation.machine import SimulatedStore, World
 
@@ -41,31 +38,10 @@ class SimulatedAgents(Agents):
         here = self._world
         child = self._session_of(command.created.session_id)
         child.begin_life()
-        within = _Within(parent, self._ports_of(child))
+        within = PassingParent(parent, self._ports_of(child))
         agents = InProcessAgents(lambda _: SimulatedStore(here, child))
         agent = agents.agent(command, within)
         return _Agent(agent, here, partial(self._session.claim, OperationKind.RUN, command.operation))
-
-
-class _Within(ParentSession):
-    """The parent, with the ports of the sub-agent."""
-
-    def __init__(self, parent: ParentSession, ports: Ports) -> None:
-        self._parent = parent
-        self._ports = ports
-
-    @property
-    @override
-    def ports(self) -> Ports:
-        return self._ports
-
-    @override
-    def report(self, report: ChildReport) -> None:
-        self._parent.report(report)
-
-    @override
-    def show(self, within: Address, event: Event) -> None:
-        self._parent.show(within, event)
 
 
 class _Agent(PassingAgent):

@@ -13,8 +13,8 @@ from loopkernel.data.thread_deltas import Created
 from loopkernel.data.tools import Tool
 from loopkernel.laws import check_pairs, check_trace
 from loopkernel.replaying import LogRecord
-from loopkernel.testing.effective_policy import effective_policy
-from loopkernel.testing.scenario_data import PolicyChoice
+from loopkernel.testing.scenarios.data.scenario import PolicyChoice
+from loopkernel.testing.scenarios.player.effective_policy import effective_policy
 
 from loopkernel_adapters.driver.asyncio_driver import Driver
 from loopkernel_adapters.optional_ports import (
@@ -26,8 +26,6 @@ from loopkernel_adapters.ports import StoreError
 from loopkernel_adapters.testing.simulation.agents import SimulatedAgents
 from loopkernel_adapters.testing.simulation.evidence import Evidence
 from loopkernel_adapters.testing.simulation.machine import Foreign, Life, SimulatedClock, SimulatedStore, World
-from loopkernel_adapters.testing.simulation.model_port import SimulatedModel
-from loopkernel_adapters.testing.simulation.other_ports import SimulatedOthers
 from loopkernel_adapters.testing.simulation.people import forged_words, word_of
 from loopkernel_adapters.testing.simulation.plan import (
     Act,
@@ -41,8 +39,8 @@ from loopkernel_adapters.testing.simulation.plan import (
     Run,
     StoreFault,
 )
+from loopkernel_adapters.testing.simulation.ports import SimulatedModel, SimulatedOthers, SimulatedTools
 from loopkernel_adapters.testing.simulation.settling import Settling
-from loopkernel_adapters.testing.simulation.tool_port import SimulatedTools
 from loopkernel_adapters.testing.simulation.virtual_loop import Deadlock, VirtualLoop
 
 MOST_LIVES = 12

@@ -36,14 +36,14 @@ from loopkernel_adapters.transcripts.fields import (
     count_at,
     flag_at,
     items_at,
+    kept,
     record_at,
     records_in,
     text_at,
     time_at,
+    unshown,
 )
-from loopkernel_adapters.transcripts.json_inputs import kept, unshown
-from loopkernel_adapters.transcripts.readers.reader import Reader
-from loopkernel_adapters.transcripts.source import Head, Line, Source
+from loopkernel_adapters.transcripts.source import Head, Line, Reader, Source
 
 INTERRUPT = "[Request interrupted by user"
 REJECTIONS = ("The user doesn't want to proceed with this tool use", "The user doesn't want to take this action")

@@ -28,8 +28,7 @@ from loopkernel_adapters.transcripts.entries import (
     UserSaid,
 )
 from loopkernel_adapters.transcripts.fields import Record, at, count_at, items_at, record_at, text_at, time_at
-from loopkernel_adapters.transcripts.readers.reader import Reader
-from loopkernel_adapters.transcripts.source import Head, Source
+from loopkernel_adapters.transcripts.source import Head, Reader, Source
 
 COMMAND = re.compile(r"```(?:mswea_bash_command|bash)\s*\n(.*?)\n?```", re.DOTALL)
 RETURN_CODE = re.compile(r"<returncode>(-?\d+)</returncode>")

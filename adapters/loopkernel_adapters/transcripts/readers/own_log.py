@@ -66,8 +66,7 @@ from loopkernel_adapters.transcripts.entries import (
     UserSaid,
 )
 from loopkernel_adapters.transcripts.fields import at, record_at
-from loopkernel_adapters.transcripts.readers.reader import Reader
-from loopkernel_adapters.transcripts.source import Head, RawLine, Source, parsed, torn
+from loopkernel_adapters.transcripts.source import Head, RawLine, Reader, Source, parsed, torn
 
 OUTCOMES = {
     CallStatus.DONE: Outcome.DONE,

@@ -1,18 +1,145 @@
 """What the events of each provider's stream say, as parts of one reply: text, calls, the stop and the usage."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 
-from attrs import define
-from loopkernel.data.blocks import OpaqueBlock, ReasoningBlock, TextBlock
+from attrs import Factory, define
+from loopkernel.data.blocks import OpaqueBlock, ReasoningBlock, ServerCall, TextBlock
 from loopkernel.data.foreign import ForeignBlock, ForeignCall
-from loopkernel.data.json_text import JsonValue
+from loopkernel.data.json_text import Json, JsonValue
 from loopkernel.data.usage import Usage
+from loopkernel.data.words import ErrorClass, StopReason
 from loopkernel.later_typing import override
 
-from loopkernel_adapters.transcripts.entries import Bookkeeping, Entry, Finding, FindingKind, Place
-from loopkernel_adapters.transcripts.fields import at, count_at, flag_at, items_at, record_at, records_in, text_at
-from loopkernel_adapters.transcripts.json_inputs import given_input, kept
-from loopkernel_adapters.transcripts.readers.stream_dialect import Dialect, Writing
+from loopkernel_adapters.transcripts.entries import Bookkeeping, Entry, Finding, FindingKind, Place, ReplyEnd, ReplyPart
+from loopkernel_adapters.transcripts.fields import (
+    at,
+    call_of,
+    count_at,
+    flag_at,
+    given_input,
+    items_at,
+    kept,
+    record_at,
+    records_in,
+    text_at,
+)
+
+# --- What the dialects of the providers' streams share: the reply under way, and the calls that are being written
+
+
+STOPS = {
+    **{reason.value: reason for reason in StopReason},
+    "stop": StopReason.END_TURN,
+    "STOP": StopReason.END_TURN,
+    "COMPLETE": StopReason.END_TURN,
+    "completed": StopReason.END_TURN,
+    "tool_calls": StopReason.TOOL_USE,
+    "TOOL_CALL": StopReason.TOOL_USE,
+    "length": StopReason.MAX_TOKENS,
+    "MAX_TOKENS": StopReason.MAX_TOKENS,
+    "max_output_tokens": StopReason.MAX_TOKENS,
+    "content_filter": StopReason.CONTENT_FILTERED,
+    "SAFETY": StopReason.CONTENT_FILTERED,
+    "pause_turn": StopReason.PAUSE,
+}
+
+
+@define
+class Writing:
+    """A call that is being written."""
+
+    name: str
+    tool: str
+    arguments: str = ""
+    of_server: bool = False  # the provider runs it itself
+
+
+@define
+class Dialect(ABC):
+    """One exchange in one provider's words."""
+
+    exchange: int
+    reply: str
+    writing: dict[JsonValue, Writing] = Factory(dict)  # by what the provider tells its calls apart with
+    model: str = ""
+
+    @abstractmethod
+    def take(self, place: Place, event: JsonValue) -> Iterator[Entry]:
+        """What an event says."""
+
+    def end(self, place: Place) -> Iterator[Entry]:
+        """The stream, or the reply, has ended: a call that was never said to be complete is not one."""
+        for left in self.writing.values():
+            text = f"the call {left.name} of {left.tool} was never finished"
+            yield Finding(place=place, kind=FindingKind.UNANSWERED, text=text)
+        self.writing.clear()
+
+    def ended(
+        self, place: Place, why: str, *content: ForeignBlock, usage: Usage | None = None, model: str | None = None
+    ) -> Iterator[Entry]:
+        """The reply has ended, for the reason that the provider gives."""
+        stop = STOPS.get(why)
+        if stop is None:
+            text = f"the reply ended for a reason that is not known: {why!r}"
+            yield Finding(place=place, kind=FindingKind.ODD_FIELD, text=text)
+        yield self.part(place, *content, stop=stop, usage=usage, model=model)
+
+    def part(
+        self,
+        place: Place,
+        *content: ForeignBlock,
+        usage: Usage | None = None,
+        model: str | None = None,
+        stop: StopReason | None = None,
+    ) -> ReplyPart:
+        """A part of the reply."""
+        return ReplyPart(
+            place=place,
+            at_ms=None,
+            conversation=f"exchange {self.exchange}",
+            reply=self.reply,
+            content=content,
+            usage=usage,
+            model=model,
+            stop=stop,
+        )
+
+    def failed(self, place: Place, words: str) -> ReplyPart:
+        """The reply failed."""
+        return ReplyPart(
+            place=place,
+            at_ms=None,
+            conversation=f"exchange {self.exchange}",
+            reply=self.reply,
+            content=(),
+            end=ReplyEnd.FAILED,
+            error=ErrorClass.UNKNOWN,
+            message=words,
+        )
+
+    def finished(self, key: JsonValue) -> tuple[ForeignCall | ServerCall, ...]:
+        """The call that was written, now that it is complete."""
+        written = self.writing.pop(key, None)
+        if written is None:
+            return ()
+        found = given_input(written.arguments)
+        if written.of_server:
+            whole = found if isinstance(found, Json) else kept(found.text)
+            return (ServerCall(provider_id=written.name, tool=written.tool, input=whole),)
+        return (ForeignCall(provider_id=written.name, tool=written.tool, input=found),)
+
+    def quiet(self, place: Place, event: JsonValue) -> Entry:
+        """An event that says nothing about the conversation, or one that is not known in this dialect."""
+        kind = text_at(event, "type") or text_at(event, "object")
+        if kind is None:
+            return Finding(place=place, kind=FindingKind.UNKNOWN_RECORD, text=unknown(event))
+        return Bookkeeping(place=place, kind=f"event {kind}")
+
+
+def unknown(event: JsonValue) -> str:
+    """An event that is in no dialect, shown."""
+    return f"an event in no dialect that is known: {kept(event).text[:80]}"
 
 
 @define
@@ -101,11 +228,7 @@ class ResponsesDialect(Dialect):
                 item = record_at(event, "item")
                 yield self.part(
                     place,
-                    ForeignCall(
-                        provider_id=text_at(item, "call_id") or "",
-                        tool=text_at(item, "name") or "",
-                        input=given_input(at(item, "arguments")),
-                    ),
+                    call_of(at(item, "call_id"), at(item, "name"), at(item, "arguments")),
                 )
             case "response.output_item.done" if text_at(event, "item", "type") not in ("message", "reasoning"):
                 yield self.part(place, OpaqueBlock(self.model, kept(at(event, "item"))))

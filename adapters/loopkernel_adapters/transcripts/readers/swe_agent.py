@@ -23,10 +23,17 @@ from loopkernel_adapters.transcripts.entries import (
     ResultSeen,
     UserSaid,
 )
-from loopkernel_adapters.transcripts.fields import Record, at, flag_at, items_at, record_at, records_in, text_at
-from loopkernel_adapters.transcripts.json_inputs import given_input
-from loopkernel_adapters.transcripts.readers.reader import Reader
-from loopkernel_adapters.transcripts.source import Head, Source
+from loopkernel_adapters.transcripts.fields import (
+    Record,
+    at,
+    call_of,
+    flag_at,
+    items_at,
+    record_at,
+    records_in,
+    text_at,
+)
+from loopkernel_adapters.transcripts.source import Head, Reader, Source
 
 COMMAND = "command"  # what the one tool of the text protocol is called here
 STATUS_INFERRED = frozenset({Inferred.STATUS})
@@ -85,13 +92,7 @@ def _reply(place: Place, item: Record) -> ReplyPart:
     blocks: list[ForeignBlock] = [TextBlock(_text(item))]
     inferred = frozenset[Inferred]()
     for call in records_in(items_at(item, "tool_calls")):
-        blocks.append(
-            ForeignCall(
-                provider_id=text_at(call, "id") or "",
-                tool=text_at(call, "function", "name") or "",
-                input=given_input(at(call, "function", "arguments")),
-            )
-        )
+        blocks.append(call_of(at(call, "id"), at(call, "function", "name"), at(call, "function", "arguments")))
     action = text_at(item, "action") or ""
     if len(blocks) == 1 and action.strip():
         inferred = frozenset({Inferred.CALL})

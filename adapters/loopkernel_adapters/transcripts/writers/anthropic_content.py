@@ -15,8 +15,7 @@ from loopkernel.data.json_text import JsonValue
 from loopkernel_adapters.transcripts.entries import FindingKind, Place
 from loopkernel_adapters.transcripts.fields import Record, at, flag_at, items_at, record_at, text_at
 from loopkernel_adapters.transcripts.source import parsed
-from loopkernel_adapters.transcripts.writers.json_edits import written
-from loopkernel_adapters.transcripts.writers.rows import Row, new_row
+from loopkernel_adapters.transcripts.writers.edits import Row, new_row, written
 from loopkernel_adapters.transcripts.writers.writer import Fault
 
 # What a record that is added has in common with the one that it stands beside.

@@ -30,8 +30,7 @@ from loopkernel_adapters.transcripts.repairing import (
 )
 from loopkernel_adapters.transcripts.source import Source
 from loopkernel_adapters.transcripts.writers.anthropic_content import NAMES, SHARED, begin_with_user, mend_content
-from loopkernel_adapters.transcripts.writers.json_edits import Swap
-from loopkernel_adapters.transcripts.writers.rows import Edits, Row, RowsAsSource, new_row, pieces_of, read_rows
+from loopkernel_adapters.transcripts.writers.edits import Edits, Row, RowsAsSource, Swap, new_row, pieces_of, read_rows
 from loopkernel_adapters.transcripts.writers.writer import Fault, RepairedFile, Writer, faults_of
 
 # What two records may differ in and be the same all the same.

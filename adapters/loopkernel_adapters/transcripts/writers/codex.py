@@ -19,8 +19,7 @@ from loopkernel_adapters.transcripts.repairing import (
     repair_steps,
 )
 from loopkernel_adapters.transcripts.source import Source
-from loopkernel_adapters.transcripts.writers.json_edits import Swap
-from loopkernel_adapters.transcripts.writers.rows import Edits, Row, RowsAsSource, new_row, pieces_of, read_rows
+from loopkernel_adapters.transcripts.writers.edits import Edits, Row, RowsAsSource, Swap, new_row, pieces_of, read_rows
 from loopkernel_adapters.transcripts.writers.writer import Fault, RepairedFile, Writer, empty_message, faults_of
 
 OUTPUTS = {"custom_tool_call": "custom_tool_call_output"}  # of every other call, a function's

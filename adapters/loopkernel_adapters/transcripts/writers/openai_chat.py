@@ -25,8 +25,7 @@ from loopkernel_adapters.transcripts.repairing import (
     repair_steps,
 )
 from loopkernel_adapters.transcripts.source import Source, Unreadable
-from loopkernel_adapters.transcripts.writers.json_edits import Swap, rewritten, written
-from loopkernel_adapters.transcripts.writers.sound_text import sound_text
+from loopkernel_adapters.transcripts.writers.edits import Swap, rewritten, sound_text, written
 from loopkernel_adapters.transcripts.writers.writer import (
     LARGEST,
     Fault,

@@ -1,0 +1,1 @@
+"""Plays scenarios on the real driver, beside the pure player."""
