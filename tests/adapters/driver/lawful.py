@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 from loopkernel.judging import check_pairs, check_trace
-from loopkernel.replay import LogRecord, fold
+from loopkernel.replaying import LogRecord, fold
 
 from tests.adapters.driver import driver_world
 

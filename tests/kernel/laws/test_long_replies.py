@@ -17,7 +17,7 @@ from loopkernel.laws import Breach, memory
 from loopkernel.laws.changes import different_items
 from loopkernel.laws.judging import PAIR_CHECKS, TRACE_CHECKS, judge_steps
 from loopkernel.loop.transition import transition
-from loopkernel.replay import StepRecord
+from loopkernel.replaying import StepRecord
 from loopkernel.testing.played.player import Player
 from loopkernel.testing.played.tools import POLICY, SUB_CALL, TO_ASK, Call, path_of, read, write
 

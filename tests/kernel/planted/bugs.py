@@ -42,7 +42,7 @@ from loopkernel.data.tools import InvalidCall, ValidCall
 from loopkernel.data.waits import Wait
 from loopkernel.data.words import CallStatus, CancelReason, TurnEndReason
 from loopkernel.loop.algorithms.projection import project
-from loopkernel.replay import Transition
+from loopkernel.replaying import Transition
 from loopkernel.testing.planted.bugs import PLANTED as SHIPPED
 from loopkernel.testing.planted.bugs import Change, on_cancel, without
 from loopkernel.testing.planted.planting import (

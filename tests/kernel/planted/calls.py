@@ -36,7 +36,7 @@ from loopkernel.data.user_deltas import (
 )
 from loopkernel.data.waits import ForSlot, Wait
 from loopkernel.data.words import CallStatus
-from loopkernel.replay import Transition
+from loopkernel.replaying import Transition
 from loopkernel.testing.planted.planting import (
     Explain,
     Plant,

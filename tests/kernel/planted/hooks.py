@@ -34,7 +34,7 @@ from loopkernel.data.waits import ForHook, ForOwnResult, Reason, Wait
 from loopkernel.data.words import HookPoint
 from loopkernel.laws.gates import call_of_hook, gated_calls
 from loopkernel.laws.hook_order import CALL_POINTS
-from loopkernel.replay import Transition
+from loopkernel.replaying import Transition
 from loopkernel.testing.planted.planting import (
     Explain,
     Plant,

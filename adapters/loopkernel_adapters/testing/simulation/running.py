@@ -12,7 +12,7 @@ from loopkernel.data.events import ApprovalAsked, ChildAsked, Event, QuestionAsk
 from loopkernel.data.thread_deltas import Created
 from loopkernel.data.tools import Tool
 from loopkernel.judging import check_pairs, check_trace
-from loopkernel.replay import LogRecord
+from loopkernel.replaying import LogRecord
 from loopkernel.testing.scenarios.data.scenario import PolicyChoice
 from loopkernel.testing.scenarios.player.effective_policy import effective_policy
 

@@ -18,7 +18,7 @@ from loopkernel.data.steps import Context
 from loopkernel.judging import check_step, check_trace
 from loopkernel.laws import Breach
 from loopkernel.loop.transition import transition
-from loopkernel.replay import LogRecord, StepRecord, Transition
+from loopkernel.replaying import LogRecord, StepRecord, Transition
 from loopkernel.testing.explorer.scope import OWED, RESTS, Move, MoveKind
 from loopkernel.testing.explorer.views import View, whole
 
