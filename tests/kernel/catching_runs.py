@@ -4,9 +4,10 @@ import os
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from loopkernel.testing.planted_runs import SCRIPTS
-from loopkernel.testing.planting import PlantedBug
-from loopkernel.testing.player import Script
+from loopkernel.testing.planted.planting import PlantedBug
+from loopkernel.testing.played.player import Script
+
+from tests.kernel.planted.runs import SCRIPTS
 
 # Every run is judged under another Python, and by the deep suite: that nothing but its law is broken, anywhere.
 ALL_RUNS = os.environ.get("HYPOTHESIS_PROFILE", "quick") in ("matrix", "deep")
@@ -31,6 +32,7 @@ _SHOWS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "leases": ("raises-on-late-report", "abort-is-stop", "writers-overlap", "siblings-share-a-timeout"),
         "all_schedules": ("batches-as-graph", "read-runs-as-graph"),
         "in_batches": ("batches-as-serial",),
+        "rejections": ("rest-goes-on-after-a-rejection",),
         "questions": ("abort-forgotten", "cancel-ends-as-error", "first-question-answered", "question-survives-cancel"),
         "background": (
             *("background-end-answers-again", "background-end-lost", "background-holds-nothing"),
@@ -75,6 +77,7 @@ _SHOWS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         ),
         "repeated_replies": ("no-hooks-at-after_model", "slow-hook-lets-go", "replies-repeated-without-end"),
         "stop_hooks": ("no-hooks-at-stop", "turns-kept-going-without-end"),
+        "stop_hooks_at_the_limit": ("blocked-end-is-natural",),
         "hooks_before_calls": (
             "first-hook-answered",
             *("hooks-asked-out-of-turn", "blocked-call-runs", "changed-input-dropped"),

@@ -16,7 +16,7 @@ from loopkernel.data.words import RefusalReason, UserAction
 from loopkernel.laws import Judged
 from loopkernel.loop.transition import transition
 from loopkernel.replay import Transition
-from loopkernel.testing.machine import KernelMachine
+from loopkernel.testing.stateful.machine import KernelMachine
 from loopkernel.views.explain import explain
 
 TestKernel = KernelMachine.TestCase

@@ -62,6 +62,8 @@ def policy_with(option: str, number: float) -> str:
     value: dict[str, object] = {outer: {inner: given} if inner else given}
     if inner.startswith("keep_") and outer == "compaction":
         value = {outer: {"keep_turns": None, inner: given}}
+    if outer == "max_cost_usd":
+        value["prices"] = {"input": 1}
     if outer == "result_limit":
         value = {outer: {"chars": 10, "head": 0, "tail": 0, inner: given}}
     return json.dumps({"loopkernel": "policy", "version": codec.POLICY_VERSION, "value": value})

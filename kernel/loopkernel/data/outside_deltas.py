@@ -49,7 +49,7 @@ class HookBlock:
 @final
 @frozen
 class HookModify:
-    """Go on with another input or result, or with one more message."""
+    """Go on with another input or result, with one more message, or with other words of the message before a turn."""
 
     input: Json | None = None
     result: str | None = field(default=None, converter=safe_optional_text)

@@ -309,6 +309,12 @@ class OnRestart:
     child: choices.RestartChild = choices.RestartChild.RESUME
 
 
+UNPRICED = (
+    "needs prices, since without them every reply would cost nothing: say what a million tokens cost in USD "
+    "(prices.input, prices.output), for the dearest of the models; or set no limit (none)"
+)
+
+
 @final
 @frozen(kw_only=True)
 class Policy:
@@ -389,6 +395,8 @@ class Policy:
         )
         if self.output_required and self.output_tool is None:
             faults.append(Fault("output_required", "needs output_tool: name the tool that gives the output"))
+        if self.max_cost_usd is not None and not (self.prices.input or self.prices.output):
+            faults.append(Fault("max_cost_usd", UNPRICED))
         if any(hook.gated and hook.point is HookPoint.MESSAGE_ADDED for hook in self.hooks):
             faults.append(Fault("hooks", "a hook at message_added can only observe: it cannot be gated"))
         _demand(faults)

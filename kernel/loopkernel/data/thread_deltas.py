@@ -11,7 +11,7 @@ from loopkernel.data.remembered import Remembered
 from loopkernel.data.texts import safe_optional_text
 from loopkernel.data.tools import Tool
 
-RULES_VERSION = 5  # of the rules that this kernel folds logs by (rule RESUME-1)
+RULES_VERSION = 6  # of the rules that this kernel folds logs by (rule RESUME-1)
 
 
 @frozen

@@ -11,7 +11,7 @@ from loopkernel.data.ids import CallId, MessageId, ModelOperation, QueueNumber
 from loopkernel.data.messages import UserMessage
 from loopkernel.data.model_deltas import ModelFailed
 from loopkernel.data.outside_deltas import TimerFired
-from loopkernel.data.policy import Policy, Retry
+from loopkernel.data.policy import Policy, Prices, Retry
 from loopkernel.data.states import Backoff, Initial, State, Streaming
 from loopkernel.data.steps import Context
 from loopkernel.data.thread_deltas import Acquired, Created
@@ -109,7 +109,13 @@ def test_every_class_of_error_and_every_reason_has_words_of_its_own() -> None:
 )
 def test_a_limit_is_told_with_its_height(limit: LimitName, told: str) -> None:
     policy = Policy(
-        max_turns=7, max_total_tokens=900, max_cost_usd=0.5, max_tool_calls=3, max_wall_ms=1_500, max_reply_chars=80
+        max_turns=7,
+        max_total_tokens=900,
+        max_cost_usd=0.5,
+        prices=Prices(input=1.0),
+        max_tool_calls=3,
+        max_wall_ms=1_500,
+        max_reply_chars=80,
     )
     assert limit_told(limit, policy) == told
 

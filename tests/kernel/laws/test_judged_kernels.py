@@ -58,10 +58,10 @@ from loopkernel.laws.views import call_of_run, entry_of_call, started_operation,
 from loopkernel.loop.algorithms.projection import ProjectedMessage, Role
 from loopkernel.loop.transition import transition
 from loopkernel.replay import StepRecord
-from loopkernel.testing.player import (
+from loopkernel.testing.played.player import (
     Player,
 )
-from loopkernel.testing.player_tools import (
+from loopkernel.testing.played.tools import (
     read,
 )
 from loopkernel.views.explain import Explanation, explain

@@ -8,15 +8,10 @@ import pytest
 from attrs import fields
 from loopkernel.data.tools import AccessMode, Decision, EffectClass, FieldResource, ToolProfile
 from loopkernel.data.words import CallStatus, ErrorClass, HookPoint, LimitName, StopReason
-from loopkernel.testing.scenario_actions import At, Reject, Say, TimedAction, When
-from loopkernel.testing.scenario_actions_reader import ACTIONS
-from loopkernel.testing.scenario_data import PolicyChoice, Scenario
-from loopkernel.testing.scenario_document import read_scenario_file, read_scenarios
-from loopkernel.testing.scenario_expectations import Expectations, ExpectedRequest, ExpectedResult
-from loopkernel.testing.scenario_expectations_reader import INTERACTIONS
-from loopkernel.testing.scenario_nodes import MAX_CHARACTERS, ScenarioError, ScenarioFault
-from loopkernel.testing.scenario_policy import OPTIONS, PRESETS
-from loopkernel.testing.scenario_world import (
+from loopkernel.testing.scenarios.data.actions import At, Reject, Say, TimedAction, When
+from loopkernel.testing.scenarios.data.expectations import Expectations, ExpectedRequest, ExpectedResult
+from loopkernel.testing.scenarios.data.scenario import PolicyChoice, Scenario
+from loopkernel.testing.scenarios.data.world import (
     Behaviour,
     ModelCompletes,
     ModelEntry,
@@ -24,6 +19,11 @@ from loopkernel.testing.scenario_world import (
     ToolReturns,
     ToolScript,
 )
+from loopkernel.testing.scenarios.format.actions_reader import ACTIONS
+from loopkernel.testing.scenarios.format.document import read_scenario_file, read_scenarios
+from loopkernel.testing.scenarios.format.expectations_reader import INTERACTIONS
+from loopkernel.testing.scenarios.format.nodes import MAX_CHARACTERS, ScenarioError, ScenarioFault
+from loopkernel.testing.scenarios.format.policy import OPTIONS, PRESETS
 
 EXAMPLE = """
 # A comment, and an empty line before it.
@@ -218,10 +218,15 @@ FAULTS = [
     ("scenario: a\nexpect: {request: {0: {}}}", 2, "expect.request.0", "must be a whole number of at least 1"),
     ("scenario: a\nexpect: {results: {c1: in-progress}}", 2, "expect.results.c1", "known: done"),
     ("scenario: a\nexpect: {elapsed_ms: {min: 2, max: 1}}", 2, "expect.elapsed_ms", "`min` must not pass `max`"),
-    ("scenario: a\nabout: &x b", 2, "", "anchors, aliases and tags are not allowed"),
-    ("scenario: a\nabout: *x", 2, "", "anchors, aliases and tags are not allowed"),
-    ("scenario: a\nabout: !!str b", 2, "", "anchors, aliases and tags are not allowed"),
-    ("scenario: a\nmodel: !x []", 2, "", "anchors, aliases and tags are not allowed"),
+    (
+        "scenario: a\nabout: &x b",
+        2,
+        "",
+        "nothing repeats `&x`; a text that begins with `*` or `&` must stand in quotes",
+    ),
+    ("scenario: a\nabout: *x", 2, "", "`*x` has no anchor above it; a text that begins with `*` or `&` must"),
+    ("scenario: a\nabout: !!str b", 2, "", "tags are not allowed; a text that begins with `!` must stand in quotes"),
+    ("scenario: a\nmodel: !x []", 2, "", "tags are not allowed; a text that begins with `!` must stand in quotes"),
     ("scenario: a\nexpect: {trace: [* 1]}", 2, "", "a text that begins with `*` or `&` must stand in quotes"),
     ("scenario: a\n\tabout: x", 2, "", "indent with spaces"),
     ("scenario: a\nabout: x: y", 2, "", "must stand in quotes"),
