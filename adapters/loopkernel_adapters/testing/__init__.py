@@ -1,1 +1,1 @@
-"""Checks of adapters, and the simulation of the driver. Only tests and developers need them."""
+"""Checks of adapters, for whoever writes one. Only tests and developers need them."""
