@@ -123,7 +123,7 @@ FOREIGN_TO_THE_KERNEL = {
 TYPING_ALONE = "loopkernel.later_typing"  # the one place that names it: it is not installed with the kernel
 FOREIGN_TO_TESTING = {"attrs", "hypothesis", "jsonschema", "yaml"}
 FOREIGN_TO_ADAPTERS = {"attrs"}
-FOREIGN_TO_ADAPTER_CHECKS = {"hypothesis", "pytest"}
+FOREIGN_TO_ADAPTER_CHECKS = {"pytest"}
 # A vendor's package is an extra. The modules that import it are listed (a name stands for all that begin with it), and
 # every other module imports those inside a function, so that all else runs without it.
 _ANTHROPIC = "loopkernel_adapters.providers.anthropic"
@@ -143,10 +143,10 @@ VENDORS: dict[str, tuple[str, ...]] = {
     "pydantic": (_FUNCTIONS,),
     "pydantic_core": (_FUNCTIONS,),
     "xllamacpp": ("loopkernel_adapters.providers.local",),
-    "yaml": ("loopkernel_adapters.transcripts.readers.provider_stream", "loopkernel_adapters.testing."),
+    "yaml": ("loopkernel_adapters.transcripts.readers.provider_stream",),
 }
 # These may import their vendor where they like.
-VENDOR_MODULES = (_ANTHROPIC, _OPENAI, _FUNCTIONS, _MCP, _BOUNDED, "loopkernel_adapters.testing.")
+VENDOR_MODULES = (_ANTHROPIC, _OPENAI, _FUNCTIONS, _MCP, _BOUNDED)
 
 BANNED_NAMES = {"util", "utils", "helper", "helpers", "common", "core", "base", "manager", "managers", "misc"}
 
@@ -194,7 +194,7 @@ def adapter_faults(source: Source) -> Iterator[str]:
         if found.relative:
             yield source.at(found.node, "a relative import: name the module in full")
         elif package == "loopkernel":
-            if not lies_in(name, (*OPEN_TO_ADAPTERS, *(("loopkernel.testing",) if checks else ()))):
+            if not lies_in(name, OPEN_TO_ADAPTERS):
                 yield source.at(found.node, f"an adapter may not import {name}")
         elif package in VENDORS:
             if not source.module.startswith(VENDORS[package]):

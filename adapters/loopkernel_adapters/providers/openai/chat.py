@@ -1,8 +1,7 @@
 """Models behind the chat completions API: OpenAI's, and any server that speaks as it does. Needs the extra `openai`."""
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
-from contextlib import aclosing
+from collections.abc import Iterator, Mapping
 from typing import Literal, assert_never
 
 from attrs import frozen
@@ -32,9 +31,8 @@ from loopkernel.data.words import StopReason
 from loopkernel.later_typing import override
 from openai import AsyncOpenAI
 
-from loopkernel_adapters.provider_keys import without_keys
 from loopkernel_adapters.providers.json_fields import JsonObject, items, members, number, text
-from loopkernel_adapters.providers.openai.client import OpenAIProvider, Reply, stream_reply
+from loopkernel_adapters.providers.openai.client import OpenAIProvider, Reply
 from loopkernel_adapters.providers.openai.errors import CutStream, ToldError, UnreadableStream
 from loopkernel_adapters.providers.openai.reply_parts import NO_TOKENS, call_input, chat_tokens
 from loopkernel_adapters.providers.openai.thread import (
@@ -467,14 +465,7 @@ class OpenAIChatProvider(OpenAIProvider):
         self._more = dict(more or {})
 
     @override
-    def stream(self, request: Request, operation: ModelOperation) -> AsyncIterator[ModelDelta]:
-        return without_keys(self._reply(request, operation), self.secret_keys)
-
-    async def _reply(self, request: Request, operation: ModelOperation) -> AsyncGenerator[ModelDelta, None]:
+    def asked(self, request: Request, operation: ModelOperation) -> tuple[str, JsonObject, Reply]:
         names = ToolNames(request.tools)
         body = chat_body(request, names, self._dialect, self._more)
-        reply = ChatReply(operation, names)
-        asked = stream_reply(self.bounded(), "/chat/completions", body, reply, operation, request.model)
-        async with aclosing(asked) as deltas:
-            async for delta in deltas:
-                yield delta
+        return "/chat/completions", body, ChatReply(operation, names)

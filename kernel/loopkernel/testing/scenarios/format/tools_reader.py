@@ -9,7 +9,6 @@ from loopkernel.data.tools import (
     ResourceRule,
     ToolProfile,
 )
-from loopkernel.testing.input_schema import is_schema
 from loopkernel.testing.scenarios.data.world import (
     Behaviour,
     JsonValue,
@@ -74,7 +73,7 @@ def _resource(node: Node, place: Place) -> ResourceRule:
 def _schema(node: Node, place: Place) -> JsonValue:
     """A JSON Schema: a mapping, true or false."""
     schema = json_value(node, place)
-    if not is_schema(schema):
+    if not isinstance(schema, dict | bool):
         wants("a JSON Schema (a mapping, true or false)", node, place)
     return schema
 

@@ -33,13 +33,13 @@ from loopkernel.testing.scenarios.player.trace_lines import CRASHED
 from loopkernel.testing.scenarios.player.user_inputs import DirectAction, delta_of
 from loopkernel.testing.scenarios.player.world import RunStopped, World
 from loopkernel.testing.scenarios.trace import matches
-
 from loopkernel_adapters.driver.asyncio_driver import Driver, is_event
 from loopkernel_adapters.driver.taking_up import ResumeSettings
 from loopkernel_adapters.optional_ports import NoSuchAgent, OptionalPorts, Ports
 from loopkernel_adapters.ports import Store, StoreError
-from loopkernel_adapters.testing.scenario_driver.agents import ScriptedAgents
-from loopkernel_adapters.testing.scenario_driver.ports import (
+
+from tests.adapters.scenario_driver.agents import ScriptedAgents
+from tests.adapters.scenario_driver.ports import (
     FollowedStore,
     Life,
     ScriptedClock,
@@ -50,8 +50,8 @@ from loopkernel_adapters.testing.scenario_driver.ports import (
     ScriptedSummariser,
     ScriptedTools,
 )
-from loopkernel_adapters.testing.scenario_driver.session import FollowedSession, Stage
-from loopkernel_adapters.testing.simulation.virtual_loop import VirtualLoop
+from tests.adapters.scenario_driver.session import FollowedSession, Stage
+from tests.adapters.simulation.virtual_loop import VirtualLoop
 
 # --- A driver whose checks report in their turn, and which scenarios need it -----------------------------
 # The port `Tools.check` is synchronous, so the driver has each verdict at once, ahead of all else that is due at that

@@ -9,11 +9,11 @@ from attrs import Factory, define
 from loopkernel.data.states import State
 from loopkernel.later_typing import override
 from loopkernel.replaying import LogRecord
-
 from loopkernel_adapters.ports import Clock, Restored, Store, StoreError
-from loopkernel_adapters.testing.simulation.evidence import Evidence
-from loopkernel_adapters.testing.simulation.plan import Answer, Check, Plan, Reply, Run, StoreFault
-from loopkernel_adapters.testing.simulation.virtual_loop import VirtualLoop
+
+from tests.adapters.simulation.evidence import Evidence
+from tests.adapters.simulation.plan import Answer, Check, Plan, Reply, Run, StoreFault
+from tests.adapters.simulation.virtual_loop import VirtualLoop
 
 
 class Foreign(Exception):

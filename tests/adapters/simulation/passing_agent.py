@@ -5,7 +5,6 @@ from loopkernel.data.outside_deltas import ChildEnded
 from loopkernel.data.states import State
 from loopkernel.data.user_deltas import SettingsChange, UserDelta
 from loopkernel.later_typing import override
-
 from loopkernel_adapters.optional_ports import Address, Agent, ChildReport, ParentSession, Ports
 
 

@@ -18,13 +18,13 @@ from loopkernel.later_typing import override
 from loopkernel.testing.scenarios.data import world
 from loopkernel.testing.scenarios.player.reply_script import reply_of
 from loopkernel.testing.scenarios.player.verdicts import adapter_verdict
-
 from loopkernel_adapters.optional_ports import Corrector, Handoffs, Hooks, Summariser, SummaryError
 from loopkernel_adapters.ports import Provider, RunContext, ToolError, Tools
-from loopkernel_adapters.testing.simulation.drawing import ODD_TEXT
-from loopkernel_adapters.testing.simulation.evidence import FOREIGN, PortCall
-from loopkernel_adapters.testing.simulation.machine import Foreign, Simulated
-from loopkernel_adapters.testing.simulation.plan import Answer, Reply, Run
+
+from tests.adapters.simulation.drawing import ODD_TEXT
+from tests.adapters.simulation.evidence import FOREIGN, PortCall
+from tests.adapters.simulation.machine import Foreign, Simulated
+from tests.adapters.simulation.plan import Answer, Reply, Run
 
 PLAIN_REPLY = Reply(entry=world.ModelEntry(text="done"))
 MANY = 70  # pieces: more than are recorded together

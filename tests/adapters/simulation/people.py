@@ -18,9 +18,9 @@ from loopkernel.data.thread_deltas import Disposed, Forked, ThreadDelta
 from loopkernel.data.tools import Decision, Tool
 from loopkernel.data.user_deltas import Approve, ChangeMode, Remember, UserDelta
 from loopkernel.laws.views import ledger_in
-
 from loopkernel_adapters.optional_ports import Address
-from loopkernel_adapters.testing.simulation.plan import Act
+
+from tests.adapters.simulation.plan import Act
 
 NOBODYS_CALL = CallId(ModelOperation(1_000_000), 1)
 

@@ -15,7 +15,6 @@ from loopkernel.judging import check_pairs, check_trace
 from loopkernel.replaying import LogRecord
 from loopkernel.testing.scenarios.data.scenario import PolicyChoice
 from loopkernel.testing.scenarios.player.effective_policy import effective_policy
-
 from loopkernel_adapters.driver.asyncio_driver import Driver
 from loopkernel_adapters.optional_ports import (
     NoSuchAgent,
@@ -23,11 +22,12 @@ from loopkernel_adapters.optional_ports import (
     Ports,
 )
 from loopkernel_adapters.ports import StoreError
-from loopkernel_adapters.testing.simulation.agents import SimulatedAgents
-from loopkernel_adapters.testing.simulation.evidence import Evidence
-from loopkernel_adapters.testing.simulation.machine import Foreign, Life, SimulatedClock, SimulatedStore, World
-from loopkernel_adapters.testing.simulation.people import forged_words, word_of
-from loopkernel_adapters.testing.simulation.plan import (
+
+from tests.adapters.simulation.agents import SimulatedAgents
+from tests.adapters.simulation.evidence import Evidence
+from tests.adapters.simulation.machine import Foreign, Life, SimulatedClock, SimulatedStore, World
+from tests.adapters.simulation.people import forged_words, word_of
+from tests.adapters.simulation.plan import (
     Act,
     Answer,
     Check,
@@ -39,9 +39,9 @@ from loopkernel_adapters.testing.simulation.plan import (
     Run,
     StoreFault,
 )
-from loopkernel_adapters.testing.simulation.ports import SimulatedModel, SimulatedOthers, SimulatedTools
-from loopkernel_adapters.testing.simulation.settling import Settling
-from loopkernel_adapters.testing.simulation.virtual_loop import Deadlock, VirtualLoop
+from tests.adapters.simulation.ports import SimulatedModel, SimulatedOthers, SimulatedTools
+from tests.adapters.simulation.settling import Settling
+from tests.adapters.simulation.virtual_loop import Deadlock, VirtualLoop
 
 MOST_LIVES = 12
 MOST_CLOSING_MS = 6_000  # five seconds for what does not stop, and the stopping of what does

@@ -5,9 +5,9 @@ from collections import Counter
 
 from attrs import Factory, define
 
-from loopkernel_adapters.testing.simulation.drawing import plan_of
-from loopkernel_adapters.testing.simulation.plan import Plan
-from loopkernel_adapters.testing.simulation.running import Outcome, run
+from tests.adapters.simulation.drawing import plan_of
+from tests.adapters.simulation.plan import Plan
+from tests.adapters.simulation.running import Outcome, run
 
 MODES = ("safety", "liveness")
 
@@ -20,7 +20,7 @@ def is_lively(seed: int, mode: str | None = None) -> bool:
 def command_for(plan: Plan) -> str:
     """The one command that runs this world again."""
     mode = MODES[plan.lively]
-    return f"python -m loopkernel_adapters.testing.simulation --seed {plan.seed} --mode {mode}"
+    return f"python -m tests.adapters.simulation --seed {plan.seed} --mode {mode}"
 
 
 def run_seed(seed: int, lively: bool, *, laws: bool) -> Outcome:

@@ -44,11 +44,11 @@ from loopkernel.replaying import LogRecord
 from loopkernel.testing.scenarios.player.agenda import Operation
 from loopkernel.testing.scenarios.player.reply_script import DelayedDelta
 from loopkernel.testing.scenarios.player.verdicts import adapter_verdict
-
 from loopkernel_adapters.optional_ports import ChildReport, Corrector, Handoffs, Hooks, Summariser, SummaryError
 from loopkernel_adapters.ports import Clock, Provider, RunContext, ToolError, Tools
 from loopkernel_adapters.stores.memory import MemoryStore
-from loopkernel_adapters.testing.scenario_driver.session import FollowedSession, Stage
+
+from tests.adapters.scenario_driver.session import FollowedSession, Stage
 
 
 @define(eq=False)

@@ -13,7 +13,7 @@ from loopkernel.testing.scenarios.data.actions import At, TimedAction
 from loopkernel.testing.scenarios.data.scenario import PolicyChoice, Scenario
 from loopkernel.testing.scenarios.data.world import HookReplies, HookScript, ModelEntry, ModelFails
 
-from loopkernel_adapters.testing.simulation.plan import Act, Answer, Crash, Item, Plan, Reply, Run
+from tests.adapters.simulation.plan import Act, Answer, Crash, Item, Plan, Reply, Run
 
 Fails = Callable[[Plan], bool]
 MOST_RUNS = 600

@@ -7,7 +7,6 @@ from loopkernel.data.effects import StartChild
 from loopkernel.data.ids import OperationKind
 from loopkernel.data.outside_deltas import ChildEnded
 from loopkernel.later_typing import override
-
 from loopkernel_adapters.driver.children import InProcessAgents
 from loopkernel_adapters.optional_ports import (
     Agent,
@@ -15,9 +14,10 @@ from loopkernel_adapters.optional_ports import (
     ParentSession,
     Ports,
 )
-from loopkernel_adapters.testing.passing_agent import PassingAgent, PassingParent
-from loopkernel_adapters.testing.simulation.evidence import Evidence, PortCall
-from loopkernel_adapters.testing.simulation.machine import SimulatedStore, World
+
+from tests.adapters.simulation.evidence import Evidence, PortCall
+from tests.adapters.simulation.machine import SimulatedStore, World
+from tests.adapters.simulation.passing_agent import PassingAgent, PassingParent
 
 # The session of that name, and the ports of a session.
 SessionOf = Callable[[str], Evidence]

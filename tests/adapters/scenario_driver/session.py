@@ -31,7 +31,6 @@ from loopkernel.testing.scenarios.player.recording import Recording, ToolRun, Tr
 from loopkernel.testing.scenarios.player.reply_script import DelayedDelta
 from loopkernel.testing.scenarios.player.trace_lines import lines_of
 from loopkernel.testing.scenarios.player.world import RunStopped, World
-
 from loopkernel_adapters.driver.asyncio_driver import is_event
 
 

@@ -9,14 +9,14 @@ from loopkernel.data.events import Event, MessageAdded
 from loopkernel.data.messages import UserMessage
 from loopkernel.data.states import Cancelled, Confirming, Done, Idle, Initial
 from loopkernel.data.user_deltas import Say
-
 from loopkernel_adapters.driver.asyncio_driver import Driver
 from loopkernel_adapters.optional_ports import (
     NoSuchAgent,
 )
 from loopkernel_adapters.ports import RunFailed
-from loopkernel_adapters.testing.simulation.machine import World
-from loopkernel_adapters.testing.simulation.people import Waiting, helpful_word, waiting_in
+
+from tests.adapters.simulation.machine import World
+from tests.adapters.simulation.people import Waiting, helpful_word, waiting_in
 
 AT_REST = (Idle, Cancelled, Done, Initial, Confirming)
 MOST_WORDS = 60  # of a helpful person, after which a session has to have come to rest

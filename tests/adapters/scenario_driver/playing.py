@@ -1,4 +1,4 @@
-"""Plays scenarios on the real driver: `python -m loopkernel_adapters.testing.scenario_driver FILE ID`.
+"""Plays scenarios on the real driver: `python -m tests.adapters.scenario_driver FILE ID`.
 
 The scenario's world sits behind the ports, time is virtual, and what the driver has written is judged as a run of the
 pure kernel is, but for the laws: those are judged where the same scenario is played on the kernel alone.
@@ -16,8 +16,8 @@ from loopkernel.testing.scenarios.judge import unmet_expectations
 from loopkernel.testing.scenarios.player.effective_policy import effective_policy
 from loopkernel.testing.scenarios.player.recording import TraceLine
 
-from loopkernel_adapters.testing.scenario_driver.player import Played, ScenarioDriver
-from loopkernel_adapters.testing.simulation.virtual_loop import VirtualLoop
+from tests.adapters.scenario_driver.player import Played, ScenarioDriver
+from tests.adapters.simulation.virtual_loop import VirtualLoop
 
 
 def play(scenario: Scenario) -> Played:
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     The exit status: 0; 1 where one is not as expected or the file cannot be read; 2 for an id that the file has not.
     """
     parser = argparse.ArgumentParser(
-        prog="python -m loopkernel_adapters.testing.scenario_driver",
+        prog="python -m tests.adapters.scenario_driver",
         description="Play scenarios on the real driver in virtual time, and say what became of each.",
     )
     parser.add_argument("file", type=Path, help="a scenario file")

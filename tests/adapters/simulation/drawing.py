@@ -10,7 +10,7 @@ from loopkernel.data.words import ErrorClass, StopReason
 from loopkernel.testing.scenarios.data import world
 from loopkernel.testing.scenarios.data.world import JsonValue, ToolScript
 
-from loopkernel_adapters.testing.simulation.plan import (
+from tests.adapters.simulation.plan import (
     Act,
     Answer,
     Check,

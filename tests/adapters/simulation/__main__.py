@@ -1,4 +1,4 @@
-"""The command: `python -m loopkernel_adapters.testing.simulation` runs simulated worlds, or one of them by its seed.
+"""The command: `python -m tests.adapters.simulation` runs simulated worlds, or one of them by its seed.
 
 Exit status: 0 unless a world fails, then 1.
 """
@@ -10,15 +10,15 @@ from collections.abc import Sequence
 
 from loopkernel.testing.scenarios.format.writer import write_scenarios
 
-from loopkernel_adapters.testing.simulation.batch import MODES, Batch, command_for, is_lively, run_seed
-from loopkernel_adapters.testing.simulation.drawing import plan_of
-from loopkernel_adapters.testing.simulation.running import Outcome, run
-from loopkernel_adapters.testing.simulation.shrinking import likeness, scenario_of, shrunk
+from tests.adapters.simulation.batch import MODES, Batch, command_for, is_lively, run_seed
+from tests.adapters.simulation.drawing import plan_of
+from tests.adapters.simulation.running import Outcome, run
+from tests.adapters.simulation.shrinking import likeness, scenario_of, shrunk
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; its exit status."""
-    parser = argparse.ArgumentParser(prog="python -m loopkernel_adapters.testing.simulation")
+    parser = argparse.ArgumentParser(prog="python -m tests.adapters.simulation")
     parser.add_argument("--seed", type=int, help="one world alone, with its log if all is well")
     parser.add_argument(
         "--mode", choices=MODES, help="safety: faults everywhere; liveness: they stop (else: by the seed)"

@@ -33,7 +33,6 @@ from loopkernel.data.tool_deltas import ToolFailed, ToolStopped, ToolSucceeded
 from loopkernel.data.user_deltas import AnswerAfterCrash, CrashAnswerKind
 from loopkernel.loop.transition import transition
 from loopkernel.replaying import LogRecord, StepRecord
-
 from loopkernel_adapters.driver.asyncio_driver import is_event
 
 Key = tuple[OperationKind, int]
