@@ -15,7 +15,7 @@ from loopkernel.data.deltas import Delta
 from loopkernel.data.model_deltas import ModelCall, ModelText
 from loopkernel.data.states import Executing, State, Streaming
 from loopkernel.data.steps import Context
-from loopkernel.transition import transition
+from loopkernel.loop.transition import transition
 
 from bench import drivers, durable, endurance, families, floor, gates, installation, scheduling, transcripts
 from bench.workload import contexts, streaming_after

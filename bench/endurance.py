@@ -11,8 +11,8 @@ from loopkernel.data.states import Backoff, Streaming
 from loopkernel.data.steps import Context
 from loopkernel.data.watches import Watch, WatchedCall
 from loopkernel.data.words import ErrorClass
-from loopkernel.planning.loop_detection import assess
-from loopkernel.transition import transition
+from loopkernel.loop.algorithms.loop_detection import assess
+from loopkernel.loop.transition import transition
 
 from bench.scheduling import seconds
 from bench.workload import streaming_after

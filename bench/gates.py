@@ -22,7 +22,7 @@ from loopkernel.data.tools import EffectClass, Tool, ToolProfile, ValidCall
 from loopkernel.data.usage import Usage
 from loopkernel.data.user_deltas import CompactNow, Say
 from loopkernel.data.words import HookPoint, StopReason, TurnEndReason
-from loopkernel.transition import transition
+from loopkernel.loop.transition import transition
 
 from bench import floor
 from bench.scheduling import seconds

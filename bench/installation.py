@@ -13,9 +13,9 @@ from bench.drivers import verdict
 SAMPLES = 7
 NOTHING = "pass"
 FLOOR = "import attrs, asyncio"
-WHOLE = "import loopkernel.transition, loopkernel_adapters.driver.asyncio_driver"
+WHOLE = "import loopkernel.loop.transition, loopkernel_adapters.driver.asyncio_driver"
 INSTALLED = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}  # pip compiles
-KERNEL = "import sys, loopkernel.transition; sys.exit('asyncio' in sys.modules)"
+KERNEL = "import sys, loopkernel.loop.transition; sys.exit('asyncio' in sys.modules)"
 
 
 def import_ms(program: str) -> float:

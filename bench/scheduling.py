@@ -21,8 +21,8 @@ from loopkernel.data.tool_deltas import ToolSucceeded
 from loopkernel.data.tools import AccessMode, Claim, EffectClass, Tool, ToolProfile, ValidCall
 from loopkernel.data.user_deltas import Say
 from loopkernel.data.words import StopReason
-from loopkernel.planning.scheduling import Claimant, add, conflict, end, start_all
-from loopkernel.transition import transition
+from loopkernel.loop.algorithms.scheduling import Claimant, add, conflict, end, start_all
+from loopkernel.loop.transition import transition
 
 SAMPLES = 5
 SIZES = (10, 1_000, 10_000)

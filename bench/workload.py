@@ -13,7 +13,7 @@ from loopkernel.data.tool_deltas import ToolChecked, ToolSucceeded
 from loopkernel.data.tools import AccessMode, Claim, EffectClass, Tool, ToolOutput, ToolProfile, ValidCall
 from loopkernel.data.user_deltas import Say
 from loopkernel.data.words import StopReason
-from loopkernel.transition import transition
+from loopkernel.loop.transition import transition
 
 READ = Tool(name="read_file", profile=ToolProfile(effect=EffectClass.READ_ONLY))
 VERDICT = ValidCall((Claim("notes.txt", AccessMode.READ),))

@@ -32,7 +32,7 @@ from loopkernel.data.thread_deltas import ThreadDelta
 from loopkernel.data.usage import NO_USAGE, Usage
 from loopkernel.data.user_deltas import CancelAll, Say, UserDelta
 from loopkernel.data.words import CallStatus, InputFate, RefusalReason, TurnEndReason, UserAction
-from loopkernel.planning.references import resolved
+from loopkernel.loop.algorithms.references import resolved
 
 from loopkernel_adapters.driver.asyncio_driver import Driver
 from loopkernel_adapters.driver.children import said_in

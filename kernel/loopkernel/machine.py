@@ -29,8 +29,8 @@ from loopkernel.data.states import (
 )
 from loopkernel.data.steps import Context
 from loopkernel.data.timers import Timer
+from loopkernel.loop.transition import transition
 from loopkernel.replay import START
-from loopkernel.transition import transition
 
 
 @final

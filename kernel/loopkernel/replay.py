@@ -10,7 +10,7 @@ from loopkernel.data.records import LogRecord, StepRecord
 from loopkernel.data.states import Done, Initial, State
 from loopkernel.data.steps import Context, Step
 from loopkernel.data.thread_deltas import RULES_VERSION, Created, Forked
-from loopkernel.transition import transition as kernel_transition
+from loopkernel.loop.transition import transition as kernel_transition
 
 __all__ = ["START", "LogRecord", "StepRecord", "Transition", "first_divergence", "fold", "fork", "replay"]
 

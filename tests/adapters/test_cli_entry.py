@@ -42,7 +42,8 @@ def test_the_package_is_the_command_line_too() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["loopkernel_adapters.cli.commands", "attrs", "loopkernel.transition", "loopkernel_adapters.stores.jsonl"]
+    "name",
+    ["loopkernel_adapters.cli.commands", "attrs", "loopkernel.loop.transition", "loopkernel_adapters.stores.jsonl"],
 )
 def test_ctrl_c_while_it_begins_is_told_in_words(name: str) -> None:
     ended = ran("-c", INTERRUPTED_IMPORT.format(name=name))

@@ -17,7 +17,7 @@ from loopkernel.data.steps import Context
 from loopkernel.data.thread_deltas import Acquired, Created
 from loopkernel.data.user_deltas import Say
 from loopkernel.data.words import CancelReason, ErrorClass, LimitName, TurnEndReason
-from loopkernel.transition import transition
+from loopkernel.loop.transition import transition
 from loopkernel_adapters.cli.trace import labelled
 from loopkernel_adapters.cli.words import ADVICE, CANCELS, FAILURES, MOST_TOLD, limit_told, retry_told, tokens_told
 

@@ -13,7 +13,7 @@ from loopkernel.data.thread_deltas import Acquired, Created, Forked
 from loopkernel.data.tools import ToolOutput
 from loopkernel.data.user_deltas import EditMessage
 from loopkernel.data.words import CallStatus, CancelReason, TurnEndReason
-from loopkernel.planning.projection import project
+from loopkernel.loop.algorithms.projection import project
 from loopkernel.replay import LogRecord, fork, replay
 from loopkernel_adapters.driver.asyncio_driver import Driver
 from loopkernel_adapters.ports import RunContext

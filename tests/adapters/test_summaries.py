@@ -24,7 +24,7 @@ from loopkernel.data.states import Initial
 from loopkernel.data.threads import Thread
 from loopkernel.data.usage import Usage
 from loopkernel.data.words import CallStatus, ErrorClass, StopReason
-from loopkernel.planning.projection import project
+from loopkernel.loop.algorithms.projection import project
 from loopkernel_adapters.driver import summaries
 from loopkernel_adapters.driver.summaries import LONGEST_PART, ProviderSummariser, model_of, summary_request, told
 from loopkernel_adapters.optional_ports import SummaryError

@@ -28,9 +28,9 @@ from loopkernel.codec import effects_to_text, state_to_text
 from loopkernel.data.states import Initial, State
 from loopkernel.data.steps import Context, Step
 from loopkernel.data.thread_deltas import Acquired
+from loopkernel.loop.transition import transition
 from loopkernel.testing.explore_moves import moves
 from loopkernel.testing.explore_scope import Scope
-from loopkernel.transition import transition
 
 from tests.architecture.scripted_runs import steps
 

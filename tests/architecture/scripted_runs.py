@@ -75,7 +75,7 @@ from loopkernel.data.user_deltas import (
     Steer,
 )
 from loopkernel.data.words import ErrorClass, StopReason, TurnEndReason
-from loopkernel.transition import transition
+from loopkernel.loop.transition import transition
 
 from tests.architecture.scripted_gates import GATED_RUNS
 from tests.architecture.scripted_words import HELLO, READS, TOOLS, WRITES, Log, call, completed, created, running, text

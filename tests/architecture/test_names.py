@@ -25,7 +25,7 @@ from loopkernel.data.words import (
     StopReason,
     TurnEndReason,
 )
-from loopkernel.planning.interaction import Interaction
+from loopkernel.loop.algorithms.interaction import Interaction
 
 from tests.architecture.sources import Function, Source, adapters, demand_none, dotted, faults_in, kernel
 from tests.specs.rule_documents import rules

@@ -77,23 +77,29 @@ def test_every_file_says_what_it_is_for() -> None:
 @pytest.mark.parametrize(
     ("module", "line"),
     [
-        ("loopkernel.data.blocks", "import loopkernel.planning.budget"),
+        ("loopkernel.data.blocks", "import loopkernel.loop.algorithms.budget"),
         ("loopkernel.data.blocks", "from loopkernel import codec"),
-        ("loopkernel.planning.budget", "from loopkernel.data.states import State"),
-        ("loopkernel.planning.budget", "from loopkernel.data import states"),
-        ("loopkernel.planning.budget", "from loopkernel.data.effects import Effect"),
-        ("loopkernel.planning.budget", "import loopkernel.data.ledgers as l"),
-        ("loopkernel.planning.budget", "from loopkernel.regions import ledger"),
-        ("loopkernel.regions.ledger", "from loopkernel.data.states import Idle"),
-        ("loopkernel.regions.ledger", "from loopkernel.data.steps import Step"),
-        ("loopkernel.regions.ledger", "from loopkernel.handlers.idle import on_idle"),
-        ("loopkernel.regions.ledger", "from loopkernel.phases.rest import resting"),
-        ("loopkernel.phases.rest", "from loopkernel.handlers.idle import on_idle"),
-        ("loopkernel.phases.rest", "from loopkernel.transition import settle"),
-        ("loopkernel.handlers.idle", "from loopkernel.handlers.done import on_done"),
-        ("loopkernel.handlers.idle", "from loopkernel.transition import settle"),
-        ("loopkernel.codec.records", "from loopkernel.transition import transition"),
-        ("loopkernel.transition", "import loopkernel.testing"),
+        ("loopkernel.loop.algorithms.budget", "from loopkernel.data.states import State"),
+        ("loopkernel.loop.algorithms.budget", "from loopkernel.data import states"),
+        ("loopkernel.loop.algorithms.budget", "from loopkernel.data.effects import Effect"),
+        ("loopkernel.loop.algorithms.budget", "import loopkernel.data.ledgers as l"),
+        ("loopkernel.loop.algorithms.budget", "from loopkernel.loop.calls import ledger"),
+        ("loopkernel.loop.calls.ledger", "from loopkernel.data.states import Idle"),
+        ("loopkernel.loop.calls.ledger", "from loopkernel.data.steps import Step"),
+        ("loopkernel.loop.calls.ledger", "from loopkernel.loop.phases.idle import on_idle"),
+        ("loopkernel.loop.calls.ledger", "from loopkernel.loop.phases.rest import resting"),
+        ("loopkernel.loop.phases.rest", "from loopkernel.loop.phases.idle import on_idle"),
+        ("loopkernel.loop.phases.rest", "from loopkernel.loop.transition import settle"),
+        ("loopkernel.loop.phases.idle", "from loopkernel.loop.phases.done import on_done"),
+        ("loopkernel.loop.gates.timers", "from loopkernel.loop.history.thread import add_note"),
+        ("loopkernel.loop.history.thread", "from loopkernel.loop.calls.ledger import close"),
+        ("loopkernel.loop.calls.ledger", "from loopkernel.loop.turn.input import input_at_rest"),
+        ("loopkernel.loop.turn.input", "from loopkernel.loop.life.fork import fork_session"),
+        ("loopkernel.loop.life.fork", "from loopkernel.loop.phases.rest import resting"),
+        ("loopkernel.loop.novelty.part", ""),
+        ("loopkernel.loop.phases.idle", "from loopkernel.loop.transition import settle"),
+        ("loopkernel.codec.records", "from loopkernel.loop.transition import transition"),
+        ("loopkernel.loop.transition", "import loopkernel.testing"),
         ("loopkernel.testing.drive", "import loopkernel_adapters.ports"),
         ("loopkernel.machine", "from .replay import fold"),
         ("loopkernel.novelty.part", ""),
@@ -105,16 +111,16 @@ def test_an_import_from_a_closed_room_is_found(module: str, line: str) -> None:
 
 
 def test_what_a_room_may_import_is_no_fault() -> None:
-    source = Source.of("from loopkernel.data import policy, words\nimport re\n", "loopkernel.planning.budget")
+    source = Source.of("from loopkernel.data import policy, words\nimport re\n", "loopkernel.loop.algorithms.budget")
     assert list(room_faults(source)) == []
 
 
 @pytest.mark.parametrize(
     "line",
     [
-        "from loopkernel.handlers.idle import on_idle",
-        "from loopkernel.regions import ledger",
-        "from loopkernel.planning.scheduling import conflict",
+        "from loopkernel.loop.phases.idle import on_idle",
+        "from loopkernel.loop.calls import ledger",
+        "from loopkernel.loop.algorithms.scheduling import conflict",
         "from loopkernel.testing.drive import drive",
         "from . import ports",
         "import requests",
@@ -138,7 +144,7 @@ def test_a_vendor_may_be_imported_inside_a_function_of_its_adapter() -> None:
     ["import time", "from datetime import datetime", "import os.path", "import numpy", "import typing_extensions"],
 )
 def test_a_foreign_module_in_the_kernel_is_found(line: str) -> None:
-    assert len(list(foreign_faults(Source.of(line, "loopkernel.planning.budget")))) == 1
+    assert len(list(foreign_faults(Source.of(line, "loopkernel.loop.algorithms.budget")))) == 1
 
 
 def test_a_foreign_package_in_testing_is_found() -> None:

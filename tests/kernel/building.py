@@ -49,7 +49,7 @@ from loopkernel.data.tools import (
 from loopkernel.data.usage import NO_USAGE, Usage
 from loopkernel.data.user_deltas import Enqueue, Say, Steer
 from loopkernel.data.words import CallStatus, CancelReason, ErrorClass, StopReason
-from loopkernel.transition import transition
+from loopkernel.loop.transition import transition
 
 S = TypeVar("S")
 E = TypeVar("E", bound=Effect)

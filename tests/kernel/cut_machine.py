@@ -47,8 +47,8 @@ from loopkernel.data.words import CallStatus, ErrorClass, StopReason
 from loopkernel.laws.cut_law import badly_begun, cut_safe, unsafe_cuts
 from loopkernel.laws.request_laws import rounds_of, unpaired
 from loopkernel.laws.views import ledger_in
-from loopkernel.planning.compaction import plan_cut
-from loopkernel.planning.projection import project
+from loopkernel.loop.algorithms.compaction import plan_cut
+from loopkernel.loop.algorithms.projection import project
 from loopkernel.replay import StepRecord
 from loopkernel.testing.machine_plays import Choose, drawing
 from loopkernel.testing.machine_steps import JudgedMachine

@@ -35,7 +35,7 @@ from loopkernel.data.words import (
     TimerPurpose,
     TurnEndReason,
 )
-from loopkernel.regions.limits import OUT_OF_BUDGET
+from loopkernel.loop.turn.limits import OUT_OF_BUDGET
 from loopkernel.replay import StepRecord
 
 from tests.kernel.explore_goals import Goal, closes_for, commands, ends, prints

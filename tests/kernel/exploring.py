@@ -6,12 +6,12 @@ from attrs import evolve
 from loopkernel.data.states import Initial, State
 from loopkernel.data.steps import Context
 from loopkernel.laws import Breach, check_pairs, check_trace
+from loopkernel.loop.transition import transition
 from loopkernel.replay import LogRecord, StepRecord
 from loopkernel.testing.explore import Exploration, explore
 from loopkernel.testing.explore_scenario import scenario_text
 from loopkernel.testing.explore_strays import strays
 from loopkernel.testing.explore_views import outline, whole
-from loopkernel.transition import transition
 
 from tests.kernel.explore_care_goals import GOALS_OF_CARE
 from tests.kernel.explore_endurance_goals import GOALS_OF_ENDURANCE

@@ -79,7 +79,7 @@ from loopkernel.data.user_deltas import (
     Swap,
 )
 from loopkernel.data.words import RefusalReason, TurnEndReason, UserAction
-from loopkernel.regions.refusals import action_of
+from loopkernel.loop.gates.refusals import action_of
 
 from tests.kernel.building import (
     ASKING_NOBODY,

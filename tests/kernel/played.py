@@ -5,12 +5,12 @@ from types import MappingProxyType
 
 from hypothesis import strategies as st
 from loopkernel.data.deltas import Delta
+from loopkernel.loop.transition import transition
 from loopkernel.replay import LogRecord, StepRecord
 from loopkernel.testing.planted_runs import SCRIPTS
 from loopkernel.testing.player import (
     play,
 )
-from loopkernel.transition import transition
 
 PLAYED: Mapping[str, tuple[StepRecord, ...]] = MappingProxyType(
     {name: play(script, transition) for name, script in SCRIPTS.items()}

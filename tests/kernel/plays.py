@@ -57,7 +57,7 @@ from loopkernel.data.user_deltas import (
     Swap,
 )
 from loopkernel.data.words import StopReason, TurnEndReason
-from loopkernel.transition import transition
+from loopkernel.loop.transition import transition
 from typing_extensions import override
 
 from tests.kernel.building import (

@@ -4,7 +4,6 @@ import pytest
 from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
-from loopkernel.causes import rule_of
 from loopkernel.codec import record_from_text, record_to_text
 from loopkernel.data.events import ClockJumped, ErrorCleared
 from loopkernel.data.model_deltas import ModelText
@@ -13,8 +12,9 @@ from loopkernel.data.steps import Context
 from loopkernel.data.thread_deltas import Resumed
 from loopkernel.data.words import ErrorClass
 from loopkernel.laws import check_step
+from loopkernel.loop.transition import transition
 from loopkernel.replay import START, LogRecord, StepRecord
-from loopkernel.transition import transition
+from loopkernel.views.causes import rule_of
 
 from tests.kernel.building import ASKING_NOBODY, ONE, after, asked, at_rest, failed, made_call, say, working
 

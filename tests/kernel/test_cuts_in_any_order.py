@@ -37,7 +37,7 @@ from typing_extensions import override
 
 from tests.kernel.building import ASKING_NOBODY, NOTHING, TOOLS, session_of
 from tests.kernel.cut_machine import CutMachine, parted
-from tests.kernel.planning.threads import thread_of
+from tests.kernel.loop.algorithms.threads import thread_of
 
 T = TypeVar("T")
 SUMMARISE, WINDOW = CompactionStrategy.SUMMARISE, CompactionStrategy.WINDOW

@@ -26,9 +26,9 @@ from loopkernel.data.thread_deltas import Acquired, Created, Resumed
 from loopkernel.data.words import HookPoint, LimitName, RequestReason, TurnEndReason
 from loopkernel.laws.gates import gates_in
 from loopkernel.replay import StepRecord
-from loopkernel.table import rows
 from loopkernel.testing.machine import KernelMachine
 from loopkernel.testing.strategies.walks import OFFERED
+from loopkernel.views.table import rows
 from typing_extensions import override
 
 GATED = tuple(point for point in HookPoint if point is not HookPoint.MESSAGE_ADDED)

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given
-from loopkernel.causes import rule_of
 from loopkernel.data.blocks import RawInput, ToolResult
 from loopkernel.data.choices import ApprovalMode
 from loopkernel.data.compactions import Cut
@@ -82,16 +81,17 @@ from loopkernel.data.words import (
     TurnEndReason,
     UserAction,
 )
-from loopkernel.explain import accepted_inputs, explain, interaction_of
-from loopkernel.planning.interaction import Interaction
+from loopkernel.loop.algorithms.interaction import Interaction
+from loopkernel.loop.transition import transition
 from loopkernel.testing.drive import Drive
 from loopkernel.testing.effective_policy import effective_policy
 from loopkernel.testing.scenario_data import Scenario
 from loopkernel.testing.scenario_document import read_scenario_file
 from loopkernel.testing.strategies.effects import effects_of_any_kind
 from loopkernel.testing.strategies.walks import Run, runs
-from loopkernel.transition import transition
-from loopkernel.waits import waits_of
+from loopkernel.views.causes import rule_of
+from loopkernel.views.explain import accepted_inputs, explain, interaction_of
+from loopkernel.views.waits import waits_of
 
 from tests.kernel.building import (
     ALL_TOOLS,

@@ -26,8 +26,9 @@ from loopkernel.laws.judging import PAIR_CHECKS, TRACE_CHECKS, check_steps
 from loopkernel.laws.keys_in_use import KeysInUse
 from loopkernel.laws.log_laws import ALLOWANCE, FIRST_ALLOWANCE, size_of
 from loopkernel.laws.views import extends
-from loopkernel.planning.projection import ProjectedMessage, project
-from loopkernel.planning.scheduling import Claimant, conflict
+from loopkernel.loop.algorithms.projection import ProjectedMessage, project
+from loopkernel.loop.algorithms.scheduling import Claimant, conflict
+from loopkernel.loop.transition import transition
 from loopkernel.replay import LogRecord, StepRecord, fold
 from loopkernel.testing.planted import PLANTED
 from loopkernel.testing.planted_runs import SCRIPTS
@@ -39,7 +40,6 @@ from loopkernel.testing.player import (
 from loopkernel.testing.player_tools import (
     read,
 )
-from loopkernel.transition import transition
 
 from tests.kernel.catching_runs import ALL_RUNS, runs_for
 from tests.kernel.played import PLAYED, logs

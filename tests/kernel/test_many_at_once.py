@@ -18,7 +18,7 @@ from loopkernel.data.tools import AccessMode, Claim, EffectClass, Tool, ToolProf
 from loopkernel.data.user_deltas import Say
 from loopkernel.data.words import StopReason, TurnEndReason
 from loopkernel.replay import LogRecord, replay
-from loopkernel.waits import waits_of
+from loopkernel.views.waits import waits_of
 
 from tests.kernel.counting import python_calls, python_lines
 

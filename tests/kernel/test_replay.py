@@ -10,8 +10,8 @@ from loopkernel.data.states import Idle, Initial, State
 from loopkernel.data.steps import Context, Step
 from loopkernel.data.thread_deltas import Acquired, Created
 from loopkernel.data.user_deltas import Say
+from loopkernel.loop.transition import transition
 from loopkernel.replay import START, LogRecord, StepRecord, first_divergence, fold, replay
-from loopkernel.transition import transition
 
 from tests.kernel.played import PLAYED, log_of, logs
 

@@ -26,11 +26,11 @@ from loopkernel.data.tool_deltas import ToolChecked, ToolFailed, ToolLost, ToolS
 from loopkernel.data.tools import AccessMode, Claim, Decision, EffectClass, InvalidCall, Tool, ToolProfile, ValidCall
 from loopkernel.data.user_deltas import Approve, CancelAll, CancelCall, Correct, Reject, Say
 from loopkernel.data.words import CallStatus, StopReason
-from loopkernel.planning.projection import project
-from loopkernel.planning.scheduling import Claimant, batches, conflict
+from loopkernel.loop.algorithms.projection import project
+from loopkernel.loop.algorithms.scheduling import Claimant, batches, conflict
+from loopkernel.loop.transition import transition
 from loopkernel.testing.slow_pairing import wrong_order, wrong_pairs
 from loopkernel.testing.slow_schedule import Followed, SlowCall, SlowReply, SlowRules
-from loopkernel.transition import transition
 
 # --- any reply ------------------------------------------------------------------------------------------
 

@@ -13,11 +13,11 @@ from loopkernel.data.steps import Context, Step
 from loopkernel.data.usage import NO_USAGE
 from loopkernel.data.user_deltas import CancelAll
 from loopkernel.data.words import RefusalReason, UserAction
-from loopkernel.explain import explain
 from loopkernel.laws import Judged
+from loopkernel.loop.transition import transition
 from loopkernel.replay import Transition
 from loopkernel.testing.machine import KernelMachine
-from loopkernel.transition import transition
+from loopkernel.views.explain import explain
 
 TestKernel = KernelMachine.TestCase
 THOROUGH = settings(

@@ -5,7 +5,7 @@ from typing import get_args
 import pytest
 from loopkernel.data.states import Done, Idle, Initial, State, Streaming, Thinking
 from loopkernel.data.steps import Context, Step
-from loopkernel.table import ENTRIES, HANDLERS, as_markdown, rows, targets
+from loopkernel.views.table import ENTRIES, HANDLERS, as_markdown, rows, targets
 
 
 def to_one(state: Done, ctx: Context) -> Step[Done]:

@@ -20,16 +20,16 @@ from loopkernel.data.states import Confirming, Dispatching, Done, Executing, Sta
 from loopkernel.data.steps import Context, Step
 from loopkernel.data.tool_deltas import ToolFailed, ToolSucceeded
 from loopkernel.data.words import RefusalReason
-from loopkernel.explain import accepted_inputs, explain, interaction_of
 from loopkernel.laws import check_step
+from loopkernel.loop.algorithms.interaction import Interaction
+from loopkernel.loop.transition import transition
 from loopkernel.machine import Machine
-from loopkernel.planning.interaction import Interaction
 from loopkernel.replay import LogRecord, StepRecord
 from loopkernel.testing.strategies.deltas import deltas
 from loopkernel.testing.strategies.states import done_states, states
 from loopkernel.testing.strategies.values import times_ms
 from loopkernel.testing.strategies.walks import Run, aimed_deltas, next_deltas, runs
-from loopkernel.transition import transition
+from loopkernel.views.explain import accepted_inputs, explain, interaction_of
 
 T = TypeVar("T")
 SEARCH = settings(

@@ -37,11 +37,11 @@ from loopkernel.data.words import (
     TurnEndReason,
     UserAction,
 )
+from loopkernel.loop.transition import transition
 from loopkernel.replay import fold
 from loopkernel.testing.strategies.deltas import deltas
 from loopkernel.testing.strategies.states import states
 from loopkernel.testing.strategies.walks import Run, next_deltas, reachable_states, runs
-from loopkernel.transition import transition
 
 from tests.kernel.building import (
     ALL_TOOLS,

@@ -17,7 +17,7 @@ from loopkernel.data.user_deltas import CancelCall, ChangeTools, Correct, Permit
 from loopkernel.data.vector import Vector
 from loopkernel.data.words import CallStatus, StopReason
 from loopkernel.testing.strategies.states import states
-from loopkernel.waits import (
+from loopkernel.views.waits import (
     MOST,
     ForAnswer,
     ForApproval,

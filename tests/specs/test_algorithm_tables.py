@@ -29,20 +29,20 @@ from loopkernel.data.words import (
     StopReason,
     TurnEndReason,
 )
-from loopkernel.explain import interaction_of
-from loopkernel.planning import wording
-from loopkernel.planning.children import share
-from loopkernel.planning.clearing import CLEARED
-from loopkernel.planning.compaction import is_too_large, plan_cut
-from loopkernel.planning.interaction import Interaction
-from loopkernel.planning.projection import safe_tool_name
-from loopkernel.planning.references import sources
-from loopkernel.planning.replies import Outcome, outcome
-from loopkernel.planning.retry import Dice, delay_ms, jitter_ms
-from loopkernel.planning.scheduling import containers
-from loopkernel.planning.shortening import shortened
-from loopkernel.regions.hooks import TOO_SLOW, answer_of_hook
+from loopkernel.loop.algorithms import wording
+from loopkernel.loop.algorithms.children import share
+from loopkernel.loop.algorithms.clearing import CLEARED
+from loopkernel.loop.algorithms.compaction import is_too_large, plan_cut
+from loopkernel.loop.algorithms.interaction import Interaction
+from loopkernel.loop.algorithms.projection import safe_tool_name
+from loopkernel.loop.algorithms.references import sources
+from loopkernel.loop.algorithms.replies import Outcome, outcome
+from loopkernel.loop.algorithms.retry import Dice, delay_ms, jitter_ms
+from loopkernel.loop.algorithms.scheduling import containers
+from loopkernel.loop.algorithms.shortening import shortened
+from loopkernel.loop.gates.hooks import TOO_SLOW, answer_of_hook
 from loopkernel.testing.strategies.states import states
+from loopkernel.views.explain import interaction_of
 
 FOLDER = Path(__file__).resolve().parents[2] / "specs" / "algorithms"
 

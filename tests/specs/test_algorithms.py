@@ -11,7 +11,7 @@ import pytest
 
 SPECS = Path(__file__).resolve().parents[2] / "specs"
 PAGES = tuple((SPECS / name).read_text(encoding="utf-8") for name in ("algorithms.md", "algorithms-of-work.md"))
-ROOMS = ("loopkernel.data", "loopkernel.planning")  # what is usable alone: plain data, and functions over it
+ROOMS = ("loopkernel.data", "loopkernel.loop.algorithms")  # what is usable alone: plain data, and functions over it
 
 _SECTION = re.compile(r"^## (.+)\n((?:(?!^## ).*\n)*)", re.MULTILINE)
 _BLOCK = re.compile(r"^```([a-z]+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

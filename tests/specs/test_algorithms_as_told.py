@@ -13,11 +13,11 @@ from loopkernel.data.json_text import Json, JsonValue
 from loopkernel.data.policy import Compaction, Retry
 from loopkernel.data.tools import AccessMode, Claim
 from loopkernel.data.watches import WatchedCall
-from loopkernel.planning.compaction import plan_cut
-from loopkernel.planning.loop_detection import PAGINATION_KEYS, similar
-from loopkernel.planning.patterns import glob_matches
-from loopkernel.planning.retry import Dice, delay_ms, jitter_ms
-from loopkernel.planning.scheduling import Claimant, conflict
+from loopkernel.loop.algorithms.compaction import plan_cut
+from loopkernel.loop.algorithms.loop_detection import PAGINATION_KEYS, similar
+from loopkernel.loop.algorithms.patterns import glob_matches
+from loopkernel.loop.algorithms.retry import Dice, delay_ms, jitter_ms
+from loopkernel.loop.algorithms.scheduling import Claimant, conflict
 
 from tests.specs.test_algorithm_tables import messages
 

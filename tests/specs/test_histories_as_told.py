@@ -20,10 +20,10 @@ from loopkernel.data.json_text import Json, JsonValue
 from loopkernel.data.messages import AssistantMessage, ReplyState, ResultMessage, UserMessage
 from loopkernel.data.threads import Thread
 from loopkernel.data.words import CallStatus
-from loopkernel.planning.projection import project
-from loopkernel.planning.references import resolved, sources
-from loopkernel.planning.repair import repair
-from loopkernel.planning.wording import LOST, STOPPED_REPLY
+from loopkernel.loop.algorithms.projection import project
+from loopkernel.loop.algorithms.references import resolved, sources
+from loopkernel.loop.algorithms.repair import repair
+from loopkernel.loop.algorithms.wording import LOST, STOPPED_REPLY
 from loopkernel.testing.strategies.conversation import threads
 
 from tests.kernel.foreign import broken_conversations

@@ -10,7 +10,7 @@ from importlib import import_module
 import pytest
 from loopkernel import data
 from loopkernel.laws import LAWS
-from loopkernel.planning.interaction import Interaction
+from loopkernel.loop.algorithms.interaction import Interaction
 from loopkernel.presets import PRESET_NAMES, preset
 
 from tests.architecture.sources import demand_none
@@ -25,7 +25,7 @@ _RULE = re.compile(r"\b([A-Z]+-[0-9]+)(?:\.([0-9]+))?\b")
 _CLAUSE = re.compile(r"^([0-9]+)\. ", re.MULTILINE)
 _LINK = re.compile(r"\]\(([^)#]+)\)")
 
-FUNCTIONS = ("transition", "explain")  # of the kernel, each in a module of its own name
+FUNCTIONS = ("loop.transition", "views.explain")  # of the kernel, each in a module of its own name
 
 
 @cache
@@ -38,9 +38,15 @@ def names() -> frozenset[str]:
     labels = (str(label.value) for label in Interaction)
     fields = (path for name in PRESET_NAMES for path in values_of(preset(name)))
     known = {*scenarios, *laws, *labels, *fields, *data_names(), *PRESET_NAMES}
-    return frozenset(
-        known | {name for name in FUNCTIONS if callable(getattr(import_module(f"loopkernel.{name}"), name))}
-    )
+    return frozenset(known | set(functions()))
+
+
+def functions() -> Iterator[str]:
+    """The functions of the kernel that a page may name."""
+    for place in FUNCTIONS:
+        name = place.rpartition(".")[2]
+        if callable(getattr(import_module(f"loopkernel.{place}"), name)):
+            yield name
 
 
 def data_names() -> Iterator[str]:

@@ -5,6 +5,7 @@ import zlib
 from pathlib import Path
 
 import pytest
+from loopkernel.loop.transition import transition
 from loopkernel.testing.drive import Drive
 from loopkernel.testing.effective_policy import effective_policy
 from loopkernel.testing.judge import run_scenario, unmet_expectations
@@ -12,7 +13,6 @@ from loopkernel.testing.planted import PLANTED
 from loopkernel.testing.planting import PlantedBug
 from loopkernel.testing.scenario_data import Scenario
 from loopkernel.testing.scenario_document import read_scenario_file
-from loopkernel.transition import transition
 
 FOLDER = Path(__file__).resolve().parents[2] / "specs" / "scenarios"
 SCENARIOS: tuple[Scenario, ...] = tuple(

@@ -10,7 +10,7 @@ from hypothesis.strategies import DrawFn
 from loopkernel.data.choices import Schedule
 from loopkernel.data.plans import Plan
 from loopkernel.data.tools import AccessMode, Claim
-from loopkernel.planning.scheduling import Claimant, add, blockers, draw, end, places_of, start
+from loopkernel.loop.algorithms.scheduling import Claimant, add, blockers, draw, end, places_of, start
 
 from tests.specs.test_algorithms_as_told import conflict_as_told
 

@@ -5,7 +5,7 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from loopkernel.planning.redaction import names_secret
+from loopkernel.loop.algorithms.redaction import names_secret
 
 PAGE = (Path(__file__).resolve().parents[2] / "specs" / "algorithms" / "texts.md").read_text(encoding="utf-8")
 BLOCKS = [block.splitlines() for block in re.findall(r"^```regex\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)]

@@ -7,7 +7,7 @@ import pytest
 from loopkernel.codec import policy_from_text
 from loopkernel.data.json_text import Json
 from loopkernel.data.tools import AccessMode, Claim, Decision, EffectClass, FieldResource, Tool, ToolProfile
-from loopkernel.planning.approval import decide
+from loopkernel.loop.algorithms.approval import decide
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"

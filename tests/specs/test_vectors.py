@@ -13,9 +13,9 @@ from loopkernel.data.thread_deltas import RULES_VERSION, Created, Resumed
 from loopkernel.data.words import RefusalReason, UserAction
 from loopkernel.laws import check_step
 from loopkernel.laws.views import ledger_in
+from loopkernel.loop.transition import transition
 from loopkernel.replay import fold, fork
 from loopkernel.testing.vectors import GoldenLog, divergence, from_line, main, to_line
-from loopkernel.transition import transition
 from loopkernel_adapters.ports import Restored, RulesDiffer, demand_same_rules
 
 VECTORS = Path(__file__).resolve().parents[2] / "specs" / "vectors"

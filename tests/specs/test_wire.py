@@ -7,9 +7,9 @@ from loopkernel.codec import effects_to_text, policy_to_text, record_to_text, st
 from loopkernel.data.json_text import MAX_DOCUMENT_DEPTH, JsonValue, parse_json
 from loopkernel.data.policy import Policy
 from loopkernel.data.records import LogRecord
+from loopkernel.loop.transition import transition
 from loopkernel.testing.planted_runs import SCRIPTS
 from loopkernel.testing.player import play
-from loopkernel.transition import transition
 
 from scripts.wire_reference import wire_page
 

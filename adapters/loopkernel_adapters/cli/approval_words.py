@@ -9,7 +9,7 @@ from loopkernel.data.policy import ApprovalRule, FieldPattern
 from loopkernel.data.remembered import Remembered, RememberedCall, RememberedPattern, RememberedTool
 from loopkernel.data.states import State
 from loopkernel.data.user_deltas import RememberCall, RememberTool
-from loopkernel.planning.redaction import REDACTED, names_secret, redacted
+from loopkernel.loop.algorithms.redaction import REDACTED, names_secret, redacted
 
 from loopkernel_adapters.cli.screen import in_one_line
 

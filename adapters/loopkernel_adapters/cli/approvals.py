@@ -11,9 +11,9 @@ from loopkernel.data.remembered import Remembered, RememberedCall, RememberedPat
 from loopkernel.data.states import Done, State
 from loopkernel.data.steps import Context, is_refused
 from loopkernel.data.user_deltas import Forget
-from loopkernel.planning.redaction import redacted
+from loopkernel.loop.algorithms.redaction import redacted
+from loopkernel.loop.transition import transition
 from loopkernel.replay import START, replay
-from loopkernel.transition import transition
 
 from loopkernel_adapters.cli.approval_words import approval_told, patterns_shown
 from loopkernel_adapters.cli.located import located, log_of

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from loopkernel.data.effects import AskHook
 from loopkernel.data.model_deltas import ModelFailed
-from loopkernel.explain import interaction_of
 from loopkernel.replay import StepRecord, fold
+from loopkernel.views.explain import interaction_of
 
 from loopkernel_adapters.cli.located import log_of
 from loopkernel_adapters.cli.outcomes import ExitStatus, Unusable

@@ -9,7 +9,7 @@ from loopkernel.data.policy import Policy
 from loopkernel.data.records import LogRecord
 from loopkernel.data.states import Backoff, State
 from loopkernel.data.words import CancelReason, ErrorClass, LimitName
-from loopkernel.planning.retry import Dice, GiveUp, WaitForRetry, models, schedule, schedule_text
+from loopkernel.loop.algorithms.retry import Dice, GiveUp, WaitForRetry, models, schedule, schedule_text
 
 MOST_TOLD = 50  # retries; a schedule with more of them is not told
 

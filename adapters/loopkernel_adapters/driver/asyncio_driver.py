@@ -29,8 +29,8 @@ from loopkernel.data.steps import Context
 from loopkernel.data.thread_deltas import Created, ThreadDelta
 from loopkernel.data.user_deltas import UserDelta
 from loopkernel.later_typing import TypeIs
+from loopkernel.loop.transition import transition
 from loopkernel.replay import START, LogRecord, replay
-from loopkernel.transition import transition
 
 from loopkernel_adapters.driver.audience import Audience
 from loopkernel_adapters.driver.clocks import DateWatch, clock_behind_ms, clock_from

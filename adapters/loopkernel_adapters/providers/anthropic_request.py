@@ -24,7 +24,7 @@ from loopkernel.data.ids import CallId
 from loopkernel.data.json_text import Json, JsonValue, safe_text
 from loopkernel.data.tools import Tool
 from loopkernel.data.words import CallStatus
-from loopkernel.planning.projection import ProjectedBlock, ProjectedMessage, Role, project, safe_tool_name
+from loopkernel.loop.algorithms.projection import ProjectedBlock, ProjectedMessage, Role, project, safe_tool_name
 
 from loopkernel_adapters.providers.anthropic_media import media
 

@@ -24,7 +24,7 @@ from loopkernel.data.effects import Request
 from loopkernel.data.ids import CallId
 from loopkernel.data.json_text import JsonValue
 from loopkernel.data.tools import Tool
-from loopkernel.planning.projection import ProjectedMessage, Role, project
+from loopkernel.loop.algorithms.projection import ProjectedMessage, Role, project
 
 JsonObject = dict[str, JsonValue]
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from loopkernel.data.blocks import ToolCall
 from loopkernel.data.tools import Tool
-from loopkernel.planning.projection import safe_tool_name
+from loopkernel.loop.algorithms.projection import safe_tool_name
 
 _LONGEST_NAME = 64
 _USABLE_ID = re.compile(r"[!-~]+")  # printable, without blanks; some servers want their own form back

@@ -7,7 +7,7 @@ from loopkernel.data.blocks import MediaBlock, TextBlock, ToolCall, ToolResult
 from loopkernel.data.effects import Request
 from loopkernel.data.ids import CallId
 from loopkernel.data.words import CallStatus
-from loopkernel.planning.projection import ProjectedBlock, ProjectedMessage, Role, project
+from loopkernel.loop.algorithms.projection import ProjectedBlock, ProjectedMessage, Role, project
 
 from loopkernel_adapters.providers.openai_names import CallIds
 

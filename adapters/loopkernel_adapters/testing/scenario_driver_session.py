@@ -22,6 +22,7 @@ from loopkernel.data.tool_deltas import ToolSucceeded
 from loopkernel.data.user_deltas import CallAnswer, CancelCall
 from loopkernel.later_typing import TypeIs
 from loopkernel.laws.views import ledger_in
+from loopkernel.loop.transition import transition
 from loopkernel.replay import LogRecord, StepRecord
 from loopkernel.testing.agenda import Agenda, Operation
 from loopkernel.testing.call_names import CallNames
@@ -30,7 +31,6 @@ from loopkernel.testing.recording import Recording, ToolRun, TraceLine
 from loopkernel.testing.reply_script import DelayedDelta
 from loopkernel.testing.trace_lines import lines_of
 from loopkernel.testing.world import RunStopped, World
-from loopkernel.transition import transition
 
 from loopkernel_adapters.driver.asyncio_driver import is_event
 

@@ -21,7 +21,7 @@ from loopkernel.data.tools import (
     Verdict,
 )
 from loopkernel.later_typing import override
-from loopkernel.planning.references import has_references
+from loopkernel.loop.algorithms.references import has_references
 
 from loopkernel_adapters.ports import RunContext, ToolError, Tools
 from loopkernel_adapters.tools.input_schema import InputSchema, JsonObject, with_defaults

@@ -15,7 +15,7 @@ from typing import TypeAlias
 from attrs import Factory, define, frozen
 from loopkernel.data.blocks import TextBlock
 from loopkernel.data.foreign import ForeignCall, ForeignReply, ForeignResult, ForeignResults, RepairKind
-from loopkernel.planning.repair import repair
+from loopkernel.loop.algorithms.repair import repair
 
 from loopkernel_adapters.transcripts.entries import (
     Bookkeeping,

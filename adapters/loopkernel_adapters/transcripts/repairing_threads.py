@@ -8,7 +8,7 @@ from loopkernel.data.foreign import ForeignMessage
 from loopkernel.data.policy import Policy
 from loopkernel.data.thread_deltas import Acquired, Created
 from loopkernel.later_typing import override
-from loopkernel.planning.repair import repair
+from loopkernel.loop.algorithms.repair import repair
 from loopkernel.replay import LogRecord
 
 from loopkernel_adapters.transcripts.diagnosing import diagnosed

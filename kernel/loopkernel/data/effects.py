@@ -36,8 +36,8 @@ from loopkernel.data.words import CancelReason, RequestReason, TimerPurpose
 class Request:
     """What the model is asked: a handle on the persistent thread, no copy of it.
 
-    `number` counts the model calls of the lineage from 1. The messages are the projection of the thread
-    (`loopkernel.planning.projection.project(request.thread, request.model)`), which an adapter may cache by thread.
+    `number` counts the model calls of the lineage from 1. The messages are the projection of the thread, which an
+    adapter may cache by thread (`loopkernel.loop.algorithms.projection.project(request.thread, request.model)`).
     """
 
     number: ModelOperation

@@ -35,7 +35,7 @@ from loopkernel.laws.ending_laws import entries_in
 from loopkernel.laws.forgotten_words import ForgottenApprovals, remembered_by
 from loopkernel.laws.reports import Breach
 from loopkernel.laws.views import Start, call_of_timer, calls_kept, entry_of_call, held_in, refuses, tool_named
-from loopkernel.planning.approval import decide
+from loopkernel.loop.algorithms.approval import decide
 from loopkernel.replay import StepRecord
 
 Ran = tuple[str, Json | RawInput]  # a tool, and its input

@@ -1,6 +1,6 @@
 """What a call depends on, and what its tool is to get: read from the call and the answers before it.
 
-A second opinion beside `planning.references`: which calls are meant by which ids, and what stands for a reference.
+A second opinion beside the algorithm `references`: which calls are meant by which ids, and what stands for a reference.
 """
 
 from collections.abc import Iterator, Mapping

@@ -35,7 +35,7 @@ from loopkernel.data.vector import Vector
 from loopkernel.laws.reports import Breach, Judged, PlanCut
 from loopkernel.laws.request_laws import requests_of, rounds_of, unpaired
 from loopkernel.laws.views import ledger_in
-from loopkernel.planning.projection import project
+from loopkernel.loop.algorithms.projection import project
 from loopkernel.replay import StepRecord
 
 # To cut a thread under every policy costs so many times its length. So that judging a run stays linear, each step earns

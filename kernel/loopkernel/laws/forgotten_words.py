@@ -15,7 +15,7 @@ from loopkernel.data.thread_deltas import Created, Resumed
 from loopkernel.data.tools import Claim, Decision, Tool
 from loopkernel.data.user_deltas import Approve, Forget, Remember, RememberCall, RememberTool
 from loopkernel.laws.views import Start, calls_kept, entry_of_call, refuses, tool_named
-from loopkernel.planning.approval import decide
+from loopkernel.loop.algorithms.approval import decide
 from loopkernel.replay import StepRecord
 
 

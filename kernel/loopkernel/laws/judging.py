@@ -8,7 +8,6 @@ takes each step of the run a few times more.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
-from loopkernel.explain import explain
 from loopkernel.laws.address_law import address
 from loopkernel.laws.asking_laws import asked
 from loopkernel.laws.budget_law import budget
@@ -32,8 +31,9 @@ from loopkernel.laws.sibling_law import sibling
 from loopkernel.laws.start_laws import final_args
 from loopkernel.laws.step_laws import timer_data, total
 from loopkernel.laws.waiting_laws import why
+from loopkernel.loop.transition import transition
 from loopkernel.replay import StepRecord
-from loopkernel.transition import transition
+from loopkernel.views.explain import explain
 
 KERNEL = Judged(transition, explain)
 

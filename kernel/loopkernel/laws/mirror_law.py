@@ -21,8 +21,8 @@ from loopkernel.data.states import State
 from loopkernel.data.vector import Vector
 from loopkernel.laws.reports import Breach, Judged
 from loopkernel.laws.views import extends
-from loopkernel.planning.clearing import cleared_message
-from loopkernel.planning.redaction import redacted_message
+from loopkernel.loop.algorithms.clearing import cleared_message
+from loopkernel.loop.algorithms.redaction import redacted_message
 from loopkernel.replay import StepRecord
 
 

@@ -12,9 +12,9 @@ from loopkernel.data.policy import Compaction
 from loopkernel.data.states import State
 from loopkernel.data.steps import Context, Step
 from loopkernel.data.vector import Vector
-from loopkernel.explain import Explanation
 from loopkernel.later_typing import override
-from loopkernel.planning.compaction import plan_cut
+from loopkernel.loop.algorithms.compaction import plan_cut
+from loopkernel.views.explain import Explanation
 
 
 class LawKind(enum.StrEnum):

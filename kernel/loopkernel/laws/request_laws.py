@@ -18,7 +18,7 @@ from loopkernel.data.threads import Thread
 from loopkernel.data.vector import Vector
 from loopkernel.laws.reports import Findings
 from loopkernel.laws.views import extends
-from loopkernel.planning.projection import ProjectedMessage, Role, project
+from loopkernel.loop.algorithms.projection import ProjectedMessage, Role, project
 from loopkernel.replay import StepRecord
 
 Round = tuple[tuple[ToolCall, ...], tuple[ToolResult, ...]]

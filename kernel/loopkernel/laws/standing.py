@@ -33,7 +33,7 @@ from loopkernel.laws.users import (
     runs_again,
 )
 from loopkernel.laws.views import tool_named
-from loopkernel.planning.approval import decide
+from loopkernel.loop.algorithms.approval import decide
 
 
 @final

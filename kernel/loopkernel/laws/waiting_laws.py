@@ -18,7 +18,7 @@ from loopkernel.laws.standing import Standing, decision_on
 from loopkernel.laws.step_laws import met
 from loopkernel.laws.views import entry_of_call, named, taken_again
 from loopkernel.replay import StepRecord
-from loopkernel.waits import (
+from loopkernel.views.waits import (
     ForAnswer,
     ForApproval,
     ForCheck,

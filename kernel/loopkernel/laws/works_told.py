@@ -27,7 +27,7 @@ from loopkernel.data.threads import Thread
 from loopkernel.data.tools import EffectClass
 from loopkernel.data.words import HookPoint, TurnEndReason
 from loopkernel.laws.views import Start, effect_of, refuses
-from loopkernel.planning.compaction import characters_of
+from loopkernel.loop.algorithms.compaction import characters_of
 from loopkernel.replay import StepRecord
 
 _NATURAL = frozenset({TurnEndReason.MODEL_STOP, TurnEndReason.STOP_SEQUENCE})

@@ -5,7 +5,6 @@ from itertools import combinations
 
 from loopkernel.data.states import Initial, State
 from loopkernel.data.usage import NO_USAGE
-from loopkernel.explain import interaction_of
 from loopkernel.laws.views import ledger_in
 from loopkernel.testing.call_names import CallNames
 from loopkernel.testing.expected_messages import request_differences, result_differences, thread_differences
@@ -13,6 +12,7 @@ from loopkernel.testing.recording import Recording, ToolRun, TraceLine
 from loopkernel.testing.scenario_expectations import Expectations, ExpectedMoment, ExpectedTime
 from loopkernel.testing.scenario_trace import matches
 from loopkernel.testing.scenario_world import JsonValue
+from loopkernel.views.explain import interaction_of
 
 
 def differences(expect: Expectations, run: Recording) -> Iterator[str]:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from loopkernel.data.blocks import ToolResult, text_of
 from loopkernel.data.effects import Request
-from loopkernel.planning.projection import project
+from loopkernel.loop.algorithms.projection import project
 from loopkernel.testing.recording import Recording
 from loopkernel.testing.scenario_expectations import (
     Expectations,

@@ -16,10 +16,10 @@ from loopkernel.codec import state_from_text, state_to_text
 from loopkernel.data.states import State
 from loopkernel.data.steps import Context
 from loopkernel.laws import Breach, check_step, check_trace
+from loopkernel.loop.transition import transition
 from loopkernel.replay import LogRecord, StepRecord, Transition
 from loopkernel.testing.explore_scope import OWED, RESTS, Move, MoveKind
 from loopkernel.testing.explore_views import View, whole
-from loopkernel.transition import transition
 
 Laws = Callable[[StepRecord], Iterable[Breach]]
 TreeEdge = tuple[int, LogRecord | None]  # None: where the search began

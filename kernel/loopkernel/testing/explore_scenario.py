@@ -43,6 +43,7 @@ from loopkernel.data.tools import InvalidCall, ToolOutput, UnknownTool
 from loopkernel.data.usage import NO_USAGE, Usage
 from loopkernel.data.user_deltas import AnswerQuestion, Correct, Reject, Swap
 from loopkernel.laws.step_laws import pending_timers
+from loopkernel.loop.transition import transition as kernel_transition
 from loopkernel.replay import LogRecord, StepRecord, Transition, fold
 from loopkernel.testing import scenario_actions as actions
 from loopkernel.testing import scenario_world as world
@@ -51,7 +52,6 @@ from loopkernel.testing.explore_actions import action_for, choice_for
 from loopkernel.testing.scenario_data import Scenario
 from loopkernel.testing.scenario_writer import write_scenarios
 from loopkernel.testing.verdicts import adapter_verdict
-from loopkernel.transition import transition as kernel_transition
 
 TICK_MS = 10
 

@@ -30,7 +30,7 @@ from loopkernel.data.vector import Vector
 from loopkernel.data.words import NATURAL_ENDS, CallStatus, CancelReason, TurnEndReason
 from loopkernel.laws.step_laws import pending_timers
 from loopkernel.laws.views import ledger_in, turn_of
-from loopkernel.regions.rewriting import drop_refused_reply
+from loopkernel.loop.turn.editing import drop_refused_reply
 from loopkernel.testing.explore_keys import Key, key_of_settings
 from loopkernel.testing.explore_scope import RESTS
 

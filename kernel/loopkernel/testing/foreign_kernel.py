@@ -19,6 +19,7 @@ from attrs import frozen
 from loopkernel.codec import effects_to_text, record_to_text, state_to_text
 from loopkernel.data.errors import PolicyError
 from loopkernel.data.json_text import JsonValue
+from loopkernel.loop.transition import transition
 from loopkernel.testing.drive import Drive
 from loopkernel.testing.effective_policy import effective_policy
 from loopkernel.testing.foreign_process import ForeignProcess, NotStarted, ProcessFault
@@ -27,7 +28,6 @@ from loopkernel.testing.scenario_data import Scenario
 from loopkernel.testing.scenario_document import read_scenario_file
 from loopkernel.testing.scenario_nodes import ScenarioError
 from loopkernel.testing.scenarios import scenario_files
-from loopkernel.transition import transition
 
 PATIENCE_SECONDS = 10.0  # for the answer to one record
 MOST_FAULTS = 3  # scenarios in a row that the process did not survive, before it is given up

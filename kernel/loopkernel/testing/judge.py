@@ -7,8 +7,8 @@ from typing import final
 from attrs import frozen
 
 from loopkernel.data.errors import CodecError, PolicyError
-from loopkernel.explain import explain
 from loopkernel.laws import Judged, check_pairs, check_trace
+from loopkernel.loop.transition import transition as the_transition
 from loopkernel.replay import Transition
 from loopkernel.testing.drive import Drive
 from loopkernel.testing.effective_policy import effective_policy
@@ -16,7 +16,7 @@ from loopkernel.testing.expectations import differences
 from loopkernel.testing.recording import Recording, TraceLine
 from loopkernel.testing.replay_check import replay_difference
 from loopkernel.testing.scenario_data import Scenario
-from loopkernel.transition import transition as the_transition
+from loopkernel.views.explain import explain
 
 
 class ScenarioOutcome(enum.Enum):

@@ -40,8 +40,6 @@ from loopkernel.data.tool_deltas import FromTool, ToolChecked, ToolFailed, ToolS
 from loopkernel.data.tools import Decision, InvalidCall, ValidCall
 from loopkernel.data.user_deltas import CancelAll
 from loopkernel.data.words import CallStatus, CancelReason, TurnEndReason
-from loopkernel.explain import Explanation
-from loopkernel.explain import explain as explain_kernel
 from loopkernel.replay import Transition
 from loopkernel.testing.planted_calls import PLANTED_CALLS
 from loopkernel.testing.planted_children import PLANTED_CHILDREN
@@ -61,7 +59,9 @@ from loopkernel.testing.planting import (
     with_inbox,
     with_request_thread,
 )
-from loopkernel.waits import Wait
+from loopkernel.views.explain import Explanation
+from loopkernel.views.explain import explain as explain_kernel
+from loopkernel.views.waits import Wait
 
 ALLOW_ASKS = ApprovalRule(decision=Decision.ALLOW, tool="asks")
 Change = Callable[[StepRecord], Iterator[Effect]]

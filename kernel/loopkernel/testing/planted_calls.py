@@ -36,8 +36,6 @@ from loopkernel.data.user_deltas import (
     RememberTool,
 )
 from loopkernel.data.words import CallStatus
-from loopkernel.explain import Explanation
-from loopkernel.explain import explain as explain_kernel
 from loopkernel.replay import Transition
 from loopkernel.testing.planted_approvals import PLANTED_APPROVALS
 from loopkernel.testing.planting import (
@@ -52,7 +50,9 @@ from loopkernel.testing.planting import (
     under_settings,
     with_entries,
 )
-from loopkernel.waits import ForSlot, Wait
+from loopkernel.views.explain import Explanation
+from loopkernel.views.explain import explain as explain_kernel
+from loopkernel.views.waits import ForSlot, Wait
 
 # --- what the model is sent --------------------------------------------------------------------------------
 

@@ -24,8 +24,6 @@ from loopkernel.data.tool_deltas import ToolStopped
 from loopkernel.data.usage import NO_USAGE
 from loopkernel.data.user_deltas import CancelAll
 from loopkernel.data.words import TurnEndReason
-from loopkernel.explain import Explanation
-from loopkernel.explain import explain as explain_kernel
 from loopkernel.laws.ending_laws import entries_in
 from loopkernel.replay import Transition
 from loopkernel.testing.planted_child_times import PLANTED_CHILD_TIMES
@@ -40,7 +38,9 @@ from loopkernel.testing.planting import (
     with_entries,
     with_session,
 )
-from loopkernel.waits import ForChild, ForConflict, ForOwnResult, ForShare, ForSlot, Reason, Wait
+from loopkernel.views.explain import Explanation
+from loopkernel.views.explain import explain as explain_kernel
+from loopkernel.views.waits import ForChild, ForConflict, ForOwnResult, ForShare, ForSlot, Reason, Wait
 
 _MANY = 1_000
 

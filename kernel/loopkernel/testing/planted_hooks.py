@@ -32,8 +32,6 @@ from loopkernel.data.tools import EffectClass, Tool
 from loopkernel.data.usage import NO_USAGE
 from loopkernel.data.user_deltas import CancelAll
 from loopkernel.data.words import HookPoint
-from loopkernel.explain import Explanation
-from loopkernel.explain import explain as explain_kernel
 from loopkernel.laws.gates import call_of_hook, gated_calls
 from loopkernel.laws.hook_order import CALL_POINTS
 from loopkernel.replay import Transition
@@ -51,7 +49,9 @@ from loopkernel.testing.planting import (
     with_session,
     with_settings,
 )
-from loopkernel.waits import ForHook, ForOwnResult, Reason, Wait
+from loopkernel.views.explain import Explanation
+from loopkernel.views.explain import explain as explain_kernel
+from loopkernel.views.waits import ForHook, ForOwnResult, Reason, Wait
 
 # --- which hooks have their turn, and when ------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from loopkernel.data.sessions import Settings
 from loopkernel.data.states import State, Streaming
 from loopkernel.data.steps import Context, Step
 from loopkernel.data.user_deltas import Say
-from loopkernel.regions.timers import start_timer
+from loopkernel.loop.gates.timers import start_timer
 from loopkernel.testing.planting import (
     PlantedBug,
     changing_messages,

@@ -25,16 +25,16 @@ from loopkernel.data.sessions import Inbox, Session, Settings
 from loopkernel.data.states import Confirming, Dispatching, Executing, State, Streaming
 from loopkernel.data.steps import Context, Step
 from loopkernel.data.threads import Thread
-from loopkernel.explain import Cause, Explanation
 from loopkernel.laws import Judged, check_pairs, check_trace
 from loopkernel.laws.reports import PlanCut
-from loopkernel.planning.compaction import plan_cut
+from loopkernel.loop.algorithms.compaction import plan_cut
+from loopkernel.loop.transition import transition as the_transition
 from loopkernel.replay import Transition
 from loopkernel.testing.player import (
     Script,
     play,
 )
-from loopkernel.transition import transition as the_transition
+from loopkernel.views.explain import Cause, Explanation
 
 Plant: TypeAlias = Callable[[Transition], Transition]
 Explain: TypeAlias = Callable[[State, Context], Explanation]

@@ -15,7 +15,7 @@ from loopkernel.data.foreign import (
 )
 from loopkernel.data.ids import ModelOperation
 from loopkernel.data.json_text import Json
-from loopkernel.planning.repair import repair
+from loopkernel.loop.algorithms.repair import repair
 from loopkernel.testing.call_names import CallNames
 from loopkernel.testing.scenario_world import Role, ScriptedCall, StartMessage
 

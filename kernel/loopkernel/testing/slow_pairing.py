@@ -16,8 +16,8 @@ from loopkernel.data.foreign import (
     ForeignResults,
 )
 from loopkernel.data.words import CallStatus
-from loopkernel.planning.projection import ProjectedMessage, Role
-from loopkernel.planning.wording import LOST
+from loopkernel.loop.algorithms.projection import ProjectedMessage, Role
+from loopkernel.loop.algorithms.wording import LOST
 
 # --- a request ------------------------------------------------------------------------------------------
 

@@ -17,12 +17,12 @@ from loopkernel.codec import effects_to_text, record_from_text, record_to_text, 
 from loopkernel.data.errors import CodecError, Fault
 from loopkernel.data.json_text import MAX_DOCUMENT_DEPTH, JsonValue, exact_text, parse_json
 from loopkernel.data.records import LogRecord, StepRecord
+from loopkernel.loop.transition import transition
 from loopkernel.replay import fold
 from loopkernel.testing.drive import Drive
 from loopkernel.testing.effective_policy import effective_policy
 from loopkernel.testing.scenario_document import read_scenario_file
 from loopkernel.testing.scenario_nodes import ScenarioError
-from loopkernel.transition import transition
 
 
 @frozen

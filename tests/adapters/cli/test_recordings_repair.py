@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from loopkernel.data.thread_deltas import Created, Forked
-from loopkernel.planning.wording import LOST
+from loopkernel.loop.algorithms.wording import LOST
 from loopkernel.replay import replay
 from loopkernel_adapters.cli.fork import AFTERWARDS
 from loopkernel_adapters.stores.durable_files import write_all

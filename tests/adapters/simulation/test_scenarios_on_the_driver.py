@@ -4,11 +4,11 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from loopkernel.loop.transition import transition
 from loopkernel.testing.drive import Drive
 from loopkernel.testing.effective_policy import effective_policy
 from loopkernel.testing.scenario_data import Scenario
 from loopkernel.testing.scenario_document import read_scenario_file
-from loopkernel.transition import transition
 from loopkernel_adapters.testing.scenario_driver import differences_of, main, play
 from loopkernel_adapters.testing.scenario_driver_likeness import likeness
 from loopkernel_adapters.testing.scenario_driver_turns import is_checked_in_turn

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from loopkernel.data.blocks import ReasoningBlock, TextBlock
 from loopkernel.data.foreign import ForeignBlock, ForeignCall, ForeignMessage, ForeignReply, ForeignResults
-from loopkernel.planning.repair import repair
+from loopkernel.loop.algorithms.repair import repair
 from loopkernel_adapters.transcripts.diagnosing import AT_A_PROVIDER, diagnosed
 from loopkernel_adapters.transcripts.entries import FindingKind
 from loopkernel_adapters.transcripts.foreign_threads import foreign_threads

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from loopkernel.planning.wording import LOST
+from loopkernel.loop.algorithms.wording import LOST
 from loopkernel_adapters.transcripts.entries import FindingKind
 from loopkernel_adapters.transcripts.writers.writer import Fault
 

@@ -35,7 +35,7 @@ from loopkernel.testing.strategies.policies import policies
 from loopkernel.testing.strategies.states import states, working_states
 from loopkernel.testing.strategies.values import times_ms
 from loopkernel.testing.strategies.walks import Run, reachable_states, runs
-from loopkernel.waits import waits_of
+from loopkernel.views.waits import waits_of
 
 from tests.kernel.building import ONE, at_rest, say, text
 

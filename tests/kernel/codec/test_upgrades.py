@@ -25,8 +25,8 @@ from loopkernel.data.steps import Context, Step
 from loopkernel.data.thread_deltas import Resumed
 from loopkernel.data.user_deltas import CancelAll
 from loopkernel.laws.judging import check_step
-from loopkernel.planning.compaction import characters_of
-from loopkernel.transition import settle, transition
+from loopkernel.loop.algorithms.compaction import characters_of
+from loopkernel.loop.transition import settle, transition
 
 from tests.kernel.building import (
     a,

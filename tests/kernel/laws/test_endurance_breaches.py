@@ -38,13 +38,13 @@ from loopkernel.data.thread_deltas import Forked
 from loopkernel.data.tool_deltas import ToolChecked, ToolFailed, ToolSucceeded
 from loopkernel.data.user_deltas import EditMessage, RetryNow, Say
 from loopkernel.data.words import CallStatus, CancelReason, InputFate, LimitName, RequestReason, TurnEndReason
-from loopkernel.explain import explain
 from loopkernel.laws import Judged
 from loopkernel.laws.pair_laws import fork_eq
 from loopkernel.laws.retry_law import base_delay_ms
-from loopkernel.planning.retry import delay_ms
+from loopkernel.loop.algorithms.retry import delay_ms
+from loopkernel.loop.transition import transition
 from loopkernel.replay import StepRecord
-from loopkernel.transition import transition
+from loopkernel.views.explain import explain
 
 from tests.kernel.laws.tampering import (
     CALL,

@@ -45,7 +45,6 @@ from loopkernel.data.threads import Thread
 from loopkernel.data.tool_deltas import ToolChecked, ToolFailed, ToolSucceeded
 from loopkernel.data.user_deltas import ChangeMode, Say
 from loopkernel.data.words import CallStatus, CancelReason, HookPoint, TimerPurpose
-from loopkernel.explain import Explanation, explain
 from loopkernel.laws import KERNEL, Judged, check_pairs, check_step, check_trace
 from loopkernel.laws.address_law import address
 from loopkernel.laws.call_input import refers
@@ -56,7 +55,8 @@ from loopkernel.laws.schedule_laws import no_conflict
 from loopkernel.laws.sibling_law import sibling
 from loopkernel.laws.start_laws import final_args
 from loopkernel.laws.views import call_of_run, entry_of_call, started_operation, tool_named, turn_of
-from loopkernel.planning.projection import ProjectedMessage, Role
+from loopkernel.loop.algorithms.projection import ProjectedMessage, Role
+from loopkernel.loop.transition import transition
 from loopkernel.replay import StepRecord
 from loopkernel.testing.player import (
     Player,
@@ -64,7 +64,7 @@ from loopkernel.testing.player import (
 from loopkernel.testing.player_tools import (
     read,
 )
-from loopkernel.transition import transition
+from loopkernel.views.explain import Explanation, explain
 
 from tests.kernel.laws.tampering import CALL, at, changed, more, request_of
 from tests.kernel.played import PLAYED

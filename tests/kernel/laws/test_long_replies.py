@@ -14,10 +14,10 @@ from loopkernel.data.words import HookPoint, TimerPurpose
 from loopkernel.laws import KERNEL, Breach, memory
 from loopkernel.laws.changes import different_items
 from loopkernel.laws.judging import PAIR_CHECKS, TRACE_CHECKS, check_steps
+from loopkernel.loop.transition import transition
 from loopkernel.replay import StepRecord
 from loopkernel.testing.player import Player
 from loopkernel.testing.player_tools import POLICY, SUB_CALL, TO_ASK, Call, path_of, read, write
-from loopkernel.transition import transition
 
 from tests.kernel.counting import python_calls
 

@@ -38,13 +38,13 @@ from loopkernel.data.tool_deltas import ToolChecked, ToolSucceeded
 from loopkernel.data.user_deltas import CompactNow, EditMessage, StartHandoff
 from loopkernel.data.vector import Vector
 from loopkernel.data.words import CallStatus, HookPoint, TurnEndReason
-from loopkernel.explain import explain
 from loopkernel.laws.cut_law import FIRST_ALLOWANCE, cut_safe, unsafe_cuts
 from loopkernel.laws.reports import Judged, PlanCut
 from loopkernel.laws.request_laws import requests_of
-from loopkernel.planning.compaction import plan_cut
+from loopkernel.loop.algorithms.compaction import plan_cut
+from loopkernel.loop.transition import transition
 from loopkernel.replay import StepRecord
-from loopkernel.transition import transition
+from loopkernel.views.explain import explain
 
 from tests.kernel.laws.tampering import (
     CALL,

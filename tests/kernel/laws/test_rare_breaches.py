@@ -16,17 +16,17 @@ from loopkernel.data.thread_deltas import Created
 from loopkernel.data.tool_deltas import ToolStopped
 from loopkernel.data.user_deltas import CancelCall, ChangePolicy
 from loopkernel.data.words import ErrorClass, HookPoint, RefusalReason, StopReason
-from loopkernel.explain import explain
 from loopkernel.laws import Judged, check_pairs, check_step, check_trace
 from loopkernel.laws.step_laws import pending_timers
 from loopkernel.laws.views import held_in
+from loopkernel.loop.transition import transition
 from loopkernel.replay import StepRecord
 from loopkernel.testing.planted_call_runs import call_at
 from loopkernel.testing.planted_hook_runs import hooked
 from loopkernel.testing.planting import with_entries
 from loopkernel.testing.player import Player, Script, play
 from loopkernel.testing.player_tools import POLICY, USAGE, read, write
-from loopkernel.transition import transition
+from loopkernel.views.explain import explain
 
 from tests.kernel.laws.tampering import CALL, OTHER, Case, after, changed, findings, instead, more, with_session
 from tests.kernel.played import PLAYED

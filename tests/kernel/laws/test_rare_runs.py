@@ -13,6 +13,7 @@ from loopkernel.data.policy import Compaction, Retry, Truncation
 from loopkernel.data.user_deltas import CancelAll, CompactNow, Correct, EditMessage
 from loopkernel.data.words import HookPoint, StopReason, TimerPurpose
 from loopkernel.laws import check_pairs, check_trace
+from loopkernel.loop.transition import transition
 from loopkernel.replay import StepRecord
 from loopkernel.testing.planted_call_runs import call_at
 from loopkernel.testing.planted_hook_runs import hooked
@@ -28,7 +29,6 @@ from loopkernel.testing.player_tools import (
     write,
     write_to_result,
 )
-from loopkernel.transition import transition
 
 
 def a_failure_looked_at_is_cancelled(player: Player) -> None:

@@ -18,8 +18,8 @@ from loopkernel.data.tools import Decision, InvalidCall, Tool, ToolOutput, ToolP
 from loopkernel.data.user_deltas import AnswerAfterCrash, Approve, ChangePolicy, Correct, CrashAnswerKind
 from loopkernel.data.words import CallStatus, HookPoint, StopReason
 from loopkernel.laws import check_pairs, check_trace
+from loopkernel.loop.transition import transition
 from loopkernel.replay import LogRecord, StepRecord, Transition, fold
-from loopkernel.transition import transition
 
 from tests.kernel.building import (
     ALL_TOOLS,

@@ -6,13 +6,13 @@ from loopkernel.data.choices import OutputCalls, Schedule
 from loopkernel.data.policy import Policy
 from loopkernel.data.states import State
 from loopkernel.data.steps import Context
-from loopkernel.explain import Explanation, explain
 from loopkernel.laws import Judged, check_step
+from loopkernel.loop.transition import transition
 from loopkernel.testing.planted_call_runs import call_at
 from loopkernel.testing.player import Player
 from loopkernel.testing.player_tools import BARE_CALL, POLICY, SUB_CALL, Call, read, write
-from loopkernel.transition import transition
-from loopkernel.waits import ForConflict, ForMore, ForOthers, ForShare, Reason, Wait
+from loopkernel.views.explain import Explanation, explain
+from loopkernel.views.waits import ForConflict, ForMore, ForOthers, ForShare, Reason, Wait
 
 OUTPUT = evolve(POLICY, output_tool="bare")
 BEHIND_IT = ForConflict(call_at(1), "a", True)

@@ -11,7 +11,7 @@ from loopkernel.codec import policy_from_text, policy_to_text
 from loopkernel.data import choices
 from loopkernel.data.policy import Compaction, Policy, ResultLimit, Retry
 from loopkernel.data.words import ErrorClass
-from loopkernel.planning.replies import MAX_PAUSES
+from loopkernel.loop.algorithms.replies import MAX_PAUSES
 from loopkernel.presets import PRESET_NAMES, preset
 
 PAGE = (Path(__file__).resolve().parents[3] / "specs" / "rules" / "presets.md").read_text(encoding="utf-8")

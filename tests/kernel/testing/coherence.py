@@ -25,8 +25,8 @@ from loopkernel.data.words import CallStatus, TimerPurpose
 from loopkernel.laws.gates import asked_outside, gates_in
 from loopkernel.laws.step_laws import pending_timers
 from loopkernel.laws.views import ledger_in, turn_of
-from loopkernel.planning.clearing import is_cleared
-from loopkernel.regions.limits import OUT_OF_BUDGET
+from loopkernel.loop.algorithms.clearing import is_cleared
+from loopkernel.loop.turn.limits import OUT_OF_BUDGET
 
 
 def incoherences(state: State) -> Iterable[str]:

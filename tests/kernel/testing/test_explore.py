@@ -16,6 +16,7 @@ from loopkernel.data.user_deltas import CancelAll, DismissError, EditMessage, En
 from loopkernel.data.vector import Vector
 from loopkernel.data.words import ErrorClass, RefusalReason, StopReason
 from loopkernel.laws import Breach
+from loopkernel.loop.transition import transition
 from loopkernel.replay import LogRecord, StepRecord, Transition, fold
 from loopkernel.testing import scenario_actions as actions
 from loopkernel.testing.explore import Finding, explore
@@ -25,7 +26,6 @@ from loopkernel.testing.explore_views import outline
 from loopkernel.testing.judge import Judgement, ScenarioOutcome, run_scenario
 from loopkernel.testing.scenario_data import Scenario
 from loopkernel.testing.scenario_document import read_scenarios
-from loopkernel.transition import transition
 
 from tests.kernel.explore_cases import EXACT, GRAPH
 from tests.kernel.explore_endurance import RETRIES

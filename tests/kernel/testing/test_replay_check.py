@@ -11,12 +11,12 @@ from loopkernel.data.messages import UserMessage
 from loopkernel.data.policy import Policy
 from loopkernel.data.states import Idle, State
 from loopkernel.data.steps import Context, Step
+from loopkernel.loop.transition import transition
 from loopkernel.replay import Transition
 from loopkernel.testing.drive import Drive
 from loopkernel.testing.recording import Recording
 from loopkernel.testing.replay_check import replay_difference
 from loopkernel.testing.scenario_document import read_scenarios
-from loopkernel.transition import transition
 
 SCENARIO = """
 scenario: a

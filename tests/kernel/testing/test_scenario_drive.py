@@ -4,11 +4,11 @@ import pytest
 from loopkernel.data.policy import Policy
 from loopkernel.data.states import State
 from loopkernel.data.steps import Context, Step
+from loopkernel.loop.transition import transition
 from loopkernel.testing.drive import MAX_DELTAS, Drive
 from loopkernel.testing.effective_policy import effective_policy
 from loopkernel.testing.recording import Recording
 from loopkernel.testing.scenario_document import read_scenarios
-from loopkernel.transition import transition
 
 
 def drive(text: str) -> Recording:

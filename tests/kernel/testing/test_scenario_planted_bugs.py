@@ -11,10 +11,10 @@ from loopkernel.data.events import ReplyAborted, ToolEnded, TurnEnded
 from loopkernel.data.states import Cancelled, Idle, State
 from loopkernel.data.steps import Context, Step
 from loopkernel.data.words import TurnEndReason
+from loopkernel.loop.transition import transition
 from loopkernel.replay import Transition
 from loopkernel.testing.judge import ScenarioOutcome, run_scenario
 from loopkernel.testing.scenario_document import read_scenarios
-from loopkernel.transition import transition
 
 (ROUND, CANCEL) = read_scenarios(
     """

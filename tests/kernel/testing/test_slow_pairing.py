@@ -19,9 +19,9 @@ from loopkernel.data.json_text import Json
 from loopkernel.data.threads import Thread
 from loopkernel.data.words import CallStatus, RequestReason
 from loopkernel.laws.request_laws import Shown, order, pair
-from loopkernel.planning.projection import ProjectedMessage, Role, project
-from loopkernel.planning.repair import repair
-from loopkernel.planning.wording import LOST
+from loopkernel.loop.algorithms.projection import ProjectedMessage, Role, project
+from loopkernel.loop.algorithms.repair import repair
+from loopkernel.loop.algorithms.wording import LOST
 from loopkernel.testing.slow_pairing import slow_repair, wrong_order, wrong_pairs
 from loopkernel.testing.strategies.conversation import threads
 

@@ -31,8 +31,8 @@ from loopkernel.data.steps import Context
 from loopkernel.data.thread_deltas import Resumed
 from loopkernel.data.tool_deltas import ToolFailed, ToolStopped, ToolSucceeded
 from loopkernel.data.user_deltas import AnswerAfterCrash, CrashAnswerKind
+from loopkernel.loop.transition import transition
 from loopkernel.replay import LogRecord, StepRecord
-from loopkernel.transition import transition
 
 from loopkernel_adapters.driver.asyncio_driver import is_event
 

@@ -44,8 +44,8 @@ from loopkernel.data.steps import Context
 from loopkernel.data.thread_deltas import RULES_VERSION, Created
 from loopkernel.data.words import CallStatus, StopReason
 from loopkernel.later_typing import override
+from loopkernel.loop.transition import transition
 from loopkernel.replay import START, LogRecord
-from loopkernel.transition import transition
 
 from loopkernel_adapters.ports import StoreCorrupt
 from loopkernel_adapters.stores.jsonl import parse_log

@@ -30,7 +30,7 @@ from loopkernel.data.timers import Timer
 from loopkernel.data.tools import Claim, EffectClass, InvalidCall, UnknownTool, Verdict
 from loopkernel.data.vector import Vector
 from loopkernel.data.words import CallStatus, HookPoint, TimerPurpose, UserAction
-from loopkernel.planning.references import has_references, resolved, sources
+from loopkernel.loop.algorithms.references import has_references, resolved, sources
 from loopkernel.testing.strategies.conversation import (
     claims,
     result_of,

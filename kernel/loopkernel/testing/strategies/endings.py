@@ -6,7 +6,7 @@ from hypothesis.strategies import SearchStrategy
 from loopkernel.data.endings import Ending, Failure, GoOn, NextInput, NextQueued, Settled
 from loopkernel.data.ids import ModelOperation
 from loopkernel.data.words import CancelReason, ErrorClass, RequestReason
-from loopkernel.regions.limits import OUT_OF_BUDGET
+from loopkernel.loop.turn.limits import OUT_OF_BUDGET
 from loopkernel.testing.strategies.conversation import cancel_reasons, contents
 from loopkernel.testing.strategies.deltas import WAITS_MS
 from loopkernel.testing.strategies.sessions import end_reasons

@@ -50,6 +50,7 @@ from loopkernel.data.threads import Thread
 from loopkernel.data.tools import Tool
 from loopkernel.data.vector import Vector
 from loopkernel.data.words import ErrorClass, HookPoint, TimerPurpose
+from loopkernel.loop.transition import settle
 from loopkernel.testing.strategies.call_stages import ASKING, DISPATCHING, RELEASED, STREAMING, WORKING
 from loopkernel.testing.strategies.conversation import cancel_reasons, threads, tool_profiles
 from loopkernel.testing.strategies.deltas import stop_reasons
@@ -58,7 +59,6 @@ from loopkernel.testing.strategies.ledgers import calls_in, calls_of, pieces_of
 from loopkernel.testing.strategies.numbers import Numbers
 from loopkernel.testing.strategies.sessions import end_reasons, sessions, sessions_naming, stamps, turns
 from loopkernel.testing.strategies.values import counts, models, safe_names, texts, usages
-from loopkernel.transition import settle
 
 
 @st.composite

@@ -70,6 +70,7 @@ from loopkernel.later_typing import override
 from loopkernel.laws.gates import asked_outside
 from loopkernel.laws.step_laws import pending_timers
 from loopkernel.laws.views import ledger_in
+from loopkernel.loop.transition import transition
 from loopkernel.replay import LogRecord, StepRecord
 from loopkernel.testing.explore_moves import wishes
 from loopkernel.testing.explore_reports import answers, reports
@@ -91,7 +92,6 @@ from loopkernel.testing.strategies.deltas import (
 )
 from loopkernel.testing.strategies.policies import running_policies
 from loopkernel.testing.strategies.values import keys, resource_keys, texts, times_ms, usages
-from loopkernel.transition import transition
 
 # Tools whose calls really run: some that touch what they name (two of them at once, while the reply still streams), one
 # that a person is asked about, one that goes alone and may take only so long, one without a profile, and a sub-agent.

@@ -1,1 +1,0 @@
-"""One file per state: what each delta does there, and what entering the state does."""

@@ -1,0 +1,343 @@
+"""The calls of a reply as a region: added, checked, answered, and what their answers mean for the calls behind them.
+
+A call is answered exactly once; what comes after finds it closed and is refused by the caller.
+"""
+
+from collections.abc import Iterable
+
+from attrs import evolve
+
+from loopkernel.data.blocks import RawInput, TextBlock, ToolCall, ToolResult, UserBlock, text_of
+from loopkernel.data.effects import CheckCall, Effect
+from loopkernel.data.errors import quoted
+from loopkernel.data.events import ToolEnded
+from loopkernel.data.ids import CheckOperation, OperationKind, RunOperation
+from loopkernel.data.json_text import Json
+from loopkernel.data.ledgers import Ledger, LedgerEntry, Links
+from loopkernel.data.plans import Plan
+from loopkernel.data.sessions import Session, Settings
+from loopkernel.data.text_map import TextMap
+from loopkernel.data.tools import InvalidCall, UnknownTool, Verdict
+from loopkernel.data.vector import Vector
+from loopkernel.data.words import CallStatus, CancelReason, UserAction
+from loopkernel.loop.algorithms.loop_detection import is_disabled
+from loopkernel.loop.algorithms.redaction import redacted
+from loopkernel.loop.algorithms.references import has_references, references, resolved, sources
+from loopkernel.loop.algorithms.scheduling import add, end, know, look_again, pass_over, places_of, unpark
+from loopkernel.loop.algorithms.wording import (
+    UNPARSED,
+    cancelled_text,
+    edited_text,
+    unreachable_text,
+)
+from loopkernel.loop.calls.claims import claimant_of, never_runs, only_reads
+from loopkernel.loop.calls.held_runs import Ledgered
+from loopkernel.loop.gates.timers import close_timer
+
+# --- calls come in --------------------------------------------------------------------------------------
+
+
+def add_call(ledger: Ledger, session: Session, call: ToolCall, verdict: Verdict | None) -> Ledgered:
+    """The reply holds one more complete call; it is checked unless the verdict came with it (rule TOOL-18)."""
+    place = ledger.entries.size
+    ledger, links, faults = _linked(ledger, call)
+    given = call.input
+    if isinstance(given, RawInput):
+        verdict = InvalidCall(UNPARSED)
+    elif is_disabled(session.watch, call.tool):
+        verdict = UnknownTool()  # it is not offered, for now
+    elif faults:
+        verdict = InvalidCall(f"call {quoted(call.provider_id)} cannot be placed among the others: {'; '.join(faults)}")
+    elif links is not None and links.refers and _all_done(ledger, links):
+        given = resolved(given, outputs_of(ledger, links.sources))
+        links, verdict = evolve(links, resolved=given), None  # what it uses is asked about with its final input
+    failed = None if links is None else _failed_source(ledger, links)
+    check: CheckOperation | None = None
+    effects: tuple[Effect, ...] = ()
+    checked = ledger.checked
+    if failed is None and verdict is None and not isinstance(given, RawInput):
+        operations, number = session.operations.mint(OperationKind.CHECK)
+        session, check = session.with_operations(operations), CheckOperation(number)
+        effects = (CheckCall(operation=check, call=call.id, tool=call.tool, input=given),)
+        checked = noted(checked, number - ledger.first_check, place)
+    entry = LedgerEntry(call=call, check=check, verdict=verdict, links=links)
+    grown = ledger.updated(
+        ledger.entries.append(entry),
+        unanswered=ledger.unanswered + 1,
+        checking=ledger.checking + (check is not None),
+        linked=ledger.linked or links is not None,
+        checked=checked,
+        plan=None if ledger.plan is None else _planned(ledger.plan, entry, session.settings),
+        ids=None if ledger.ids is None else ledger.ids.put(call.provider_id, place),
+    )
+    if failed is None:
+        return Ledgered(grown, session, effects)
+    return close(grown, session, place, _unreachable(grown, place, failed))
+
+
+def _planned(plan: Plan, entry: LedgerEntry, settings: Settings) -> Plan:
+    """The plan with one more call, behind all others."""
+    return add(
+        plan,
+        claimant_of(entry, settings),
+        reads=only_reads(entry, settings),
+        passive=never_runs(entry, settings),
+        sources=() if entry.links is None else entry.links.sources,
+    )
+
+
+def noted(places: Vector[int], index: int, place: int) -> Vector[int]:
+    """The places by number, with one more at `index`; numbers that belong to no call are passed over."""
+    while places.size < index:
+        places = places.append(-1)
+    return places.append(place)
+
+
+def _linked(ledger: Ledger, call: ToolCall) -> tuple[Ledger, Links | None, tuple[str, ...]]:
+    """What the call depends on, and what is wrong with that (rule CALL-1)."""
+    refers_to = isinstance(call.input, Json) and has_references(call.input)
+    if not call.after and not refers_to:
+        return ledger, None, ()
+    given = call.input if isinstance(call.input, Json) else Json.of(None)
+    ids = ledger.ids
+    if ids is None:
+        ids = TextMap()
+        for place, entry in enumerate(ledger.entries):
+            ids = ids.put(entry.call.provider_id, place)
+        ledger = evolve(ledger, ids=ids)
+    wanted = {name: ids.get(name) for name in (*call.after, *references(given))}
+    earlier = {name: place for name, place in wanted.items() if place is not None}
+    found = sources(earlier, call.provider_id, call.after, given)
+    return ledger, Links(sources=found.places, refers=refers_to), found.faults
+
+
+# --- reports find their calls -----------------------------------------------------------------------------
+
+
+def open_check(ledger: Ledger, operation: CheckOperation) -> int | None:
+    """The place of the entry that waits for this check; None if no open entry does."""
+    place = ledger.place_of_check(operation)
+    return None if place is None or ledger.entries[place].check != operation else place
+
+
+def open_run(ledger: Ledger, operation: RunOperation) -> int | None:
+    """The place of the entry that this run is the open run of; None if it is not open."""
+    place = ledger.place_of_run(operation)
+    if place is None:
+        return None
+    entry = ledger.entries[place]
+    return place if entry.operation == operation and entry.has_run else None
+
+
+# --- checks -----------------------------------------------------------------------------------------------
+
+
+def take_verdict(ledger: Ledger, session: Session, place: int, verdict: Verdict) -> Ledgered:
+    """The check of the entry has answered."""
+    before = ledger.entries[place]
+    entry = before.judged(verdict)
+    plan = None if ledger.plan is None else _replanned(ledger.plan, place, before, entry, session.settings)
+    ledger = ledger.updated(ledger.entries.replace(place, entry), checking=ledger.checking - 1, plan=plan)
+    return Ledgered(ledger, session)
+
+
+def _replanned(plan: Plan, place: int, before: LedgerEntry, entry: LedgerEntry, settings: Settings) -> Plan | None:
+    """The plan after a verdict on the call; None: all is to be planned anew."""
+    known, claimant = claimant_of(before, settings), claimant_of(entry, settings)
+    if claimant == known:
+        plan = look_again(plan, 1 << place)
+    elif claimant is not None and (known is None or known.claims is None):
+        plan = know(plan, place, claimant)
+    else:  # other claims than those that the plan knows
+        return None
+    return pass_over(plan, place) if never_runs(entry, settings) else plan
+
+
+def ask_check(ledger: Ledger, session: Session, place: int, tool: str, given: Json) -> Ledgered:
+    """The adapter is asked about the call, with another tool or input than before."""
+    entry = ledger.entries[place]
+    operations, number = session.operations.mint(OperationKind.CHECK)
+    check = CheckOperation(number)
+    ledger = evolve(
+        ledger.put(place, evolve(entry, check=check)),
+        checking=ledger.checking + 1,
+        checked=noted(ledger.checked, number - ledger.first_check, place),
+    )
+    command = CheckCall(operation=check, call=entry.call.id, tool=tool, input=given)
+    return Ledgered(ledger, session.with_operations(operations), (command,))
+
+
+def drop_check(ledger: Ledger, session: Session, place: int) -> tuple[Ledger, Session]:
+    """The open check of the entry, if any, is of no more interest."""
+    entry = ledger.entries[place]
+    if entry.check is None:
+        return ledger, session
+    session = session.with_operations(session.operations.abandon(OperationKind.CHECK, entry.check))
+    return evolve(ledger.put(place, evolve(entry, check=None)), checking=ledger.checking - 1), session
+
+
+# --- answers ----------------------------------------------------------------------------------------------
+
+
+def answer_of(
+    entry: LedgerEntry,
+    status: CallStatus,
+    content: tuple[UserBlock, ...],
+    reason: CancelReason | None = None,
+) -> ToolResult:
+    """The answer to a call that does not come from its tool; of a run that was edited, with a note of that."""
+    content = (*note_on_edit(entry), *content) if entry.runs else content
+    return ToolResult(
+        call=entry.call.id,
+        provider_id=entry.call.provider_id,
+        tool=entry.call.tool,
+        status=status,
+        content=content,
+        reason=reason,
+        ran=entry.runs > 0,
+        decided=entry.person.answered,
+    )
+
+
+def note_on_edit(entry: LedgerEntry) -> tuple[UserBlock, ...]:
+    """What a person has changed of the call, told before its output (rule ASK-3)."""
+    edit = entry.person.edit
+    if edit is None:
+        return ()
+    shown = redacted(edit.input).text  # the note is shown on screens too
+    return (TextBlock(edited_text(edit.tool, shown, edit.action is UserAction.SWAP)),)
+
+
+def error_result(entry: LedgerEntry, why: str, reason: CancelReason | None = None) -> ToolResult:
+    """The call is answered with an error, which says why."""
+    return answer_of(entry, CallStatus.ERROR, (TextBlock(why),), reason)
+
+
+def cancelled_result(entry: LedgerEntry, reason: CancelReason) -> ToolResult:
+    """The call is answered as cancelled."""
+    return answer_of(entry, CallStatus.CANCELLED, (TextBlock(cancelled_text(reason)),), reason)
+
+
+def close(
+    ledger: Ledger,
+    session: Session,
+    place: int,
+    result: ToolResult,
+    *,
+    stopped: bool = True,
+    output: tuple[UserBlock, ...] | None = None,
+) -> Ledgered:
+    """The open entry gets its one result; the calls that depend on it go on, or are answered too (rule CALL-3).
+
+    A run that has not `stopped` keeps its resources. `output` is what the tool returned, where the result differs.
+    """
+    ledger, session, effects = shut(ledger, session, place, result, stopped=stopped, output=output)
+    if not ledger.linked:
+        return Ledgered(ledger, session, effects)
+    told: list[Effect] = [*effects]
+    ended = [place]
+    while ended:
+        for follower in _dependents(ledger, ended.pop(0)):
+            entry = ledger.entries[follower]
+            if not entry.is_open or entry.links is None:
+                continue
+            failed = _failed_source(ledger, entry.links)
+            if failed is not None:
+                ledger, session = drop_check(ledger, session, follower)
+                ledger, session, more = shut(ledger, session, follower, _unreachable(ledger, follower, failed))
+                ended.append(follower)
+            else:
+                going_on = _resolve(ledger, session, follower)
+                ledger, session, more = going_on.ledger, going_on.session, going_on.effects
+            told.extend(more)
+    return Ledgered(ledger, session, tuple(told))
+
+
+def shut(
+    ledger: Ledger,
+    session: Session,
+    place: int,
+    result: ToolResult,
+    *,
+    stopped: bool = True,
+    output: tuple[UserBlock, ...] | None = None,
+) -> tuple[Ledger, Session, tuple[Effect, ...]]:
+    """The open entry gets its result, and no other call is looked at."""
+    entry = ledger.entries[place]
+    waits = entry.status is CallStatus.BLOCKED_ON_USER
+    running = entry.status is CallStatus.IN_PROGRESS
+    ledger = ledger.updated(
+        ledger.entries.replace(place, entry.ended(result, output)),
+        unanswered=ledger.unanswered - 1,
+        running=ledger.running - running,
+        waiting=ledger.waiting - waits,
+        asking=ledger.asking - (waits and entry.is_running),
+        children=ledger.children - (running and entry.child is not None),
+        hooked=ledger.hooked - (entry.status is CallStatus.QUEUED and entry.hooks.open is not None),
+        plan=None if ledger.plan is None else _ended(ledger.plan, place, entry, stopped),
+    )
+    return ledger, session, (*close_timer(entry.timer), ToolEnded(result))
+
+
+def _ended(plan: Plan, place: int, entry: LedgerEntry, stopped: bool) -> Plan:
+    """The plan without the call; what was reserved for a sub-agent is there for others again (rule LIMIT-2)."""
+    plan = end(plan, place, stopped=stopped)
+    return plan if entry.child is None else unpark(plan)
+
+
+def _dependents(ledger: Ledger, place: int) -> Iterable[int]:
+    if ledger.plan is not None:
+        return places_of(ledger.plan.dependents[place])
+    return (
+        later
+        for later in range(place + 1, ledger.entries.size)
+        if (links := ledger.entries[later].links) is not None and place in links.sources
+    )
+
+
+def _failed_source(ledger: Ledger, links: Links) -> LedgerEntry | None:
+    """The first call that these links need, and that has ended otherwise than done."""
+    needed = (ledger.entries[source] for source in links.sources)
+    return next((entry for entry in needed if not entry.is_open and entry.status is not CallStatus.DONE), None)
+
+
+def _all_done(ledger: Ledger, links: Links) -> bool:
+    return all(ledger.entries[source].status is CallStatus.DONE for source in links.sources)
+
+
+def _unreachable(ledger: Ledger, place: int, source: LedgerEntry) -> ToolResult:
+    return error_result(ledger.entries[place], unreachable_text(source.call.provider_id, source.status))
+
+
+def _resolve(ledger: Ledger, session: Session, place: int) -> Ledgered:
+    """A source of the call is done: when all are, its references are resolved, and its input is checked again."""
+    entry = ledger.entries[place]
+    links, given = entry.links, entry.call.input
+    if links is None or not entry.refers or not isinstance(given, Json):
+        return Ledgered(ledger, session)
+    if not _all_done(ledger, links):
+        return Ledgered(ledger, session)
+    ready = resolved(given, outputs_of(ledger, links.sources))
+    ledger, session = drop_check(ledger, session, place)
+    entry = ledger.entries[place]
+    if isinstance(entry.verdict, UnknownTool | InvalidCall):
+        return Ledgered(ledger, session)  # it will not run, whatever it refers to
+    ledger = ledger.put(place, evolve(entry, links=evolve(links, resolved=ready)))
+    return ask_check(ledger, session, place, entry.tool, ready)
+
+
+def outputs_of(ledger: Ledger, places: Iterable[int]) -> dict[str, str]:
+    """What the calls at these places returned, as text, by the provider's ids: in full, without any note."""
+    outputs: dict[str, str] = {}
+    for place in places:
+        entry = ledger.entries[place]
+        content = entry.output
+        if content is None:
+            content = () if entry.result is None else entry.result.content
+        outputs[entry.call.provider_id] = text_of(content)
+    return outputs
+
+
+def results(ledger: Ledger) -> tuple[ToolResult, ...]:
+    """The answers so far, in call order (rule TOOL-8)."""
+    return tuple(entry.result for entry in ledger.entries if entry.result is not None)

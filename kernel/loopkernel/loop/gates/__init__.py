@@ -1,0 +1,1 @@
+"""What guards a step: timers, hooks, refusals, settings, and the shown error."""

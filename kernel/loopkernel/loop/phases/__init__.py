@@ -1,0 +1,1 @@
+"""The phases of the loop: each takes the deltas that reach it."""

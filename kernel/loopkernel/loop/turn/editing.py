@@ -1,0 +1,178 @@
+"""History is changed: messages leave the end of the thread, or read otherwise. Each change is told by an event."""
+
+from collections.abc import Iterable, Iterator
+
+from attrs import evolve
+
+from loopkernel.data.blocks import AssistantBlock, OpaqueBlock, TextBlock, ToolCall, ToolResult
+from loopkernel.data.effects import Effect
+from loopkernel.data.events import Edited, InputSettled, MessageReplaced, ReplyRetracted, ThreadCut
+from loopkernel.data.ids import MessageId, ModelOperation
+from loopkernel.data.json_text import Json
+from loopkernel.data.messages import SENT_BY_USER, AssistantMessage, Message, ResultMessage, UserMessage
+from loopkernel.data.model_deltas import Redaction
+from loopkernel.data.sessions import Session, Settings
+from loopkernel.data.threads import Thread
+from loopkernel.data.tools import EffectClass
+from loopkernel.data.words import CancelReason, InputFate, StopReason
+from loopkernel.loop.algorithms.clearing import is_cleared
+from loopkernel.loop.algorithms.compaction import characters_of, rewritten
+from loopkernel.loop.algorithms.loop_detection import forget_calls
+from loopkernel.loop.algorithms.redaction import redacted_message
+from loopkernel.loop.calls.claims import offered
+from loopkernel.loop.calls.held_runs import abort_background_of
+from loopkernel.loop.history.compaction import restore_for
+
+Rewritten = tuple[Session, tuple[Effect, ...]]
+_NOTHING = Json.of({})
+
+
+def index_of_input(session: Session, message: MessageId) -> int | None:
+    """Where the user's message of that id stands in the thread; None if no such message is there."""
+    for index, found in _backwards(session):
+        if found.id == message:
+            return index if isinstance(found, UserMessage) and found.origin in SENT_BY_USER else None
+        if found.id < message:
+            return None  # ids grow along the thread
+    return None
+
+
+def drop_from(session: Session, message: MessageId) -> Rewritten:
+    """The user's message, which is in the thread, is being replaced: it leaves with all that follows (INPUT-4)."""
+    session, restored = restore_for(session, message)
+    index = index_of_input(session, message)
+    if index is None:
+        return session, restored
+    thread = session.thread.messages
+    dropped = (thread[place] for place in range(index, len(thread)))
+    superseded = tuple(
+        InputSettled(found.receipt, InputFate.SUPERSEDED)
+        for found in dropped
+        if isinstance(found, UserMessage) and found.receipt is not None
+    )
+    session, cut = _cut(session, index)
+    return session, (*restored, *superseded, Edited(message), *cut)
+
+
+def drop_refused_reply(session: Session, now_ms: int) -> Rewritten:
+    """The reply in which the model refused leaves the thread, if it is the last one there (rule INFER-10).
+
+    One of whose calls has run early, and may have had an effect, stays: it is never discarded (rule TOOL-9).
+    """
+    for index, message in _backwards(session):
+        if isinstance(message, ResultMessage) and any(_had_effect(each, session.settings) for each in message.results):
+            break
+        if isinstance(message, AssistantMessage):
+            if message.stop is not StopReason.REFUSAL:
+                break
+            session, cut = _cut(session, index)
+            session, aborted = abort_background_of(session, message.reply, CancelReason.SUPERSEDED, now_ms)
+            watch = forget_calls(session.watch, len(message.calls))
+            retracted = (ReplyRetracted(message.reply),) if message.content else ()
+            return evolve(session, watch=watch), (*aborted, *retracted, *cut)
+        if isinstance(message, UserMessage):
+            break
+    return session, ()
+
+
+def _had_effect(result: ToolResult, settings: Settings) -> bool:
+    """Whether a tool has run for the result that does not only read."""
+    tool = offered(settings, result.tool)
+    return result.ran and (tool is None or tool.profile is None or tool.profile.effect is not EffectClass.READ_ONLY)
+
+
+def _cut(session: Session, length: int) -> Rewritten:
+    """Only so many messages are left; what was counted of the others is counted no more."""
+    thread = session.thread
+    kept = thread.messages.first(length)
+    dropped = tuple(thread.messages.since(length))
+    size = rewritten(session.size.total - sum(characters_of(message) for message in dropped))
+    bodies = sum(
+        not is_cleared(result)
+        for message in dropped
+        if isinstance(message, ResultMessage)
+        for result in message.results
+    )
+    last_reply = _last_reply(session, length)
+    opaque = thread.opaque_models
+    if opaque and _opaque_models(dropped):
+        opaque = _opaque_models(kept)
+    background = tuple(
+        end for end in session.inbox.background if last_reply is not None and end.call.reply <= last_reply
+    )
+    session = evolve(
+        session,
+        thread=Thread(kept, thread.generation + 1, opaque),
+        bodies=session.bodies - bodies,
+        bodies_from=min(session.bodies_from, length),
+        size=size,
+    )
+    if session.compactions.useless_at is not None:  # the thread that could not be made smaller is another now
+        session = evolve(session, compactions=evolve(session.compactions, useless_at=None))
+    if background != session.inbox.background:
+        session = evolve(session, inbox=evolve(session.inbox, background=background))
+    return session, (ThreadCut(length),)
+
+
+def _last_reply(session: Session, length: int) -> ModelOperation | None:
+    """The last reply that still counts: among so many messages of the thread, or those that compactions took out."""
+    parts = (*(removal.messages for removal in session.compactions.removals), session.thread.messages.first(length))
+    for part in reversed(parts):
+        backwards = (part[place] for place in range(len(part) - 1, -1, -1))
+        found = next((message.reply for message in backwards if isinstance(message, AssistantMessage)), None)
+        if found is not None:
+            return found
+    return None
+
+
+def _opaque_models(messages: Iterable[Message]) -> tuple[str, ...]:
+    """The models that left opaque blocks, in the order of their first."""
+    replies = (message for message in messages if isinstance(message, AssistantMessage))
+    blocks = (block for reply in replies for block in reply.content)
+    return tuple(dict.fromkeys(block.model for block in blocks if isinstance(block, OpaqueBlock)))
+
+
+def _backwards(session: Session) -> Iterator[tuple[int, Message]]:
+    messages = session.thread.messages
+    for index in range(len(messages) - 1, -1, -1):
+        yield index, messages[index]
+
+
+# --- a guardrail ----------------------------------------------------------------------------------------
+
+
+def redact_input(session: Session, redaction: Redaction | None) -> Rewritten:
+    """The last message that the user sent reads as the guardrail says (rule INFER-10)."""
+    if redaction is None or redaction.user_text is None:
+        return session, ()
+    for index, message in _backwards(session):
+        if isinstance(message, UserMessage) and message.origin in SENT_BY_USER:
+            replaced = evolve(message, content=(TextBlock(redaction.user_text),))
+            thread = session.thread
+            messages = thread.messages.replace(index, replaced)
+            thread = Thread(messages, thread.generation + 1, thread.opaque_models)
+            size = rewritten(session.size.total + characters_of(replaced) - characters_of(message))
+            return evolve(session, thread=thread, size=size), (MessageReplaced(redacted_message(replaced)),)
+    return _redact_removed(session, redaction.user_text), ()
+
+
+def _redact_removed(session: Session, text: str) -> Session:
+    """A compaction has taken the message out of the thread: should it be put back, it reads so too."""
+    past = session.compactions
+    for index in range(past.removals.size - 1, -1, -1):
+        removal = past.removals[index]
+        for place in range(removal.messages.size - 1, -1, -1):
+            message = removal.messages[place]
+            if isinstance(message, UserMessage) and message.origin in SENT_BY_USER:
+                replaced = evolve(message, content=(TextBlock(text),))
+                removal = evolve(removal, messages=removal.messages.replace(place, replaced))
+                return evolve(session, compactions=evolve(past, removals=past.removals.replace(index, removal)))
+    return session
+
+
+def redacted_reply(content: tuple[AssistantBlock, ...], redaction: Redaction | None) -> tuple[AssistantBlock, ...]:
+    """The reply as the guardrail lets it be stored: its text replaced, of its calls only which tool was called."""
+    if redaction is None or redaction.reply_text is None:
+        return content
+    calls = (evolve(block, input=_NOTHING) for block in content if isinstance(block, ToolCall))
+    return (TextBlock(redaction.reply_text), *calls)

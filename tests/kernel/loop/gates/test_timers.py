@@ -1,0 +1,58 @@
+"""Pending delays: each minted with a number of its own, and closed once."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from loopkernel.data.effects import CancelTimer, Effect, StartTimer
+from loopkernel.data.operations import Operations
+from loopkernel.data.states import Done
+from loopkernel.data.timers import Timer
+from loopkernel.data.words import TimerPurpose
+from loopkernel.loop.gates.timers import close_timer, start_timer
+
+from tests.kernel.building import pending_timers, timer
+from tests.kernel.plays import Play, plays
+
+
+@given(st.lists(st.tuples(st.sampled_from(TimerPurpose), st.integers(0, 99)), max_size=4))
+def test_each_timer_has_a_number_its_purpose_and_its_deadline(wanted: list[tuple[TimerPurpose, int]]) -> None:
+    operations = Operations()
+    for number, (purpose, deadline_ms) in enumerate(wanted, 1):
+        operations, started, command = start_timer(operations, purpose, deadline_ms)
+        assert started == Timer(timer(number), purpose, deadline_ms)
+        assert command == StartTimer(operation=timer(number), purpose=purpose, deadline_ms=deadline_ms)
+
+
+def test_only_what_is_pending_is_closed() -> None:
+    assert close_timer(None) == ()
+    assert close_timer(Timer(timer(3), TimerPurpose.GRACE, 9)) == (CancelTimer(timer(3)),)
+
+
+@pytest.mark.rule("TOOL-10")
+@pytest.mark.rule("TOOL-17")
+@pytest.mark.rule("ASK-6")
+@pytest.mark.rule("CANCEL-2")
+@given(plays() | plays(outside=True))
+def test_what_is_pending_in_the_state_is_what_was_started_and_neither_fired_nor_cancelled(play: Play) -> None:
+    """A restart leaves timers to the process that is gone, and starts anew what it wants; a fork leaves them all."""
+    running: dict[int, Effect] = {}
+    for moment in play.moments:
+        delta = moment.context.delta
+        if type(delta).__name__ in ("Resumed", "Acquired", "Forked"):
+            running.clear()
+        for effect in moment.step.effects:
+            if isinstance(effect, StartTimer):
+                assert effect.operation not in running
+                running[effect.operation] = effect
+            if isinstance(effect, CancelTimer):
+                assert running.pop(effect.operation, None) is not None
+        if type(delta).__name__ == "TimerFired":
+            running.pop(getattr(delta, "operation", 0), None)
+        state = moment.step.next
+        pending = [] if state.session is None else pending_timers(state)
+        assert not (isinstance(state, Done) and pending)
+        assert [found.operation for found in pending] == sorted(running)
+        for found in pending:
+            started = running[found.operation]
+            assert isinstance(started, StartTimer)
+            assert (started.purpose, started.deadline_ms) == (found.purpose, found.deadline_ms)
