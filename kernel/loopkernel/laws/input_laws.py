@@ -234,9 +234,10 @@ class InputWitness:
         """What waits in state is what the fates say, unchanged; what has not changed since is not compared again."""
         queued = parts_of(self._inbox.queue, after.queue)
         steered = parts_of(self._inbox.steers, after.steers)
-        come = (*queued[1], *steered[1])
-        receipts = {one.receipt for one in (*settled, *queued[0], *steered[0], *come)}
-        for one in (*queued[0], *steered[0]):
+        gone: tuple[QueuedInput | WaitingSteer, ...] = (*queued[0], *steered[0])
+        come: tuple[QueuedInput | WaitingSteer, ...] = (*queued[1], *steered[1])
+        receipts = {one.receipt for one in settled}.union(one.receipt for one in (*gone, *come))
+        for one in gone:
             self._held.pop(one.receipt, None)
         self._held.update((one.receipt, InputFate.QUEUED) for one in queued[1])
         self._held.update((one.receipt, InputFate.WAITING_AS_STEER) for one in steered[1])
