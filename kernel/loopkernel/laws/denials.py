@@ -8,7 +8,6 @@ from loopkernel.data.blocks import ToolResult
 from loopkernel.data.events import EditRefused, ToolEnded
 from loopkernel.data.ledgers import ApprovalWait, Ledger, LedgerEntry
 from loopkernel.data.model_deltas import ModelCompleted
-from loopkernel.data.outside_deltas import HookAnswered, TimerFired
 from loopkernel.data.records import StepRecord
 from loopkernel.data.sessions import Settings
 from loopkernel.data.tool_deltas import ToolChecked
@@ -31,6 +30,9 @@ def denied_without_rule(record: StepRecord) -> Iterator[str]:
             if entry is not None and decision_on(entry, session.settings) is not Decision.DENY:
                 yield f"an edit of call {effect.call} is refused as denied, and nothing denies it"
         elif isinstance(effect, ToolEnded) and _is_refused(effect.result):
+            before = entry_of_call(calls_kept(record.before), effect.result.call)
+            if before is not None and (before.hooks.open is not None or before.hooks.blocked is not None):
+                continue  # it is for a hook to say
             ledger = calls_kept(record.after)
             entry = entry_of_call(ledger, effect.result.call)
             if entry is None:  # the reply is over with this step
@@ -56,9 +58,9 @@ def _as_edited(entry: LedgerEntry | None, record: StepRecord) -> LedgerEntry | N
 
 
 def _as_checked(entry: LedgerEntry | None, record: StepRecord) -> LedgerEntry | None:
-    """The call with the verdict that has come with this step; as nobody can say what a hook made of it, None."""
+    """The call with the verdict, or the word of a person, that has come with this step."""
     delta = record.context.delta
-    if entry is None or isinstance(delta, HookAnswered | TimerFired):
+    if entry is None:
         return None
     if isinstance(delta, ToolChecked) and entry.check == delta.operation:
         return _as_edited(entry, record) or evolve(entry, verdict=delta.verdict)
