@@ -5,11 +5,11 @@ from pathlib import Path
 
 from loopkernel.codec import record_to_text
 from loopkernel.loop.transition import transition
-from loopkernel.testing.drive import Drive
-from loopkernel.testing.effective_policy import effective_policy
-from loopkernel.testing.recording import Recording
-from loopkernel.testing.scenario_document import read_scenario_file
-from loopkernel.testing.vectors import from_line
+from loopkernel.testing.conformance.vectors import from_line
+from loopkernel.testing.scenarios.format.document import read_scenario_file
+from loopkernel.testing.scenarios.player.drive import Drive
+from loopkernel.testing.scenarios.player.effective_policy import effective_policy
+from loopkernel.testing.scenarios.player.recording import Recording
 
 from scripts.sameness.corpus import CorpusCase, of_log
 

@@ -16,9 +16,9 @@ from loopkernel.data.steps import Context
 from loopkernel.laws import Breach
 from loopkernel.loop.transition import transition
 from loopkernel.replay import LogRecord, StepRecord, replay
-from loopkernel.testing.explore import explore
-from loopkernel.testing.explore_moves import moves
-from loopkernel.testing.explore_scope import Move, MoveKind
+from loopkernel.testing.explorer.explore import explore
+from loopkernel.testing.explorer.moves import moves
+from loopkernel.testing.explorer.scope import Move, MoveKind
 from loopkernel.testing.strategies.walks import EVENTFUL, WIDE, Run, creations_that_run, runs
 
 from scripts.sameness.corpus import CorpusCase, CorpusStep, of_log

@@ -29,8 +29,8 @@ from loopkernel.data.states import Initial, State
 from loopkernel.data.steps import Context, Step
 from loopkernel.data.thread_deltas import Acquired
 from loopkernel.loop.transition import transition
-from loopkernel.testing.explore_moves import moves
-from loopkernel.testing.explore_scope import Scope
+from loopkernel.testing.explorer.moves import moves
+from loopkernel.testing.explorer.scope import Scope
 
 from tests.architecture.scripted_runs import steps
 

@@ -34,7 +34,7 @@ Definition = Function | ast.ClassDef
 
 # Rooms whose classes stand for words of the scenario format. Those words are the kernel's own, on purpose: an action
 # `Say` becomes the delta `Say`. Nothing but the driver of the scenarios imports both.
-SCENARIO_WORDS = ("loopkernel.testing.scenario_actions", "loopkernel.testing.scenario_world")
+SCENARIO_WORDS = ("loopkernel.testing.scenarios.data.actions", "loopkernel.testing.scenarios.data.world")
 
 ENTRY_POINT = "main"  # of a module that is a command; nobody imports it
 

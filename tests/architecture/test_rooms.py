@@ -100,7 +100,7 @@ def test_every_file_says_what_it_is_for() -> None:
         ("loopkernel.loop.phases.idle", "from loopkernel.loop.transition import settle"),
         ("loopkernel.codec.records", "from loopkernel.loop.transition import transition"),
         ("loopkernel.loop.transition", "import loopkernel.testing"),
-        ("loopkernel.testing.drive", "import loopkernel_adapters.ports"),
+        ("loopkernel.testing.scenarios.player.drive", "import loopkernel_adapters.ports"),
         ("loopkernel.machine", "from .replay import fold"),
         ("loopkernel.novelty.part", ""),
     ],
@@ -121,7 +121,7 @@ def test_what_a_room_may_import_is_no_fault() -> None:
         "from loopkernel.loop.phases.idle import on_idle",
         "from loopkernel.loop.calls import ledger",
         "from loopkernel.loop.algorithms.scheduling import conflict",
-        "from loopkernel.testing.drive import drive",
+        "from loopkernel.testing.scenarios.player.drive import drive",
         "from . import ports",
         "import requests",
         "import xllamacpp",
@@ -148,8 +148,10 @@ def test_a_foreign_module_in_the_kernel_is_found(line: str) -> None:
 
 
 def test_a_foreign_package_in_testing_is_found() -> None:
-    assert list(foreign_faults(Source.of("import time\nimport yaml\n", "loopkernel.testing.drive"))) == []
-    assert len(list(foreign_faults(Source.of("import numpy\n", "loopkernel.testing.drive")))) == 1
+    assert (
+        list(foreign_faults(Source.of("import time\nimport yaml\n", "loopkernel.testing.scenarios.player.drive"))) == []
+    )
+    assert len(list(foreign_faults(Source.of("import numpy\n", "loopkernel.testing.scenarios.player.drive")))) == 1
 
 
 def test_a_circle_of_imports_is_found() -> None:

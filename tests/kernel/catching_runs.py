@@ -4,9 +4,10 @@ import os
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from loopkernel.testing.planted_runs import SCRIPTS
-from loopkernel.testing.planting import PlantedBug
-from loopkernel.testing.player import Script
+from loopkernel.testing.planted.planting import PlantedBug
+from loopkernel.testing.played.player import Script
+
+from tests.kernel.planted.runs import SCRIPTS
 
 # Every run is judged under another Python, and by the deep suite: that nothing but its law is broken, anywhere.
 ALL_RUNS = os.environ.get("HYPOTHESIS_PROFILE", "quick") in ("matrix", "deep")

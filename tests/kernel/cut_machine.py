@@ -50,8 +50,8 @@ from loopkernel.laws.views import ledger_in
 from loopkernel.loop.algorithms.compaction import plan_cut
 from loopkernel.loop.algorithms.projection import project
 from loopkernel.replay import StepRecord
-from loopkernel.testing.machine_plays import Choose, drawing
-from loopkernel.testing.machine_steps import JudgedMachine
+from loopkernel.testing.stateful.plays import Choose, drawing
+from loopkernel.testing.stateful.steps import JudgedMachine
 from typing_extensions import override
 
 from tests.kernel.building import ASKING_NOBODY, TOOLS

@@ -9,7 +9,7 @@ from loopkernel.data.policy import Compaction, CourseCorrection, Hook
 from loopkernel.data.usage import Usage
 from loopkernel.data.user_deltas import CompactNow, StartHandoff
 from loopkernel.data.words import HookPoint, StopReason
-from loopkernel.testing.explore_scope import ANY_REPLY, EndOfRun, OfferedCall, Scope
+from loopkernel.testing.explorer.scope import ANY_REPLY, EndOfRun, OfferedCall, Scope
 
 from tests.kernel.explore_world import ONE_TURN, Case, plain
 

@@ -33,9 +33,9 @@ from loopkernel.data.user_deltas import (
     RememberTool,
     Swap,
 )
-from loopkernel.testing.explore import laws_of_an_edge
-from loopkernel.testing.explore_scope import ANY_CALL, Answer, EndOfRun, OfferedCall, Scope
-from loopkernel.testing.explore_views import whole
+from loopkernel.testing.explorer.explore import laws_of_an_edge
+from loopkernel.testing.explorer.scope import ANY_CALL, Answer, EndOfRun, OfferedCall, Scope
+from loopkernel.testing.explorer.views import whole
 
 from tests.kernel.explore_three_calls import SCHEDULES
 from tests.kernel.explore_world import ENDS, ONE_TURN, Case, plain

@@ -22,8 +22,8 @@ from loopkernel.data.choices import Schedule
 from loopkernel.data.tools import InvalidCall, UnknownTool, ValidCall
 from loopkernel.data.words import StopReason
 from loopkernel.judging import check_step
-from loopkernel.testing.explore import laws_of_an_edge
-from loopkernel.testing.explore_scope import Scope
+from loopkernel.testing.explorer.explore import laws_of_an_edge
+from loopkernel.testing.explorer.scope import Scope
 from typing_extensions import override
 
 from tests.kernel.explore_care import OTHER_CARE, QUICK_CARE

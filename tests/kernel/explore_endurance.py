@@ -6,7 +6,7 @@ from loopkernel.data.policy import ClearResults, LoopTiers, Retry, Truncation
 from loopkernel.data.usage import Usage
 from loopkernel.data.user_deltas import Approve
 from loopkernel.data.words import ErrorClass, StopReason
-from loopkernel.testing.explore_scope import ANY_CALL, ANY_REPLY, EndOfRun, OfferedCall, Scope
+from loopkernel.testing.explorer.scope import ANY_CALL, ANY_REPLY, EndOfRun, OfferedCall, Scope
 
 from tests.kernel.explore_world import ENDS, Case, plain
 

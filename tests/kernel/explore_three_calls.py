@@ -7,7 +7,7 @@ from loopkernel.data.choices import (
     OnBusy,
     Schedule,
 )
-from loopkernel.testing.explore_scope import OfferedCall
+from loopkernel.testing.explorer.scope import OfferedCall
 
 from tests.kernel.explore_world import ENDS, ONE_TURN, Case, plain
 

@@ -17,10 +17,10 @@ from loopkernel.data.tools import (
 )
 from loopkernel.judging import check_step
 from loopkernel.replay import LogRecord, fold
-from loopkernel.testing.explore import Laws
-from loopkernel.testing.explore_moves import moves
-from loopkernel.testing.explore_scope import EndOfRun, Move, Scope
-from loopkernel.testing.explore_views import View, outline
+from loopkernel.testing.explorer.explore import Laws
+from loopkernel.testing.explorer.moves import moves
+from loopkernel.testing.explorer.scope import EndOfRun, Move, Scope
+from loopkernel.testing.explorer.views import View, outline
 
 READS_A = (FixedResource("a", AccessMode.READ),)
 WRITES_A = (FixedResource("a", AccessMode.WRITE),)

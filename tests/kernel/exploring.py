@@ -9,10 +9,10 @@ from loopkernel.judging import check_pairs, check_trace
 from loopkernel.laws import Breach
 from loopkernel.loop.transition import transition
 from loopkernel.replay import LogRecord, StepRecord
-from loopkernel.testing.explore import Exploration, explore
-from loopkernel.testing.explore_scenario import scenario_text
-from loopkernel.testing.explore_strays import strays
-from loopkernel.testing.explore_views import outline, whole
+from loopkernel.testing.explorer.as_scenario import scenario_text
+from loopkernel.testing.explorer.explore import Exploration, explore
+from loopkernel.testing.explorer.strays import strays
+from loopkernel.testing.explorer.views import outline, whole
 
 from tests.kernel.explore_care_goals import GOALS_OF_CARE
 from tests.kernel.explore_endurance_goals import GOALS_OF_ENDURANCE

@@ -7,10 +7,11 @@ from hypothesis import strategies as st
 from loopkernel.data.deltas import Delta
 from loopkernel.loop.transition import transition
 from loopkernel.replay import LogRecord, StepRecord
-from loopkernel.testing.planted_runs import SCRIPTS
-from loopkernel.testing.player import (
+from loopkernel.testing.played.player import (
     play,
 )
+
+from tests.kernel.planted.runs import SCRIPTS
 
 PLAYED: Mapping[str, tuple[StepRecord, ...]] = MappingProxyType(
     {name: play(script, transition) for name, script in SCRIPTS.items()}

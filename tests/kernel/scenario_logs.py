@@ -6,9 +6,9 @@ from pathlib import Path
 
 from loopkernel.loop.transition import transition
 from loopkernel.replay import LogRecord
-from loopkernel.testing.drive import Drive
-from loopkernel.testing.effective_policy import effective_policy
-from loopkernel.testing.scenario_document import read_scenario_file
+from loopkernel.testing.scenarios.format.document import read_scenario_file
+from loopkernel.testing.scenarios.player.drive import Drive
+from loopkernel.testing.scenarios.player.effective_policy import effective_policy
 
 FOLDER = Path(__file__).resolve().parents[2] / "specs" / "scenarios"
 FILES = sorted(FOLDER.glob("*.yaml"))

@@ -83,10 +83,10 @@ from loopkernel.data.words import (
 )
 from loopkernel.loop.algorithms.interaction import Interaction
 from loopkernel.loop.transition import transition
-from loopkernel.testing.drive import Drive
-from loopkernel.testing.effective_policy import effective_policy
-from loopkernel.testing.scenario_data import Scenario
-from loopkernel.testing.scenario_document import read_scenario_file
+from loopkernel.testing.scenarios.data.scenario import Scenario
+from loopkernel.testing.scenarios.format.document import read_scenario_file
+from loopkernel.testing.scenarios.player.drive import Drive
+from loopkernel.testing.scenarios.player.effective_policy import effective_policy
 from loopkernel.testing.strategies.effects import effects_of_any_kind
 from loopkernel.testing.strategies.walks import Run, runs
 from loopkernel.views.causes import rule_of

@@ -3,7 +3,7 @@
 from functools import cache
 
 import pytest
-from loopkernel.testing.explore import Exploration
+from loopkernel.testing.explorer.explore import Exploration
 
 from tests.kernel.explore_care import OTHER_CARE, QUICK_CARE
 from tests.kernel.explore_cases import CASES, COMPARED, MOST_RUNS, PROFILE, of_profile

@@ -2,7 +2,7 @@
 
 from attrs import evolve
 from loopkernel.laws import Breach
-from loopkernel.testing.explore import explore
+from loopkernel.testing.explorer.explore import explore
 
 from tests.kernel.explore_care import HANDOFF
 from tests.kernel.explore_deep import LARGE, Seen, judged, main, repeats, scopes, summary

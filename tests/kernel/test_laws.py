@@ -21,18 +21,18 @@ from loopkernel.loop.algorithms.projection import project
 from loopkernel.loop.algorithms.scheduling import Claimant, conflict
 from loopkernel.loop.transition import transition
 from loopkernel.replay import LogRecord, StepRecord, fold
-from loopkernel.testing.planted import PLANTED
-from loopkernel.testing.planted_runs import SCRIPTS
-from loopkernel.testing.planting import PlantedBug
-from loopkernel.testing.player import (
+from loopkernel.testing.planted.planting import PlantedBug
+from loopkernel.testing.played.player import (
     Player,
     play,
 )
-from loopkernel.testing.player_tools import (
+from loopkernel.testing.played.tools import (
     read,
 )
 
 from tests.kernel.catching_runs import ALL_RUNS, runs_for
+from tests.kernel.planted.bugs import PLANTED
+from tests.kernel.planted.runs import SCRIPTS
 from tests.kernel.played import PLAYED, logs
 
 NOT_YET = {"LINEAR"}

@@ -3,14 +3,14 @@
 import pytest
 from loopkernel.judging import KERNEL, check_pairs, check_trace
 from loopkernel.laws import JUDGED
-from loopkernel.testing.planted import PLANTED
-from loopkernel.testing.planted_runs import SCRIPTS
-from loopkernel.testing.planting import PlantedBug, breached_laws
-from loopkernel.testing.player import (
+from loopkernel.testing.planted.planting import PlantedBug, breached_laws
+from loopkernel.testing.played.player import (
     play,
 )
 
 from tests.kernel.catching_runs import ALL_RUNS, runs_for
+from tests.kernel.planted.bugs import PLANTED
+from tests.kernel.planted.runs import SCRIPTS
 
 
 @pytest.mark.parametrize("bug", PLANTED, ids=[bug.name for bug in PLANTED])

@@ -16,7 +16,7 @@ from loopkernel.data.words import RefusalReason, UserAction
 from loopkernel.judging import KERNEL
 from loopkernel.loop.transition import transition
 from loopkernel.replay import Transition
-from loopkernel.testing.machine import KernelMachine
+from loopkernel.testing.stateful.machine import KernelMachine
 
 TestKernel = KernelMachine.TestCase
 THOROUGH = settings(

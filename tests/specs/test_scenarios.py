@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 from loopkernel.loop.transition import transition
-from loopkernel.testing.drive import Drive
-from loopkernel.testing.effective_policy import effective_policy
-from loopkernel.testing.judge import run_scenario, unmet_expectations
-from loopkernel.testing.planted import PLANTED
-from loopkernel.testing.planting import PlantedBug
-from loopkernel.testing.scenario_data import Scenario
-from loopkernel.testing.scenario_document import read_scenario_file
+from loopkernel.testing.planted.planting import PlantedBug
+from loopkernel.testing.scenarios.data.scenario import Scenario
+from loopkernel.testing.scenarios.format.document import read_scenario_file
+from loopkernel.testing.scenarios.judge import run_scenario, unmet_expectations
+from loopkernel.testing.scenarios.player.drive import Drive
+from loopkernel.testing.scenarios.player.effective_policy import effective_policy
+
+from tests.kernel.planted.bugs import PLANTED
 
 FOLDER = Path(__file__).resolve().parents[2] / "specs" / "scenarios"
 SCENARIOS: tuple[Scenario, ...] = tuple(

@@ -12,11 +12,11 @@ import pytest
 from attrs import evolve
 from loopkernel.loop.transition import transition
 from loopkernel.presets import PRESET_NAMES
-from loopkernel.testing.drive import Drive
-from loopkernel.testing.effective_policy import effective_policy
-from loopkernel.testing.judge import unmet_expectations
-from loopkernel.testing.scenario_data import PolicyChoice, Scenario
-from loopkernel.testing.scenario_document import read_scenario_file
+from loopkernel.testing.scenarios.data.scenario import PolicyChoice, Scenario
+from loopkernel.testing.scenarios.format.document import read_scenario_file
+from loopkernel.testing.scenarios.judge import unmet_expectations
+from loopkernel.testing.scenarios.player.drive import Drive
+from loopkernel.testing.scenarios.player.effective_policy import effective_policy
 
 FOLDER = Path(__file__).resolve().parents[2] / "specs" / "scenarios"
 AT_LEAST = 12  # scenarios of each preset that hold under no other

@@ -15,7 +15,7 @@ from loopkernel.judging import check_step
 from loopkernel.laws.views import ledger_in
 from loopkernel.loop.transition import transition
 from loopkernel.replay import fold, fork
-from loopkernel.testing.vectors import GoldenLog, divergence, from_line, main, to_line
+from loopkernel.testing.conformance.vectors import GoldenLog, divergence, from_line, main, to_line
 from loopkernel_adapters.ports import Restored, RulesDiffer, demand_same_rules
 
 VECTORS = Path(__file__).resolve().parents[2] / "specs" / "vectors"

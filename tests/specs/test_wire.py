@@ -8,10 +8,10 @@ from loopkernel.data.json_text import MAX_DOCUMENT_DEPTH, JsonValue, parse_json
 from loopkernel.data.policy import Policy
 from loopkernel.data.records import LogRecord
 from loopkernel.loop.transition import transition
-from loopkernel.testing.planted_runs import SCRIPTS
-from loopkernel.testing.player import play
+from loopkernel.testing.played.player import play
 
 from scripts.wire_reference import wire_page
+from tests.kernel.planted.runs import SCRIPTS
 
 SPECS = Path(__file__).resolve().parents[2] / "specs"
 PAGE = (SPECS / "wire.md").read_text(encoding="utf-8")

@@ -14,10 +14,10 @@ from loopkernel.data.tool_deltas import ToolChecked, ToolStopped
 from loopkernel.data.words import TurnEndReason
 from loopkernel.loop.transition import transition
 from loopkernel.replay import LogRecord
-from loopkernel.testing.drive import Drive
-from loopkernel.testing.effective_policy import effective_policy
-from loopkernel.testing.scenario_data import Scenario
-from loopkernel.testing.scenario_document import read_scenario_file
+from loopkernel.testing.scenarios.data.scenario import Scenario
+from loopkernel.testing.scenarios.format.document import read_scenario_file
+from loopkernel.testing.scenarios.player.drive import Drive
+from loopkernel.testing.scenarios.player.effective_policy import effective_policy
 from loopkernel_adapters.testing.scenario_driver.player import is_checked_in_turn
 from loopkernel_adapters.testing.scenario_driver.playing import differences_of, main, play
 

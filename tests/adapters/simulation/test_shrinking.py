@@ -2,9 +2,9 @@
 
 import pytest
 from attrs import evolve
-from loopkernel.testing.judge import run_scenario
-from loopkernel.testing.scenario_document import read_scenarios
-from loopkernel.testing.scenario_writer import write_scenarios
+from loopkernel.testing.scenarios.format.document import read_scenarios
+from loopkernel.testing.scenarios.format.writer import write_scenarios
+from loopkernel.testing.scenarios.judge import run_scenario
 from loopkernel_adapters.testing.scenario_driver.playing import differences_of, play
 from loopkernel_adapters.testing.simulation.__main__ import main
 from loopkernel_adapters.testing.simulation.batch import command_for, is_lively, run_seed

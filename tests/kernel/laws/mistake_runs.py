@@ -12,8 +12,8 @@ from loopkernel.data.tool_deltas import ToolChecked
 from loopkernel.data.tools import Decision, Tool, ToolProfile, ValidCall
 from loopkernel.data.user_deltas import Approve, CancelAll, ChangeMode, Correct, RememberCall, RememberPattern
 from loopkernel.data.words import CallStatus, StopReason
-from loopkernel.testing.player import Player
-from loopkernel.testing.player_tools import NOTHING, POLICY, TO_ASK, TOOLS, Call, path_of, read, shell, write
+from loopkernel.testing.played.player import Player
+from loopkernel.testing.played.tools import NOTHING, POLICY, TO_ASK, TOOLS, Call, path_of, read, shell, write
 
 RUN = Tool(name="run", profile=ToolProfile(approval=Decision.ASK, commands=("command",)))
 

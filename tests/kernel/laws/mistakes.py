@@ -10,7 +10,7 @@ from attrs import frozen
 from loopkernel.laws import Judged, judge_pairs, judge_trace
 from loopkernel.loop.algorithms import compaction, projection
 from loopkernel.loop.transition import transition
-from loopkernel.testing.player import Script, play
+from loopkernel.testing.played.player import Script, play
 from loopkernel.views.explain import explain
 
 Function = Callable[..., Any]  # Any: an algorithm's own, of whatever arguments

@@ -17,11 +17,11 @@ from loopkernel.loop.algorithms.loop_detection import Stopped
 from loopkernel.loop.algorithms.repair import Repaired
 from loopkernel.loop.algorithms.retry import GiveUp, NextModel, WaitForRetry
 from loopkernel.loop.calls.held_runs import Ledgered
-from loopkernel.testing.planted_runs import SCRIPTS
 
 from tests.kernel.laws import mistake_runs as runs
 from tests.kernel.laws.mistakes import Function, Mistake, mistakes
 from tests.kernel.laws.mistakes_of_authority import always, as_it_is, given, second, without_first, without_last
+from tests.kernel.planted.runs import SCRIPTS
 
 
 def _each_its_own_batch(right: Function) -> Function:

@@ -59,10 +59,10 @@ from loopkernel.laws.start_laws import final_args
 from loopkernel.laws.views import call_of_run, entry_of_call, started_operation, tool_named, turn_of
 from loopkernel.loop.transition import transition
 from loopkernel.replay import StepRecord
-from loopkernel.testing.player import (
+from loopkernel.testing.played.player import (
     Player,
 )
-from loopkernel.testing.player_tools import (
+from loopkernel.testing.played.tools import (
     read,
 )
 from loopkernel.views.explain import Explanation, explain

@@ -18,8 +18,8 @@ from loopkernel.laws.changes import different_items
 from loopkernel.laws.judging import PAIR_CHECKS, TRACE_CHECKS, judge_steps
 from loopkernel.loop.transition import transition
 from loopkernel.replay import StepRecord
-from loopkernel.testing.player import Player
-from loopkernel.testing.player_tools import POLICY, SUB_CALL, TO_ASK, Call, path_of, read, write
+from loopkernel.testing.played.player import Player
+from loopkernel.testing.played.tools import POLICY, SUB_CALL, TO_ASK, Call, path_of, read, write
 
 from tests.kernel.counting import python_calls
 

@@ -21,13 +21,13 @@ from loopkernel.laws.step_laws import pending_timers
 from loopkernel.laws.views import held_in
 from loopkernel.loop.transition import transition
 from loopkernel.replay import StepRecord
-from loopkernel.testing.planted_call_runs import call_at
-from loopkernel.testing.planted_hook_runs import hooked
-from loopkernel.testing.planting import with_entries
-from loopkernel.testing.player import Player, Script, play
-from loopkernel.testing.player_tools import POLICY, USAGE, read, write
+from loopkernel.testing.planted.planting import with_entries
+from loopkernel.testing.played.player import Player, Script, play
+from loopkernel.testing.played.tools import POLICY, USAGE, read, write
 
 from tests.kernel.laws.tampering import CALL, OTHER, Case, after, changed, findings, instead, more, with_session
+from tests.kernel.planted.call_runs import call_at
+from tests.kernel.planted.hook_runs import hooked
 from tests.kernel.played import PLAYED
 
 LATE = "ToolSucceeded in Idle"

@@ -15,10 +15,8 @@ from loopkernel.data.words import HookPoint, StopReason, TimerPurpose
 from loopkernel.judging import check_pairs, check_trace
 from loopkernel.loop.transition import transition
 from loopkernel.replay import StepRecord
-from loopkernel.testing.planted_call_runs import call_at
-from loopkernel.testing.planted_hook_runs import hooked
-from loopkernel.testing.player import Player, Script, play
-from loopkernel.testing.player_tools import (
+from loopkernel.testing.played.player import Player, Script, play
+from loopkernel.testing.played.tools import (
     POLICY,
     TOOLS,
     USAGE,
@@ -29,6 +27,9 @@ from loopkernel.testing.player_tools import (
     write,
     write_to_result,
 )
+
+from tests.kernel.planted.call_runs import call_at
+from tests.kernel.planted.hook_runs import hooked
 
 
 def a_failure_looked_at_is_cancelled(player: Player) -> None:

@@ -26,10 +26,10 @@ from loopkernel.data.user_deltas import Say
 from loopkernel.data.words import LimitName
 from loopkernel.judging import check_trace
 from loopkernel.replay import LogRecord, StepRecord, fold
-from loopkernel.testing.planted_limit_runs import LIMIT_SCRIPTS
 
 from tests.kernel.building import ASKING_NOBODY, ONE, asked, say
 from tests.kernel.laws.tampering import Case, after, changed, findings, instead, less, more, with_session
+from tests.kernel.planted.limit_runs import LIMIT_SCRIPTS
 from tests.kernel.played import PLAYED
 
 Change = Callable[[StepRecord], StepRecord]

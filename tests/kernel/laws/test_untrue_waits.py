@@ -9,10 +9,11 @@ from loopkernel.data.steps import Context
 from loopkernel.data.waits import ForConflict, ForMore, ForOthers, ForShare, Reason, Wait
 from loopkernel.judging import KERNEL, check_step
 from loopkernel.loop.transition import transition
-from loopkernel.testing.planted_call_runs import call_at
-from loopkernel.testing.player import Player
-from loopkernel.testing.player_tools import BARE_CALL, POLICY, SUB_CALL, Call, read, write
+from loopkernel.testing.played.player import Player
+from loopkernel.testing.played.tools import BARE_CALL, POLICY, SUB_CALL, Call, read, write
 from loopkernel.views.explain import Explanation, explain
+
+from tests.kernel.planted.call_runs import call_at
 
 OUTPUT = evolve(POLICY, output_tool="bare")
 BEHIND_IT = ForConflict(call_at(1), "a", True)

@@ -25,8 +25,8 @@ from loopkernel.data.policy import (
 from loopkernel.data.tools import Decision
 from loopkernel.data.words import ErrorClass, HookPoint
 from loopkernel.presets import PRESET_NAMES, preset
-from loopkernel.testing.effective_policy import effective_policy
-from loopkernel.testing.scenario_document import read_scenarios
+from loopkernel.testing.scenarios.format.document import read_scenarios
+from loopkernel.testing.scenarios.player.effective_policy import effective_policy
 
 
 def of(text: str) -> Policy:

@@ -18,14 +18,14 @@ from loopkernel.data.words import ErrorClass, RefusalReason, StopReason
 from loopkernel.laws import Breach
 from loopkernel.loop.transition import transition
 from loopkernel.replay import LogRecord, StepRecord, Transition, fold
-from loopkernel.testing import scenario_actions as actions
-from loopkernel.testing.explore import Finding, explore
-from loopkernel.testing.explore_scenario import scenario_text
-from loopkernel.testing.explore_scope import A, Scope
-from loopkernel.testing.explore_views import outline
-from loopkernel.testing.judge import Judgement, ScenarioOutcome, run_scenario
-from loopkernel.testing.scenario_data import Scenario
-from loopkernel.testing.scenario_document import read_scenarios
+from loopkernel.testing.explorer.as_scenario import scenario_text
+from loopkernel.testing.explorer.explore import Finding, explore
+from loopkernel.testing.explorer.scope import A, Scope
+from loopkernel.testing.explorer.views import outline
+from loopkernel.testing.scenarios.data import actions
+from loopkernel.testing.scenarios.data.scenario import Scenario
+from loopkernel.testing.scenarios.format.document import read_scenarios
+from loopkernel.testing.scenarios.judge import Judgement, ScenarioOutcome, run_scenario
 
 from tests.kernel.explore_cases import EXACT, GRAPH
 from tests.kernel.explore_endurance import RETRIES

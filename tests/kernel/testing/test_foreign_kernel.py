@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from loopkernel.testing import foreign_process
-from loopkernel.testing.foreign_kernel import compared, run_foreign_kernel
-from loopkernel.testing.foreign_process import ForeignProcess
+from loopkernel.testing.conformance import foreign_process
+from loopkernel.testing.conformance.foreign_kernel import compared, run_foreign_kernel
+from loopkernel.testing.conformance.foreign_process import ForeignProcess
 
 SCENARIOS = """
 scenario: a-first-turn

@@ -1,8 +1,8 @@
 """What becomes of a scenario: it passes or fails, whatever rules it names and whatever it uses."""
 
 import pytest
-from loopkernel.testing.judge import ScenarioOutcome, run_scenario
-from loopkernel.testing.scenario_document import read_scenarios
+from loopkernel.testing.scenarios.format.document import read_scenarios
+from loopkernel.testing.scenarios.judge import ScenarioOutcome, run_scenario
 
 
 def outcome(text: str) -> tuple[ScenarioOutcome, str | None]:

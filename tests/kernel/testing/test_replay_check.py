@@ -13,10 +13,10 @@ from loopkernel.data.states import Idle, State
 from loopkernel.data.steps import Context, Step
 from loopkernel.loop.transition import transition
 from loopkernel.replay import Transition
-from loopkernel.testing.drive import Drive
-from loopkernel.testing.recording import Recording
-from loopkernel.testing.replay_check import replay_difference
-from loopkernel.testing.scenario_document import read_scenarios
+from loopkernel.testing.scenarios.format.document import read_scenarios
+from loopkernel.testing.scenarios.judging.replay_check import replay_difference
+from loopkernel.testing.scenarios.player.drive import Drive
+from loopkernel.testing.scenarios.player.recording import Recording
 
 SCENARIO = """
 scenario: a

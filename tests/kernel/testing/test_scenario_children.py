@@ -4,11 +4,11 @@ from loopkernel.data.outside_deltas import ChildEnded
 from loopkernel.data.states import Done
 from loopkernel.loop.transition import transition
 from loopkernel.replay import Transition
-from loopkernel.testing.drive import Drive
-from loopkernel.testing.effective_policy import effective_policy
-from loopkernel.testing.judge import broken_laws
-from loopkernel.testing.recording import Recording
-from loopkernel.testing.scenario_document import read_scenarios
+from loopkernel.testing.scenarios.format.document import read_scenarios
+from loopkernel.testing.scenarios.judge import broken_laws
+from loopkernel.testing.scenarios.player.drive import Drive
+from loopkernel.testing.scenarios.player.effective_policy import effective_policy
+from loopkernel.testing.scenarios.player.recording import Recording
 
 
 def drive(text: str, kernel: Transition = transition) -> Recording:

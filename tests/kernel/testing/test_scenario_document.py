@@ -8,15 +8,10 @@ import pytest
 from attrs import fields
 from loopkernel.data.tools import AccessMode, Decision, EffectClass, FieldResource, ToolProfile
 from loopkernel.data.words import CallStatus, ErrorClass, HookPoint, LimitName, StopReason
-from loopkernel.testing.scenario_actions import At, Reject, Say, TimedAction, When
-from loopkernel.testing.scenario_actions_reader import ACTIONS
-from loopkernel.testing.scenario_data import PolicyChoice, Scenario
-from loopkernel.testing.scenario_document import read_scenario_file, read_scenarios
-from loopkernel.testing.scenario_expectations import Expectations, ExpectedRequest, ExpectedResult
-from loopkernel.testing.scenario_expectations_reader import INTERACTIONS
-from loopkernel.testing.scenario_nodes import MAX_CHARACTERS, ScenarioError, ScenarioFault
-from loopkernel.testing.scenario_policy import OPTIONS, PRESETS
-from loopkernel.testing.scenario_world import (
+from loopkernel.testing.scenarios.data.actions import At, Reject, Say, TimedAction, When
+from loopkernel.testing.scenarios.data.expectations import Expectations, ExpectedRequest, ExpectedResult
+from loopkernel.testing.scenarios.data.scenario import PolicyChoice, Scenario
+from loopkernel.testing.scenarios.data.world import (
     Behaviour,
     ModelCompletes,
     ModelEntry,
@@ -24,6 +19,11 @@ from loopkernel.testing.scenario_world import (
     ToolReturns,
     ToolScript,
 )
+from loopkernel.testing.scenarios.format.actions_reader import ACTIONS
+from loopkernel.testing.scenarios.format.document import read_scenario_file, read_scenarios
+from loopkernel.testing.scenarios.format.expectations_reader import INTERACTIONS
+from loopkernel.testing.scenarios.format.nodes import MAX_CHARACTERS, ScenarioError, ScenarioFault
+from loopkernel.testing.scenarios.format.policy import OPTIONS, PRESETS
 
 EXAMPLE = """
 # A comment, and an empty line before it.

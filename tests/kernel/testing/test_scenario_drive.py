@@ -5,10 +5,10 @@ from loopkernel.data.policy import Policy
 from loopkernel.data.states import State
 from loopkernel.data.steps import Context, Step
 from loopkernel.loop.transition import transition
-from loopkernel.testing.drive import MAX_DELTAS, Drive
-from loopkernel.testing.effective_policy import effective_policy
-from loopkernel.testing.recording import Recording
-from loopkernel.testing.scenario_document import read_scenarios
+from loopkernel.testing.scenarios.format.document import read_scenarios
+from loopkernel.testing.scenarios.player.drive import MAX_DELTAS, Drive
+from loopkernel.testing.scenarios.player.effective_policy import effective_policy
+from loopkernel.testing.scenarios.player.recording import Recording
 
 
 def drive(text: str) -> Recording:

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from loopkernel.testing import scenario_nodes
-from loopkernel.testing.scenario_actions import Say
-from loopkernel.testing.scenario_data import Scenario
-from loopkernel.testing.scenario_document import read_scenarios
-from loopkernel.testing.scenario_nodes import (
+from loopkernel.testing.scenarios.data.actions import Say
+from loopkernel.testing.scenarios.data.scenario import Scenario
+from loopkernel.testing.scenarios.format import nodes as scenario_nodes
+from loopkernel.testing.scenarios.format.document import read_scenarios
+from loopkernel.testing.scenarios.format.nodes import (
     MAX_CHARACTERS,
     MAX_SHOWN,
     ScenarioError,

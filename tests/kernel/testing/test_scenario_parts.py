@@ -8,12 +8,11 @@ from loopkernel.data.remembered import RememberedCall, RememberedPattern, Rememb
 from loopkernel.data.tools import AccessMode, Decision, EffectClass, FieldResource, FixedResource, ToolProfile
 from loopkernel.data.usage import Usage
 from loopkernel.data.words import CallStatus, ErrorClass, HookPoint, RequestReason, StopReason
-from loopkernel.testing import scenario_actions as actions
-from loopkernel.testing import scenario_expectations as expected
-from loopkernel.testing import scenario_world as world
-from loopkernel.testing.scenario_actions_reader import ACTIONS
-from loopkernel.testing.scenario_data import Scenario
-from loopkernel.testing.scenario_document import read_scenarios
+from loopkernel.testing.scenarios.data import actions, world
+from loopkernel.testing.scenarios.data import expectations as expected
+from loopkernel.testing.scenarios.data.scenario import Scenario
+from loopkernel.testing.scenarios.format.actions_reader import ACTIONS
+from loopkernel.testing.scenarios.format.document import read_scenarios
 
 
 def read_one(text: str) -> Scenario:

@@ -13,8 +13,8 @@ from loopkernel.data.steps import Context, Step
 from loopkernel.data.words import TurnEndReason
 from loopkernel.loop.transition import transition
 from loopkernel.replay import Transition
-from loopkernel.testing.judge import ScenarioOutcome, run_scenario
-from loopkernel.testing.scenario_document import read_scenarios
+from loopkernel.testing.scenarios.format.document import read_scenarios
+from loopkernel.testing.scenarios.judge import ScenarioOutcome, run_scenario
 
 (ROUND, CANCEL) = read_scenarios(
     """

@@ -2,11 +2,11 @@
 
 import pytest
 from loopkernel.data.policy import Policy
-from loopkernel.testing.scenario_data import PolicyChoice
-from loopkernel.testing.scenario_document import read_scenarios
-from loopkernel.testing.scenario_nodes import ScenarioError
-from loopkernel.testing.scenario_policy import OPTIONS, PRESETS
-from loopkernel.testing.scenario_world import JsonValue
+from loopkernel.testing.scenarios.data.scenario import PolicyChoice
+from loopkernel.testing.scenarios.data.world import JsonValue
+from loopkernel.testing.scenarios.format.document import read_scenarios
+from loopkernel.testing.scenarios.format.nodes import ScenarioError
+from loopkernel.testing.scenarios.format.policy import OPTIONS, PRESETS
 
 
 def read_policy(written: str) -> PolicyChoice:

@@ -1,8 +1,8 @@
 """The runner can fail: each key of `expect` can hold, and when it does not, the difference says what was seen."""
 
 import pytest
-from loopkernel.testing.judge import Judgement, ScenarioOutcome, run_scenario
-from loopkernel.testing.scenario_document import read_scenarios
+from loopkernel.testing.scenarios.format.document import read_scenarios
+from loopkernel.testing.scenarios.judge import Judgement, ScenarioOutcome, run_scenario
 
 # Two calls side by side, a queued message, and a last reply that never comes.
 BASE = """

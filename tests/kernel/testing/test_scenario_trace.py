@@ -2,7 +2,7 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
-from loopkernel.testing.scenario_trace import matches
+from loopkernel.testing.scenarios.trace import matches
 
 WORDS = st.lists(st.text(alphabet="ab1:_-", min_size=1, max_size=3), min_size=1, max_size=5)
 

@@ -18,8 +18,8 @@ from loopkernel.data.tools import (
     ValidCall,
 )
 from loopkernel.testing.input_schema import faults_of
-from loopkernel.testing.scenario_world import ToolScript
-from loopkernel.testing.verdicts import adapter_verdict
+from loopkernel.testing.scenarios.data.world import ToolScript
+from loopkernel.testing.scenarios.player.verdicts import adapter_verdict
 
 READ, WRITE = AccessMode.READ, AccessMode.WRITE
 json_values: st.SearchStrategy[JsonValue] = st.recursive(

@@ -22,15 +22,14 @@ from loopkernel.data.words import (
     StopReason,
     TurnEndReason,
 )
-from loopkernel.testing import scenario_actions as actions
-from loopkernel.testing import scenario_expectations as expected
-from loopkernel.testing import scenario_world as world
-from loopkernel.testing.scenario_actions_reader import ACTIONS as ACTION_WORDS
-from loopkernel.testing.scenario_data import PolicyChoice, Scenario
-from loopkernel.testing.scenario_document import read_scenarios
-from loopkernel.testing.scenario_expectations_reader import INTERACTIONS, STATES
-from loopkernel.testing.scenario_policy import PRESETS
-from loopkernel.testing.scenario_writer import write_scenarios
+from loopkernel.testing.scenarios.data import actions, world
+from loopkernel.testing.scenarios.data import expectations as expected
+from loopkernel.testing.scenarios.data.scenario import PolicyChoice, Scenario
+from loopkernel.testing.scenarios.format.actions_reader import ACTIONS as ACTION_WORDS
+from loopkernel.testing.scenarios.format.document import read_scenarios
+from loopkernel.testing.scenarios.format.expectations_reader import INTERACTIONS, STATES
+from loopkernel.testing.scenarios.format.policy import PRESETS
+from loopkernel.testing.scenarios.format.writer import write_scenarios
 
 TEXTS = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=12) | st.sampled_from(
     ["none", "true", "~", "1_0", "07", "1e3", "12:30", "on", "* a", "a: b", "a #b", "<<", "=", " a ", "x\n\ny\n"]

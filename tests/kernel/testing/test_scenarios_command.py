@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from loopkernel.testing.scenarios import run_command
+from loopkernel.testing.scenarios.command import run_command
 
 GOOD = "scenario: good\nmodel: [{text: Hello.}]\nuser: [{at: 0, say: hi}]\nexpect: {requests: 1}\n"
 BAD = "scenario: bad\nmodel: [{text: Hello.}]\nuser: [{at: 0, say: hi}]\nexpect: {requests: 2, state: Done}\n"

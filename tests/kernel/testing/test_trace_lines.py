@@ -47,8 +47,8 @@ from loopkernel.data.words import (
     TurnEndReason,
     UserAction,
 )
-from loopkernel.testing.call_names import NO_CALL, NO_MESSAGE, CallNames
-from loopkernel.testing.trace_lines import lines_of
+from loopkernel.testing.scenarios.player.call_names import NO_CALL, NO_MESSAGE, CallNames
+from loopkernel.testing.scenarios.player.trace_lines import lines_of
 
 SEVEN = ModelOperation(7)
 CALL = CallId(SEVEN, 1)

@@ -10,7 +10,7 @@ from loopkernel.data.policy import Compaction, Policy
 from loopkernel.data.thread_deltas import Acquired
 from loopkernel.data.user_deltas import Approve, CancelCall, CompactNow
 from loopkernel.data.words import RefusalReason, StopReason
-from loopkernel.testing.machine import KernelMachine
+from loopkernel.testing.stateful.machine import KernelMachine
 
 from tests.kernel.building import (
     ALL_TOOLS,

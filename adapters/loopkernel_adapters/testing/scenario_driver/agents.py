@@ -11,8 +11,8 @@ from loopkernel.data.events import Event
 from loopkernel.data.ids import OperationKind
 from loopkernel.data.outside_deltas import ChildEnded
 from loopkernel.later_typing import override
-from loopkernel.testing.agenda import Operation
-from loopkernel.testing.reply_script import DelayedDelta
+from loopkernel.testing.scenarios.player.agenda import Operation
+from loopkernel.testing.scenarios.player.reply_script import DelayedDelta
 
 from loopkernel_adapters.driver.children import InProcessAgents
 from loopkernel_adapters.optional_ports import Address, Agent, Agents, ChildReport, ParentSession, Ports

@@ -21,18 +21,18 @@ from loopkernel.data.states import State
 from loopkernel.data.thread_deltas import Created, Forked
 from loopkernel.data.tool_deltas import ToolChecked
 from loopkernel.replay import LogRecord
-from loopkernel.testing import scenario_actions as actions
-from loopkernel.testing.drive import MAX_MS, SESSION, OfCall
-from loopkernel.testing.recording import Recording
-from loopkernel.testing.reply_script import DelayedDelta
-from loopkernel.testing.reports_again import report_behind
-from loopkernel.testing.scenario_actions import At, TimedAction, When
-from loopkernel.testing.scenario_data import Scenario
-from loopkernel.testing.scenario_start import foreign_messages, name_start_calls
-from loopkernel.testing.scenario_trace import matches
-from loopkernel.testing.trace_lines import CRASHED
-from loopkernel.testing.user_inputs import DirectAction, delta_of
-from loopkernel.testing.world import RunStopped, World
+from loopkernel.testing.scenarios.data import actions
+from loopkernel.testing.scenarios.data.actions import At, TimedAction, When
+from loopkernel.testing.scenarios.data.scenario import Scenario
+from loopkernel.testing.scenarios.player.drive import MAX_MS, SESSION, OfCall
+from loopkernel.testing.scenarios.player.recording import Recording
+from loopkernel.testing.scenarios.player.reply_script import DelayedDelta
+from loopkernel.testing.scenarios.player.reports_again import report_behind
+from loopkernel.testing.scenarios.player.start import foreign_messages, name_start_calls
+from loopkernel.testing.scenarios.player.trace_lines import CRASHED
+from loopkernel.testing.scenarios.player.user_inputs import DirectAction, delta_of
+from loopkernel.testing.scenarios.player.world import RunStopped, World
+from loopkernel.testing.scenarios.trace import matches
 
 from loopkernel_adapters.driver.asyncio_driver import Driver, is_event
 from loopkernel_adapters.driver.taking_up import ResumeSettings

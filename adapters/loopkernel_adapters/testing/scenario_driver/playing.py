@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from loopkernel.data.errors import CodecError, PolicyError
-from loopkernel.testing.effective_policy import effective_policy
-from loopkernel.testing.judge import unmet_expectations
-from loopkernel.testing.recording import TraceLine
-from loopkernel.testing.scenario_data import Scenario
-from loopkernel.testing.scenario_document import read_scenario_file
-from loopkernel.testing.scenario_nodes import ScenarioError
+from loopkernel.testing.scenarios.data.scenario import Scenario
+from loopkernel.testing.scenarios.format.document import read_scenario_file
+from loopkernel.testing.scenarios.format.nodes import ScenarioError
+from loopkernel.testing.scenarios.judge import unmet_expectations
+from loopkernel.testing.scenarios.player.effective_policy import effective_policy
+from loopkernel.testing.scenarios.player.recording import TraceLine
 
 from loopkernel_adapters.testing.scenario_driver.player import Played, ScenarioDriver
 from loopkernel_adapters.testing.simulation.virtual_loop import VirtualLoop

@@ -41,9 +41,9 @@ from loopkernel.data.usage import NO_USAGE, Usage
 from loopkernel.data.words import ErrorClass
 from loopkernel.later_typing import override
 from loopkernel.replay import LogRecord
-from loopkernel.testing.agenda import Operation
-from loopkernel.testing.reply_script import DelayedDelta
-from loopkernel.testing.verdicts import adapter_verdict
+from loopkernel.testing.scenarios.player.agenda import Operation
+from loopkernel.testing.scenarios.player.reply_script import DelayedDelta
+from loopkernel.testing.scenarios.player.verdicts import adapter_verdict
 
 from loopkernel_adapters.optional_ports import ChildReport, Corrector, Handoffs, Hooks, Summariser, SummaryError
 from loopkernel_adapters.ports import Clock, Provider, RunContext, ToolError, Tools

@@ -24,13 +24,13 @@ from loopkernel.later_typing import TypeIs
 from loopkernel.laws.views import ledger_in
 from loopkernel.loop.transition import transition
 from loopkernel.replay import LogRecord, StepRecord
-from loopkernel.testing.agenda import Agenda, Operation
-from loopkernel.testing.call_names import CallNames
-from loopkernel.testing.driven_kernel import MAX_DELTAS, EndReport, timed_out
-from loopkernel.testing.recording import Recording, ToolRun, TraceLine
-from loopkernel.testing.reply_script import DelayedDelta
-from loopkernel.testing.trace_lines import lines_of
-from loopkernel.testing.world import RunStopped, World
+from loopkernel.testing.scenarios.player.agenda import Agenda, Operation
+from loopkernel.testing.scenarios.player.call_names import CallNames
+from loopkernel.testing.scenarios.player.driven_kernel import MAX_DELTAS, EndReport, timed_out
+from loopkernel.testing.scenarios.player.recording import Recording, ToolRun, TraceLine
+from loopkernel.testing.scenarios.player.reply_script import DelayedDelta
+from loopkernel.testing.scenarios.player.trace_lines import lines_of
+from loopkernel.testing.scenarios.player.world import RunStopped, World
 
 from loopkernel_adapters.driver.asyncio_driver import is_event
 

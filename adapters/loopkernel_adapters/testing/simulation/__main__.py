@@ -8,7 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 
-from loopkernel.testing.scenario_writer import write_scenarios
+from loopkernel.testing.scenarios.format.writer import write_scenarios
 
 from loopkernel_adapters.testing.simulation.batch import MODES, Batch, command_for, is_lively, run_seed
 from loopkernel_adapters.testing.simulation.drawing import plan_of

@@ -7,8 +7,8 @@ from typing import TypeVar
 from loopkernel.data.tools import AccessMode, Decision, EffectClass, FieldResource, ToolProfile
 from loopkernel.data.usage import Usage
 from loopkernel.data.words import ErrorClass, StopReason
-from loopkernel.testing import scenario_world as world
-from loopkernel.testing.scenario_world import JsonValue, ToolScript
+from loopkernel.testing.scenarios.data import world
+from loopkernel.testing.scenarios.data.world import JsonValue, ToolScript
 
 from loopkernel_adapters.testing.simulation.plan import (
     Act,

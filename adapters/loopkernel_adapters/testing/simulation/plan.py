@@ -6,7 +6,7 @@ A run takes nothing from chance but its plan. So any part of the list is a plan 
 from collections.abc import Mapping
 
 from attrs import Factory, evolve, frozen
-from loopkernel.testing.scenario_world import (
+from loopkernel.testing.scenarios.data.world import (
     Behaviour,
     HookFails,
     HookHangs,

@@ -15,9 +15,9 @@ from loopkernel.data.tools import EffectClass, Tool, ToolOutput, Verdict
 from loopkernel.data.usage import Usage
 from loopkernel.data.words import StopReason
 from loopkernel.later_typing import override
-from loopkernel.testing import scenario_world as world
-from loopkernel.testing.reply_script import reply_of
-from loopkernel.testing.verdicts import adapter_verdict
+from loopkernel.testing.scenarios.data import world
+from loopkernel.testing.scenarios.player.reply_script import reply_of
+from loopkernel.testing.scenarios.player.verdicts import adapter_verdict
 
 from loopkernel_adapters.optional_ports import Corrector, Handoffs, Hooks, Summariser, SummaryError
 from loopkernel_adapters.ports import Provider, RunContext, ToolError, Tools

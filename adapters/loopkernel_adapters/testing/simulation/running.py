@@ -13,8 +13,8 @@ from loopkernel.data.thread_deltas import Created
 from loopkernel.data.tools import Tool
 from loopkernel.judging import check_pairs, check_trace
 from loopkernel.replay import LogRecord
-from loopkernel.testing.effective_policy import effective_policy
-from loopkernel.testing.scenario_data import PolicyChoice
+from loopkernel.testing.scenarios.data.scenario import PolicyChoice
+from loopkernel.testing.scenarios.player.effective_policy import effective_policy
 
 from loopkernel_adapters.driver.asyncio_driver import Driver
 from loopkernel_adapters.optional_ports import (

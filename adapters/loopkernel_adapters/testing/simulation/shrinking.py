@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 
 from attrs import evolve
 from loopkernel.data.words import HookPoint
-from loopkernel.testing import scenario_actions as actions
-from loopkernel.testing.scenario_actions import At, TimedAction
-from loopkernel.testing.scenario_data import PolicyChoice, Scenario
-from loopkernel.testing.scenario_world import HookReplies, HookScript, ModelEntry, ModelFails
+from loopkernel.testing.scenarios.data import actions
+from loopkernel.testing.scenarios.data.actions import At, TimedAction
+from loopkernel.testing.scenarios.data.scenario import PolicyChoice, Scenario
+from loopkernel.testing.scenarios.data.world import HookReplies, HookScript, ModelEntry, ModelFails
 
 from loopkernel_adapters.testing.simulation.plan import Act, Answer, Crash, Item, Plan, Reply, Run
 

@@ -72,10 +72,10 @@ from loopkernel.laws.step_laws import pending_timers
 from loopkernel.laws.views import ledger_in
 from loopkernel.loop.transition import transition
 from loopkernel.replay import LogRecord, StepRecord
-from loopkernel.testing.explore_moves import wishes
-from loopkernel.testing.explore_reports import answers, reports
-from loopkernel.testing.explore_scope import ANY_CALL, ANY_REPLY, Answer, EndOfRun, Scope
-from loopkernel.testing.explore_strays import strays
+from loopkernel.testing.explorer.moves import wishes
+from loopkernel.testing.explorer.reports import answers, reports
+from loopkernel.testing.explorer.scope import ANY_CALL, ANY_REPLY, Answer, EndOfRun, Scope
+from loopkernel.testing.explorer.strays import strays
 from loopkernel.testing.strategies.conversation import access_modes, contents, tool_sets, verdicts
 from loopkernel.testing.strategies.deltas import (
     WAITS_MS,

@@ -16,9 +16,8 @@ from loopkernel.data.usage import Usage
 from loopkernel.data.user_deltas import CancelAll, CompactNow, EditMessage
 from loopkernel.data.words import ErrorClass, RequestReason, StopReason, TurnEndReason
 from loopkernel.loop.transition import transition
-from loopkernel.testing.planted_compaction_runs import LONG, SMALL, SUMMARISED
-from loopkernel.testing.player import Player
-from loopkernel.testing.player_tools import read
+from loopkernel.testing.played.player import Player
+from loopkernel.testing.played.tools import read
 
 from tests.kernel.building import (
     ASKING_NOBODY,
@@ -44,6 +43,7 @@ from tests.kernel.building import (
 )
 from tests.kernel.gates import compacting, no_summary, summary
 from tests.kernel.grids import expected_grid, grid
+from tests.kernel.planted.compaction_runs import LONG, SMALL, SUMMARISED
 
 KEEP_ONE = compacting(messages=1)
 QUIET = compacting(messages=1, tokens=None)  # nothing but the user, or a prompt that is too long, asks for it
