@@ -26,7 +26,7 @@ from loopkernel.data.words import StopReason
 from loopkernel.judging import KERNEL
 from loopkernel.laws import Breach
 from loopkernel.laws.judging import PAIR_CHECKS, TRACE_CHECKS, judge_steps
-from loopkernel.replay import StepRecord, fold
+from loopkernel.replaying import StepRecord, fold
 from loopkernel_adapters.driver.asyncio_driver import Driver
 from loopkernel_adapters.driver.children import InProcessAgents
 from loopkernel_adapters.driver.clocks import ManualClock

@@ -100,7 +100,7 @@ def test_every_file_says_what_it_is_for() -> None:
         ("loopkernel.loop.phases.idle", "from loopkernel.loop.transition import settle"),
         ("loopkernel.codec.records", "from loopkernel.loop.transition import transition"),
         ("loopkernel.loop.transition", "import loopkernel.testing"),
-        ("loopkernel.testing.scenarios.player.drive", "import loopkernel_adapters.ports"),
+        ("loopkernel.testing.played.player", "import loopkernel_adapters.ports"),
         ("loopkernel.machine", "from .replay import fold"),
         ("loopkernel.novelty.part", ""),
     ],
@@ -148,10 +148,8 @@ def test_a_foreign_module_in_the_kernel_is_found(line: str) -> None:
 
 
 def test_a_foreign_package_in_testing_is_found() -> None:
-    assert (
-        list(foreign_faults(Source.of("import time\nimport yaml\n", "loopkernel.testing.scenarios.player.drive"))) == []
-    )
-    assert len(list(foreign_faults(Source.of("import numpy\n", "loopkernel.testing.scenarios.player.drive")))) == 1
+    assert list(foreign_faults(Source.of("import time\nimport yaml\n", "loopkernel.testing.played.player"))) == []
+    assert len(list(foreign_faults(Source.of("import numpy\n", "loopkernel.testing.played.player")))) == 1
 
 
 def test_a_circle_of_imports_is_found() -> None:

@@ -16,7 +16,7 @@ from loopkernel.data.tools import (
     ToolProfile,
 )
 from loopkernel.judging import check_step
-from loopkernel.replay import LogRecord, fold
+from loopkernel.replaying import LogRecord, fold
 from loopkernel.testing.explorer.explore import Laws
 from loopkernel.testing.explorer.moves import moves
 from loopkernel.testing.explorer.scope import EndOfRun, Move, Scope

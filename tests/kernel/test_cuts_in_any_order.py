@@ -32,7 +32,7 @@ from loopkernel.data.words import StopReason
 from loopkernel.judging import KERNEL
 from loopkernel.laws.cut_law import cut_safe
 from loopkernel.laws.views import ledger_in
-from loopkernel.replay import StepRecord
+from loopkernel.replaying import StepRecord
 from typing_extensions import override
 
 from tests.kernel.building import ASKING_NOBODY, NOTHING, TOOLS, session_of

@@ -20,7 +20,7 @@ from loopkernel.laws.views import extends
 from loopkernel.loop.algorithms.projection import project
 from loopkernel.loop.algorithms.scheduling import Claimant, conflict
 from loopkernel.loop.transition import transition
-from loopkernel.replay import LogRecord, StepRecord, fold
+from loopkernel.replaying import LogRecord, StepRecord, fold
 from loopkernel.testing.planted.planting import PlantedBug
 from loopkernel.testing.played.player import (
     Player,

@@ -15,7 +15,7 @@ from loopkernel.data.user_deltas import CancelAll
 from loopkernel.data.words import RefusalReason, UserAction
 from loopkernel.judging import KERNEL
 from loopkernel.loop.transition import transition
-from loopkernel.replay import Transition
+from loopkernel.replaying import Transition
 from loopkernel.testing.stateful.machine import KernelMachine
 
 TestKernel = KernelMachine.TestCase

@@ -24,7 +24,7 @@ from loopkernel.judging import check_step
 from loopkernel.loop.algorithms.interaction import Interaction
 from loopkernel.loop.transition import transition
 from loopkernel.machine import Machine
-from loopkernel.replay import LogRecord, StepRecord
+from loopkernel.replaying import LogRecord, StepRecord
 from loopkernel.testing.strategies.deltas import deltas
 from loopkernel.testing.strategies.states import done_states, states
 from loopkernel.testing.strategies.values import times_ms

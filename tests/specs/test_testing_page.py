@@ -4,12 +4,12 @@ import pkgutil
 import re
 import subprocess
 import sys
+from collections import defaultdict
 from importlib import import_module
 from pathlib import Path
 
 import pytest
 from loopkernel import testing
-from loopkernel.testing.strategies import walks
 
 PAGE = (Path(__file__).resolve().parents[2] / "specs" / "testing.md").read_text(encoding="utf-8")
 
@@ -34,10 +34,11 @@ def test_the_examples_are_found() -> None:
 
 def test_what_the_page_names_exists() -> None:
     named = re.findall(r"`([a-z_]+)\.([A-Za-z_]+)(?:\([^`]*\))?`", PAGE)
-    modules = {module for module, _ in named} & {found.name for found in pkgutil.iter_modules(testing.__path__)}
-    assert len(modules) > 8
-    for module, name in named:
-        if module in modules - {"strategies"}:
-            assert hasattr(import_module(f"loopkernel.testing.{module}"), name), f"{module}.{name}"
-        elif module == "walks":
-            assert hasattr(walks, name), name
+    modules = defaultdict(list)
+    for found in pkgutil.walk_packages(testing.__path__, "loopkernel.testing."):
+        if not found.name.endswith("__main__"):
+            modules[found.name.rpartition(".")[2]].append(found.name)
+    checked = [(module, name) for module, name in named if module in modules and module != "strategies"]
+    assert len({module for module, _ in checked}) > 8
+    for module, name in checked:
+        assert any(hasattr(import_module(path), name) for path in modules[module]), f"{module}.{name}"

@@ -12,7 +12,7 @@ from loopkernel import judging
 from loopkernel.codec import effects_to_text, record_from_text, record_to_text, state_to_text
 from loopkernel.data.usage import NO_USAGE
 from loopkernel.later_typing import override
-from loopkernel.replay import LogRecord, StepRecord, fold
+from loopkernel.replaying import LogRecord, StepRecord, fold
 
 from loopkernel_adapters.cli.invocation import command
 from loopkernel_adapters.cli.outcomes import Unusable, described

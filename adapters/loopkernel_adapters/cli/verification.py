@@ -10,7 +10,7 @@ from loopkernel.data.events import Event
 from loopkernel.data.states import State
 from loopkernel.later_typing import override
 from loopkernel.laws import Report
-from loopkernel.replay import LogRecord, StepRecord, fold
+from loopkernel.replaying import LogRecord, StepRecord, fold
 
 from loopkernel_adapters.cli.words import counted
 from loopkernel_adapters.driver.asyncio_driver import is_event

@@ -11,7 +11,7 @@ from loopkernel.data import choices
 from loopkernel.data.policy import Compaction, Policy
 from loopkernel.data.usage import NO_USAGE, Usage
 from loopkernel.laws import Breach
-from loopkernel.replay import LogRecord, StepRecord, fold
+from loopkernel.replaying import LogRecord, StepRecord, fold
 
 from loopkernel_adapters.transcripts.counting import Counts, Tally
 from loopkernel_adapters.transcripts.entries import Bookkeeping, Finding, Place, Said

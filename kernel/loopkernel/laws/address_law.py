@@ -136,7 +136,7 @@ def _reaches_others(delta: Delta, state: State, policy: Policy) -> bool:
     failure = timed or isinstance(delta, ToolFailed | ToolStopped | ChildEnded | HookAnswered)
     rejection = timed or isinstance(delta, Reject)
     return (failure and policy.on_tool_failure is OnToolFailure.CANCEL_SIBLINGS) or (
-        rejection and policy.on_reject is OnReject.SKIP_REST
+        rejection and policy.on_reject is not OnReject.CONTINUE
     )
 
 

@@ -15,7 +15,7 @@ from loopkernel.data.user_deltas import ChangePolicy, CompactNow, EditMessage
 from loopkernel.data.words import ErrorClass
 from loopkernel.judging import KERNEL, check_trace
 from loopkernel.laws.cut_law import cut_safe
-from loopkernel.replay import LogRecord, fold, replay
+from loopkernel.replaying import LogRecord, fold, replay
 
 from tests.kernel.building import ASKING_NOBODY, a, completed, created, failed, of_kind, say, text
 

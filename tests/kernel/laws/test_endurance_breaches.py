@@ -43,7 +43,7 @@ from loopkernel.laws.pair_laws import fork_eq
 from loopkernel.laws.retry_law import base_delay_ms
 from loopkernel.loop.algorithms.retry import delay_ms
 from loopkernel.loop.transition import transition
-from loopkernel.replay import StepRecord
+from loopkernel.replaying import StepRecord
 
 from tests.kernel.laws.tampering import (
     CALL,

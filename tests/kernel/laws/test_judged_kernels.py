@@ -58,7 +58,7 @@ from loopkernel.laws.sibling_law import sibling
 from loopkernel.laws.start_laws import final_args
 from loopkernel.laws.views import call_of_run, entry_of_call, started_operation, tool_named, turn_of
 from loopkernel.loop.transition import transition
-from loopkernel.replay import StepRecord
+from loopkernel.replaying import StepRecord
 from loopkernel.testing.played.player import (
     Player,
 )

@@ -43,7 +43,7 @@ from loopkernel.laws.cut_law import FIRST_ALLOWANCE, cut_safe, unsafe_cuts
 from loopkernel.laws.reports import PlanCut
 from loopkernel.laws.request_laws import requests_of
 from loopkernel.loop.algorithms.compaction import plan_cut
-from loopkernel.replay import StepRecord
+from loopkernel.replaying import StepRecord
 
 from tests.kernel.laws.tampering import (
     CALL,

@@ -20,7 +20,7 @@ from loopkernel.judging import KERNEL, check_pairs, check_step, check_trace
 from loopkernel.laws.step_laws import pending_timers
 from loopkernel.laws.views import held_in
 from loopkernel.loop.transition import transition
-from loopkernel.replay import StepRecord
+from loopkernel.replaying import StepRecord
 from loopkernel.testing.planted.planting import with_entries
 from loopkernel.testing.played.player import Player, Script, play
 from loopkernel.testing.played.tools import POLICY, USAGE, read, write

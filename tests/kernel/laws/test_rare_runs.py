@@ -14,7 +14,7 @@ from loopkernel.data.user_deltas import CancelAll, CompactNow, Correct, EditMess
 from loopkernel.data.words import HookPoint, StopReason, TimerPurpose
 from loopkernel.judging import check_pairs, check_trace
 from loopkernel.loop.transition import transition
-from loopkernel.replay import StepRecord
+from loopkernel.replaying import StepRecord
 from loopkernel.testing.played.player import Player, Script, play
 from loopkernel.testing.played.tools import (
     POLICY,

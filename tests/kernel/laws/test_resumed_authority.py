@@ -19,7 +19,7 @@ from loopkernel.data.user_deltas import AnswerAfterCrash, Approve, ChangePolicy,
 from loopkernel.data.words import CallStatus, HookPoint, StopReason
 from loopkernel.judging import check_pairs, check_trace
 from loopkernel.loop.transition import transition
-from loopkernel.replay import LogRecord, StepRecord, Transition, fold
+from loopkernel.replaying import LogRecord, StepRecord, Transition, fold
 
 from tests.kernel.building import (
     ALL_TOOLS,

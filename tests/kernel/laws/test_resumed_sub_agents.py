@@ -13,7 +13,7 @@ from loopkernel.data.usage import Usage
 from loopkernel.data.user_deltas import ChangePolicy, ChangeTools
 from loopkernel.data.words import StopReason
 from loopkernel.judging import check_step, check_trace
-from loopkernel.replay import LogRecord, StepRecord, fold
+from loopkernel.replaying import LogRecord, StepRecord, fold
 
 from tests.kernel.building import ONE, completed, created, made_call, say
 

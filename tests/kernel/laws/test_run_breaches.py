@@ -36,7 +36,7 @@ from loopkernel.data.words import (
 )
 from loopkernel.judging import check_trace
 from loopkernel.laws.views import turn_of
-from loopkernel.replay import StepRecord
+from loopkernel.replaying import StepRecord
 
 from tests.kernel.laws.tampering import (
     OTHER,

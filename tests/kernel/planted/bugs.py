@@ -1,5 +1,7 @@
 """Kernels with a planted bug, at least one for each law that is judged: that law must catch it, and no other.
 
+Ten of them are shipped, as examples, in `loopkernel.testing.planted.bugs`.
+
 A broken kernel is judged with an explanation of its own, written as if beside it, so that WHY judges the
 explanation and not the bug; only the bugs of WHY break that one. Some bugs (of PURE and FORK-EQ) remember what
 they were asked, so a bug is planted anew for each run.
@@ -8,13 +10,12 @@ they were asked, so a bug is planted anew for each run.
         assert breached_laws(bug, SCRIPTS.values()) == {bug.law}
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from attrs import evolve
 from loopkernel.data.blocks import TextBlock
-from loopkernel.data.choices import NoProfile
 from loopkernel.data.deltas import Delta
-from loopkernel.data.effects import AbortModel, AbortTool, CallModel, CheckCall, Effect, StartTool
+from loopkernel.data.effects import AbortTool, CallModel, CheckCall, Effect, StartTool
 from loopkernel.data.events import (
     InputSettled,
     MessageAdded,
@@ -28,22 +29,22 @@ from loopkernel.data.foreign import Repair, RepairKind
 from loopkernel.data.ids import CheckOperation
 from loopkernel.data.json_text import Json
 from loopkernel.data.messages import Message, ResultMessage, UserMessage
-from loopkernel.data.model_deltas import ModelCompleted, ModelFailed, ModelText
+from loopkernel.data.model_deltas import ModelText
 from loopkernel.data.outside_deltas import TimerFired
-from loopkernel.data.policy import ApprovalRule
 from loopkernel.data.projected import ProjectedMessage
 from loopkernel.data.records import StepRecord
 from loopkernel.data.states import Executing, Initial, State, Streaming
 from loopkernel.data.steps import Context, Step, is_refused
 from loopkernel.data.thread_deltas import Created
 from loopkernel.data.threads import Thread
-from loopkernel.data.tool_deltas import FromTool, ToolChecked, ToolFailed, ToolSucceeded
-from loopkernel.data.tools import Decision, InvalidCall, ValidCall
-from loopkernel.data.user_deltas import CancelAll
+from loopkernel.data.tool_deltas import ToolChecked, ToolFailed, ToolSucceeded
+from loopkernel.data.tools import InvalidCall, ValidCall
 from loopkernel.data.waits import Wait
 from loopkernel.data.words import CallStatus, CancelReason, TurnEndReason
 from loopkernel.loop.algorithms.projection import project
-from loopkernel.replay import Transition
+from loopkernel.replaying import Transition
+from loopkernel.testing.planted.bugs import PLANTED as SHIPPED
+from loopkernel.testing.planted.bugs import Change, on_cancel, without
 from loopkernel.testing.planted.planting import (
     Explain,
     PlantedBug,
@@ -66,36 +67,7 @@ from tests.kernel.planted.endurance import PLANTED_ENDURANCE
 from tests.kernel.planted.hooks import PLANTED_HOOKS
 from tests.kernel.planted.lineages import PLANTED_LINEAGES
 
-ALLOW_ASKS = ApprovalRule(decision=Decision.ALLOW, tool="asks")
-Change = Callable[[StepRecord], Iterator[Effect]]
-
-
-def without(*kinds: type[Effect]) -> Change:
-    """The effects but those of these kinds."""
-    return lambda record: (effect for effect in record.effects if not isinstance(effect, kinds))
-
-
-def twice(kind: type[Effect]) -> Change:
-    """The effects, those of this kind twice."""
-    return lambda record: (effect for effect in record.effects for _ in range(2 if isinstance(effect, kind) else 1))
-
-
-def on_cancel(change: Change) -> Change:
-    """The change, where everything is cancelled."""
-    return lambda record: change(record) if isinstance(record.context.delta, CancelAll) else iter(record.effects)
-
-
 # --- the model is sent ---------------------------------------------------------------------------------
-
-
-def _last_result_dropped(message: Message, _: Context) -> Message:
-    if isinstance(message, ResultMessage) and message.reply > 0 and len(message.results) > 1:
-        return evolve(message, results=message.results[:-1])
-    return message
-
-
-def _results_reversed(message: Message, _: Context) -> Message:
-    return evolve(message, results=message.results[::-1]) if isinstance(message, ResultMessage) else message
 
 
 def _dated_when_imported(message: Message, ctx: Context) -> Message:
@@ -126,12 +98,6 @@ def _first_message_cut(record: StepRecord) -> Iterator[Effect]:
 
 
 # --- steps and their refusals ----------------------------------------------------------------------------
-
-
-def _raises_on_late_report(record: StepRecord) -> Step[State]:
-    if isinstance(record.context.delta, FromTool) and is_refused(record.effects):
-        raise LookupError("no such run")
-    return Step(record.after, record.effects)
 
 
 def _silent_on_late_text(record: StepRecord) -> Iterator[Effect]:
@@ -231,12 +197,6 @@ def _results_untold(record: StepRecord) -> Iterator[Effect]:
 # --- input and turns -----------------------------------------------------------------------------------------
 
 
-def _queue_lost(record: StepRecord) -> State:
-    inbox = None if record.after.session is None else record.after.session.inbox
-    lost = inbox is not None and isinstance(record.context.delta, CancelAll)
-    return with_inbox(record.after, evolve(inbox, queue=())) if inbox is not None and lost else record.after
-
-
 def _queue_reversed(record: StepRecord) -> State:
     """The newest of the queue goes to its head."""
     inbox = None if record.after.session is None else record.after.session.inbox
@@ -263,12 +223,6 @@ def _natural_end_untold(record: StepRecord) -> Iterator[Effect]:
 def _pauses_forgotten(record: StepRecord) -> State:
     after = record.after
     return evolve(after, turn=evolve(after.turn, pauses=0)) if isinstance(after, Streaming) else after
-
-
-def _billed_twice(_: State, delta: Delta) -> Delta:
-    if isinstance(delta, ModelCompleted | ModelFailed):
-        return evolve(delta, usage=delta.usage.plus(delta.usage))
-    return delta
 
 
 # --- explanations --------------------------------------------------------------------------------------------
@@ -326,8 +280,7 @@ def _first_message_unsent(thread: Thread, model: str) -> tuple[ProjectedMessage,
 
 
 PLANTED = (
-    PlantedBug(name="last-result-dropped", law="PAIR", plant=changing_messages(_last_result_dropped)),
-    PlantedBug(name="results-reversed", law="ORDER", plant=changing_messages(_results_reversed)),
+    *SHIPPED,
     PlantedBug(
         name="first-message-unsent",
         law="SHOWN",
@@ -335,14 +288,8 @@ PLANTED = (
         project=_first_message_unsent,
         hidden=True,
     ),
-    PlantedBug(name="raises-on-late-report", law="TOTAL", plant=changing_steps(_raises_on_late_report)),
     PlantedBug(name="silent-on-late-text", law="TOTAL", plant=changing_effects(_silent_on_late_text)),
     PlantedBug(name="counts-what-it-refuses", law="TOTAL", plant=changing_states(_counts_refused)),
-    PlantedBug(
-        name="conflicts-ignored",
-        law="NO-CONFLICT",
-        plant=under_policy(lambda policy: evolve(policy, no_profile=NoProfile.NO_CONFLICT)),
-    ),
     PlantedBug(
         name="one-at-a-time",
         law="PARALLEL",
@@ -353,28 +300,15 @@ PLANTED = (
     PlantedBug(name="timer-of-nobody-counts", law="TIMER-DATA", plant=changing_steps(_timer_of_nobody_counts)),
     PlantedBug(name="last-cause-untold", law="WHY", plant=lambda real: real, explain=_last_cause_untold, hidden=True),
     PlantedBug(name="waits-for-nothing", law="WHY", plant=lambda real: real, explain=_waits_for_nothing, hidden=True),
-    PlantedBug(name="ends-twice", law="ONE-END", plant=changing_effects(twice(ToolEnded))),
     PlantedBug(name="output-forgotten", law="RESULT", plant=changing_deltas(_output_forgotten)),
     PlantedBug(name="end-untold", law="ONE-END", plant=changing_effects(_done_untold)),
-    PlantedBug(name="queue-lost-at-cancel", law="CONSERVE", plant=changing_states(_queue_lost)),
     PlantedBug(name="queue-reversed", law="CONSERVE", plant=changing_states(_queue_reversed)),
     PlantedBug(name="fate-untold", law="CONSERVE", plant=changing_effects(without(InputSettled))),
-    PlantedBug(
-        name="abort-forgotten",
-        law="CANCEL-STOP",
-        plant=changing_effects(on_cancel(without(AbortModel, AbortTool))),
-    ),
     PlantedBug(
         name="cancel-ends-as-error",
         law="CANCEL-STOP",
         plant=changing_effects(on_cancel(_ends_as(TurnEndReason.ERROR, TurnEndReason.USER_ABORT))),
     ),
-    PlantedBug(
-        name="nobody-asked",
-        law="ASKED",
-        plant=under_policy(lambda policy: evolve(policy, approval_rules=(*policy.approval_rules, ALLOW_ASKS))),
-    ),
-    PlantedBug(name="started-twice", law="AT-MOST-ONCE", plant=changing_effects(twice(StartTool))),
     PlantedBug(name="one-key-for-all", law="AT-MOST-ONCE", plant=changing_effects(_one_key)),
     PlantedBug(name="time-goes-back", law="WRITE-AHEAD", plant=changing_states(_time_goes_back)),
     PlantedBug(name="check-of-another", law="WRITE-AHEAD", plant=changing_effects(_check_of_another)),
@@ -390,7 +324,6 @@ PLANTED = (
         law="BUDGET",
         plant=changing_effects(_ends_as(TurnEndReason.MAX_TURNS, TurnEndReason.MODEL_STOP)),
     ),
-    PlantedBug(name="billed-twice", law="BUDGET", plant=changing_deltas(_billed_twice)),
     PlantedBug(
         name="nudged-without-end",
         law="PROGRESS",

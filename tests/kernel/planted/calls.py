@@ -1,6 +1,6 @@
 """Planted bugs about calls: who is asked, what is held, what a reference stands for, what a cancel leaves.
 
-As in `planted`: each is caught by its own law, and by no other.
+As in `bugs`: each is caught by its own law, and by no other.
 """
 
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ from loopkernel.data.user_deltas import (
 )
 from loopkernel.data.waits import ForSlot, Wait
 from loopkernel.data.words import CallStatus
-from loopkernel.replay import Transition
+from loopkernel.replaying import Transition
 from loopkernel.testing.planted.planting import (
     Explain,
     Plant,

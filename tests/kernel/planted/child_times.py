@@ -1,4 +1,4 @@
-"""Planted bugs about the time that sub-agents have, and the phases they put a turn in. See `planted_children`."""
+"""Planted bugs about the time that sub-agents have, and the phases they put a turn in. See `children`."""
 
 from attrs import evolve
 from loopkernel.data.effects import StartChild, StartTimer

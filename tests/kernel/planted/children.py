@@ -1,4 +1,4 @@
-"""Planted bugs about sub-agents. As in `planted`: each is caught by its own law, and by no other."""
+"""Planted bugs about sub-agents. As in `bugs`: each is caught by its own law, and by no other."""
 
 from collections.abc import Callable, Iterator
 
@@ -25,7 +25,7 @@ from loopkernel.data.user_deltas import CancelAll
 from loopkernel.data.waits import ForChild, ForConflict, ForOwnResult, ForShare, ForSlot, Reason, Wait
 from loopkernel.data.words import TurnEndReason
 from loopkernel.laws.ending_laws import entries_in
-from loopkernel.replay import Transition
+from loopkernel.replaying import Transition
 from loopkernel.testing.planted.planting import (
     Plant,
     PlantedBug,

@@ -1,4 +1,4 @@
-"""Planted bugs about compaction and handoff. As in `planted`: each is caught by its own law, and by no other."""
+"""Planted bugs about compaction and handoff. As in `bugs`: each is caught by its own law, and by no other."""
 
 from collections.abc import Callable, Iterator
 
@@ -30,7 +30,7 @@ from loopkernel.data.user_deltas import CancelAll
 from loopkernel.data.vector import Vector
 from loopkernel.data.words import RequestReason, TurnEndReason
 from loopkernel.loop.algorithms.compaction import plan_cut
-from loopkernel.replay import Transition
+from loopkernel.replaying import Transition
 from loopkernel.testing.planted.planting import (
     Plant,
     PlantedBug,

@@ -1,6 +1,6 @@
 """Planted bugs about what endures: lost results, retries, limits and recoveries.
 
-As in `planted`: each is caught by its own law, and by no other.
+As in `bugs`: each is caught by its own law, and by no other.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,6 +1,6 @@
 """Planted bugs about limits of a reply under way (rule LIMIT-4).
 
-As in `planted`: each is caught by its own law, and by no other.
+As in `bugs`: each is caught by its own law, and by no other.
 """
 
 from attrs import evolve

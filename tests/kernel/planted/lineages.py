@@ -1,6 +1,6 @@
 """Planted bugs about what is kept over an edit, a fork, a restart and the end: input, timers, runs, the log.
 
-As in `planted`: each is caught by its own law, and by no other.
+As in `bugs`: each is caught by its own law, and by no other.
 """
 
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ from loopkernel.data.words import (
 )
 from loopkernel.laws.ending_laws import entries_in
 from loopkernel.laws.step_laws import pending_timers
-from loopkernel.replay import Transition
+from loopkernel.replaying import Transition
 from loopkernel.testing.planted.planting import (
     Plant,
     PlantedBug,

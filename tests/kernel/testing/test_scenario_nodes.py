@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 from loopkernel.testing.scenarios.data.actions import Say
@@ -62,9 +63,67 @@ def test_deep_nesting_is_refused(bomb: str) -> None:
 
 
 def test_alias_bombs_are_refused() -> None:
-    bomb = "a: &a [x, x]\n" + "".join(f"{chr(98 + n)}: &{chr(98 + n)} [*{chr(97 + n)}]\n" for n in range(20))
-    faults = faults_of(bomb)
-    assert sum("anchors, aliases" in fault.message for fault in faults) == 21 + 20
+    pairs = [(chr(97 + n), chr(98 + n)) for n in range(20)]
+    doubled = "a: &a [x, x]\n" + "".join(f"{new}: &{new} [*{old}, *{old}]\n" for old, new in pairs)
+    assert "aliases repeat more than" in faults_of(doubled)[0].message
+    long = f"scenario: a\nabout: &long {'x' * 5000}\nrules: [{'*long, ' * 400}]\n"
+    assert "aliases repeat more than" in faults_of(long)[0].message
+    deep = "a: &a [x]\n" + "".join(f"{new}: &{new} [[[[*{old}]]]]\n" for old, new in pairs)
+    assert "nested deeper than" in faults_of(deep)[0].message
+    (fault, *_) = faults_of("a: &a [*a]\n")
+    assert "`*a` stands inside what it repeats" in fault.message
+
+
+ANCHORED = """
+scenario: anchored
+tools: &tools
+  read: &slow {takes_ms: 50, effect: read_only}
+  write: {<<: *slow, effect: dangerous}
+  grep: {<<: [*slow, {serial: true, takes_ms: 7}]}
+children:
+  c1: {model: [{text: &word done}], tools: *tools}
+  c2: {model: [{text: *word}]}
+"""
+WRITTEN_OUT = """
+scenario: anchored
+tools:
+  read: {takes_ms: 50, effect: read_only}
+  write: {takes_ms: 50, effect: dangerous}
+  grep: {serial: true, takes_ms: 50, effect: read_only}
+children:
+  c1:
+    model: [{text: done}]
+    tools:
+      read: {takes_ms: 50, effect: read_only}
+      write: {takes_ms: 50, effect: dangerous}
+      grep: {serial: true, takes_ms: 50, effect: read_only}
+  c2: {model: [{text: done}]}
+"""
+
+
+def test_anchors_aliases_and_merge_keys_stand_for_what_they_repeat(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _read_by_libyaml(ANCHORED, "some.yaml") is not None
+    expected = evolve(read_one(WRITTEN_OUT), line=0)
+    assert evolve(read_one(ANCHORED), line=0) == expected
+    monkeypatch.setattr(scenario_nodes, "_HAS_LIBYAML", False)
+    assert evolve(read_one(ANCHORED), line=0) == expected
+
+
+def test_a_text_that_was_meant_as_one_is_no_anchor_and_no_alias() -> None:
+    first, second = faults_of("scenario: a\nuser:\n  - say: &hello world\n  - say: *bye\n")
+    assert (first.line, second.line) == (3, 4)
+    assert "nothing repeats `&hello`; a text that begins with `*` or `&` must stand in quotes" in first.message
+    assert "`*bye` has no anchor above it; a text that begins with" in second.message
+
+
+def test_an_anchor_is_known_in_its_own_document_alone() -> None:
+    (fault, *_) = faults_of("scenario: a\ntools: &tools {}\n---\nscenario: b\ntools: *tools\n")
+    assert (fault.line, "has no anchor above it" in fault.message) == (5, True)
+
+
+def test_a_fault_in_what_is_repeated_is_told_where_it_stands() -> None:
+    faults = faults_of("scenario: a\ntools:\n  read: &slow {takes_ms: soon}\n  grep: {<<: *slow}\n")
+    assert [(fault.line, fault.where) for fault in faults] == [(3, "tools.grep.takes_ms"), (3, "tools.read.takes_ms")]
 
 
 def test_huge_files_are_refused() -> None:
@@ -104,6 +163,8 @@ PLAIN_VALUES: list[tuple[str, object]] = [
     (".nan", ".nan"),
     ("2024-01-01", "2024-01-01"),
     ("<<", "<<"),
+    ("{<<: 1}", {"<<": 1}),
+    ("{'<<': {a: 1}}", {"<<": {"a": 1}}),
     ("=", "="),
     ("[1, [x, {y: 2}]]", [1, ["x", {"y": 2}]]),
     ("{1: one, yes: true, $result: c1}", {"1": "one", "yes": True, "$result": "c1"}),
@@ -192,6 +253,9 @@ FRAGMENTS = [
     "...\n",
     "%YAML 1.2\n",
     "<<",
+    "<<: *a",
+    "&a ",
+    "*a ",
     "scenario",
     "a-1",
     "policy",

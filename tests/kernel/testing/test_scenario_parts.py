@@ -1,6 +1,7 @@
 """The parts of a scenario: each key of tools, model, hooks and the rest, each action, each expectation."""
 
 import pytest
+from attrs import evolve
 from loopkernel.data.choices import ApprovalMode
 from loopkernel.data.json_text import Json
 from loopkernel.data.policy import ApprovalRule, FieldPattern
@@ -21,6 +22,12 @@ def read_one(text: str) -> Scenario:
 
 
 OK = world.ToolReturns("ok")
+ASKING = world.Behaviour(
+    outcome=world.ToolFails("always"),
+    final=True,
+    asks=world.ToolQuestion(0, "which?"),
+    progress=(world.Progress(0, "a"),),
+)
 TOOLS: list[tuple[str, world.ToolScript]] = [
     ("{}", world.ToolScript(profile=ToolProfile(), behaviour=world.Behaviour(takes_ms=0, outcome=OK))),
     ("{profile: none}", world.ToolScript(profile=None)),
@@ -43,10 +50,14 @@ TOOLS: list[tuple[str, world.ToolScript]] = [
      world.ToolScript(behaviour=world.Behaviour(final=True, stops_loop=True, ignores_abort=True, background=True))),
     ("{asks: {at_ms: 3, question: which?}}",
      world.ToolScript(behaviour=world.Behaviour(asks=world.ToolQuestion(3, "which?")))),
+    ("{fails: always, final: true, asks: {question: which?}, progress: [{text: a}],"
+     " calls: {c1: {returns: x, asks: none}}, runs: [{progress: []}, {takes_ms: 3, final: false}]}",
+     world.ToolScript(behaviour=ASKING, calls={"c1": evolve(ASKING, outcome=world.ToolReturns("x"), asks=None)},
+                      runs=(evolve(ASKING, progress=()), evolve(ASKING, takes_ms=3, final=False)))),
     ("{takes_ms: 9, runs: [{fails: once}, {}], calls: {c1: {hangs: true}}}",
      world.ToolScript(behaviour=world.Behaviour(takes_ms=9),
-                      runs=(world.Behaviour(outcome=world.ToolFails("once")), world.Behaviour()),
-                      calls={"c1": world.Behaviour(outcome=world.ToolHangs())})),
+                      runs=(world.Behaviour(takes_ms=9, outcome=world.ToolFails("once")), world.Behaviour(takes_ms=9)),
+                      calls={"c1": world.Behaviour(takes_ms=9, outcome=world.ToolHangs())})),
 ]  # fmt: skip
 
 
@@ -59,7 +70,7 @@ def test_a_call_then_a_run_then_the_tool_decides_on_a_run() -> None:
     (_, script) = TOOLS[-1]
     assert script.behaviour_of("c1", 1).outcome == world.ToolHangs()
     assert script.behaviour_of("c2", 1).outcome == world.ToolFails("once")
-    assert script.behaviour_of("c2", 2) == world.Behaviour()
+    assert script.behaviour_of("c2", 2) == world.Behaviour(takes_ms=9)
     assert script.behaviour_of("c2", 3) == world.Behaviour(takes_ms=9)
 
 

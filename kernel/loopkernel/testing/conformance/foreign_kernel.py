@@ -1,4 +1,4 @@
-"""The command: `python -m loopkernel.testing.conformance.foreign_kernel COMMAND PATH...` judges a kernel that is another program.
+"""Judges a kernel that is another program: `python -m loopkernel.testing.conformance.foreign_kernel COMMAND PATH...`.
 
 This kernel runs the scenarios. The other one is started once, is given each record of their logs as a line on its
 standard input, and answers with two lines: the effects of the step, and the document of the state behind it. Both must
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import final
 
 from attrs import frozen
+
 from loopkernel.codec import effects_to_text, record_to_text, state_to_text
 from loopkernel.data.errors import PolicyError
 from loopkernel.data.json_text import JsonValue

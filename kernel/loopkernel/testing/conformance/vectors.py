@@ -1,8 +1,8 @@
 """Golden logs: runs recorded by one release, which every later release folds to the same states and effects.
 
 A vector is one line of JSON: the scenario that it was recorded from, the log, and digests (SHA-256, hex) of what
-folding the log gives. `python -m loopkernel.testing.conformance.vectors record PATH...` prints the vectors of scenarios,
-`check FILE...` folds vectors again.
+folding the log gives. `python -m loopkernel.testing.conformance.vectors record PATH...` prints the vectors of
+scenarios, `check FILE...` folds vectors again.
 """
 
 import argparse
@@ -12,12 +12,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from attrs import frozen
+
 from loopkernel.codec import effects_to_text, record_from_text, record_to_text, state_to_text
 from loopkernel.data.errors import CodecError, Fault
 from loopkernel.data.json_text import MAX_DOCUMENT_DEPTH, JsonValue, exact_text, parse_json
 from loopkernel.data.records import LogRecord, StepRecord
 from loopkernel.loop.transition import transition
-from loopkernel.replay import fold
+from loopkernel.replaying import fold
 from loopkernel.testing.scenarios.format.document import read_scenario_file
 from loopkernel.testing.scenarios.format.nodes import ScenarioError
 from loopkernel.testing.scenarios.player.drive import Drive

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import assert_never
 
 import attrs
+
 from loopkernel.data import user_deltas as said
 from loopkernel.data.blocks import UserBlock, text_of
 from loopkernel.data.choices import NoProfileApproval

@@ -10,6 +10,7 @@ where the explorer's clock stands still; a budget of time may be spent in it soo
 from collections.abc import Iterable, Sequence
 
 from attrs import Factory, define, evolve, field
+
 from loopkernel.data.blocks import RawInput, text_of
 from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import AbortTool, CancelTimer, CheckCall, Effect, StartTimer, StartTool
@@ -43,7 +44,7 @@ from loopkernel.data.usage import NO_USAGE, Usage
 from loopkernel.data.user_deltas import AnswerQuestion, Correct, Reject, Swap
 from loopkernel.laws.step_laws import pending_timers
 from loopkernel.loop.transition import transition as kernel_transition
-from loopkernel.replay import LogRecord, StepRecord, Transition, fold
+from loopkernel.replaying import LogRecord, StepRecord, Transition, fold
 from loopkernel.testing.explorer.actions import action_for, choice_for
 from loopkernel.testing.scenarios.data import actions, world
 from loopkernel.testing.scenarios.data.scenario import Scenario

@@ -3,6 +3,7 @@
 from typing import final
 
 from attrs import evolve
+
 from loopkernel.data.sessions import Settings
 from loopkernel.later_typing import override
 

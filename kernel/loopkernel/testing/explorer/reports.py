@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import assert_never
 
 from attrs import evolve
+
 from loopkernel.data.deltas import Delta
 from loopkernel.data.hook_calls import OpenCorrection, OpenHook
 from loopkernel.data.ids import CallId, HookOperation, RunOperation

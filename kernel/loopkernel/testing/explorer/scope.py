@@ -6,6 +6,7 @@ Every text is one letter, and no usage is reported, so that runs which differ in
 import enum
 
 from attrs import frozen
+
 from loopkernel.data.blocks import TextBlock
 from loopkernel.data.children import ChildCall
 from loopkernel.data.deltas import Delta

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import cache
 
 from attrs import evolve, fields
+
 from loopkernel.data.blocks import text_of
 from loopkernel.data.endings import Failure, Settled
 from loopkernel.data.held_runs import HeldRun

@@ -13,6 +13,7 @@ from functools import cache
 from typing import TypeAlias, final
 
 from attrs import evolve, frozen
+
 from loopkernel.data.causes import Cause
 from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import CallModel, Effect
@@ -31,7 +32,7 @@ from loopkernel.laws.reports import PlanCut, Project
 from loopkernel.loop.algorithms.compaction import plan_cut
 from loopkernel.loop.algorithms.projection import project
 from loopkernel.loop.transition import transition as the_transition
-from loopkernel.replay import Transition
+from loopkernel.replaying import Transition
 from loopkernel.testing.played.player import (
     Script,
     play,

@@ -1,7 +1,7 @@
 """A run played by hand: a player that keeps what is open outside, so that moves need no operation ids.
 
 It goes on where a broken kernel does something else than was expected, and `settle` answers all that is open, within
-a bound. Its tools are in `player_tools`.
+a bound. Its tools are in `tools`.
 """
 
 from collections.abc import Callable
@@ -68,7 +68,7 @@ from loopkernel.data.tools import (
 from loopkernel.data.usage import Usage
 from loopkernel.data.user_deltas import AnswerAfterCrash, AnswerQuestion, Approve, CrashAnswerKind, Say
 from loopkernel.data.words import ErrorClass, StopReason, TimerPurpose, TurnEndReason
-from loopkernel.replay import Transition
+from loopkernel.replaying import Transition
 from loopkernel.testing.played.tools import NOTHING, POLICY, TOOLS, USAGE, Call, verdict_on
 
 Other = AskHook | CheckCorrection | Summarise | HandOff

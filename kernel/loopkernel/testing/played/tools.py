@@ -3,6 +3,7 @@
 from typing import final
 
 from attrs import frozen
+
 from loopkernel.data.blocks import RawInput
 from loopkernel.data.choices import NoProfileApproval
 from loopkernel.data.effects import CheckCall

@@ -13,16 +13,10 @@ from typing import final
 
 from attrs import evolve, frozen
 
-try:
-    from loopkernel.testing.scenarios.format.document import read_scenario_file
-    from loopkernel.testing.scenarios.format.nodes import ScenarioError, ScenarioFault
-    from loopkernel.testing.scenarios.judge import ScenarioOutcome, run_scenario
-    from loopkernel.testing.scenarios.player.recording import TraceLine
-except ModuleNotFoundError as error:
-    if error.name != "yaml" or __name__ != "__main__":
-        raise
-    print("scenarios are YAML, and PyYAML is not installed: install loopkernel[testing], which has it", file=sys.stderr)
-    sys.exit(2)
+from loopkernel.testing.scenarios.format.document import read_scenario_file
+from loopkernel.testing.scenarios.format.nodes import ScenarioError, ScenarioFault
+from loopkernel.testing.scenarios.judge import ScenarioOutcome, run_scenario
+from loopkernel.testing.scenarios.player.recording import TraceLine
 
 SUFFIXES = (".yaml", ".yml")
 
@@ -159,7 +153,3 @@ def _run_and_print(paths: Sequence[str], *, as_json: bool, verbose: bool) -> int
     if not as_json:
         print(_summary(outcomes))
     return 1 if outcomes[ScenarioOutcome.FAIL] else 0
-
-
-if __name__ == "__main__":
-    sys.exit(run_command())

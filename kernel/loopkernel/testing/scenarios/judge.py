@@ -5,10 +5,11 @@ from collections.abc import Iterator
 from typing import final
 
 from attrs import evolve, frozen
+
 from loopkernel.data.errors import CodecError, PolicyError
 from loopkernel.judging import KERNEL, check_pairs, check_trace
 from loopkernel.loop.transition import transition as the_transition
-from loopkernel.replay import Transition
+from loopkernel.replaying import Transition
 from loopkernel.testing.scenarios.data.scenario import Scenario
 from loopkernel.testing.scenarios.judging.expectations import differences
 from loopkernel.testing.scenarios.judging.replay_check import replay_difference

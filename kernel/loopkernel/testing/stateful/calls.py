@@ -3,6 +3,7 @@
 from attrs import evolve
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
+
 from loopkernel.data.blocks import UserBlock
 from loopkernel.data.ids import (
     CallId,

@@ -2,6 +2,7 @@
 
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
+
 from loopkernel.data.blocks import UserBlock
 from loopkernel.data.deltas import Delta
 from loopkernel.data.ids import (

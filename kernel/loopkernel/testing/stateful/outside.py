@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from attrs import evolve
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
+
 from loopkernel.data.children import ChildCall
 from loopkernel.data.ids import (
     CorrectionOperation,

@@ -7,6 +7,7 @@ from typing import Protocol, TypeVar
 from attrs import evolve
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
+
 from loopkernel.data.choices import Lifetime
 from loopkernel.data.deltas import Delta
 from loopkernel.data.ids import (

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import final
 
 from attrs import frozen
+
 from loopkernel.data.choices import ApprovalMode
 from loopkernel.data.policy import ApprovalRule, FieldPattern
 from loopkernel.data.remembered import Remembered

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Literal, final
 
 from attrs import Factory, frozen
+
 from loopkernel.data.words import CallStatus, RequestReason
 from loopkernel.testing.scenarios.data.world import JsonValue, Role
 

@@ -1,13 +1,14 @@
 """A scenario as data: what the world does, and what the loop must then do.
 
-The parts lie beside this file: scenario_world (tools, model, hooks, ...), scenario_actions (what the user
-does, and when) and scenario_expectations. `scenario_document` reads them, `scenario_writer` writes them.
+The parts lie beside this file: `world` (tools, model, hooks, ...), `actions` (what the user does, and when) and
+`expectations`. `format.document` reads them, `format.writer` writes them.
 """
 
 from collections.abc import Mapping
 from typing import final
 
 from attrs import Factory, field, frozen
+
 from loopkernel.testing.scenarios.data.actions import TimedAction
 from loopkernel.testing.scenarios.data.expectations import Expectations
 from loopkernel.testing.scenarios.data.world import (

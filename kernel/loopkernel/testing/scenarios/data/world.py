@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import TypeAlias, final
 
 from attrs import Factory, field, frozen
+
 from loopkernel.data.tools import ToolProfile
 from loopkernel.data.usage import Usage
 from loopkernel.data.words import CallStatus, ErrorClass, HookPoint, StopReason

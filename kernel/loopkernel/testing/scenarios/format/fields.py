@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeAlias, TypeVar, final
 
 from attrs import evolve, frozen
+
 from loopkernel.testing.scenarios.data.world import JsonValue
 from loopkernel.testing.scenarios.format.nodes import (
     Entry,

@@ -1,9 +1,9 @@
 """YAML text to plain nodes that know their lines, and the faults that are found on the way.
 
 Nodes are built from the parser's events, with a stack of their own and without YAML's constructors: the
-reader of a node decides on its type, depth and size are bounded, and anchors, aliases and tags are refused at once.
-A file that libyaml reads without any fault is taken as it reads it, ten times as fast; of every other, and without
-libyaml, the parser of PyYAML says what is wrong. Both give the same nodes.
+reader of a node decides on its type, depth and size are bounded, aliases and merge keys with them, and tags are
+refused at once. A file that libyaml reads without any fault is taken as it reads it, ten times as fast; of every
+other, and without libyaml, the parser of PyYAML says what is wrong. Both give the same nodes.
 """
 
 import re
@@ -12,18 +12,18 @@ from typing import Protocol, final
 
 import yaml
 from attrs import Factory, define, frozen
+
 from loopkernel.later_typing import override
 
 MAX_CHARACTERS = 1_000_000
 MAX_DEPTH = 64
 MAX_SHOWN = 100
 
-# Before 0.2.5 an unquoted text in brackets could not hold a `?`.
-_HAS_LIBYAML = yaml.__with_libyaml__ and yaml._yaml.get_version() >= (0, 2, 5)
 # A byte order mark, tabs and the rarer ends of lines, directives, and a `#` right behind `|` or `>`.
 _READ_OTHERWISE = re.compile("[\t\r\x85\u2028\u2029\ufeff]|^%|[|>][-+0-9]*#", re.MULTILINE)
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_NO_ALIAS = "anchors, aliases and tags are not allowed; a text that begins with `*`, `&` or `!` must stand in quotes"
+_NO_TAG = "tags are not allowed; a text that begins with `!` must stand in quotes"
+_QUOTE = "a text that begins with `*` or `&` must stand in quotes"
 
 
 @final
@@ -111,7 +111,20 @@ class _Open:
 
     is_mapping: bool
     line: int
+    anchor: str | None
     children: list[Node] = Factory(list)
+    size: int = 1
+    height: int = 0
+
+
+@final
+@frozen
+class _Named:
+    """What an anchor names: how many characters and parts it has in all, and how many levels."""
+
+    node: Node
+    size: int
+    height: int
 
 
 class _Loader(yaml.SafeLoader):
@@ -133,7 +146,7 @@ class _Loader(yaml.SafeLoader):
         return "x" if character == "?" and self._in_plain_text else character
 
 
-class _TooDeep(Exception):
+class _TooMuch(Exception):
     pass
 
 
@@ -146,34 +159,73 @@ class _Builder:
         self.documents: list[Node] = []
         self.faults: list[ScenarioFault] = []
         self._open: list[_Open] = []
+        self._named: dict[str, _Named] = {}
+        self._unused: dict[str, int] = {}  # anchors of texts, with their lines: so would be a text that begins with `&`
+        self._repeated = 0
 
     def fault(self, line: int, message: str, where: str = "") -> None:
         self.faults.append(ScenarioFault(self.source, line, where, message))
 
     def feed(self, event: yaml.Event) -> None:
         line = _line(event.start_mark)
-        if isinstance(event, yaml.NodeEvent) and event.anchor is not None:
-            self.fault(line, _NO_ALIAS)
         if isinstance(event, (yaml.ScalarEvent, yaml.CollectionStartEvent)) and event.tag is not None:
-            self.fault(line, _NO_ALIAS)
+            self.fault(line, _NO_TAG)
         if isinstance(event, yaml.ScalarEvent):
-            self._place(self._scalar(event, line))
+            scalar = self._scalar(event, line)
+            if event.anchor is not None:
+                self._tell_unused(event.anchor)
+                self._unused[event.anchor] = line
+            self._place(_Named(scalar, 1 + len(scalar.text), 0), event.anchor)
         elif isinstance(event, yaml.AliasEvent):
-            self._place(Scalar(text="alias", plain=False, line=line))
+            self._place(self._alias(str(event.anchor), line))
         elif isinstance(event, yaml.CollectionStartEvent):
-            if len(self._open) >= MAX_DEPTH:
-                self.fault(line, f"nested deeper than {MAX_DEPTH} levels; the rest of the file was not read")
-                raise _TooDeep
-            self._open.append(_Open(isinstance(event, yaml.MappingStartEvent), line))
+            self._bound_depth(len(self._open), line)
+            self._open.append(_Open(isinstance(event, yaml.MappingStartEvent), line, event.anchor))
         elif isinstance(event, yaml.CollectionEndEvent):
             ended = self._open.pop()
-            self._place(self._mapping(ended) if ended.is_mapping else _sequence(ended))
+            node = self._mapping(ended) if ended.is_mapping else _sequence(ended)
+            self._place(_Named(node, ended.size, ended.height), ended.anchor)
+        elif isinstance(event, yaml.DocumentEndEvent):
+            self._tell_unused(*self._unused)
+            self._named.clear()
 
-    def _place(self, node: Node) -> None:
-        if self._open:
-            self._open[-1].children.append(node)
-        else:
-            self.documents.append(node)
+    def _bound_depth(self, depth: int, line: int) -> None:
+        if depth >= MAX_DEPTH:
+            self.fault(line, f"nested deeper than {MAX_DEPTH} levels; the rest of the file was not read")
+            raise _TooMuch
+
+    def _place(self, named: _Named, anchor: str | None = None) -> None:
+        if anchor is not None:
+            self._named[anchor] = named
+        if not self._open:
+            self.documents.append(named.node)
+            return
+        parent = self._open[-1]
+        parent.children.append(named.node)
+        parent.size += named.size
+        parent.height = max(parent.height, named.height + 1)
+
+    def _alias(self, anchor: str, line: int) -> _Named:
+        """What the alias stands for, as far as it does not make the document too large or too deep."""
+        named = self._named.get(anchor)
+        self._unused.pop(anchor, None)
+        within = any(one.anchor == anchor for one in self._open)
+        if named is None or within:
+            wrong = "stands inside what it repeats" if within else "has no anchor above it"
+            self.fault(line, f"`*{anchor[:60]}` {wrong}; {_QUOTE}")
+            return _Named(Scalar(text="alias", plain=False, line=line), 1, 0)
+        self._bound_depth(len(self._open) + named.height - 1, line)
+        self._repeated += named.size
+        if self._repeated > MAX_CHARACTERS:
+            self.fault(line, f"aliases repeat more than {MAX_CHARACTERS} characters; the rest of the file was not read")
+            raise _TooMuch
+        return named
+
+    def _tell_unused(self, *anchors: str) -> None:
+        for anchor in anchors:
+            line = self._unused.pop(anchor, None)
+            if line is not None:
+                self.fault(line, f"nothing repeats `&{anchor[:60]}`; {_QUOTE}")
 
     def _scalar(self, event: yaml.ScalarEvent, line: int) -> Scalar:
         text = event.value
@@ -186,8 +238,10 @@ class _Builder:
         return Scalar(text=text, plain=not event.style, line=line)
 
     def _mapping(self, ended: _Open) -> Mapping:
+        """The mapping; what stands in it itself comes before what `<<` puts into it."""
         seen: dict[str, int] = {}
         entries = []
+        merged: list[Entry] = []
         for key, value in zip(ended.children[::2], ended.children[1::2], strict=True):
             if not isinstance(key, Scalar):
                 self.fault(key.line, "a key must be a single word or text, not a list or mapping")
@@ -195,8 +249,24 @@ class _Builder:
                 self.fault(key.line, f"given twice, first on line {seen[key.text]}; keep one", quoted_value(key.text))
             else:
                 seen[key.text] = key.line
-                entries.append(Entry(key=key, value=value))
+                sources = _merge_sources(key, value)
+                merged.extend(entry for source in sources for entry in source.entries)
+                if not sources:
+                    entries.append(Entry(key=key, value=value))
+        for entry in merged:
+            if entry.key.text not in seen:
+                seen[entry.key.text] = entry.key.line
+                entries.append(entry)
         return Mapping(entries=tuple(entries), line=ended.line)
+
+
+def _merge_sources(key: Scalar, value: Node) -> tuple[Mapping, ...]:
+    """The mappings that the merge key `<<` brings in; behind any other value it is a key like others."""
+    if not key.plain or key.text != "<<":
+        return ()
+    items = value.items if isinstance(value, Sequence) else (value,)
+    sources = tuple(item for item in items if isinstance(item, Mapping))
+    return sources if len(sources) == len(items) else ()
 
 
 def _line(mark: _Mark | None) -> int:
@@ -221,10 +291,21 @@ def _syntax_fault(source: str, text: str, error: yaml.YAMLError) -> ScenarioFaul
 
 def _advice(message: str) -> str:
     if "alias" in message or "anchor" in message:
-        return "a text that begins with `*` or `&` must stand in quotes"
+        return _QUOTE
     if "'\\t'" in message:
         return "indent with spaces"
     return "a text that holds `: `, ` #`, quotes or, inside brackets, a comma or bracket must stand in quotes"
+
+
+def _reads_brackets_right() -> bool:
+    """Whether libyaml is there, and new enough: before 0.2.5 an unquoted text in brackets could not hold a `?`."""
+    try:
+        return yaml.__with_libyaml__ and len(list(yaml.parse("[a?b]", Loader=yaml.CSafeLoader))) > 0
+    except yaml.YAMLError:
+        return False
+
+
+_HAS_LIBYAML = _reads_brackets_right()
 
 
 def _read_by_libyaml(text: str, source: str) -> _Builder | None:
@@ -237,7 +318,7 @@ def _read_by_libyaml(text: str, source: str) -> _Builder | None:
             if isinstance(event, yaml.ScalarEvent) and not (event.value or event.style):
                 return None  # where nothing is written, the two give it other lines
             builder.feed(event)
-    except (_TooDeep, yaml.YAMLError, ValueError, OverflowError):
+    except (_TooMuch, yaml.YAMLError, ValueError, OverflowError):
         return None
     return None if builder.faults else builder
 
@@ -250,7 +331,7 @@ def _read(text: str, source: str) -> _Builder:
         for event in yaml.parse(text, Loader=_Loader):
             line = _line(event.end_mark)
             builder.feed(event)
-    except _TooDeep:
+    except _TooMuch:
         pass
     except yaml.YAMLError as error:
         builder.faults.append(_syntax_fault(source, text, error))

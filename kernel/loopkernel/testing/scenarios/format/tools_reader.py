@@ -21,6 +21,7 @@ from loopkernel.testing.scenarios.data.world import (
     ToolScript,
 )
 from loopkernel.testing.scenarios.format.fields import (
+    Decoder,
     Fields,
     Place,
     flag,
@@ -28,6 +29,7 @@ from loopkernel.testing.scenarios.format.fields import (
     is_none,
     json_value,
     many,
+    many_or_none,
     member,
     name,
     only_true,
@@ -96,34 +98,45 @@ def _question(node: Node, place: Place) -> ToolQuestion:
     return question
 
 
-def _outcome(fields: Fields) -> ToolOutcome:
+def _outcome(fields: Fields, usual: ToolOutcome) -> ToolOutcome:
     kind = fields.given("returns", "fails", "hangs")
     returned = fields.optional("returns", text, "ok")
     failed = fields.optional("fails", text, "")
     fields.optional("hangs", only_true, None)
-    if kind == "hangs":
-        return ToolHangs()
-    return ToolFails(failed) if kind == "fails" else ToolReturns(returned)
+    match kind:
+        case "hangs":
+            return ToolHangs()
+        case "fails":
+            return ToolFails(failed)
+        case "returns":
+            return ToolReturns(returned)
+        case _:
+            return usual
 
 
-def _behaviour_fields(fields: Fields) -> Behaviour:
+def _behaviour_fields(fields: Fields, usual: Behaviour) -> Behaviour:
     return Behaviour(
-        takes_ms=fields.optional("takes_ms", integer(), 0),
-        outcome=_outcome(fields),
-        progress=fields.optional("progress", many(_progress), ()),
-        final=fields.optional("final", flag, False),
-        stops_loop=fields.optional("stops_loop", flag, False),
-        ignores_abort=fields.optional("ignores_abort", flag, False),
-        asks=fields.optional("asks", _question, None),
-        background=fields.optional("background", flag, False),
+        takes_ms=fields.optional("takes_ms", integer(), usual.takes_ms),
+        outcome=_outcome(fields, usual.outcome),
+        progress=fields.optional("progress", many_or_none(_progress), usual.progress),
+        final=fields.optional("final", flag, usual.final),
+        stops_loop=fields.optional("stops_loop", flag, usual.stops_loop),
+        ignores_abort=fields.optional("ignores_abort", flag, usual.ignores_abort),
+        asks=fields.optional("asks", or_none(_question), usual.asks),
+        background=fields.optional("background", flag, usual.background),
     )
 
 
-def _behaviour(node: Node, place: Place) -> Behaviour:
-    fields = Fields(node, place)
-    behaviour = _behaviour_fields(fields)
-    fields.finish()
-    return behaviour
+def _behaviour(usual: Behaviour) -> Decoder[Behaviour]:
+    """How one run goes: what is left out is taken from the tool."""
+
+    def decode(node: Node, place: Place) -> Behaviour:
+        fields = Fields(node, place)
+        behaviour = _behaviour_fields(fields, usual)
+        fields.finish()
+        return behaviour
+
+    return decode
 
 
 def _profile(fields: Fields) -> ToolProfile | None:
@@ -153,12 +166,13 @@ def tool(node: Node, place: Place) -> ToolScript:
         place.fault(node.line, "write {} for a tool with the default profile, {profile: none} for none")
         return ToolScript()
     fields = Fields(or_no_keys(node), place)
+    usual = _behaviour_fields(fields, Behaviour())
     script = ToolScript(
         profile=_profile(fields),
         input_schema=fields.optional("input", _schema, {}),
-        behaviour=_behaviour_fields(fields),
-        runs=fields.optional("runs", many(_behaviour), ()),
-        calls=fields.optional("calls", table(name, _behaviour), {}),
+        behaviour=usual,
+        runs=fields.optional("runs", many(_behaviour(usual)), ()),
+        calls=fields.optional("calls", table(name, _behaviour(usual)), {}),
     )
     fields.finish()
     return script

@@ -1,4 +1,4 @@
-"""Writes scenarios as YAML, which `scenario_document` reads back as the same. Defaults are left out.
+"""Writes scenarios as YAML, which `document` reads back as the same. Defaults are left out.
 
 The keys of a document are the field names of the data, except for what the tables and functions below say.
 """
@@ -10,6 +10,7 @@ from typing import TypeAlias, assert_never
 
 import attrs
 import yaml
+
 from loopkernel.data.policy import FieldPattern
 from loopkernel.data.remembered import Remembered, RememberedCall, RememberedPattern, RememberedTool
 from loopkernel.later_typing import override
@@ -73,8 +74,7 @@ def _plain(value: object) -> object:
         case world.ScriptedCall():
             return _call(value)
         case world.ToolScript():
-            profile = {"profile": "none"} if value.profile is None else _fields(value.profile)
-            return {**profile, **_fields(value, "profile")}
+            return _tool(value)
         case world.ModelEntry() if value.calls and isinstance(value.ending, world.ModelCompletes):
             return {**_fields(value, "ending"), **_fields(value.ending)}  # with calls, the default is another
         case world.ToolHangs() | world.ModelHangs() | world.HookHangs():
@@ -111,6 +111,34 @@ def _fields(value: object, *left_out: str) -> Document:
         else:
             document[_RENAMED.get((kind, one.name), one.name)] = written
     return document
+
+
+def _tool(tool: world.ToolScript) -> Document:
+    """A tool; of its runs and calls, what differs from the tool itself."""
+    profile = {"profile": "none"} if tool.profile is None else _fields(tool.profile)
+    document = {**profile, **_fields(tool, "profile", "runs", "calls")}
+    if tool.runs:
+        document["runs"] = [_differing(run, tool.behaviour) for run in tool.runs]
+    if tool.calls:
+        document["calls"] = {call: _differing(run, tool.behaviour) for call, run in tool.calls.items()}
+    return document
+
+
+def _differing(run: world.Behaviour, usual: world.Behaviour) -> Document:
+    document: Document = {}
+    for one in attrs.fields(world.Behaviour):
+        held = getattr(run, one.name)
+        if held == getattr(usual, one.name):
+            continue
+        if one.name == "outcome":
+            document |= {"returns": held.text} if isinstance(held, world.ToolReturns) else _outcome(held)
+        else:
+            document[one.name] = "none" if held is None else _plain(held)
+    return document
+
+
+def _outcome(outcome: world.ToolFails | world.ToolHangs) -> Document:
+    return {"fails": outcome.text} if isinstance(outcome, world.ToolFails) else {"hangs": True}
 
 
 def _call(call: world.ScriptedCall) -> Document:

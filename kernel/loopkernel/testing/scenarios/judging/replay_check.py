@@ -7,13 +7,14 @@ not have, and the last state once in full.
 from collections.abc import Iterator
 
 from attrs import evolve
+
 from loopkernel.codec import effects_to_text, state_to_text
 from loopkernel.data.effects import CallModel, Effect
 from loopkernel.data.states import State
 from loopkernel.data.threads import Thread
 from loopkernel.data.vector import Vector
 from loopkernel.laws.likeness import alike
-from loopkernel.replay import Transition
+from loopkernel.replaying import Transition
 from loopkernel.testing.scenarios.player.recording import Recording, refolded
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import final
 
 from attrs import Factory, define, field, frozen
+
 from loopkernel.data.deltas import Delta
 from loopkernel.data.ids import OperationKind
 from loopkernel.data.outside_deltas import TimerFired

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from attrs import Factory, define
+
 from loopkernel.data.effects import Effect
 from loopkernel.data.events import Edited, MessageAdded
 from loopkernel.data.ids import CallId, MessageId, ModelOperation

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from attrs import define
+
 from loopkernel.data.blocks import TextBlock
 from loopkernel.data.children import ChildCall
 from loopkernel.data.events import MessageAdded, MessageReplaced

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any, get_args, get_origin
 
 import attrs
+
 from loopkernel.data.choices import NoProfileApproval
 from loopkernel.data.policy import Compaction, FieldPattern, Hook, Policy
 from loopkernel.data.words import HookPoint

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import final
 
 from attrs import define, frozen
+
 from loopkernel.codec import record_from_text, record_to_text
 from loopkernel.data.blocks import ToolResult
 from loopkernel.data.effects import CallModel, Effect, Request
@@ -13,7 +14,7 @@ from loopkernel.data.json_text import Json
 from loopkernel.data.messages import ResultMessage
 from loopkernel.data.states import Done, Initial, State
 from loopkernel.data.words import TurnEndReason
-from loopkernel.replay import LogRecord, StepRecord, Transition, fold
+from loopkernel.replaying import LogRecord, StepRecord, Transition, fold
 from loopkernel.testing.scenarios.player.call_names import CallNames
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import assert_never, final
 
 from attrs import frozen
+
 from loopkernel.data.blocks import RawInput
 from loopkernel.data.deltas import Delta
 from loopkernel.data.ids import ModelOperation

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import assert_never, final
 
 from attrs import define, evolve, frozen
+
 from loopkernel.data.blocks import TextBlock
 from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import (

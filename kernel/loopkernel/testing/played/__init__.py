@@ -1,0 +1,1 @@
+"""Runs played by hand, move by move, against any transition."""

@@ -1,0 +1,1 @@
+"""Plays a scenario against a kernel in virtual time, and records what can be seen."""
