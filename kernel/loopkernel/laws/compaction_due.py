@@ -19,7 +19,7 @@ from loopkernel.data.sessions import Session, Turn
 from loopkernel.data.states import Compacting, Thinking
 from loopkernel.data.user_deltas import ChangesSettings
 from loopkernel.data.words import RequestReason
-from loopkernel.laws.cutting import is_due, where_to_cut, with_message
+from loopkernel.laws.accounts.cutting import is_due, where_to_cut, with_message
 
 _REWRITES = ThreadCompacted | ThreadRewritten | ThreadCut | ResultsCleared | MessageReplaced
 _ORDINARY = (RequestReason.USER, RequestReason.NEXT_TURN)

@@ -32,8 +32,8 @@ from loopkernel.data.sessions import Session
 from loopkernel.data.states import Compacting
 from loopkernel.data.threads import Thread
 from loopkernel.data.vector import Vector
+from loopkernel.laws.accounts.cutting import is_left_by_cut, is_sent_by_user, opens_a_turn, where_to_cut
 from loopkernel.laws.compaction_due import Due
-from loopkernel.laws.cutting import is_left_by_cut, is_sent_by_user, opens_a_turn, where_to_cut
 from loopkernel.laws.reports import Breach, Judged, PlanCut, Project
 from loopkernel.laws.request_laws import requests_of, rounds_of, unpaired
 from loopkernel.laws.views import ledger_in

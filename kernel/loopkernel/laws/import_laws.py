@@ -25,7 +25,7 @@ from loopkernel.data.records import StepRecord
 from loopkernel.data.states import State
 from loopkernel.data.steps import Context
 from loopkernel.data.thread_deltas import Created
-from loopkernel.laws.repairs import repaired
+from loopkernel.laws.accounts.repairs import repaired
 from loopkernel.laws.reports import Breach, Judged
 from loopkernel.laws.views import refuses, taken_again
 

@@ -13,7 +13,7 @@ from loopkernel.data.sessions import Settings
 from loopkernel.data.states import State
 from loopkernel.data.thread_deltas import Created
 from loopkernel.data.words import StopReason
-from loopkernel.laws.similar_calls import SimilarCalls
+from loopkernel.laws.accounts.similar_calls import SimilarCalls
 
 
 @final

@@ -4,15 +4,14 @@ from collections.abc import Iterator
 
 from attrs import frozen
 
-from loopkernel.data.blocks import TextBlock, ToolResult, UserBlock, text_of
-from loopkernel.data.errors import quoted
+from loopkernel.data.blocks import TextBlock, ToolResult, UserBlock
 from loopkernel.data.events import ToolEnded
 from loopkernel.data.ledgers import LedgerEntry
 from loopkernel.data.outside_deltas import HookAnswered, HookContinue, HookModify
-from loopkernel.data.policy import ResultLimit
 from loopkernel.data.records import StepRecord
 from loopkernel.data.tool_deltas import ToolFailed, ToolSucceeded
 from loopkernel.data.words import CallStatus
+from loopkernel.laws.accounts.results import cut_down
 from loopkernel.laws.gates import call_of_hook
 from loopkernel.laws.reports import Findings
 from loopkernel.laws.views import call_of_run
@@ -66,25 +65,3 @@ def _otherwise(answer: ToolResult, report: _Report, record: StepRecord) -> Itera
         yield f"call {answer.call} is answered with {answer.content}, and its run has reported {due}"
     if answer.status is not report.status:
         yield f"call {answer.call} is answered as {answer.status.value}, and its run has ended as {report.status.value}"
-
-
-def cut_down(content: tuple[UserBlock, ...], limit: ResultLimit | None) -> tuple[UserBlock, ...]:
-    """The content as a model is to read it (rule TOOL-11): beginning and end of a long text, and no large medium."""
-    if limit is None:
-        return content
-    media = tuple(_named(block, limit) for block in content)
-    text = text_of(content)
-    left_out = len(text) - limit.head - limit.tail
-    if len(text) <= limit.chars:
-        return media
-    kept = f"{text[: limit.head]}\n[{left_out:,} characters left out]\n{text[len(text) - limit.tail :]}"
-    others = (said for said, block in zip(media, content, strict=True) if not isinstance(block, TextBlock))
-    return (TextBlock(kept), *others)
-
-
-def _named(block: UserBlock, limit: ResultLimit) -> UserBlock:
-    """The block; of a medium that is too large, what it was, if that is shorter."""
-    if isinstance(block, TextBlock) or len(block.data) <= limit.media_chars:
-        return block
-    said = f"[{quoted(block.media_type)} left out: {len(block.data):,} characters]"
-    return TextBlock(said) if len(said) < len(block.data) else block

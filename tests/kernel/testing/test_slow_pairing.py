@@ -19,7 +19,7 @@ from loopkernel.data.json_text import Json
 from loopkernel.data.projected import ProjectedMessage, Role
 from loopkernel.data.threads import Thread
 from loopkernel.data.words import CallStatus, RequestReason
-from loopkernel.laws import repairs as slow
+from loopkernel.laws.accounts import repairs as slow
 from loopkernel.laws.request_laws import Shown, order, pair
 from loopkernel.loop.algorithms.projection import project
 from loopkernel.loop.algorithms.repair import repair

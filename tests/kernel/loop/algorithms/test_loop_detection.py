@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from loopkernel.data.json_text import Json, JsonValue
 from loopkernel.data.policy import LoopTiers
 from loopkernel.data.watches import DisabledTool, Watch, WatchedCall
-from loopkernel.laws.similar_calls import Made, SimilarCalls
+from loopkernel.laws.accounts.similar_calls import Made, SimilarCalls
 from loopkernel.loop.algorithms.loop_detection import (
     PAGINATION_KEYS,
     Disabled,

@@ -7,7 +7,7 @@ from loopkernel.data.choices import CompactionStrategy
 from loopkernel.data.compactions import ContextSize, Cut
 from loopkernel.data.messages import SENT_BY_USER, AssistantMessage, Message, ResultMessage, UserMessage, UserOrigin
 from loopkernel.data.policy import Compaction
-from loopkernel.laws.lengths import length_of
+from loopkernel.laws.accounts.lengths import length_of
 
 _OPENS_A_TURN = frozenset({UserOrigin.SAID, UserOrigin.QUEUED})
 _LEFT_BY_A_CUT = frozenset({UserOrigin.SUMMARY, UserOrigin.GAP_NOTE})

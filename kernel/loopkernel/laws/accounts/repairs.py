@@ -6,7 +6,7 @@ from typing import final
 from loopkernel.data.blocks import ReasoningBlock, TextBlock
 from loopkernel.data.foreign import ForeignCall, ForeignMessage, ForeignReply, ForeignResult, ForeignResults
 from loopkernel.data.words import CallStatus
-from loopkernel.laws.sentences import LOST
+from loopkernel.laws.accounts.sentences import LOST
 
 
 @final
