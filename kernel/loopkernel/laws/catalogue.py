@@ -46,6 +46,12 @@ STEP_LAWS = (
         rules=("TOOL-5", "TOOL-9", "TOOL-18", "TOOL-15", "ASK-3", "CALL-1", "HOOK-2", "CHILD-1"),
     ),
     Law(
+        id="RESULT",
+        kind=LawKind.STEP,
+        statement="A call is answered with what its run has reported, cut where that is too large, and not otherwise.",
+        rules=("TOOL-11", "TOOL-4", "TOOL-6", "HOOK-2", "ASK-3"),
+    ),
+    Law(
         id="TIMER-DATA",
         kind=LawKind.STEP,
         statement="A pending delay is a deadline in state, for one thing, closed after it, timed anew by a restart.",
@@ -170,8 +176,8 @@ PAIR_LAWS = (
     Law(
         id="CUT-SAFE",
         kind=LawKind.PAIR,
-        statement="However often a thread is cut, and under whatever policy, PAIR holds, and the cutting ends.",
-        rules=("COMPACT-2", "COMPACT-3", "COMPACT-5", "INPUT-4"),
+        statement="A thread is cut when it is due, where it may be; PAIR holds under whatever policy, and cuts end.",
+        rules=("COMPACT-1", "COMPACT-2", "COMPACT-3", "COMPACT-5", "INPUT-4"),
     ),
     Law(
         id="REPAIR-FIX",

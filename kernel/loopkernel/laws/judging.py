@@ -26,6 +26,7 @@ from loopkernel.laws.progress_law import progress
 from loopkernel.laws.repeat_law import at_most_once
 from loopkernel.laws.reports import Breach, Findings, Judged, Report, Tally
 from loopkernel.laws.request_laws import order, pair, requests_of, shown, shown_as_said
+from loopkernel.laws.result_law import result
 from loopkernel.laws.retry_law import retry_law
 from loopkernel.laws.schedule_laws import no_conflict, parallel
 from loopkernel.laws.sibling_law import sibling
@@ -122,5 +123,6 @@ def _step_findings(record: StepRecord, memory: Memory, judged: Judged) -> Iterat
     yield "NO-CONFLICT", no_conflict(record, memory)
     yield "PARALLEL", parallel(record, memory)
     yield "FINAL-ARGS", final_args(record)
+    yield "RESULT", result(record)
     yield "TIMER-DATA", timer_data(record, memory)
     yield "WHY", why(record, judged, memory)

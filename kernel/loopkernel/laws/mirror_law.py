@@ -23,9 +23,9 @@ from loopkernel.data.records import StepRecord
 from loopkernel.data.sessions import ShownError
 from loopkernel.data.states import State
 from loopkernel.data.vector import Vector
+from loopkernel.laws.accounts.secrets import as_shown
+from loopkernel.laws.accounts.sentences import CLEARED
 from loopkernel.laws.reports import Breach, Judged
-from loopkernel.laws.secrets import as_shown
-from loopkernel.laws.sentences import CLEARED
 from loopkernel.laws.views import extends
 
 

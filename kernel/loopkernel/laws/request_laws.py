@@ -18,8 +18,8 @@ from loopkernel.data.projected import ProjectedMessage, Role
 from loopkernel.data.records import StepRecord
 from loopkernel.data.threads import Thread
 from loopkernel.data.vector import Vector
+from loopkernel.laws.accounts.sending import as_sent
 from loopkernel.laws.reports import Findings, Project
-from loopkernel.laws.sending import as_sent
 from loopkernel.laws.views import extends
 
 Round = tuple[tuple[ToolCall, ...], tuple[ToolResult, ...]]

@@ -17,7 +17,7 @@ from loopkernel.data.ledgers import Ledger, LedgerEntry
 from loopkernel.data.sessions import Session, Settings
 from loopkernel.data.tools import Decision, EffectClass, ValidCall
 from loopkernel.data.words import CallStatus
-from loopkernel.laws.approvals import decided
+from loopkernel.laws.accounts.approvals import decided
 from loopkernel.laws.keys_in_use import Claims, KeysInUse, claims_of
 from loopkernel.laws.places import Places
 from loopkernel.laws.users import (

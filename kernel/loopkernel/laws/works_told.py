@@ -27,7 +27,7 @@ from loopkernel.data.thread_deltas import Acquired, Resumed
 from loopkernel.data.threads import Thread
 from loopkernel.data.tools import EffectClass
 from loopkernel.data.words import HookPoint, TurnEndReason
-from loopkernel.laws.lengths import length_of
+from loopkernel.laws.accounts.lengths import length_of
 from loopkernel.laws.views import Start, effect_of, refuses
 
 _NATURAL = frozenset({TurnEndReason.MODEL_STOP, TurnEndReason.STOP_SEQUENCE})

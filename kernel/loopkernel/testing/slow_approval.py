@@ -26,7 +26,7 @@ from loopkernel.data.user_deltas import (
     RememberTool,
     Remembrance,
 )
-from loopkernel.laws.approvals import Claims, decided
+from loopkernel.laws.accounts.approvals import Claims, decided
 
 
 @define

@@ -6,7 +6,7 @@ from loopkernel.data.choices import ApprovalMode
 from loopkernel.data.foreign import ForeignCall, ForeignReply, ForeignResult, ForeignResults, ForeignUser
 from loopkernel.data.json_text import Json, JsonValue
 from loopkernel.data.model_deltas import ModelOpaque, ModelServerCall
-from loopkernel.data.policy import ApprovalRule, FieldPattern, Policy, ResourcePattern, ResultLimit
+from loopkernel.data.policy import ApprovalRule, FieldPattern, LoopTiers, Policy, ResourcePattern, ResultLimit
 from loopkernel.data.thread_deltas import Resumed
 from loopkernel.data.tool_deltas import ToolChecked
 from loopkernel.data.tools import Decision, Tool, ToolProfile, ValidCall
@@ -207,4 +207,42 @@ def at_length(player: Player) -> None:
     player.reply(read("a"), read("b"))
     player.end(text="x" * 30 + "y" * 30)
     player.end(text="z" * 40)
+    player.settle()
+
+
+# --- work -------------------------------------------------------------------------------------------------
+
+
+def in_folders(player: Player) -> None:
+    """One call writes into a folder that another reads."""
+    player.begin()
+    player.say("go")
+    player.reply(write("a/b"), read("a"), read("c"))
+    player.settle()
+
+
+def alike(player: Player) -> None:
+    """A tool is called again and again: with about the same, page by page, and with something else."""
+    player.begin(evolve(POLICY, loop=LoopTiers(note=3, disable=None, stop=6)))
+    player.say("go")
+    for line in range(4):
+        player.reply(Call("read", Json.of({"path": "a", "line": line})))
+        player.end()
+    player.say("page by page")
+    for page in range(4):
+        player.reply(Call("read", Json.of({"path": "a", "page": page})))
+        player.end()
+    player.say("others")
+    for path in "abcd":
+        player.reply(read(path))
+        player.end()
+    player.settle()
+
+
+def taken_up(player: Player) -> None:
+    """The process dies while a person is asked, who has only so much time, and while a run is to stop."""
+    player.begin(evolve(POLICY, approval_timeout_ms=10_000))
+    player.say("go")
+    player.reply(shell("a"), write("b"))
+    player.crash()
     player.settle()

@@ -6,10 +6,15 @@ import pytest
 
 from tests.kernel.laws.mistakes import Mistake, laws_broken
 from tests.kernel.laws.mistakes_of_authority import OF_AUTHORITY
+from tests.kernel.laws.mistakes_of_work import OF_WORK
 
-MISTAKES = OF_AUTHORITY
+MISTAKES = (*OF_AUTHORITY, *OF_WORK)
 RUNS = {mistake.run.__name__: mistake.run for mistake in MISTAKES}
-LEAST = {"approval": 4, "redaction": 4, "projection": 2}
+ALGORITHMS = (
+    *("approval", "redaction", "projection", "schedule", "pairing", "retry", "budget", "compaction", "loop detection"),
+    *("reservation", "shortening", "hooks", "repair", "receipts", "restart"),
+)
+LEAST = dict.fromkeys(ALGORITHMS, 2) | {"approval": 4, "redaction": 4}
 
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=[f"{mistake.algorithm}: {mistake.name}" for mistake in MISTAKES])

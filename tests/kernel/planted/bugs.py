@@ -164,6 +164,12 @@ def _done_untold(record: StepRecord) -> Iterator[Effect]:
             yield effect
 
 
+def _output_forgotten(_state: State, delta: Delta) -> Delta:
+    if isinstance(delta, ToolSucceeded) and not delta.output.background:
+        return evolve(delta, output=evolve(delta.output, content=()))
+    return delta
+
+
 def _siblings_aborted(record: StepRecord) -> Iterator[Effect]:
     yield from record.effects
     if isinstance(record.context.delta, ToolFailed) and isinstance(record.after, Executing):
@@ -294,6 +300,7 @@ PLANTED = (
     PlantedBug(name="timer-of-nobody-counts", law="TIMER-DATA", plant=changing_steps(_timer_of_nobody_counts)),
     PlantedBug(name="last-cause-untold", law="WHY", plant=lambda real: real, explain=_last_cause_untold, hidden=True),
     PlantedBug(name="waits-for-nothing", law="WHY", plant=lambda real: real, explain=_waits_for_nothing, hidden=True),
+    PlantedBug(name="output-forgotten", law="RESULT", plant=changing_deltas(_output_forgotten)),
     PlantedBug(name="end-untold", law="ONE-END", plant=changing_effects(_done_untold)),
     PlantedBug(name="queue-reversed", law="CONSERVE", plant=changing_states(_queue_reversed)),
     PlantedBug(name="fate-untold", law="CONSERVE", plant=changing_effects(without(InputSettled))),

@@ -5,7 +5,7 @@ import subprocess
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from loopkernel.laws.reach import is_like_command
+from loopkernel.laws.accounts.reach import is_like_command
 from loopkernel.loop.algorithms.commands import command_matches, words_of
 
 pytestmark = pytest.mark.rule("ASK-1")

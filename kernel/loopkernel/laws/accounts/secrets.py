@@ -10,7 +10,7 @@ from attrs import evolve
 from loopkernel.data.blocks import AssistantBlock, RawInput, ServerCall, ToolCall
 from loopkernel.data.json_text import Json, JsonValue
 from loopkernel.data.messages import AssistantMessage, Message
-from loopkernel.laws.sentences import REDACTED
+from loopkernel.laws.accounts.sentences import REDACTED
 
 _SEPARATORS = ("", " ", "_", ".", "-")
 _LETTERS = frozenset("abcdefghijklmnopqrstuvwxyz")

@@ -7,7 +7,7 @@ from attrs import evolve
 from loopkernel.data.blocks import OpaqueBlock, ReasoningBlock, ServerCall, TextBlock, ToolCall
 from loopkernel.data.messages import AssistantMessage, Message, ReplyState, ResultMessage, UserMessage
 from loopkernel.data.projected import ProjectedBlock, ProjectedMessage, Role
-from loopkernel.laws.sentences import STOPPED, UNNAMED
+from loopkernel.laws.accounts.sentences import STOPPED, UNNAMED
 
 _IN_NAMES = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
 

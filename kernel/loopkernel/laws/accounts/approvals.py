@@ -23,7 +23,7 @@ from loopkernel.data.tools import (
     FixedResource,
     Tool,
 )
-from loopkernel.laws.reach import is_like_command, like, spelled, uses_only, uses_some
+from loopkernel.laws.accounts.reach import is_like_command, like, spelled, uses_only, uses_some
 
 Claims = tuple[Claim, ...] | None
 
