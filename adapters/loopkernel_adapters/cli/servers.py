@@ -96,9 +96,6 @@ def _value(variable: str) -> str:
     return os.environ[variable]
 
 
-if TYPE_CHECKING:  # an extra, which takes a second to import
-    from loopkernel_adapters.tools.mcp import McpServer
-
 # --- servers, opened before a session --------------------------------------------------------------------
 
 Given = TypeVar("Given")
