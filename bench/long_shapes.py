@@ -37,7 +37,7 @@ from loopkernel.data.usage import Usage
 from loopkernel.data.user_deltas import Approve, Enqueue, Say, Steer, UserDelta
 from loopkernel.data.words import HookPoint, StopReason, TurnEndReason
 from loopkernel.machine import Machine
-from loopkernel.replay import LogRecord
+from loopkernel.replaying import LogRecord
 
 ANY = ModelOperation(0)  # stands for the operation that is known only when the model is asked
 HELLO = (TextBlock("Go on."),)

@@ -17,7 +17,7 @@ from loopkernel.data.tool_deltas import ToolSucceeded
 from loopkernel.data.tools import AccessMode, Claim, EffectClass, Tool, ToolProfile, ValidCall
 from loopkernel.data.user_deltas import Say
 from loopkernel.data.words import StopReason, TurnEndReason
-from loopkernel.replay import LogRecord, replay
+from loopkernel.replaying import LogRecord, replay
 from loopkernel.views.waits import waits_of
 
 from tests.kernel.counting import python_calls, python_lines

@@ -18,7 +18,7 @@ from loopkernel.codec import (
 from loopkernel.codec.upgrades import UPGRADES
 from loopkernel.data.errors import CodecError
 from loopkernel.data.thread_deltas import RULES_VERSION
-from loopkernel.replay import fold
+from loopkernel.replaying import fold
 
 PAGE = (Path(__file__).resolve().parents[2] / "specs" / "codec.md").read_text(encoding="utf-8")
 LOG, EFFECTS, DOCUMENTS = (

@@ -9,7 +9,7 @@ from loopkernel.data.sessions import Settings
 from loopkernel.data.states import Done, State
 from loopkernel.data.thread_deltas import Created
 from loopkernel.data.tools import Tool
-from loopkernel.replay import START, replay
+from loopkernel.replaying import START, replay
 
 from loopkernel_adapters.cli.approvals import tell_allowed
 from loopkernel_adapters.cli.beginnings import note_again, remembered

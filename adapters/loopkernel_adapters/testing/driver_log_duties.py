@@ -12,7 +12,7 @@ from loopkernel.data.states import Backoff, Idle, State
 from loopkernel.data.thread_deltas import Acquired, Created, Resumed
 from loopkernel.data.tool_deltas import ToolChecked, ToolFailed, ToolProgress, ToolStopped, ToolSucceeded
 from loopkernel.data.words import ErrorClass
-from loopkernel.replay import LogRecord, fold, replay
+from loopkernel.replaying import LogRecord, fold, replay
 
 from loopkernel_adapters.driver.log_writer import must_last
 from loopkernel_adapters.ports import RunContext, StoreFailed

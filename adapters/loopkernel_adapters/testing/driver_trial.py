@@ -17,7 +17,7 @@ from loopkernel.data.thread_deltas import Created
 from loopkernel.data.tools import Decision, EffectClass, Tool, ToolOutput, ToolProfile, ValidCall, Verdict
 from loopkernel.data.user_deltas import Say, UserDelta
 from loopkernel.later_typing import override
-from loopkernel.replay import LogRecord, fold, replay
+from loopkernel.replaying import LogRecord, fold, replay
 
 from loopkernel_adapters.driver.clocks import ManualClock
 from loopkernel_adapters.ports import Clock, Observer, Provider, Restored, RunContext, Store, Tools

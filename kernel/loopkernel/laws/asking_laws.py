@@ -15,6 +15,7 @@ from loopkernel.data.ids import CallId
 from loopkernel.data.json_text import Json
 from loopkernel.data.ledgers import ApprovalWait, CrashWait, Ledger, LedgerEntry
 from loopkernel.data.outside_deltas import TimerFired
+from loopkernel.data.records import StepRecord
 from loopkernel.data.states import State
 from loopkernel.data.thread_deltas import Created, Resumed
 from loopkernel.data.tools import Claim, Decision, Tool, ValidCall
@@ -29,14 +30,14 @@ from loopkernel.data.user_deltas import (
     Swap,
 )
 from loopkernel.data.words import CallStatus, TimerPurpose
+from loopkernel.laws.approvals import decided
 from loopkernel.laws.call_hooks import HooksOfCalls
 from loopkernel.laws.call_input import with_outputs
+from loopkernel.laws.denials import denied_without_rule
 from loopkernel.laws.ending_laws import entries_in
 from loopkernel.laws.forgotten_words import ForgottenApprovals, remembered_by
 from loopkernel.laws.reports import Breach
 from loopkernel.laws.views import Start, call_of_timer, calls_kept, entry_of_call, held_in, refuses, tool_named
-from loopkernel.loop.algorithms.approval import decide
-from loopkernel.replay import StepRecord
 
 Ran = tuple[str, Json | RawInput]  # a tool, and its input
 
@@ -50,7 +51,7 @@ def asked(records: Sequence[StepRecord]) -> Iterator[Breach]:
     for step, record in enumerate(records):
         forgotten.take(record)
         said = (*words.take(record), *_remembered_otherwise(record), *_left_by_a_rejection(record))
-        for wrong in (*said, *hooks.take(record)):
+        for wrong in (*said, *hooks.take(record), *denied_without_rule(record)):
             yield Breach("ASKED", step, wrong)
         for effect in record.effects:
             if isinstance(effect, Start) and not _goes_on(effect, record):
@@ -179,7 +180,7 @@ def _decision(start: Start, state: State, approved: bool) -> Decision:
         return Decision.DENY
     settings = state.session.settings
     tool = tool_named(settings, start.tool) or Tool(name=start.tool)
-    return decide(
+    return decided(
         settings.policy,
         settings.remembered,
         tool,

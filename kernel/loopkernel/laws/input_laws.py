@@ -25,13 +25,13 @@ from loopkernel.data.events import (
 from loopkernel.data.ids import MessageId, QueueNumber, ReceiptId
 from loopkernel.data.messages import Message, UserMessage
 from loopkernel.data.outside_deltas import FromOutside
+from loopkernel.data.records import StepRecord
 from loopkernel.data.sessions import Inbox
 from loopkernel.data.states import AtRest, Compacting, Done, HandingOff, State
 from loopkernel.data.user_deltas import EditMessage, Enqueue, Say, Steer
 from loopkernel.data.words import InputFate
 from loopkernel.laws.reports import Breach
 from loopkernel.laws.views import at_rest, refuses
-from loopkernel.replay import StepRecord
 
 _EMPTY = Inbox()
 _NONE: frozenset[InputFate] = frozenset()

@@ -12,12 +12,12 @@ from loopkernel.data.events import ToolEnded
 from loopkernel.data.ids import CallId
 from loopkernel.data.ledgers import LedgerEntry
 from loopkernel.data.policy import Policy
+from loopkernel.data.records import StepRecord
 from loopkernel.data.sessions import Session
 from loopkernel.data.states import State
 from loopkernel.data.usage import Usage
 from loopkernel.laws.ending_laws import entries_in
 from loopkernel.laws.views import entry_of_call, ledger_in, tool_named, turn_of
-from loopkernel.replay import StepRecord
 
 
 @final

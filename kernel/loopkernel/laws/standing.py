@@ -17,6 +17,7 @@ from loopkernel.data.ledgers import Ledger, LedgerEntry
 from loopkernel.data.sessions import Session, Settings
 from loopkernel.data.tools import Decision, EffectClass, ValidCall
 from loopkernel.data.words import CallStatus
+from loopkernel.laws.approvals import decided
 from loopkernel.laws.keys_in_use import Claims, KeysInUse, claims_of
 from loopkernel.laws.places import Places
 from loopkernel.laws.users import (
@@ -33,7 +34,6 @@ from loopkernel.laws.users import (
     runs_again,
 )
 from loopkernel.laws.views import tool_named
-from loopkernel.loop.algorithms.approval import decide
 
 
 @final
@@ -331,7 +331,7 @@ def decision_on(entry: LedgerEntry, settings: Settings) -> Decision:
     if tool is None or isinstance(entry.given, RawInput):
         return Decision.DENY
     claims = entry.verdict.claims if isinstance(entry.verdict, ValidCall) else None
-    return decide(
+    return decided(
         settings.policy,
         settings.remembered,
         tool,

@@ -15,7 +15,7 @@ from loopkernel.data.ids import ModelOperation
 from loopkernel.data.model_deltas import ModelCompleted, ModelDelta, ModelFailed, ModelText
 from loopkernel.data.threads import Thread
 from loopkernel.data.words import ErrorClass, RequestReason, StopReason, TurnEndReason
-from loopkernel.replay import fold
+from loopkernel.replaying import fold
 from loopkernel_adapters.cli import models
 from loopkernel_adapters.cli.arguments import parser
 from loopkernel_adapters.cli.main import main

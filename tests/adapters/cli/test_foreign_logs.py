@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from loopkernel.data.policy import Policy
 from loopkernel.data.remembered import RememberedTool
-from loopkernel.replay import LogRecord, replay
+from loopkernel.replaying import LogRecord, replay
 from loopkernel_adapters.cli import chat as chat_module
 from loopkernel_adapters.cli import run as run_module
 from loopkernel_adapters.cli.session import Workbench

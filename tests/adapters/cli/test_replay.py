@@ -9,7 +9,7 @@ from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from loopkernel.data.states import Initial
-from loopkernel.replay import fold
+from loopkernel.replaying import fold
 from loopkernel_adapters.cli.main import main
 from loopkernel_adapters.cli.outcomes import ExitStatus
 from loopkernel_adapters.cli.verification import Witnessed, first_difference

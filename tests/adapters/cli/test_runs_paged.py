@@ -5,7 +5,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from loopkernel.replay import LogRecord
+from loopkernel.replaying import LogRecord
 from loopkernel_adapters.cli.options import RUNS_SHOWN
 from loopkernel_adapters.ports import RunEntry, Runs
 from loopkernel_adapters.stores import folders

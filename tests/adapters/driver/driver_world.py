@@ -17,7 +17,7 @@ from loopkernel.data.thread_deltas import Created
 from loopkernel.data.tools import Decision, EffectClass, Tool, ToolOutput, ToolProfile, UnknownTool, ValidCall, Verdict
 from loopkernel.data.user_deltas import Say
 from loopkernel.data.words import TurnEndReason
-from loopkernel.replay import LogRecord
+from loopkernel.replaying import LogRecord
 from loopkernel_adapters.driver.asyncio_driver import Driver
 from loopkernel_adapters.driver.clocks import ManualClock
 from loopkernel_adapters.optional_ports import NO_PORTS, Address, ChildObserver, OptionalPorts

@@ -18,7 +18,7 @@ from loopkernel.data.states import Cancelled, Confirming, Idle
 from loopkernel.data.tools import InvalidCall, ToolOutput, ValidCall, Verdict
 from loopkernel.data.user_deltas import Correct
 from loopkernel.data.words import CallStatus, TurnEndReason
-from loopkernel.replay import replay
+from loopkernel.replaying import replay
 from loopkernel_adapters import agent as agent_module
 from loopkernel_adapters import session as session_module
 from loopkernel_adapters.agent import Agent, Approver, EventsDropped, Result, WaitingCall

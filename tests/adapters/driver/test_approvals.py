@@ -23,7 +23,7 @@ from loopkernel.data.user_deltas import (
     UserDelta,
 )
 from loopkernel.data.words import RefusalReason
-from loopkernel.replay import replay
+from loopkernel.replaying import replay
 from loopkernel_adapters.ports import RunContext
 from loopkernel_adapters.providers.scripted import call_reply, text_reply
 from typing_extensions import override

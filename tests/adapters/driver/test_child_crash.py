@@ -15,7 +15,7 @@ from loopkernel.data.policy import OnRestart, Policy
 from loopkernel.data.states import Confirming, Done, Idle
 from loopkernel.data.tools import ToolOutput
 from loopkernel.data.user_deltas import Approve, Say
-from loopkernel.replay import LogRecord, replay
+from loopkernel.replaying import LogRecord, replay
 from loopkernel_adapters.driver.children import InProcessAgents, waiting_calls
 from loopkernel_adapters.optional_ports import OptionalPorts
 from loopkernel_adapters.ports import RunContext

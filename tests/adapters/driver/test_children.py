@@ -14,7 +14,7 @@ from loopkernel.data.tool_deltas import ToolStopped
 from loopkernel.data.tools import ToolOutput
 from loopkernel.data.user_deltas import CancelAll, CancelCall, UserDelta
 from loopkernel.data.words import TurnEndReason
-from loopkernel.replay import replay
+from loopkernel.replaying import replay
 from loopkernel_adapters.ports import RunContext
 from loopkernel_adapters.providers.scripted import ANY, ScriptedProvider, call_reply, text_reply
 

@@ -14,7 +14,7 @@ from loopkernel.data.states import Cancelled, Compacting, Idle
 from loopkernel.data.usage import Usage
 from loopkernel.data.user_deltas import CancelAll, CompactNow
 from loopkernel.data.words import ErrorClass, RequestReason
-from loopkernel.replay import replay
+from loopkernel.replaying import replay
 from loopkernel_adapters.optional_ports import Corrector, OptionalPorts, Summariser
 from loopkernel_adapters.providers.scripted import ANY, Reply, call_reply, text_reply
 from typing_extensions import override

@@ -9,7 +9,7 @@ import pytest
 from loopkernel.data.states import Cancelled, Idle
 from loopkernel.data.tool_deltas import ToolSucceeded
 from loopkernel.data.user_deltas import CancelAll, Say
-from loopkernel.replay import LogRecord, replay
+from loopkernel.replaying import LogRecord, replay
 from loopkernel_adapters.providers.scripted import text_reply
 from loopkernel_adapters.stores.jsonl import JsonlStore, read_log
 

@@ -22,7 +22,7 @@ from loopkernel.data.tool_deltas import ToolStopped, ToolSucceeded
 from loopkernel.data.tools import ToolOutput
 from loopkernel.data.user_deltas import CancelAll, CancelCall
 from loopkernel.data.words import TurnEndReason
-from loopkernel.replay import replay
+from loopkernel.replaying import replay
 from loopkernel_adapters.ports import RunContext
 from loopkernel_adapters.providers.scripted import call_reply, text_reply
 from loopkernel_adapters.stores.jsonl import JsonlStore, read_log

@@ -17,7 +17,7 @@ from loopkernel.data.states import Idle
 from loopkernel.data.tool_deltas import ToolSucceeded
 from loopkernel.data.tools import ToolOutput, Verdict
 from loopkernel.data.words import ErrorClass, StopReason, TurnEndReason
-from loopkernel.replay import replay
+from loopkernel.replaying import replay
 from loopkernel_adapters.driver import asyncio_driver
 from loopkernel_adapters.ports import RunContext, StoreFailed, ToolError
 from loopkernel_adapters.providers.scripted import ANY, Reply, call_reply, text_reply

@@ -14,7 +14,7 @@ from loopkernel.data.tools import ToolOutput
 from loopkernel.data.user_deltas import EditMessage
 from loopkernel.data.words import CallStatus, CancelReason, TurnEndReason
 from loopkernel.loop.algorithms.projection import project
-from loopkernel.replay import LogRecord, fork, replay
+from loopkernel.replaying import LogRecord, fork, replay
 from loopkernel_adapters.driver.asyncio_driver import Driver
 from loopkernel_adapters.ports import RunContext
 from loopkernel_adapters.providers.scripted import call_reply, text_reply

@@ -12,7 +12,7 @@ from loopkernel.data.policy import Hook, Policy
 from loopkernel.data.states import Cancelled, Idle, Thinking
 from loopkernel.data.user_deltas import CancelAll
 from loopkernel.data.words import HookPoint, TurnEndReason
-from loopkernel.replay import replay
+from loopkernel.replaying import replay
 from loopkernel_adapters.providers.scripted import call_reply, text_reply
 from loopkernel_adapters.secrets import Secrets
 

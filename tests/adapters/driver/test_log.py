@@ -16,7 +16,7 @@ from loopkernel.data.states import Idle
 from loopkernel.data.thread_deltas import RULES_VERSION, Acquired, Created, Resumed
 from loopkernel.data.tools import ToolOutput, Verdict
 from loopkernel.data.words import TurnEndReason
-from loopkernel.replay import LogRecord, fold, replay
+from loopkernel.replaying import LogRecord, fold, replay
 from loopkernel_adapters.driver.asyncio_driver import is_event
 from loopkernel_adapters.driver.log_writer import RECORDS_PER_GROUP
 from loopkernel_adapters.ports import Restored, RulesDiffer, RunContext, ToolError, demand_same_rules

@@ -11,7 +11,7 @@ from loopkernel.data.states import Executing, Idle
 from loopkernel.data.tool_deltas import ToolFailed, ToolProgress, ToolStopped, ToolSucceeded
 from loopkernel.data.tools import AccessMode, Claim, ToolOutput, ValidCall, Verdict
 from loopkernel.data.user_deltas import CancelAll, CancelCall, UserDelta
-from loopkernel.replay import replay
+from loopkernel.replaying import replay
 from loopkernel_adapters.ports import RunContext, ToolError
 from loopkernel_adapters.providers.scripted import call_reply, text_reply
 from typing_extensions import override

@@ -18,7 +18,7 @@ from loopkernel.data.user_deltas import (
     Reject,
     UserDelta,
 )
-from loopkernel.replay import replay
+from loopkernel.replaying import replay
 from loopkernel_adapters.ports import RunContext
 
 from tests.adapters.driver.driver_world import FunctionTools, said, say

@@ -14,7 +14,7 @@ from loopkernel.data.policy import Policy
 from loopkernel.data.states import Backoff, Done, Idle, Streaming
 from loopkernel.data.user_deltas import DismissError, RetryNow
 from loopkernel.data.words import ErrorClass, TurnEndReason
-from loopkernel.replay import replay
+from loopkernel.replaying import replay
 from loopkernel_adapters.driver.clocks import ManualClock
 from loopkernel_adapters.ports import RunFailed
 from loopkernel_adapters.providers.scripted import ANY, Reply, text_reply

@@ -27,7 +27,7 @@ from loopkernel.data.states import Confirming
 from loopkernel.data.tools import InvalidCall, ToolOutput, Verdict
 from loopkernel.data.user_deltas import AnswerQuestion, Correct, Reject
 from loopkernel.data.words import ErrorClass, StopReason
-from loopkernel.replay import fold
+from loopkernel.replaying import fold
 from loopkernel_adapters.ports import RunContext, ToolError
 from loopkernel_adapters.providers.scripted import ANY, call_reply, text_reply
 from loopkernel_adapters.secrets import Secrets, handle

@@ -7,7 +7,7 @@ import pytest
 from loopkernel.data.model_deltas import ModelText
 from loopkernel.data.states import Idle, State
 from loopkernel.data.thread_deltas import RULES_VERSION
-from loopkernel.replay import LogRecord, replay
+from loopkernel.replaying import LogRecord, replay
 from loopkernel_adapters.driver import log_writer
 from loopkernel_adapters.ports import Restored, RulesDiffer, StoreFailed
 from loopkernel_adapters.providers.scripted import ANY, text_reply

@@ -20,7 +20,7 @@ from loopkernel.data.policy import Policy
 from loopkernel.data.states import State
 from loopkernel.data.thread_deltas import Created, Forked
 from loopkernel.data.tool_deltas import ToolChecked
-from loopkernel.replay import LogRecord
+from loopkernel.replaying import LogRecord
 from loopkernel.testing.scenarios.data import actions
 from loopkernel.testing.scenarios.data.actions import At, TimedAction, When
 from loopkernel.testing.scenarios.data.scenario import Scenario

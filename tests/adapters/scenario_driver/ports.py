@@ -40,7 +40,7 @@ from loopkernel.data.tools import Tool, ToolOutput, Verdict
 from loopkernel.data.usage import NO_USAGE, Usage
 from loopkernel.data.words import ErrorClass
 from loopkernel.later_typing import override
-from loopkernel.replay import LogRecord
+from loopkernel.replaying import LogRecord
 from loopkernel.testing.scenarios.player.agenda import Operation
 from loopkernel.testing.scenarios.player.reply_script import DelayedDelta
 from loopkernel.testing.scenarios.player.verdicts import adapter_verdict

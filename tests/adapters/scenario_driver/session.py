@@ -23,7 +23,7 @@ from loopkernel.data.user_deltas import CallAnswer, CancelCall
 from loopkernel.later_typing import TypeIs
 from loopkernel.laws.views import ledger_in
 from loopkernel.loop.transition import transition
-from loopkernel.replay import LogRecord, StepRecord
+from loopkernel.replaying import LogRecord, StepRecord
 from loopkernel.testing.scenarios.player.agenda import Agenda, Operation
 from loopkernel.testing.scenarios.player.call_names import CallNames
 from loopkernel.testing.scenarios.player.driven_kernel import MAX_DELTAS, EndReport, timed_out

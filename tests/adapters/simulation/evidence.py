@@ -32,7 +32,7 @@ from loopkernel.data.thread_deltas import Resumed
 from loopkernel.data.tool_deltas import ToolFailed, ToolStopped, ToolSucceeded
 from loopkernel.data.user_deltas import AnswerAfterCrash, CrashAnswerKind
 from loopkernel.loop.transition import transition
-from loopkernel.replay import LogRecord, StepRecord
+from loopkernel.replaying import LogRecord, StepRecord
 from loopkernel_adapters.driver.asyncio_driver import is_event
 
 Key = tuple[OperationKind, int]

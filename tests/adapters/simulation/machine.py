@@ -8,7 +8,7 @@ from typing import Any
 from attrs import Factory, define
 from loopkernel.data.states import State
 from loopkernel.later_typing import override
-from loopkernel.replay import LogRecord
+from loopkernel.replaying import LogRecord
 from loopkernel_adapters.ports import Clock, Restored, Store, StoreError
 
 from tests.adapters.simulation.evidence import Evidence

@@ -11,8 +11,8 @@ from loopkernel.codec import record_to_text
 from loopkernel.data.events import ApprovalAsked, ChildAsked, Event, QuestionAsked
 from loopkernel.data.thread_deltas import Created
 from loopkernel.data.tools import Tool
-from loopkernel.laws import check_pairs, check_trace
-from loopkernel.replay import LogRecord
+from loopkernel.judging import check_pairs, check_trace
+from loopkernel.replaying import LogRecord
 from loopkernel.testing.scenarios.data.scenario import PolicyChoice
 from loopkernel.testing.scenarios.player.effective_policy import effective_policy
 from loopkernel_adapters.driver.asyncio_driver import Driver

@@ -13,7 +13,7 @@ from loopkernel.data.thread_deltas import Forked
 from loopkernel.data.tool_deltas import ToolChecked, ToolStopped
 from loopkernel.data.words import TurnEndReason
 from loopkernel.loop.transition import transition
-from loopkernel.replay import LogRecord
+from loopkernel.replaying import LogRecord
 from loopkernel.testing.scenarios.data.scenario import Scenario
 from loopkernel.testing.scenarios.format.document import read_scenario_file
 from loopkernel.testing.scenarios.player.drive import Drive

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from loopkernel.replay import START, replay
+from loopkernel.replaying import START, replay
 from loopkernel_adapters.ports import Runs, Sealing, Store, StoreError
 from loopkernel_adapters.stores.folders import JsonlFolder
 from loopkernel_adapters.stores.seals import Seals

@@ -15,7 +15,7 @@ from loopkernel.data.tool_deltas import ToolChecked
 from loopkernel.data.tools import Decision, EffectClass, Tool, ToolProfile, ValidCall
 from loopkernel.data.user_deltas import Approve
 from loopkernel.data.words import StopReason
-from loopkernel.replay import LogRecord
+from loopkernel.replaying import LogRecord
 
 from tests.kernel.building import ONE, call_id, say
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from loopkernel.data.ids import ModelOperation
 from loopkernel.data.model_deltas import ModelText
 from loopkernel.data.thread_deltas import Created
-from loopkernel.replay import LogRecord
+from loopkernel.replaying import LogRecord
 from loopkernel_adapters.stores.jsonl import line_of
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from loopkernel.replay import START, replay
+from loopkernel.replaying import START, replay
 from loopkernel_adapters.ports import NoSuchRun, RunEntry, StoreError, StoreLocked
 from loopkernel_adapters.stores.folders import LONGEST_NAME, SUFFIX, JsonlFolder
 from loopkernel_adapters.stores.memory import MemoryRuns

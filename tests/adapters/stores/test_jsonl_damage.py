@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from loopkernel.replay import LogRecord
+from loopkernel.replaying import LogRecord
 from loopkernel_adapters.ports import StoreCorrupt
 from loopkernel_adapters.stores.jsonl import JsonlStore, LogFile, TornTail, line_of, parse_log, read_log
 

@@ -17,7 +17,7 @@ from loopkernel.data.tool_deltas import ToolProgress, ToolSucceeded
 from loopkernel.data.tools import ToolOutput
 from loopkernel.data.user_deltas import Say
 from loopkernel.data.words import ErrorClass
-from loopkernel.replay import LogRecord
+from loopkernel.replaying import LogRecord
 from loopkernel_adapters.ports import StoreError, StoreLocked
 from loopkernel_adapters.stores.jsonl import JsonlStore, read_log
 

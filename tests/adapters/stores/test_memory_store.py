@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from loopkernel.data.ids import ModelOperation
 from loopkernel.data.model_deltas import ModelText
-from loopkernel.replay import LogRecord
+from loopkernel.replaying import LogRecord
 from loopkernel_adapters.ports import StoreError
 from loopkernel_adapters.stores.memory import MemoryStore
 

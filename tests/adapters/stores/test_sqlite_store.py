@@ -10,7 +10,7 @@ from tempfile import mkdtemp
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from loopkernel.replay import LogRecord
+from loopkernel.replaying import LogRecord
 from loopkernel_adapters.ports import NoSuchRun, RunEntry, StoreError, StoreLocked
 from loopkernel_adapters.stores import database
 from loopkernel_adapters.stores.database import APPLICATION, SCHEMA

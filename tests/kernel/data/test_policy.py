@@ -91,8 +91,9 @@ def test_a_valid_policy_can_be_built_again_from_its_parts(policy: Policy) -> Non
 def test_every_number_that_is_too_small_is_named_and_no_other(build: type, data: st.DataObject) -> None:
     prefix, minima = MINIMA[build]
     wrong = data.draw(st.lists(st.sampled_from(sorted(minima)), min_size=1, unique=True))
-    bad = st.sampled_from((-1, -(10**6), math.nan, math.inf, -math.inf))
-    values = {name: data.draw(bad) if name in wrong else minimum for name, minimum in minima.items()}
+    numbers = {field.name: field.type in (float, float | None) for field in attrs.fields(build)}
+    bad = {True: st.sampled_from((-1, math.nan, math.inf, -math.inf)), False: st.sampled_from((-1, -(10**6)))}
+    values = {name: data.draw(bad[numbers[name]]) if name in wrong else least for name, least in minima.items()}
     expected = [f"{prefix}{name}" for name in minima if name in wrong]
     found = faults_of(build, {**BESIDE.get(build, {}), **values})
     # A number may have two faults, and the parts together one more.

@@ -11,7 +11,7 @@ from loopkernel.data.states import State
 from loopkernel.data.steps import Context, Step, is_refused
 from loopkernel.data.user_deltas import Forget
 from loopkernel.data.words import CallStatus
-from loopkernel.replay import Transition
+from loopkernel.replaying import Transition
 from loopkernel.testing.planted.planting import PlantedBug, under_policy, with_entries
 
 

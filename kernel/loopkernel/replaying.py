@@ -6,6 +6,7 @@ Nothing here decides anything: each step is one call of `transition` (rules DELT
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
+from loopkernel.data.errors import OtherRules
 from loopkernel.data.records import LogRecord, StepRecord
 from loopkernel.data.states import Done, Initial, State
 from loopkernel.data.steps import Context, Step
@@ -34,28 +35,34 @@ def fold(
 
 
 def replay(records: Iterable[LogRecord], start: State = START, *, transition: Transition = kernel_transition) -> State:
-    """The state that the log leads to; `start` where the log is empty."""
+    """The state that the log leads to; `start` where the log is empty.
+
+    Raises OtherRules where the log was begun under another version of the rules.
+    """
     state = start
     for record in records:
+        if state is START:
+            _demand_these_rules(record)
         state = transition(state, Context(record.delta, record.now_ms)).next
     return state
+
+
+def _demand_these_rules(first: LogRecord) -> None:
+    created = first.delta
+    if isinstance(created, Created) and created.rules_version != RULES_VERSION:
+        raise OtherRules(created.rules_version, RULES_VERSION)
 
 
 def fork(records: Sequence[LogRecord], at: int, session_id: str, now_ms: int) -> tuple[LogRecord, ...]:
     """The log of a new lineage that leaves the old one after its first `at` records (rule RESUME-6).
 
     Write it to a store of its own and open that; the old log is not touched. Each fork of a log needs a `session_id` of
-    its own, since the idempotency keys of tool runs are made from it. Raises ValueError where there is nothing to fork.
+    its own, since the idempotency keys of tool runs are made from it. Raises ValueError where there is nothing to fork,
+    and OtherRules as `replay` does.
     """
     if not 0 <= at <= len(records):
         raise ValueError(f"cannot fork after record {at}: the log has {len(records)} records")
     begun = tuple(records[:at])
-    created = begun[0].delta if begun else None
-    if isinstance(created, Created) and created.rules_version != RULES_VERSION:
-        raise ValueError(
-            f"cannot fork a log of version {created.rules_version} of the rules: this loopkernel folds version "
-            f"{RULES_VERSION}"
-        )
     state = replay(begun)
     if state.session is None:
         raise ValueError(f"cannot fork after record {at}: no session has been created by then")

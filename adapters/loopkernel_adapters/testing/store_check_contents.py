@@ -8,7 +8,7 @@ from loopkernel.data.deltas import Delta
 from loopkernel.data.ids import ModelOperation
 from loopkernel.data.model_deltas import ModelText
 from loopkernel.data.user_deltas import Say
-from loopkernel.replay import LogRecord, replay
+from loopkernel.replaying import LogRecord, replay
 
 from loopkernel_adapters.ports import NoSuchRun, StoreError, StoreLocked
 from loopkernel_adapters.testing.store_trial import (

@@ -1,6 +1,6 @@
 """Checks that a store keeps the duties of the page on ports, for whoever writes one. Works without pytest.
 
-    from loopkernel_adapters.testing.check_store import check_store
+    from loopkernel_adapters.testing.store_check import check_store
 
     check_store(lambda folder: MyRuns(folder / "runs.db"))      # raises AssertionError("store 3: ...")
 
@@ -21,10 +21,10 @@ from pathlib import Path
 
 from loopkernel.data.ids import ModelOperation
 from loopkernel.data.model_deltas import ModelText
-from loopkernel.replay import LogRecord, replay
+from loopkernel.replaying import LogRecord, replay
 
 from loopkernel_adapters.ports import NoSuchRun, Store, StoreCorrupt, StoreError, StoreLocked
-from loopkernel_adapters.testing.check_store_contents import (
+from loopkernel_adapters.testing.store_check_contents import (
     keeps_many_runs,
     keeps_odd_ids_apart,
     keeps_records_as_they_are,

@@ -1,10 +1,9 @@
-"""What a pattern names and what a command is, slow and obvious: a second opinion, for `slow_approval`.
+"""What a pattern names and what a command is, slow and obvious, for law ASKED (rule ASK-1).
 
-No code is shared with the kernel. Paths are lists of their parts; patterns are regular expressions over whole paths.
+Paths are lists of their parts; patterns are regular expressions over whole paths.
 """
 
 import re
-import shlex
 
 from loopkernel.data.tools import Claim
 
@@ -54,7 +53,7 @@ class Named:
     def __init__(self, parts: list[str]) -> None:
         self.parts = parts
         self.text = _written(parts)
-        self.matches = re.compile(".*".join(map(re.escape, self.text.split("*"))), re.DOTALL)
+        self.matches = _compiled(self.text)
         self.absolute = parts[:1] == ["/"]
 
     def has(self, name: list[str]) -> bool:
@@ -113,35 +112,66 @@ def spelled(path: str) -> str:
     return _written(_walked(path))
 
 
-_SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./:,+@=- \t'\"")
+_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./:,+@=-")
+_BLANKS = frozenset(" \t")
+_QUOTES = frozenset("'\"")
 
 
 def is_like_command(pattern: str, command: str) -> bool:
     """Whether a command is one program with words like those of the pattern."""
     if "*" not in pattern:
         return pattern == command
-    if not set(command) <= _SAFE or any("\t" in quoted for quoted in _quoted(command)):
-        return False
-    try:
-        words = shlex.split(command)
-    except ValueError:  # a quotation mark alone
-        return False
+    words = _words(command)
     if not words or "=" in words[0] or "" in words[:1] or any(word[:1] == "=" for word in words):
         return False
-    wanted = pattern.replace("\t", " ").split(" ")
-    wanted = [word for word in wanted if word]
+    wanted = [word for word in pattern.replace("\t", " ").split(" ") if word]
     if wanted[-1] == "*":
         wanted, words = wanted[:-1], words[: len(wanted) - 1]
     return len(words) == len(wanted) and all(map(_is_like_word, wanted, words))
 
 
-def _quoted(command: str) -> list[str]:
-    return [found.group() for found in re.finditer(r"'[^']*'|\"[^\"]*\"", command)]
+def _words(command: str) -> list[str]:
+    """The words of a command that holds nothing but these, some in quotation marks; none of any other."""
+    words: list[str] = []
+    inside = ""  # the quotation mark that is open
+    apart = True
+    for character in command:
+        if inside:
+            if character == inside:
+                inside = ""
+                continue
+            if character not in _PLAIN and character != " ":
+                return []
+        elif character in _BLANKS:
+            apart = True
+            continue
+        elif character not in _PLAIN and character not in _QUOTES:
+            return []
+        if apart:
+            words.append("")
+            apart = False
+        if not inside and character in _QUOTES:
+            inside = character
+        else:
+            words[-1] += character
+    return [] if inside else words
 
 
 def _is_like_word(pattern: str, word: str) -> bool:
     if pattern == "*":
         return True
-    if "*" in pattern and _UP in word:
-        return False
-    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), word, re.DOTALL) is not None
+    return not ("*" in pattern and _UP in word) and like(pattern, word)
+
+
+def like(pattern: str, text: str) -> bool:
+    """Whether the whole text is like the pattern, where `*` is any characters."""
+    return bool(_compiled(pattern).fullmatch(text))
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """Each part between two stars is looked for once, from where the one before it was found: never back again."""
+    first, *parts = map(re.escape, pattern.split("*"))
+    if not parts:
+        return re.compile(first, re.DOTALL)
+    middle = "".join(f"(?>.*?{part})" for part in parts[:-1])
+    return re.compile(f"{first}{middle}.*{parts[-1]}", re.DOTALL)

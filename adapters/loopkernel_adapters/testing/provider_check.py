@@ -1,6 +1,6 @@
 """Checks that a provider keeps the duties of the page on ports, for whoever writes one. Works without pytest.
 
-    from loopkernel_adapters.testing.check_provider import Situation, Staged, check_provider
+    from loopkernel_adapters.testing.provider_check import Situation, Staged, check_provider
 
     @asynccontextmanager
     async def staged(situation: Situation) -> AsyncIterator[Staged | None]:
