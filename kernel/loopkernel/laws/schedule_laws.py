@@ -184,6 +184,8 @@ def _batched_wrongly(record: StepRecord, *, too_early: bool) -> Iterator[str]:
     if after is None or after is before or session is None or session.settings.policy.schedule is not Schedule.BATCHES:
         return
     fixed = before if before is not None and before.reply == after.reply else Ledger(reply=after.reply)
+    if all(new is None or new.batch == (None if old is None else old.batch) for _, old, new in changes(fixed, after)):
+        return  # no call has been put into a batch
     last: int | None = None  # the batch of the call before, as it is; and as it should be
     last_drawn: int | None = None
     for entry, drawn in zip(after.entries, batches_of(after, session, fixed), strict=True):

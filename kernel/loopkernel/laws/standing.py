@@ -69,8 +69,7 @@ class Standing:
         self._claims: dict[int, Claims] = {}
         self._in_the_way: dict[int, InTheWay | None] = {}
         self._held_keys: KeysInUse | None = None
-        by_batch = self.settings.policy.schedule is Schedule.BATCHES
-        self._batches = tuple(batches_of(ledger, session)) if by_batch else ()
+        self._batches: tuple[int | None, ...] | None = None
         self.undecided = None if streaming else undecided_output(ledger, self.settings)
 
     def in_the_way(self, place: int) -> InTheWay | None:
@@ -198,6 +197,8 @@ class Standing:
                 together = is_read(entry, self.settings) and is_read(earlier, self.settings)
                 return not (together and earlier.is_running)
             case Schedule.BATCHES:
+                if self._batches is None:
+                    self._batches = tuple(batches_of(self.ledger, self.session))
                 one, two = self._batches[other], self._batches[place]
                 return one is not None and two is not None and one < two
             case Schedule.GRAPH | Schedule.ALL:

@@ -57,6 +57,7 @@ from loopkernel.loop.calls.claims import checked_claims, claimant_of, never_runs
 from loopkernel.loop.calls.output import others_open, unjudged_output
 from loopkernel.loop.calls.schedule import failed_run, holder_elsewhere, may_start_early, planned
 from loopkernel.loop.calls.starting import waits_for_share
+from loopkernel.loop.calls.totals import with_totals
 from loopkernel.loop.turn.limits import budget_hit
 
 MOST = 4  # so many calls in the way are named; the rest is counted
@@ -82,7 +83,7 @@ def _waits(ledger: Ledger, session: Session, *, streaming: bool, spent: bool = F
     """`streaming`: the reply is not complete; `spent`: a budget is, so that nothing starts before it is."""
     if not ledger.unanswered:
         return
-    ledger = planned(ledger, session)
+    ledger = with_totals(planned(ledger, session), session.settings)
     for place, entry in enumerate(ledger.entries):
         if entry.is_open and ledger.plan is not None:
             yield Wait(entry.call.id, tuple(_reasons(ledger, ledger.plan, session, place, streaming, spent)))

@@ -9,12 +9,12 @@ from attrs import evolve, frozen
 from hypothesis import given
 from hypothesis import strategies as st
 from loopkernel.data.choices import EarlyStart, Schedule
+from loopkernel.data.differences import different_items
 from loopkernel.data.policy import Hook, Policy
 from loopkernel.data.vector import Vector
 from loopkernel.data.words import HookPoint, TimerPurpose
 from loopkernel.judging import KERNEL
 from loopkernel.laws import Breach, memory
-from loopkernel.laws.changes import different_items
 from loopkernel.laws.judging import PAIR_CHECKS, TRACE_CHECKS, judge_steps
 from loopkernel.loop.transition import transition
 from loopkernel.replaying import StepRecord
@@ -97,6 +97,9 @@ REPLIES = {
     "serial": Reply(reads, Player.settle, evolve(ALL_AT_ONCE, schedule=Schedule.SERIAL)),
     "read runs": Reply(writes, Player.settle, evolve(ALL_AT_ONCE, schedule=Schedule.READ_RUNS)),
     "sub-agents": Reply(lambda _: SUB_CALL, Player.settle, ALL_AT_ONCE),
+    "sub-agents that share": Reply(
+        lambda _: SUB_CALL, Player.settle, evolve(ALL_AT_ONCE, max_total_tokens=1_000_000, max_cost_usd=10.0)
+    ),
     "early": Reply(glances, Player.settle, evolve(ALL_AT_ONCE, early_start=EarlyStart.GATED)),
 }
 QUICK = ("recorded",)  # the others are judged by a fuzzing round
