@@ -53,7 +53,7 @@ from tests.adapters.scenario_driver.ports import (
 from tests.adapters.scenario_driver.session import FollowedSession, Stage
 from tests.adapters.simulation.virtual_loop import VirtualLoop
 
-# --- A driver whose checks report in their turn, and which scenarios need it -----------------------------
+# --- a driver whose checks report in their turn ----------------------------------------------------------
 # The port `Tools.check` is synchronous, so the driver has each verdict at once, ahead of all else that is due at that
 # instant. In the scenario format a check is an operation of 0 ms, and what is to happen right behind the step that
 # began it comes before its report. Only scenarios in which something does can tell one from the other; they are
