@@ -21,7 +21,7 @@ from loopkernel.data.thread_deltas import Acquired, Created
 from loopkernel.data.usage import Usage
 from loopkernel.data.user_deltas import Say
 from loopkernel.data.words import StopReason
-from loopkernel.replay import LogRecord, replay
+from loopkernel.replaying import LogRecord, replay
 from loopkernel_adapters.driver.asyncio_driver import Driver
 from loopkernel_adapters.driver.clocks import ManualClock
 from loopkernel_adapters.providers.scripted import ScriptedProvider, text_reply

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from attrs import frozen
 from loopkernel.data.thread_deltas import Created
-from loopkernel.replay import LogRecord, replay
+from loopkernel.replaying import LogRecord, replay
 from loopkernel_adapters.stores.memory import MemoryStore
 from typing_extensions import override
 

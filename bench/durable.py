@@ -11,7 +11,7 @@ from pathlib import Path
 
 from loopkernel.codec import state_from_text, state_to_text
 from loopkernel.data.states import State
-from loopkernel.replay import START, LogRecord, replay
+from loopkernel.replaying import START, LogRecord, replay
 from loopkernel_adapters.ports import Restored
 from loopkernel_adapters.stores.jsonl import JsonlStore, read_log
 

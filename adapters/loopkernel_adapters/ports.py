@@ -20,7 +20,7 @@ from loopkernel.data.thread_deltas import RULES_VERSION, Created
 from loopkernel.data.tools import Tool, ToolOutput, Verdict
 from loopkernel.data.words import ErrorClass
 from loopkernel.later_typing import override
-from loopkernel.replay import LogRecord
+from loopkernel.replaying import LogRecord
 
 
 class Provider(Protocol):

@@ -216,11 +216,6 @@ def key_mark(name: str) -> str:
     return f"{{{{key:{name}}}}}"
 
 
-def encoded_handle(name: str, encoding: str) -> str:
-    """What stands in the place of the value of this name where it was encoded. It stands for no value."""
-    return _as(handle(name), encoding)
-
-
 def _as(replacement: str, form: str) -> str:
     """What stands in the place of another form of what the replacement stands for."""
     return f"{replacement.removesuffix('}}').partition(' as ')[0]} as {form}}}}}"

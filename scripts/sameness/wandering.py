@@ -15,7 +15,7 @@ from loopkernel.data.states import Done, State
 from loopkernel.data.steps import Context
 from loopkernel.laws import Breach
 from loopkernel.loop.transition import transition
-from loopkernel.replay import LogRecord, StepRecord, replay
+from loopkernel.replaying import LogRecord, StepRecord, replay
 from loopkernel.testing.explorer.explore import explore
 from loopkernel.testing.explorer.moves import moves
 from loopkernel.testing.explorer.scope import Move, MoveKind

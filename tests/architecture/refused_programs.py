@@ -169,8 +169,8 @@ shown(AbortModel(ModelOperation(1)))  # refused: arg-type
 CheckCall(operation=CheckOperation(1), call=CallId(ModelOperation(1), 1), tool="a", input={})  # refused: arg-type
 """,
     "text in the place of blocks": """
-Say(content="hello")  # refused: arg-type
-Say(content=[TextBlock("hello")])  # refused: arg-type
+Say(content=5)  # refused: arg-type
+Say(content=["hello"])  # refused: list-item
 """,
     "a class of its own in a sealed union": '''
 class Resting(Idle):  # refused: misc

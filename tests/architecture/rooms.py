@@ -20,23 +20,35 @@ MAX_FUNCTION_LINES = 60
 LOOP = ("algorithms", "gates", "history", "calls", "turn", "life", "phases", "transition")
 _LOOP_ROOMS = tuple(f"loopkernel.loop.{room}" for room in LOOP)
 # What each room of the kernel may import of the kernel. A module on its own is a room of its own.
+_SEEN_FROM_OUTSIDE = tuple(
+    f"loopkernel.{part}"
+    for part in ("data", "loop.algorithms", "loop.transition", "machine", "presets", "replaying", "views")
+)
+NAMESPACES = ("states", "deltas", "effects", "events", "policy", "tools", "messages")  # of public names, no more
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
-    "loopkernel": (),
+    "loopkernel": ("loopkernel",),
+    "loopkernel.public_names": (),
+    **{f"loopkernel.{namespace}": _SEEN_FROM_OUTSIDE for namespace in NAMESPACES},
     "loopkernel.later_typing": (),
     "loopkernel.data": ("loopkernel.data", "loopkernel.later_typing"),
     "loopkernel.loop": (),
     **{room: ("loopkernel.data", *_LOOP_ROOMS[: place + 1]) for place, room in enumerate(_LOOP_ROOMS)},
-    "loopkernel.views": ("loopkernel.data", "loopkernel.loop", "loopkernel.views"),
-    "loopkernel.replay": ("loopkernel.data", "loopkernel.loop.transition"),
-    "loopkernel.machine": ("loopkernel.data", "loopkernel.loop.transition", "loopkernel.replay"),
-    "loopkernel.laws": (
-        "loopkernel.codec",
+    "loopkernel.views": ("loopkernel.data", "loopkernel.later_typing", "loopkernel.loop", "loopkernel.views"),
+    "loopkernel.replaying": ("loopkernel.data", "loopkernel.loop.transition"),
+    "loopkernel.machine": (
         "loopkernel.data",
-        "loopkernel.later_typing",
+        "loopkernel.loop.transition",
+        "loopkernel.replaying",
+        "loopkernel.views.deadlines",
+    ),
+    # What judges knows nothing of what decides: what it needs of the kernel under judgement it is given.
+    "loopkernel.laws": ("loopkernel.codec", "loopkernel.data", "loopkernel.later_typing", "loopkernel.laws"),
+    "loopkernel.judging": (
+        "loopkernel.data",
         "loopkernel.laws",
         "loopkernel.loop.algorithms",
         "loopkernel.loop.transition",
-        "loopkernel.replay",
+        "loopkernel.replaying",
         "loopkernel.views",
     ),
     "loopkernel.codec": ("loopkernel.codec", "loopkernel.data"),
@@ -75,6 +87,7 @@ OPEN_TO_ADAPTERS = (
     "loopkernel.codec",
     "loopkernel.data",
     "loopkernel.views.explain",
+    "loopkernel.judging",
     "loopkernel.later_typing",
     "loopkernel.laws",
     "loopkernel.machine",
@@ -85,8 +98,9 @@ OPEN_TO_ADAPTERS = (
     "loopkernel.loop.algorithms.repair",
     "loopkernel.loop.algorithms.retry",
     "loopkernel.presets",
+    "loopkernel.public_names",
     "loopkernel.views.receipts",
-    "loopkernel.replay",
+    "loopkernel.replaying",
     "loopkernel.loop.transition",
 )
 # All that the pure kernel imports from outside, and what for.
@@ -97,6 +111,7 @@ FOREIGN_TO_THE_KERNEL = {
     "enum": "closed vocabularies",
     "fractions": "money and delays are counted exactly",
     "functools": "codecs are built once, when first asked for",
+    "importlib": "public names are imported when they are first asked for",
     "json": "the form of what leaves the process",
     "math": "whether a number is finite",
     "operator": "comparisons as functions",
@@ -106,9 +121,9 @@ FOREIGN_TO_THE_KERNEL = {
     "typing_extensions": "known to a type checker; never imported at run time",
 }
 TYPING_ALONE = "loopkernel.later_typing"  # the one place that names it: it is not installed with the kernel
-FOREIGN_TO_TESTING = {"attrs", "hypothesis", "yaml"}
+FOREIGN_TO_TESTING = {"attrs", "hypothesis", "jsonschema", "yaml"}
 FOREIGN_TO_ADAPTERS = {"attrs"}
-FOREIGN_TO_ADAPTER_CHECKS = {"hypothesis", "pytest"}
+FOREIGN_TO_ADAPTER_CHECKS = {"pytest"}
 # A vendor's package is an extra. The modules that import it are listed (a name stands for all that begin with it), and
 # every other module imports those inside a function, so that all else runs without it.
 _ANTHROPIC = "loopkernel_adapters.providers.anthropic"
@@ -128,10 +143,10 @@ VENDORS: dict[str, tuple[str, ...]] = {
     "pydantic": (_FUNCTIONS,),
     "pydantic_core": (_FUNCTIONS,),
     "xllamacpp": ("loopkernel_adapters.providers.local",),
-    "yaml": ("loopkernel_adapters.transcripts.readers.provider_stream", "loopkernel_adapters.testing."),
+    "yaml": ("loopkernel_adapters.transcripts.readers.provider_stream",),
 }
 # These may import their vendor where they like.
-VENDOR_MODULES = (_ANTHROPIC, _OPENAI, _FUNCTIONS, _MCP, _BOUNDED, "loopkernel_adapters.testing.")
+VENDOR_MODULES = (_ANTHROPIC, _OPENAI, _FUNCTIONS, _MCP, _BOUNDED)
 
 BANNED_NAMES = {"util", "utils", "helper", "helpers", "common", "core", "base", "manager", "managers", "misc"}
 
@@ -179,7 +194,7 @@ def adapter_faults(source: Source) -> Iterator[str]:
         if found.relative:
             yield source.at(found.node, "a relative import: name the module in full")
         elif package == "loopkernel":
-            if not lies_in(name, (*OPEN_TO_ADAPTERS, *(("loopkernel.testing",) if checks else ()))):
+            if not lies_in(name, OPEN_TO_ADAPTERS):
                 yield source.at(found.node, f"an adapter may not import {name}")
         elif package in VENDORS:
             if not source.module.startswith(VENDORS[package]):

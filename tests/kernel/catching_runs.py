@@ -32,6 +32,7 @@ _SHOWS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "leases": ("raises-on-late-report", "abort-is-stop", "writers-overlap", "siblings-share-a-timeout"),
         "all_schedules": ("batches-as-graph", "read-runs-as-graph"),
         "in_batches": ("batches-as-serial",),
+        "rejections": ("rest-goes-on-after-a-rejection",),
         "questions": ("abort-forgotten", "cancel-ends-as-error", "first-question-answered", "question-survives-cancel"),
         "background": (
             *("background-end-answers-again", "background-end-lost", "background-holds-nothing"),
@@ -76,6 +77,7 @@ _SHOWS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         ),
         "repeated_replies": ("no-hooks-at-after_model", "slow-hook-lets-go", "replies-repeated-without-end"),
         "stop_hooks": ("no-hooks-at-stop", "turns-kept-going-without-end"),
+        "stop_hooks_at_the_limit": ("blocked-end-is-natural",),
         "hooks_before_calls": (
             "first-hook-answered",
             *("hooks-asked-out-of-turn", "blocked-call-runs", "changed-input-dropped"),

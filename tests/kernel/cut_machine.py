@@ -49,7 +49,7 @@ from loopkernel.laws.request_laws import rounds_of, unpaired
 from loopkernel.laws.views import ledger_in
 from loopkernel.loop.algorithms.compaction import plan_cut
 from loopkernel.loop.algorithms.projection import project
-from loopkernel.replay import StepRecord
+from loopkernel.replaying import StepRecord
 from loopkernel.testing.stateful.plays import Choose, drawing
 from loopkernel.testing.stateful.steps import JudgedMachine
 from typing_extensions import override
@@ -229,7 +229,8 @@ class CutMachine(JudgedMachine):
 
     def answer(self, choose: Choose) -> None:
         """Some of the calls are answered, or all."""
-        output = ToolOutput(content=choose(((PICTURE,), (TextBlock("here it is"),))))
+        content: tuple[UserBlock, ...] = choose(((PICTURE,), (TextBlock("here it is"),)))
+        output = ToolOutput(content)
         for run in self.runs[: choose((1, 9, 9))]:
             ends: tuple[Delta, ...] = (ToolSucceeded(run, output), ToolFailed(run, output), ToolLost(run))
             end: Delta = choose((ends[0], *ends))

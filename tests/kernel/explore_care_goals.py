@@ -44,7 +44,7 @@ from loopkernel.data.thread_deltas import Resumed
 from loopkernel.data.user_deltas import CompactNow, EditMessage
 from loopkernel.data.words import CallStatus, HookPoint, RequestReason, TurnEndReason
 from loopkernel.laws.views import ledger_in
-from loopkernel.replay import StepRecord
+from loopkernel.replaying import StepRecord
 
 from tests.kernel.explore_goals import Goal, commands, ends, prints
 

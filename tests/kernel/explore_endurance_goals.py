@@ -36,7 +36,7 @@ from loopkernel.data.words import (
     TurnEndReason,
 )
 from loopkernel.loop.turn.limits import OUT_OF_BUDGET
-from loopkernel.replay import StepRecord
+from loopkernel.replaying import StepRecord
 
 from tests.kernel.explore_goals import Goal, closes_for, commands, ends, prints
 

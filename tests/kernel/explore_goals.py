@@ -30,7 +30,7 @@ from loopkernel.data.tool_deltas import ToolStopped, ToolSucceeded
 from loopkernel.data.user_deltas import AnswerAfterCrash, Approve, CancelCall, Correct, Swap
 from loopkernel.data.words import CallStatus, CancelReason, RefusalReason, TurnEndReason
 from loopkernel.laws.views import ledger_in
-from loopkernel.replay import StepRecord
+from loopkernel.replaying import StepRecord
 
 Goal = Callable[[StepRecord], bool]
 

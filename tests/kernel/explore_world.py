@@ -15,8 +15,8 @@ from loopkernel.data.tools import (
     Tool,
     ToolProfile,
 )
-from loopkernel.laws import check_step
-from loopkernel.replay import LogRecord, fold
+from loopkernel.judging import check_step
+from loopkernel.replaying import LogRecord, fold
 from loopkernel.testing.explorer.explore import Laws
 from loopkernel.testing.explorer.moves import moves
 from loopkernel.testing.explorer.scope import EndOfRun, Move, Scope

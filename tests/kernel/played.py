@@ -6,7 +6,7 @@ from types import MappingProxyType
 from hypothesis import strategies as st
 from loopkernel.data.deltas import Delta
 from loopkernel.loop.transition import transition
-from loopkernel.replay import LogRecord, StepRecord
+from loopkernel.replaying import LogRecord, StepRecord
 from loopkernel.testing.played.player import (
     play,
 )

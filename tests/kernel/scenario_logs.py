@@ -5,7 +5,7 @@ from functools import cache
 from pathlib import Path
 
 from loopkernel.loop.transition import transition
-from loopkernel.replay import LogRecord
+from loopkernel.replaying import LogRecord
 from loopkernel.testing.scenarios.format.document import read_scenario_file
 from loopkernel.testing.scenarios.player.drive import Drive
 from loopkernel.testing.scenarios.player.effective_policy import effective_policy

@@ -11,9 +11,9 @@ from loopkernel.data.states import State
 from loopkernel.data.steps import Context
 from loopkernel.data.thread_deltas import Resumed
 from loopkernel.data.words import ErrorClass
-from loopkernel.laws import check_step
+from loopkernel.judging import check_step
 from loopkernel.loop.transition import transition
-from loopkernel.replay import START, LogRecord, StepRecord
+from loopkernel.replaying import START, LogRecord, StepRecord
 from loopkernel.views.causes import rule_of
 
 from tests.kernel.building import ASKING_NOBODY, ONE, after, asked, at_rest, failed, made_call, say, working

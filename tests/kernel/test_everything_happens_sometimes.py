@@ -25,7 +25,7 @@ from loopkernel.data.steps import is_refused
 from loopkernel.data.thread_deltas import Acquired, Created, Resumed
 from loopkernel.data.words import HookPoint, LimitName, RequestReason, TurnEndReason
 from loopkernel.laws.gates import gates_in
-from loopkernel.replay import StepRecord
+from loopkernel.replaying import StepRecord
 from loopkernel.testing.stateful.machine import KernelMachine
 from loopkernel.testing.strategies.walks import OFFERED
 from loopkernel.views.table import rows

@@ -15,7 +15,7 @@ from loopkernel.data.steps import Context
 from loopkernel.data.thread_deltas import RULES_VERSION, Created, Forked
 from loopkernel.data.user_deltas import Say
 from loopkernel.loop.transition import transition
-from loopkernel.replay import LogRecord, fold, fork, replay
+from loopkernel.replaying import LogRecord, fold, fork, replay
 
 from tests.kernel.played import PLAYED, log_of
 from tests.kernel.scenario_logs import FILES, logs_of

@@ -12,7 +12,7 @@ from loopkernel.data.timers import Timer
 from loopkernel.data.user_deltas import CancelCall
 from loopkernel.data.words import ErrorClass, TimerPurpose
 from loopkernel.machine import Machine
-from loopkernel.replay import LogRecord, fold
+from loopkernel.replaying import LogRecord, fold
 
 from tests.kernel.building import (
     after,

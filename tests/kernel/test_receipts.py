@@ -11,7 +11,7 @@ from loopkernel.data.thread_deltas import Acquired, Created
 from loopkernel.data.user_deltas import EditMessage, Enqueue, Say, Steer
 from loopkernel.data.words import InputFate, RefusalReason, UserAction
 from loopkernel.loop.transition import transition
-from loopkernel.replay import LogRecord, fold
+from loopkernel.replaying import LogRecord, fold
 from loopkernel.views.receipts import Receipt, Receipts
 
 from tests.kernel.played import logs

@@ -6,12 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from loopkernel.codec import record_from_text, record_to_text
 from loopkernel.data.blocks import TextBlock
+from loopkernel.data.errors import OtherRules
 from loopkernel.data.states import Idle, Initial, State
-from loopkernel.data.steps import Context, Step
-from loopkernel.data.thread_deltas import Acquired, Created
+from loopkernel.data.steps import Context, Step, is_refused
+from loopkernel.data.thread_deltas import RULES_VERSION, Acquired, Created
 from loopkernel.data.user_deltas import Say
 from loopkernel.loop.transition import transition
-from loopkernel.replay import START, LogRecord, StepRecord, first_divergence, fold, replay
+from loopkernel.replaying import START, LogRecord, StepRecord, first_divergence, fold, fork, replay
 
 from tests.kernel.played import PLAYED, log_of, logs
 
@@ -36,6 +37,17 @@ def test_a_fold_is_a_chain_of_steps_one_for_each_record(log: list[LogRecord]) ->
 def test_replay_leads_to_where_the_fold_ends(log: list[LogRecord]) -> None:
     steps = fold(log)
     assert replay(log) == (steps[-1].after if steps else START)
+
+
+@pytest.mark.rule("RESUME-1")
+@given(st.integers(1, 2 * RULES_VERSION).filter(lambda version: version != RULES_VERSION))
+def test_a_log_of_other_rules_is_refused_in_words(version: int) -> None:
+    log = [LogRecord(Created(session_id="s", rules_version=version), 0), LogRecord(Acquired(), 0)]
+    with pytest.raises(OtherRules, match=f"under version {version} of the rules, and .* version {RULES_VERSION}"):
+        replay(log)
+    with pytest.raises(OtherRules):
+        fork(log, at=2, session_id="t", now_ms=0)
+    assert [is_refused(step.effects) for step in fold(log)] == [True, True]
 
 
 @pytest.mark.rule("RESUME-1")

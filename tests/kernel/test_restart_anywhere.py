@@ -26,7 +26,7 @@ from loopkernel.data.thread_deltas import Resumed
 from loopkernel.data.tools import EffectClass
 from loopkernel.data.words import CallStatus, InputFate, TimerPurpose
 from loopkernel.loop.transition import transition
-from loopkernel.replay import fold
+from loopkernel.replaying import fold
 
 from tests.kernel.scenario_logs import FILES, logs_of
 

@@ -20,11 +20,11 @@ from loopkernel.data.states import Confirming, Dispatching, Done, Executing, Sta
 from loopkernel.data.steps import Context, Step
 from loopkernel.data.tool_deltas import ToolFailed, ToolSucceeded
 from loopkernel.data.words import RefusalReason
-from loopkernel.laws import check_step
+from loopkernel.judging import check_step
 from loopkernel.loop.algorithms.interaction import Interaction
 from loopkernel.loop.transition import transition
 from loopkernel.machine import Machine
-from loopkernel.replay import LogRecord, StepRecord
+from loopkernel.replaying import LogRecord, StepRecord
 from loopkernel.testing.strategies.deltas import deltas
 from loopkernel.testing.strategies.states import done_states, states
 from loopkernel.testing.strategies.values import times_ms

@@ -38,7 +38,7 @@ from loopkernel.data.words import (
     UserAction,
 )
 from loopkernel.loop.transition import transition
-from loopkernel.replay import fold
+from loopkernel.replaying import fold
 from loopkernel.testing.strategies.deltas import deltas
 from loopkernel.testing.strategies.states import states
 from loopkernel.testing.strategies.walks import Run, next_deltas, reachable_states, runs

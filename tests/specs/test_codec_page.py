@@ -18,7 +18,7 @@ from loopkernel.codec import (
 from loopkernel.codec.upgrades import UPGRADES
 from loopkernel.data.errors import CodecError
 from loopkernel.data.thread_deltas import RULES_VERSION
-from loopkernel.replay import fold
+from loopkernel.replaying import fold
 
 PAGE = (Path(__file__).resolve().parents[2] / "specs" / "codec.md").read_text(encoding="utf-8")
 LOG, EFFECTS, DOCUMENTS = (
@@ -62,6 +62,8 @@ def policy_with(option: str, number: float) -> str:
     value: dict[str, object] = {outer: {inner: given} if inner else given}
     if inner.startswith("keep_") and outer == "compaction":
         value = {outer: {"keep_turns": None, inner: given}}
+    if outer == "max_cost_usd":
+        value["prices"] = {"input": 1}
     if outer == "result_limit":
         value = {outer: {"chars": 10, "head": 0, "tail": 0, inner: given}}
     return json.dumps({"loopkernel": "policy", "version": codec.POLICY_VERSION, "value": value})

@@ -11,10 +11,10 @@ from loopkernel.data.records import StepRecord
 from loopkernel.data.steps import Context
 from loopkernel.data.thread_deltas import RULES_VERSION, Created, Resumed
 from loopkernel.data.words import RefusalReason, UserAction
-from loopkernel.laws import check_step
+from loopkernel.judging import check_step
 from loopkernel.laws.views import ledger_in
 from loopkernel.loop.transition import transition
-from loopkernel.replay import fold, fork
+from loopkernel.replaying import fold, fork
 from loopkernel.testing.conformance.vectors import GoldenLog, divergence, from_line, main, to_line
 from loopkernel_adapters.ports import Restored, RulesDiffer, demand_same_rules
 
@@ -40,7 +40,7 @@ OLDER = [golden for golden in GOLDEN if rules_of(golden) != RULES_VERSION]
 
 
 def test_there_are_golden_logs_of_every_release() -> None:
-    assert [file.name for file in FILES] == [f"release-0.{number}.jsonl" for number in range(1, 7)]
+    assert [file.name for file in FILES] == [f"release-0.{number}.jsonl" for number in range(1, 8)]
     assert {rules_of(golden) for golden in GOLDEN} == set(range(1, RULES_VERSION + 1))
     assert len(OF_THESE_RULES) > 100
 

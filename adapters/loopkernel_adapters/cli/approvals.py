@@ -16,7 +16,7 @@ from loopkernel.data.tools import Decision
 from loopkernel.data.user_deltas import Forget
 from loopkernel.loop.algorithms.redaction import redacted
 from loopkernel.loop.transition import transition
-from loopkernel.replay import START, replay
+from loopkernel.replaying import START, replay
 
 from loopkernel_adapters.cli.approval_words import approval_told, patterns_shown, rule_told
 from loopkernel_adapters.cli.outcomes import ExitStatus, Unusable

@@ -27,7 +27,7 @@ from loopkernel.data.user_deltas import (
     RememberTool,
 )
 from loopkernel.data.words import CallStatus, RefusalReason, UserAction
-from loopkernel.replay import LogRecord
+from loopkernel.replaying import LogRecord
 
 from loopkernel_adapters.cli.line_input import LineInput
 from loopkernel_adapters.cli.screen import LABEL_WIDTH, Screen, printable

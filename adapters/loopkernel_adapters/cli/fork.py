@@ -6,7 +6,7 @@ from pathlib import Path
 from loopkernel.data.policy import Policy, Retry
 from loopkernel.data.records import LogRecord
 from loopkernel.data.user_deltas import ChangePolicy
-from loopkernel.replay import fork
+from loopkernel.replaying import fork
 
 from loopkernel_adapters.agent import new_run_id
 from loopkernel_adapters.cli.beginnings import begun_with, note

@@ -9,7 +9,7 @@ from loopkernel.data.errors import LawBroken
 from loopkernel.data.records import LogRecord
 from loopkernel.data.states import Done, State
 from loopkernel.data.user_deltas import Enqueue, Say, Steer
-from loopkernel.replay import replay
+from loopkernel.replaying import replay
 
 from loopkernel_adapters.cli.invocation import command
 from loopkernel_adapters.cli.outcomes import ExitStatus, Unusable

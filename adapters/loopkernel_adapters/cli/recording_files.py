@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from attrs import field, frozen
-from loopkernel import laws
+from loopkernel import judging
 from loopkernel.codec import effects_to_text, record_from_text, record_to_text, state_to_text
 from loopkernel.data.usage import NO_USAGE
 from loopkernel.later_typing import override
-from loopkernel.replay import LogRecord, StepRecord, fold
+from loopkernel.replaying import LogRecord, StepRecord, fold
 
 from loopkernel_adapters.cli.invocation import command
 from loopkernel_adapters.cli.outcomes import Unusable, described
@@ -67,7 +67,7 @@ def replayed_log(log: LogSource) -> Replayed:
         Conversation(
             name="",
             records=log.records,
-            breaches=(*laws.check_trace(steps).breaches, *laws.check_pairs(steps).breaches),
+            breaches=(*judging.check_trace(steps).breaches, *judging.check_pairs(steps).breaches),
             identical=_text(steps) == _text(again),
             usage=NO_USAGE if session is None else session.usage,
         )

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from loopkernel.codec import record_to_text
 from loopkernel.data.effects import AskHook
 from loopkernel.data.model_deltas import ModelFailed
-from loopkernel.replay import StepRecord, fold
+from loopkernel.replaying import StepRecord, fold
 from loopkernel.views.explain import interaction_of
 
 from loopkernel_adapters.cli.outcomes import ExitStatus, Unusable

@@ -9,7 +9,7 @@ from loopkernel.data.events import TurnEnded
 from loopkernel.data.states import Done, State
 from loopkernel.data.usage import NO_USAGE
 from loopkernel.data.words import TurnEndReason
-from loopkernel.replay import StepRecord, fold
+from loopkernel.replaying import StepRecord, fold
 
 from loopkernel_adapters.cli.outcomes import ExitStatus
 from loopkernel_adapters.cli.places import Place, resumption, run_or_file

@@ -14,7 +14,7 @@ from loopkernel_adapters.tools.delegation import delegate_tool
 from loopkernel_adapters.tools.files import FileTools, Workspace
 from loopkernel_adapters.tools.registry import Registry
 
-if TYPE_CHECKING:  # which few tools need not import
+if TYPE_CHECKING:  # imported when there is a shell
     from loopkernel_adapters.tools.processes import Confined
 
 # What the embedded model can take in one request, at one byte a token, with room for the rest of the prompt.
@@ -45,13 +45,12 @@ def opened_tools(
             registry = Registry((*tools, *((delegate_tool(),) if sub_agents else ())))
         except ToolError as error:
             raise Unusable(f"the workspace {folder} cannot be listed: {error}") from error
+        except ImportError as error:
+            raise Unusable(str(error)) from error
         yield registry
 
 
 # --- `--sandbox`: what the commands of the shell run in, and how that is told. Where it cannot be had, nothing begins
-
-if TYPE_CHECKING:  # imported when there is a shell
-    from loopkernel_adapters.tools.processes import Confined
 
 SHELL = "shell"
 TOLD = {

@@ -13,7 +13,7 @@ from loopkernel.data.policy import Policy
 from loopkernel.data.states import State
 from loopkernel.data.thread_deltas import Created
 from loopkernel.data.words import UserAction
-from loopkernel.replay import fold
+from loopkernel.replaying import fold
 
 from loopkernel_adapters.cli.recording_files import LogSource, where
 from loopkernel_adapters.cli.screen import Screen, in_one_line

@@ -30,7 +30,7 @@ from loopkernel.data.thread_deltas import Created, ThreadDelta
 from loopkernel.data.user_deltas import UserDelta
 from loopkernel.later_typing import TypeIs
 from loopkernel.loop.transition import transition
-from loopkernel.replay import START, LogRecord, replay
+from loopkernel.replaying import START, LogRecord, replay
 
 from loopkernel_adapters.driver.audience import Audience, Waiters
 from loopkernel_adapters.driver.clocks import DateWatch, clock_behind_ms, clock_from

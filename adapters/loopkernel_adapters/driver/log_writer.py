@@ -11,7 +11,7 @@ from loopkernel.data.model_deltas import FromModel, ModelInput, ModelReasoning, 
 from loopkernel.data.states import State
 from loopkernel.data.thread_deltas import RULES_VERSION
 from loopkernel.data.tool_deltas import FromTool, ToolProgress
-from loopkernel.replay import LogRecord
+from loopkernel.replaying import LogRecord
 
 from loopkernel_adapters.driver.failures import complain
 from loopkernel_adapters.ports import Restored, Store, StoreFailed

@@ -10,7 +10,7 @@ from loopkernel.data.sessions import Settings
 from loopkernel.data.states import State
 from loopkernel.data.thread_deltas import Acquired, Created, Resumed
 from loopkernel.data.tools import Tool
-from loopkernel.replay import START
+from loopkernel.replaying import START
 
 NONCE_SIZE = 8  # bytes: no two runs of a user meet by chance
 

@@ -12,7 +12,7 @@ from loopkernel.data.thread_deltas import Created
 from loopkernel.data.user_deltas import ChangePolicy
 from loopkernel.data.words import ErrorClass
 from loopkernel.later_typing import override
-from loopkernel.replay import LogRecord
+from loopkernel.replaying import LogRecord
 
 from loopkernel_adapters.ports import NoSuchRun, Provider, StoreError
 

@@ -8,7 +8,7 @@ from urllib.parse import quote, unquote
 
 from attrs import field, frozen
 from loopkernel.later_typing import override
-from loopkernel.replay import LogRecord
+from loopkernel.replaying import LogRecord
 
 from loopkernel_adapters.ports import NoSuchRun, RunEntry, RunPage, Runs, StoreError
 from loopkernel_adapters.stores.durable_files import make_folder

@@ -26,7 +26,7 @@ from loopkernel.codec import record_from_text, record_to_text
 from loopkernel.data.errors import CodecError
 from loopkernel.data.states import State
 from loopkernel.later_typing import override
-from loopkernel.replay import LogRecord
+from loopkernel.replaying import LogRecord
 
 from loopkernel_adapters.ports import Restored, Store, StoreCorrupt, StoreError, StoreLocked, is_of_these_rules
 from loopkernel_adapters.stores.durable_files import sync_folder, write_all

@@ -5,7 +5,7 @@ from threading import Lock
 
 from loopkernel.data.states import State
 from loopkernel.later_typing import override
-from loopkernel.replay import LogRecord
+from loopkernel.replaying import LogRecord
 
 from loopkernel_adapters.ports import NoSuchRun, Restored, RunEntry, Runs, Store, StoreError, StoreLocked
 

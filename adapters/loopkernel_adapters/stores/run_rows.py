@@ -12,7 +12,7 @@ from pathlib import Path
 from attrs import evolve
 from loopkernel.codec import record_from_text, record_to_text
 from loopkernel.data.errors import CodecError
-from loopkernel.replay import LogRecord
+from loopkernel.replaying import LogRecord
 
 from loopkernel_adapters.ports import StoreError
 from loopkernel_adapters.stores.database import DatabaseCorrupt, database_size

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from loopkernel.data.states import State
 from loopkernel.later_typing import override
-from loopkernel.replay import LogRecord
+from loopkernel.replaying import LogRecord
 
 from loopkernel_adapters.ports import (
     NoSuchRun,

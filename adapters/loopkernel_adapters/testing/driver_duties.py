@@ -1,4 +1,4 @@
-"""More duties of drivers: what they show, what they report, whom they wait for, and what they grant a run."""
+"""What a driver owes those around it: people, runs of tools, whoever looks on, and whoever waits for its end."""
 
 import asyncio
 from collections import Counter
@@ -7,44 +7,170 @@ from functools import partial
 from typing import get_args
 
 from loopkernel.data.choices import OnError
-from loopkernel.data.effects import StartTool
-from loopkernel.data.events import CallAppeared, Event, ToolEnded, ToolProgressed
+from loopkernel.data.effects import CallModel, StartTool
+from loopkernel.data.events import CallAppeared, Event, ToolEnded
 from loopkernel.data.ids import CallId
 from loopkernel.data.json_text import Json
 from loopkernel.data.model_deltas import ModelFailed, ModelText
+from loopkernel.data.outside_deltas import TimerFired
 from loopkernel.data.policy import Policy, Retry
-from loopkernel.data.states import Backoff, Confirming, Idle
-from loopkernel.data.tool_deltas import ToolFailed, ToolProgress, ToolSucceeded
+from loopkernel.data.states import Backoff, Cancelled, Confirming, Executing, Idle
+from loopkernel.data.tool_deltas import ToolFailed, ToolStopped, ToolSucceeded
 from loopkernel.data.tools import Decision
-from loopkernel.data.user_deltas import AnswerQuestion, Approve
+from loopkernel.data.user_deltas import AnswerQuestion, Approve, CancelAll
 from loopkernel.data.words import ErrorClass
 from loopkernel.later_typing import override
-from loopkernel.replay import replay
 
 from loopkernel_adapters.ports import RunContext, RunFailed, ToolError
 from loopkernel_adapters.providers.scripted import ANY, Reply, call_reply, text_reply
 from loopkernel_adapters.testing import driver_trial
 from loopkernel_adapters.testing.driver_trial import (
     GO,
+    ONE_CALL,
     TURNS,
-    AnyDriver,
     DriverFactory,
     Trial,
-    TrialStore,
     at_once,
+    commands_in,
     demand,
     effects_in,
+    in_time,
     one_turn,
     rounds,
     until,
 )
 
+
+async def closes(factory: DriverFactory) -> None:
+    """After `close` there is no task, timer, stream or open log left, whenever it comes."""
+    for turns in range(0, 24, 2):
+        tool_ended: list[str] = []
+        trial = Trial([*rounds()[:1], (asyncio.Event(),)], _hanging(tool_ended) if turns % 4 else at_once)
+        before = asyncio.all_tasks()
+        driver = await factory(trial.ports())
+        await driver.send(GO)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await driver.close()
+        left = asyncio.all_tasks() - before
+        demand(not left, f"{len(left)} tasks are left after close")
+        demand(trial.clock.pending == 0, f"{trial.clock.pending} timers are left after close")
+        demand(trial.streams == 0, "the stream of a reply is left open after close")
+        demand(trial.store.closed, "the log is left open after close")
+        started = sum(kind is StartTool for kind, _ in trial.begun) if turns % 4 else 0
+        demand(len(tool_ended) == started, f"{started} tools were started, and {len(tool_ended)} have ended by close")
+        await driver.close()  # twice is harmless
+
+
+def _hanging(ended: list[str]) -> Callable[[RunContext], Awaitable[str]]:
+    async def hangs(context: RunContext) -> str:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("ended")
+        return "never"
+
+    return hangs
+
+
+async def keeps_time(factory: DriverFactory) -> None:
+    """Timers run on the clock that was given; they fire once, and those that are cancelled are forgotten."""
+    policy = Policy(silence_ms=50, retry=Retry(base_ms=100))
+    trial = Trial([(asyncio.Event(),), text_reply("better")], at_once, policy=policy)
+    driver = await factory(trial.ports())
+    try:
+        await driver.send(GO)
+        while trial.streams == 0:
+            await asyncio.sleep(0)
+        trial.clock.advance(50)
+        await until(lambda: isinstance(driver.state, Backoff) and trial.clock.pending > 0)
+        trial.clock.advance(100)
+        await driver.rest()
+        demand(trial.clock.pending == 0, f"{trial.clock.pending} timers are left at rest")
+    finally:
+        await driver.close()
+    fired = [record.delta for record in trial.store.load() if isinstance(record.delta, TimerFired)]
+    demand(len(fired) == 2, f"a model fell silent and was asked again: {len(fired)} timers fired, not 2")
+
+
+async def heeds_aborts(factory: DriverFactory) -> None:
+    """An abort is a cancellation of the run or of the stream, and is reported."""
+    for replies, running in ((rounds()[:1], StartTool), ([(asyncio.Event(),)], CallModel)):
+        ended: list[str] = []
+        trial = Trial(replies, _hanging(ended))
+        driver = await factory(trial.ports())
+        try:
+            await driver.send(GO)
+            while not any(kind is running for kind, _ in trial.begun):
+                await asyncio.sleep(0)
+            started = sum(kind is StartTool for kind, _ in trial.begun)
+            await driver.send(CancelAll())
+            await driver.rest()
+            demand(isinstance(driver.state, Cancelled), f"after a cancel it rests in {type(driver.state).__name__}")
+            expected = sum(kind is StartTool for kind, _ in commands_in(trial.store.load()))
+            await until(partial(_has_let_go, trial, expected))
+            demand(len(ended) == started, f"of {started} runs that were aborted {len(ended)} have stopped")
+            demand(trial.streams == 0, "an aborted stream was not closed")
+            stopped = _stopped(trial)
+            demand(stopped == expected, f"of {expected} runs that were aborted {stopped} were reported as stopped")
+        finally:
+            await driver.close()
+
+
+def _has_let_go(trial: Trial, expected: int) -> bool:
+    return trial.streams == 0 and _stopped(trial) == expected
+
+
+def _stopped(trial: Trial) -> int:
+    return sum(isinstance(record.delta, ToolStopped) for record in trial.store.load())
+
+
+async def bears_late_reports(factory: DriverFactory) -> None:
+    """A tool that ignores its abort holds nothing up; its report is passed on when it comes, and changes no answer."""
+    may_end = asyncio.Event()
+
+    async def ignores(context: RunContext) -> str:
+        while not may_end.is_set():
+            try:
+                await may_end.wait()
+            except asyncio.CancelledError:
+                continue
+        return "late"
+
+    one_call = call_reply(("trial", Json.of({})))
+    trial = Trial([one_call, text_reply("next")], ignores)
+    driver = await factory(trial.ports())
+    try:
+        await driver.send(GO)
+        while not isinstance(driver.state, Executing) or not any(kind is StartTool for kind, _ in trial.begun):
+            await asyncio.sleep(0)
+        await driver.send(CancelAll())
+        await driver.rest()
+        answers = [event for event in trial.events if isinstance(event, ToolEnded)]
+        await driver.send(GO)
+        await driver.rest()
+        demand(isinstance(driver.state, Idle), "a tool that ignores its abort holds the next turn up")
+        may_end.set()
+        await until(lambda: any(isinstance(record.delta, ToolSucceeded) for record in trial.store.load()))
+        for _ in range(TURNS):  # once more would be wrong
+            await asyncio.sleep(0)
+        reports = [record.delta for record in trial.store.load() if isinstance(record.delta, ToolSucceeded)]
+        demand(len(reports) == 1, f"the late report of a run is in the log {len(reports)} times")
+        now = [event for event in trial.events if isinstance(event, ToolEnded)]
+        demand(now == answers, "a late report has changed the answer of its call")
+        await driver.rest()
+    finally:
+        may_end.set()
+        await driver.close()
+
+
 EVENTS = get_args(Event)
+
+
 MANY = 1_000  # pieces of a reply that never waits: far more than a fair driver takes in a row
-LONG = 600  # records: more than a driver leaves without a snapshot when it closes
+
+
 NO_RETRY = Policy(retry=None)
-DEADLINE_MS = 100  # of the countdown to a retry
-ONE_CALL = call_reply(("trial", Json.of({})))
 
 
 async def shows_what_follows(factory: DriverFactory) -> None:
@@ -189,62 +315,6 @@ async def closes_though_cancelled(factory: DriverFactory) -> None:
     demand(not left, f"a close was cancelled, and {len(left)} tasks are left")
 
 
-async def goes_on_from_snapshots(factory: DriverFactory) -> None:
-    """A snapshot and the records behind it lead on to the same state as all records do."""
-    whole = Trial(rounds(), at_once)
-    await one_turn(factory, whole)
-    records = whole.store.load()
-    for length in range(3, len(records) + 1, 4):
-        trial = Trial([*rounds(), *rounds()], at_once, store=TrialStore(records, snapshot_of=length))
-        driver = await factory(trial.ports())
-        await driver.close()
-        log = trial.store.load()
-        same = driver.state == replay(log)
-        demand(same, f"opened from a snapshot of {length} records of {len(records)}, it is not where the log leads to")
-
-
-async def keeps_countdowns(factory: DriverFactory) -> None:
-    """A countdown to a retry outlasts a restart, keeps its deadline, and fires at once where that has passed."""
-    policy = Policy(silence_ms=None, retry=Retry(base_ms=DEADLINE_MS))
-    fails: Reply = (ModelFailed(operation=ANY, error=ErrorClass.OVERLOADED, message="too much"),)
-    first = Trial([fails], at_once, policy=policy)
-    driver = await factory(first.ports())
-    await driver.send(GO)
-    await until(lambda: isinstance(driver.state, Backoff) and first.clock.pending > 0)
-    state = driver.state
-    await driver.close()
-    demand(isinstance(state, Backoff), f"the model has failed, to be asked again: it is in {type(state).__name__}")
-    records = first.store.load()
-    for down_ms in (0, DEADLINE_MS // 2, DEADLINE_MS, 10 * DEADLINE_MS):
-        now_ms = 1_000 + down_ms
-        trial = Trial([text_reply("better")], at_once, store=TrialStore(records), policy=policy, now_ms=now_ms)
-        driver = await factory(trial.ports())
-        try:
-            await until(partial(_counts_down, trial, driver))
-            if down_ms < DEADLINE_MS:
-                demand(isinstance(driver.state, Backoff), f"{down_ms} ms after the failure a retry did not wait")
-                trial.clock.advance(DEADLINE_MS - down_ms)
-            else:
-                trial.clock.advance(0)
-            told = f"a countdown of {DEADLINE_MS} ms, opened again {down_ms} ms after it began, never ends"
-            await _in_time(driver, told)
-            demand(isinstance(driver.state, Idle), told)
-        finally:
-            await driver.close()
-
-
-def _counts_down(trial: Trial, driver: AnyDriver) -> bool:
-    return trial.clock.pending > 0 or not isinstance(driver.state, Backoff)
-
-
-async def _in_time(driver: AnyDriver, told: str) -> None:
-    try:
-        async with asyncio.timeout(driver_trial.HANGING_SECONDS):
-            await driver.rest()
-    except TimeoutError:
-        raise AssertionError(told) from None
-
-
 async def lets_others_in(factory: DriverFactory) -> None:
     """A stream that never waits holds nobody up: others get their turn before it has been read to its end."""
     trial = Trial([(*[ModelText(ANY, "on")] * MANY, *text_reply("end"))], at_once)
@@ -278,39 +348,6 @@ class _Timed(list[Event]):
     def append(self, event: Event) -> None:
         super().append(event)
         self.at.append(self._turns[0])
-
-
-async def keeps_true_snapshots(factory: DriverFactory) -> None:
-    """A snapshot, where one is kept, is of the state that all records lead to; its failure stops nothing."""
-    asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
-    trial = Trial([(*[ModelText(ANY, "on")] * LONG, *text_reply("end"))], at_once)
-    await one_turn(factory, trial)
-    demand(all(trial.store.snapshots), "a snapshot was kept of a state that the records in the log do not lead to")
-    demand(trial.store.closed, "a snapshot could not be kept, and the log is left open after close")
-
-
-# --- what a run is granted ---
-
-
-async def records_progress(factory: DriverFactory) -> None:
-    """What a run reports is applied and shown when `report_progress` returns, and in the log before the run's end."""
-    texts = ("a third", "two thirds")
-    missed: list[str] = []
-
-    async def reports(context: RunContext) -> str:
-        for text in texts:
-            await context.report_progress(text)
-            if not any(isinstance(event, ToolProgressed) and event.text == text for event in trial.events):
-                missed.append(text)
-        return "whole"
-
-    trial = Trial([ONE_CALL, text_reply("done")], reports)
-    await one_turn(factory, trial)
-    demand(not missed, f"report_progress returned before anybody was shown {' and '.join(missed)}")
-    told = [record.delta for record in trial.store.load() if isinstance(record.delta, ToolProgress | ToolSucceeded)]
-    seen = tuple(delta.text for delta in told if isinstance(delta, ToolProgress))
-    demand(seen == texts, f"of the progress {texts} the log holds {seen}")
-    demand(isinstance(told[-1], ToolSucceeded), "the progress of a run is recorded behind its end")
 
 
 async def passes_answers_on(factory: DriverFactory) -> None:
@@ -348,7 +385,7 @@ async def goes_on_in_the_background(factory: DriverFactory) -> None:
     driver = await factory(trial.ports())
     try:
         await driver.send(GO)
-        await _in_time(driver, "a run in the background holds its turn up")
+        await in_time(driver, "a run in the background holds its turn up")
         answered = [event for event in trial.events if isinstance(event, ToolEnded)]
         demand("job 7" in repr(answered), f"a run goes on in the background, and its call is answered with {answered}")
         may_end.set()

@@ -17,7 +17,7 @@ from loopkernel.data.thread_deltas import Created
 from loopkernel.data.tools import Decision, EffectClass, Tool, ToolOutput, ToolProfile, ValidCall, Verdict
 from loopkernel.data.user_deltas import Say, UserDelta
 from loopkernel.later_typing import override
-from loopkernel.replay import LogRecord, fold, replay
+from loopkernel.replaying import LogRecord, fold, replay
 
 from loopkernel_adapters.driver.clocks import ManualClock
 from loopkernel_adapters.ports import Clock, Observer, Provider, Restored, RunContext, Store, Tools
@@ -34,6 +34,7 @@ CALLS = 3
 HANGING_SECONDS = 3.0  # of real time, after which what has not happened will not happen
 GLANCE_SECONDS = 0.001
 TURNS = 50  # of the event loop: more than most drivers take for a step
+ONE_CALL = call_reply(("trial", Json.of({})))
 
 
 class AnyDriver(Protocol):
@@ -275,3 +276,12 @@ async def one_turn(factory: DriverFactory, trial: Trial) -> None:
         demand(isinstance(driver.state, Idle), f"a turn came to rest in {type(driver.state).__name__}, not in Idle")
     finally:
         await driver.close()
+
+
+async def in_time(driver: AnyDriver, told: str) -> None:
+    """Wait for its rest. Raises AssertionError with what is told where it does not come."""
+    try:
+        async with asyncio.timeout(HANGING_SECONDS):
+            await driver.rest()
+    except TimeoutError:
+        raise AssertionError(told) from None

@@ -16,7 +16,7 @@ from loopkernel.data.states import State
 from loopkernel.data.thread_deltas import Acquired, Created
 from loopkernel.data.user_deltas import Say
 from loopkernel.data.words import StopReason
-from loopkernel.replay import START, LogRecord, replay
+from loopkernel.replaying import START, LogRecord, replay
 
 from loopkernel_adapters.ports import Restored, Runs
 

@@ -8,7 +8,7 @@ from loopkernel.data.errors import CodecError, Fault, json_path
 from loopkernel.data.json_text import JsonValue, parse_json
 
 from loopkernel_adapters.bounded_text import beginning
-from loopkernel_adapters.tools.plain_schema import JsonObject, no_field
+from loopkernel_adapters.tools.input_schema import JsonObject, no_field
 
 LONGEST_GIVEN = 80  # characters of a wrong value that are told
 _UNKNOWN_FIELD = ("extra_forbidden", "unexpected_keyword_argument")  # the second is what a dataclass says

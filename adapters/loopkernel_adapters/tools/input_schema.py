@@ -1,23 +1,44 @@
 """A tool's input schema: JSON Schema, Draft 2020-12 (or 7, where it says so), judged by the library `jsonschema`.
 
-A schema is understood or refused when the tool is registered: what is no schema, a keyword written otherwise than the
-standard has it, references to other documents, which nobody fetches, and patterns that may take for ever. Other unknown
-keywords are annotations, as the standard says, and so is `format`. Without the library, the part that most tools use
-(`plain_schema.py`) is judged all the same, and a schema of more than that is refused with the name of the extra.
+What is here is what the library does not do. A schema is refused when its tool is registered where it is none, has a
+keyword written otherwise than the standard has it, refers to another document, which nobody fetches, or has patterns
+that may take for ever. Unknown keywords are annotations, as the standard says, and so is `format`. Inputs are judged
+within bounds of time, and what does not fit is told in this project's words.
+
+Needs the extra `tools`: the library is imported when the first schema is read.
 """
 
+import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, cast
 from urllib.parse import unquote
 
-from loopkernel.data.errors import CodecError, Fault, json_path
+from loopkernel.data.errors import CodecError, Fault, json_path, quoted
 from loopkernel.data.json_text import JsonValue
 
-from loopkernel_adapters.tools.input_schema_library import judge_of, schema_faults
-from loopkernel_adapters.tools.patterns import pattern_problem
-from loopkernel_adapters.tools.plain_schema import PLAIN_KEYWORDS, TYPES, JsonObject, Path, plain_faults
+from loopkernel_adapters.bounded_text import beginning
+from loopkernel_adapters.tools.patterns import longest_tested, pattern_problem
 
-ANNOTATIONS = frozenset(
+if TYPE_CHECKING:
+    from jsonschema import ValidationError
+    from jsonschema.protocols import Validator
+
+JsonObject = dict[str, JsonValue]
+Path = tuple[str | int, ...]
+Judged = Iterator["ValidationError"]
+
+MOST_ERRORS = 50  # that the library is asked for
+MOST_REFERENCES = 10_000  # that are followed for one input: few lines of a schema can have billions
+MOST_LISTED = 20  # permitted values that a fault lists
+LONGEST_NAME = 200  # characters of a field, where patterns say which fields there are
+LONGEST_WORDS = 200  # characters of the library's own words
+
+MISSING_LIBRARY = "inputs of tools are judged by a library; install it: pip install 'loopkernel[tools]'"
+
+_OLD_DRAFTS = ("draft-04", "draft-06", "draft-07")
+_ANNOTATIONS = frozenset(
     {"$schema", "$id", "$comment", "$anchor", "$dynamicAnchor", "title", "description", "default", "examples", "format"}
     | {"deprecated", "readOnly", "writeOnly", "contentEncoding", "contentMediaType"}
 )
@@ -30,15 +51,13 @@ _NAMED_SCHEMAS = frozenset({"properties", "patternProperties", "$defs", "definit
 _OTHERS = frozenset(
     {"$ref", "$dynamicRef", "$vocabulary", "contentSchema", "dependencies", "dependentRequired", "exclusiveMaximum"}
     | {"exclusiveMinimum", "maxContains", "maxProperties", "minContains", "minProperties", "multipleOf", "uniqueItems"}
+    | {"type", "enum", "const", "required", "pattern"}
+    | {"minLength", "maxLength", "minItems", "maxItems", "minimum", "maximum"}
 )
-KEYWORDS = ANNOTATIONS | _ONE_SCHEMA | _LIST_OF_SCHEMAS | _NAMED_SCHEMAS | _OTHERS | PLAIN_KEYWORDS
-_BY_LETTERS = {re.sub(r"[^a-z]", "", keyword.lower()): keyword for keyword in KEYWORDS}
+_KEYWORDS = _ANNOTATIONS | _ONE_SCHEMA | _LIST_OF_SCHEMAS | _NAMED_SCHEMAS | _OTHERS
+_BY_LETTERS = {re.sub(r"[^a-z]", "", keyword.lower()): keyword for keyword in _KEYWORDS}
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 _UNEVALUATED = ("unevaluatedItems", "unevaluatedProperties")  # the library follows references for them, and counts none
-
-MISSING_LIBRARY = "is more than can be judged without a library; install it: pip install 'loopkernel[tools]'"
-
-__all__ = ["InputSchema", "JsonObject", "demand_schema", "input_faults", "with_defaults"]
 
 
 class InputSchema:
@@ -46,8 +65,7 @@ class InputSchema:
 
     def __init__(self, schema: JsonValue) -> None:
         self.schema = demand_schema(schema)
-        judge = library_judge(self.schema)
-        self._judge: Callable[[JsonValue], Iterator[Fault]] = judge or (lambda value: plain_faults(self.schema, value))
+        self._judge = _judge_of(self.schema)
 
     def faults(self, value: JsonValue) -> Iterator[Fault]:
         """All that keeps the value from fitting."""
@@ -58,34 +76,16 @@ class InputSchema:
         return with_defaults(self.schema, value)
 
 
-def library_judge(schema: JsonObject) -> Callable[[JsonValue], Iterator[Fault]] | None:
-    """The library's judgement by a schema that has been looked through; None where the library is not installed."""
-    try:
-        return judge_of(schema)
-    except ImportError:
-        return None
-
-
 def demand_schema(schema: JsonValue) -> JsonObject:
     """The schema itself. Raises CodecError, with all faults, when it is none, or a part of it is refused."""
-    found = _Reading()
-    found.look_through(schema, ())
-    found.look_at_references()
-    faults = found.faults
-    if not faults and isinstance(schema, dict):
-        try:
-            faults = list(schema_faults(schema))
-        except ImportError:
-            faults = [Fault(json_path(path), MISSING_LIBRARY) for path in found.not_plain]
-    if faults or not isinstance(schema, dict):
+    if not isinstance(schema, dict):
+        raise CodecError([Fault("$", "must be a JSON Schema, an object")])
+    faults = _Reading(schema).faults
+    places = {fault.path for fault in faults}
+    faults += (fault for fault in _library_faults(schema) if fault.path not in places)
+    if faults:
         raise CodecError(faults)
     return schema
-
-
-def input_faults(schema: JsonObject, value: JsonValue) -> Iterator[Fault]:
-    """All that keeps the value from fitting a schema that `demand_schema` has let through."""
-    judge = library_judge(schema)
-    return plain_faults(schema, value) if judge is None else judge(value)
 
 
 def with_defaults(schema: JsonObject, value: JsonObject) -> JsonObject:
@@ -96,35 +96,30 @@ def with_defaults(schema: JsonObject, value: JsonObject) -> JsonObject:
     return {**defaults, **value}
 
 
-class _Reading:
-    """Looks through a schema: what is wrong with it, what of it is more than plain, and where its references lead."""
+# --- the schema: what the library does not look at ------------------------------------------------------
 
-    def __init__(self) -> None:
+
+class _Reading:
+    """Looks through a schema: which keywords are refused, and where its references lead."""
+
+    def __init__(self, schema: JsonObject) -> None:
         self.faults: list[Fault] = []
-        self.not_plain: list[Path] = []
         self._places: set[Path] = set()  # of all schemas within it
         self._anchors: set[str] = set()
         self._references: list[tuple[Path, str]] = []
         self._unevaluated: list[Path] = []
+        self._look_through(schema, ())
+        self._look_at_references()
 
-    def look_through(self, schema: JsonValue, path: Path) -> None:
+    def _look_through(self, schema: JsonValue, path: Path) -> None:
         """A schema, and all schemas within it."""
         self._places.add(path)
-        if isinstance(schema, bool) and path:
-            if path[-1] != "additionalProperties":
-                self.not_plain.append(path)
-            return
-        if not isinstance(schema, dict):
-            self._refuse(path, "must be a JSON Schema, an object")
-            return
-        for keyword, argument in schema.items():
+        for keyword, argument in schema.items() if isinstance(schema, dict) else ():
             place = (*path, keyword)
             problem = _keyword_problem(keyword, argument, at_the_top=not path)
             if problem is not None:
                 self._refuse(place, problem)
                 continue
-            if keyword in KEYWORDS - PLAIN_KEYWORDS - ANNOTATIONS:
-                self.not_plain.append(place)
             if keyword in _UNEVALUATED:
                 self._unevaluated.append(place)
             if keyword in _REFERENCES:
@@ -132,9 +127,9 @@ class _Reading:
             elif keyword in ("$anchor", "$dynamicAnchor"):
                 self._anchors.add(str(argument))
             for segments, part in _subschemas(keyword, argument):
-                self.look_through(part, (*place, *segments))
+                self._look_through(part, (*place, *segments))
 
-    def look_at_references(self) -> None:
+    def _look_at_references(self) -> None:
         """Each has to lead to one of the schemas that were looked through."""
         for place, reference in self._references:
             if not reference.startswith("#"):
@@ -171,34 +166,12 @@ def _subschemas(keyword: str, argument: JsonValue) -> Iterator[tuple[Path, JsonV
 
 
 def _keyword_problem(keyword: str, argument: JsonValue, at_the_top: bool) -> str | None:
-    """What is wrong with the argument of a keyword, without looking into the schemas within it."""
+    """Why a keyword is refused, without looking into the schemas within it."""
     match keyword:
-        case "type":
-            names = argument if isinstance(argument, list) else [argument]
-            good = bool(names) and all(name in TYPES for name in names) and _all_different(names)
-            return None if good else f"must be one of {', '.join(TYPES)}, or a list of them"
-        case "enum" | "anyOf" | "oneOf" | "allOf":
-            return None if isinstance(argument, list) and argument else "must be a list that is not empty"
-        case "required":
-            if isinstance(argument, list) and all(isinstance(name, str) for name in argument):
-                return None if _all_different(argument) else "must not hold a name twice"
-            return "must be a list of names"
-        case "properties" | "patternProperties" | "$defs" | "definitions":
-            return _names_problem(keyword, argument)
-        case "additionalProperties":
-            return None if isinstance(argument, bool | dict) else "must be true, false or a schema"
-        case "items":
-            return None if isinstance(argument, bool | dict | list) else "must be a schema"
-        case "minLength" | "maxLength" | "minItems" | "maxItems" | "minProperties" | "maxProperties":
-            good = isinstance(argument, int) and not isinstance(argument, bool) and argument >= 0
-            return None if good else "must be a whole number of at least 0"
-        case "minimum" | "maximum":
-            good = isinstance(argument, int | float) and not isinstance(argument, bool)
-            return None if good else "must be a number"
+        case "patternProperties" if isinstance(argument, dict):
+            return next((problem for name in argument if (problem := pattern_problem(name)) is not None), None)
         case "pattern":
             return pattern_problem(argument)
-        case "$ref" | "$dynamicRef":
-            return None if isinstance(argument, str) else "must be a text"
         case "$recursiveRef":
             return "is not part of JSON Schema any more; use $dynamicRef"
         case "$id" | "$schema":
@@ -208,12 +181,215 @@ def _keyword_problem(keyword: str, argument: JsonValue, at_the_top: bool) -> str
             return None if meant == keyword else f"is not a keyword; it is written {meant}"
 
 
-def _all_different(names: Sequence[JsonValue]) -> bool:
-    return len(set(map(str, names))) == len(names)
+# --- the library, within bounds of time -----------------------------------------------------------------
 
 
-def _names_problem(keyword: str, argument: JsonValue) -> str | None:
-    if not isinstance(argument, dict):
-        return "must be an object"
-    problems = (pattern_problem(name) for name in argument) if keyword == "patternProperties" else ()
-    return next((problem for problem in problems if problem is not None), None)
+class _TooMuch(Exception):
+    """The schema sends the judgement around without end."""
+
+
+def _library_faults(schema: JsonObject) -> Iterator[Fault]:
+    """What the library has against a schema, a fault for each place."""
+    library = _library_class(schema)
+    from jsonschema.exceptions import best_match
+
+    found: set[str] = set()
+    for error in islice(_bounded(library, None)(library.META_SCHEMA).iter_errors(schema), MOST_ERRORS):
+        place = json_path([*error.absolute_path])
+        if place not in found:
+            found.add(place)
+            words = (best_match([error]) or error).message
+            yield Fault(place, f"is not what JSON Schema has here: {beginning(words, LONGEST_WORDS)}")
+    for pattern in _patterns_of_names(schema):
+        if pattern_problem(pattern) is None and longest_tested(pattern) < LONGEST_NAME:
+            yield Fault("$", f"has the pattern {quoted(pattern)} for names of fields, which takes too long")
+
+
+def _judge_of(schema: JsonObject) -> Callable[[JsonValue], Iterator[Fault]]:
+    """The judgement by a schema that has no fault."""
+    spent = [0]
+    bare = {keyword: part for keyword, part in schema.items() if keyword not in ("$schema", "$id")}
+    judge = _bounded(_library_class(schema), spent)(bare)
+    named_by_pattern = bool(_patterns_of_names(schema))
+
+    def faults(value: JsonValue) -> Iterator[Fault]:
+        spent[0] = 0
+        if named_by_pattern and any(len(name) > LONGEST_NAME for name in _names(value)):
+            yield Fault("$", f"has a field whose name is longer than {LONGEST_NAME} characters")
+            return
+        told: set[Fault] = set()
+        try:
+            for error in islice(judge.iter_errors(value), MOST_ERRORS):
+                for fault in _faults_of(error):
+                    if fault not in told:
+                        told.add(fault)
+                        yield fault
+        except (_TooMuch, RecursionError):
+            yield Fault("$", "cannot be judged: the schema of this tool refers to itself without end")
+
+    return faults
+
+
+def _library_class(schema: JsonObject) -> "type[Validator]":
+    """Raises ImportError with what to install where the library is not there."""
+    try:
+        from jsonschema import Draft7Validator, Draft202012Validator
+    except ModuleNotFoundError as error:
+        raise ImportError(MISSING_LIBRARY) from error
+
+    named = schema.get("$schema")
+    old = isinstance(named, str) and any(draft in named for draft in _OLD_DRAFTS)
+    return Draft7Validator if old else Draft202012Validator
+
+
+def _bounded(library: "type[Validator]", spent: list[int] | None) -> "type[Validator]":
+    """The library's judge, with what could take for ever replaced; or counted, for a schema that is not its own."""
+    from jsonschema import ValidationError
+    from jsonschema.validators import extend
+
+    def counted(keyword: str, spent: list[int]) -> Callable[..., Judged]:
+        follow: Callable[..., Judged] = library.VALIDATORS[keyword]
+
+        def check(judge: "Validator", argument: JsonValue, value: JsonValue, schema: JsonObject) -> Judged:
+            spent[0] += 1
+            if spent[0] > MOST_REFERENCES:
+                raise _TooMuch
+            yield from follow(judge, argument, value, schema)
+
+        return check
+
+    def pattern(judge: "Validator", argument: str, value: JsonValue, schema: JsonObject) -> Judged:
+        problem = _mismatch(argument, value) if isinstance(value, str) else None
+        if problem is not None:
+            yield ValidationError(problem)
+
+    def unique(judge: "Validator", argument: JsonValue, value: JsonValue, schema: JsonObject) -> Judged:
+        if argument is True and isinstance(value, list) and len({*map(_identity, value)}) < len(value):
+            yield ValidationError("must not hold an item twice")
+
+    replaced: dict[str, Callable[..., Judged]] = {"uniqueItems": unique}
+    if spent is not None:
+        keywords = [keyword for keyword in ("$ref", "$dynamicRef") if keyword in library.VALIDATORS]
+        replaced |= {"pattern": pattern, **{keyword: counted(keyword, spent) for keyword in keywords}}
+    judge: type[Validator] = extend(library, replaced)  # type: ignore[no-untyped-call]  # its signature has no types
+    return judge
+
+
+def _mismatch(pattern: str, text: str) -> str | None:
+    most = longest_tested(pattern)
+    if len(text) > most:
+        return f"has {len(text)} characters, and {most} are the most that are tested against {quoted(pattern)}"
+    return None if re.search(pattern, text) else f"must match {quoted(pattern)}"
+
+
+def _identity(value: JsonValue) -> str:
+    """The same text for values that are the same in JSON: the order of fields does not matter, and 1.0 is 1."""
+    match value:
+        case dict():
+            return f"{{{','.join(f'{json.dumps(name)}:{_identity(value[name])}' for name in sorted(value))}}}"
+        case list():
+            return f"[{','.join(map(_identity, value))}]"
+        case float() if value.is_integer():
+            return str(int(value))
+        case _:
+            return json.dumps(value)
+
+
+def _parts(value: JsonValue) -> Iterator[JsonObject]:
+    """All objects within a value, itself among them."""
+    waiting = [value]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, dict):
+            yield part
+            waiting += part.values()
+        elif isinstance(part, list):
+            waiting += part
+
+
+def _patterns_of_names(schema: JsonValue) -> list[str]:
+    """The patterns for names of fields, wherever they stand."""
+    named = (part.get("patternProperties") for part in _parts(schema))
+    return [pattern for patterns in named if isinstance(patterns, dict) for pattern in patterns]
+
+
+def _names(value: JsonValue) -> Iterator[str]:
+    """The names of all fields within a value."""
+    return (name for part in _parts(value) for name in part)
+
+
+# --- what does not fit, in words ------------------------------------------------------------------------
+
+_WORDS = {
+    "oneOf": "must fit exactly one of the permitted forms",
+    "not": "is what must not be",
+    "minLength": "must have at least {} characters",
+    "maxLength": "must have at most {} characters",
+    "minItems": "must have at least {} items",
+    "maxItems": "must have at most {} items",
+    "minProperties": "must have at least {} fields",
+    "maxProperties": "must have at most {} fields",
+    "minimum": "must be at least {}",
+    "maximum": "must be at most {}",
+    "exclusiveMinimum": "must be more than {}",
+    "exclusiveMaximum": "must be less than {}",
+    "multipleOf": "must be a multiple of {}",
+    "contains": "lacks an item of the form that is needed",
+    "None": "holds what must not be given",  # the schema false; the library does not say where
+}
+
+
+def _faults_of(error: "ValidationError") -> Iterator[Fault]:
+    """An error of the library, in the words of this project."""
+    path: list[str | int] = [*error.absolute_path]
+    # The library's types say that either may not be set; of an error that it gives, both are.
+    value, argument = cast(JsonValue, error.instance), cast(JsonValue, error.validator_value)
+    keyword = str(error.validator)
+    if keyword == "additionalProperties" and argument is False and isinstance(value, dict):
+        schema = error.schema if isinstance(error.schema, dict) else {}
+        known: JsonObject = schema.get("properties", {})
+        more = [name for name in value if name not in known and not _fits_a_pattern(name, schema)]
+        yield from (Fault(json_path([*path, name]), no_field(known)) for name in more)
+        return
+    yield Fault(json_path(path), _words(keyword, argument, value) or beginning(error.message, LONGEST_WORDS))
+
+
+def _fits_a_pattern(name: str, schema: JsonObject) -> bool:
+    patterns = schema.get("patternProperties")
+    return isinstance(patterns, dict) and any(re.search(pattern, name) for pattern in patterns)
+
+
+def _words(keyword: str, argument: JsonValue, value: JsonValue) -> str | None:
+    match keyword, argument:
+        case "type", _:
+            names = argument if isinstance(argument, list) else [argument]
+            return f"must be of type {' or '.join(map(str, names))}"
+        case "enum", list():
+            return f"must be one of {_listed(argument)}"
+        case "const", _:
+            return f"must be {_listed([argument])}"
+        case "required", list() if isinstance(value, dict):
+            return f"lacks {', '.join(quoted(str(name)) for name in argument if name not in value)}"
+        case "anyOf", list():
+            return _no_form(argument)
+        case _:
+            return _WORDS[keyword].format(argument) if keyword in _WORDS else None
+
+
+def _no_form(forms: list[JsonValue]) -> str:
+    """The words for a value that fits none of the forms."""
+    types = [str(form["type"]) for form in forms if isinstance(form, dict) and isinstance(form.get("type"), str)]
+    only_types = len(types) == len(forms) and all(isinstance(form, dict) and len(form) == 1 for form in forms)
+    return f"must be of type {' or '.join(types)}" if only_types else "fits none of the permitted forms"
+
+
+def no_field(known: JsonObject) -> str:
+    """The words for a field that is not known."""
+    return f"is not a field; the fields are {_listed([*known])}" if known else "is not a field; there are none"
+
+
+def _listed(options: list[JsonValue]) -> str:
+    """The options as JSON, the first of them when there are many."""
+    shown = [json.dumps(option, ensure_ascii=False) for option in options[:MOST_LISTED]]
+    rest = len(options) - len(shown)
+    return ", ".join(shown) + (f" and {rest} more" if rest else "")

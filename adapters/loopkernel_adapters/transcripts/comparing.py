@@ -13,7 +13,7 @@ from loopkernel.data import events
 from loopkernel.data.policy import Policy
 from loopkernel.data.states import State
 from loopkernel.data.user_deltas import ChangeTools, Permit, RetryNow, Say
-from loopkernel.replay import LogRecord, fold
+from loopkernel.replaying import LogRecord, fold
 
 from loopkernel_adapters.transcripts.counting import Tally
 from loopkernel_adapters.transcripts.entries import Place

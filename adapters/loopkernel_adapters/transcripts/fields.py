@@ -2,12 +2,13 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import TypeAlias
 
-from loopkernel.data.blocks import RawInput, TextBlock
+from loopkernel.data.blocks import RawInput, TextBlock, UserBlock
 from loopkernel.data.errors import CodecError
+from loopkernel.data.foreign import ForeignCall
 from loopkernel.data.json_text import Json, JsonValue
 
 Record: TypeAlias = dict[str, JsonValue]
@@ -102,6 +103,27 @@ def given_input(value: JsonValue) -> Json | RawInput:
 def unshown(part: Record) -> TextBlock:
     """What stands for a part of a kind that cannot be shown, so that nothing goes missing in silence."""
     return TextBlock(f"({text_at(part, 'type') or 'something'} that cannot be shown)")
+
+
+def content_of(
+    content: JsonValue, other: Callable[[Record], UserBlock | None] = lambda part: None
+) -> tuple[UserBlock, ...]:
+    """A message as a text or as a list of parts: texts, what `other` makes of other parts, and words for the rest."""
+    if isinstance(content, str):
+        return (TextBlock(content),)
+    return tuple(
+        TextBlock(text) if (text := text_at(part, "text")) is not None else other(part) or unshown(part)
+        for part in records_in(items_at(content))
+    )
+
+
+def call_of(name: JsonValue, tool: JsonValue, given: JsonValue) -> ForeignCall:
+    """A call by the provider's id for it, the tool and the arguments, as far as they are there."""
+    return ForeignCall(
+        provider_id=name if isinstance(name, str) else "",
+        tool=tool if isinstance(tool, str) else "",
+        input=given_input(given),
+    )
 
 
 def kept(value: JsonValue) -> Json:

@@ -75,7 +75,7 @@ from loopkernel.data.user_deltas import (
 )
 from loopkernel.data.words import CallStatus, ErrorClass, StopReason, TurnEndReason
 from loopkernel.machine import Machine
-from loopkernel.replay import LogRecord
+from loopkernel.replaying import LogRecord
 
 from loopkernel_adapters.transcripts.entries import (
     CallStarted,

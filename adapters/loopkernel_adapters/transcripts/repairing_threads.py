@@ -9,7 +9,7 @@ from loopkernel.data.policy import Policy
 from loopkernel.data.thread_deltas import Acquired, Created
 from loopkernel.later_typing import override
 from loopkernel.loop.algorithms.repair import repair
-from loopkernel.replay import LogRecord
+from loopkernel.replaying import LogRecord
 
 from loopkernel_adapters.transcripts.diagnosing import diagnosed
 from loopkernel_adapters.transcripts.entries import Bookkeeping, Entry, Finding, FindingKind, Place

@@ -17,6 +17,18 @@ from loopkernel.data.records import LogRecord
 from loopkernel.data.states import State
 from loopkernel.data.threads import Thread
 
+__all__ = [
+    "POLICY_VERSION",
+    "STATE_VERSION",
+    "effects_to_text",
+    "policy_from_text",
+    "policy_to_text",
+    "record_from_text",
+    "record_to_text",
+    "state_from_text",
+    "state_to_text",
+]
+
 STATE_VERSION = 5
 POLICY_VERSION = 4
 

@@ -1,59 +1,60 @@
 """What messages are made of: text, reasoning, media, opaque items, tool calls and tool results."""
 
-from typing import final
+from collections.abc import Iterable
+from typing import TypeAlias, final
 
 from attrs import field, frozen
 
+from loopkernel.data.checked_fields import checked_fields
 from loopkernel.data.ids import CallId
-from loopkernel.data.json_text import Json, safe_text
-from loopkernel.data.texts import safe_texts
+from loopkernel.data.json_text import Json
 from loopkernel.data.words import CallStatus, CancelReason
 
 
 @final
-@frozen
+@frozen(field_transformer=checked_fields)
 class TextBlock:
     """Text, of any length. Lone surrogates are replaced when the block is built."""
 
-    text: str = field(converter=safe_text)
+    text: str
 
 
 @final
-@frozen
+@frozen(field_transformer=checked_fields)
 class ReasoningBlock:
     """The model's visible reasoning."""
 
-    text: str = field(converter=safe_text)
+    text: str
 
 
 @final
-@frozen
+@frozen(field_transformer=checked_fields)
 class MediaBlock:
     """An image or another file: its media type, and a reference that the adapter resolves, or base64 data."""
 
-    media_type: str = field(converter=safe_text)
-    data: str = field(converter=safe_text)
+    media_type: str
+    data: str
 
 
 @final
-@frozen
+@frozen(field_transformer=checked_fields)
 class OpaqueBlock:
     """A provider's own item (signed reasoning, redacted thinking), returned verbatim to its model alone."""
 
-    model: str = field(converter=safe_text)
+    model: str
     payload: Json
 
 
 @final
-@frozen
+@frozen(field_transformer=checked_fields)
 class RawInput:
     """Tool arguments that do not parse, kept as they came."""
 
-    text: str = field(converter=safe_text)
+    text: str
 
 
 @final
-@frozen(kw_only=True)
+@frozen(kw_only=True, field_transformer=checked_fields)
 class ToolCall:
     """A call that the model made.
 
@@ -62,29 +63,41 @@ class ToolCall:
     """
 
     id: CallId
-    provider_id: str = field(converter=safe_text)
-    tool: str = field(converter=safe_text)
+    provider_id: str
+    tool: str
     input: Json | RawInput
-    after: tuple[str, ...] = field(default=(), converter=safe_texts)
+    after: tuple[str, ...] = ()
 
 
 @final
-@frozen(kw_only=True)
+@frozen(kw_only=True, field_transformer=checked_fields)
 class ServerCall:
     """A call that the provider ran itself; part of the reply, no answer owed (rule TOOL-15)."""
 
-    provider_id: str = field(converter=safe_text)
-    tool: str = field(converter=safe_text)
+    provider_id: str
+    tool: str
     input: Json
     result: Json | None = None
 
 
 UserBlock = TextBlock | MediaBlock
+Content: TypeAlias = str | UserBlock | Iterable[UserBlock]
+
+
+def content_of(given: Content) -> tuple[UserBlock, ...]:
+    """The blocks: a text is a block of its own. What else was given is for the field to judge."""
+    if isinstance(given, str):
+        return (TextBlock(given),)
+    if isinstance(given, TextBlock | MediaBlock):
+        return (given,)
+    return given  # type: ignore[return-value]  # a tuple, or what the field makes one of, or refuses
+
+
 AssistantBlock = TextBlock | ReasoningBlock | OpaqueBlock | ToolCall | ServerCall
 
 
 @final
-@frozen(kw_only=True)
+@frozen(kw_only=True, field_transformer=checked_fields)
 class ToolResult:
     """The one answer to a call. `reason` says why a call that did not run, or was cut short, is closed.
 
@@ -94,10 +107,10 @@ class ToolResult:
     """
 
     call: CallId
-    provider_id: str = field(converter=safe_text)
-    tool: str = field(converter=safe_text)
+    provider_id: str
+    tool: str
     status: CallStatus
-    content: tuple[UserBlock, ...] = ()
+    content: tuple[UserBlock, ...] = field(default=(), converter=content_of)
     reason: CancelReason | None = None
     ran: bool = False
     final: bool = False

@@ -1,4 +1,4 @@
-"""The kernel's errors: a bad document, a bad policy, and a broken law, which is our own bug.
+"""The kernel's errors: bad data, a bad document, a bad policy, a log of other rules, and a broken law, our own bug.
 
 What goes wrong in the world is never an error here: it comes in as a delta.
 """
@@ -58,7 +58,7 @@ def at_most_told(faults: list[Fault]) -> list[Fault]:
 
 
 class _Faulty(ValueError):
-    """What CodecError and PolicyError share: all faults, and a message that lists them."""
+    """What the errors of bad input share: all faults, and a message that lists them."""
 
     subject = ""
 
@@ -80,10 +80,32 @@ class CodecError(_Faulty):
     subject = "document"
 
 
+class DataError(_Faulty):
+    """A value that a delta, a tool or another part of the public data cannot hold. `faults` says where and why."""
+
+    subject = "value"
+
+
 class PolicyError(_Faulty):
     """A policy that cannot hold. `faults` names all that is wrong."""
 
     subject = "policy"
+
+
+class OtherRules(ValueError):
+    """A log was written under another version of the rules: folded here it would tell another run (rule RESUME-1)."""
+
+    def __init__(self, found: int, known: int) -> None:
+        self.found = found
+        self.known = known
+        super().__init__(found, known)
+
+    @override
+    def __str__(self) -> str:
+        return (
+            f"this log was written under version {self.found} of the rules, and this loopkernel folds logs of version "
+            f"{self.known}: use the loopkernel that wrote it, or go on from a snapshot of its state"
+        )
 
 
 class LawBroken(RuntimeError):

@@ -9,8 +9,9 @@ from typing import Any, final
 
 from attrs import Attribute, field, frozen
 
-from loopkernel.data.blocks import OpaqueBlock, RawInput, ReasoningBlock, ServerCall, TextBlock, UserBlock
-from loopkernel.data.json_text import Json, safe_text
+from loopkernel.data.blocks import OpaqueBlock, RawInput, ReasoningBlock, ServerCall, TextBlock, UserBlock, content_of
+from loopkernel.data.checked_fields import checked_fields
+from loopkernel.data.json_text import Json
 from loopkernel.data.words import OPEN_STATUSES, CallStatus
 
 
@@ -20,44 +21,44 @@ def _terminal(instance: object, attribute: "Attribute[Any]", status: CallStatus)
 
 
 @final
-@frozen(kw_only=True)
+@frozen(kw_only=True, field_transformer=checked_fields)
 class ForeignCall:
     """A recorded call."""
 
-    provider_id: str = field(converter=safe_text)
-    tool: str = field(converter=safe_text)
+    provider_id: str
+    tool: str
     input: Json | RawInput
 
 
 @final
-@frozen(kw_only=True)
+@frozen(kw_only=True, field_transformer=checked_fields)
 class ForeignResult:
     """A recorded result. `status_from_text` says that its status was read from text (rule TOOL-16)."""
 
-    provider_id: str = field(converter=safe_text)
+    provider_id: str
     status: CallStatus = field(validator=_terminal)
-    content: tuple[UserBlock, ...] = ()
+    content: tuple[UserBlock, ...] = field(default=(), converter=content_of)
     status_from_text: bool = False
 
 
 @final
-@frozen
+@frozen(field_transformer=checked_fields)
 class ForeignUser:
     """A recorded user message."""
 
-    content: tuple[UserBlock, ...]
+    content: tuple[UserBlock, ...] = field(converter=content_of)
 
 
 ForeignBlock = TextBlock | ReasoningBlock | OpaqueBlock | ServerCall | ForeignCall
 
 
 @final
-@frozen(kw_only=True)
+@frozen(kw_only=True, field_transformer=checked_fields)
 class ForeignReply:
     """A recorded reply of the model `model`, with its calls among its blocks."""
 
     content: tuple[ForeignBlock, ...]
-    model: str = field(default="", converter=safe_text)
+    model: str = ""
 
     @property
     def calls(self) -> tuple[ForeignCall, ...]:
@@ -66,7 +67,7 @@ class ForeignReply:
 
 
 @final
-@frozen
+@frozen(field_transformer=checked_fields)
 class ForeignResults:
     """Recorded results that were found together."""
 
@@ -87,10 +88,10 @@ class RepairKind(enum.Enum):
 
 
 @final
-@frozen
+@frozen(field_transformer=checked_fields)
 class Repair:
     """One repair: of the message at `place` of what was given, from 0, and there of the call of that provider's id."""
 
     kind: RepairKind
     place: int
-    provider_id: str = field(default="", converter=safe_text)
+    provider_id: str = ""

@@ -2,16 +2,17 @@
 
 from typing import final
 
-from attrs import field, frozen
+from attrs import frozen
 
+from loopkernel.data.checked_fields import checked_fields
 from loopkernel.data.ids import CallId, RunOperation
-from loopkernel.data.json_text import Json, safe_text
+from loopkernel.data.json_text import Json
 from loopkernel.data.timers import Timer
 from loopkernel.data.tools import Claim, EffectClass
 
 
 @final
-@frozen(kw_only=True)
+@frozen(kw_only=True, field_transformer=checked_fields)
 class HeldRun:
     """A run that holds its resources though its call is answered (rules TOOL-17 and TOOL-20).
 
@@ -23,7 +24,7 @@ class HeldRun:
 
     operation: RunOperation
     call: CallId
-    tool: str = field(converter=safe_text)
+    tool: str
     input: Json
     runs: int
     effect: EffectClass = EffectClass.DANGEROUS

@@ -9,6 +9,7 @@ from typing import NewType
 
 from attrs import frozen
 
+from loopkernel.data.checked_fields import checked_fields
 from loopkernel.later_typing import override
 
 ModelOperation = NewType("ModelOperation", int)  # equals the number of its request and of its reply
@@ -38,7 +39,7 @@ class OperationKind(enum.IntEnum):
     HANDOFF = 7
 
 
-@frozen
+@frozen(field_transformer=checked_fields)
 class CallId:
     """A tool call: the reply that made it, and its position there, both from 1 (rule TOOL-14)."""
 

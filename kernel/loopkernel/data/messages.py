@@ -5,9 +5,9 @@ from typing import final
 
 from attrs import field, frozen
 
-from loopkernel.data.blocks import AssistantBlock, ToolCall, ToolResult, UserBlock
+from loopkernel.data.blocks import AssistantBlock, ToolCall, ToolResult, UserBlock, content_of
+from loopkernel.data.checked_fields import checked_fields
 from loopkernel.data.ids import MessageId, ModelOperation, ReceiptId
-from loopkernel.data.json_text import safe_text
 from loopkernel.data.usage import NO_USAGE, Usage
 from loopkernel.data.words import StopReason
 
@@ -42,24 +42,24 @@ class ReplyState(enum.Enum):
 
 
 @final
-@frozen(kw_only=True)
+@frozen(kw_only=True, field_transformer=checked_fields)
 class UserMessage:
     """What the user, or the kernel in the user's place, told the model."""
 
     id: MessageId
-    content: tuple[UserBlock, ...]
+    content: tuple[UserBlock, ...] = field(converter=content_of)
     origin: UserOrigin = UserOrigin.SAID
     receipt: ReceiptId | None = None
 
 
 @final
-@frozen(kw_only=True)
+@frozen(kw_only=True, field_transformer=checked_fields)
 class AssistantMessage:
     """One reply of the model. `reply` is the number of its request; `stop` is None when it was cancelled."""
 
     id: MessageId
     reply: ModelOperation
-    model: str = field(converter=safe_text)
+    model: str
     content: tuple[AssistantBlock, ...]
     stop: StopReason | None
     state: ReplyState = ReplyState.COMPLETE
@@ -72,7 +72,7 @@ class AssistantMessage:
 
 
 @final
-@frozen(kw_only=True)
+@frozen(kw_only=True, field_transformer=checked_fields)
 class ResultMessage:
     """The answers to the calls of one reply, in the order of the calls (rule TOOL-8)."""
 

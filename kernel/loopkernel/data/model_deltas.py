@@ -2,12 +2,12 @@
 
 from typing import final
 
-from attrs import field, frozen
+from attrs import frozen
 
 from loopkernel.data.blocks import RawInput
+from loopkernel.data.checked_fields import checked_fields
 from loopkernel.data.ids import ModelOperation
-from loopkernel.data.json_text import Json, safe_text
-from loopkernel.data.texts import safe_optional_text, safe_texts
+from loopkernel.data.json_text import Json
 from loopkernel.data.tools import Verdict
 from loopkernel.data.usage import NO_USAGE, Usage
 from loopkernel.data.words import ErrorClass, StopReason
@@ -21,31 +21,31 @@ class FromModel:
 
 
 @final
-@frozen
+@frozen(field_transformer=checked_fields)
 class ModelStarted(FromModel):
     """The model `model` began to answer. For display: the reply has the name of the model that was asked."""
 
-    model: str = field(converter=safe_text)
+    model: str
 
 
 @final
-@frozen
+@frozen(field_transformer=checked_fields)
 class ModelText(FromModel):
     """The next piece of text."""
 
-    text: str = field(converter=safe_text)
+    text: str
 
 
 @final
-@frozen
+@frozen(field_transformer=checked_fields)
 class ModelReasoning(FromModel):
     """The next piece of visible reasoning."""
 
-    text: str = field(converter=safe_text)
+    text: str
 
 
 @final
-@frozen
+@frozen(field_transformer=checked_fields)
 class ModelOpaque(FromModel):
     """A provider's own item, whole."""
 
@@ -53,38 +53,38 @@ class ModelOpaque(FromModel):
 
 
 @final
-@frozen
+@frozen(field_transformer=checked_fields)
 class ModelInput(FromModel):
     """The next piece of the arguments of the call that is being written; for display only."""
 
-    text: str = field(converter=safe_text)
+    text: str
 
 
 @final
-@frozen(kw_only=True)
+@frozen(kw_only=True, field_transformer=checked_fields)
 class ModelCall(FromModel):
     """One complete tool call. `verdict` may bring the adapter's check with it (rule TOOL-18)."""
 
-    provider_id: str = field(converter=safe_text)
-    tool: str = field(converter=safe_text)
+    provider_id: str
+    tool: str
     input: Json | RawInput
-    after: tuple[str, ...] = field(default=(), converter=safe_texts)
+    after: tuple[str, ...] = ()
     verdict: Verdict | None = None
 
 
 @final
-@frozen(kw_only=True)
+@frozen(kw_only=True, field_transformer=checked_fields)
 class ModelServerCall(FromModel):
     """A call that the provider runs itself."""
 
-    provider_id: str = field(converter=safe_text)
-    tool: str = field(converter=safe_text)
+    provider_id: str
+    tool: str
     input: Json
     result: Json | None = None
 
 
 @final
-@frozen
+@frozen(field_transformer=checked_fields)
 class ModelUsage(FromModel):
     """What the reply has used so far."""
 
@@ -92,16 +92,16 @@ class ModelUsage(FromModel):
 
 
 @final
-@frozen
+@frozen(field_transformer=checked_fields)
 class Redaction:
     """Texts that a guardrail puts in place of the stored user message and of the reply; None keeps one."""
 
-    user_text: str | None = field(default=None, converter=safe_optional_text)
-    reply_text: str | None = field(default=None, converter=safe_optional_text)
+    user_text: str | None = None
+    reply_text: str | None = None
 
 
 @final
-@frozen
+@frozen(field_transformer=checked_fields)
 class ModelCompleted(FromModel):
     """The reply is complete."""
 
@@ -112,12 +112,12 @@ class ModelCompleted(FromModel):
 
 
 @final
-@frozen(kw_only=True)
+@frozen(kw_only=True, field_transformer=checked_fields)
 class ModelFailed(FromModel):
     """The call failed. `retry_after_ms` is what the server asked to wait."""
 
     error: ErrorClass
-    message: str = field(default="", converter=safe_text)
+    message: str = ""
     retry_after_ms: int | None = None
     usage: Usage = NO_USAGE
 

@@ -2,8 +2,9 @@
 
 from typing import final
 
-from attrs import field, frozen
+from attrs import frozen
 
+from loopkernel.data.checked_fields import checked_fields
 from loopkernel.data.children import ChildCall
 from loopkernel.data.ids import (
     CorrectionOperation,
@@ -13,14 +14,13 @@ from loopkernel.data.ids import (
     SummaryOperation,
     TimerOperation,
 )
-from loopkernel.data.json_text import Json, safe_text
-from loopkernel.data.texts import safe_optional_text
+from loopkernel.data.json_text import Json
 from loopkernel.data.usage import NO_USAGE, Usage
 from loopkernel.data.words import TurnEndReason
 
 
 @final
-@frozen
+@frozen(field_transformer=checked_fields)
 class TimerFired:
     """The deadline of a timer has passed. It is its own family."""
 
@@ -39,21 +39,21 @@ class HookContinue:
 
 
 @final
-@frozen
+@frozen(field_transformer=checked_fields)
 class HookBlock:
     """Do not go on, for this reason."""
 
-    why: str = field(converter=safe_text)
+    why: str
 
 
 @final
-@frozen
+@frozen(field_transformer=checked_fields)
 class HookModify:
-    """Go on with another input or result, or with one more message."""
+    """Go on with another input or result, with one more message, or with other words of the message before a turn."""
 
     input: Json | None = None
-    result: str | None = field(default=None, converter=safe_optional_text)
-    message: str | None = field(default=None, converter=safe_optional_text)
+    result: str | None = None
+    message: str | None = None
 
 
 @final
@@ -63,18 +63,18 @@ class HookRetry:
 
 
 @final
-@frozen
+@frozen(field_transformer=checked_fields)
 class HookFault:
     """The hook itself failed."""
 
-    why: str = field(converter=safe_text)
+    why: str
 
 
 HookAnswer = HookContinue | HookBlock | HookModify | HookRetry | HookFault
 
 
 @final
-@frozen
+@frozen(field_transformer=checked_fields)
 class HookAnswered(FromOutside):
     """A gated hook answered."""
 
@@ -83,46 +83,46 @@ class HookAnswered(FromOutside):
 
 
 @final
-@frozen
+@frozen(field_transformer=checked_fields)
 class CorrectionAnswered(FromOutside):
     """The course correction answered; None means nothing to correct."""
 
     operation: CorrectionOperation
-    text: str | None = field(converter=safe_optional_text)
+    text: str | None
     usage: Usage = NO_USAGE
 
 
 @final
-@frozen
+@frozen(field_transformer=checked_fields)
 class SummaryReady(FromOutside):
     """The summary of the old part of the thread."""
 
     operation: SummaryOperation
-    text: str = field(converter=safe_text)
+    text: str
     usage: Usage = NO_USAGE
 
 
 @final
-@frozen
+@frozen(field_transformer=checked_fields)
 class SummaryFailed(FromOutside):
     """No summary could be made."""
 
     operation: SummaryOperation
-    why: str = field(converter=safe_text)
+    why: str
     usage: Usage = NO_USAGE
 
 
 @final
-@frozen
+@frozen(field_transformer=checked_fields)
 class ChildProgress(FromOutside):
     """A sub-agent has said this."""
 
     operation: RunOperation
-    text: str = field(converter=safe_text)
+    text: str
 
 
 @final
-@frozen
+@frozen(field_transformer=checked_fields)
 class ChildAsks(FromOutside):
     """These calls of a sub-agent wait for a person now; none: it goes on (rule CHILD-2)."""
 
@@ -131,34 +131,34 @@ class ChildAsks(FromOutside):
 
 
 @final
-@frozen(kw_only=True)
+@frozen(kw_only=True, field_transformer=checked_fields)
 class ChildEnded(FromOutside):
     """A sub-agent's run ended, after so many tool calls; `text` is the last that it said (rule CHILD-2)."""
 
     operation: RunOperation
     reason: TurnEndReason
-    text: str = field(default="", converter=safe_text)
+    text: str = ""
     usage: Usage = NO_USAGE
     tool_calls: int = 0
 
 
 @final
-@frozen
+@frozen(field_transformer=checked_fields)
 class HandoffDone(FromOutside):
     """The new thread exists."""
 
     operation: HandoffOperation
-    thread: str = field(converter=safe_text)
+    thread: str
     usage: Usage = NO_USAGE
 
 
 @final
-@frozen
+@frozen(field_transformer=checked_fields)
 class HandoffFailed(FromOutside):
     """There is no new thread."""
 
     operation: HandoffOperation
-    why: str = field(converter=safe_text)
+    why: str
     usage: Usage = NO_USAGE
 
 

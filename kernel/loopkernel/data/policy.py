@@ -8,13 +8,11 @@ import math
 from collections.abc import Iterable
 from typing import final
 
-from attrs import field as attrs_field
 from attrs import frozen
 
 from loopkernel.data import choices
+from loopkernel.data.checked_fields import checked_options
 from loopkernel.data.errors import Fault, PolicyError
-from loopkernel.data.json_text import safe_text
-from loopkernel.data.texts import safe_optional_text, safe_texts
 from loopkernel.data.tools import AccessMode, Decision
 from loopkernel.data.words import ErrorClass, HookPoint
 
@@ -36,7 +34,7 @@ def _demand(faults: list[Fault]) -> None:
 
 
 @final
-@frozen(kw_only=True)
+@frozen(kw_only=True, field_transformer=checked_options)
 class Prices:
     """USD per million tokens."""
 
@@ -48,7 +46,7 @@ class Prices:
 
 
 @final
-@frozen(kw_only=True)
+@frozen(kw_only=True, field_transformer=checked_options)
 class Truncation:
     """What follows a reply that was cut at the output limit (rule INFER-7)."""
 
@@ -73,7 +71,7 @@ RETRYABLE = (
 
 
 @final
-@frozen(kw_only=True)
+@frozen(kw_only=True, field_transformer=checked_options)
 class Retry:
     """The schedule of retries (rule RETRY-1): base, times factor each, at most cap, plus up to jitter."""
 
@@ -99,7 +97,7 @@ class Retry:
 
 
 @final
-@frozen(kw_only=True)
+@frozen(kw_only=True, field_transformer=checked_options)
 class LoopTiers:
     """When repeated similar calls are noted, disabled, stopped (rule LIMIT-3); counts of calls."""
 
@@ -124,7 +122,7 @@ class LoopTiers:
 
 
 @final
-@frozen(kw_only=True)
+@frozen(kw_only=True, field_transformer=checked_options)
 class Compaction:
     """When and how the thread is compacted (section COMPACT). Exactly one `keep_*` is given."""
 
@@ -162,7 +160,7 @@ class Compaction:
 
 
 @final
-@frozen(kw_only=True)
+@frozen(kw_only=True, field_transformer=checked_options)
 class ClearResults:
     """Old result bodies are cleared: above a count, all but the most recent (rule TOOL-11)."""
 
@@ -175,7 +173,7 @@ class ClearResults:
 
 
 @final
-@frozen(kw_only=True)
+@frozen(kw_only=True, field_transformer=checked_options)
 class ResultLimit:
     """A result of more than `chars` keeps `head` and `tail` characters (rule TOOL-11).
 
@@ -202,12 +200,12 @@ class ResultLimit:
 
 
 @final
-@frozen
+@frozen(field_transformer=checked_options)
 class FieldPattern:
     """An input field, and the pattern its whole value must match; `*` stands for any characters."""
 
-    field: str = attrs_field(converter=safe_text)
-    pattern: str = attrs_field(converter=safe_text)
+    field: str
+    pattern: str
 
 
 def has_lost_way(pattern: str) -> bool:
@@ -221,11 +219,11 @@ def has_lost_way(pattern: str) -> bool:
 
 
 @final
-@frozen
+@frozen(field_transformer=checked_options)
 class ResourcePattern:
     """The resources whose canonical name matches, and all that lies within them; used in `mode`, or in any."""
 
-    pattern: str = attrs_field(converter=safe_text)
+    pattern: str
     mode: AccessMode | None = None
 
     def __attrs_post_init__(self) -> None:
@@ -236,28 +234,28 @@ class ResourcePattern:
 
 
 @final
-@frozen(kw_only=True)
+@frozen(kw_only=True, field_transformer=checked_options)
 class ApprovalRule:
     """A decision for the calls whose tool and input match, and which use one of the resources (rule ASK-1)."""
 
     decision: Decision
-    tool: str = attrs_field(default="*", converter=safe_text)
+    tool: str = "*"
     input: tuple[FieldPattern, ...] = ()
     resources: tuple[ResourcePattern, ...] = ()
 
 
 @final
-@frozen(kw_only=True)
+@frozen(kw_only=True, field_transformer=checked_options)
 class Hook:
     """A hook by name. The loop waits for the answer of a gated one (rule HOOK-1)."""
 
     point: HookPoint
-    name: str = attrs_field(converter=safe_text)
+    name: str
     gated: bool = False
 
 
 @final
-@frozen(kw_only=True)
+@frozen(kw_only=True, field_transformer=checked_options)
 class CourseCorrection:
     """How much must have happened before a correction is asked for (rule HOOK-3)."""
 
@@ -276,7 +274,7 @@ class CourseCorrection:
 
 
 @final
-@frozen(kw_only=True)
+@frozen(kw_only=True, field_transformer=checked_options)
 class ChildLimits:
     """The limits of a sub-agent (rule CHILD-1)."""
 
@@ -299,7 +297,7 @@ class ChildLimits:
 
 
 @final
-@frozen(kw_only=True)
+@frozen(kw_only=True, field_transformer=checked_options)
 class OnRestart:
     """What a restart does with the runs in flight, by effect class, and with sub-agents (rule RESUME-3)."""
 
@@ -309,14 +307,20 @@ class OnRestart:
     child: choices.RestartChild = choices.RestartChild.RESUME
 
 
+UNPRICED = (
+    "needs prices, since without them every reply would cost nothing: say what a million tokens cost in USD "
+    "(prices.input, prices.output), for the dearest of the models; or set no limit (none)"
+)
+
+
 @final
-@frozen(kw_only=True)
+@frozen(kw_only=True, field_transformer=checked_options)
 class Policy:
     """All of it. Each field is one option of the scenario format, under the same name."""
 
     lifetime: choices.Lifetime = choices.Lifetime.SESSION
-    model: str = attrs_field(default="default", converter=safe_text)
-    fallback_models: tuple[str, ...] = attrs_field(default=(), converter=safe_texts)
+    model: str = "default"
+    fallback_models: tuple[str, ...] = ()
     max_turns: int | None = 100
     turn_limit_counts: choices.TurnLimitCounts = choices.TurnLimitCounts.REPLIES
     max_total_tokens: int | None = None
@@ -353,7 +357,7 @@ class Policy:
     result_limit: ResultLimit | None = ResultLimit()
     approval_mode: choices.ApprovalMode = choices.ApprovalMode.DEFAULT
     approval_rules: tuple[ApprovalRule, ...] = ()
-    output_tool: str | None = attrs_field(default=None, converter=safe_optional_text)
+    output_tool: str | None = None
     output_calls: choices.OutputCalls = choices.OutputCalls.RUN
     output_required: bool = False
     empty_reply_nudges: int = 1
@@ -389,6 +393,8 @@ class Policy:
         )
         if self.output_required and self.output_tool is None:
             faults.append(Fault("output_required", "needs output_tool: name the tool that gives the output"))
+        if self.max_cost_usd is not None and not (self.prices.input or self.prices.output):
+            faults.append(Fault("max_cost_usd", UNPRICED))
         if any(hook.gated and hook.point is HookPoint.MESSAGE_ADDED for hook in self.hooks):
             faults.append(Fault("hooks", "a hook at message_added can only observe: it cannot be gated"))
         _demand(faults)

@@ -4,6 +4,7 @@ from typing import final
 
 from attrs import frozen
 
+from loopkernel.data.checked_fields import checked_fields
 from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import Effect
 from loopkernel.data.states import State
@@ -11,7 +12,7 @@ from loopkernel.data.steps import Context
 
 
 @final
-@frozen
+@frozen(field_transformer=checked_fields)
 class LogRecord:
     """A delta and the time, in milliseconds, at which it was applied."""
 

@@ -2,35 +2,36 @@
 
 from typing import final
 
-from attrs import field, frozen
+from attrs import frozen
 
-from loopkernel.data.json_text import Json, safe_text
+from loopkernel.data.checked_fields import checked_fields
+from loopkernel.data.json_text import Json
 from loopkernel.data.policy import FieldPattern
 
 
 @final
-@frozen
+@frozen(field_transformer=checked_fields)
 class RememberedCall:
     """Exactly this tool with exactly this input; the order of keys does not count."""
 
-    tool: str = field(converter=safe_text)
+    tool: str
     input: Json
 
 
 @final
-@frozen
+@frozen(field_transformer=checked_fields)
 class RememberedTool:
     """Every call of the tool."""
 
-    tool: str = field(converter=safe_text)
+    tool: str
 
 
 @final
-@frozen
+@frozen(field_transformer=checked_fields)
 class RememberedPattern:
     """The calls of the tool whose input matches."""
 
-    tool: str = field(converter=safe_text)
+    tool: str
     fields: tuple[FieldPattern, ...]
 
 

@@ -4,6 +4,7 @@ from typing import Generic, NamedTuple, TypeVar, final
 
 from attrs import evolve, frozen
 
+from loopkernel.data.checked_fields import checked_fields
 from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import Effect
 from loopkernel.data.events import Refused
@@ -15,7 +16,7 @@ S_co = TypeVar("S_co", covariant=True)
 
 
 @final
-@frozen
+@frozen(field_transformer=checked_fields)
 class Context:
     """What comes in: one delta, and the time at which it came, in milliseconds of any origin."""
 

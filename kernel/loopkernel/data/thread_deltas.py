@@ -4,14 +4,13 @@ from typing import final
 
 from attrs import field, frozen
 
+from loopkernel.data.checked_fields import checked_fields
 from loopkernel.data.foreign import ForeignMessage
-from loopkernel.data.json_text import safe_text
 from loopkernel.data.policy import Policy
 from loopkernel.data.remembered import Remembered
-from loopkernel.data.texts import safe_optional_text
 from loopkernel.data.tools import Tool
 
-RULES_VERSION = 5  # of the rules that this kernel folds logs by (rule RESUME-1)
+RULES_VERSION = 6  # of the rules that this kernel folds logs by (rule RESUME-1)
 
 
 @frozen
@@ -20,7 +19,7 @@ class FromThread:
 
 
 @final
-@frozen(kw_only=True)
+@frozen(kw_only=True, field_transformer=checked_fields)
 class Created(FromThread):
     """The first record of every log (rule DELTA-8). `start` is a conversation from elsewhere to go on from,
     `remembered` are approvals that hold from the start. `nonce` is a text that no other run has: it stands in the
@@ -29,14 +28,14 @@ class Created(FromThread):
     A log that was begun under another `rules_version` is refused, never folded in silence (rule RESUME-1).
     """
 
-    session_id: str = field(converter=safe_text)
+    session_id: str
     policy: Policy = Policy()
     tools: tuple[Tool, ...] = ()
-    instructions: str = field(default="", converter=safe_text)
+    instructions: str = ""
     rules_version: int = field(default=RULES_VERSION, metadata={"absent": 1})  # a log that does not say: the first
     start: tuple[ForeignMessage, ...] = ()
     remembered: tuple[Remembered, ...] = ()
-    nonce: str = field(default="", converter=safe_text)
+    nonce: str = ""
 
 
 @final
@@ -46,7 +45,7 @@ class Acquired(FromThread):
 
 
 @final
-@frozen(kw_only=True)
+@frozen(kw_only=True, field_transformer=checked_fields)
 class Resumed(FromThread):
     """The process was restarted, or a released thread is taken up again.
 
@@ -59,19 +58,19 @@ class Resumed(FromThread):
 
     policy: Policy | None = None
     tools: tuple[Tool, ...] | None = None
-    instructions: str | None = field(default=None, converter=safe_optional_text)
+    instructions: str | None = None
     remembered: tuple[Remembered, ...] | None = None
     doubted: bool = False
-    nonce: str = field(default="", converter=safe_text)
+    nonce: str = ""
     clock_behind_ms: int = 0
 
 
 @final
-@frozen(kw_only=True)
+@frozen(kw_only=True, field_transformer=checked_fields)
 class Forked(FromThread):
     """A new lineage begins at the state that the log has reached (rule RESUME-6)."""
 
-    session_id: str = field(converter=safe_text)
+    session_id: str
 
 
 @final

@@ -2,10 +2,10 @@
 
 from typing import final
 
-from attrs import field, frozen
+from attrs import frozen
 
+from loopkernel.data.checked_fields import checked_fields
 from loopkernel.data.ids import CheckOperation, RunOperation
-from loopkernel.data.json_text import safe_text
 from loopkernel.data.tools import ToolOutput, Verdict
 
 
@@ -15,7 +15,7 @@ class FromTool:
 
 
 @final
-@frozen
+@frozen(field_transformer=checked_fields)
 class ToolChecked(FromTool):
     """The adapter's verdict on a call (rule TOOL-18)."""
 
@@ -24,16 +24,16 @@ class ToolChecked(FromTool):
 
 
 @final
-@frozen
+@frozen(field_transformer=checked_fields)
 class ToolProgress(FromTool):
     """A running tool says how far it is."""
 
     operation: RunOperation
-    text: str = field(converter=safe_text)
+    text: str
 
 
 @final
-@frozen
+@frozen(field_transformer=checked_fields)
 class ToolSucceeded(FromTool):
     """The run returned."""
 
@@ -42,7 +42,7 @@ class ToolSucceeded(FromTool):
 
 
 @final
-@frozen
+@frozen(field_transformer=checked_fields)
 class ToolFailed(FromTool):
     """The run failed; `output` says how, to the model."""
 
@@ -51,16 +51,16 @@ class ToolFailed(FromTool):
 
 
 @final
-@frozen
+@frozen(field_transformer=checked_fields)
 class ToolAsked(FromTool):
     """A running tool asks the user a question (rule TOOL-19)."""
 
     operation: RunOperation
-    question: str = field(converter=safe_text)
+    question: str
 
 
 @final
-@frozen
+@frozen(field_transformer=checked_fields)
 class ToolStopped(FromTool):
     """An aborted run has stopped (rule TOOL-17)."""
 
@@ -68,7 +68,7 @@ class ToolStopped(FromTool):
 
 
 @final
-@frozen
+@frozen(field_transformer=checked_fields)
 class ToolLost(FromTool):
     """Nobody will ever say how the run has ended (rule TOOL-16)."""
 

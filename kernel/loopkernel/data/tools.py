@@ -6,9 +6,9 @@ from typing import final
 from attrs import field as attrs_field
 from attrs import frozen, validators
 
-from loopkernel.data.blocks import UserBlock
-from loopkernel.data.json_text import Json, safe_text
-from loopkernel.data.texts import safe_texts
+from loopkernel.data.blocks import UserBlock, content_of
+from loopkernel.data.checked_fields import checked_fields
+from loopkernel.data.json_text import Json
 
 
 class EffectClass(enum.Enum):
@@ -41,21 +41,21 @@ class Decision(enum.Enum):
 
 
 @final
-@frozen
+@frozen(field_transformer=checked_fields)
 class FieldResource:
     """The input field `field` names a resource, used in `mode`; with `tree` also all that lies within it."""
 
-    field: str = attrs_field(converter=safe_text)
+    field: str
     mode: AccessMode
     tree: bool = attrs_field(default=False, kw_only=True)
 
 
 @final
-@frozen
+@frozen(field_transformer=checked_fields)
 class FixedResource:
     """Every call of the tool uses the resource `key`, in `mode`."""
 
-    key: str = attrs_field(converter=safe_text)
+    key: str
     mode: AccessMode
 
 
@@ -63,7 +63,7 @@ ResourceRule = FieldResource | FixedResource
 
 
 @final
-@frozen(kw_only=True)
+@frozen(kw_only=True, field_transformer=checked_fields)
 class ToolProfile:
     """How a tool behaves (rule TOOL-1). `timeout_ms` overrides the policy's; None leaves it to the policy.
 
@@ -79,23 +79,23 @@ class ToolProfile:
     child: bool = False
     early: bool = False
     polling: bool = False
-    commands: tuple[str, ...] = attrs_field(default=(), converter=safe_texts)
+    commands: tuple[str, ...] = ()
     unbounded: bool = False
 
 
 @final
-@frozen(kw_only=True)
+@frozen(kw_only=True, field_transformer=checked_fields)
 class Tool:
     """A tool that is offered to the model. Without a profile it counts as dangerous (rule TOOL-1)."""
 
-    name: str = attrs_field(converter=safe_text)
-    description: str = attrs_field(default="", converter=safe_text)
+    name: str
+    description: str = ""
     input_schema: Json = Json(text="{}")
     profile: ToolProfile | None = None
 
 
 @final
-@frozen
+@frozen(field_transformer=checked_fields)
 class Claim:
     """A resource that a call uses, by its canonical key. `a/b` lies within `a`.
 
@@ -103,15 +103,15 @@ class Claim:
     with `tree` the call uses all that lies within; with `ignores_case`, names that differ in case alone are one.
     """
 
-    key: str = attrs_field(converter=safe_text)
+    key: str
     mode: AccessMode
     tree: bool = attrs_field(default=False, kw_only=True)
-    also: tuple[str, ...] = attrs_field(default=(), converter=safe_texts, kw_only=True)
+    also: tuple[str, ...] = attrs_field(default=(), kw_only=True)
     ignores_case: bool = attrs_field(default=False, kw_only=True)
 
 
 @final
-@frozen
+@frozen(field_transformer=checked_fields)
 class ValidCall:
     """The input is valid. `claims` is None when some resource of the call is not known."""
 
@@ -125,22 +125,22 @@ class UnknownTool:
 
 
 @final
-@frozen
+@frozen(field_transformer=checked_fields)
 class InvalidCall:
     """The input does not fit the tool's schema; `why` is told to the model."""
 
-    why: str = attrs_field(converter=safe_text)
+    why: str
 
 
 Verdict = ValidCall | UnknownTool | InvalidCall
 
 
 @final
-@frozen(kw_only=True)
+@frozen(field_transformer=checked_fields)
 class ToolOutput:
     """What a tool returned. `final` and `stops_loop` are its own words about the loop (rule TOOL-13)."""
 
-    content: tuple[UserBlock, ...] = ()
-    final: bool = False
-    stops_loop: bool = False
-    background: bool = False
+    content: tuple[UserBlock, ...] = attrs_field(default=(), converter=content_of)
+    final: bool = attrs_field(default=False, kw_only=True)
+    stops_loop: bool = attrs_field(default=False, kw_only=True)
+    background: bool = attrs_field(default=False, kw_only=True)

@@ -2,10 +2,12 @@
 
 from attrs import field, frozen, validators
 
+from loopkernel.data.checked_fields import checked_fields
+
 _COUNT = validators.ge(0)
 
 
-@frozen
+@frozen(field_transformer=checked_fields)
 class Usage:
     """Token counts, each 0 or more. `input` excludes what was read from or written to a cache."""
 

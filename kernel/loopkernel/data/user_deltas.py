@@ -8,13 +8,13 @@ from typing import final
 
 from attrs import field, frozen
 
-from loopkernel.data.blocks import UserBlock
+from loopkernel.data.blocks import UserBlock, content_of
+from loopkernel.data.checked_fields import checked_fields
 from loopkernel.data.choices import ApprovalMode
 from loopkernel.data.ids import CallId, MessageId, QueueNumber
-from loopkernel.data.json_text import Json, safe_text
+from loopkernel.data.json_text import Json
 from loopkernel.data.policy import ApprovalRule, FieldPattern, Policy
 from loopkernel.data.remembered import Remembered
-from loopkernel.data.texts import safe_optional_text
 from loopkernel.data.tools import Tool
 
 
@@ -36,44 +36,44 @@ class ChangesSettings(FromUser):
 
 
 @final
-@frozen(kw_only=True)
+@frozen(field_transformer=checked_fields)
 class Say(FromUser):
     """A user message. `key`, if given, makes sending it twice harmless (rule DELTA-6)."""
 
-    content: tuple[UserBlock, ...]
-    key: str | None = field(default=None, converter=safe_optional_text)
+    content: tuple[UserBlock, ...] = field(converter=content_of)
+    key: str | None = field(default=None, kw_only=True)
 
 
 @final
-@frozen(kw_only=True)
+@frozen(kw_only=True, field_transformer=checked_fields)
 class EditMessage(FromUser):
     """Replace an earlier user message; what follows it is dropped (rule INPUT-4)."""
 
     message: MessageId
-    content: tuple[UserBlock, ...]
-    key: str | None = field(default=None, converter=safe_optional_text)
+    content: tuple[UserBlock, ...] = field(converter=content_of)
+    key: str | None = None
 
 
 @final
-@frozen(kw_only=True)
+@frozen(field_transformer=checked_fields)
 class Enqueue(FromUser):
     """A message for the end of the turn (rule INPUT-2)."""
 
-    content: tuple[UserBlock, ...]
-    key: str | None = field(default=None, converter=safe_optional_text)
+    content: tuple[UserBlock, ...] = field(converter=content_of)
+    key: str | None = field(default=None, kw_only=True)
 
 
 @final
-@frozen(kw_only=True)
+@frozen(field_transformer=checked_fields)
 class Steer(FromUser):
     """A message for the next request (rule INPUT-3)."""
 
-    content: tuple[UserBlock, ...]
-    key: str | None = field(default=None, converter=safe_optional_text)
+    content: tuple[UserBlock, ...] = field(converter=content_of)
+    key: str | None = field(default=None, kw_only=True)
 
 
 @final
-@frozen
+@frozen(field_transformer=checked_fields)
 class Discard(FromUser):
     """Take one queued input out of the queue, by its number; None takes all."""
 
@@ -93,7 +93,7 @@ class RememberTool:
 
 
 @final
-@frozen
+@frozen(field_transformer=checked_fields)
 class RememberPattern:
     """Remember the approval for the calls of the tool whose input matches."""
 
@@ -104,7 +104,7 @@ Remembrance = RememberCall | RememberTool | RememberPattern
 
 
 @final
-@frozen(kw_only=True)
+@frozen(kw_only=True, field_transformer=checked_fields)
 class Approve(AnswersCall):
     """Let a call that waits for a person run."""
 
@@ -112,15 +112,15 @@ class Approve(AnswersCall):
 
 
 @final
-@frozen(kw_only=True)
+@frozen(kw_only=True, field_transformer=checked_fields)
 class Reject(AnswersCall):
     """Do not let a call that waits for a person run; `why` is told to the model."""
 
-    why: str = field(default="", converter=safe_text)
+    why: str = ""
 
 
 @final
-@frozen(kw_only=True)
+@frozen(kw_only=True, field_transformer=checked_fields)
 class Correct(AnswersCall):
     """Run a waiting call with another input."""
 
@@ -128,16 +128,16 @@ class Correct(AnswersCall):
 
 
 @final
-@frozen(kw_only=True)
+@frozen(kw_only=True, field_transformer=checked_fields)
 class Swap(AnswersCall):
     """Run another call in a waiting call's place."""
 
-    tool: str = field(converter=safe_text)
+    tool: str
     input: Json
 
 
 @final
-@frozen(kw_only=True)
+@frozen(kw_only=True, field_transformer=checked_fields)
 class AnswerQuestion(AnswersCall):
     """The answer to a question that a running tool asked; None declines it (rule TOOL-19)."""
 
@@ -153,12 +153,12 @@ class CrashAnswerKind(enum.Enum):
 
 
 @final
-@frozen(kw_only=True)
+@frozen(kw_only=True, field_transformer=checked_fields)
 class AnswerAfterCrash(AnswersCall):
     """What to do with a call that waits after a restart (rule RESUME-3)."""
 
     kind: CrashAnswerKind
-    text: str = field(default="", converter=safe_text)
+    text: str = ""
 
 
 @final
@@ -168,7 +168,7 @@ class CancelAll(FromUser):
 
 
 @final
-@frozen
+@frozen(field_transformer=checked_fields)
 class CancelCall(FromUser):
     """Stop one tool call."""
 
@@ -188,7 +188,7 @@ class DismissError(FromUser):
 
 
 @final
-@frozen
+@frozen(field_transformer=checked_fields)
 class ChangeMode(ChangesSettings):
     """Another approval mode."""
 
@@ -196,7 +196,7 @@ class ChangeMode(ChangesSettings):
 
 
 @final
-@frozen
+@frozen(field_transformer=checked_fields)
 class Permit(ChangesSettings):
     """One more approval rule."""
 
@@ -204,7 +204,7 @@ class Permit(ChangesSettings):
 
 
 @final
-@frozen
+@frozen(field_transformer=checked_fields)
 class Remember(ChangesSettings):
     """One more approval that holds for later calls: a parent's word, told to its sub-agents (rule ASK-5)."""
 
@@ -212,7 +212,7 @@ class Remember(ChangesSettings):
 
 
 @final
-@frozen
+@frozen(field_transformer=checked_fields)
 class Forget(ChangesSettings):
     """Take back an approval that is remembered; None takes all (rule ASK-3)."""
 
@@ -220,7 +220,7 @@ class Forget(ChangesSettings):
 
 
 @final
-@frozen
+@frozen(field_transformer=checked_fields)
 class ChangePolicy(ChangesSettings):
     """Another policy, from the next decision on."""
 
@@ -228,7 +228,7 @@ class ChangePolicy(ChangesSettings):
 
 
 @final
-@frozen
+@frozen(field_transformer=checked_fields)
 class ChangeTools(ChangesSettings):
     """These tools, and no others, are offered from the next request on."""
 
@@ -236,11 +236,11 @@ class ChangeTools(ChangesSettings):
 
 
 @final
-@frozen
+@frozen(field_transformer=checked_fields)
 class ChangeInstructions(ChangesSettings):
     """Other instructions, from the next request on."""
 
-    instructions: str = field(converter=safe_text)
+    instructions: str
 
 
 @final
@@ -250,11 +250,11 @@ class CompactNow(FromUser):
 
 
 @final
-@frozen
+@frozen(field_transformer=checked_fields)
 class StartHandoff(FromUser):
     """Carry the work over to a new thread (rule HANDOFF-1)."""
 
-    goal: str = field(converter=safe_text)
+    goal: str
 
 
 CallAnswer = Approve | Reject | Correct | Swap | AnswerQuestion | AnswerAfterCrash

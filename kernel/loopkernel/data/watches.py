@@ -1,14 +1,14 @@
 """What loop detection remembers of a turn (rule LIMIT-3): the calls since the last user message, and what was found."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import final
 
 from attrs import field, frozen
 
+from loopkernel.data.checked_fields import checked_fields
 from loopkernel.data.json_text import Json, JsonValue, safe_text
-from loopkernel.data.texts import safe_texts
 
 _DERIVED: Mapping[str, bool] = MappingProxyType({"derived": True})
 
@@ -18,8 +18,12 @@ def _text(value: JsonValue) -> str:
     return f'"{value}' if isinstance(value, str) else json.dumps(value, sort_keys=True)
 
 
+def _safe_texts(texts: Iterable[str]) -> tuple[str, ...]:
+    return tuple([safe_text(text) for text in texts])
+
+
 @final
-@frozen
+@frozen(field_transformer=checked_fields)
 class WatchedCall:
     """A call that the model made; its input is None if it does not parse.
 
@@ -27,7 +31,7 @@ class WatchedCall:
     an object in order, None of another value; and a text for each value, equal for equal JSON.
     """
 
-    tool: str = field(converter=safe_text)
+    tool: str
     input: Json | None
     alike: int = 1
     parts: tuple[tuple[str, ...] | None, tuple[str, ...]] = field(init=False, eq=False, repr=False, metadata=_DERIVED)
@@ -44,11 +48,11 @@ class WatchedCall:
 
 
 @final
-@frozen
+@frozen(field_transformer=checked_fields)
 class DisabledTool:
     """A tool that the next `rounds` requests do not offer, the one about to be made included."""
 
-    tool: str = field(converter=safe_text)
+    tool: str
     rounds: int
 
 
@@ -61,7 +65,7 @@ class Watch:
     """
 
     calls: tuple[WatchedCall, ...] = ()
-    noted: tuple[str, ...] = field(default=(), converter=safe_texts)
+    noted: tuple[str, ...] = field(default=(), converter=_safe_texts)
     disabled: tuple[DisabledTool, ...] = ()
     due: bool = False
 

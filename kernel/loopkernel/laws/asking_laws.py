@@ -8,13 +8,14 @@ from collections.abc import Iterator, Sequence
 from typing import final
 
 from loopkernel.data.blocks import RawInput
-from loopkernel.data.choices import ApprovalMode
+from loopkernel.data.choices import ApprovalMode, OnReject
 from loopkernel.data.effects import StartChild
-from loopkernel.data.events import EditRefused
+from loopkernel.data.events import EditRefused, ToolEnded
 from loopkernel.data.ids import CallId
 from loopkernel.data.json_text import Json
 from loopkernel.data.ledgers import ApprovalWait, CrashWait, Ledger, LedgerEntry
 from loopkernel.data.outside_deltas import TimerFired
+from loopkernel.data.records import StepRecord
 from loopkernel.data.states import State
 from loopkernel.data.thread_deltas import Created, Resumed
 from loopkernel.data.tools import Claim, Decision, Tool, ValidCall
@@ -28,15 +29,15 @@ from loopkernel.data.user_deltas import (
     Remember,
     Swap,
 )
-from loopkernel.data.words import TimerPurpose
+from loopkernel.data.words import CallStatus, TimerPurpose
+from loopkernel.laws.approvals import decided
 from loopkernel.laws.call_hooks import HooksOfCalls
 from loopkernel.laws.call_input import with_outputs
+from loopkernel.laws.denials import denied_without_rule
 from loopkernel.laws.ending_laws import entries_in
 from loopkernel.laws.forgotten_words import ForgottenApprovals, remembered_by
 from loopkernel.laws.reports import Breach
 from loopkernel.laws.views import Start, call_of_timer, calls_kept, entry_of_call, held_in, refuses, tool_named
-from loopkernel.loop.algorithms.approval import decide
-from loopkernel.replay import StepRecord
 
 Ran = tuple[str, Json | RawInput]  # a tool, and its input
 
@@ -49,7 +50,8 @@ def asked(records: Sequence[StepRecord]) -> Iterator[Breach]:
     forgotten = ForgottenApprovals(records[0].before)
     for step, record in enumerate(records):
         forgotten.take(record)
-        for wrong in (*words.take(record), *_remembered_otherwise(record), *hooks.take(record)):
+        said = (*words.take(record), *_remembered_otherwise(record), *_left_by_a_rejection(record))
+        for wrong in (*said, *hooks.take(record), *denied_without_rule(record)):
             yield Breach("ASKED", step, wrong)
         for effect in record.effects:
             if isinstance(effect, Start) and not _goes_on(effect, record):
@@ -178,7 +180,7 @@ def _decision(start: Start, state: State, approved: bool) -> Decision:
         return Decision.DENY
     settings = state.session.settings
     tool = tool_named(settings, start.tool) or Tool(name=start.tool)
-    return decide(
+    return decided(
         settings.policy,
         settings.remembered,
         tool,
@@ -195,6 +197,18 @@ def _claims(start: Start, state: State) -> tuple[Claim, ...] | None:
     if entry is not None and entry.operation == start.operation:
         return entry.verdict.claims if isinstance(entry.verdict, ValidCall) else None
     return next((run.claims for run in held_in(state) if run.operation == start.operation), None)
+
+
+def _left_by_a_rejection(record: StepRecord) -> Iterator[str]:
+    """ASK-7: where a rejection is one of the rest too, no call of the reply stays open that has not started."""
+    before, ledger = record.before.session, calls_kept(record.after)
+    if before is None or before.settings.policy.on_reject is OnReject.CONTINUE or ledger is None:
+        return
+    ends = (effect.result for effect in record.effects if isinstance(effect, ToolEnded))
+    if any(end.status is CallStatus.REJECTED_BY_USER and end.call.reply == ledger.reply for end in ends):
+        for entry in ledger.entries:
+            if entry.is_open and entry.runs == 0:
+                yield f"call {entry.call.id} is left to start, and another call was rejected"
 
 
 def _remembered_otherwise(record: StepRecord) -> Iterator[str]:

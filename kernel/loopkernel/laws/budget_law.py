@@ -21,6 +21,7 @@ from loopkernel.data.ledgers import ApprovalWait, Ledger
 from loopkernel.data.model_deltas import ModelCompleted, ModelUsage
 from loopkernel.data.outside_deltas import ChildEnded
 from loopkernel.data.policy import Policy
+from loopkernel.data.records import StepRecord
 from loopkernel.data.states import State, Streaming
 from loopkernel.data.tool_deltas import ToolFailed, ToolLost, ToolStopped, ToolSucceeded
 from loopkernel.data.usage import Usage
@@ -28,12 +29,12 @@ from loopkernel.data.words import CallStatus, CancelReason, LimitName, TurnEndRe
 from loopkernel.laws.bill import Bill
 from loopkernel.laws.changes import changes
 from loopkernel.laws.ending_laws import entries_in
+from loopkernel.laws.hook_order import sends_back
 from loopkernel.laws.reply_limits import ReplyUnderWay
 from loopkernel.laws.reports import Breach
 from loopkernel.laws.shares import Shares
 from loopkernel.laws.turn_told import TurnTold
 from loopkernel.laws.views import Answering, Start, call_of_run, entry_of_call, held_in, ledger_in
-from loopkernel.replay import StepRecord
 
 _ENDS_FOR_LIMIT = frozenset({TurnEndReason.MAX_TURNS, TurnEndReason.BUDGET_EXCEEDED})
 
@@ -55,6 +56,8 @@ def budget(records: Sequence[StepRecord]) -> Iterator[Breach]:
         policy = session.settings.policy
         told.begin(record)
         reply.take(record)
+        for wrong in spent.hear(record, policy):
+            yield Breach("BUDGET", step, wrong)
         for effect in record.effects:
             for wrong in spent.take(effect, record, policy):
                 yield Breach("BUDGET", step, wrong)
@@ -88,6 +91,16 @@ class Spent:
     def _known(self, state: State) -> Usage:
         """What has been used but for the reply that streams: what is in flight may pass a limit (rule LIMIT-2)."""
         return self._bill.without(state.reply.operation) if isinstance(state, Streaming) else self._bill.total
+
+    def hear(self, record: StepRecord, policy: Policy) -> Iterator[str]:
+        """LIMIT-1: where a stop hook wants another reply, the end is not natural; what is in the way of it is told."""
+        if not sends_back(record, policy):
+            return
+        self._told.spoken = True
+        met = policy.max_turns is not None and self._told.replies >= policy.max_turns
+        over = bool(self._reached(policy, record.after.stamp.now_ms))
+        if met and not over and LimitReached(LimitName.MAX_TURNS) not in record.effects:
+            yield "a stop hook wants another reply, and max_turns, which is in the way, is not said to be reached"
 
     def take(self, effect: Effect, record: StepRecord, policy: Policy) -> Iterator[str]:
         """What is wrong with this effect."""

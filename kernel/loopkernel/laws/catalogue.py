@@ -16,6 +16,12 @@ STEP_LAWS = (
         rules=("TOOL-8", "INFER-2"),
     ),
     Law(
+        id="SHOWN",
+        kind=LawKind.STEP,
+        statement="A model is sent all that the thread holds for it, and which replies were stopped; nothing else.",
+        rules=("INFER-2", "CANCEL-4", "INFER-15"),
+    ),
+    Law(
         id="TOTAL",
         kind=LawKind.STEP,
         statement="A step never raises; its delta takes effect and counts, or is refused and changes nothing.",

@@ -28,15 +28,14 @@ from loopkernel.data.messages import (
 )
 from loopkernel.data.outside_deltas import SummaryReady
 from loopkernel.data.policy import Compaction, Policy
+from loopkernel.data.records import StepRecord
 from loopkernel.data.sessions import Session
 from loopkernel.data.states import Compacting
 from loopkernel.data.threads import Thread
 from loopkernel.data.vector import Vector
-from loopkernel.laws.reports import Breach, Judged, PlanCut
+from loopkernel.laws.reports import Breach, Judged, PlanCut, Project
 from loopkernel.laws.request_laws import requests_of, rounds_of, unpaired
 from loopkernel.laws.views import ledger_in
-from loopkernel.loop.algorithms.projection import project
-from loopkernel.replay import StepRecord
 
 # To cut a thread under every policy costs so many times its length. So that judging a run stays linear, each step earns
 # the right to so many messages; the last thread of a run is always cut.
@@ -73,7 +72,7 @@ def cut_safe(records: Sequence[StepRecord], judged: Judged) -> Iterator[Breach]:
         session = record.after.session
         if session is not None and any(isinstance(effect, _REWRITES) for effect in record.effects):
             policy = begun if isinstance(record.context.delta, SummaryReady) else session.settings.policy
-            for wrong in (*_cut_wrongly(record, policy), *_parted(record, session)):
+            for wrong in (*_cut_wrongly(record, policy), *_parted(record, session, judged.project)):
                 yield Breach("CUT-SAFE", step, wrong)
         if _begins(record):
             begun = None if session is None else session.settings.policy
@@ -162,22 +161,22 @@ def _keeps_too_much(cut: ThreadCompacted, thread: Sequence[Message], compaction:
         yield f"a cut keeps {len(kept)} messages, and {compaction.keep_messages} are to be kept"
 
 
-def _parted(record: StepRecord, session: Session) -> Iterator[str]:
+def _parted(record: StepRecord, session: Session, project: Project) -> Iterator[str]:
     """The whole thread, projected: each call is answered right after it. Calls that are still open are no matter."""
     if ledger_in(record.after) is not None and not requests_of(record):
         return
     model = session.last_model or session.settings.policy.model
-    wrong = list(_unpaired_in(session.thread, model))
+    wrong = list(_unpaired_in(session.thread, model, project))
     before = record.before.session
     removals = () if before is None else before.compactions.removals
-    known = (before is not None and any(_unpaired_in(before.thread, model))) or any(
+    known = (before is not None and any(_unpaired_in(before.thread, model, project))) or any(
         any(_badly_paired(tuple(removal.messages))) for removal in removals
     )
     if wrong and not known:  # else PAIR has told of it
         yield from (f"in the thread that was cut, {one}" for one in wrong)
 
 
-def _unpaired_in(thread: Thread, model: str) -> Iterator[str]:
+def _unpaired_in(thread: Thread, model: str, project: Project) -> Iterator[str]:
     for calls, results in rounds_of(project(thread, model)):
         yield from unpaired(calls, results)
 

@@ -9,14 +9,14 @@ from typing import final
 
 from loopkernel.data.json_text import Json, JsonValue
 from loopkernel.data.policy import FieldPattern
+from loopkernel.data.records import StepRecord
 from loopkernel.data.remembered import Remembered, RememberedCall, RememberedPattern, RememberedTool
 from loopkernel.data.states import State
 from loopkernel.data.thread_deltas import Created, Resumed
 from loopkernel.data.tools import Claim, Decision, Tool
 from loopkernel.data.user_deltas import Approve, Forget, Remember, RememberCall, RememberTool
+from loopkernel.laws.approvals import decided
 from loopkernel.laws.views import Start, calls_kept, entry_of_call, refuses, tool_named
-from loopkernel.loop.algorithms.approval import decide
-from loopkernel.replay import StepRecord
 
 
 @final
@@ -54,7 +54,8 @@ class ForgottenApprovals:
             return False
         settings = after.session.settings
         tool = tool_named(settings, start.tool) or Tool(name=start.tool)
-        without = decide(settings.policy, (), tool, start.input, approved=approved, claims=claims, tools=settings.tools)
+        policy, tools = settings.policy, settings.tools
+        without = decided(policy, (), tool, start.input, approved=approved, claims=claims, tools=tools)
         return without is not Decision.ALLOW and not any(_is_about(each, *about) for each in self._standing)
 
 

@@ -17,13 +17,13 @@ from loopkernel.data.ids import CallId, HookOperation, OperationKind
 from loopkernel.data.messages import UserMessage, UserOrigin
 from loopkernel.data.outside_deltas import HookAnswer, HookAnswered, HookBlock, HookFault, TimerFired
 from loopkernel.data.policy import Hook, Policy
+from loopkernel.data.records import StepRecord
 from loopkernel.data.states import State
 from loopkernel.data.thread_deltas import Acquired, Forked, Resumed
 from loopkernel.data.words import HookPoint, TurnEndReason
 from loopkernel.laws.ending_laws import entries_in
 from loopkernel.laws.gates import gate_of_turn, gated_calls
-from loopkernel.laws.views import refuses
-from loopkernel.replay import StepRecord
+from loopkernel.laws.views import refuses, turn_of
 
 AFTER_POINTS = frozenset({HookPoint.AFTER_INVOCATION, HookPoint.AFTER_MODEL, HookPoint.AFTER_TOOL})
 CALL_POINTS = frozenset({HookPoint.BEFORE_TOOL, HookPoint.AFTER_TOOL})
@@ -77,6 +77,15 @@ def keeps_going(record: StepRecord) -> bool:
     """Whether the block of a stop hook is honoured with this step: its reason goes into the thread."""
     added = (effect.message for effect in record.effects if isinstance(effect, MessageAdded))
     return any(isinstance(message, UserMessage) and message.origin is UserOrigin.STOP_HOOK for message in added)
+
+
+def sends_back(record: StepRecord, policy: Policy) -> bool:
+    """Whether a stop hook blocks the end of the turn, and has not done so too often (rule HOOK-2)."""
+    delta, gate, turn = record.context.delta, gate_of_turn(record.before), turn_of(record.before)
+    if not isinstance(delta, HookAnswered) or not isinstance(gate, OpenHook) or turn is None:
+        return False
+    asked = delta.operation == gate.operation and gate.hook.point is HookPoint.STOP
+    return asked and isinstance(delta.answer, HookBlock) and turn.blocks < policy.stop_hook_limit
 
 
 @final

@@ -23,12 +23,12 @@ from loopkernel.data.foreign import (
     RepairKind,
 )
 from loopkernel.data.messages import AssistantMessage, Message, ResultMessage, UserMessage
+from loopkernel.data.records import StepRecord
 from loopkernel.data.states import State
 from loopkernel.data.steps import Context
 from loopkernel.data.thread_deltas import Created
 from loopkernel.laws.reports import Breach, Judged
 from loopkernel.laws.views import refuses, taken_again
-from loopkernel.replay import StepRecord
 
 LATER_MS = 86_400_000  # a day: a repair that reads the clock gives itself away
 

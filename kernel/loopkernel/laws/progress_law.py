@@ -10,6 +10,7 @@ from typing import final
 from loopkernel.data.effects import CallModel, Effect
 from loopkernel.data.events import LoopStopped, Refused, RunStarted, ToolDisabled, TurnEnded
 from loopkernel.data.ledgers import Ledger
+from loopkernel.data.records import StepRecord
 from loopkernel.data.states import Finishing, State, Thinking
 from loopkernel.data.words import CallStatus, TurnEndReason
 from loopkernel.laws.recoveries import Recoveries
@@ -18,7 +19,6 @@ from loopkernel.laws.turn_hooks import TurnHooks
 from loopkernel.laws.turn_told import TurnTold
 from loopkernel.laws.views import Answering, turn_of
 from loopkernel.laws.works_told import Corrections, WorksTold
-from loopkernel.replay import StepRecord
 
 # How a turn ends that is cut short while hooks are asked at its end.
 _CUTS = (TurnEndReason.USER_ABORT, TurnEndReason.INTERRUPTED, TurnEndReason.EDITED, TurnEndReason.DISPOSED)

@@ -6,6 +6,7 @@ from typing import final
 from loopkernel.data.effects import Effect, StartChild, StartTool
 from loopkernel.data.ids import CallId, RunOperation
 from loopkernel.data.outside_deltas import HookAnswered, HookRetry
+from loopkernel.data.records import StepRecord
 from loopkernel.data.sessions import Settings
 from loopkernel.data.states import State
 from loopkernel.data.thread_deltas import Acquired, Forked, Resumed
@@ -17,7 +18,6 @@ from loopkernel.laws.gates import call_of_hook
 from loopkernel.laws.recoveries import MOST_HOOK_RETRIES
 from loopkernel.laws.reports import Breach
 from loopkernel.laws.views import Start, effect_of, held_in, refuses
-from loopkernel.replay import StepRecord
 
 
 def at_most_once(records: Sequence[StepRecord]) -> Iterator[Breach]:

@@ -3,10 +3,12 @@
 from collections.abc import Iterator
 from typing import final
 
+from loopkernel.data.blocks import TextBlock, UserBlock
 from loopkernel.data.effects import CallModel, Effect, TellHook
 from loopkernel.data.events import (
     LimitReached,
     MessageAdded,
+    MessageReplaced,
     ReplyAborted,
     ReplyEnded,
     ReplyFailed,
@@ -15,9 +17,10 @@ from loopkernel.data.events import (
     ToolEnded,
     TurnEnded,
 )
-from loopkernel.data.messages import AssistantMessage, UserMessage, UserOrigin
+from loopkernel.data.messages import SENT_BY_USER, AssistantMessage, UserMessage, UserOrigin
 from loopkernel.data.outside_deltas import HookModify, HookRetry
 from loopkernel.data.policy import Policy
+from loopkernel.data.records import StepRecord
 from loopkernel.data.states import Compacting, State, Streaming, Thinking
 from loopkernel.data.user_deltas import ChangePolicy
 from loopkernel.data.words import CancelReason, HookPoint, RequestReason, TurnEndReason
@@ -25,7 +28,6 @@ from loopkernel.laws.ending_laws import FIRST_REPLY
 from loopkernel.laws.hook_order import TURN_POINTS, HookOrder, Key, Said, cuts, due_at
 from loopkernel.laws.views import refuses, turn_of
 from loopkernel.laws.works_told import AtTheEnd, has_waiting_input
-from loopkernel.replay import StepRecord
 
 _GUARDED = frozenset({HookPoint.BEFORE_INVOCATION, HookPoint.BEFORE_MODEL, HookPoint.AFTER_MODEL})
 _NATURAL = frozenset({TurnEndReason.MODEL_STOP, TurnEndReason.STOP_SEQUENCE})
@@ -87,7 +89,10 @@ class TurnHooks:
             self._order.forget(_AFTER_MODEL)
         if isinstance(said.answer, HookModify) and said.answer.message is not None and point in _GUARDED:
             given = point is not HookPoint.AFTER_MODEL and not cuts(record)
-            if given and not any(_is_from_hook(effect) for effect in record.effects):
+            if given and point is HookPoint.BEFORE_INVOCATION:
+                if not _is_reworded(record, said.answer.message):
+                    yield f"a hook at {point.value} gives a text, and the message that opens the turn does not read so"
+            elif given and not any(_is_from_hook(effect) for effect in record.effects):
                 yield f"a hook at {point.value} gives a message, and it is not in the thread"
 
     def _judge(self, effect: Effect, policy: Policy, cut: bool) -> Iterator[str]:
@@ -161,6 +166,27 @@ def _is_after_turn(effect: Effect) -> bool:
 def _is_from_hook(effect: Effect) -> bool:
     message = effect.message if isinstance(effect, MessageAdded) else None
     return isinstance(message, UserMessage) and message.origin is UserOrigin.HOOK
+
+
+def _is_reworded(record: StepRecord, text: str) -> bool:
+    """Whether the last message that the user sent has this text now, told as an event, and else all that it had."""
+    session = record.before.session
+    messages = () if session is None else session.thread.messages
+    sent = [message for message in messages if isinstance(message, UserMessage) and message.origin in SENT_BY_USER]
+    if not sent:
+        return True  # a compaction has taken it out
+    told = (effect.message for effect in record.effects if isinstance(effect, MessageReplaced))
+    new = next((message for message in told if isinstance(message, UserMessage) and message.id == sent[-1].id), None)
+    if new is None:
+        return False
+    texts, others = _parted(new)
+    return texts == [text] and others == _parted(sent[-1])[1]
+
+
+def _parted(message: UserMessage) -> tuple[list[str], list[UserBlock]]:
+    """The texts of the message, and what is not text."""
+    texts = [block.text for block in message.content if isinstance(block, TextBlock)]
+    return texts, [block for block in message.content if not isinstance(block, TextBlock)]
 
 
 def _is_whole_reply(added: MessageAdded) -> bool:

@@ -15,8 +15,8 @@ from loopkernel.data.foreign import (
     ForeignResult,
     ForeignResults,
 )
+from loopkernel.data.projected import ProjectedMessage, Role
 from loopkernel.data.words import CallStatus
-from loopkernel.loop.algorithms.projection import ProjectedMessage, Role
 from loopkernel.loop.algorithms.wording import LOST
 
 # --- a request ------------------------------------------------------------------------------------------

@@ -343,7 +343,7 @@ class SlowReply:
     def _reject(self, call: SlowCall, reason: CancelReason | None) -> None:
         """The call is not wanted; by policy, what has not started is not either (rule ASK-7)."""
         self._end(call, CallStatus.REJECTED_BY_USER, reason)
-        if self.rules.on_reject is OnReject.SKIP_REST:
+        if self.rules.on_reject is not OnReject.CONTINUE:
             for other in self.calls:
                 if other.open and not other.running:
                     self._cut(other, CallStatus.CANCELLED, CancelReason.REJECTED)

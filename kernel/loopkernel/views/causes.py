@@ -7,6 +7,7 @@ from loopkernel.data import effects as commands
 from loopkernel.data import events
 from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import Effect
+from loopkernel.data.outside_deltas import HookAnswered
 from loopkernel.data.thread_deltas import Resumed
 from loopkernel.data.words import CallStatus, CancelReason, LimitName, RefusalReason, TurnEndReason
 
@@ -153,6 +154,8 @@ def rule_of(effect: Effect, delta: Delta, beside: tuple[Effect, ...] = ()) -> Ru
         return "LIMIT-4", "the reply under way has met a limit, so it is stopped, and what it said is kept"
     if isinstance(delta, Resumed) and isinstance(effect, _REMADE):
         return "RESUME-3", "what was in flight when the process died is made again, or taken back"
+    if isinstance(effect, events.MessageReplaced) and isinstance(delta, HookAnswered):
+        return "HOOK-2", "a hook before the turn gives its opening message other words"
     if isinstance(effect, events.TurnEnded):
         return _BY_END[effect.reason], f"the turn is over: {effect.reason.value}"
     if isinstance(effect, events.LimitReached) and effect.limit is LimitName.REPLY_SIZE:

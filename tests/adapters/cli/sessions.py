@@ -11,7 +11,7 @@ from loopkernel_adapters.cli import chat as chat_module
 from loopkernel_adapters.cli import run as run_module
 from loopkernel_adapters.cli.main import main
 
-from tests.adapters.answering import Answering
+from tests.adapters.cli.answering import Answering
 
 STORE = Path(".loopkernel", "runs.sqlite")
 MODEL = ("--model", "scripted:script.json")

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.adapters.cli.pseudo_terminal import END_OF_INPUT, INTERRUPT, Person, at_a_terminal
 from tests.adapters.cli.sessions import CHAT, CommandLine, Ended, Gate, says, script, writes
-from tests.adapters.pseudo_terminal import END_OF_INPUT, INTERRUPT, Person, at_a_terminal
 
 ALWAYS = (*CHAT, "--approve", "always")
 WELCOME = "Ctrl-D leaves"

@@ -24,9 +24,9 @@ from loopkernel_adapters.ports import Provider
 from loopkernel_adapters.providers.local import provider as local
 from typing_extensions import override
 
+from tests.adapters.cli.cli_world import COMMAND
+from tests.adapters.cli.pseudo_terminal import at_a_terminal
 from tests.adapters.cli.sessions import CHAT, MODEL, CommandLine, calls, says, script
-from tests.adapters.cli_world import COMMAND
-from tests.adapters.pseudo_terminal import at_a_terminal
 
 FORESEEN = "something that nobody foresaw"
 
@@ -91,6 +91,16 @@ def test_what_is_wrong_with_an_option_is_told(
     assert FORESEEN not in ended.err
     assert "long enough" not in ended.err
     assert not Path(".loopkernel").exists()  # nothing is made for a run that cannot begin
+
+
+def test_without_what_judges_the_inputs_of_tools_its_extra_is_named(
+    loopkernel: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "jsonschema", None)
+    script(says("never"))
+    ended = loopkernel("run", "go", *MODEL)
+    assert ended.status == ExitStatus.UNUSABLE
+    assert "pip install 'loopkernel[tools]'" in ended.err
 
 
 @pytest.mark.parametrize("extra", ["anthropic", "openai"])

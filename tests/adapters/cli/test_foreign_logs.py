@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from loopkernel.data.policy import Policy
 from loopkernel.data.remembered import RememberedTool
-from loopkernel.replay import LogRecord, replay
+from loopkernel.replaying import LogRecord, replay
 from loopkernel_adapters.cli import chat as chat_module
 from loopkernel_adapters.cli import run as run_module
 from loopkernel_adapters.cli.session import Workbench
@@ -15,7 +15,7 @@ from loopkernel_adapters.stores.seals import ALTERED, FOREIGN, Seals
 from loopkernel_adapters.stores.sqlite import SqliteRuns, SqliteStore
 
 from tests.adapters.cli.sessions import MODEL, CommandLine, says, script, shell
-from tests.adapters.hostile_logs import ASKS, HARM, HOSTILE, log_of
+from tests.adapters.stores.hostile_logs import ASKS, HARM, HOSTILE, log_of
 
 
 def planted(store: str, records: Sequence[LogRecord], *, sealed: bool, theirs: Path) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from loopkernel.codec import record_from_text
-from loopkernel.replay import fold
+from loopkernel.replaying import fold
 
 from tests.adapters.cli.sessions import CHAT, MODEL, STORE, CommandLine, calls, says, script, writes
 

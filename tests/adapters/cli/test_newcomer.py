@@ -13,9 +13,9 @@ from loopkernel_adapters.cli import models
 from loopkernel_adapters.ports import Provider
 from loopkernel_adapters.providers.scripted import ScriptedProvider, call_reply, text_reply
 
-from tests.adapters.answering import answered_by_a_program
+from tests.adapters.cli.answering import answered_by_a_program
+from tests.adapters.cli.cli_world import COMMAND
 from tests.adapters.cli.sessions import CommandLine, Ended, says, script, writes
-from tests.adapters.cli_world import COMMAND
 
 # What a look at the runs has no use for.
 HEAVY = {"anthropic", "openai", "mcp", "httpx2", "pydantic", "jsonschema", "hypothesis", "yaml", "xllamacpp"}

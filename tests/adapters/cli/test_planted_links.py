@@ -123,11 +123,11 @@ def test_the_lock_of_a_run_is_no_link(folder: Path) -> None:
 
 
 def test_a_snapshot_is_not_read_through_a_link(folder: Path) -> None:
-    from loopkernel.replay import replay
+    from loopkernel.replaying import replay
     from loopkernel_adapters.stores.jsonl import JsonlStore
     from loopkernel_adapters.stores.snapshots import read_snapshot
 
-    from tests.adapters.log_lines import some_records
+    from tests.adapters.stores.log_lines import some_records
 
     log, records = folder / LOG, some_records(9)
     with closing(JsonlStore(log)) as store:

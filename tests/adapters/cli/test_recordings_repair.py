@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from loopkernel.data.thread_deltas import Created, Forked
 from loopkernel.loop.algorithms.wording import LOST
-from loopkernel.replay import replay
+from loopkernel.replaying import replay
 from loopkernel_adapters.cli.fork import AFTERWARDS
 from loopkernel_adapters.stores import durable_files as new_file
 from loopkernel_adapters.stores.durable_files import write_all

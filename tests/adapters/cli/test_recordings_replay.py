@@ -13,8 +13,8 @@ from loopkernel.codec import policy_to_text
 from loopkernel_adapters.cli import recordings
 from loopkernel_adapters.transcripts.replaying import AS_RECORDED, Replayed
 
+from tests.adapters.cli.cli_world import COMMAND
 from tests.adapters.cli.sessions import MODEL, STORE, CommandLine, calls, says, script
-from tests.adapters.cli_world import COMMAND
 from tests.adapters.transcripts_repair.recorded import (
     SHARED,
     answers,

@@ -5,7 +5,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from loopkernel.replay import LogRecord
+from loopkernel.replaying import LogRecord
 from loopkernel_adapters.cli.options import RUNS_SHOWN
 from loopkernel_adapters.ports import RunEntry, Runs
 from loopkernel_adapters.stores import folders
@@ -14,7 +14,7 @@ from loopkernel_adapters.stores.memory import MemoryRuns
 from loopkernel_adapters.stores.sqlite import SqliteRuns
 
 from tests.adapters.cli.sessions import CommandLine
-from tests.adapters.log_lines import some_records
+from tests.adapters.stores.log_lines import some_records
 
 MANY = RUNS_SHOWN + 7
 STORES = ("sqlite:runs.sqlite", "jsonl:logs")

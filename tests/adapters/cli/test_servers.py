@@ -16,8 +16,8 @@ from loopkernel_adapters.cli.options import Options
 from loopkernel_adapters.cli.servers import named_server, with_variables
 from loopkernel_adapters.tools.mcp import HttpServer, StdioServer
 
+from tests.adapters.cli.cli_world import COMMAND
 from tests.adapters.cli.sessions import MODEL, PATIENCE_SECONDS, CommandLine, calls, says, script
-from tests.adapters.cli_world import COMMAND
 from tests.adapters.mcp.test_mcp_http import Server, handler
 from tests.adapters.mcp.test_mcp_servers import RAW
 

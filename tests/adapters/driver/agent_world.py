@@ -7,7 +7,7 @@ from loopkernel.data.json_text import Json
 from loopkernel_adapters.agent import Agent, Approver
 from loopkernel_adapters.providers.scripted import Reply, ScriptedProvider, call_reply, text_reply
 
-from tests.adapters.driver_world import (
+from tests.adapters.driver.driver_world import (
     ASKS,
     FunctionTools,
     echo,

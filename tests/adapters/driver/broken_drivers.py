@@ -13,13 +13,13 @@ from loopkernel.data.thread_deltas import ThreadDelta
 from loopkernel.data.tool_deltas import ToolSucceeded
 from loopkernel.data.tools import Tool, ToolOutput, Verdict
 from loopkernel.data.user_deltas import Say, UserDelta
-from loopkernel.replay import LogRecord
+from loopkernel.replaying import LogRecord
 from loopkernel_adapters.driver.asyncio_driver import Driver
 from loopkernel_adapters.driver.supervision import JobKey, Supervisor
 from loopkernel_adapters.optional_ports import Address
 from loopkernel_adapters.ports import Restored, RunContext, Store, Tools
 from loopkernel_adapters.stores.memory import MemoryStore
-from loopkernel_adapters.testing.check_driver import AnyDriver, DriverFactory, DriverPorts
+from loopkernel_adapters.testing.driver_check import AnyDriver, DriverFactory, DriverPorts
 from typing_extensions import override
 
 

@@ -12,12 +12,12 @@ from loopkernel.data.ids import ModelOperation
 from loopkernel.data.model_deltas import ModelDelta
 from loopkernel.data.states import Idle, State
 from loopkernel.data.tool_deltas import ToolSucceeded
-from loopkernel.replay import fold, replay
+from loopkernel.replaying import fold, replay
 from loopkernel_adapters.driver import work
 from loopkernel_adapters.driver.asyncio_driver import Driver
 from loopkernel_adapters.driver.clocks import ManualClock
 from loopkernel_adapters.ports import Clock, Restored, RunFailed
-from loopkernel_adapters.testing.check_driver import AnyDriver, DriverFactory, DriverPorts
+from loopkernel_adapters.testing.driver_check import AnyDriver, DriverFactory, DriverPorts
 from typing_extensions import override
 
 from tests.adapters.driver.broken_drivers import Amnesiac, Lazy, opened_as, with_ports

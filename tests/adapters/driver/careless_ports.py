@@ -12,7 +12,7 @@ from loopkernel.data.model_deltas import ModelCompleted, ModelDelta, ModelFailed
 from loopkernel.data.tools import ToolOutput
 from loopkernel.data.words import ErrorClass, StopReason
 from loopkernel_adapters.ports import Provider, RunContext, ToolError, Tools
-from loopkernel_adapters.testing.check_driver import DriverFactory
+from loopkernel_adapters.testing.driver_check import DriverFactory
 from typing_extensions import override
 
 from tests.adapters.driver.broken_drivers import RunningTwice, with_ports

@@ -18,7 +18,7 @@ from loopkernel.data.states import Cancelled, Confirming, Idle
 from loopkernel.data.tools import InvalidCall, ToolOutput, ValidCall, Verdict
 from loopkernel.data.user_deltas import Correct
 from loopkernel.data.words import CallStatus, TurnEndReason
-from loopkernel.replay import replay
+from loopkernel.replaying import replay
 from loopkernel_adapters import agent as agent_module
 from loopkernel_adapters import session as session_module
 from loopkernel_adapters.agent import Agent, Approver, EventsDropped, Result, WaitingCall
@@ -30,7 +30,7 @@ from loopkernel_adapters.waiting_calls import calls_waiting_in
 from typing_extensions import override
 
 from tests.adapters.driver.agent_world import TWO_ROUNDS, an_agent, asking, tidied
-from tests.adapters.driver_world import (
+from tests.adapters.driver.driver_world import (
     ASKS,
     NO_INPUT,
     FunctionProvider,

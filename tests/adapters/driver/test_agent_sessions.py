@@ -22,14 +22,14 @@ from loopkernel_adapters.stores.memory import MemoryRuns, MemoryStore
 from typing_extensions import override
 
 from tests.adapters.driver.agent_world import TWO_ROUNDS, an_agent
-from tests.adapters.driver_world import (
+from tests.adapters.driver.driver_world import (
     FunctionProvider,
     FunctionTools,
     NotedStore,
     descriptors,
     echo,
 )
-from tests.adapters.driver_world import say as said_by_user
+from tests.adapters.driver.driver_world import say as said_by_user
 
 # --- sessions ---
 

@@ -10,9 +10,9 @@ from loopkernel.data.thread_deltas import ThreadDelta
 from loopkernel.data.user_deltas import UserDelta
 from loopkernel_adapters.driver.asyncio_driver import Driver
 from loopkernel_adapters.optional_ports import Address
-from loopkernel_adapters.testing import check_driver as checks
+from loopkernel_adapters.testing import driver_check as checks
 from loopkernel_adapters.testing import driver_trial
-from loopkernel_adapters.testing.check_driver import DriverFactory, check_driver
+from loopkernel_adapters.testing.driver_check import DriverFactory, check_driver
 from typing_extensions import override
 
 from tests.adapters.driver.broken_drivers import (

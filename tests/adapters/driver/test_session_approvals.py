@@ -11,16 +11,16 @@ from loopkernel.data.user_deltas import Approve, Forget, Reject, RememberTool
 from loopkernel_adapters.providers.scripted import call_reply, text_reply
 from loopkernel_adapters.standing_approvals import StandingApproval, standing_approvals
 
-from tests.adapters.children_world import (
+from tests.adapters.driver.agent_world import asking
+from tests.adapters.driver.children_world import (
     CHILD_CALL,
     PARENT_CALL,
     a_family,
     dispatches,
     tools_with_agents,
 )
-from tests.adapters.driver.agent_world import asking
-from tests.adapters.driver_world import NO_INPUT, echo, say
-from tests.adapters.lawful import breaches
+from tests.adapters.driver.driver_world import NO_INPUT, echo, say
+from tests.adapters.driver.lawful import breaches
 
 SECOND = CallId(ModelOperation(1), 2)
 ECHO = RememberedTool("echo")

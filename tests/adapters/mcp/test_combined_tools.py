@@ -11,8 +11,8 @@ from loopkernel.data.tools import ToolOutput, UnknownTool, ValidCall
 from loopkernel_adapters.ports import RunContext, ToolError
 from loopkernel_adapters.tools.registry import CombinedTools
 
-from tests.adapters.driver_world import FunctionTools, said
-from tests.adapters.silent_context import SILENT
+from tests.adapters.driver.driver_world import FunctionTools, said
+from tests.adapters.driver.silent_context import SILENT
 
 CALL = CallId(ModelOperation(1), 1)
 EMPTY = Json.of({})

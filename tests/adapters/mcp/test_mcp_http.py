@@ -20,7 +20,7 @@ from loopkernel_adapters.ports import ToolError
 from loopkernel_adapters.tools.mcp import HttpServer, McpLimits, McpUnavailable, open_servers
 from typing_extensions import override
 
-from tests.adapters.silent_context import SilentContext
+from tests.adapters.driver.silent_context import SilentContext
 
 LIMITS = McpLimits(start_seconds=20, call_seconds=20, stop_seconds=0.05, message_bytes=10_000)
 TOOLS = {"tools": [{"name": "t", "inputSchema": {"type": "object"}}]}

@@ -36,8 +36,8 @@ from loopkernel_adapters.tools.mcp import (
 )
 from typing_extensions import override
 
-from tests.adapters.driver_world import child_processes, descriptors, say
-from tests.adapters.silent_context import SilentContext
+from tests.adapters.driver.driver_world import child_processes, descriptors, say
+from tests.adapters.driver.silent_context import SilentContext
 
 RAW = Path(__file__).with_name("raw_server.py")
 HONEST = Path(__file__).with_name("honest_server.py")

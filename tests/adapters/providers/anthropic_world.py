@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
 import anthropic
@@ -10,64 +11,22 @@ import httpx2
 import pytest
 import yaml
 from attrs import frozen
-from loopkernel.data.blocks import MediaBlock, TextBlock
 from loopkernel.data.effects import Request
-from loopkernel.data.ids import MessageId, ModelOperation
 from loopkernel.data.json_text import Json
-from loopkernel.data.messages import Message, UserMessage
 from loopkernel.data.model_deltas import ModelCall, ModelCompleted, ModelDelta, ModelFailed, ModelReasoning, ModelText
-from loopkernel.data.threads import Thread
 from loopkernel.data.tools import Tool
-from loopkernel.data.words import RequestReason
 from loopkernel_adapters.providers.anthropic.provider import AnthropicProvider
-from typing_extensions import override
+
+from tests.adapters.providers.asked_requests import Pieces, request_of, whole_reply
 
 HERE = Path(__file__).parent
 OWN = HERE / "streams" / "anthropic"
 SHARED = HERE.parents[2].parent / "shared" / "transcripts" / "streams"  # beside the repository, where it is given
-OPERATION = ModelOperation(7)
 EVENT_STREAM = {"content-type": "text/event-stream"}
 TOOL = Tool(name="read_file", description="Read.", input_schema=Json.of({"properties": {"path": {"type": "string"}}}))
 
 
-def asking(*said: str | MediaBlock | Message, tools: tuple[Tool, ...] = (TOOL,), **fields: object) -> Request:
-    """A request whose thread holds what was said: texts and media of the user, or whole messages."""
-    thread = Thread()
-    for number, item in enumerate(said or ("hello",), start=1):
-        if isinstance(item, str | MediaBlock):
-            block = TextBlock(item) if isinstance(item, str) else item
-            item = UserMessage(id=MessageId(number), content=(block,))
-        thread = thread.append(item)
-    known: dict[str, object] = {
-        "number": OPERATION,
-        "reason": RequestReason.USER,
-        "model": "claude-test",
-        "instructions": "",
-        "tools": tools,
-        "thread": thread,
-        "max_output_tokens": None,
-    }
-    return Request(**{**known, **fields})  # type: ignore[arg-type]  # the fields are those of a request
-
-
-class Pieces(httpx2.AsyncByteStream):
-    """A body that comes in these pieces; then it ends, or raises."""
-
-    def __init__(self, pieces: Iterable[bytes], then: Exception | None = None) -> None:
-        self.pieces = pieces
-        self.then = then
-        self.closed = False
-
-    @override
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        for piece in self.pieces:
-            yield piece
-        if self.then is not None:
-            raise self.then
-
-    @override
-    async def aclose(self) -> None:
-        self.closed = True
+asking = partial(request_of, model="claude-test", tools=(TOOL,))
 
 
 class InMemory:
@@ -92,11 +51,8 @@ class InMemory:
 
 
 async def read(provider: AnthropicProvider, request: Request | None = None) -> list[ModelDelta]:
-    """The whole reply, of which the last delta, and no other, is its end."""
-    deltas = [delta async for delta in provider.stream(asking() if request is None else request, OPERATION)]
-    assert all(delta.operation == OPERATION for delta in deltas)
-    assert [isinstance(delta, ModelCompleted | ModelFailed) for delta in deltas] == [False] * (len(deltas) - 1) + [True]
-    return deltas
+    """The whole reply to the request, or to one that says hello."""
+    return await whole_reply(provider, asking() if request is None else request)
 
 
 def replies(*bodies: bytes) -> list[list[ModelDelta]]:

@@ -12,7 +12,7 @@ from loopkernel.data.json_text import Json
 from loopkernel.data.model_deltas import ModelCall, ModelCompleted, ModelDelta, ModelFailed, ModelInput, ModelText
 from loopkernel.data.words import ErrorClass, StopReason
 from loopkernel_adapters.ports import Provider
-from loopkernel_adapters.testing.check_provider import Situation, Staged
+from loopkernel_adapters.testing.provider_check import Situation, Staged
 from typing_extensions import override
 
 PATH = Json.of({"path": "a.txt"})

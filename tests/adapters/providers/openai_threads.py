@@ -15,10 +15,10 @@ from loopkernel.data.ids import CallId, MessageId, ModelOperation
 from loopkernel.data.json_text import Json, JsonValue
 from loopkernel.data.messages import AssistantMessage, Message, ReplyState, ResultMessage, UserMessage
 from loopkernel.data.words import CallStatus, StopReason
+from loopkernel_adapters.providers.json_fields import JsonObject
 from loopkernel_adapters.providers.openai.chat import COMPATIBLE, OPENAI, ChatDialect, chat_body
-from loopkernel_adapters.providers.openai.fields import JsonObject
 from loopkernel_adapters.providers.openai.responses import responses_body
-from loopkernel_adapters.providers.openai.thread import ToolNames
+from loopkernel_adapters.providers.wire_names import ToolNames
 
 from tests.adapters.providers.openai_rules import demand_chat, demand_responses
 from tests.adapters.providers.openai_world import MODEL

@@ -2,8 +2,9 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import aclosing
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,11 +12,9 @@ import httpx2
 import pytest
 import yaml
 from attrs import field, frozen
-from loopkernel.data.blocks import MediaBlock, RawInput, TextBlock
+from loopkernel.data.blocks import RawInput
 from loopkernel.data.effects import Request
-from loopkernel.data.ids import MessageId, ModelOperation
 from loopkernel.data.json_text import Json
-from loopkernel.data.messages import Message, UserMessage
 from loopkernel.data.model_deltas import (
     ModelCall,
     ModelCompleted,
@@ -25,16 +24,15 @@ from loopkernel.data.model_deltas import (
     ModelStarted,
     ModelText,
 )
-from loopkernel.data.threads import Thread
 from loopkernel.data.tools import Tool
 from loopkernel.data.usage import NO_USAGE, Usage
-from loopkernel.data.words import RequestReason, StopReason
+from loopkernel.data.words import StopReason
 from loopkernel_adapters.ports import Provider
 from loopkernel_adapters.providers.openai.chat import OpenAIChatProvider
 from loopkernel_adapters.providers.openai.responses import OpenAIResponsesProvider
 from openai import AsyncOpenAI
-from typing_extensions import override
 
+from tests.adapters.providers.asked_requests import OPERATION, Pieces, request_of, whole_reply
 from tests.adapters.providers.wire_server import sse
 
 Api = Literal["chat", "responses"]
@@ -42,7 +40,6 @@ Api = Literal["chat", "responses"]
 HERE = Path(__file__).parent
 OWN_FOLDER = HERE / "streams"
 SHARED = HERE.parents[2].parent / "shared" / "transcripts" / "streams"  # beside the repository, where it is given
-OPERATION = ModelOperation(7)
 EVENT_STREAM = {"content-type": "text/event-stream"}
 MODEL = "o-test"
 PATH_SCHEMA = Json.of({"type": "object", "properties": {"path": {"type": "string"}}})
@@ -50,44 +47,7 @@ READ = Tool(name="read_file", description="Read a file.", input_schema=PATH_SCHE
 LOST = httpx2.RemoteProtocolError("peer closed connection without sending complete message body")
 
 
-def asking(*said: str | MediaBlock | Message, tools: tuple[Tool, ...] = (READ,), **fields: object) -> Request:
-    """A request whose thread holds what was said: texts and media of the user, or whole messages."""
-    thread = Thread()
-    for number, item in enumerate(said or ("hello",), start=1):
-        if isinstance(item, str | MediaBlock):
-            block = TextBlock(item) if isinstance(item, str) else item
-            item = UserMessage(id=MessageId(number), content=(block,))
-        thread = thread.append(item)
-    known: dict[str, object] = {
-        "number": OPERATION,
-        "reason": RequestReason.USER,
-        "model": MODEL,
-        "instructions": "",
-        "tools": tools,
-        "thread": thread,
-        "max_output_tokens": None,
-    }
-    return Request(**{**known, **fields})  # type: ignore[arg-type]  # the fields are those of a request
-
-
-class Pieces(httpx2.AsyncByteStream):
-    """A body that comes in these pieces; then it ends, or raises."""
-
-    def __init__(self, pieces: Iterable[bytes], then: Exception | None = None) -> None:
-        self.pieces = pieces
-        self.then = then
-        self.closed = False
-
-    @override
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        for piece in self.pieces:
-            yield piece
-        if self.then is not None:
-            raise self.then
-
-    @override
-    async def aclose(self) -> None:
-        self.closed = True
+asking = partial(request_of, model=MODEL, tools=(READ,))
 
 
 class InMemory:
@@ -118,12 +78,8 @@ def provider_of(api: Api, client: AsyncOpenAI) -> Provider:
 
 
 async def read(provider: Provider, request: Request | None = None) -> list[ModelDelta]:
-    """The whole reply, of which the last delta, and no other, is its end."""
-    stream = provider.stream(asking() if request is None else request, OPERATION)
-    deltas = [delta async for delta in stream]
-    assert all(delta.operation == OPERATION for delta in deltas)
-    assert [isinstance(delta, ModelCompleted | ModelFailed) for delta in deltas] == [False] * (len(deltas) - 1) + [True]
-    return deltas
+    """The whole reply to the request, or to one that says hello."""
+    return await whole_reply(provider, asking() if request is None else request)
 
 
 def replies(api: Api, *bodies: bytes, request: Request | None = None) -> list[list[ModelDelta]]:

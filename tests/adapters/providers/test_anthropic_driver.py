@@ -14,7 +14,7 @@ from loopkernel.data.words import TurnEndReason
 from loopkernel_adapters.driver.clocks import ManualClock
 from loopkernel_adapters.providers.anthropic.provider import AnthropicProvider
 
-from tests.adapters.driver_world import World, say
+from tests.adapters.driver.driver_world import World, say
 from tests.adapters.providers.anthropic_world import block, delta, ending, start, stop, text, tool_use, wire
 from tests.adapters.providers.messages_api import faults_of
 from tests.adapters.providers.wire_server import WireServer, problem, stream_of

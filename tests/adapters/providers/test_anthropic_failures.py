@@ -15,7 +15,6 @@ from loopkernel_adapters.providers.anthropic import provider as adapter
 from loopkernel_adapters.providers.anthropic.provider import AnthropicProvider
 
 from tests.adapters.providers.anthropic_world import (
-    OPERATION,
     InMemory,
     asking,
     calls_in,
@@ -29,6 +28,7 @@ from tests.adapters.providers.anthropic_world import (
     tool_use,
     wire,
 )
+from tests.adapters.providers.asked_requests import OPERATION
 from tests.adapters.providers.wire_server import EVENT_STREAM, Answer, WireServer, problem, stream_of
 
 GOOD = (wire([start(), *text(0, "Hi")]), wire(ending("end_turn")))

@@ -27,9 +27,9 @@ from loopkernel.data.words import ErrorClass, StopReason
 from loopkernel_adapters.providers.anthropic.provider import AnthropicProvider
 from loopkernel_adapters.providers.anthropic.reply import ReplyReader
 from loopkernel_adapters.providers.event_stream import DamagedStream, EventReader
+from loopkernel_adapters.providers.wire_names import ToolNames
 
 from tests.adapters.providers.anthropic_world import (
-    OPERATION,
     SHARED_RECORDINGS,
     InMemory,
     PlainReading,
@@ -45,6 +45,7 @@ from tests.adapters.providers.anthropic_world import (
     text_in,
     with_shared,
 )
+from tests.adapters.providers.asked_requests import OPERATION
 from tests.adapters.providers.wire_server import EVENT_STREAM, Answer, WireServer
 
 OWN = {recording.name: recording for recording in own_recordings()}
@@ -201,7 +202,7 @@ def test_read_without_the_client_our_own_may_be_split_and_cut_at_every_byte(reco
 
 def purely(pieces: Iterable[bytes]) -> list[object]:
     """What the readers make of the pieces; a stream that ends within a character ends the reply as damaged."""
-    events, reply = EventReader(), ReplyReader(OPERATION, {})
+    events, reply = EventReader(), ReplyReader(OPERATION, ToolNames(()))
     deltas: list[object] = [delta for piece in pieces for delta in reply.read_all(events.feed(piece))]
     try:
         deltas += reply.read_all(events.end())

@@ -7,13 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from loopkernel.data.blocks import RawInput
 from loopkernel.data.model_deltas import ModelDelta, ModelInput, ModelOpaque, ModelServerCall, ModelUsage
+from loopkernel.data.tools import Tool
 from loopkernel.data.usage import Usage
 from loopkernel.data.words import ErrorClass, StopReason
 from loopkernel_adapters.providers.anthropic.reply import ReplyReader
 from loopkernel_adapters.providers.event_stream import EventReader, ServerEvent
+from loopkernel_adapters.providers.wire_names import ToolNames
 
 from tests.adapters.providers.anthropic_world import (
-    OPERATION,
     InMemory,
     block,
     calls_in,
@@ -31,6 +32,7 @@ from tests.adapters.providers.anthropic_world import (
     tool_use,
     wire,
 )
+from tests.adapters.providers.asked_requests import OPERATION
 
 
 @pytest.mark.rule("INFER-4")
@@ -194,7 +196,7 @@ def test_a_ping_shows_that_a_slow_reply_lives() -> None:
 
 
 def test_names_of_tools_are_given_back_as_they_are() -> None:
-    reply = ReplyReader(OPERATION, {"files_read": "files.read"})
+    reply = ReplyReader(OPERATION, ToolNames([Tool(name="files.read")]))
     events = wire([*tool_use(0, "{}", name="files_read"), *tool_use(1, "{}", name="other")])
     found = [item for event in EventReader().feed(events) for item in reply.read(event)]
     assert [call.tool for call in calls_in(found)] == ["files.read", "other"]
@@ -301,7 +303,7 @@ FIELDS = st.fixed_dictionaries(
 def test_whatever_the_events_are_the_reply_ends_once_and_only_whole_calls_come_of_it(
     events: list[dict[str, object]],
 ) -> None:
-    reply = ReplyReader(OPERATION, {})
+    reply = ReplyReader(OPERATION, ToolNames(()))
     given_out: list[ModelDelta] = []
     ended = {
         event["index"] for event in events if event["type"] == "content_block_stop" and _is_number(event.get("index"))

@@ -29,7 +29,8 @@ from loopkernel.data.tools import Tool
 from loopkernel.data.words import CallStatus, StopReason
 from loopkernel.testing.strategies.conversation import threads
 from loopkernel.testing.strategies.walks import runs
-from loopkernel_adapters.providers.anthropic.request import RequestOptions, request_body, wire_names
+from loopkernel_adapters.providers.anthropic.request import RequestOptions, request_body
+from loopkernel_adapters.providers.wire_names import ToolNames
 
 from tests.adapters.providers.anthropic_world import InMemory, asking, read, replies, start, text, wire
 from tests.adapters.providers.anthropic_world import ending as ending_of
@@ -43,7 +44,7 @@ FOUND = Json.of({"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", 
 
 
 def body_of(request: Request, **options: Any) -> Body:  # the options are of many types
-    body: Body = request_body(request, RequestOptions(**options), wire_names(request.tools))
+    body: Body = request_body(request, RequestOptions(**options), ToolNames(request.tools))
     assert faults_of(body) == []
     return body
 
@@ -137,11 +138,12 @@ def requests(draw: st.DrawFn) -> Request:
 @given(request=requests(), options=OPTIONS)
 @settings(max_examples=settings().max_examples * 4)
 def test_the_request_of_any_thread_is_one_that_the_api_takes(request: Request, options: RequestOptions) -> None:
-    names = wire_names(request.tools)
+    names = ToolNames(request.tools)
     body = request_body(request, options, names)
     assert faults_of(body) == []
-    assert names.from_wire == {wire: name for name, wire in names.to_wire.items()}
-    assert sorted(names.to_wire) == sorted(tool.name for tool in request.tools)
+    assert {names.own(wire): tool for wire, tool in names.offered} == {
+        tool.name: tool for tool in reversed(request.tools)
+    }
 
 
 @pytest.mark.rule("INFER-2")
@@ -152,7 +154,7 @@ def test_every_request_that_a_run_makes_is_one_that_the_api_takes(run: Any, opti
         for effect in step.effects:
             if isinstance(effect, CallModel):
                 request = effect.request
-                body = request_body(request, options, wire_names(request.tools))
+                body = request_body(request, options, ToolNames(request.tools))
                 if request.forced_tool is not None and all(tool.name != request.forced_tool for tool in request.tools):
                     continue  # the API will say so
                 assert faults_of(body) == []
@@ -219,10 +221,10 @@ def test_instructions_tools_and_limits_are_those_of_the_request() -> None:
 
 
 def test_names_that_meet_when_they_are_made_safe_are_told_apart() -> None:
-    names = wire_names([Tool(name=name) for name in ("a.b", "a/b", "a_b", "a_b_2", "", "x" * 80, "x" * 81)])
-    assert names.to_wire["a_b"] == "a_b"
-    assert len(set(names.to_wire.values())) == 7
-    assert {names.from_wire[wire] for wire in names.to_wire.values()} == set(names.to_wire)
+    names = ToolNames([Tool(name=name) for name in ("a.b", "a/b", "a_b", "a_b_2", "", "x" * 80, "x" * 81)])
+    assert names.on_the_wire("a_b") == "a_b"
+    assert len({wire for wire, _ in names.offered}) == 7
+    assert all(names.own(wire) == tool.name for wire, tool in names.offered)
 
 
 def test_a_name_that_is_offered_twice_is_offered_once() -> None:

@@ -19,7 +19,7 @@ from loopkernel_adapters.providers.local import provider as local
 from loopkernel_adapters.providers.local.provider import LocalProvider, Receive
 from loopkernel_adapters.providers.local.request import JsonObject
 from loopkernel_adapters.providers.scripted import ANY, ScriptedProvider, call_reply, text_reply
-from loopkernel_adapters.testing.check_provider import Situation, Staged, check_provider, request_for_check
+from loopkernel_adapters.testing.provider_check import Situation, Staged, check_provider, request_for_check
 
 from tests.adapters.providers.anthropic_world import ending, start, text, tool_use, wire
 from tests.adapters.providers.broken_providers import (
@@ -264,7 +264,7 @@ def test_a_sound_one_passes_and_what_cannot_be_staged_is_told() -> None:
 def test_a_broken_provider_is_caught_by_the_duty_that_it_breaks(
     stream: Stream, duty: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("loopkernel_adapters.testing.check_provider._PATIENCE_S", 0.05)
+    monkeypatch.setattr("loopkernel_adapters.testing.provider_check._PATIENCE_S", 0.05)
     try:
         with pytest.raises(AssertionError, match=duty):
             check_provider(staging(stream))

@@ -19,7 +19,8 @@ from loopkernel_adapters.providers.openai.responses import OpenAIResponsesProvid
 from loopkernel_adapters.providers.recorded import RecordedProvider
 from loopkernel_adapters.providers.scripted import ScriptedProvider
 
-from tests.adapters.providers.openai_world import OPERATION, calls_in, read, text_in
+from tests.adapters.providers.asked_requests import OPERATION
+from tests.adapters.providers.openai_world import calls_in, read, text_in
 from tests.adapters.providers.test_openai_driver import ANSWERS
 from tests.adapters.providers.test_recorded_provider import LOG, written
 from tests.adapters.providers.wire_server import WireServer, stream_of

@@ -18,9 +18,9 @@ from loopkernel.data.words import ErrorClass, TurnEndReason
 from loopkernel_adapters.driver.clocks import ManualClock
 from loopkernel_adapters.providers.openai.chat import OpenAIChatProvider
 from loopkernel_adapters.providers.openai.responses import OpenAIResponsesProvider
-from loopkernel_adapters.testing.check_provider import Situation, Staged, check_provider
+from loopkernel_adapters.testing.provider_check import Situation, Staged, check_provider
 
-from tests.adapters.driver_world import World, say
+from tests.adapters.driver.driver_world import World, say
 from tests.adapters.providers.openai_rules import demand_chat, demand_responses
 from tests.adapters.providers.openai_world import MODEL, Api, calling, chunk, fragment, wire
 from tests.adapters.providers.wire_server import Answer, WireServer, problem, stream_of

@@ -14,8 +14,8 @@ from loopkernel_adapters.providers.openai.chat import OpenAIChatProvider
 from loopkernel_adapters.providers.openai.responses import OpenAIResponsesProvider
 from openai import AsyncOpenAI
 
+from tests.adapters.providers.asked_requests import OPERATION
 from tests.adapters.providers.openai_world import (
-    OPERATION,
     Api,
     Recording,
     asking,

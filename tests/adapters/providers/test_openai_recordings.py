@@ -24,9 +24,9 @@ from loopkernel.data.usage import NO_USAGE, Usage
 from loopkernel.data.words import ErrorClass, StopReason
 from openai import AsyncOpenAI
 
+from tests.adapters.providers.asked_requests import OPERATION
 from tests.adapters.providers.openai_world import (
     LOST,
-    OPERATION,
     SHARED_RECORDINGS,
     InMemory,
     Recording,

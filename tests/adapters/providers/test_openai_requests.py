@@ -20,7 +20,7 @@ from loopkernel.data.messages import AssistantMessage, Message, ReplyState, Resu
 from loopkernel.data.threads import Thread
 from loopkernel.testing.strategies import conversation, values
 from loopkernel.testing.strategies.walks import Run, runs
-from loopkernel_adapters.providers.openai.fields import JsonObject
+from loopkernel_adapters.providers.json_fields import JsonObject
 
 from tests.adapters.providers.openai_threads import (
     DIALECTS,

@@ -6,10 +6,10 @@ from loopkernel.data.blocks import (
 )
 from loopkernel.data.json_text import Json, JsonValue
 from loopkernel.data.tools import Tool
-from loopkernel_adapters.providers.openai import thread as openai_media
+from loopkernel_adapters.providers.json_fields import JsonObject
 from loopkernel_adapters.providers.openai.chat import ChatDialect
-from loopkernel_adapters.providers.openai.fields import JsonObject
 from loopkernel_adapters.providers.openai.responses import reasons
+from loopkernel_adapters.providers.shown_media import ShownImage, ShownText, shown
 
 from tests.adapters.providers.openai_threads import PNG, ROUND, chat, responses
 from tests.adapters.providers.openai_world import MODEL, READ, asking
@@ -69,5 +69,5 @@ def test_any_schema_is_one_of_an_object(schema: JsonValue) -> None:
 def test_an_address_with_data_in_it_says_itself_what_the_data_is() -> None:
     address = f"data:image/png;base64,{PNG}"
     for label in ("application/pdf", "image/jpeg", "text/plain", ""):
-        assert openai_media.shown(MediaBlock(label, address)) == openai_media.ShownImage(address)
-    assert openai_media.shown(MediaBlock("image/png", "data:text/plain;base64,aGk=")) == openai_media.ShownText("hi")
+        assert shown(MediaBlock(label, address)) == ShownImage(address)
+    assert shown(MediaBlock("image/png", "data:text/plain;base64,aGk=")) == ShownText("hi")

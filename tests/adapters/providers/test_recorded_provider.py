@@ -27,16 +27,16 @@ from loopkernel.data.policy import Policy
 from loopkernel.data.tools import ToolOutput, ValidCall
 from loopkernel.data.usage import Usage
 from loopkernel.data.words import ErrorClass, StopReason, TurnEndReason
-from loopkernel.replay import LogRecord
+from loopkernel.replaying import LogRecord
 from loopkernel.testing.strategies.walks import Run, runs
 from loopkernel_adapters.ports import NoSuchRun, RunContext, StoreCorrupt
 from loopkernel_adapters.providers.recorded import RecordedProvider
 from loopkernel_adapters.providers.scripted import ANY
 from loopkernel_adapters.stores.jsonl import JsonlStore
 from loopkernel_adapters.stores.sqlite import SqliteRuns
-from loopkernel_adapters.testing.check_provider import Situation, Staged, check_provider, request_for_check
+from loopkernel_adapters.testing.provider_check import Situation, Staged, check_provider, request_for_check
 
-from tests.adapters.driver_world import FunctionTools, World, one_turn, said, say
+from tests.adapters.driver.driver_world import FunctionTools, World, one_turn, said, say
 from tests.adapters.providers.openai_world import asking
 
 OPERATION = ModelOperation(41)

@@ -30,8 +30,8 @@ from loopkernel_adapters.providers.named import ProviderByModel
 from loopkernel_adapters.providers.openai.chat import ChatReply, OpenAIChatProvider
 from loopkernel_adapters.providers.openai.client import Reply
 from loopkernel_adapters.providers.openai.responses import OpenAIResponsesProvider, ResponsesReply
-from loopkernel_adapters.providers.openai.thread import ToolNames
 from loopkernel_adapters.providers.wire_bounds import MOST_ERROR_BYTES, MOST_KEPT, KeptText, TooMuchKept
+from loopkernel_adapters.providers.wire_names import ToolNames
 from loopkernel_adapters.secrets import Secrets
 from loopkernel_adapters.tools.coding import coding_tools
 from loopkernel_adapters.tools.files import Workspace
@@ -186,7 +186,7 @@ def anthropic_blocks(piece: str) -> Iterator[dict[str, object]]:
 def test_what_the_anthropic_adapter_keeps_of_a_reply_is_bounded(
     events: Callable[[str], Iterator[dict[str, object]]],
 ) -> None:
-    reply = ReplyReader(OPERATION, {})
+    reply = ReplyReader(OPERATION, ToolNames(()))
     fed = 0
     for event in events("x" * 1_000_000):
         fed += 1_000_000

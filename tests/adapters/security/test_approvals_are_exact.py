@@ -12,12 +12,12 @@ from loopkernel.data.states import Confirming
 from loopkernel.data.tools import Decision, EffectClass, ToolProfile
 from loopkernel.data.user_deltas import Approve, CancelAll, CancelCall, Correct, Reject, Swap, UserDelta
 from loopkernel.data.words import CallStatus
-from loopkernel.replay import LogRecord
+from loopkernel.replaying import LogRecord
 from loopkernel_adapters.driver.asyncio_driver import Driver
 from loopkernel_adapters.providers.scripted import call_reply, text_reply
 from loopkernel_adapters.stores.memory import MemoryStore
 
-from tests.adapters.driver_world import FunctionTools, World, echo, say
+from tests.adapters.driver.driver_world import FunctionTools, World, echo, say
 
 CALLS = 3
 ALONE = ToolProfile(effect=EffectClass.DANGEROUS, approval=Decision.ASK, serial=True)

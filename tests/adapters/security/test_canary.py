@@ -19,7 +19,7 @@ from loopkernel_adapters.providers.scripted import ANY, Reply, text_reply
 from loopkernel_adapters.secrets import Secrets, handle
 from loopkernel_adapters.stores.jsonl import JsonlStore
 
-from tests.adapters.driver_world import FunctionTools, World, complaints_of, said, say
+from tests.adapters.driver.driver_world import FunctionTools, World, complaints_of, said, say
 from tests.adapters.security.canaries import CANARY, ENCODINGS, holds_canary
 
 SECRETS = Secrets({"KEY": CANARY})

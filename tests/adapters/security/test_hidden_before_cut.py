@@ -43,7 +43,7 @@ from loopkernel_adapters.tools.registry import FunctionTool, Registry
 from loopkernel_adapters.tools.searching import LineSearch, SearchProcess, find_lines
 from loopkernel_adapters.tools.threads import Aborted
 
-from tests.adapters.driver_world import World, one_turn
+from tests.adapters.driver.driver_world import World, one_turn
 from tests.adapters.tools.tools_world import Listener
 
 LETTERS = 'QXZÄ"/\\+'  # of secrets, and of nothing else

@@ -18,12 +18,12 @@ from loopkernel.data.tool_deltas import ToolProgress, ToolSucceeded
 from loopkernel.data.tools import ToolOutput
 from loopkernel.data.user_deltas import Approve
 from loopkernel.data.words import StopReason
-from loopkernel.replay import LogRecord, fold
+from loopkernel.replaying import LogRecord, fold
 from loopkernel_adapters.ports import RunContext, ToolError
 from loopkernel_adapters.providers.scripted import call_reply, text_reply
 from loopkernel_adapters.stores.jsonl import JsonlStore, line_of, read_log
 
-from tests.adapters.driver_world import NO_INPUT, FunctionTools, World, said, say
+from tests.adapters.driver.driver_world import NO_INPUT, FunctionTools, World, said, say
 
 CALL = ModelCall(operation=ModelOperation(1), provider_id="x", tool="echo", input=Json.of({"cmd": "rm -rf /"}))
 RECORDS = [

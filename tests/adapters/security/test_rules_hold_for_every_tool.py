@@ -25,7 +25,7 @@ from loopkernel_adapters.tools.files import Workspace
 from loopkernel_adapters.tools.processes import without_namespace
 from loopkernel_adapters.tools.registry import Registry
 
-from tests.adapters.driver_world import say
+from tests.adapters.driver.driver_world import say
 
 CANARY = "CANARY-7f3a"
 HIDDEN = "unguessed.txt"

@@ -13,7 +13,7 @@ from loopkernel.data.json_text import Json
 from loopkernel.data.tools import Decision, EffectClass, ToolOutput
 from loopkernel.data.user_deltas import Approve
 from loopkernel.later_typing import override
-from loopkernel.replay import LogRecord, fork, replay
+from loopkernel.replaying import LogRecord, fork, replay
 from loopkernel_adapters.agent import Agent
 from loopkernel_adapters.ports import RunContext, Runs, Sealing
 from loopkernel_adapters.providers.scripted import Reply, ScriptedProvider, call_reply, text_reply
@@ -25,7 +25,7 @@ from loopkernel_adapters.stores.sqlite import SqliteRuns
 from loopkernel_adapters.tools.functions import tool
 from loopkernel_adapters.tools.registry import Registry
 
-from tests.adapters.hostile_logs import HOSTILE
+from tests.adapters.stores.hostile_logs import HOSTILE
 from tests.kernel.building import call_id
 
 

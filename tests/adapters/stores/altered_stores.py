@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from loopkernel.data.states import State
-from loopkernel.replay import LogRecord
+from loopkernel.replaying import LogRecord
 from loopkernel_adapters.ports import NoSuchRun, Restored, RunEntry, Runs, Store, StoreCorrupt, StoreError, StoreLocked
 from loopkernel_adapters.stores import durable_files, jsonl
 from loopkernel_adapters.stores.folders import JsonlFolder

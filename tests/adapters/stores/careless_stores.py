@@ -8,7 +8,7 @@ from pathlib import Path
 from attrs import evolve
 from loopkernel.data.model_deltas import ModelText
 from loopkernel.data.states import State
-from loopkernel.replay import LogRecord
+from loopkernel.replaying import LogRecord
 from loopkernel_adapters.ports import Restored, Store, StoreCorrupt, StoreLocked
 from loopkernel_adapters.stores.folders import JsonlFolder
 from loopkernel_adapters.stores.jsonl import JsonlStore

@@ -19,12 +19,12 @@ from loopkernel.data.model_deltas import ModelDelta
 from loopkernel.data.states import Confirming, Done, Idle, State
 from loopkernel.data.tools import EffectClass, ToolOutput, ToolProfile
 from loopkernel.data.user_deltas import Reject, Say
-from loopkernel.replay import LogRecord, replay
+from loopkernel.replaying import LogRecord, replay
 from loopkernel_adapters.ports import NoSuchRun, Provider, Restored, RunContext, Sealing, Store
 from loopkernel_adapters.providers.scripted import Reply, ScriptedProvider, call_reply, text_reply
 from typing_extensions import override
 
-from tests.adapters.driver_world import NO_INPUT, FunctionTools, World, said, say
+from tests.adapters.driver.driver_world import NO_INPUT, FunctionTools, World, said, say
 from tests.adapters.stores import fault_child
 from tests.adapters.stores.fault_child import RUN, Order, Report, in_fork, runs_in
 

@@ -13,13 +13,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from loopkernel.replay import START, replay
+from loopkernel.replaying import START, replay
 from loopkernel_adapters.ports import Runs, Sealing, Store, StoreError
 from loopkernel_adapters.stores.folders import JsonlFolder
 from loopkernel_adapters.stores.seals import Seals
 from loopkernel_adapters.stores.sqlite import SqliteRuns
 
-from tests.adapters.log_lines import some_records
+from tests.adapters.stores.log_lines import some_records
 
 FAULTS = ctypes.CDLL(None)
 PASS, KILL, TEAR, FAIL, SHORTEN, STOP = range(6)

@@ -9,8 +9,8 @@ import pytest
 from loopkernel_adapters.stores.folders import JsonlFolder
 from loopkernel_adapters.stores.memory import MemoryRuns
 from loopkernel_adapters.stores.sqlite import SqliteRuns
-from loopkernel_adapters.testing import check_store as checks
-from loopkernel_adapters.testing.check_store import check_store
+from loopkernel_adapters.testing import store_check as checks
+from loopkernel_adapters.testing.store_check import check_store
 
 from tests.adapters.stores.altered_stores import (
     AloneInItsProcess,

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from loopkernel.replay import START, replay
+from loopkernel.replaying import START, replay
 from loopkernel_adapters.ports import NoSuchRun, RunEntry, StoreError, StoreLocked
 from loopkernel_adapters.stores.folders import LONGEST_NAME, SUFFIX, JsonlFolder
 from loopkernel_adapters.stores.memory import MemoryRuns
 from loopkernel_adapters.stores.seals import Seals
 
-from tests.adapters.log_lines import log_of, some_records
+from tests.adapters.stores.log_lines import log_of, some_records
 from tests.adapters.stores.worked_log import worked_log
 
 LOG = tuple(some_records(30))

@@ -14,7 +14,7 @@ from loopkernel_adapters.stores.database import expected
 from loopkernel_adapters.stores.seals import Seals
 from loopkernel_adapters.stores.sqlite import SqliteRuns
 
-from tests.adapters.log_lines import some_records
+from tests.adapters.stores.log_lines import some_records
 
 LOG = tuple(some_records(12))
 ENDLESS = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n)"

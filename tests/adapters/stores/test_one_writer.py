@@ -20,8 +20,8 @@ from loopkernel_adapters.stores.memory import MemoryRuns
 from loopkernel_adapters.stores.run_rows import RunRows
 from loopkernel_adapters.stores.sqlite import SqliteRuns
 
-from tests.adapters.log_lines import some_records
 from tests.adapters.stores.fault_world import ROOT
+from tests.adapters.stores.log_lines import some_records
 
 RECORDS = tuple(some_records(20))
 KINDS = ("jsonl", "sqlite")

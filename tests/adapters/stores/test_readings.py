@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 from loopkernel.data.thread_deltas import Acquired, Created
-from loopkernel.replay import LogRecord
+from loopkernel.replaying import LogRecord
 from loopkernel_adapters.ports import StoreError, StoreLocked
 from loopkernel_adapters.stores.sqlite import SqliteRuns, reading
 

@@ -15,7 +15,7 @@ from loopkernel.codec import record_from_text, state_to_text
 from loopkernel.data.errors import CodecError, Fault
 from loopkernel.data.states import State
 from loopkernel.data.thread_deltas import RULES_VERSION
-from loopkernel.replay import START, LogRecord, replay
+from loopkernel.replaying import START, LogRecord, replay
 from loopkernel_adapters.driver.log_writer import snapshot_due
 from loopkernel_adapters.ports import Restored, Runs, Sealing, Store, StoreCorrupt, StoreError
 from loopkernel_adapters.stores import snapshots
@@ -27,7 +27,7 @@ from loopkernel_adapters.stores.snapshots import Snapshot, snapshot_of
 from loopkernel_adapters.stores.sqlite import SqliteRuns
 
 from bench.workload import streaming_after
-from tests.adapters.log_lines import some_records
+from tests.adapters.stores.log_lines import some_records
 from tests.adapters.stores.worked_log import worked_log
 
 LOG = worked_log(12)

@@ -11,7 +11,7 @@ from tempfile import mkdtemp
 
 import pytest
 from loopkernel.codec import record_to_text
-from loopkernel.replay import START, replay
+from loopkernel.replaying import START, replay
 from loopkernel_adapters.ports import NoSuchRun, StoreCorrupt, StoreError
 from loopkernel_adapters.stores.sqlite import SqliteRuns
 

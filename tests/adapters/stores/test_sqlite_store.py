@@ -10,15 +10,15 @@ from tempfile import mkdtemp
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from loopkernel.replay import LogRecord
+from loopkernel.replaying import LogRecord
 from loopkernel_adapters.ports import NoSuchRun, RunEntry, StoreError, StoreLocked
 from loopkernel_adapters.stores import database
 from loopkernel_adapters.stores.database import APPLICATION, SCHEMA
 from loopkernel_adapters.stores.sqlite import SqliteRuns
 
-from tests.adapters.driver_world import descriptors
-from tests.adapters.log_lines import some_records
-from tests.adapters.test_jsonl_store import RECORDS
+from tests.adapters.driver.driver_world import descriptors
+from tests.adapters.stores.log_lines import some_records
+from tests.adapters.stores.test_jsonl_store import RECORDS
 
 LOG = tuple(some_records(30))
 

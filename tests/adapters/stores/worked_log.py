@@ -3,7 +3,7 @@
 from loopkernel.data.blocks import TextBlock
 from loopkernel.data.thread_deltas import Acquired, Created
 from loopkernel.data.user_deltas import Say
-from loopkernel.replay import LogRecord
+from loopkernel.replaying import LogRecord
 
 from bench.workload import READ, UNENDING, round_of
 

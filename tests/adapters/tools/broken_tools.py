@@ -23,8 +23,8 @@ from loopkernel.data.tools import (
     Verdict,
 )
 from loopkernel_adapters.ports import RunContext, ToolError, Tools
-from loopkernel_adapters.testing import check_tools as checks
-from loopkernel_adapters.testing.check_tools import EndlessCall, ToolsTrial
+from loopkernel_adapters.testing import tools_check as checks
+from loopkernel_adapters.testing.tools_check import EndlessCall, ToolsTrial
 from loopkernel_adapters.tools.functions import tool
 from loopkernel_adapters.tools.output_bounds import MOST_CHARACTERS, MOST_MEDIA
 from loopkernel_adapters.tools.registry import Registry

@@ -14,8 +14,8 @@ from attrs import evolve
 from loopkernel.data.effects import CheckCall, StartTool
 from loopkernel.data.tools import ToolOutput, Verdict
 from loopkernel_adapters.ports import RunContext
-from loopkernel_adapters.testing import check_tools as checks
-from loopkernel_adapters.testing.check_tools import EndlessCall, ToolsTrial, check_tools
+from loopkernel_adapters.testing import tools_check as checks
+from loopkernel_adapters.testing.tools_check import EndlessCall, ToolsTrial, check_tools
 from loopkernel_adapters.tools.coding import coding_tools
 from loopkernel_adapters.tools.delegation import delegate_tool
 from loopkernel_adapters.tools.files import FileTools, Workspace

@@ -26,7 +26,7 @@ from loopkernel_adapters.tools.processes import (
 from loopkernel_adapters.tools.registry import FunctionTool, Registry
 from loopkernel_adapters.tools.shell import HEAD_BYTES, TAIL_BYTES, Shell, clean_environment, exit_words
 
-from tests.adapters.driver_world import child_processes, descriptors
+from tests.adapters.driver.driver_world import child_processes, descriptors
 from tests.adapters.tools.tools_world import (
     Listener,
     children_with,

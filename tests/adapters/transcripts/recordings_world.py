@@ -9,7 +9,7 @@ from pathlib import Path
 
 from attrs import asdict
 from loopkernel.data.events import ToolEnded
-from loopkernel.replay import LogRecord, fold
+from loopkernel.replaying import LogRecord, fold
 from loopkernel_adapters.transcripts.counting import Counts, Tally
 from loopkernel_adapters.transcripts.entries import Entry
 from loopkernel_adapters.transcripts.formats import READERS, reader_of

@@ -63,6 +63,10 @@ MINIMA: dict[type, tuple[str, dict[str, int]]] = {
 }
 
 
+# What a part needs beside its least numbers.
+BESIDE: dict[type, dict[str, Any]] = {Policy: {"prices": Prices(input=1.0)}}  # Any: as OPTIONS
+
+
 def faults_of(build: type, values: dict[str, Any]) -> list[str]:  # Any: wrong values are the point
     """The paths that the refusal names."""
     with pytest.raises(PolicyError) as refused:
@@ -87,10 +91,11 @@ def test_a_valid_policy_can_be_built_again_from_its_parts(policy: Policy) -> Non
 def test_every_number_that_is_too_small_is_named_and_no_other(build: type, data: st.DataObject) -> None:
     prefix, minima = MINIMA[build]
     wrong = data.draw(st.lists(st.sampled_from(sorted(minima)), min_size=1, unique=True))
-    bad = st.sampled_from((-1, -(10**6), math.nan, math.inf, -math.inf))
-    values = {name: data.draw(bad) if name in wrong else minimum for name, minimum in minima.items()}
+    numbers = {field.name: field.type in (float, float | None) for field in attrs.fields(build)}
+    bad = {True: st.sampled_from((-1, math.nan, math.inf, -math.inf)), False: st.sampled_from((-1, -(10**6)))}
+    values = {name: data.draw(bad[numbers[name]]) if name in wrong else least for name, least in minima.items()}
     expected = [f"{prefix}{name}" for name in minima if name in wrong]
-    found = faults_of(build, values)
+    found = faults_of(build, {**BESIDE.get(build, {}), **values})
     # A number may have two faults, and the parts together one more.
     named = dict.fromkeys(path for path in found if path.removeprefix(prefix) in minima)
     assert list(named) == expected
@@ -99,7 +104,7 @@ def test_every_number_that_is_too_small_is_named_and_no_other(build: type, data:
 @pytest.mark.parametrize("build", MINIMA, ids=lambda build: build.__name__)
 def test_the_least_values_are_accepted(build: type) -> None:
     minima = MINIMA[build][1]
-    built = build(**minima)
+    built = build(**BESIDE.get(build, {}), **minima)
     assert {name: getattr(built, name) for name in minima} == minima
 
 
@@ -130,6 +135,19 @@ def test_each_higher_limit_is_tested() -> None:
         "on_truncation.escalate_to[1]",
         "on_truncation.escalate_to[2]",
     ]
+
+
+@pytest.mark.rule("LIMIT-2")
+@pytest.mark.parametrize("limit", [0.0, 0.5])
+def test_a_limit_in_dollars_needs_a_price_that_is_not_nothing(limit: float) -> None:
+    assert faults_of(Policy, {"max_cost_usd": limit}) == ["max_cost_usd"]
+    assert faults_of(Policy, {"max_cost_usd": limit, "prices": Prices(input=0.0, output=0.0)}) == ["max_cost_usd"]
+    for priced in (Prices(input=3.0), Prices(output=15.0)):
+        assert Policy(max_cost_usd=limit, prices=priced, fallback_models=("small",)).max_cost_usd == limit
+    assert Policy(prices=Prices(input=3.0)).max_cost_usd is None
+    told = r"max_cost_usd: needs prices, .* \(prices.input, prices.output\), .* or set no limit"
+    with pytest.raises(PolicyError, match=told):
+        Policy(max_cost_usd=limit)
 
 
 def test_a_required_output_needs_its_tool_and_all_is_told_at_once() -> None:

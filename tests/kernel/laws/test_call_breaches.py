@@ -32,7 +32,7 @@ from loopkernel.data.words import (
     CallStatus,
     CancelReason,
 )
-from loopkernel.replay import StepRecord
+from loopkernel.replaying import StepRecord
 
 from tests.kernel.laws.tampering import (
     OTHER,

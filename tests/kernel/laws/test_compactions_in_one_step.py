@@ -13,9 +13,9 @@ from loopkernel.data.states import Compacting
 from loopkernel.data.thread_deltas import Acquired
 from loopkernel.data.user_deltas import ChangePolicy, CompactNow, EditMessage
 from loopkernel.data.words import ErrorClass
-from loopkernel.laws import KERNEL, check_trace
+from loopkernel.judging import KERNEL, check_trace
 from loopkernel.laws.cut_law import cut_safe
-from loopkernel.replay import LogRecord, fold, replay
+from loopkernel.replaying import LogRecord, fold, replay
 
 from tests.kernel.building import ASKING_NOBODY, a, completed, created, failed, of_kind, say, text
 

@@ -11,9 +11,9 @@ from loopkernel.data.records import LogRecord
 from loopkernel.data.remembered import Remembered, RememberedCall, RememberedPattern, RememberedTool
 from loopkernel.data.thread_deltas import Acquired
 from loopkernel.data.user_deltas import ChangeMode, ChangeTools, Forget, Remember
-from loopkernel.laws import check_trace
+from loopkernel.judging import check_trace
 from loopkernel.laws.forgotten_words import ForgottenApprovals
-from loopkernel.replay import START, fold
+from loopkernel.replaying import START, fold
 
 from tests.kernel.building import ALL_TOOLS, ASKING_NOBODY, call_id, created, run
 

@@ -34,7 +34,7 @@ from loopkernel.data.words import (
     InputFate,
     TurnEndReason,
 )
-from loopkernel.replay import StepRecord
+from loopkernel.replaying import StepRecord
 
 from tests.kernel.laws.tampering import (
     CALL,

@@ -24,8 +24,8 @@ from loopkernel.data.policy import Policy
 from loopkernel.data.states import State, Streaming
 from loopkernel.data.user_deltas import Say
 from loopkernel.data.words import LimitName
-from loopkernel.laws import check_trace
-from loopkernel.replay import LogRecord, StepRecord, fold
+from loopkernel.judging import check_trace
+from loopkernel.replaying import LogRecord, StepRecord, fold
 
 from tests.kernel.building import ASKING_NOBODY, ONE, asked, say
 from tests.kernel.laws.tampering import Case, after, changed, findings, instead, less, more, with_session

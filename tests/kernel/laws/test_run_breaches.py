@@ -34,9 +34,9 @@ from loopkernel.data.words import (
     TimerPurpose,
     TurnEndReason,
 )
-from loopkernel.laws import check_trace
+from loopkernel.judging import check_trace
 from loopkernel.laws.views import turn_of
-from loopkernel.replay import StepRecord
+from loopkernel.replaying import StepRecord
 
 from tests.kernel.laws.tampering import (
     OTHER,

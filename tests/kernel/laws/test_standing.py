@@ -9,7 +9,7 @@ from loopkernel.data.words import CallStatus
 from loopkernel.laws.memory import Memory
 from loopkernel.laws.standing import Standing
 from loopkernel.laws.users import may_run
-from loopkernel.replay import StepRecord
+from loopkernel.replaying import StepRecord
 
 from tests.kernel.plays import Play, plays
 

@@ -30,7 +30,7 @@ from loopkernel.data.user_deltas import CancelAll
 from loopkernel.data.vector import Vector
 from loopkernel.data.words import RequestReason, TurnEndReason
 from loopkernel.loop.algorithms.compaction import plan_cut
-from loopkernel.replay import Transition
+from loopkernel.replaying import Transition
 from loopkernel.testing.planted.planting import (
     Plant,
     PlantedBug,

@@ -121,6 +121,18 @@ def stop_hooks(player: Player) -> None:
     player.settle()
 
 
+def stop_hooks_at_the_limit(player: Player) -> None:
+    """A stop hook wants one reply more than the limit allows, while an input is queued."""
+    player.begin(evolve(hooked(HookPoint.STOP, HookPoint.AFTER_INVOCATION, each=1), max_turns=2))
+    player.say("go")
+    player.reply(text="I")
+    player.answer(NO)
+    player.reply(text="I")
+    player.deliver(Enqueue(content=(TextBlock("next"),)))
+    player.answer(NO)
+    player.settle()
+
+
 def hooks_before_calls(player: Player) -> None:
     """Calls with hooks before them, some of which conflict: let go, blocked, changed and asked about, too slow."""
     player.begin(hooked(HookPoint.BEFORE_TOOL))
@@ -266,6 +278,7 @@ HOOK_SCRIPTS: Mapping[str, Script] = MappingProxyType(
             blocked_turns,
             repeated_replies,
             stop_hooks,
+            stop_hooks_at_the_limit,
             hooks_before_calls,
             hooks_closed,
             hooks_after_calls,

@@ -8,7 +8,7 @@ from loopkernel.data.choices import HookFailure, OnToolFailure, Schedule
 from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import AbortModel, AbortOther, AbortTool, CheckCall, Effect, StartTool, TellHook
 from loopkernel.data.events import CorrectionChecked, CorrectionInjected
-from loopkernel.data.hook_calls import CallHooks
+from loopkernel.data.hook_calls import CallHooks, OpenHook
 from loopkernel.data.ids import OperationKind
 from loopkernel.data.ledgers import LedgerEntry
 from loopkernel.data.outside_deltas import (
@@ -30,10 +30,11 @@ from loopkernel.data.steps import Context, Step, is_refused
 from loopkernel.data.tools import EffectClass, Tool
 from loopkernel.data.usage import NO_USAGE
 from loopkernel.data.user_deltas import CancelAll
+from loopkernel.data.waits import ForHook, ForOwnResult, Reason, Wait
 from loopkernel.data.words import HookPoint
 from loopkernel.laws.gates import call_of_hook, gated_calls
 from loopkernel.laws.hook_order import CALL_POINTS
-from loopkernel.replay import Transition
+from loopkernel.replaying import Transition
 from loopkernel.testing.planted.planting import (
     Explain,
     Plant,
@@ -50,7 +51,6 @@ from loopkernel.testing.planted.planting import (
 )
 from loopkernel.views.explain import Explanation
 from loopkernel.views.explain import explain as explain_kernel
-from loopkernel.views.waits import ForHook, ForOwnResult, Reason, Wait
 
 # --- which hooks have their turn, and when ------------------------------------------------------------------------
 
@@ -136,6 +136,15 @@ def _after_call(kind: type[HookAnswer]) -> Callable[[State, HookAnswered], bool]
 
 def _of_turn(kind: type[HookAnswer]) -> Callable[[State, HookAnswered], bool]:
     return lambda state, delta: isinstance(delta.answer, kind) and isinstance(state, Thinking | Streaming)
+
+
+def _last_end_accepted(state: State, delta: Delta) -> Delta:
+    """At the turn limit a block by a stop hook is taken for its consent."""
+    if not isinstance(state, Finishing) or not isinstance(state.gate, OpenHook) or not isinstance(delta, HookAnswered):
+        return delta
+    limit = state.session.settings.policy.max_turns
+    met = state.gate.hook.point is HookPoint.STOP and limit is not None and state.turn.replies >= limit
+    return HookAnswered(delta.operation, HookContinue()) if met and isinstance(delta.answer, HookBlock) else delta
 
 
 def _slow_hooks_let_go(settings: Settings, state: State, delta: Delta) -> Settings:
@@ -371,6 +380,7 @@ PLANTED_HOOKS = (
     PlantedBug(
         name="turns-kept-going-without-end", law="PROGRESS", plant=_in_turns(lambda turn: evolve(turn, blocks=0))
     ),
+    PlantedBug(name="blocked-end-is-natural", law="BUDGET", plant=changing_deltas(_last_end_accepted)),
     PlantedBug(name="looked-at-failure-spares", law="SIBLING", plant=under_settings(_looked_at_spares)),
     PlantedBug(
         name="hooked-call-waits-for-itself", law="WHY", plant=lambda real: real, explain=_for_own_results, hidden=True

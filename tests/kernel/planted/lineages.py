@@ -35,7 +35,7 @@ from loopkernel.data.words import (
 )
 from loopkernel.laws.ending_laws import entries_in
 from loopkernel.laws.step_laws import pending_timers
-from loopkernel.replay import Transition
+from loopkernel.replaying import Transition
 from loopkernel.testing.planted.planting import (
     Plant,
     PlantedBug,

@@ -17,7 +17,7 @@ from loopkernel.data.vector import Vector
 from loopkernel.data.words import ErrorClass, RefusalReason, StopReason
 from loopkernel.laws import Breach
 from loopkernel.loop.transition import transition
-from loopkernel.replay import LogRecord, StepRecord, Transition, fold
+from loopkernel.replaying import LogRecord, StepRecord, Transition, fold
 from loopkernel.testing.explorer.as_scenario import scenario_text
 from loopkernel.testing.explorer.explore import Finding, explore
 from loopkernel.testing.explorer.scope import A, Scope

@@ -23,7 +23,7 @@ children: {c1: {model: [{text: Gone.}]}}
 """
 RIGHT = """
 from loopkernel.codec import effects_to_text, record_from_text, state_to_text
-from loopkernel.replay import START, fold
+from loopkernel.replaying import START, fold
 states = {}
 for line in sys.stdin:
     log, _, record = line.rstrip("\\n").partition(" ")

@@ -12,7 +12,7 @@ from loopkernel.data.policy import Policy
 from loopkernel.data.states import Idle, State
 from loopkernel.data.steps import Context, Step
 from loopkernel.loop.transition import transition
-from loopkernel.replay import Transition
+from loopkernel.replaying import Transition
 from loopkernel.testing.scenarios.format.document import read_scenarios
 from loopkernel.testing.scenarios.judging.replay_check import replay_difference
 from loopkernel.testing.scenarios.player.drive import Drive

@@ -12,7 +12,7 @@ from loopkernel.data.states import Cancelled, Idle, State
 from loopkernel.data.steps import Context, Step
 from loopkernel.data.words import TurnEndReason
 from loopkernel.loop.transition import transition
-from loopkernel.replay import Transition
+from loopkernel.replaying import Transition
 from loopkernel.testing.scenarios.format.document import read_scenarios
 from loopkernel.testing.scenarios.judge import ScenarioOutcome, run_scenario
 

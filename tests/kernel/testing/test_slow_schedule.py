@@ -303,7 +303,8 @@ def test_a_tool_without_a_profile(choice: NoProfile, first: list[int]) -> None:
 
 
 @pytest.mark.rule("ASK-7")
-def test_a_rejection_by_policy() -> None:
+@pytest.mark.parametrize("choice", [OnReject.SKIP_REST, OnReject.HALT])
+def test_a_rejection_by_policy(choice: OnReject) -> None:
     calls = [
         SlowCall(place=0),
         SlowCall(place=1, decision=Decision.ASK),
@@ -312,7 +313,7 @@ def test_a_rejection_by_policy() -> None:
         SlowCall(place=4, sources=(0,)),
         SlowCall(place=5, sources=(4,)),
     ]
-    skipping = SlowReply(calls, SlowRules(on_reject=OnReject.SKIP_REST))
+    skipping = SlowReply(calls, SlowRules(on_reject=choice))
     assert skipping.begin() == [("started", 0), ("asked", 1), ("asked", 3)]
     rejected = CancelReason.REJECTED
     assert skipping.reject(1) == [

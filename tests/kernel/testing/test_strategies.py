@@ -29,7 +29,7 @@ from loopkernel.data.states import (
 from loopkernel.data.threads import Thread
 from loopkernel.data.tools import Verdict
 from loopkernel.data.user_deltas import Remembrance, Say
-from loopkernel.replay import LogRecord, fold
+from loopkernel.replaying import LogRecord, fold
 from loopkernel.testing.strategies import values
 from loopkernel.testing.strategies.conversation import (
     assistant_blocks,

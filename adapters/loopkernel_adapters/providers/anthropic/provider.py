@@ -25,8 +25,9 @@ from loopkernel.later_typing import override
 from loopkernel_adapters.ports import Provider
 from loopkernel_adapters.provider_keys import real_keys, without_keys
 from loopkernel_adapters.providers.anthropic.reply import SERVICE, ReplyReader
-from loopkernel_adapters.providers.anthropic.request import JsonObject, RequestOptions, request_body, wire_names
+from loopkernel_adapters.providers.anthropic.request import RequestOptions, request_body
 from loopkernel_adapters.providers.event_stream import DamagedStream, EventReader
+from loopkernel_adapters.providers.json_fields import JsonObject
 from loopkernel_adapters.providers.wire_bounds import BoundedClient, RefusedAnswer
 from loopkernel_adapters.providers.wire_errors import (
     CONNECTION_LOST,
@@ -35,6 +36,7 @@ from loopkernel_adapters.providers.wire_errors import (
     failure,
     retry_after_ms,
 )
+from loopkernel_adapters.providers.wire_names import ToolNames
 
 _PATH = "/v1/messages"
 _KEY, _TOKEN = "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"  # where the vendor's client looks for them
@@ -104,8 +106,8 @@ class AnthropicProvider(Provider):
         return real_keys({_KEY: os.environ.get(_KEY), _TOKEN: os.environ.get(_TOKEN)})
 
     async def _reply(self, request: Request, operation: ModelOperation) -> AsyncGenerator[ModelDelta, None]:
-        names = wire_names(request.tools)
-        reply = ReplyReader(operation, names.from_wire, self._keys())
+        names = ToolNames(request.tools)
+        reply = ReplyReader(operation, names, self._keys())
         events = EventReader()
         stream: Stream | None = None
         pieces: AsyncGenerator[bytes, None] | None = None

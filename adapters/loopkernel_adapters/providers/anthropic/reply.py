@@ -30,10 +30,10 @@ from loopkernel.data.words import StopReason
 
 from loopkernel_adapters.providers.anthropic.request import SERVER_CALLS
 from loopkernel_adapters.providers.event_stream import ServerEvent
+from loopkernel_adapters.providers.json_fields import JsonObject, members, text, tokens
 from loopkernel_adapters.providers.wire_bounds import KeptText, TooMuchKept
 from loopkernel_adapters.providers.wire_errors import STREAM_CUT, UNREADABLE, failure
-
-JsonObject = dict[str, JsonValue]
+from loopkernel_adapters.providers.wire_names import ToolNames
 
 SERVICE = "Anthropic"
 STOP_REASONS: Mapping[str, StopReason] = {
@@ -67,22 +67,20 @@ class _Block:
     @property
     def type(self) -> str:
         """What it is."""
-        return _text(self.start.get("type"))
+        return text(self.start.get("type"))
 
 
 class ReplyReader:
     """Reads one reply. `last` is its end, once that has come: nothing more is read then.
 
-    `tool_names` gives the true names of tools by those under which they were offered. No failure tells one of `keys`.
+    `names` are those under which the tools were offered. No failure tells one of `keys`.
     """
 
-    def __init__(
-        self, operation: ModelOperation, tool_names: Mapping[str, str], keys: tuple[str | None, ...] = ()
-    ) -> None:
+    def __init__(self, operation: ModelOperation, names: ToolNames, keys: tuple[str | None, ...] = ()) -> None:
         self.last: ModelCompleted | ModelFailed | None = None
         self.usage = NO_USAGE
         self._operation = operation
-        self._tool_names = tool_names
+        self._names = names
         self._keys = keys
         self._kept = KeptText()
         self._begun = False  # a block has
@@ -104,7 +102,7 @@ class ReplyReader:
             fields = parse_json(event.data, MAX_DOCUMENT_DEPTH)
             if not isinstance(fields, dict):
                 raise _Damaged("an event is no JSON object")
-            kind = _text(fields.get("type")) or event.name
+            kind = text(fields.get("type")) or event.name
             if kind in _KEPT_WHOLE:
                 self._kept.add(len(event.data))
             yield from self._read(kind, fields)
@@ -123,24 +121,24 @@ class ReplyReader:
     def _read(self, kind: str, fields: JsonObject) -> Iterator[ModelDelta]:
         match kind:
             case "content_block_delta":
-                yield from self._continue(_index(fields), _object(fields.get("delta")))
+                yield from self._continue(_index(fields), members(fields.get("delta")))
             case "content_block_start":
-                self._begin(_index(fields), _object(fields.get("content_block")))
-                yield from self._first_text(_object(fields.get("content_block")))
+                self._begin(_index(fields), members(fields.get("content_block")))
+                yield from self._first_text(members(fields.get("content_block")))
             case "content_block_stop":
                 yield from self._end(_index(fields))
             case "message_start":
-                yield from self._start(_object(fields.get("message")))
+                yield from self._start(members(fields.get("message")))
             case "message_delta":
-                self._stop = _text(_object(fields.get("delta")).get("stop_reason")) or self._stop
+                self._stop = text(members(fields.get("delta")).get("stop_reason")) or self._stop
                 self.usage = self.usage.most(usage_of(fields.get("usage")))
             case "message_stop":
                 yield from self._finish()
             case "ping":
                 yield ModelUsage(self._operation, self.usage)  # shows that a reply that takes long still lives
             case "error":
-                error = _object(fields.get("error"))
-                self._fail(_text(error.get("type")) or "error", _text(error.get("message")))
+                error = members(fields.get("error"))
+                self._fail(text(error.get("type")) or "error", text(error.get("message")))
             case str():
                 pass  # what a later version of the API adds
 
@@ -151,14 +149,14 @@ class ReplyReader:
             # and a call of either half might be the same call.
             raise _Damaged("another reply begins in the middle of it")
         self.usage = self.usage.most(usage_of(message.get("usage")))
-        self._stop = _text(message.get("stop_reason")) or self._stop
-        yield ModelStarted(self._operation, _text(message.get("model")))
+        self._stop = text(message.get("stop_reason")) or self._stop
+        yield ModelStarted(self._operation, text(message.get("model")))
         if self.usage != NO_USAGE:
             yield ModelUsage(self._operation, self.usage)
         content = message.get("content")
         for index, block in enumerate(content if isinstance(content, list) else []):
-            self._begin(index, _object(block))
-            yield from self._first_text(_object(block))
+            self._begin(index, members(block))
+            yield from self._first_text(members(block))
             yield from self._end(index)
 
     def _begin(self, index: int, start: JsonObject) -> None:
@@ -170,33 +168,33 @@ class ReplyReader:
 
     def _first_text(self, start: JsonObject) -> Iterator[ModelDelta]:
         """What a block brings with it as it begins, mostly nothing."""
-        if start.get("type") == "text" and (text := _text(start.get("text"))):
-            yield ModelText(self._operation, text)
-        if start.get("type") == "thinking" and (text := _text(start.get("thinking"))):
-            yield ModelReasoning(self._operation, text)
+        if start.get("type") == "text" and (said := text(start.get("text"))):
+            yield ModelText(self._operation, said)
+        if start.get("type") == "thinking" and (said := text(start.get("thinking"))):
+            yield ModelReasoning(self._operation, said)
 
     def _continue(self, index: int, delta: JsonObject) -> Iterator[ModelDelta]:
         block = self._open.get(index)
         if block is not None and delta.get("type") != "text_delta":
             self._kept.add(sum(len(value) for value in delta.values() if isinstance(value, str)))
         match delta:
-            case {"type": "text_delta", "text": str(text)}:
-                if text:
-                    yield ModelText(self._operation, text)
-            case {"type": "thinking_delta", "thinking": str(text)}:
+            case {"type": "text_delta", "text": str(said)}:
+                if said:
+                    yield ModelText(self._operation, said)
+            case {"type": "thinking_delta", "thinking": str(said)}:
                 if block is not None:
-                    block.parts.append(text)
-                if text:
-                    yield ModelReasoning(self._operation, text)
-            case {"type": "signature_delta", "signature": str(text)}:
+                    block.parts.append(said)
+                if said:
+                    yield ModelReasoning(self._operation, said)
+            case {"type": "signature_delta", "signature": str(said)}:
                 if block is not None:
-                    block.signature.append(text)
-            case {"type": "input_json_delta", "partial_json": str(text)}:
+                    block.signature.append(said)
+            case {"type": "input_json_delta", "partial_json": str(said)}:
                 if block is None:
                     raise _Damaged(f"arguments come for block {index}, which is not open")
-                block.parts.append(text)
-                if text and block.type == "tool_use":
-                    yield ModelInput(self._operation, text)
+                block.parts.append(said)
+                if said and block.type == "tool_use":
+                    yield ModelInput(self._operation, said)
             case _:  # JSON from outside: what a later version adds to a block that is kept whole
                 if block is not None and block.type not in ("text", "thinking", "tool_use"):
                     _merge(block.start, delta)
@@ -208,8 +206,8 @@ class ReplyReader:
         if block.type == "tool_use":
             yield self._call(block)
         elif block.type == "thinking":
-            block.start["thinking"] = _text(block.start.get("thinking")) + "".join(block.parts)
-            block.start["signature"] = _text(block.start.get("signature")) + "".join(block.signature)
+            block.start["thinking"] = text(block.start.get("thinking")) + "".join(block.parts)
+            block.start["signature"] = text(block.start.get("signature")) + "".join(block.signature)
             if block.start["signature"]:  # without one no model takes it back
                 yield ModelOpaque(self._operation, Json.of_parsed(block.start))
         else:
@@ -217,36 +215,38 @@ class ReplyReader:
 
     def _call(self, block: _Block) -> ModelCall:
         """The call of a block that has ended, its arguments as they came where they are no JSON."""
-        name, text = block.start.get("name"), "".join(block.parts)
+        name, arguments = block.start.get("name"), "".join(block.parts)
         if not isinstance(name, str):
             raise _Damaged("a call names no tool")
-        self._cut_call = not text.strip()  # no arguments, or cut before the first
+        self._cut_call = not arguments.strip()  # no arguments, or cut before the first
         call_input: Json | RawInput
         try:
-            call_input = Json.parse(text) if text.strip() else Json.of_parsed(_object(block.start.get("input")))
+            call_input = (
+                Json.parse(arguments) if arguments.strip() else Json.of_parsed(members(block.start.get("input")))
+            )
         except CodecError:
-            call_input = RawInput(text)
+            call_input = RawInput(arguments)
             self._cut_call = True
-        provider_id = _text(block.start.get("id"))
-        tool = self._tool_names.get(name, name)
+        provider_id = text(block.start.get("id"))
+        tool = self._names.own(name)
         return ModelCall(operation=self._operation, provider_id=provider_id, tool=tool, input=call_input)
 
     def _opaque(self, block: _Block) -> Iterator[ModelDelta]:
         """A block that is kept whole; a call of the server's own is shown as well, once its result is there."""
         if block.type in SERVER_CALLS:
-            if text := "".join(block.parts).strip():
-                block.start["input"] = parse_json(text)
+            if arguments := "".join(block.parts).strip():
+                block.start["input"] = parse_json(arguments)
             self._note_server_call(block.start)
         yield ModelOpaque(self._operation, Json.of_parsed(block.start))
         if block.type.endswith(_SERVER_RESULT):
-            call = self._server_calls.pop(_text(block.start.get("tool_use_id")), None)
+            call = self._server_calls.pop(text(block.start.get("tool_use_id")), None)
             if call is not None:
                 yield self._server_call(call.provider_id, call.tool, call.input, Json.of_parsed(block.start))
 
     def _note_server_call(self, start: JsonObject) -> None:
-        provider_id = _text(start.get("id"))
+        provider_id = text(start.get("id"))
         call_input = Json.of_parsed(start.get("input"))
-        self._server_calls[provider_id] = self._server_call(provider_id, _text(start.get("name")), call_input, None)
+        self._server_calls[provider_id] = self._server_call(provider_id, text(start.get("name")), call_input, None)
 
     def _server_call(self, provider_id: str, tool: str, call_input: Json, result: Json | None) -> ModelServerCall:
         return ModelServerCall(
@@ -276,9 +276,9 @@ class ReplyReader:
     def _half_written(self, block: _Block) -> ModelCall:
         """A call that the output limit has cut, as it came. The completion says that it was cut, so it never runs."""
         raw = RawInput("".join(block.parts))
-        name = _text(block.start.get("name"))
-        tool = self._tool_names.get(name, name)
-        return ModelCall(operation=self._operation, provider_id=_text(block.start.get("id")), tool=tool, input=raw)
+        name = text(block.start.get("name"))
+        tool = self._names.own(name)
+        return ModelCall(operation=self._operation, provider_id=text(block.start.get("id")), tool=tool, input=raw)
 
     def _fail(self, kind: str | None, message: str) -> None:
         self.last = failure(
@@ -294,12 +294,12 @@ class ReplyReader:
 
 def usage_of(reported: JsonValue) -> Usage:
     """Token counts as the API reports them; what is no count is 0."""
-    fields = _object(reported)
+    fields = members(reported)
     return Usage(
-        input=_count(fields.get("input_tokens")),
-        output=_count(fields.get("output_tokens")),
-        cache_read=_count(fields.get("cache_read_input_tokens")),
-        cache_write=_count(fields.get("cache_creation_input_tokens")),
+        input=tokens(fields.get("input_tokens")),
+        output=tokens(fields.get("output_tokens")),
+        cache_read=tokens(fields.get("cache_read_input_tokens")),
+        cache_write=tokens(fields.get("cache_creation_input_tokens")),
     )
 
 
@@ -312,20 +312,8 @@ def _merge(start: JsonObject, delta: JsonObject) -> None:
         start[name] = known + value if isinstance(known, str) and isinstance(value, str) else value
 
 
-def _count(value: JsonValue) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else 0
-
-
 def _index(fields: JsonObject) -> int:
     index = fields.get("index")
     if not isinstance(index, int):
         raise _Damaged("an event names no block")
     return index
-
-
-def _object(value: JsonValue) -> JsonObject:
-    return value if isinstance(value, dict) else {}
-
-
-def _text(value: JsonValue) -> str:
-    return value if isinstance(value, str) else ""

@@ -4,10 +4,8 @@ A pure function of the request and of the options. A thread that has grown gives
 shorter one (but for the marks of the cache), so that the provider's cache is met.
 """
 
-import base64
-import binascii
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Literal, assert_never
 
 from attrs import define, field, frozen
@@ -24,77 +22,19 @@ from loopkernel.data.blocks import (
 from loopkernel.data.effects import Request
 from loopkernel.data.ids import CallId
 from loopkernel.data.json_text import Json, JsonValue, safe_text
+from loopkernel.data.projected import ProjectedBlock, ProjectedMessage, Role
 from loopkernel.data.tools import Tool
 from loopkernel.data.words import CallStatus
-from loopkernel.loop.algorithms.projection import ProjectedBlock, ProjectedMessage, Role, project, safe_tool_name
+from loopkernel.loop.algorithms.projection import project, safe_tool_name
 
-from loopkernel_adapters.image_types import BEGINNING, image_type
-
-# --- Images and documents as blocks of the Messages API; what it cannot take is told in words ------------
-
-
-JsonObject = dict[str, JsonValue]
-
-_IMAGES: Mapping[str, str] = {
-    "image/jpeg": "image/jpeg",
-    "image/jpg": "image/jpeg",
-    "image/png": "image/png",
-    "image/gif": "image/gif",
-    "image/webp": "image/webp",
-}
-_PDF = "application/pdf"
-_DATA_URL = re.compile(r"data:([^;,]*)(?:;[^,;]*)*;base64,", re.IGNORECASE)
-_URL = re.compile(r"https?://\S+", re.IGNORECASE)
-
-
-def media(block: MediaBlock) -> JsonObject:
-    """The block: an image or a document by its data or its address, plain text as it is, words for all else."""
-    media_type, data = _unwrapped(block)
-    image = _IMAGES.get(media_type)
-    if image is not None or media_type == _PDF:
-        kind = "document" if image is None else "image"
-        if _URL.fullmatch(data):
-            return {"type": kind, "source": {"type": "url", "url": data}}
-        if _is_base64(data):
-            # An image under a wrong name is refused, and with it every later request of the session.
-            seen = None if image is None else image_type(base64.b64decode(data[: 2 * BEGINNING]))
-            source: JsonObject = {"type": "base64", "media_type": seen or image or _PDF, "data": data}
-            return {"type": kind, "source": source}
-    if media_type.startswith("text/") and (text := _plain_text(data)):
-        return {"type": "text", "text": text}
-    return {"type": "text", "text": f"({block.media_type or 'a file'}, which this model cannot be shown)"}
-
-
-def _unwrapped(block: MediaBlock) -> tuple[str, str]:
-    """The media type without its parameters, and the data without the frame of a data URL."""
-    data = block.data.strip()
-    found = _DATA_URL.match(data)
-    media_type = block.media_type
-    if found is not None:
-        media_type, data = found[1] or media_type, data[found.end() :]
-    return media_type.partition(";")[0].strip().lower(), data
-
-
-def _is_base64(data: str) -> bool:
-    try:
-        return bool(base64.b64decode(data, validate=True))
-    except (binascii.Error, ValueError):
-        return False
-
-
-def _plain_text(data: str) -> str:
-    """The text that base64 data holds; none where it holds something else, or nothing visible."""
-    try:
-        text = base64.b64decode(data, validate=True).decode()
-    except (binascii.Error, ValueError):
-        return ""
-    return text if text.strip() else ""
-
+from loopkernel_adapters.providers.json_fields import JsonObject, members
+from loopkernel_adapters.providers.shown_media import ShownFile, ShownImage, ShownText, shown
+from loopkernel_adapters.providers.wire_names import ToolNames
 
 LEAST_THINKING = 1_024  # tokens; the API takes no smaller budget
 _SAFE_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _UNSAFE = re.compile(r"[^a-zA-Z0-9_-]")
-_LONGEST_NAME = 64
+_LONGEST_ID = 64
 SERVER_CALLS = ("server_tool_use", "mcp_tool_use")  # calls that the provider runs itself
 _CACHE_MARK: JsonObject = {"type": "ephemeral"}
 _MARKED_MESSAGES = 2  # the API takes four marks: the others are for tools and instructions
@@ -118,36 +58,7 @@ class RequestOptions:
     server_tools: tuple[Json, ...] = ()
 
 
-@frozen
-class WireNames:
-    """The names under which tools are offered: none refused by the API, none given twice."""
-
-    to_wire: Mapping[str, str]
-    from_wire: Mapping[str, str]
-
-
-def wire_names(tools: Iterable[Tool]) -> WireNames:
-    """Names for the tools. One that the API accepts stays as it is; others are made safe, and told apart."""
-    names = [tool.name for tool in tools]
-    to_wire = {name: name for name in names if safe_tool_name(name) == name}
-    taken = set(to_wire)
-    for name in names:
-        if name not in to_wire:
-            to_wire[name] = _free_name(safe_tool_name(name), taken, _LONGEST_NAME)
-    return WireNames(to_wire, {wire: name for name, wire in to_wire.items()})
-
-
-def _free_name(wanted: str, taken: set[str], longest: int) -> str:
-    """The name, or the name with a number behind it where it is taken. Takes it."""
-    name, number = wanted, 1
-    while name in taken:
-        number += 1
-        name = f"{wanted[: longest - 1 - len(str(number))]}_{number}"
-    taken.add(name)
-    return name
-
-
-def request_body(request: Request, options: RequestOptions, names: WireNames) -> JsonObject:
+def request_body(request: Request, options: RequestOptions, names: ToolNames) -> JsonObject:
     """The body of the HTTP request, valid Unicode throughout."""
     messages = _messages(project(request.thread, request.model))
     limit = options.max_output_tokens if request.max_output_tokens is None else request.max_output_tokens
@@ -159,15 +70,12 @@ def request_body(request: Request, options: RequestOptions, names: WireNames) ->
     }
     if request.instructions.strip():
         body["system"] = [{"type": "text", "text": safe_text(request.instructions)}]
-    offered: dict[str, Tool] = {}
-    for tool in request.tools:
-        offered.setdefault(tool.name, tool)  # the API refuses a name that is offered twice
-    tools = [_tool(tool, names) for tool in offered.values()]
-    tools += [dict(_as_object(definition.value())) for definition in options.server_tools]
+    tools = [_tool(name, tool) for name, tool in names.offered]
+    tools += [dict(members(definition.value())) for definition in options.server_tools]
     if tools:
         body["tools"] = [*tools]
     if request.forced_tool is not None:
-        forced = names.to_wire.get(request.forced_tool, safe_tool_name(request.forced_tool))
+        forced = names.on_the_wire(request.forced_tool) or safe_tool_name(request.forced_tool)
         body["tool_choice"] = {"type": "tool", "name": forced}
     else:
         thinking = _thinking(options.thinking, max(limit, 1), messages)
@@ -178,11 +86,13 @@ def request_body(request: Request, options: RequestOptions, names: WireNames) ->
     return body
 
 
-def _tool(tool: Tool, names: WireNames) -> JsonObject:
+def _tool(name: str, tool: Tool) -> JsonObject:
     schema = {
-        name: value for name, value in _as_object(tool.input_schema.value()).items() if name not in _NOT_ALLOWED_ON_TOP
+        keyword: part
+        for keyword, part in members(tool.input_schema.value()).items()
+        if keyword not in _NOT_ALLOWED_ON_TOP
     }
-    shown: JsonObject = {"name": names.to_wire[tool.name], "input_schema": {**schema, "type": "object"}}
+    shown: JsonObject = {"name": name, "input_schema": {**schema, "type": "object"}}
     if tool.description.strip():
         shown["description"] = tool.description
     return shown
@@ -225,6 +135,16 @@ def _mark_for_cache(body: JsonObject, tools: list[JsonObject], messages: list[Js
 # --- messages -----------------------------------------------------------------------------------------
 
 
+def _free_id(wanted: str, taken: set[str]) -> str:
+    """The id, or the id with a number behind it where it is taken. Takes it."""
+    free, number = wanted, 1
+    while free in taken:
+        number += 1
+        free = f"{wanted[: _LONGEST_ID - 1 - len(str(number))]}_{number}"
+    taken.add(free)
+    return free
+
+
 @define
 class _CallIds:
     """The ids of the calls within one request: the provider's own, unless they are not safe, or are used twice."""
@@ -239,7 +159,7 @@ class _CallIds:
             wanted = provider_id if _SAFE_ID.fullmatch(provider_id) else _UNSAFE.sub("_", plain)
             if wanted in self.taken:
                 wanted = _UNSAFE.sub("_", plain)
-            self.given[call] = _free_name(wanted, self.taken, _LONGEST_NAME)
+            self.given[call] = _free_id(wanted, self.taken)
         return self.given[call]
 
 
@@ -355,5 +275,21 @@ def _result(result: ToolResult, call_id: str) -> JsonObject:
     return shown
 
 
-def _as_object(value: JsonValue) -> JsonObject:
-    return value if isinstance(value, dict) else {}
+def media(block: MediaBlock) -> JsonObject:
+    """The block: an image or a document by its data or its address; words for what the API cannot take."""
+    view = shown(block)
+    match view:
+        case ShownText():
+            return {"type": "text", "text": view.text}
+        case ShownImage() | ShownFile():
+            kind = "image" if isinstance(view, ShownImage) else "document"
+            return {"type": kind, "source": _source(view.url)}
+        case _:
+            assert_never(view)
+
+
+def _source(url: str) -> JsonObject:
+    if not url.startswith("data:"):
+        return {"type": "url", "url": url}
+    media_type, _, data = url.removeprefix("data:").partition(";base64,")
+    return {"type": "base64", "media_type": media_type, "data": data}

@@ -1,8 +1,7 @@
 """Models behind the chat completions API: OpenAI's, and any server that speaks as it does. Needs the extra `openai`."""
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
-from contextlib import aclosing
+from collections.abc import Iterator, Mapping
 from typing import Literal, assert_never
 
 from attrs import frozen
@@ -32,33 +31,21 @@ from loopkernel.data.words import StopReason
 from loopkernel.later_typing import override
 from openai import AsyncOpenAI
 
-from loopkernel_adapters.provider_keys import without_keys
-from loopkernel_adapters.providers.openai.client import OpenAIProvider, Reply, stream_reply
+from loopkernel_adapters.providers.json_fields import JsonObject, items, members, number, text
+from loopkernel_adapters.providers.openai.client import OpenAIProvider, Reply
 from loopkernel_adapters.providers.openai.errors import CutStream, ToldError, UnreadableStream
-from loopkernel_adapters.providers.openai.fields import (
-    NO_TOKENS,
-    JsonObject,
-    call_input,
-    chat_tokens,
-    items,
-    members,
-    number,
-    text,
-)
+from loopkernel_adapters.providers.openai.reply_parts import NO_TOKENS, call_input, chat_tokens
 from loopkernel_adapters.providers.openai.thread import (
     NOTHING_SAID,
     ModelTurn,
-    ShownFile,
-    ShownImage,
-    ShownText,
-    ToolNames,
     UserTurn,
     result_media,
     result_text,
-    shown,
     turns,
 )
+from loopkernel_adapters.providers.shown_media import ShownFile, ShownImage, ShownText, shown
 from loopkernel_adapters.providers.wire_bounds import KeptText
+from loopkernel_adapters.providers.wire_names import ToolNames
 
 # --- A request as the chat completions API takes it: a pure function of the request and of how the server speaks
 # A result holds text alone there, so the media of the results of a reply follow in a user message behind them all. What
@@ -478,14 +465,7 @@ class OpenAIChatProvider(OpenAIProvider):
         self._more = dict(more or {})
 
     @override
-    def stream(self, request: Request, operation: ModelOperation) -> AsyncIterator[ModelDelta]:
-        return without_keys(self._reply(request, operation), self.secret_keys)
-
-    async def _reply(self, request: Request, operation: ModelOperation) -> AsyncGenerator[ModelDelta, None]:
+    def asked(self, request: Request, operation: ModelOperation) -> tuple[str, JsonObject, Reply]:
         names = ToolNames(request.tools)
         body = chat_body(request, names, self._dialect, self._more)
-        reply = ChatReply(operation, names)
-        asked = stream_reply(self.bounded(), "/chat/completions", body, reply, operation, request.model)
-        async with aclosing(asked) as deltas:
-            async for delta in deltas:
-                yield delta
+        return "/chat/completions", body, ChatReply(operation, names)

@@ -10,7 +10,7 @@ from loopkernel.data.json_text import JsonValue
 from loopkernel.data.model_deltas import ModelFailed
 from loopkernel.data.usage import NO_USAGE, Usage
 
-from loopkernel_adapters.providers.openai.fields import members, number, text
+from loopkernel_adapters.providers.json_fields import members, number, text
 from loopkernel_adapters.providers.wire_bounds import RefusedAnswer, TooMuchKept
 from loopkernel_adapters.providers.wire_errors import (
     CONNECTION_LOST,

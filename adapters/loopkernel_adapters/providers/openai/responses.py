@@ -1,8 +1,7 @@
 """Models behind OpenAI's Responses API, and servers that speak as it does. Needs the extra `openai`."""
 
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
-from contextlib import aclosing
+from collections.abc import Callable, Iterator, Mapping
 from typing import assert_never
 
 from loopkernel.data.blocks import (
@@ -34,37 +33,29 @@ from loopkernel.data.words import StopReason
 from loopkernel.later_typing import override
 from openai import AsyncOpenAI
 
-from loopkernel_adapters.provider_keys import without_keys
+from loopkernel_adapters.providers.json_fields import JsonObject, items, members, number, text
 from loopkernel_adapters.providers.openai.chat import arguments_text, parameters
-from loopkernel_adapters.providers.openai.client import OpenAIProvider, Reply, stream_reply
+from loopkernel_adapters.providers.openai.client import OpenAIProvider, Reply
 from loopkernel_adapters.providers.openai.errors import CutStream, ToldError
-from loopkernel_adapters.providers.openai.fields import (
+from loopkernel_adapters.providers.openai.reply_parts import (
     EMPTY_OBJECT,
     NO_TOKENS,
-    JsonObject,
     call_input,
-    items,
     json_or_none,
-    members,
-    number,
     responses_tokens,
-    text,
 )
 from loopkernel_adapters.providers.openai.thread import (
     NOTHING_SAID,
     AnsweredCall,
     ModelTurn,
-    ShownFile,
-    ShownImage,
-    ShownText,
-    ToolNames,
     UserTurn,
     result_media,
     result_text,
-    shown,
     turns,
 )
+from loopkernel_adapters.providers.shown_media import ShownFile, ShownImage, ShownText, shown
 from loopkernel_adapters.providers.wire_bounds import KeptText
+from loopkernel_adapters.providers.wire_names import ToolNames
 
 # --- The items of a response that are no messages and no calls of ours: which are kept, and which are shown as calls
 # An item that is kept stands in the thread verbatim and goes back to its model. One that waits for an answer of the
@@ -492,16 +483,9 @@ class OpenAIResponsesProvider(OpenAIProvider):
         self._more = dict(more or {})
 
     @override
-    def stream(self, request: Request, operation: ModelOperation) -> AsyncIterator[ModelDelta]:
-        return without_keys(self._reply(request, operation), self.secret_keys)
-
-    async def _reply(self, request: Request, operation: ModelOperation) -> AsyncGenerator[ModelDelta, None]:
+    def asked(self, request: Request, operation: ModelOperation) -> tuple[str, JsonObject, Reply]:
         names = ToolNames(request.tools)
         wanted = self._encrypted_reasoning
         encrypted = reasons(request.model) if wanted is None else wanted
         body = responses_body(request, names, encrypted, self._more)
-        reply = ResponsesReply(operation, names)
-        asked = stream_reply(self.bounded(), "/responses", body, reply, operation, request.model)
-        async with aclosing(asked) as deltas:
-            async for delta in deltas:
-                yield delta
+        return "/responses", body, ResponsesReply(operation, names)

@@ -1,54 +1,17 @@
-"""The thread as OpenAI's APIs want it: names, ids and media that they take, and each reply with its calls answered."""
+"""The thread as OpenAI's APIs want it: what the user says, and replies whose calls are answered at once."""
 
-import base64
-import binascii
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from attrs import frozen
 from loopkernel.data.blocks import MediaBlock, TextBlock, ToolCall, ToolResult
 from loopkernel.data.effects import Request
 from loopkernel.data.ids import CallId
-from loopkernel.data.json_text import safe_text
-from loopkernel.data.tools import Tool
+from loopkernel.data.projected import ProjectedBlock, ProjectedMessage, Role
 from loopkernel.data.words import CallStatus
-from loopkernel.loop.algorithms.projection import ProjectedBlock, ProjectedMessage, Role, project, safe_tool_name
+from loopkernel.loop.algorithms.projection import project
 
-from loopkernel_adapters.image_types import BEGINNING, image_type
-
-_LONGEST_NAME = 64
 _USABLE_ID = re.compile(r"[!-~]+")  # printable, without blanks; some servers want their own form back
-
-
-class ToolNames:
-    """What the offered tools are called on the wire: safe, and no two alike."""
-
-    def __init__(self, tools: Iterable[Tool]) -> None:
-        offered = {tool.name: tool for tool in reversed(tuple(tools))}  # of a name that stands twice, the first
-        self._own: dict[str, str] = {name: name for name in offered if safe_tool_name(name) == name}
-        for name in reversed(offered):
-            if name not in self._own:
-                self._own[_free_name(safe_tool_name(name), self._own)] = name
-        wire = {own: name for name, own in self._own.items()}
-        self.offered: tuple[tuple[str, Tool], ...] = tuple((wire[name], offered[name]) for name in reversed(offered))
-        self._wire = wire
-
-    def on_the_wire(self, name: str | None) -> str | None:
-        """What an offered tool is called there; None for any other."""
-        return None if name is None else self._wire.get(name)
-
-    def own(self, wire_name: str) -> str:
-        """The tool that the model means. What nobody offered stays as it is: the kernel tells the model so."""
-        return self._own.get(wire_name, wire_name)
-
-
-def _free_name(name: str, taken: Iterable[str]) -> str:
-    free, attempt = name, 1
-    while free in taken:
-        attempt += 1
-        suffix = f"_{attempt}"
-        free = name[: _LONGEST_NAME - len(suffix)] + suffix
-    return free
 
 
 class CallIds:
@@ -73,84 +36,7 @@ class CallIds:
         return wanted
 
 
-# --- Media as OpenAI's APIs take them: images and PDF files, as an address or as data. Texts become text
-
-IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-PDF_TYPE = "application/pdf"
-_BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
-_ADDRESS = re.compile(r"https?://[!-~]+")
-_DATA_ADDRESS = re.compile(
-    r"data:([!-+\--~]+);base64,([A-Za-z0-9+/]+={0,2})"
-)  # its type, which has no comma, and its data
-
-
-@frozen
-class ShownImage:
-    """An image: `url` is its address, or holds its data."""
-
-    url: str
-
-
-@frozen
-class ShownFile:
-    """A PDF file: `url` is its address, or holds its data."""
-
-    url: str
-
-    @property
-    def is_data(self) -> bool:
-        """Whether the file itself is in the URL."""
-        return self.url.startswith("data:")
-
-
-@frozen
-class ShownText:
-    """A text, or what is said in place of what cannot be shown; never blank."""
-
-    text: str
-
-
-Shown = ShownImage | ShownFile | ShownText
-
-
-def shown(block: MediaBlock) -> Shown:
-    """How the model is shown the media. What it cannot be shown is named."""
-    media_type, data = block.media_type, block.data.strip()
-    if held := _DATA_ADDRESS.fullmatch(data):
-        media_type, data = held[1], held[2]  # an address with data in it says itself what that is
-    media_type = media_type.partition(";")[0].strip().lower()
-    if media_type.startswith("text/"):
-        return _text(block, data)
-    url = _url(media_type, data)
-    if url is not None and media_type in IMAGE_TYPES:
-        return ShownImage(url)
-    if url is not None and media_type == PDF_TYPE:
-        return ShownFile(url)
-    return _placeholder(block)
-
-
-def _url(media_type: str, data: str) -> str | None:
-    if _ADDRESS.fullmatch(data):
-        return data
-    if len(data) % 4 == 0 and _BASE64.fullmatch(data):
-        seen = image_type(base64.b64decode(data[: 2 * BEGINNING])) if media_type in IMAGE_TYPES else None
-        return f"data:{seen or media_type};base64,{data}"
-    return None
-
-
-def _text(block: MediaBlock, data: str) -> ShownText:
-    try:
-        text = base64.b64decode(data, validate=True).decode()
-    except (binascii.Error, ValueError):
-        return _placeholder(block)
-    return ShownText(safe_text(text)) if text.strip() else _placeholder(block)
-
-
-def _placeholder(block: MediaBlock) -> ShownText:
-    return ShownText(f"({block.media_type.strip() or 'a file'}, which this model cannot be shown)")
-
-
-# --- The thread as OpenAI's APIs want it: what the user says, and replies whose calls are answered at once
+# --- the turns of the thread ---------------------------------------------------------------------------
 
 NOTHING_SAID = "(nothing was said)"  # both APIs refuse a request without any message
 NO_OUTPUT = "(no output)"

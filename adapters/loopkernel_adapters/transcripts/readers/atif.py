@@ -5,9 +5,8 @@ There is no status. A result need not name its call: then it answers nothing tha
 
 from collections.abc import Iterator
 
-from loopkernel.data.blocks import ReasoningBlock, TextBlock, UserBlock
-from loopkernel.data.foreign import ForeignBlock, ForeignCall
-from loopkernel.data.json_text import JsonValue
+from loopkernel.data.blocks import ReasoningBlock, TextBlock
+from loopkernel.data.foreign import ForeignBlock
 from loopkernel.data.usage import Usage
 from loopkernel.later_typing import override
 
@@ -26,14 +25,14 @@ from loopkernel_adapters.transcripts.entries import (
 from loopkernel_adapters.transcripts.fields import (
     Record,
     at,
+    call_of,
+    content_of,
     count_at,
-    given_input,
     items_at,
     record_at,
     records_in,
     text_at,
     time_at,
-    unshown,
 )
 from loopkernel_adapters.transcripts.source import Head, Reader, Source
 
@@ -56,7 +55,7 @@ class Atif(Reader):
             place, time = Place(number, f"steps[{number - 1}]"), time_at(step, "timestamp")
             match text_at(step, "source"):
                 case "user":
-                    content = _content(at(step, "message"))
+                    content = content_of(at(step, "message"))
                     yield UserSaid(place=place, at_ms=time, conversation="", content=content)
                 case "agent":
                     yield _reply(place, time, record_at(step))
@@ -73,15 +72,9 @@ def _reply(place: Place, time: int | None, step: Record) -> ReplyPart:
     blocks: list[ForeignBlock] = []
     if reasoning := text_at(step, "reasoning_content"):
         blocks.append(ReasoningBlock(reasoning))
-    blocks += [block for block in _content(at(step, "message")) if isinstance(block, TextBlock)]
+    blocks += [block for block in content_of(at(step, "message")) if isinstance(block, TextBlock)]
     for call in records_in(items_at(step, "tool_calls")):
-        blocks.append(
-            ForeignCall(
-                provider_id=text_at(call, "tool_call_id") or "",
-                tool=text_at(call, "function_name") or "",
-                input=given_input(at(call, "arguments")),
-            )
-        )
+        blocks.append(call_of(at(call, "tool_call_id"), at(call, "function_name"), at(call, "arguments")))
     metrics = record_at(step, "metrics")
     usage = Usage(input=count_at(metrics, "prompt_tokens"), output=count_at(metrics, "completion_tokens"))
     return ReplyPart(
@@ -102,15 +95,6 @@ def _result(place: Place, time: int | None, result: Record) -> ResultSeen:
         conversation="",
         call=text_at(result, "source_call_id"),
         outcome=Outcome.DONE,
-        content=_content(at(result, "content")),
+        content=content_of(at(result, "content")),
         inferred=INFERRED,
-    )
-
-
-def _content(content: JsonValue) -> tuple[UserBlock, ...]:
-    if isinstance(content, str):
-        return (TextBlock(content),)
-    return tuple(
-        unshown(part) if (text := text_at(part, "text")) is None else TextBlock(text)
-        for part in records_in(items_at(content))
     )

@@ -33,6 +33,7 @@ from loopkernel_adapters.transcripts.entries import (
 from loopkernel_adapters.transcripts.fields import (
     Record,
     at,
+    content_of,
     count_at,
     given_input,
     items_at,
@@ -41,7 +42,6 @@ from loopkernel_adapters.transcripts.fields import (
     records_in,
     text_at,
     time_at,
-    unshown,
 )
 from loopkernel_adapters.transcripts.source import Head, Line, Reader, Source
 
@@ -147,7 +147,7 @@ class _Reading:
             yield Finding(place=place, kind=FindingKind.UNKNOWN_RECORD, text=f"an item of unknown type {kind!r}")
 
     def _message(self, place: Place, time: int | None, item: Record) -> Iterator[Entry]:
-        content = _content(items_at(item, "content"))
+        content = content_of(items_at(item, "content"), _image)
         match text_at(item, "role"):
             case "user":
                 self.closed = True
@@ -202,7 +202,7 @@ def _compacted(place: Place, time: int | None, payload: Record) -> Compacted:
     """The messages of the new history stay; the last one holds the summary, unless that stands apart, and encrypted."""
     summary, kept = text_at(payload, "message") or "", list[UserSaid | ReplyPart]()
     for number, item in enumerate(records_in(items_at(payload, "replacement_history"))):
-        content = _content(items_at(item, "content"))
+        content = content_of(items_at(item, "content"), _image)
         match text_at(item, "role") if text_at(item, "type") == "message" else None:
             case "user":
                 kept.append(UserSaid(place=place, at_ms=time, conversation="", content=content))
@@ -252,19 +252,12 @@ def _output(item: Record) -> tuple[UserBlock, ...]:
         return (TextBlock(output),)
     if isinstance(output, dict):
         inner = output.get("content")
-        return (TextBlock(inner),) if isinstance(inner, str) else _content([output])
+        return (TextBlock(inner),) if isinstance(inner, str) else content_of([output], _image)
     if isinstance(output, list):
-        return _content(output)
+        return content_of(output, _image)
     return (TextBlock(json.dumps(at(item, "tools"))),) if "tools" in item else ()
 
 
-def _content(parts: list[JsonValue]) -> tuple[UserBlock, ...]:
-    found: list[UserBlock] = []
-    for part in records_in(parts):
-        if text_at(part, "type") == "input_image":
-            found.append(MediaBlock("image/*", text_at(part, "image_url") or ""))
-        elif (text := text_at(part, "text")) is not None:
-            found.append(TextBlock(text))
-        else:
-            found.append(unshown(part))
-    return tuple(found)
+def _image(part: Record) -> MediaBlock | None:
+    is_image = text_at(part, "type") == "input_image"
+    return MediaBlock("image/*", text_at(part, "image_url") or "") if is_image else None

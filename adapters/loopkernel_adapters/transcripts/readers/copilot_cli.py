@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from loopkernel.data.blocks import ReasoningBlock, TextBlock, UserBlock
-from loopkernel.data.foreign import ForeignBlock, ForeignCall
+from loopkernel.data.foreign import ForeignBlock
 from loopkernel.data.usage import Usage
 from loopkernel.data.words import ErrorClass
 from loopkernel.later_typing import override
@@ -26,9 +26,9 @@ from loopkernel_adapters.transcripts.entries import (
 from loopkernel_adapters.transcripts.fields import (
     Record,
     at,
+    call_of,
     count_at,
     flag_at,
-    given_input,
     items_at,
     record_at,
     records_in,
@@ -96,13 +96,7 @@ def _reply(place: Place, time: int | None, data: Record) -> ReplyPart:
     if text := text_at(data, "content"):
         blocks.append(TextBlock(text))
     for request in records_in(items_at(data, "toolRequests")):
-        blocks.append(
-            ForeignCall(
-                provider_id=text_at(request, "toolCallId") or "",
-                tool=text_at(request, "name") or "",
-                input=given_input(at(request, "arguments")),
-            )
-        )
+        blocks.append(call_of(at(request, "toolCallId"), at(request, "name"), at(request, "arguments")))
     return ReplyPart(
         place=place,
         at_ms=time,

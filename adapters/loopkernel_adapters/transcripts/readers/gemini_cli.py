@@ -30,15 +30,15 @@ from loopkernel_adapters.transcripts.entries import (
 from loopkernel_adapters.transcripts.fields import (
     Record,
     at,
+    call_of,
+    content_of,
     count_at,
-    given_input,
     items_at,
     kept,
     record_at,
     records_in,
     text_at,
     time_at,
-    unshown,
 )
 from loopkernel_adapters.transcripts.source import Head, Reader, Source
 
@@ -90,7 +90,7 @@ class _Reading:
         time = time_at(message, "timestamp")
         match text_at(message, "type"):
             case "user":
-                content = _content(at(message, "content"))
+                content = content_of(at(message, "content"), _media)
                 yield UserSaid(place=place, at_ms=time, conversation="", content=content)
             case "gemini" | "model":
                 yield from self._reply(place, time, message)
@@ -146,9 +146,7 @@ class _Reading:
 
 
 def _call(call: Record) -> ForeignCall:
-    return ForeignCall(
-        provider_id=text_at(call, "id") or "", tool=text_at(call, "name") or "", input=given_input(at(call, "args"))
-    )
+    return call_of(at(call, "id"), at(call, "name"), at(call, "args"))
 
 
 def _thoughts(thoughts: list[JsonValue]) -> Iterator[ForeignBlock]:
@@ -158,7 +156,7 @@ def _thoughts(thoughts: list[JsonValue]) -> Iterator[ForeignBlock]:
 
 
 def _texts(content: JsonValue) -> Iterator[ForeignBlock]:
-    for block in _content(content):
+    for block in content_of(content, _media):
         if isinstance(block, TextBlock) and block.text:
             yield block
 
@@ -173,23 +171,14 @@ def _result(call: Record) -> tuple[UserBlock, ...]:
         elif response is not None:
             found.append(TextBlock(kept(response).text))
         else:
-            found += _content([part])
+            found += content_of([part], _media)
     shown = text_at(call, "resultDisplay")
     return tuple(found) or ((TextBlock(shown),) if shown else ())
 
 
-def _content(content: JsonValue) -> tuple[UserBlock, ...]:
-    if isinstance(content, str):
-        return (TextBlock(content),)
-    found: list[UserBlock] = []
-    for part in records_in(items_at(content)):
-        if (text := text_at(part, "text")) is not None:
-            found.append(TextBlock(text))
-        elif inline := record_at(part, "inlineData"):
-            found.append(MediaBlock(text_at(inline, "mimeType") or "image/*", text_at(inline, "data") or ""))
-        else:
-            found.append(unshown(part))
-    return tuple(found)
+def _media(part: Record) -> MediaBlock | None:
+    inline = record_at(part, "inlineData")
+    return MediaBlock(text_at(inline, "mimeType") or "image/*", text_at(inline, "data") or "") if inline else None
 
 
 def _usage(tokens: Record) -> Usage | None:

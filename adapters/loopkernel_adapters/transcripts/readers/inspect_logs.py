@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from attrs import frozen
 from loopkernel.data.blocks import MediaBlock, ReasoningBlock, TextBlock, UserBlock
-from loopkernel.data.foreign import ForeignBlock, ForeignCall
+from loopkernel.data.foreign import ForeignBlock
 from loopkernel.data.json_text import JsonValue
 from loopkernel.data.words import ErrorClass
 from loopkernel.later_typing import override
@@ -30,7 +30,7 @@ from loopkernel_adapters.transcripts.entries import (
 from loopkernel_adapters.transcripts.fields import (
     Record,
     at,
-    given_input,
+    call_of,
     items_at,
     record_at,
     records_in,
@@ -129,13 +129,7 @@ class _Sample:
                 blocks.append(ReasoningBlock(text_at(part, "reasoning") or ""))
         blocks += [block for block in self._content(content) if isinstance(block, TextBlock) and block.text]
         for call in records_in(items_at(message, "tool_calls")):
-            blocks.append(
-                ForeignCall(
-                    provider_id=text_at(call, "id") or "",
-                    tool=text_at(call, "function") or "",
-                    input=given_input(at(call, "arguments")),
-                )
-            )
+            blocks.append(call_of(at(call, "id"), at(call, "function"), at(call, "arguments")))
         return ReplyPart(
             place=place,
             at_ms=None,

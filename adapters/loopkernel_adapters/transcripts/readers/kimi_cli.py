@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from attrs import define
 from loopkernel.data.blocks import ReasoningBlock, TextBlock, UserBlock
-from loopkernel.data.foreign import ForeignBlock, ForeignCall
+from loopkernel.data.foreign import ForeignBlock
 from loopkernel.data.json_text import JsonValue
 from loopkernel.data.usage import Usage
 from loopkernel.data.words import StopReason
@@ -27,9 +27,9 @@ from loopkernel_adapters.transcripts.entries import (
 from loopkernel_adapters.transcripts.fields import (
     Record,
     at,
+    call_of,
     count_at,
     flag_at,
-    given_input,
     items_at,
     kept,
     record_at,
@@ -121,11 +121,7 @@ class _Reading:
             case "content.part":
                 yield self._part(place, time, step, _part(record_at(event, "part")))
             case "tool.call":
-                call = ForeignCall(
-                    provider_id=text_at(event, "toolCallId") or "",
-                    tool=text_at(event, "name") or "",
-                    input=given_input(at(event, "args")),
-                )
+                call = call_of(at(event, "toolCallId"), at(event, "name"), at(event, "args"))
                 yield self._part(place, time, step, (call,))
                 yield CallStarted(place=place, at_ms=time, conversation="", call=call.provider_id)
             case "tool.result":

@@ -28,6 +28,8 @@ from loopkernel_adapters.transcripts.entries import (
 from loopkernel_adapters.transcripts.fields import (
     Record,
     at,
+    call_of,
+    content_of,
     count_at,
     given_input,
     items_at,
@@ -35,7 +37,6 @@ from loopkernel_adapters.transcripts.fields import (
     records_in,
     text_at,
     time_at,
-    unshown,
 )
 from loopkernel_adapters.transcripts.readers.mini_swe_agent import has_command_results
 from loopkernel_adapters.transcripts.source import Head, Reader, Source
@@ -100,7 +101,7 @@ def _run(number: int, conversation: str, run: JsonValue) -> Iterator[Entry]:
 
 
 def _message(place: Place, conversation: str, message: JsonValue) -> Iterator[Entry]:
-    content = _content(at(message, "content"))
+    content = content_of(at(message, "content"), _other)
     match text_at(message, "role"):
         case "user":
             yield UserSaid(place=place, at_ms=None, conversation=conversation, content=content)
@@ -126,15 +127,11 @@ def _reply(
     blocks: list[ForeignBlock] = []
     if reasoning := text_at(message, "reasoning_content") or text_at(message, "reasoning"):
         blocks.append(ReasoningBlock(reasoning))
-    blocks += [block for block in _content(at(message, "content")) if isinstance(block, TextBlock) and block.text]
+    blocks += [
+        block for block in content_of(at(message, "content"), _other) if isinstance(block, TextBlock) and block.text
+    ]
     for call in records_in(items_at(message, "tool_calls")):
-        blocks.append(
-            ForeignCall(
-                provider_id=text_at(call, "id") or "",
-                tool=text_at(call, "function", "name") or "",
-                input=given_input(at(call, "function", "arguments")),
-            )
-        )
+        blocks.append(call_of(at(call, "id"), at(call, "function", "name"), at(call, "function", "arguments")))
     if old := record_at(message, "function_call"):
         given = given_input(at(old, "arguments"))
         blocks.append(ForeignCall(provider_id=text_at(old, "name") or "", tool=text_at(old, "name") or "", input=given))
@@ -164,20 +161,10 @@ def _result(place: Place, conversation: str, message: JsonValue, content: tuple[
     )
 
 
-def _content(content: JsonValue) -> tuple[UserBlock, ...]:
-    if isinstance(content, str):
-        return (TextBlock(content),)
-    found: list[UserBlock] = []
-    for part in records_in(items_at(content)):
-        if (text := text_at(part, "text")) is not None:
-            found.append(TextBlock(text))
-        elif (url := text_at(part, "image_url", "url")) is not None:
-            found.append(MediaBlock("image/*", url))
-        elif (text := text_at(part, "refusal")) is not None:
-            found.append(TextBlock(text))
-        else:
-            found.append(unshown(part))
-    return tuple(found)
+def _other(part: Record) -> UserBlock | None:
+    if (url := text_at(part, "image_url", "url")) is not None:
+        return MediaBlock("image/*", url)
+    return None if (text := text_at(part, "refusal")) is None else TextBlock(text)
 
 
 def _usage(usage: Record) -> Usage | None:

@@ -6,7 +6,7 @@ An observation names the action that it answers; in the oldest form it just foll
 from collections.abc import Iterator
 
 from attrs import Factory, define
-from loopkernel.data.blocks import ReasoningBlock, TextBlock, UserBlock
+from loopkernel.data.blocks import ReasoningBlock, TextBlock
 from loopkernel.data.foreign import ForeignBlock, ForeignCall
 from loopkernel.data.json_text import JsonValue
 from loopkernel.later_typing import override
@@ -27,15 +27,15 @@ from loopkernel_adapters.transcripts.entries import (
 from loopkernel_adapters.transcripts.fields import (
     Record,
     at,
+    call_of,
+    content_of,
     flag_at,
     given_input,
     items_at,
     kept,
     record_at,
-    records_in,
     text_at,
     time_at,
-    unshown,
 )
 from loopkernel_adapters.transcripts.source import Head, Reader, Source
 
@@ -162,10 +162,10 @@ class _Reading:
             case "ObservationEvent" | "AgentErrorEvent" | "UserRejectObservation":
                 yield _newer_result(place, time, self.conversation, event, kind)
             case "MessageEvent" if text_at(event, "source") == "user":
-                content = _texts(items_at(event, "llm_message", "content"))
+                content = content_of(items_at(event, "llm_message", "content"))
                 yield UserSaid(place=place, at_ms=time, conversation=self.conversation, content=content)
             case "MessageEvent":
-                blocks = tuple(block for block in _texts(items_at(event, "llm_message", "content")))
+                blocks = tuple(block for block in content_of(items_at(event, "llm_message", "content")))
                 yield self._reply(place, time, event, tuple(b for b in blocks if isinstance(b, TextBlock)))
             case "Condensation":
                 summary = text_at(event, "summary")
@@ -202,14 +202,10 @@ def _number(event: Record) -> JsonValue:
 def _newer_blocks(event: Record) -> Iterator[ForeignBlock]:
     if reasoning := text_at(event, "reasoning_content"):
         yield ReasoningBlock(reasoning)
-    for block in _texts(items_at(event, "thought")):
+    for block in content_of(items_at(event, "thought")):
         if isinstance(block, TextBlock):
             yield block
-    yield ForeignCall(
-        provider_id=text_at(event, "tool_call_id") or "",
-        tool=text_at(event, "tool_name") or "",
-        input=given_input(record_at(event, "action")),
-    )
+    yield call_of(at(event, "tool_call_id"), at(event, "tool_name"), record_at(event, "action"))
 
 
 def _newer_result(place: Place, time: int | None, conversation: str, event: Record, kind: str) -> ResultSeen:
@@ -218,7 +214,7 @@ def _newer_result(place: Place, time: int | None, conversation: str, event: Reco
         flag_at(event, "observation", "is_error") or (isinstance(code, int) and code != 0) or kind == "AgentErrorEvent"
     )
     outcome = Outcome.ERROR if failed else Outcome.DONE
-    content = _texts(items_at(event, "observation", "content"))
+    content = content_of(items_at(event, "observation", "content"))
     if not content:
         words = (
             text_at(event, "error") or text_at(event, "rejection_reason") or kept(record_at(event, "observation")).text
@@ -232,10 +228,4 @@ def _newer_result(place: Place, time: int | None, conversation: str, event: Reco
         outcome=Outcome.REJECTED if kind == "UserRejectObservation" else outcome,
         content=content,
         tool=text_at(event, "tool_name") or "",
-    )
-
-
-def _texts(parts: list[JsonValue]) -> tuple[UserBlock, ...]:
-    return tuple(
-        unshown(part) if (text := text_at(part, "text")) is None else TextBlock(text) for part in records_in(parts)
     )

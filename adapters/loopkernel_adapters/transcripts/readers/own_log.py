@@ -45,7 +45,7 @@ from loopkernel.data.thread_deltas import RULES_VERSION, Created
 from loopkernel.data.words import CallStatus, StopReason
 from loopkernel.later_typing import override
 from loopkernel.loop.transition import transition
-from loopkernel.replay import START, LogRecord
+from loopkernel.replaying import START, LogRecord
 
 from loopkernel_adapters.ports import StoreCorrupt
 from loopkernel_adapters.stores.jsonl import parse_log

@@ -6,7 +6,7 @@ A reply that was aborted, or failed, stays in the file with whatever had arrived
 from collections.abc import Iterator
 
 from loopkernel.data.blocks import MediaBlock, OpaqueBlock, ReasoningBlock, TextBlock, UserBlock
-from loopkernel.data.foreign import ForeignBlock, ForeignCall
+from loopkernel.data.foreign import ForeignBlock
 from loopkernel.data.json_text import JsonValue
 from loopkernel.data.usage import Usage
 from loopkernel.data.words import ErrorClass, StopReason
@@ -29,16 +29,15 @@ from loopkernel_adapters.transcripts.entries import (
 from loopkernel_adapters.transcripts.fields import (
     Record,
     at,
+    call_of,
+    content_of,
     count_at,
     flag_at,
-    given_input,
     items_at,
     kept,
     record_at,
-    records_in,
     text_at,
     time_at,
-    unshown,
 )
 from loopkernel_adapters.transcripts.source import Head, Reader, Source
 
@@ -91,7 +90,7 @@ def _is_message(line: JsonValue) -> bool:
 
 
 def _message(place: Place, time: int | None, message: Record) -> Iterator[Entry]:
-    content = _content(at(message, "content"))
+    content = content_of(at(message, "content"), _image)
     match text_at(message, "role"):
         case "user":
             yield UserSaid(place=place, at_ms=time, conversation="", content=content)
@@ -133,11 +132,7 @@ def _reply_block(part: JsonValue, model: str) -> Iterator[ForeignBlock]:
         case "thinking":
             yield ReasoningBlock(text_at(part, "thinking") or "")
         case "toolCall":
-            yield ForeignCall(
-                provider_id=text_at(part, "id") or "",
-                tool=text_at(part, "name") or "",
-                input=given_input(at(part, "arguments")),
-            )
+            yield call_of(at(part, "id"), at(part, "name"), at(part, "arguments"))
         case _:
             yield OpaqueBlock(model, kept(part))
 
@@ -161,18 +156,9 @@ def _result(place: Place, time: int | None, message: Record, content: tuple[User
     )
 
 
-def _content(content: JsonValue) -> tuple[UserBlock, ...]:
-    if isinstance(content, str):
-        return (TextBlock(content),)
-    found: list[UserBlock] = []
-    for part in records_in(items_at(content)):
-        if text_at(part, "type") == "image":
-            found.append(MediaBlock(text_at(part, "mimeType") or "image/*", text_at(part, "data") or ""))
-        elif (text := text_at(part, "text")) is not None:
-            found.append(TextBlock(text))
-        else:
-            found.append(unshown(part))
-    return tuple(found)
+def _image(part: Record) -> MediaBlock | None:
+    is_image = text_at(part, "type") == "image"
+    return MediaBlock(text_at(part, "mimeType") or "image/*", text_at(part, "data") or "") if is_image else None
 
 
 def _usage(usage: Record) -> Usage:

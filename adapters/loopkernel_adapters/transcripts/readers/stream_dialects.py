@@ -14,6 +14,7 @@ from loopkernel.later_typing import override
 from loopkernel_adapters.transcripts.entries import Bookkeeping, Entry, Finding, FindingKind, Place, ReplyEnd, ReplyPart
 from loopkernel_adapters.transcripts.fields import (
     at,
+    call_of,
     count_at,
     flag_at,
     given_input,
@@ -227,11 +228,7 @@ class ResponsesDialect(Dialect):
                 item = record_at(event, "item")
                 yield self.part(
                     place,
-                    ForeignCall(
-                        provider_id=text_at(item, "call_id") or "",
-                        tool=text_at(item, "name") or "",
-                        input=given_input(at(item, "arguments")),
-                    ),
+                    call_of(at(item, "call_id"), at(item, "name"), at(item, "arguments")),
                 )
             case "response.output_item.done" if text_at(event, "item", "type") not in ("message", "reasoning"):
                 yield self.part(place, OpaqueBlock(self.model, kept(at(event, "item"))))

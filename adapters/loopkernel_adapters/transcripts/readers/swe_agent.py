@@ -26,8 +26,8 @@ from loopkernel_adapters.transcripts.entries import (
 from loopkernel_adapters.transcripts.fields import (
     Record,
     at,
+    call_of,
     flag_at,
-    given_input,
     items_at,
     record_at,
     records_in,
@@ -92,13 +92,7 @@ def _reply(place: Place, item: Record) -> ReplyPart:
     blocks: list[ForeignBlock] = [TextBlock(_text(item))]
     inferred = frozenset[Inferred]()
     for call in records_in(items_at(item, "tool_calls")):
-        blocks.append(
-            ForeignCall(
-                provider_id=text_at(call, "id") or "",
-                tool=text_at(call, "function", "name") or "",
-                input=given_input(at(call, "function", "arguments")),
-            )
-        )
+        blocks.append(call_of(at(call, "id"), at(call, "function", "name"), at(call, "function", "arguments")))
     action = text_at(item, "action") or ""
     if len(blocks) == 1 and action.strip():
         inferred = frozenset({Inferred.CALL})

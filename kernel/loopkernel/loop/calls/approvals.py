@@ -192,9 +192,9 @@ def _reject(
     ledger, session = drop_check(ledger.put(place, entry), session, place)
     closed = close(ledger, session, place, result)
     match session.settings.policy.on_reject:
-        case OnReject.CONTINUE | OnReject.HALT:
+        case OnReject.CONTINUE:
             return closed
-        case OnReject.SKIP_REST:
+        case OnReject.SKIP_REST | OnReject.HALT:
             skipped = cancel_others(closed.ledger, closed.session, CancelReason.REJECTED, now_ms, running=False)
             return Ledgered(skipped.ledger, skipped.session, (*closed.effects, *skipped.effects))
         case other:

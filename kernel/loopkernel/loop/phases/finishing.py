@@ -6,8 +6,8 @@ from attrs import evolve
 
 from loopkernel.data.choices import Lifetime
 from loopkernel.data.effects import Effect
-from loopkernel.data.endings import NextInput
-from loopkernel.data.events import CorrectionChecked, CorrectionInjected, SessionResumed, TurnEnded
+from loopkernel.data.endings import Ending, NextInput
+from loopkernel.data.events import CorrectionChecked, CorrectionInjected, LimitReached, SessionResumed, TurnEnded
 from loopkernel.data.hook_calls import HookContext, OpenCorrection, OpenHook
 from loopkernel.data.messages import UserOrigin
 from loopkernel.data.model_deltas import FromModel
@@ -26,7 +26,7 @@ from loopkernel.data.steps import Context, Step, stay
 from loopkernel.data.thread_deltas import Disposed, Forked, FromThread, Resumed
 from loopkernel.data.tool_deltas import FromTool
 from loopkernel.data.user_deltas import FromUser
-from loopkernel.data.words import CancelReason, HookPoint, RefusalReason, RequestReason
+from loopkernel.data.words import CancelReason, HookPoint, LimitName, RefusalReason, RequestReason, TurnEndReason
 from loopkernel.loop.algorithms.wording import correction_text, stop_hook_text
 from loopkernel.loop.calls.held_runs import drop_held
 from loopkernel.loop.calls.late_reports import late_report
@@ -128,11 +128,15 @@ def _hook_said(state: Finishing, ctx: Context, gate: OpenHook, answer: HookAnswe
     stamp, session, turn = state.stamp.next(ctx.now_ms), state.session, state.turn
     said = answer_of_hook(session.settings.policy, gate, answer)
     stopping = gate.hook.point is HookPoint.STOP
-    honoured = turn.blocks < session.settings.policy.stop_hook_limit
-    if isinstance(said, HookBlock) and stopping and honoured and limit_hit(session, turn, stamp.now_ms) is None:
-        session, told = add_note(session, stop_hook_text(said.why), UserOrigin.STOP_HOOK)
-        turn = evolve(turn, reason=RequestReason.STOP_HOOK_BLOCKING, blocks=turn.blocks + 1)
-        return Step(Thinking(session=session, stamp=stamp, turn=turn), told)
+    if isinstance(said, HookBlock) and stopping and turn.blocks < session.settings.policy.stop_hook_limit:
+        limit = limit_hit(session, turn, stamp.now_ms)
+        if limit is None:
+            session, told = add_note(session, stop_hook_text(said.why), UserOrigin.STOP_HOOK)
+            turn = evolve(turn, reason=RequestReason.STOP_HOOK_BLOCKING, blocks=turn.blocks + 1)
+            return Step(Thinking(session=session, stamp=stamp, turn=turn), told)
+        if limit is LimitName.MAX_TURNS:  # the end was not accepted, so it is not natural (rule LIMIT-1)
+            ending = Ending(reason=TurnEndReason.MAX_TURNS)
+            return Step(Finishing(session=session, stamp=stamp, turn=turn, ending=ending), (LimitReached(limit),))
     passed = BeforeEnd.STOP_HOOKS if stopping else BeforeEnd.HOOKS
     if stopping and _has_spoken(state):
         return Step(_finishing(state, session, stamp, None, passed), ())

@@ -42,6 +42,7 @@ from loopkernel.loop.history.thread import add_note
 from loopkernel.loop.life.fork import FORKED, fork_session
 from loopkernel.loop.life.restart import restart_held_runs
 from loopkernel.loop.turn.cancelling import Cause, cut_gates, cutting, end_cut_short, reason_of
+from loopkernel.loop.turn.editing import reword_input
 from loopkernel.loop.turn.inbox import inject_steers
 from loopkernel.loop.turn.input import input_while_busy
 from loopkernel.loop.turn.limits import OUT_OF_BUDGET, limit_hit
@@ -86,7 +87,7 @@ def on_thinking(state: Thinking, ctx: Context) -> Step[Thinking | Finishing]:
 
 
 def _said(state: Thinking, ctx: Context, gate: OpenHook, answer: HookAnswer) -> Step[Thinking | Finishing]:
-    """The hook does not let the turn go on, or does, perhaps with one more message (rule HOOK-2)."""
+    """The hook does not let the turn go on, or does, perhaps with other words or one more message (rule HOOK-2)."""
     stamp = state.stamp.next(ctx.now_ms)
     said = answer_of_hook(state.session.settings.policy, gate, answer)
     session = state.session
@@ -95,7 +96,10 @@ def _said(state: Thinking, ctx: Context, gate: OpenHook, answer: HookAnswer) -> 
         return Step(Finishing(session=session, stamp=stamp, turn=state.turn, ending=ending), ())
     effects: tuple[Effect, ...] = ()
     if isinstance(said, HookModify) and said.message is not None:
-        session, effects = add_note(session, said.message, UserOrigin.HOOK)
+        if gate.hook.point is HookPoint.BEFORE_INVOCATION:
+            session, effects = reword_input(session, said.message)
+        else:
+            session, effects = add_note(session, said.message, UserOrigin.HOOK)
     asked = ask_hooks(session, gate.left, context(session, gate.hook.point), stamp.now_ms)
     passed = BeforeRequest.HOOKS if gate.hook.point is HookPoint.BEFORE_MODEL else state.passed
     if asked.gate is not None:

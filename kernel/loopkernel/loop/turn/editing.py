@@ -1,6 +1,6 @@
 """History is changed: messages leave the end of the thread, or read otherwise. Each change is told by an event."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from attrs import evolve
 
@@ -138,25 +138,51 @@ def _backwards(session: Session) -> Iterator[tuple[int, Message]]:
         yield index, messages[index]
 
 
-# --- a guardrail ----------------------------------------------------------------------------------------
+# --- guardrails, and hooks before a turn -----------------------------------------------------------------
 
 
 def redact_input(session: Session, redaction: Redaction | None) -> Rewritten:
     """The last message that the user sent reads as the guardrail says (rule INFER-10)."""
     if redaction is None or redaction.user_text is None:
         return session, ()
+    return _last_input_reads(session, redaction.user_text, _all_replaced)
+
+
+def reword_input(session: Session, text: str) -> Rewritten:
+    """The last message that the user sent, which opens the turn, has the text that a hook gives it (rule HOOK-2)."""
+    return _last_input_reads(session, text, _text_replaced)
+
+
+Reading = Callable[[UserMessage, str], UserMessage]
+
+
+def _all_replaced(message: UserMessage, text: str) -> UserMessage:
+    return evolve(message, content=(TextBlock(text),))
+
+
+def _text_replaced(message: UserMessage, text: str) -> UserMessage:
+    """The one text stands where the first text stood, or before all else; what is not text stays."""
+    texts = [place for place, block in enumerate(message.content) if isinstance(block, TextBlock)]
+    first = texts[0] if texts else 0
+    kept = [(place, block) for place, block in enumerate(message.content) if place not in texts]
+    before, behind = ([block for place, block in kept if (place < first) is wanted] for wanted in (True, False))
+    return evolve(message, content=(*before, TextBlock(text), *behind))
+
+
+def _last_input_reads(session: Session, text: str, reading: Reading) -> Rewritten:
+    """The last message that the user sent reads otherwise, which is told, unless a compaction has taken it out."""
     for index, message in _backwards(session):
         if isinstance(message, UserMessage) and message.origin in SENT_BY_USER:
-            replaced = evolve(message, content=(TextBlock(redaction.user_text),))
+            replaced = reading(message, text)
             thread = session.thread
             messages = thread.messages.replace(index, replaced)
             thread = Thread(messages, thread.generation + 1, thread.opaque_models)
             size = rewritten(session.size.total + characters_of(replaced) - characters_of(message))
             return evolve(session, thread=thread, size=size), (MessageReplaced(redacted_message(replaced)),)
-    return _redact_removed(session, redaction.user_text), ()
+    return _removed_input_reads(session, text, reading), ()
 
 
-def _redact_removed(session: Session, text: str) -> Session:
+def _removed_input_reads(session: Session, text: str, reading: Reading) -> Session:
     """A compaction has taken the message out of the thread: should it be put back, it reads so too."""
     past = session.compactions
     for index in range(past.removals.size - 1, -1, -1):
@@ -164,7 +190,7 @@ def _redact_removed(session: Session, text: str) -> Session:
         for place in range(removal.messages.size - 1, -1, -1):
             message = removal.messages[place]
             if isinstance(message, UserMessage) and message.origin in SENT_BY_USER:
-                replaced = evolve(message, content=(TextBlock(text),))
+                replaced = reading(message, text)
                 removal = evolve(removal, messages=removal.messages.replace(place, replaced))
                 return evolve(session, compactions=evolve(past, removals=past.removals.replace(index, removal)))
     return session

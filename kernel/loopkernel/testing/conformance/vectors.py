@@ -18,7 +18,7 @@ from loopkernel.data.errors import CodecError, Fault
 from loopkernel.data.json_text import MAX_DOCUMENT_DEPTH, JsonValue, exact_text, parse_json
 from loopkernel.data.records import LogRecord, StepRecord
 from loopkernel.loop.transition import transition
-from loopkernel.replay import fold
+from loopkernel.replaying import fold
 from loopkernel.testing.scenarios.format.document import read_scenario_file
 from loopkernel.testing.scenarios.format.nodes import ScenarioError
 from loopkernel.testing.scenarios.player.drive import Drive

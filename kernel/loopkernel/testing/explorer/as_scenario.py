@@ -44,7 +44,7 @@ from loopkernel.data.usage import NO_USAGE, Usage
 from loopkernel.data.user_deltas import AnswerQuestion, Correct, Reject, Swap
 from loopkernel.laws.step_laws import pending_timers
 from loopkernel.loop.transition import transition as kernel_transition
-from loopkernel.replay import LogRecord, StepRecord, Transition, fold
+from loopkernel.replaying import LogRecord, StepRecord, Transition, fold
 from loopkernel.testing.explorer.actions import action_for, choice_for
 from loopkernel.testing.scenarios.data import actions, world
 from loopkernel.testing.scenarios.data.scenario import Scenario

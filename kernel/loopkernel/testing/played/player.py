@@ -68,7 +68,7 @@ from loopkernel.data.tools import (
 from loopkernel.data.usage import Usage
 from loopkernel.data.user_deltas import AnswerAfterCrash, AnswerQuestion, Approve, CrashAnswerKind, Say
 from loopkernel.data.words import ErrorClass, StopReason, TimerPurpose, TurnEndReason
-from loopkernel.replay import Transition
+from loopkernel.replaying import Transition
 from loopkernel.testing.played.tools import NOTHING, POLICY, TOOLS, USAGE, Call, verdict_on
 
 Other = AskHook | CheckCorrection | Summarise | HandOff

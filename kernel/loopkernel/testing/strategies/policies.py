@@ -291,7 +291,7 @@ def policies(draw: DrawFn, options: tuple[str, ...] = tuple(OPTIONS), most: int 
     if values.get("output_required") and values.get("output_tool") is None:
         values["output_tool"] = draw(names)
     if values.get("max_cost_usd") is not None:
-        values["prices"] = draw(prices)
+        values["prices"] = draw(prices.filter(lambda drawn: bool(drawn.input or drawn.output)))
     return Policy(**values)
 
 

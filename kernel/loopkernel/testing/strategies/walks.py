@@ -71,7 +71,7 @@ from loopkernel.laws.gates import asked_outside
 from loopkernel.laws.step_laws import pending_timers
 from loopkernel.laws.views import ledger_in
 from loopkernel.loop.transition import transition
-from loopkernel.replay import LogRecord, StepRecord
+from loopkernel.replaying import LogRecord, StepRecord
 from loopkernel.testing.explorer.moves import wishes
 from loopkernel.testing.explorer.reports import answers, reports
 from loopkernel.testing.explorer.scope import ANY_CALL, ANY_REPLY, Answer, EndOfRun, Scope

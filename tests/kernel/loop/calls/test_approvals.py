@@ -276,7 +276,7 @@ def test_after_a_rejection_the_others_go_on_or_those_that_have_not_started_are_s
     (rejected, *others) = of_kind(ToolEnded, effects)
     assert (rejected.result.status, rejected.result.reason, rejected.result.decided) == (REJECTED, None, True)
     assert "not that one" in text_of(rejected.result.content)
-    if choice is OnReject.SKIP_REST:
+    if choice is not OnReject.CONTINUE:
         assert [(end.result.call.position, end.result.reason) for end in others] == [
             (3, CancelReason.REJECTED),
             (5, CancelReason.REJECTED),
@@ -290,9 +290,10 @@ def test_after_a_rejection_the_others_go_on_or_those_that_have_not_started_are_s
 
 @pytest.mark.rule("CALL-3")
 @pytest.mark.rule("ASK-7")
-def test_what_depends_on_a_rejected_call_is_unreachable_before_the_rest_is_skipped() -> None:
+@pytest.mark.parametrize("choice", [OnReject.SKIP_REST, OnReject.HALT])
+def test_what_depends_on_a_rejected_call_is_unreachable_before_the_rest_is_skipped(choice: OnReject) -> None:
     calls = (made_call("asks"), made_call("asks", provider_id="q", needs=("p",)), made_call("asks", provider_id="r"))
-    state = asking(*calls, policy=evolve(ASKING_NOBODY, on_reject=OnReject.SKIP_REST))
+    state = asking(*calls, policy=evolve(ASKING_NOBODY, on_reject=choice))
     assert ends(effects_of(state, Reject(call=FIRST))) == [
         (1, REJECTED, None),
         (2, ERROR, None),

@@ -110,12 +110,28 @@ def test_a_block_of_a_stop_hook_is_told_to_the_model_and_the_loop_goes_on(why: s
 
 
 @pytest.mark.rule("HOOK-2")
-@pytest.mark.parametrize("policy", [evolve(STOPPING, stop_hook_limit=1), evolve(STOPPING, max_turns=2)])
-def test_only_so_many_blocks_are_honoured_and_only_where_another_request_is_allowed(policy: Policy) -> None:
-    state = after(ending(policy), blocks(1), *talk(2))
+@pytest.mark.parametrize("limit", [None, 2])
+def test_only_so_many_blocks_are_honoured(limit: int | None) -> None:
+    state = after(ending(evolve(STOPPING, stop_hook_limit=1, max_turns=limit)), blocks(1), *talk(2))
     assert gate_of(state).hook.name == "a"  # it is still asked
     assert asked_of(effects_of(state, blocks(2))) == [(STOP, "b")]
     assert session_of(after(state, blocks(2), blocks(3), blocks(4))).last_end is TurnEndReason.MODEL_STOP
+
+
+@pytest.mark.rule("HOOK-2")
+@pytest.mark.rule("LIMIT-1")
+@pytest.mark.parametrize("said", [(), (steer("left"), enqueue("next"))])
+def test_a_block_at_the_turn_limit_ends_the_turn_for_the_limit(said: tuple[Delta, ...]) -> None:
+    state = ending(evolve(STOPPING, max_turns=1), *said)
+    waiting, effects = step(state, blocks(1))
+    assert named(effects)[0] == "LimitReached"
+    assert asked_of(effects) == [(AFTER_TURN, "c")]
+    assert not of_kind(MessageAdded, effects)
+    (told,) = of_kind(AskHook, effects)
+    assert told.context.reason is TurnEndReason.MAX_TURNS
+    rest = a(Idle, after(waiting, says(2)))
+    assert session_of(rest).last_end is TurnEndReason.MAX_TURNS
+    assert len(session_of(rest).inbox.queue) == len(said)
 
 
 @pytest.mark.rule("HOOK-4")

@@ -2,10 +2,11 @@
 
 import pytest
 from attrs import evolve
+from loopkernel.data.blocks import MediaBlock, UserBlock
 from loopkernel.data.choices import HookFailure, OnBusy
 from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import AskHook, CallModel, CancelTimer
-from loopkernel.data.events import MessageAdded, Refused, TurnEnded
+from loopkernel.data.events import MessageAdded, MessageReplaced, Refused, TurnEnded
 from loopkernel.data.ids import OperationKind
 from loopkernel.data.messages import UserMessage, UserOrigin
 from loopkernel.data.outside_deltas import HookFault, HookModify, HookRetry
@@ -13,8 +14,9 @@ from loopkernel.data.policy import Policy
 from loopkernel.data.states import BeforeRequest, Cancelled, Idle, Initial, Streaming, Thinking
 from loopkernel.data.thread_deltas import Disposed, Forked, Resumed
 from loopkernel.data.timers import Timer
-from loopkernel.data.user_deltas import CancelAll
+from loopkernel.data.user_deltas import CancelAll, Say
 from loopkernel.data.words import RefusalReason, TimerPurpose, TurnEndReason, UserAction
+from loopkernel.loop.algorithms.compaction import characters_of
 from loopkernel.loop.gates.hooks import hooks_at
 
 from tests.kernel.building import (
@@ -56,6 +58,7 @@ from tests.kernel.gates import (
 BOTH = hooked(gated(BEFORE_TURN, "turn"), gated(BEFORE_MODEL, "model"))
 TIMED = evolve(hooked(gated(BEFORE_MODEL)), hook_timeout_ms=30)
 END = HookModify(message="mind the gap")
+END_TEXT = text("mind the gap")
 
 
 def waiting(policy: Policy = BOTH) -> Thinking:
@@ -115,13 +118,42 @@ def test_a_block_ends_the_turn_as_guardrail(deltas: tuple[Delta, ...]) -> None:
 
 
 @pytest.mark.rule("HOOK-2")
-@pytest.mark.parametrize("number", [1, 2])
-def test_a_message_of_a_hook_goes_into_the_thread(number: int) -> None:
-    deltas = [says(place) for place in range(1, number)]
-    effects = effects_of(waiting(), *deltas, says(number, END))
+def test_a_message_of_a_hook_before_the_model_goes_into_the_thread() -> None:
+    effects = effects_of(waiting(), says(1), says(2, END))
     (added,) = of_kind(MessageAdded, effects)
     message = a(UserMessage, added.message)
     assert (message.content, message.origin) == (text("mind the gap"), UserOrigin.HOOK)
+
+
+IMAGE = MediaBlock("image/png", "aaaa")
+
+
+@pytest.mark.rule("HOOK-2")
+@pytest.mark.parametrize(
+    ("said", "read"),
+    [
+        (text("a"), END_TEXT),
+        ((*text("a"), IMAGE, *text("b")), (*END_TEXT, IMAGE)),
+        ((IMAGE, *text("a")), (IMAGE, *END_TEXT)),
+        ((IMAGE,), (*END_TEXT, IMAGE)),
+        ((), END_TEXT),
+    ],
+)
+def test_a_text_of_a_hook_before_the_turn_takes_the_place_of_what_was_said(
+    said: tuple[UserBlock, ...], read: tuple[UserBlock, ...]
+) -> None:
+    state = after(at_rest(BOTH), Say(content=said))
+    (first,) = session_of(state).thread
+    reworded, effects = step(state, says(1, END))
+    (message,) = session_of(reworded).thread
+    assert message == evolve(a(UserMessage, first), content=read)
+    assert of_kind(MessageReplaced, effects) == [MessageReplaced(message)]
+    assert of_kind(MessageAdded, effects) == []
+    (hooked_next,) = of_kind(AskHook, effects)
+    assert list(hooked_next.context.thread.messages) == [message]
+    session = session_of(reworded)
+    assert session.thread.generation == session_of(state).thread.generation + 1
+    assert session.size.total == characters_of(message)
 
 
 @pytest.mark.rule("HOOK-2")

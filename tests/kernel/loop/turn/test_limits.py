@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from loopkernel.data.choices import NoProfileApproval
 from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import CallModel, Effect
-from loopkernel.data.events import LimitReached, TurnEnded
+from loopkernel.data.events import ApprovalAsked, LimitReached, TurnEnded
 from loopkernel.data.ids import ModelOperation
 from loopkernel.data.json_text import Json
 from loopkernel.data.messages import UserMessage
@@ -20,7 +20,6 @@ from loopkernel.data.tool_deltas import ToolProgress, ToolStopped
 from loopkernel.data.usage import NO_USAGE, Usage
 from loopkernel.data.user_deltas import CancelAll, Reject
 from loopkernel.data.words import CallStatus, CancelReason, ErrorClass, LimitName, StopReason, TurnEndReason
-from loopkernel.data.work_events import ApprovalAsked
 from loopkernel.loop.turn.limits import budget_hit, limit_hit, stop_starting
 from loopkernel.testing.strategies.values import usages
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from loopkernel.data.blocks import RawInput
 from loopkernel.data.choices import RunCalls
 from loopkernel.data.effects import CallModel, Effect
-from loopkernel.data.events import LimitReached, TurnEnded
+from loopkernel.data.events import LimitReached, LoopNoted, LoopStopped, ToolDisabled, TurnEnded
 from loopkernel.data.json_text import Json
 from loopkernel.data.messages import UserMessage, UserOrigin
 from loopkernel.data.model_deltas import ModelText
@@ -17,7 +17,6 @@ from loopkernel.data.tools import EffectClass, Tool, ToolProfile
 from loopkernel.data.user_deltas import RetryNow
 from loopkernel.data.watches import Watch, WatchedCall
 from loopkernel.data.words import CallStatus, StopReason, TurnEndReason
-from loopkernel.data.work_events import LoopNoted, LoopStopped, ToolDisabled
 from loopkernel.loop.algorithms.wording import disabled_text, repetition_text
 from loopkernel.loop.turn.repetition import check_repetition, watch_calls
 

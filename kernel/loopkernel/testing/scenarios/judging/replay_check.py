@@ -14,7 +14,7 @@ from loopkernel.data.states import State
 from loopkernel.data.threads import Thread
 from loopkernel.data.vector import Vector
 from loopkernel.laws.likeness import alike
-from loopkernel.replay import Transition
+from loopkernel.replaying import Transition
 from loopkernel.testing.scenarios.player.recording import Recording, refolded
 
 

@@ -15,7 +15,7 @@ from loopkernel.data.policy import Policy
 from loopkernel.data.sessions import Settings
 from loopkernel.data.thread_deltas import Created, Forked, Resumed
 from loopkernel.data.tools import Tool
-from loopkernel.replay import Transition
+from loopkernel.replaying import Transition
 from loopkernel.testing.scenarios.data import actions
 from loopkernel.testing.scenarios.data.actions import At, TimedAction, When
 from loopkernel.testing.scenarios.data.scenario import Scenario

@@ -29,7 +29,7 @@ from loopkernel.data.user_deltas import CallAnswer, CancelAll, CancelCall, Say
 from loopkernel.later_typing import TypeIs
 from loopkernel.laws.gates import gates_in
 from loopkernel.laws.views import ledger_in
-from loopkernel.replay import StepRecord, Transition
+from loopkernel.replaying import StepRecord, Transition
 from loopkernel.testing.scenarios.player.agenda import Agenda, Operation
 from loopkernel.testing.scenarios.player.call_names import CallNames
 from loopkernel.testing.scenarios.player.child_reports import ChildReport, ChildReports

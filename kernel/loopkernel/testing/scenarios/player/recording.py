@@ -14,7 +14,7 @@ from loopkernel.data.json_text import Json
 from loopkernel.data.messages import ResultMessage
 from loopkernel.data.states import Done, Initial, State
 from loopkernel.data.words import TurnEndReason
-from loopkernel.replay import LogRecord, StepRecord, Transition, fold
+from loopkernel.replaying import LogRecord, StepRecord, Transition, fold
 from loopkernel.testing.scenarios.player.call_names import CallNames
 
 

@@ -1,0 +1,57 @@
+"""Each event in a line of words: one line, ASCII, never long for what stands in it, and another for each kind."""
+
+from typing import get_args
+
+from hypothesis import find, given, settings
+from loopkernel import event_to_text
+from loopkernel.data.blocks import OpaqueBlock, ReasoningBlock, TextBlock
+from loopkernel.data.events import Event, MessageAdded, ToolEnded
+from loopkernel.data.ids import MessageId, ModelOperation
+from loopkernel.data.json_text import Json
+from loopkernel.data.messages import AssistantMessage
+from loopkernel.data.words import StopReason
+from loopkernel.testing.strategies.effects import all_events
+
+from tests.kernel.played import PLAYED
+
+
+@given(all_events)
+def test_an_event_is_one_line_of_ascii(event: Event) -> None:
+    line = event_to_text(event)
+    assert line.isascii()
+    assert line.isprintable()
+    assert line
+
+
+def an_event(kind: type) -> Event:
+    """The simplest event of the kind."""
+    return find(all_events, lambda event: type(event) is kind, settings=settings(max_examples=10_000))
+
+
+def test_every_kind_of_event_has_words_of_its_own() -> None:
+    found = {kind: event_to_text(an_event(kind)) for kind in get_args(Event)}
+    assert len(set(found.values())) == len(found) == len(get_args(Event))
+
+
+def test_the_events_of_a_run_read_as_its_story() -> None:
+    steps = PLAYED["reads"]
+    lines = [event_to_text(effect) for step in steps for effect in step.effects if isinstance(effect, Event)]
+    ended = [effect for step in steps for effect in step.effects if isinstance(effect, ToolEnded)]
+    assert any(line.startswith("the turn ended: ") for line in lines)
+    for effect in ended:
+        (line,) = [line for line in lines if line.startswith(f"call {effect.result.call} is answered: ")]
+        assert effect.result.status.value in line
+
+
+def test_a_message_tells_all_its_blocks_and_cuts_them() -> None:
+    content = (
+        TextBlock("x" * 100),
+        ReasoningBlock("hm"),
+        OpaqueBlock("m", Json.of(1)),
+    )
+    message = AssistantMessage(
+        id=MessageId(4), reply=ModelOperation(1), model="m", content=content, stop=StopReason.END_TURN
+    )
+    assert event_to_text(MessageAdded(message)) == (
+        f'message 4, the reply of "m": "{"x" * 60}"... (100 characters), thought "hm", an item of its provider'
+    )
