@@ -5,7 +5,7 @@ from types import MappingProxyType
 
 from loopkernel.data.choices import RestartChild, RestartDangerous, RestartSafe
 from loopkernel.data.effects import StartChild
-from loopkernel.data.events import ToolEnded
+from loopkernel.data.events import ReplyRetracted, ToolEnded
 from loopkernel.data.ledgers import CrashWait, LedgerEntry
 from loopkernel.data.policy import Policy
 from loopkernel.data.records import StepRecord
@@ -38,6 +38,8 @@ def restarted_otherwise(record: StepRecord) -> Iterator[str]:
         if isinstance(effect, ToolEnded) and effect.result.reason is CancelReason.SAFETY
     }
     policy = session.settings.policy
+    if any(isinstance(effect, ReplyRetracted) for effect in record.effects):
+        return  # the calls have left with their reply, which is asked for again (rule TOOL-9)
     for entry in entries_in(record.before):
         call = entry.call.id
         if entry.status is not CallStatus.IN_PROGRESS or entry.hooks.open is not None or entry.hooks.end is not None:
