@@ -108,12 +108,4 @@ else:
             "loopkernel_adapters.waiting_calls": "Answer Approver WaitingCall",
         },
         namespaces="testing transcripts",
-        extras={
-            "anthropic": "anthropic",
-            "jsonschema": "tools",
-            "mcp": "mcp",
-            "openai": "openai",
-            "pydantic": "tools",
-            "xllamacpp": "local",
-        },
     )

@@ -5,12 +5,11 @@ from importlib import import_module
 
 
 def offered_names(
-    package: str, names_by_home: Mapping[str, str], namespaces: str = "", extras: Mapping[str, str] | None = None
+    package: str, names_by_home: Mapping[str, str], namespaces: str = ""
 ) -> tuple[Callable[[str], object], Callable[[], list[str]], list[str]]:
     """The `__getattr__`, `__dir__` and `__all__` of a package that offers these names, and these modules of its own.
 
-    `names_by_home` gives for each module its names, apart by blanks, as `namespaces` does. `extras` says which extra
-    brings a package that may be missing.
+    `names_by_home` gives for each module its names, apart by blanks, as `namespaces` does.
     """
     homes = {name: home for home, names in names_by_home.items() for name in names.split()}
     modules = namespaces.split()
@@ -18,13 +17,7 @@ def offered_names(
 
     def get(name: str) -> object:
         if name in homes:
-            try:
-                return getattr(import_module(homes[name]), name)
-            except ModuleNotFoundError as error:
-                extra = (extras or {}).get(error.name or "")
-                if extra is None:
-                    raise
-                raise ImportError(f"{name} needs {error.name}: pip install 'loopkernel[{extra}]'") from None
+            return getattr(import_module(homes[name]), name)
         if name in modules:
             return import_module(f"{package}.{name}")
         raise AttributeError(f"{package} offers no {name!r}: {package}.__all__ lists what it offers")

@@ -12,7 +12,6 @@ from types import ModuleType
 
 import loopkernel
 import pytest
-from loopkernel.public_names import offered_names
 
 from scripts.public_names import PACKAGES, page, public_names
 from tests.architecture.sources import ROOT, Source, all_sources
@@ -71,15 +70,6 @@ def test_a_name_that_is_not_offered_is_an_attribute_error_in_words() -> None:
     assert not hasattr(loopkernel, "utils")
     with pytest.raises(AttributeError, match="loopkernel offers no 'utils'"):
         loopkernel.utils  # type: ignore[attr-defined]  # noqa: B018
-
-
-def test_a_package_that_is_missing_is_named_with_its_extra() -> None:
-    get, _, _ = offered_names("p", {"absent_vendor.models": "Model Other"}, extras={"absent_vendor": "vendor"})
-    with pytest.raises(ImportError, match=r"Model needs absent_vendor: pip install 'loopkernel\[vendor\]'"):
-        get("Model")
-    get, _, _ = offered_names("p", {"absent_vendor.models": "Model"})
-    with pytest.raises(ModuleNotFoundError):
-        get("Model")
 
 
 def test_the_version_is_that_of_the_distribution() -> None:

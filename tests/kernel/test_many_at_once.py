@@ -11,7 +11,7 @@ from loopkernel.data.ids import ModelOperation, RunOperation
 from loopkernel.data.json_text import Json
 from loopkernel.data.model_deltas import ModelCall, ModelCompleted
 from loopkernel.data.outside_deltas import ChildEnded
-from loopkernel.data.policy import Policy
+from loopkernel.data.policy import Policy, Prices
 from loopkernel.data.thread_deltas import Acquired, Created
 from loopkernel.data.tool_deltas import ToolSucceeded
 from loopkernel.data.tools import AccessMode, Claim, EffectClass, Tool, ToolProfile, ValidCall
@@ -63,7 +63,8 @@ def sub_agents(count: int, policy: Policy = POLICY) -> tuple[Delta, ...]:
 
 def sub_agents_that_share(count: int) -> tuple[Delta, ...]:
     """As many sub-agents as calls, which have shares of three budgets."""
-    budgets = evolve(POLICY, max_total_tokens=1_000_000, max_cost_usd=10.0, max_tool_calls=1_000_000)
+    limits = evolve(POLICY, max_total_tokens=1_000_000, max_tool_calls=1_000_000)
+    budgets = evolve(limits, max_cost_usd=10.0, prices=Prices(output=1.0))
     return sub_agents(count, budgets)
 
 

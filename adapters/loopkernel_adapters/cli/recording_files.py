@@ -25,7 +25,8 @@ from loopkernel_adapters.transcripts.readers.own_log import OwnLog
 from loopkernel_adapters.transcripts.replaying import Conversation, Replayed
 from loopkernel_adapters.transcripts.source import Head, RawLine, Source, Unreadable, parsed
 
-# --- A log of loopkernel among recordings: counted as they are, and judged as it is, since it need not be played anew
+# --- logs of our own among recordings --------------------------------------------------------------------
+# They are counted and judged as they are, since they need not be played anew.
 
 
 @frozen
@@ -78,6 +79,8 @@ def replayed_log(log: LogSource) -> Replayed:
 def _text(steps: tuple[StepRecord, ...]) -> list[str]:
     return [*(effects_to_text(step.effects) for step in steps), state_to_text(steps[-1].after)]
 
+
+# --- the files that are named ----------------------------------------------------------------------------
 
 HEAD = b'{"n":1,"crc":"'  # what a log of ours begins with
 PATTERN = frozenset("*?[")

@@ -66,14 +66,18 @@ def _checked(cls: type, attribute: "Attribute[Any]", error: type[DataError | Pol
     name = f"{cls.__name__}.{attribute.alias or attribute.name}"
     first: Any = attribute.converter  # Any: attrs allows several shapes of converter; here it is a function, or None
 
-    def refuse_or_convert(value: Any) -> Any:
+    def convert_or_refuse(value: Any) -> Any:
         try:
-            return kind.convert(value if first is None else first(value))
+            return kind.convert(value)
         except _Unfit as unfit:
             raise error([Fault(f"{name}{unfit.place}", unfit.problem)]) from None
 
-    converter = refuse_or_convert if first is not None else _quick(kind, refuse_or_convert)
-    taken = attribute.type if first is None else first.__annotations__["given"]
+    def first_converted(value: Any) -> Any:
+        return quick(first(value))
+
+    quick = _quick(kind, convert_or_refuse)
+    converter = quick if first is None else first_converted
+    taken = attribute.type if first is None else next(iter(first.__annotations__.values()))
     converter.__annotations__ = {"value": taken}  # what `help` shows
     return attribute.evolve(converter=converter)
 

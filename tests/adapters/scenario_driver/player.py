@@ -30,7 +30,7 @@ from loopkernel.testing.scenarios.player.reply_script import DelayedDelta
 from loopkernel.testing.scenarios.player.reports_again import report_behind
 from loopkernel.testing.scenarios.player.start import foreign_messages, name_start_calls
 from loopkernel.testing.scenarios.player.trace_lines import CRASHED
-from loopkernel.testing.scenarios.player.user_inputs import DirectAction, delta_of
+from loopkernel.testing.scenarios.player.user_inputs import delta_of
 from loopkernel.testing.scenarios.player.world import RunStopped, World
 from loopkernel.testing.scenarios.trace import matches
 from loopkernel_adapters.driver.asyncio_driver import Driver, is_event
@@ -53,7 +53,7 @@ from tests.adapters.scenario_driver.ports import (
 from tests.adapters.scenario_driver.session import FollowedSession, Stage
 from tests.adapters.simulation.virtual_loop import VirtualLoop
 
-# --- A driver whose checks report in their turn, and which scenarios need it -----------------------------
+# --- a driver whose checks report in their turn ----------------------------------------------------------
 # The port `Tools.check` is synchronous, so the driver has each verdict at once, ahead of all else that is due at that
 # instant. In the scenario format a check is an operation of 0 ms, and what is to happen right behind the step that
 # began it comes before its report. Only scenarios in which something does can tell one from the other; they are
@@ -312,7 +312,7 @@ class ScenarioDriver:
         else:
             self._say(action)
 
-    def _say(self, action: DirectAction) -> None:
+    def _say(self, action: actions.UserAction) -> None:
         """A user's word goes to the driver, or where it is about a call of a sub-agent, to that."""
         if isinstance(action, OfCall) and action.call is not None:
             way, name = self._session.addressed(action.call)

@@ -125,7 +125,7 @@ def message_roles(request: Request) -> Sequence[object]:
     return tuple(request.thread.messages)
 
 
-# --- The tools of a simulated world: slow, failing, hanging, asking, and not always willing to stop ------
+# --- tools -----------------------------------------------------------------------------------------------
 
 PLAIN_RUN = Run(behaviour=world.Behaviour())
 HUGE = 100_000  # characters
@@ -270,7 +270,7 @@ class _Work:
         return ToolOutput(content=(TextBlock(text),), final=behaviour.final, stops_loop=behaviour.stops_loop)
 
 
-# --- Hooks, summaries, corrections and handoffs of a simulated world -------------------------------------
+# --- hooks, summaries, corrections and handoffs ----------------------------------------------------------
 
 PLAIN_ANSWER = Answer()
 

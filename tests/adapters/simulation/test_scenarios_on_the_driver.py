@@ -32,7 +32,7 @@ def command(scenario: Scenario) -> str:
     return f"python -m tests.adapters.scenario_driver specs/scenarios/{file.name} {scenario.id}"
 
 
-# --- Whether the driver has written what the pure player fed, but for what a driver does in a way of its own
+# --- likeness: what the driver wrote, and what the pure player was fed -----------------------------------
 # That is: a check reports at once and not in its turn; every aborted run says that it has stopped, not only one that
 # somebody waits for; a stream that is cut, and a handoff that fails, are told in the driver's words; and a sub-agent
 # that is taken up again says anew whom it waits for.

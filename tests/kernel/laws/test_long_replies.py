@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from loopkernel.data.choices import EarlyStart, Schedule
 from loopkernel.data.differences import different_items
-from loopkernel.data.policy import Hook, Policy
+from loopkernel.data.policy import Hook, Policy, Prices
 from loopkernel.data.vector import Vector
 from loopkernel.data.words import HookPoint, TimerPurpose
 from loopkernel.judging import KERNEL
@@ -98,7 +98,9 @@ REPLIES = {
     "read runs": Reply(writes, Player.settle, evolve(ALL_AT_ONCE, schedule=Schedule.READ_RUNS)),
     "sub-agents": Reply(lambda _: SUB_CALL, Player.settle, ALL_AT_ONCE),
     "sub-agents that share": Reply(
-        lambda _: SUB_CALL, Player.settle, evolve(ALL_AT_ONCE, max_total_tokens=1_000_000, max_cost_usd=10.0)
+        lambda _: SUB_CALL,
+        Player.settle,
+        evolve(ALL_AT_ONCE, max_total_tokens=1_000_000, max_cost_usd=10.0, prices=Prices(output=1.0)),
     ),
     "early": Reply(glances, Player.settle, evolve(ALL_AT_ONCE, early_start=EarlyStart.GATED)),
 }

@@ -47,7 +47,7 @@ from loopkernel_adapters.providers.shown_media import ShownFile, ShownImage, Sho
 from loopkernel_adapters.providers.wire_bounds import KeptText
 from loopkernel_adapters.providers.wire_names import ToolNames
 
-# --- A request as the chat completions API takes it: a pure function of the request and of how the server speaks
+# --- the request: a pure function of it and of how the server speaks -------------------------------------
 # A result holds text alone there, so the media of the results of a reply follow in a user message behind them all. What
 # the provider ran itself, and what only its own model can read, has no place in this API and is left out.
 
@@ -210,7 +210,7 @@ def _part(block: TextBlock | MediaBlock) -> JsonObject:
             assert_never(view)
 
 
-# --- Tool calls that come in fragments, several at once, told apart by what servers happen to send -------
+# --- calls in fragments, several at once -----------------------------------------------------------------
 # The API gives each fragment an index, and the id and the name in the first fragment of a call. Servers leave the index
 # out, give every call the index 0, repeat or change the id with each fragment, or send a whole call at once.
 
@@ -322,7 +322,7 @@ class CallFragments:
         return bool(self._calls)
 
 
-# --- A streamed chat completion, chunk by chunk, as deltas of the model family ---------------------------
+# --- the streamed completion, chunk by chunk -------------------------------------------------------------
 
 _STOPS: Mapping[str, StopReason] = {
     "stop": StopReason.END_TURN,
@@ -438,6 +438,8 @@ class ChatReply(Reply):
             stop = StopReason.TOOL_USE  # a word of the server's own
         return ModelCompleted(self._operation, stop, self.usage, cut_call=cut_call and stop is StopReason.MAX_TOKENS)
 
+
+# --- the provider ----------------------------------------------------------------------------------------
 
 _HOSTS = ("api.openai.com", ".api.openai.com", ".openai.azure.com")
 

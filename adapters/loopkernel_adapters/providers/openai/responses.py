@@ -57,7 +57,7 @@ from loopkernel_adapters.providers.shown_media import ShownFile, ShownImage, Sho
 from loopkernel_adapters.providers.wire_bounds import KeptText
 from loopkernel_adapters.providers.wire_names import ToolNames
 
-# --- The items of a response that are no messages and no calls of ours: which are kept, and which are shown as calls
+# --- items that are neither messages nor calls of ours ---------------------------------------------------
 # An item that is kept stands in the thread verbatim and goes back to its model. One that waits for an answer of the
 # client is not kept: nobody here answers it, and given back without an answer it would spoil the request.
 
@@ -93,7 +93,7 @@ def shown_result(item: JsonObject) -> JsonValue:
     return result or None
 
 
-# --- A request as the Responses API takes it: a pure function of the request -----------------------------
+# --- the request: a pure function ------------------------------------------------------------------------
 # Nothing is stored at the server: the whole thread goes along, with the provider's own items (encrypted reasoning, its
 # own searches) verbatim where they stood in their replies (rule INFER-15).
 
@@ -214,7 +214,7 @@ def _part(block: TextBlock | MediaBlock) -> JsonObject:
             assert_never(view)
 
 
-# --- A streamed response, event by event, as deltas of the model family ----------------------------------
+# --- the streamed response, event by event ---------------------------------------------------------------
 
 _CALLS = ("function_call", "custom_tool_call")
 _OF_A_CALL = ("type", "name", "call_id", "id")
@@ -457,6 +457,9 @@ def _place(event: JsonObject) -> int:
 
 def _part_place(event: JsonObject) -> tuple[int, int]:
     return _place(event), number(event.get("content_index")) or 0
+
+
+# --- the provider ----------------------------------------------------------------------------------------
 
 
 class OpenAIResponsesProvider(OpenAIProvider):
