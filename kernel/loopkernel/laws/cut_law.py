@@ -33,7 +33,7 @@ from loopkernel.data.states import Compacting
 from loopkernel.data.threads import Thread
 from loopkernel.data.vector import Vector
 from loopkernel.laws.accounts.cutting import is_left_by_cut, is_sent_by_user, opens_a_turn, where_to_cut
-from loopkernel.laws.compaction_due import Due
+from loopkernel.laws.compaction_due import CompactionDue
 from loopkernel.laws.reports import Breach, Judged, PlanCut, Project
 from loopkernel.laws.request_laws import requests_of, rounds_of, unpaired
 from loopkernel.laws.views import ledger_in
@@ -63,7 +63,7 @@ _REWRITES = ThreadCompacted | ThreadRewritten | ThreadCut | ResultsCleared | Mes
 
 def cut_safe(records: Sequence[StepRecord], judged: Judged) -> Iterator[Breach]:
     """Cuts that were made, and that could be made, leave every call with its answer, and end."""
-    allowance, due = FIRST_ALLOWANCE, Due()
+    allowance, due = FIRST_ALLOWANCE, CompactionDue()
     last: tuple[int, Vector[Message]] | None = None
     begun: Policy | None = None  # the policy when the compaction began that is under way, if its beginning was seen
     for step, record in enumerate(records):
@@ -217,7 +217,6 @@ def _cut_again_and_again(messages: Vector[Message], compaction: Compaction, plan
         due = where_to_cut(tuple(messages), compaction)
         if cut != due:
             yield f"a thread of {len(messages)} messages is to be cut as {cut}, and not as {due}"
-            return
         if cut is None:
             return
         shorter = _cut(messages, cut, compaction)

@@ -6,8 +6,9 @@ from typing import final
 from attrs import evolve
 
 from loopkernel.data.blocks import TextBlock
-from loopkernel.data.effects import Effect
+from loopkernel.data.effects import Effect, TellHook
 from loopkernel.data.events import (
+    ApprovalForgotten,
     ErrorCleared,
     ErrorShown,
     MessageAdded,
@@ -20,10 +21,11 @@ from loopkernel.data.events import (
 from loopkernel.data.ids import CallId
 from loopkernel.data.messages import Message, ResultMessage
 from loopkernel.data.records import StepRecord
+from loopkernel.data.remembered import RememberedCall
 from loopkernel.data.sessions import ShownError
 from loopkernel.data.states import State
 from loopkernel.data.vector import Vector
-from loopkernel.laws.accounts.secrets import as_shown
+from loopkernel.laws.accounts.secrets import as_shown, shown_json
 from loopkernel.laws.accounts.sentences import CLEARED
 from loopkernel.laws.reports import Breach, Judged
 from loopkernel.laws.views import extends
@@ -82,6 +84,19 @@ class Client:
                 calls = calls.difference(result.call for result in message.results)
 
 
+def _secrets_told(record: StepRecord) -> Iterator[str]:
+    """TOOL-12 beside the thread: for hooks that observe messages, and of approvals that are taken back."""
+    for effect in record.effects:
+        if isinstance(effect, TellHook):
+            message = effect.context.message
+            if message is not None and as_shown(message) != message:
+                yield f"hook {effect.context.name} is told of message {message.id}, and of a secret in it"
+        elif isinstance(effect, ApprovalForgotten):
+            approval = effect.remembered
+            if isinstance(approval, RememberedCall) and shown_json(approval.input) != approval.input:
+                yield f"an approval of tool {approval.tool} is told to be taken back with a secret in it"
+
+
 def _cleared(message: ResultMessage, calls: set[CallId]) -> ResultMessage:
     note = (TextBlock(CLEARED),)
     return evolve(
@@ -96,6 +111,7 @@ def mirror(records: Sequence[StepRecord], _judged: Judged) -> Iterator[Breach]:
     client = Client(records[0].before)
     for step, record in enumerate(records):
         shown = client.messages
+        yield from (Breach("MIRROR", step, wrong) for wrong in _secrets_told(record))
         for effect in record.effects:
             client.take(effect)
         session = record.after.session

@@ -11,7 +11,7 @@ from loopkernel.data.messages import AssistantMessage, UserMessage
 from loopkernel.data.records import StepRecord
 from loopkernel.data.sessions import Settings
 from loopkernel.data.states import State
-from loopkernel.data.thread_deltas import Created
+from loopkernel.data.thread_deltas import Created, Resumed
 from loopkernel.data.words import StopReason
 from loopkernel.laws.accounts.similar_calls import SimilarCalls
 
@@ -60,7 +60,8 @@ class Repetition:
             self._calls.user_speaks()
             self._due = False
         elif isinstance(message, AssistantMessage) and settings.policy.loop is not None:
-            if message.stop is None and not any(isinstance(effect, ReplyFailed) for effect in record.effects):
+            failed = any(isinstance(one, ReplyFailed) for one in record.effects)
+            if message.stop is None and not (failed or isinstance(record.context.delta, Resumed)):
                 return  # it was cut, and ends its turn
             notes = settings.policy.on_truncation.calls is TruncatedCalls.NOTE
             if message.stop is StopReason.MAX_TOKENS and notes and not message.calls:

@@ -4,15 +4,14 @@ from collections.abc import Iterator
 
 from attrs import frozen
 
-from loopkernel.data.blocks import TextBlock, ToolResult, UserBlock
+from loopkernel.data.blocks import ToolResult, UserBlock, text_of
 from loopkernel.data.events import ToolEnded
 from loopkernel.data.ledgers import LedgerEntry
-from loopkernel.data.outside_deltas import HookAnswered, HookContinue, HookModify
 from loopkernel.data.records import StepRecord
 from loopkernel.data.tool_deltas import ToolFailed, ToolSucceeded
 from loopkernel.data.words import CallStatus
 from loopkernel.laws.accounts.results import cut_down
-from loopkernel.laws.gates import call_of_hook
+from loopkernel.laws.accounts.secrets import shown_json
 from loopkernel.laws.reports import Findings
 from loopkernel.laws.views import call_of_run
 
@@ -37,22 +36,13 @@ def result(record: StepRecord) -> Findings:
 
 
 def _report(record: StepRecord) -> _Report | None:
-    """What this step's delta reports, or a hook lets pass; None where nobody can say, as of a sub-agent's own end."""
+    """What this step's delta reports. Of what hooks look at ASKED tells, and of sub-agents ONE-END."""
     delta = record.context.delta
     if isinstance(delta, ToolSucceeded | ToolFailed):
         entry = call_of_run(record.before, delta.operation)
         status = CallStatus.DONE if isinstance(delta, ToolSucceeded) else CallStatus.ERROR
         given_a_handle = delta.output.background and not delta.output.content
         return None if entry is None or given_a_handle else _Report(entry, delta.output.content, status)
-    if isinstance(delta, HookAnswered):
-        entry = call_of_hook(record.before, delta.operation)
-        end = None if entry is None else entry.hooks.end
-        if entry is None or end is None:
-            return None
-        if isinstance(delta.answer, HookModify) and delta.answer.result is not None:
-            return _Report(entry, (TextBlock(delta.answer.result),), end.status)
-        if isinstance(delta.answer, HookContinue | HookModify):
-            return _Report(entry, end.output.content, end.status)
     return None
 
 
@@ -63,5 +53,9 @@ def _otherwise(answer: ToolResult, report: _Report, record: StepRecord) -> Itera
     notes = len(answer.content) - len(due)  # a person's edit is told in front
     if answer.content[max(notes, 0) :] != due or notes != (report.entry.person.edit is not None):
         yield f"call {answer.call} is answered with {answer.content}, and its run has reported {due}"
+    edit = report.entry.person.edit
+    given = "" if edit is None else shown_json(edit.input).text
+    if given not in text_of(answer.content[:1]):
+        yield f"call {answer.call} was changed by a person, and is not told to have run with {given}"
     if answer.status is not report.status:
         yield f"call {answer.call} is answered as {answer.status.value}, and its run has ended as {report.status.value}"

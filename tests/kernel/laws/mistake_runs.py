@@ -6,12 +6,12 @@ from loopkernel.data.choices import ApprovalMode
 from loopkernel.data.foreign import ForeignCall, ForeignReply, ForeignResult, ForeignResults, ForeignUser
 from loopkernel.data.json_text import Json, JsonValue
 from loopkernel.data.model_deltas import ModelOpaque, ModelServerCall
-from loopkernel.data.policy import ApprovalRule, FieldPattern, LoopTiers, Policy, ResourcePattern, ResultLimit
+from loopkernel.data.policy import ApprovalRule, FieldPattern, Hook, LoopTiers, Policy, ResourcePattern, ResultLimit
 from loopkernel.data.thread_deltas import Resumed
 from loopkernel.data.tool_deltas import ToolChecked
 from loopkernel.data.tools import Decision, Tool, ToolProfile, ValidCall
-from loopkernel.data.user_deltas import Approve, CancelAll, ChangeMode, Correct, RememberCall, RememberPattern
-from loopkernel.data.words import CallStatus, StopReason
+from loopkernel.data.user_deltas import Approve, CancelAll, ChangeMode, Correct, Forget, RememberCall, RememberPattern
+from loopkernel.data.words import CallStatus, HookPoint, StopReason
 from loopkernel.testing.played.player import Player
 from loopkernel.testing.played.tools import NOTHING, POLICY, TO_ASK, TOOLS, Call, path_of, read, shell, write
 
@@ -142,6 +142,29 @@ def asked_of_the_provider(player: Player) -> None:
             )
         )
     player.reply(text="there")
+    player.settle()
+
+
+def told_elsewhere(player: Player) -> None:
+    """A secret is in what a person approves for good and takes back, and a hook observes messages."""
+    watching = Hook(point=HookPoint.MESSAGE_ADDED, name="watch")
+    player.begin(evolve(POLICY, hooks=(watching,)))
+    player.say("go")
+    player.reply(Call("shell", Json.of({"path": "a", "token": "s"})))
+    call = next(iter(player.asked))
+    player.asked.clear()
+    player.deliver(Approve(call=call, remember=RememberCall()))
+    player.settle()
+    player.deliver(Forget())
+
+
+def corrected(player: Player) -> None:
+    """A person puts a secret into the input of a call."""
+    player.begin()
+    player.say("go")
+    player.reply(shell("a"))
+    call = next(iter(player.asked))
+    player.deliver(Correct(call=call, input=Json.of({"path": "b", "token": "s"})))
     player.settle()
 
 

@@ -119,6 +119,8 @@ REDACTION = mistakes(
     ("messages are shown as they are", "redacted_message", as_it_is, runs.telling, "MIRROR"),
     ("inputs are shown as they are", "redacted_call_input", as_it_is, runs.telling, "MIRROR"),
     ("values are shown as they are", "redacted", as_it_is, runs.asked_of_the_provider, "MIRROR"),
+    ("what is remembered is told as it is", "redacted", as_it_is, runs.told_elsewhere, "MIRROR"),
+    ("an edit is told as it is", "redacted", as_it_is, runs.corrected, "RESULT"),
     ("lists are passed over", "redacted", _lists_passed_over, runs.telling, "MIRROR"),
     ("what does not parse is shown", "redacted_call_input", _unparsed_shown, runs.telling, "MIRROR"),
     ("no key is of a secret", "names_secret", always(False), runs.telling, "MIRROR"),

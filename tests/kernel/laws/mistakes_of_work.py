@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from attrs import evolve
 from loopkernel.data.blocks import TextBlock, UserBlock
-from loopkernel.data.children import Reservation
+from loopkernel.data.children import Reservation, Taken
 from loopkernel.data.compactions import Cut
 from loopkernel.data.messages import Message
 from loopkernel.data.outside_deltas import HookContinue
@@ -210,7 +210,7 @@ RESERVATION = mistakes(
     (
         "what others have is not seen",
         "share",
-        lambda right: lambda *of: right(*of[:-2], (), of[-1]),
+        lambda right: lambda *of: right(*of[:-2], Taken(), of[-1]),
         SCRIPTS["shared"],
         "BUDGET",
     ),
