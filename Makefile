@@ -42,7 +42,7 @@ fuzz: environment ## look for a breach with fresh seeds: ten minutes of properti
 	@$(BIN)/python scripts/fuzz.py $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED))
 
 simulate: environment ## run the driver in simulated worlds for five minutes (MINUTES=n)
-	@$(BIN)/python scripts/simulate.py $(if $(MINUTES),--minutes $(MINUTES))
+	@$(BIN)/python -m scripts.simulate $(if $(MINUTES),--minutes $(MINUTES))
 
 mutants: environment ## try mutants of the kernel; fail when fewer than 90 % die (MUTANTS=n SEED=s, or MUTANT=name)
 	$(BIN)/python -m mutation --workers $(WORKERS) $(MUTANTS:%=--mutants %) $(SEED:%=--seed %) $(MUTANT:%=--mutant %)

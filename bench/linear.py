@@ -23,8 +23,9 @@ from loopkernel.data.states import Idle
 from loopkernel.data.thread_deltas import Created
 from loopkernel.data.user_deltas import Say
 from loopkernel.data.words import StopReason
+from loopkernel.judging import KERNEL
 from loopkernel.laws import Breach
-from loopkernel.laws.judging import KERNEL, PAIR_CHECKS, TRACE_CHECKS, check_steps
+from loopkernel.laws.judging import PAIR_CHECKS, TRACE_CHECKS, judge_steps
 from loopkernel.replaying import StepRecord, fold
 from loopkernel_adapters.driver.asyncio_driver import Driver
 from loopkernel_adapters.driver.children import InProcessAgents
@@ -87,7 +88,7 @@ def of_log(shape: str, count: int) -> Iterator[tuple[str, Work]]:
 
 def laws(steps: tuple[StepRecord, ...]) -> Iterator[tuple[str, Work]]:
     """Each law of a run by its name, and those of a step together."""
-    yield "laws of a step", lambda: check_steps(steps)
+    yield "laws of a step", lambda: judge_steps(steps, KERNEL)
     for law, of_run in TRACE_CHECKS.items():
         yield law, partial(_all_of, of_run, steps)
     for law, of_pairs in PAIR_CHECKS.items():

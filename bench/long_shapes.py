@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 from attrs import Factory, define, evolve, frozen
 from loopkernel.data.blocks import TextBlock
-from loopkernel.data.choices import NoProfileApproval, OnBusy, Schedule
+from loopkernel.data.choices import EarlyStart, NoProfileApproval, OnBusy, OnToolFailure, Schedule
 from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import AbortTool, AskHook, CallModel, CheckCall, Command, StartChild, StartTool
 from loopkernel.data.events import ApprovalAsked
@@ -158,6 +158,12 @@ def _tools(count: int) -> tuple[Tool, ...]:
     return tuple(Tool(name=f"tool_{number}", profile=READ) for number in range(count))
 
 
+def _early(count: int) -> Script:
+    tool = Tool(name="look", profile=ToolProfile(effect=EffectClass.READ_ONLY, early=True))
+    policy = evolve(OPEN, early_start=EarlyStart.GATED, on_tool_failure=OnToolFailure.CANCEL_SIBLINGS)
+    return Script(replies=(calls(count),), policy=policy, tools=(tool,))
+
+
 def _chain(count: int) -> Script:
     made = (call(number, after=(f"c{number - 1}",) if number else ()) for number in range(count))
     return Script(replies=(tuple(made),), policy=evolve(OPEN, schedule=Schedule.GRAPH))
@@ -230,6 +236,8 @@ SHAPES: dict[str, Callable[[int], Script]] = {
         replies=(calls(count),), policy=evolve(OPEN, schedule=Schedule.GRAPH, max_parallel=10)
     ),
     "calls, timed": lambda count: Script(replies=(calls(count),), policy=evolve(OPEN, tool_timeout_ms=1_000)),
+    "calls, early": _early,
+    "calls, output": lambda count: Script(replies=(calls(count),), policy=evolve(OPEN, output_tool="say")),
     "calls that fail": lambda count: Script(replies=(calls(count),), fails=True),
     "invalid calls": lambda count: Script(replies=(calls(count),), invalid=True),
     "calls of nothing": lambda count: Script(replies=(calls(count, "nothing"),)),

@@ -56,7 +56,7 @@ def rest(seed: int) -> tuple[tuple[str, list[str]], ...]:
         ("every crash point of the stores", [str(PYTHON), "-m", "pytest", "-q", *spread(), *CRASHES]),
         (
             "simulated worlds of the driver",
-            [str(PYTHON), "scripts/simulate.py", "--minutes", minutes, "--first", str(seed)],
+            [str(PYTHON), "-m", "scripts.simulate", "--minutes", minutes, "--first", str(seed)],
         ),
     )
 

@@ -28,6 +28,7 @@ PACKAGES = (
     "loopkernel.messages",
     "loopkernel.codec",
     "loopkernel.laws",
+    "loopkernel.judging",
     "loopkernel.testing",
     "loopkernel_adapters",
     "loopkernel_adapters.testing",

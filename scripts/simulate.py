@@ -1,6 +1,6 @@
 """Run the real driver in simulated worlds for some minutes, each from a fresh seed, and judge all laws over every log.
 
-Usage: python scripts/simulate.py [--minutes 5] [--first SEED]. For each world that fails it prints the command
+Usage: python -m scripts.simulate [--minutes 5] [--first SEED]. For each world that fails it prints the command
 that runs that one again and makes it small; at the end, how often each kind of fault was seen. Exits 1 after a failure.
 """
 
@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 
-from loopkernel_adapters.testing.simulation.batch import Batch, command_for, is_lively
+from tests.adapters.simulation.batch import Batch, command_for, is_lively
 
 PART = 100  # seeds that one process runs in a row
 

@@ -3,8 +3,8 @@
     from loopkernel import Context, deltas, states, transition
 
 Public is what stands in the `__all__` of this package, of its namespaces (`states`, `deltas`, `effects`, `events`,
-`policy`, `tools`, `messages`, `codec`, `laws`, `testing`) and of `loopkernel_adapters`. All else may change in any
-release: the modules under `data`, `loop` and `views` are how the kernel is built, not what it offers.
+`policy`, `tools`, `messages`, `codec`, `laws`, `judging`, `testing`) and of `loopkernel_adapters`. All else may change
+in any release: the modules under `data`, `loop` and `views` are how the kernel is built, not what it offers.
 """
 
 __version__ = "0.6.0"
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from loopkernel import deltas as deltas
     from loopkernel import effects as effects
     from loopkernel import events as events
+    from loopkernel import judging as judging
     from loopkernel import laws as laws
     from loopkernel import messages as messages
     from loopkernel import policy as policy
@@ -48,9 +49,9 @@ if TYPE_CHECKING:
     from loopkernel.data.tools import ToolOutput as ToolOutput
     from loopkernel.data.tools import ToolProfile as ToolProfile
     from loopkernel.data.usage import Usage as Usage
+    from loopkernel.judging import check_pairs as check_pairs
+    from loopkernel.judging import check_trace as check_trace
     from loopkernel.laws import LAWS as LAWS
-    from loopkernel.laws import check_pairs as check_pairs
-    from loopkernel.laws import check_trace as check_trace
     from loopkernel.loop.algorithms.projection import project as project
     from loopkernel.loop.transition import transition as transition
     from loopkernel.machine import Machine as Machine
@@ -87,7 +88,8 @@ else:
             "loopkernel.data.thread_deltas": "RULES_VERSION",
             "loopkernel.data.tools": "EffectClass Tool ToolOutput ToolProfile",
             "loopkernel.data.usage": "Usage",
-            "loopkernel.laws": "LAWS check_pairs check_trace",
+            "loopkernel.judging": "check_pairs check_trace",
+            "loopkernel.laws": "LAWS",
             "loopkernel.loop.algorithms.projection": "project",
             "loopkernel.loop.transition": "transition",
             "loopkernel.machine": "Machine",
@@ -98,5 +100,5 @@ else:
             "loopkernel.views.explain": "Explanation accepted_inputs explain",
             "loopkernel.views.waiting": "PersonWait waiting",
         },
-        namespaces="codec deltas effects events laws messages policy states testing tools",
+        namespaces="codec deltas effects events judging laws messages policy states testing tools",
     )

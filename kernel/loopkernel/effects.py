@@ -27,8 +27,9 @@ from loopkernel.data.effects import (
 )
 from loopkernel.data.hook_calls import HookContext, RunEnd
 from loopkernel.data.ids import OperationKind
+from loopkernel.data.projected import ProjectedMessage, Role
 from loopkernel.data.words import CancelReason, HookPoint, RequestReason, TimerPurpose
-from loopkernel.loop.algorithms.projection import ProjectedMessage, Role, project
+from loopkernel.loop.algorithms.projection import project
 
 __all__ = [
     "AbortModel",

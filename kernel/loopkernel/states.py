@@ -38,12 +38,12 @@ from loopkernel.data.states import (
     Thinking,
 )
 from loopkernel.data.timers import Timer
+from loopkernel.data.waits import ForAnswer, ForApproval, ForChild, ForWord
 from loopkernel.data.words import CallStatus, TimerPurpose
 from loopkernel.loop.algorithms.interaction import Interaction
 from loopkernel.views.deadlines import next_deadline
 from loopkernel.views.explain import accepted_inputs, interaction_of
 from loopkernel.views.waiting import PersonWait, waiting
-from loopkernel.views.waits import ForAnswer, ForApproval, ForChild, ForWord
 
 __all__ = [
     "AfterModel",

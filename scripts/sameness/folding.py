@@ -18,10 +18,11 @@ from loopkernel.codec import POLICY_VERSION, STATE_VERSION, record_from_text, st
 from loopkernel.codec.structure import Codec
 from loopkernel.data.effects import CallModel, Effect
 from loopkernel.data.json_text import exact_text
+from loopkernel.data.projected import ProjectedMessage
 from loopkernel.data.states import Initial, State
 from loopkernel.data.steps import Context
 from loopkernel.data.thread_deltas import RULES_VERSION
-from loopkernel.loop.algorithms.projection import ProjectedMessage, project
+from loopkernel.loop.algorithms.projection import project
 from loopkernel.loop.transition import transition
 
 from scripts.sameness.corpus import FORMAT, CorpusCase, read_cases

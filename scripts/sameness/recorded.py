@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from loopkernel.codec import record_to_text
-from loopkernel_adapters.testing.simulation.batch import is_lively, run_seed
 from loopkernel_adapters.transcripts.replaying import replayed
 from loopkernel_adapters.transcripts.source import Source
 
 from scripts.sameness.corpus import CorpusCase, of_log
+from tests.adapters.simulation.batch import is_lively, run_seed
 
 WORLDS = 600
 

@@ -41,10 +41,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "loopkernel.replaying",
         "loopkernel.views.deadlines",
     ),
-    "loopkernel.laws": (
-        "loopkernel.codec",
+    # What judges knows nothing of what decides: what it needs of the kernel under judgement it is given.
+    "loopkernel.laws": ("loopkernel.codec", "loopkernel.data", "loopkernel.later_typing", "loopkernel.laws"),
+    "loopkernel.judging": (
         "loopkernel.data",
-        "loopkernel.later_typing",
         "loopkernel.laws",
         "loopkernel.loop.algorithms",
         "loopkernel.loop.transition",
@@ -87,6 +87,7 @@ OPEN_TO_ADAPTERS = (
     "loopkernel.codec",
     "loopkernel.data",
     "loopkernel.views.explain",
+    "loopkernel.judging",
     "loopkernel.later_typing",
     "loopkernel.laws",
     "loopkernel.machine",
@@ -122,7 +123,7 @@ FOREIGN_TO_THE_KERNEL = {
 TYPING_ALONE = "loopkernel.later_typing"  # the one place that names it: it is not installed with the kernel
 FOREIGN_TO_TESTING = {"attrs", "hypothesis", "jsonschema", "yaml"}
 FOREIGN_TO_ADAPTERS = {"attrs"}
-FOREIGN_TO_ADAPTER_CHECKS = {"hypothesis", "pytest"}
+FOREIGN_TO_ADAPTER_CHECKS = {"pytest"}
 # A vendor's package is an extra. The modules that import it are listed (a name stands for all that begin with it), and
 # every other module imports those inside a function, so that all else runs without it.
 _ANTHROPIC = "loopkernel_adapters.providers.anthropic"
@@ -142,10 +143,10 @@ VENDORS: dict[str, tuple[str, ...]] = {
     "pydantic": (_FUNCTIONS,),
     "pydantic_core": (_FUNCTIONS,),
     "xllamacpp": ("loopkernel_adapters.providers.local",),
-    "yaml": ("loopkernel_adapters.transcripts.readers.provider_stream", "loopkernel_adapters.testing."),
+    "yaml": ("loopkernel_adapters.transcripts.readers.provider_stream",),
 }
 # These may import their vendor where they like.
-VENDOR_MODULES = (_ANTHROPIC, _OPENAI, _FUNCTIONS, _MCP, _BOUNDED, "loopkernel_adapters.testing.")
+VENDOR_MODULES = (_ANTHROPIC, _OPENAI, _FUNCTIONS, _MCP, _BOUNDED)
 
 BANNED_NAMES = {"util", "utils", "helper", "helpers", "common", "core", "base", "manager", "managers", "misc"}
 
@@ -193,7 +194,7 @@ def adapter_faults(source: Source) -> Iterator[str]:
         if found.relative:
             yield source.at(found.node, "a relative import: name the module in full")
         elif package == "loopkernel":
-            if not lies_in(name, (*OPEN_TO_ADAPTERS, *(("loopkernel.testing",) if checks else ()))):
+            if not lies_in(name, OPEN_TO_ADAPTERS):
                 yield source.at(found.node, f"an adapter may not import {name}")
         elif package in VENDORS:
             if not source.module.startswith(VENDORS[package]):

@@ -4,6 +4,7 @@ import enum
 import pkgutil
 import types
 from collections.abc import Iterator
+from fractions import Fraction
 from importlib import import_module
 from typing import (
     Any,
@@ -47,7 +48,7 @@ Hint = object  # a type, seen as a value
 
 # Persistent collections: they are frozen if what they hold is. How they are built inside, their own tests judge.
 COLLECTIONS = (Vector, GrowingSet, TextMap)
-SIMPLE: tuple[Hint, ...] = (None, type(None), bool, int, float, str, bytes)
+SIMPLE: tuple[Hint, ...] = (None, type(None), bool, int, float, str, bytes, Fraction)
 # What everything that crosses the border of the kernel is made of.
 ROOTS: tuple[Hint, ...] = (states.State, deltas.Delta, effects.Effect, steps.Context, LogRecord, StepRecord)
 # The base class of each family, and the union of all that belongs to it.

@@ -21,7 +21,7 @@ from attrs import evolve, frozen
 from loopkernel.data.choices import Schedule
 from loopkernel.data.tools import InvalidCall, UnknownTool, ValidCall
 from loopkernel.data.words import StopReason
-from loopkernel.laws import check_step
+from loopkernel.judging import check_step
 from loopkernel.testing.explorer.explore import laws_of_an_edge
 from loopkernel.testing.explorer.scope import Scope
 from typing_extensions import override

@@ -15,7 +15,7 @@ from loopkernel.data.tools import (
     Tool,
     ToolProfile,
 )
-from loopkernel.laws import check_step
+from loopkernel.judging import check_step
 from loopkernel.replaying import LogRecord, fold
 from loopkernel.testing.explorer.explore import Laws
 from loopkernel.testing.explorer.moves import moves

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator
 from attrs import evolve
 from loopkernel.data.states import Initial, State
 from loopkernel.data.steps import Context
-from loopkernel.laws import Breach, check_pairs, check_trace
+from loopkernel.judging import check_pairs, check_trace
+from loopkernel.laws import Breach
 from loopkernel.loop.transition import transition
 from loopkernel.replaying import LogRecord, StepRecord
 from loopkernel.testing.explorer.as_scenario import scenario_text

@@ -11,7 +11,7 @@ from loopkernel.data.states import State
 from loopkernel.data.steps import Context
 from loopkernel.data.thread_deltas import Resumed
 from loopkernel.data.words import ErrorClass
-from loopkernel.laws import check_step
+from loopkernel.judging import check_step
 from loopkernel.loop.transition import transition
 from loopkernel.replaying import START, LogRecord, StepRecord
 from loopkernel.views.causes import rule_of

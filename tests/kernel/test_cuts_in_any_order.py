@@ -29,7 +29,7 @@ from loopkernel.data.tool_deltas import ToolSucceeded
 from loopkernel.data.tools import ToolOutput, ValidCall
 from loopkernel.data.user_deltas import EditMessage, Say
 from loopkernel.data.words import StopReason
-from loopkernel.laws import KERNEL
+from loopkernel.judging import KERNEL
 from loopkernel.laws.cut_law import cut_safe
 from loopkernel.laws.views import ledger_in
 from loopkernel.replaying import StepRecord

@@ -1,32 +1,23 @@
 """The laws themselves: what they count, that they agree with each other, and what they cost."""
 
 import pytest
+from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 from loopkernel.codec import state_to_text
 from loopkernel.data.ids import CallId, ModelOperation
+from loopkernel.data.projected import ProjectedMessage
 from loopkernel.data.states import State
 from loopkernel.data.threads import Thread
 from loopkernel.data.tools import AccessMode, Claim
 from loopkernel.data.vector import Vector
-from loopkernel.laws import (
-    JUDGED,
-    KERNEL,
-    LAWS,
-    Breach,
-    LawKind,
-    Report,
-    check_pairs,
-    check_step,
-    check_trace,
-    log_laws,
-    request_laws,
-)
-from loopkernel.laws.judging import PAIR_CHECKS, TRACE_CHECKS, check_steps
+from loopkernel.judging import KERNEL, check_pairs, check_step, check_trace
+from loopkernel.laws import JUDGED, LAWS, Breach, LawKind, Report, log_laws
+from loopkernel.laws.judging import PAIR_CHECKS, TRACE_CHECKS, judge_steps
 from loopkernel.laws.keys_in_use import KeysInUse
 from loopkernel.laws.log_laws import ALLOWANCE, FIRST_ALLOWANCE, size_of
 from loopkernel.laws.views import extends
-from loopkernel.loop.algorithms.projection import ProjectedMessage, project
+from loopkernel.loop.algorithms.projection import project
 from loopkernel.loop.algorithms.scheduling import Claimant, conflict
 from loopkernel.loop.transition import transition
 from loopkernel.replaying import LogRecord, StepRecord, fold
@@ -133,7 +124,7 @@ def test_a_step_alone_is_judged_as_in_its_run(bug: PlantedBug) -> None:
         steps = play(script, judged.transition)
         if steps == PLAYED[name] and not bug.hidden:
             continue  # as without the bug
-        in_run = check_steps(steps, judged=judged).breaches
+        in_run = judge_steps(steps, judged).breaches
         alone = [breach for step, record in enumerate(steps) for breach in check_step(record, step, judged=judged)]
         assert {breach.step for breach in in_run} <= {breach.step for breach in alone}
         assert {breach.law for breach in in_run} == {breach.law for breach in alone}
@@ -145,7 +136,7 @@ def test_a_sub_agent_without_time_is_told_though_no_other_delay_changes() -> Non
     bug = next(bug for bug in STEP_BUGS if bug.name == "child-has-all-the-time")
     judged = bug.judged(transition)
     steps = play(SCRIPTS["delegated"], judged.transition)
-    assert {breach.law for breach in check_steps(steps, judged=judged).breaches} == {"TIMER-DATA"}
+    assert {breach.law for breach in judge_steps(steps, judged).breaches} == {"TIMER-DATA"}
 
 
 # --- cost, counted and not timed ------------------------------------------------------------------------------
@@ -164,16 +155,15 @@ def rounds(count: int) -> tuple[StepRecord, ...]:
     return tuple(player.steps)
 
 
-def test_a_run_is_projected_about_twice_whatever_its_length(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_is_projected_about_twice_whatever_its_length() -> None:
     projected: list[int] = []
 
     def counting(thread: Thread, model: str) -> tuple[ProjectedMessage, ...]:
         projected.append(len(thread))
         return project(thread, model)
 
-    monkeypatch.setattr(request_laws, "project", counting)
     steps = rounds(60)
-    assert check_trace(steps).held
+    assert check_trace(steps, judged=evolve(KERNEL, project=counting)).held
     session = steps[-1].after.session
     assert session is not None
     assert sum(projected) <= 2 * len(session.thread)

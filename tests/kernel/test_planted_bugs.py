@@ -1,7 +1,8 @@
 """Each planted bug is caught by its law, and by no other; the kernel without one breaks none."""
 
 import pytest
-from loopkernel.laws import JUDGED, KERNEL, check_pairs, check_trace
+from loopkernel.judging import KERNEL, check_pairs, check_trace
+from loopkernel.laws import JUDGED
 from loopkernel.testing.planted.planting import PlantedBug, breached_laws
 from loopkernel.testing.played.player import (
     play,

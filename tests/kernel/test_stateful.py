@@ -13,11 +13,10 @@ from loopkernel.data.steps import Context, Step
 from loopkernel.data.usage import NO_USAGE
 from loopkernel.data.user_deltas import CancelAll
 from loopkernel.data.words import RefusalReason, UserAction
-from loopkernel.laws import Judged
+from loopkernel.judging import KERNEL
 from loopkernel.loop.transition import transition
 from loopkernel.replaying import Transition
 from loopkernel.testing.stateful.machine import KernelMachine
-from loopkernel.views.explain import explain
 
 TestKernel = KernelMachine.TestCase
 THOROUGH = settings(
@@ -85,7 +84,7 @@ BROKEN: list[Transition] = [
 @pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: broken.__name__)
 def test_a_broken_kernel_is_caught(broken: Transition) -> None:
     class BrokenMachine(KernelMachine):
-        judged = Judged(broken, explain)
+        judged = evolve(KERNEL, transition=broken)
 
     with pytest.raises(AssertionError):
         run_state_machine_as_test(BrokenMachine, settings=THOROUGH)

@@ -20,7 +20,7 @@ from loopkernel.data.states import Confirming, Dispatching, Done, Executing, Sta
 from loopkernel.data.steps import Context, Step
 from loopkernel.data.tool_deltas import ToolFailed, ToolSucceeded
 from loopkernel.data.words import RefusalReason
-from loopkernel.laws import check_step
+from loopkernel.judging import check_step
 from loopkernel.loop.algorithms.interaction import Interaction
 from loopkernel.loop.transition import transition
 from loopkernel.machine import Machine

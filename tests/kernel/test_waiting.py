@@ -10,10 +10,11 @@ from loopkernel.data.ids import CallId, ModelOperation
 from loopkernel.data.json_text import Json
 from loopkernel.data.ledgers import ApprovalWait, ChildWait, CrashWait, QuestionWait
 from loopkernel.data.states import Confirming, Dispatching, Executing, Initial, State, Streaming
+from loopkernel.data.waits import ForAnswer, ForApproval, ForChild, ForWord
 from loopkernel.data.words import CallStatus
 from loopkernel.testing.strategies.states import states
 from loopkernel.views.explain import accepted_inputs
-from loopkernel.views.waits import ForAnswer, ForApproval, ForChild, ForWord, waits_of
+from loopkernel.views.waits import waits_of
 
 FROM_WAIT = {ApprovalWait: ForApproval, QuestionWait: ForAnswer, CrashWait: ForWord, ChildWait: ForChild}
 ANSWERS = {

@@ -15,10 +15,7 @@ from loopkernel.data.tool_deltas import ToolAsked
 from loopkernel.data.tools import Decision, InvalidCall, UnknownTool, ValidCall, Verdict
 from loopkernel.data.user_deltas import CancelCall, ChangeTools, Correct, Permit
 from loopkernel.data.vector import Vector
-from loopkernel.data.words import CallStatus, StopReason
-from loopkernel.testing.strategies.states import states
-from loopkernel.views.waits import (
-    MOST,
+from loopkernel.data.waits import (
     ForAnswer,
     ForApproval,
     ForCheck,
@@ -36,9 +33,10 @@ from loopkernel.views.waits import (
     ForWord,
     Reason,
     Wait,
-    told,
-    waits_of,
 )
+from loopkernel.data.words import CallStatus, StopReason
+from loopkernel.testing.strategies.states import states
+from loopkernel.views.waits import MOST, told, waits_of
 
 from tests.kernel.building import (
     ALL_TOOLS,

@@ -8,7 +8,7 @@ from typing import get_args
 import pytest
 from hypothesis import given
 from loopkernel.data.blocks import MediaBlock, RawInput, TextBlock, ToolCall, ToolResult
-from loopkernel.data.children import Reservation
+from loopkernel.data.children import Reservation, Taken
 from loopkernel.data.choices import CompactionStrategy, HookFailure, RunCalls
 from loopkernel.data.compactions import ContextSize
 from loopkernel.data.hook_calls import OpenHook
@@ -117,7 +117,7 @@ def test_the_shares_of_sub_agents() -> None:
     for figures, among, expected in rows:
         limit, used, reserved = map(int, figures.split(", "))
         policy = Policy(max_total_tokens=limit)
-        found = share(policy, Usage(input=used), 1, (Reservation(tokens=reserved),), int(among))
+        found = share(policy, Usage(input=used), 1, Taken(shares=1, tokens=reserved), int(among))
         assert found == (None if expected == "nothing" else Reservation(tokens=int(expected)))
 
 

@@ -11,7 +11,7 @@ from loopkernel.data.records import StepRecord
 from loopkernel.data.steps import Context
 from loopkernel.data.thread_deltas import RULES_VERSION, Created, Resumed
 from loopkernel.data.words import RefusalReason, UserAction
-from loopkernel.laws import check_step
+from loopkernel.judging import check_step
 from loopkernel.laws.views import ledger_in
 from loopkernel.loop.transition import transition
 from loopkernel.replaying import fold, fork

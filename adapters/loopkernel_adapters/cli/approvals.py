@@ -30,7 +30,7 @@ from loopkernel_adapters.driver.log_writer import renew_snapshot
 from loopkernel_adapters.ports import Sealing, Store, demand_same_rules
 from loopkernel_adapters.standing_approvals import StandingApproval, standing_approvals
 
-# --- What runs unasked, listed for a person: the approvals that are remembered, and the rules of the policy that allow
+# --- what runs unasked, listed ---------------------------------------------------------------------------
 
 
 NONE = "no approval is remembered, so what asks asks each time"
@@ -62,6 +62,8 @@ def tell_allowed(settings: Settings, screen: Screen) -> None:
     if approvals or rules:
         screen.labelled("", "/approvals lists it" + (", and takes it back" if approvals else ""))
 
+
+# --- `loopkernel approvals RUN` --------------------------------------------------------------------------
 
 ALL = "all"
 

@@ -91,7 +91,7 @@ def server_header(text: str) -> str:
     return text
 
 
-# --- Options of which one at most is given, and what they come to ----------------------------------------
+# --- options of which one at most is given ---------------------------------------------------------------
 
 
 def add_isolation(command: argparse.ArgumentParser) -> None:

@@ -120,16 +120,16 @@ def options_of(given: argparse.Namespace) -> Options:
         model=given.model,
         base_url=given.base_url,
         fallback_models=tuple(given.fallback_model),
-        policy=getattr(given, "policy", None),
+        policy=given.policy,
         workspace=given.workspace,
         store=given.store,
         log=getattr(given, "log", None),
         approvals=None if given.approve is None else Approvals(given.approve),
         json=given.json,
-        max_turns=getattr(given, "max_turns", None),
-        max_total_tokens=getattr(given, "max_total_tokens", None),
-        retries=getattr(given, "retries", None),
-        instructions=getattr(given, "instructions", None),
+        max_turns=given.max_turns,
+        max_total_tokens=given.max_total_tokens,
+        retries=given.retries,
+        instructions=given.instructions,
         sub_agents=given.sub_agents,
         tools=None if given.tools is None else ToolSet(given.tools),
         isolation=None if given.isolation is None else Isolation(given.isolation),
@@ -164,11 +164,12 @@ def _add_resume(commands: Commands) -> None:
         "resume",
         "go on with a run where its log ends: after a crash, or after you have left",
         RUN_STATUSES,
-        "resume last --approve always",
+        "resume last --policy policy.json --approve ask",
         "Go on with a run as it was begun: what is not said here is as it was then.",
     )
     resuming.add_argument("run", metavar="RUN", type=values.name, help=ABOUT_RUN)
     _add_session(resuming)
+    _add_policy(resuming)
     _add_store(resuming)
 
 
@@ -356,7 +357,7 @@ def _add_tools(command: argparse.ArgumentParser) -> None:
 
 
 def _add_policy(command: argparse.ArgumentParser) -> None:
-    """What a new session goes by."""
+    """What the session goes by."""
     command.add_argument(
         "--policy",
         metavar="NAME|FILE",

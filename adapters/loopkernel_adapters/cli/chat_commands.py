@@ -168,7 +168,7 @@ def own_messages(state: State) -> list[UserMessage]:
     return [message for message in state.session.thread.messages if isinstance(message, UserMessage)]
 
 
-# --- `/approvals` in a chat: what runs unasked, listed, and taken back; and what a change of the mode leaves of it
+# --- `/approvals` ----------------------------------------------------------------------------------------
 
 APPROVALS = "/approvals"
 HOW = f"{APPROVALS} drop N takes one back, {APPROVALS} drop all every one"

@@ -47,7 +47,8 @@ from loopkernel_adapters.driver.asyncio_driver import Driver
 from loopkernel_adapters.driver.children import WITH_CALLS
 from loopkernel_adapters.optional_ports import Address, NoSuchAgent
 
-# --- What a line says in answer to a question: an exact word, or nothing. A sentence that begins so is no consent
+# --- what a line says in answer --------------------------------------------------------------------------
+# An exact word, or nothing: a sentence that begins with one is not consent.
 
 
 class Word(enum.Enum):
@@ -113,7 +114,8 @@ def said_after_crash_in(line: str) -> SaidAfterCrash | None:
     return None if found is None else SaidAfterCrash(CrashAnswerKind.DONE, found[1])
 
 
-# --- A call that waits for a person, as the person is shown it: never more than the terminal shows at one time
+# --- a call, as the person is shown it -------------------------------------------------------------------
+# Never more than the terminal shows at one time.
 
 _LEAST_LINES = 3  # for the input, however small the terminal is
 
@@ -172,6 +174,8 @@ def room(screen: Screen) -> tuple[int, int]:
     columns, lines = screen.size()
     return columns - LABEL_WIDTH - 2, lines - 2
 
+
+# --- the dialogue ----------------------------------------------------------------------------------------
 
 NOBODY = "Nobody could be asked: there is no input from a person, or no more of it."
 

@@ -24,7 +24,8 @@ class Unusable(Exception):
     """The command cannot do its work. The message says what is wrong, where, and what to do next."""
 
 
-# --- Faults that stop nothing, or that nobody foresaw: told in one line, where Python would show a traceback
+# --- faults that stop nothing, or that nobody foresaw ----------------------------------------------------
+# Told in one line, where Python would show a traceback.
 
 if TYPE_CHECKING:
     import asyncio  # the help needs none of it

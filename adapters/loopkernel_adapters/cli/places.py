@@ -348,7 +348,7 @@ def told(what: str) -> Iterator[None]:
         ) from error
 
 
-# --- The run that a person names: by its id in a store, or by the path of its log ------------------------
+# --- the run that a person names -------------------------------------------------------------------------
 
 DATABASE = b"SQLite format 3\0"
 

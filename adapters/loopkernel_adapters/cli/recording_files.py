@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from attrs import field, frozen
-from loopkernel import laws
+from loopkernel import judging
 from loopkernel.codec import effects_to_text, record_from_text, record_to_text, state_to_text
 from loopkernel.data.usage import NO_USAGE
 from loopkernel.later_typing import override
@@ -25,7 +25,8 @@ from loopkernel_adapters.transcripts.readers.own_log import OwnLog
 from loopkernel_adapters.transcripts.replaying import Conversation, Replayed
 from loopkernel_adapters.transcripts.source import Head, RawLine, Source, Unreadable, parsed
 
-# --- A log of loopkernel among recordings: counted as they are, and judged as it is, since it need not be played anew
+# --- logs of our own among recordings --------------------------------------------------------------------
+# They are counted and judged as they are, since they need not be played anew.
 
 
 @frozen
@@ -67,7 +68,7 @@ def replayed_log(log: LogSource) -> Replayed:
         Conversation(
             name="",
             records=log.records,
-            breaches=(*laws.check_trace(steps).breaches, *laws.check_pairs(steps).breaches),
+            breaches=(*judging.check_trace(steps).breaches, *judging.check_pairs(steps).breaches),
             identical=_text(steps) == _text(again),
             usage=NO_USAGE if session is None else session.usage,
         )
@@ -78,6 +79,8 @@ def replayed_log(log: LogSource) -> Replayed:
 def _text(steps: tuple[StepRecord, ...]) -> list[str]:
     return [*(effects_to_text(step.effects) for step in steps), state_to_text(steps[-1].after)]
 
+
+# --- the files that are named ----------------------------------------------------------------------------
 
 HEAD = b'{"n":1,"crc":"'  # what a log of ours begins with
 PATTERN = frozenset("*?[")

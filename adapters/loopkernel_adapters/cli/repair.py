@@ -98,7 +98,7 @@ def written_in_words(out: Path) -> Iterator[None]:
         ) from error
 
 
-# --- `loopkernel continue FILE`: a chat on the repaired conversation of a recording, as a new run --------
+# --- `loopkernel continue FILE` --------------------------------------------------------------------------
 
 
 def continue_recording(path: Path, conversation: str | None, options: Options, screen: Screen) -> ExitStatus:

@@ -70,7 +70,7 @@ def show_events(steps: Sequence[StepRecord], screen: Screen) -> None:
                 show(screen, effect, step.after, cause=_cause(step))
 
 
-# --- `loopkernel log RUN`: the events of a run for people, or its records for programs -------------------
+# --- `loopkernel log RUN` --------------------------------------------------------------------------------
 
 
 def show_log(name: str, store: str | None, screen: Screen, *, as_json: bool) -> ExitStatus:

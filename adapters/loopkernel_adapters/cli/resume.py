@@ -2,9 +2,7 @@
 
 from contextlib import ExitStack
 
-from attrs import evolve
 from loopkernel.data.choices import Lifetime
-from loopkernel.data.policy import Policy
 from loopkernel.data.sessions import Settings
 from loopkernel.data.states import Done, State
 from loopkernel.data.thread_deltas import Created
@@ -16,12 +14,12 @@ from loopkernel_adapters.cli.beginnings import note_again, remembered
 from loopkernel_adapters.cli.chat import play_chat
 from loopkernel_adapters.cli.interrupts import ended_as_by_ctrl_c
 from loopkernel_adapters.cli.json_lines import tell_over, tell_result
-from loopkernel_adapters.cli.models import Models, SoughtModels
+from loopkernel_adapters.cli.models import SoughtModels
 from loopkernel_adapters.cli.options import Options
 from loopkernel_adapters.cli.outcomes import ExitStatus, Unusable
 from loopkernel_adapters.cli.places import Place, located, run_or_file, told
 from loopkernel_adapters.cli.recording_files import to_be_no_recording
-from loopkernel_adapters.cli.rules import MODES, policy_of, secrets_of, with_models
+from loopkernel_adapters.cli.rules import instructions_of, policy_from_now_on, policy_of, secrets_of
 from loopkernel_adapters.cli.run import play_turn
 from loopkernel_adapters.cli.screen import NoScreen, Screen
 from loopkernel_adapters.cli.servers import Running, with_servers
@@ -92,10 +90,12 @@ def _workbench(
     secrets = secrets_of(options)
     specs = (options.first_model, *options.fallback_models)
     models = SoughtModels(specs, options.base_url, resources).opened()
-    note_again(place, settings.session_id, given, options)
-    policy, offered = _policy(settings.policy, given, models), _offered(tools, settings, given)
-    if doubt is not None:
+    if doubt is None:
+        policy, offered = policy_from_now_on(settings.policy, given, models.names), _offered(tools, settings, given)
+    else:
         policy, offered = policy_of(given, settings.policy.lifetime, models.names), tools.offered()
+    instructions = None if given.instructions is None else instructions_of(given)
+    note_again(place, settings.session_id, given, options)
     return Workbench(
         running=running,
         place=place,
@@ -108,7 +108,7 @@ def _workbench(
         options=options,
         policy=policy,
         offered=offered,
-        resume_with=ResumeSettings(policy=policy, tools=offered),
+        resume_with=ResumeSettings(policy=policy, tools=offered, instructions=instructions),
         doubt=doubt,
     )
 
@@ -127,9 +127,3 @@ def _found(store: Store, run: str) -> tuple[State, str | None]:
         restored = store.restore()
         demand_same_rules(restored)
         return replay(restored.records, START if restored.state is None else restored.state), restored.doubt
-
-
-def _policy(policy: Policy, given: Options, models: Models) -> Policy:
-    """The policy of the run, with what is to be otherwise from now on."""
-    policy = with_models(policy, models.names)
-    return policy if given.approvals is None else evolve(policy, approval_mode=MODES[given.approvals])

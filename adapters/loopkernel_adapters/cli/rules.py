@@ -31,6 +31,18 @@ def policy_of(options: Options, lifetime: Lifetime | None, models: Sequence[str]
         policy = Policy(max_turns=DEFAULT_MAX_TURNS, retry=Retry(retries=DEFAULT_RETRIES))
     else:
         policy = named_policy(options.policy)
+    return with_limits(policy if lifetime is None else evolve(policy, lifetime=lifetime), options, models)
+
+
+def policy_from_now_on(policy: Policy, given: Options, models: Sequence[str]) -> Policy:
+    """What a session of that policy goes by when it is gone on with; it lasts as long as it would. Raises Unusable."""
+    if given.policy is not None:
+        policy = evolve(named_policy(given.policy), lifetime=policy.lifetime)
+    return with_limits(policy, given, models)
+
+
+def with_limits(policy: Policy, options: Options, models: Sequence[str]) -> Policy:
+    """The policy, but for the limits, the approvals and the models that the options name."""
     if options.max_turns is not None:
         policy = evolve(policy, max_turns=options.max_turns)
     if options.max_total_tokens is not None:
@@ -39,8 +51,6 @@ def policy_of(options: Options, lifetime: Lifetime | None, models: Sequence[str]
         policy = evolve(policy, retry=evolve(policy.retry or Retry(), retries=options.retries))
     if options.approvals is not None:
         policy = evolve(policy, approval_mode=MODES[options.approvals])
-    if lifetime is not None:
-        policy = evolve(policy, lifetime=lifetime)
     return with_models(policy, models)
 
 

@@ -25,7 +25,7 @@ from loopkernel_adapters.cli.trace import Trace
 from loopkernel_adapters.driver.asyncio_driver import Driver
 from loopkernel_adapters.optional_ports import Address
 
-# --- The conversation of `run`: one message, and the answers to what is asked until nothing goes on by itself
+# --- the conversation: one message, and answers to what is asked -----------------------------------------
 
 
 def said(text: str) -> Say:
@@ -61,6 +61,9 @@ class OneTurn(Conversation):
             else:
                 await self._countdown.attend(driver)
             await self._countdown.wait(driver)
+
+
+# --- `loopkernel run TASK` -------------------------------------------------------------------------------
 
 
 def run(text: str, options: Options, screen: Screen) -> ExitStatus:

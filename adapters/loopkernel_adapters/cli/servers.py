@@ -24,7 +24,7 @@ from loopkernel_adapters.cli.rules import secrets_of
 from loopkernel_adapters.ports import Tools
 from loopkernel_adapters.tools.registry import CombinedTools
 
-# --- What MCP servers get of the environment: `--mcp-variable` for programs, `--mcp-header` for addresses
+# --- what servers get of the environment -----------------------------------------------------------------
 # Only names are typed and noted; the values are those of the variables at the moment.
 
 if TYPE_CHECKING:  # an extra, which takes a second to import
@@ -96,8 +96,7 @@ def _value(variable: str) -> str:
     return os.environ[variable]
 
 
-if TYPE_CHECKING:  # an extra, which takes a second to import
-    from loopkernel_adapters.tools.mcp import McpServer
+# --- servers, opened before a session --------------------------------------------------------------------
 
 Given = TypeVar("Given")
 _NAMED = re.compile(r"([A-Za-z0-9_-]+)=(.+)", re.DOTALL)

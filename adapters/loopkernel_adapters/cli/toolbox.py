@@ -50,7 +50,8 @@ def opened_tools(
         yield registry
 
 
-# --- `--sandbox`: what the commands of the shell run in, and how that is told. Where it cannot be had, nothing begins
+# --- the sandbox -----------------------------------------------------------------------------------------
+# Where it cannot be had, nothing begins.
 
 SHELL = "shell"
 TOLD = {

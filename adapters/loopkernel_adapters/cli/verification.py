@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from attrs import frozen
-from loopkernel import laws
+from loopkernel import judging
 from loopkernel.codec import effects_to_text, record_to_text, state_to_text
 from loopkernel.data.effects import Effect
 from loopkernel.data.events import Event
@@ -98,4 +98,4 @@ def effects_of(steps: Sequence[StepRecord]) -> tuple[Effect, ...]:
 
 def judge(steps: Sequence[StepRecord]) -> tuple[Report, Report]:
     """The reports of the laws over the run, and of those over pairs of runs."""
-    return laws.check_trace(steps), laws.check_pairs(steps)
+    return judging.check_trace(steps), judging.check_pairs(steps)

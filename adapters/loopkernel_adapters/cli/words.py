@@ -144,7 +144,7 @@ def tokens_told(tokens_in: int, tokens_out: int) -> str:
     return f"{counted(tokens_in, 'token')} in, {tokens_out} out"
 
 
-# --- What is open in a session, in words: what it waits for, and what would go on ------------------------
+# --- what is open in a session ---------------------------------------------------------------------------
 
 WAITS = {
     CallStatus.QUEUED: "has not started",

@@ -59,7 +59,7 @@ class Audience:
         complain(what, error, self._secrets)
 
 
-# --- Those who wait for a driver to come to something, such as to rest -----------------------------------
+# --- those who wait for rest and the like ----------------------------------------------------------------
 
 
 class Waiters:

@@ -17,7 +17,7 @@ from loopkernel_adapters.driver.failures import complain
 from loopkernel_adapters.ports import Restored, Store, StoreFailed
 from loopkernel_adapters.secrets import Secrets
 
-# --- Which records must be durable at once, which may wait for the next that must, and when a snapshot is kept
+# --- what must be durable at once, and when a snapshot is kept -------------------------------------------
 
 
 INCREMENTS = frozenset({ModelText, ModelReasoning, ModelInput, ToolProgress})
@@ -48,6 +48,8 @@ def snapshot_due(records_since: int, closing: bool, records_before: int = 0) -> 
         return records_since > max(WORTH_CLOSING, records_before // (SHARE * 10))
     return records_since >= max(EVERY, records_before // SHARE)
 
+
+# --- the log as a driver writes it -----------------------------------------------------------------------
 
 UNWRITABLE = (
     "the log cannot be written ({error}), so nothing more is started. What is recorded is safe: "

@@ -46,7 +46,7 @@ from loopkernel_adapters.optional_ports import Corrector, Handoffs, Hooks, Summa
 from loopkernel_adapters.ports import Provider, RunContext, Tools
 from loopkernel_adapters.secrets import Secrets
 
-# --- A tool run under way: what its tool says and asks meanwhile, and how it is told the answer ----------
+# --- a tool run under way --------------------------------------------------------------------------------
 # Here, and only here, the handles of secrets are resolved: in the input of the run, and in the answers to its
 # questions.
 
@@ -127,6 +127,8 @@ class ToolRun(RunContext):
         self.answer(None)
         await asyncio.sleep(0)
 
+
+# --- what is done for the other commands -----------------------------------------------------------------
 
 MODEL_DELTAS = frozenset(get_args(ModelDelta))
 LAST_DELTAS = frozenset({ModelCompleted, ModelFailed})
@@ -219,7 +221,7 @@ async def hand_off(handoffs: Handoffs, command: HandOff, job: Job) -> HandoffDon
     return HandoffDone(command.operation, await handoffs.hand_off(command))
 
 
-# --- Answers to the commands that this driver has no port for: hooks, corrections, sub-agents, handoffs
+# --- commands that there is no port for ------------------------------------------------------------------
 # Each operation gets a report that says so, so that nothing waits for ever.
 
 PortlessCommand = AskHook | CheckCorrection | StartChild | HandOff

@@ -147,7 +147,7 @@ def _key(variable: str, base_url: str | None) -> str:
     return _NO_KEY
 
 
-# --- Several models behind one port: each request goes to the provider of the model that it names --------
+# --- several models behind one port ----------------------------------------------------------------------
 
 
 class ProviderByModel(Provider):

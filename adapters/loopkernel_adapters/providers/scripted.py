@@ -67,7 +67,7 @@ class ScriptedProvider(Provider):
                     yield evolve(item, operation=operation)
 
 
-# --- A scripted model's file: what it shall say, as JSON, for runs without a model -----------------------
+# --- the file of a script --------------------------------------------------------------------------------
 #     [{"calls": [{"tool": "read_file", "input": {"path": "notes.txt"}}]}, {"text": "It is about milk."}]
 #
 # One object for each reply, with `text`, `calls`, or both. With `fails`, an error class such as `overloaded`, the

@@ -9,7 +9,7 @@ from loopkernel.later_typing import override
 
 from loopkernel_adapters.bounded_text import HiddenBytes
 
-# --- A vendor's client with bounds on what a server may do to it, whoever has made the client ------------
+# --- a vendor's client, whoever has made it --------------------------------------------------------------
 # - A redirect is not followed: the conversation, and with some servers the key, would go where nobody has sent them.
 # - The body of an error is read up to a bound, and no further.
 # - An answer that is compressed is not read, since little of it may be much; none is asked for.
@@ -136,7 +136,8 @@ class _Beginning(httpx2.AsyncByteStream):
         await self._body.aclose()
 
 
-# --- A bound on what an adapter keeps of a reply until it can give it on: arguments of calls, signatures, whole blocks
+# --- what an adapter keeps of a reply until it can give it on --------------------------------------------
+# Arguments of calls, signatures, whole blocks.
 
 MOST_KEPT: Final = 32_000_000  # characters, of one reply
 

@@ -20,7 +20,8 @@ from loopkernel_adapters.ports import StoreCorrupt, StoreError, StoreLocked
 from loopkernel_adapters.stores.durable_files import sync_folder
 from loopkernel_adapters.stores.run_locks import lock_folder, locked_folder
 
-# --- A connection to a database whose queries end: a damaged or hostile tree of pages may lead to the same rows again
+# --- connections whose queries end -----------------------------------------------------------------------
+# A damaged or hostile tree of pages may lead to the same rows again.
 
 
 STEPS = 1_000_000  # of SQLite between two looks at how many there were
@@ -57,7 +58,8 @@ class BoundedConnection(sqlite3.Connection):
         return size
 
 
-# --- Nothing but our own tables in a database: each object of its schema is as our steps make it, or it is refused
+# --- nothing but our own tables --------------------------------------------------------------------------
+# Each object of the schema is as our steps make it, or it is refused.
 # A file that others made may bear our mark and hold views in the place of tables, triggers, tables that programs
 # feed, or generated columns, all of which run within a harmless query. Only the list of its objects is read to tell.
 
@@ -111,6 +113,8 @@ def _text(value: object) -> str:
     text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
     return " ".join(text.split())
 
+
+# --- the file of the database ----------------------------------------------------------------------------
 
 APPLICATION = 0x6C6F6F70  # "loop": whose database it is
 OWNER_ONLY = 0o600

@@ -45,7 +45,8 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-# --- A new file, written whole or not at all: under another name first, durable before it gets its own ---
+# --- a new file, whole or not at all ---------------------------------------------------------------------
+# It is written under another name first, and durable before it gets its own.
 
 OWNER_ONLY = 0o600
 

@@ -139,7 +139,8 @@ def _checksum(content: bytes) -> bytes:
     return hashlib.sha256(content).hexdigest().encode("ascii") + b"\n"
 
 
-# --- The file of a snapshot, beside the log: written under another name, synced, and only then put in its place
+# --- the file of a snapshot, beside the log --------------------------------------------------------------
+# It is written under another name, synced, and only then put in its place.
 
 OWNER_ONLY = 0o600
 SUFFIX = ".snapshot"

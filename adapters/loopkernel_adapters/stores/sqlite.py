@@ -38,7 +38,8 @@ from loopkernel_adapters.stores.run_rows import RunRows
 from loopkernel_adapters.stores.seals import Mark, Seals
 from loopkernel_adapters.stores.snapshots import snapshot_of
 
-# --- Reading the database of runs: one instant of it, beside whoever writes; and as it lies, where it is read-only
+# --- reading ---------------------------------------------------------------------------------------------
+# One instant of it, beside whoever writes; and as it lies there, where it is read-only.
 # SQLite reads a write-ahead log only where it may write a file beside it. So of a database that may not be written, the
 # file alone is read, which is all of it as long as there is no such log; and that nobody has written it meanwhile is
 # looked after here.
@@ -94,6 +95,8 @@ def _stamp(path: Path) -> tuple[int, int, int]:
 def _written_meanwhile(path: Path) -> StoreLocked:
     return StoreLocked(f"{path} was written while it was read, and you may not write it: try again, or read a copy")
 
+
+# --- runs, opened and written ----------------------------------------------------------------------------
 
 LASTING, PASSING = "PRAGMA synchronous = FULL", "PRAGMA synchronous = NORMAL"  # a commit with a sync, and one without
 

@@ -1,4 +1,4 @@
-"""Checks of adapters, of recordings, and the simulation of the driver. Only tests and developers need them.
+"""Checks of adapters and of recordings, for whoever writes one. Only tests and developers need them.
 
 Public is what stands in `__all__`.
 """

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TypeVar
 
-# --- The duties that the checks look at, in the words of `specs/ports.md`, so that a verdict says what is due
+# --- the duties, in the words of `specs/ports.md` --------------------------------------------------------
 
 
 DUTIES: Mapping[str, str] = {
@@ -71,6 +71,8 @@ def due(told: str) -> str:
     words = DUTIES.get(duty)
     return told if words is None else f"{told}\n    Due is ({duty} in specs/ports.md): {words}"
 
+
+# --- one check, watched ----------------------------------------------------------------------------------
 
 T = TypeVar("T")
 

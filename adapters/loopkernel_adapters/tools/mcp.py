@@ -383,7 +383,7 @@ def _unavailable(server: McpServer, error: Exception) -> McpUnavailable:
     return McpUnavailable(f"the server {server.name} {why}. Look whether it runs by itself, or go on without it")
 
 
-# --- What a tool of the Model Context Protocol answers, as an output of ours: texts and media, up to a size
+# --- what a tool answers ---------------------------------------------------------------------------------
 
 
 def as_output(result: protocol.CallToolResult, most_chars: int) -> ToolOutput:

@@ -16,7 +16,7 @@ from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
 from mcp.types import jsonrpc_message_adapter
 
-# --- A server of the Model Context Protocol as a child process, spoken to line by line over its standard streams
+# --- over the standard streams of a child process --------------------------------------------------------
 # The transport of the official client keeps whatever a server writes without a newline, and leaves grandchildren
 # behind. This one has a bound on the length of a line, and ends the whole process group of the server.
 
@@ -149,7 +149,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             pipe.close()
 
 
-# --- Answers of servers of the Model Context Protocol over HTTP, with a bound on their size --------------
+# --- over HTTP -------------------------------------------------------------------------------------------
 # The transport of the official client bounds the events of a stream, and reads every other answer whole. So such an
 # answer breaks off here where it is too large; and a compressed one is not read at all, as little of it may be much.
 

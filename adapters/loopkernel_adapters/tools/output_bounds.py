@@ -8,7 +8,7 @@ from loopkernel.data.tools import ToolOutput
 
 from loopkernel_adapters.bounded_text import HiddenBytes, both_ends
 
-# --- What is kept of an output that may have no end: its beginning, its end, and how much was between them
+# --- an output that may have no end ----------------------------------------------------------------------
 # Secrets are hidden as it comes, before any of it is left out.
 
 _CONTINUES = range(0x80, 0xC0)  # a byte of UTF-8 that does not begin a character
@@ -65,7 +65,8 @@ class Capture:
         return recent.rpartition("\n")[2][-longest:]
 
 
-# --- How much one run may give back: a policy cuts what the model sees, and this keeps the log from being flooded
+# --- how much one run may give back ----------------------------------------------------------------------
+# A policy cuts what the model sees; this keeps the log from being flooded.
 
 MOST_CHARACTERS = 1_000_000  # of all texts of a result together
 MOST_MEDIA = 20_000_000  # characters of base64 of all its images together

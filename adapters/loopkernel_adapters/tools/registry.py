@@ -176,7 +176,7 @@ async def _call(name: str, function: Function, given: JsonObject, context: RunCo
     return await returned if inspect.isawaitable(returned) else returned
 
 
-# --- Several tools ports as one: each call goes to the one that offers its tool --------------------------
+# --- several ports as one --------------------------------------------------------------------------------
 
 
 class CombinedTools(Tools):

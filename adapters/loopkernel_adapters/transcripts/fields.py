@@ -87,7 +87,8 @@ def _time_of_number(number: float) -> int | None:
     return int(number * 1_000) if whole < 100_000_000_000 else whole
 
 
-# --- Recorded JSON as JSON of ours: what ours does not take (NaN, too deep, too long a number) is kept as its text
+# --- as values of ours -----------------------------------------------------------------------------------
+# What our JSON does not take (NaN, too deep, too long a number) is kept as its text.
 
 
 def given_input(value: JsonValue) -> Json | RawInput:

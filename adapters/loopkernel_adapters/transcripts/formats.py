@@ -73,7 +73,7 @@ def _why_none(source: Source, head: Head) -> str:
     return f"is no recording in a format that is known here ({known})"
 
 
-# --- The formats that a repaired recording can be written back in ----------------------------------------
+# --- formats that can be written back --------------------------------------------------------------------
 
 WRITERS: tuple[Writer, ...] = (ClaudeCodeWriter(), CodexWriter(), OpenAIChatWriter())
 

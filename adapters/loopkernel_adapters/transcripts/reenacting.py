@@ -91,7 +91,7 @@ from loopkernel_adapters.transcripts.entries import (
     UserSaid,
 )
 
-# --- A round of a recording: a reply with all that came until the next one, and its blocks as a model reports them
+# --- a round: a reply with all that came until the next one ----------------------------------------------
 
 
 MOST_OFFERED = 128  # tools at a time: each one that is new has all that are offered written once more
@@ -176,6 +176,8 @@ def is_blank(block: UserBlock) -> bool:
     """Whether the block says nothing."""
     return isinstance(block, TextBlock) and not block.text.strip()
 
+
+# --- the play --------------------------------------------------------------------------------------------
 
 NOT_RECORDED = "(What the model was asked here was not recorded.)"
 PUT_IN = (TextBlock(NOT_RECORDED),)  # what the user never said

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from attrs import Factory, define, evolve, field, frozen
-from loopkernel import laws
+from loopkernel import judging, laws
 from loopkernel.codec import effects_to_text, record_from_text, record_to_text, state_to_text
 from loopkernel.data import choices
 from loopkernel.data.policy import Compaction, Policy
@@ -133,7 +133,7 @@ def _of(entry: Said, played: dict[str, Reenactment], policy: Policy) -> Reenactm
 
 def _judged(name: str, played: Reenactment) -> Conversation:
     steps = fold(played.records)
-    breaches = (*laws.check_trace(steps).breaches, *laws.check_pairs(steps).breaches)
+    breaches = (*judging.check_trace(steps).breaches, *judging.check_pairs(steps).breaches)
     session = played.state.session
     return Conversation(
         name=name,

@@ -189,7 +189,7 @@ def parsed(content: bytes) -> JsonValue:
         return None
 
 
-# --- What a reader of a format is ------------------------------------------------------------------------
+# --- what a reader of a format is ------------------------------------------------------------------------
 
 
 class Reader(ABC):

@@ -1,5 +1,6 @@
 """Sub-agents, as their parent's ledger knows them (section CHILD)."""
 
+from fractions import Fraction
 from typing import final
 
 from attrs import frozen
@@ -16,6 +17,17 @@ class Reservation:
     tokens: int | None = None
     cost_usd: float | None = None
     tool_calls: int | None = None
+
+
+@final
+@frozen(kw_only=True)
+class Taken:
+    """What is reserved for the sub-agents under way, added up; `shares` is how many there are."""
+
+    shares: int = 0
+    tokens: int = 0
+    cost_usd: Fraction = Fraction(0)
+    tool_calls: int = 0
 
 
 @final

@@ -5,14 +5,14 @@ from typing import final
 from attrs import evolve, field, frozen
 
 from loopkernel.data.blocks import RawInput, ToolCall, ToolResult, UserBlock
-from loopkernel.data.children import ChildCall, ChildRun
+from loopkernel.data.children import ChildCall, ChildRun, Taken
 from loopkernel.data.hook_calls import NO_HOOKS, CallHooks
 from loopkernel.data.ids import CheckOperation, HookOperation, ModelOperation, RunOperation, TimerOperation
 from loopkernel.data.json_text import Json
 from loopkernel.data.plans import Plan
 from loopkernel.data.text_map import TextMap
 from loopkernel.data.timers import Timer
-from loopkernel.data.tools import EffectClass, Verdict
+from loopkernel.data.tools import EffectClass, Tool, Verdict
 from loopkernel.data.vector import Vector
 from loopkernel.data.words import OPEN_STATUSES, CallStatus, UserAction
 
@@ -246,6 +246,24 @@ class LedgerEntry:
 
 @final
 @frozen(kw_only=True)
+class Totals:
+    """What the calls come to, as they stood in `entries`, with these `tools` and that `output_tool` of the settings.
+
+    `failed` of them were answered with an error after a run; `taken` is what their sub-agents under way may spend;
+    `to_come` are still to start one; `outputs` is the mask of those that are to give the output.
+    """
+
+    entries: Vector[LedgerEntry] = Vector()
+    tools: tuple[Tool, ...] = ()
+    output_tool: str | None = None
+    failed: int = 0
+    taken: Taken = Taken()
+    to_come: int = 0
+    outputs: int = 0
+
+
+@final
+@frozen(kw_only=True)
 class Ledger:
     """All calls of the reply `reply`, at places from 0. Counts spare a scan at every report.
 
@@ -254,8 +272,9 @@ class Ledger:
     is asked before they run; `checking` checks are open. `checked[n]`, `started[n]`, `timed[n]` and `gated[n]` are the
     places that the nth check, run, timer and hook since `first_check`, `first_run`, `first_timer` and `first_hook`
     belong to; -1 is none. `nonce` stands in the keys of their runs. `linked`: some call names others to depend
-    on. Two parts follow from the rest and are never written down: `plan` is there once more than one call is to be
-    scheduled, `ids` (the latest place of each provider's id) once a call depends on another.
+    on. Three parts follow from the rest and are never written down: `plan` is there once more than one call is to be
+    scheduled, `ids` (the latest place of each provider's id) once a call depends on another, `totals` once they are
+    asked for: they may be those of entries that have changed since.
     """
 
     reply: ModelOperation
@@ -280,6 +299,7 @@ class Ledger:
     gated: Vector[int] = Vector()
     plan: Plan | None = field(default=None, eq=False, repr=False, metadata={"derived": True})
     ids: TextMap[int] | None = field(default=None, eq=False, repr=False, metadata={"derived": True})
+    totals: Totals | None = field(default=None, eq=False, repr=False, metadata={"derived": True})
 
     def put(self, place: int, entry: LedgerEntry) -> "Ledger":
         """This ledger with another entry at `place`."""
@@ -331,6 +351,7 @@ class Ledger:
             gated=self.gated if gated is None else gated,
             plan=plan,
             ids=self.ids if ids is None else ids,
+            totals=self.totals,
         )
 
     def place_of_check(self, operation: CheckOperation) -> int | None:

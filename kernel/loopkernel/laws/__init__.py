@@ -5,24 +5,25 @@ told in another way (conflicts, the queue, the bill, the turn) is told so. Only 
 step again, with the `Judged` transition and explanation that they are given.
 
     records = fold(log)
-    report = check_trace(records)
+    report = judge_trace(records, judged)
     print(report)  # laws checked: step 412, trace 11; all held
+
+Nothing of the loop is imported here: `loopkernel.judging` brings the laws and this kernel together.
 """
 
 from loopkernel.laws.catalogue import JUDGED, LAWS
-from loopkernel.laws.judging import KERNEL, check_pairs, check_step, check_trace
+from loopkernel.laws.judging import judge_pairs, judge_step, judge_trace
 from loopkernel.laws.reports import Breach, Judged, Law, LawKind, Report
 
 __all__ = [
     "JUDGED",
-    "KERNEL",
     "LAWS",
     "Breach",
     "Judged",
     "Law",
     "LawKind",
     "Report",
-    "check_pairs",
-    "check_step",
-    "check_trace",
+    "judge_pairs",
+    "judge_step",
+    "judge_trace",
 ]

@@ -22,6 +22,7 @@ from loopkernel.data.json_text import Json
 from loopkernel.data.ledgers import ChildWait, Edit, Ledger, LedgerEntry
 from loopkernel.data.outside_deltas import ChildAsks, ChildEnded, HookAnswered, TimerFired
 from loopkernel.data.policy import Policy
+from loopkernel.data.records import StepRecord
 from loopkernel.data.states import State
 from loopkernel.data.steps import Context
 from loopkernel.data.tool_deltas import ToolAsked, ToolFailed, ToolLost, ToolStopped, ToolSucceeded
@@ -34,9 +35,8 @@ from loopkernel.data.user_deltas import (
 from loopkernel.data.words import CallStatus
 from loopkernel.laws.changes import changes
 from loopkernel.laws.gates import call_of_hook
-from loopkernel.laws.reports import Breach, Judged
+from loopkernel.laws.reports import Breach, Judged, Transition
 from loopkernel.laws.views import call_of_run, call_of_timer, entry_of_call, ledger_in, refuses, taken_again
-from loopkernel.replaying import StepRecord, Transition
 
 _AboutRuns = ToolSucceeded | ToolFailed | ToolStopped | ToolLost | ToolAsked | ChildEnded | ChildAsks
 

@@ -15,6 +15,8 @@ from loopkernel.data.ids import CallId
 from loopkernel.data.json_text import Json
 from loopkernel.data.ledgers import ApprovalWait, CrashWait, Ledger, LedgerEntry
 from loopkernel.data.outside_deltas import TimerFired
+from loopkernel.data.records import StepRecord
+from loopkernel.data.remembered import Remembered, RememberedCall, RememberedPattern, RememberedTool
 from loopkernel.data.states import State
 from loopkernel.data.thread_deltas import Created, Resumed
 from loopkernel.data.tools import Claim, Decision, Tool, ValidCall
@@ -26,17 +28,18 @@ from loopkernel.data.user_deltas import (
     Forget,
     Reject,
     Remember,
+    RememberCall,
+    RememberTool,
     Swap,
 )
 from loopkernel.data.words import CallStatus, TimerPurpose
+from loopkernel.laws.accounts.approvals import decided
 from loopkernel.laws.call_hooks import HooksOfCalls
 from loopkernel.laws.call_input import with_outputs
+from loopkernel.laws.denials import denied_without_rule
 from loopkernel.laws.ending_laws import entries_in
-from loopkernel.laws.forgotten_words import ForgottenApprovals, remembered_by
 from loopkernel.laws.reports import Breach
 from loopkernel.laws.views import Start, call_of_timer, calls_kept, entry_of_call, held_in, refuses, tool_named
-from loopkernel.loop.algorithms.approval import decide
-from loopkernel.replaying import StepRecord
 
 Ran = tuple[str, Json | RawInput]  # a tool, and its input
 
@@ -46,21 +49,14 @@ def asked(records: Sequence[StepRecord]) -> Iterator[Breach]:
     if not records:
         return
     words, hooks = WordsOfPerson(records[0].before), HooksOfCalls(records[0].before)
-    forgotten = ForgottenApprovals(records[0].before)
     for step, record in enumerate(records):
-        forgotten.take(record)
         said = (*words.take(record), *_remembered_otherwise(record), *_left_by_a_rejection(record))
-        for wrong in (*said, *hooks.take(record)):
+        for wrong in (*said, *hooks.take(record), *denied_without_rule(record)):
             yield Breach("ASKED", step, wrong)
         for effect in record.effects:
             if isinstance(effect, Start) and not _goes_on(effect, record):
                 for wrong in words.judge(effect, record):
                     yield Breach("ASKED", step, f"call {effect.call} ({effect.tool}) starts, {wrong}")
-                if forgotten.lets_start(
-                    effect, record.after, _claims(effect, record.after), approved=words.approve(effect)
-                ):
-                    wrong = f"call {effect.call} ({effect.tool}) starts, by an approval that was taken back"
-                    yield Breach("ASKED", step, wrong)
 
 
 def _goes_on(start: Start, record: StepRecord) -> bool:
@@ -179,7 +175,7 @@ def _decision(start: Start, state: State, approved: bool) -> Decision:
         return Decision.DENY
     settings = state.session.settings
     tool = tool_named(settings, start.tool) or Tool(name=start.tool)
-    return decide(
+    return decided(
         settings.policy,
         settings.remembered,
         tool,
@@ -219,7 +215,7 @@ def _remembered_otherwise(record: StepRecord) -> Iterator[str]:
     expected = old
     delta = record.context.delta
     if isinstance(delta, Approve) and not refuses(record):
-        said = remembered_by(delta, record.before)
+        said = _remembered_by(delta, record.before)
         expected = old if said is None else (*old, said)
     if isinstance(delta, Resumed) and not refuses(record):
         expected = delta.remembered if delta.remembered is not None else () if delta.doubted else old
@@ -229,3 +225,15 @@ def _remembered_otherwise(record: StepRecord) -> Iterator[str]:
         expected = () if delta.remembered is None else tuple(each for each in old if each != delta.remembered)
     if new != expected:
         yield f"{len(new)} approvals are remembered, and a person has said it of {len(expected)}, or of others"
+
+
+def _remembered_by(approval: Approve, before: State) -> Remembered | None:
+    """What is to be remembered by this word of a person on a call."""
+    entry, remember = entry_of_call(calls_kept(before), approval.call), approval.remember
+    if entry is None or remember is None or not isinstance(entry.given, Json):
+        return None
+    if isinstance(remember, RememberTool):
+        return RememberedTool(entry.tool)
+    if isinstance(remember, RememberCall):
+        return RememberedCall(entry.tool, entry.given)
+    return RememberedPattern(entry.tool, remember.fields)

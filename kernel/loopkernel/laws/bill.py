@@ -8,10 +8,10 @@ from loopkernel.data.events import Refused
 from loopkernel.data.ids import ModelOperation, OperationKind
 from loopkernel.data.model_deltas import ModelCompleted, ModelFailed, ModelUsage
 from loopkernel.data.outside_deltas import ChildEnded, CorrectionAnswered, SummaryFailed, SummaryReady
+from loopkernel.data.records import StepRecord
 from loopkernel.data.states import State, Streaming
 from loopkernel.data.usage import NO_USAGE, Usage
 from loopkernel.data.words import RefusalReason
-from loopkernel.replaying import StepRecord
 
 
 @final

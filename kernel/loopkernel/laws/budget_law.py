@@ -21,6 +21,7 @@ from loopkernel.data.ledgers import ApprovalWait, Ledger
 from loopkernel.data.model_deltas import ModelCompleted, ModelUsage
 from loopkernel.data.outside_deltas import ChildEnded
 from loopkernel.data.policy import Policy
+from loopkernel.data.records import StepRecord
 from loopkernel.data.states import State, Streaming
 from loopkernel.data.tool_deltas import ToolFailed, ToolLost, ToolStopped, ToolSucceeded
 from loopkernel.data.usage import Usage
@@ -34,7 +35,6 @@ from loopkernel.laws.reports import Breach
 from loopkernel.laws.shares import Shares
 from loopkernel.laws.turn_told import TurnTold
 from loopkernel.laws.views import Answering, Start, call_of_run, entry_of_call, held_in, ledger_in
-from loopkernel.replaying import StepRecord
 
 _ENDS_FOR_LIMIT = frozenset({TurnEndReason.MAX_TURNS, TurnEndReason.BUDGET_EXCEEDED})
 

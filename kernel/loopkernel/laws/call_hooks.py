@@ -12,6 +12,7 @@ from loopkernel.data.events import ReplyRetracted, ToolEnded, TurnEnded
 from loopkernel.data.ids import CallId
 from loopkernel.data.outside_deltas import ChildEnded, HookAnswered, HookBlock, HookModify, TimerFired
 from loopkernel.data.policy import Policy
+from loopkernel.data.records import StepRecord
 from loopkernel.data.states import State, Streaming
 from loopkernel.data.tool_deltas import ToolFailed, ToolSucceeded
 from loopkernel.data.user_deltas import ChangePolicy
@@ -19,7 +20,6 @@ from loopkernel.data.words import CallStatus, HookPoint
 from loopkernel.laws.ending_laws import entries_in
 from loopkernel.laws.hook_order import CALL_POINTS, HookOrder, Said, due_at
 from loopkernel.laws.views import Start, refuses
-from loopkernel.replaying import StepRecord
 
 _LONGEST_TOLD = 200  # a text that is no longer is told as it is, whatever limit results have
 _OWN_ENDS = frozenset({CallStatus.DONE, CallStatus.ERROR})

@@ -8,6 +8,7 @@ from loopkernel.data.events import ReplyRetracted, ToolEnded, TurnEnded, WorkCan
 from loopkernel.data.held_runs import HeldRun
 from loopkernel.data.ids import CallId, OperationKind
 from loopkernel.data.ledgers import LedgerEntry
+from loopkernel.data.records import StepRecord
 from loopkernel.data.states import Cancelled, Done, Initial, State, Streaming
 from loopkernel.data.thread_deltas import Acquired, Disposed, Resumed
 from loopkernel.data.user_deltas import (
@@ -36,7 +37,6 @@ from loopkernel.laws.views import (
     started_operation,
     turn_of,
 )
-from loopkernel.replaying import StepRecord
 
 NewInput = Say | EditMessage | Enqueue | Steer | RetryNow | CompactNow | StartHandoff
 

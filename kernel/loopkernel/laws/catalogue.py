@@ -16,6 +16,12 @@ STEP_LAWS = (
         rules=("TOOL-8", "INFER-2"),
     ),
     Law(
+        id="SHOWN",
+        kind=LawKind.STEP,
+        statement="A model is sent all that the thread holds for it, and which replies were stopped; nothing else.",
+        rules=("INFER-2", "CANCEL-4", "INFER-15"),
+    ),
+    Law(
         id="TOTAL",
         kind=LawKind.STEP,
         statement="A step never raises; its delta takes effect and counts, or is refused and changes nothing.",
@@ -38,6 +44,12 @@ STEP_LAWS = (
         kind=LawKind.STEP,
         statement="A run gets its whole input, found valid: the model's, references resolved, a hook's or a person's.",
         rules=("TOOL-5", "TOOL-9", "TOOL-18", "TOOL-15", "ASK-3", "CALL-1", "HOOK-2", "CHILD-1"),
+    ),
+    Law(
+        id="RESULT",
+        kind=LawKind.STEP,
+        statement="A call is answered with what its run has reported, cut where that is too large, and not otherwise.",
+        rules=("TOOL-11", "TOOL-4", "TOOL-6", "HOOK-2", "ASK-3"),
     ),
     Law(
         id="TIMER-DATA",
@@ -164,8 +176,8 @@ PAIR_LAWS = (
     Law(
         id="CUT-SAFE",
         kind=LawKind.PAIR,
-        statement="However often a thread is cut, and under whatever policy, PAIR holds, and the cutting ends.",
-        rules=("COMPACT-2", "COMPACT-3", "COMPACT-5", "INPUT-4"),
+        statement="A thread is cut when it is due, where it may be; PAIR holds under whatever policy, and cuts end.",
+        rules=("COMPACT-1", "COMPACT-2", "COMPACT-3", "COMPACT-5", "INPUT-4"),
     ),
     Law(
         id="REPAIR-FIX",

@@ -19,7 +19,6 @@ from loopkernel.data.events import (
 )
 from loopkernel.data.ids import MessageId
 from loopkernel.data.messages import (
-    SENT_BY_USER,
     AssistantMessage,
     Message,
     ResultMessage,
@@ -28,15 +27,16 @@ from loopkernel.data.messages import (
 )
 from loopkernel.data.outside_deltas import SummaryReady
 from loopkernel.data.policy import Compaction, Policy
+from loopkernel.data.records import StepRecord
 from loopkernel.data.sessions import Session
 from loopkernel.data.states import Compacting
 from loopkernel.data.threads import Thread
 from loopkernel.data.vector import Vector
-from loopkernel.laws.reports import Breach, Judged, PlanCut
+from loopkernel.laws.accounts.cutting import is_left_by_cut, is_sent_by_user, opens_a_turn, where_to_cut
+from loopkernel.laws.compaction_due import Due
+from loopkernel.laws.reports import Breach, Judged, PlanCut, Project
 from loopkernel.laws.request_laws import requests_of, rounds_of, unpaired
 from loopkernel.laws.views import ledger_in
-from loopkernel.loop.algorithms.projection import project
-from loopkernel.replaying import StepRecord
 
 # To cut a thread under every policy costs so many times its length. So that judging a run stays linear, each step earns
 # the right to so many messages; the last thread of a run is always cut.
@@ -59,21 +59,20 @@ POLICIES = tuple(
 )
 
 _REWRITES = ThreadCompacted | ThreadRewritten | ThreadCut | ResultsCleared | MessageReplaced
-_LEFT_BY_A_CUT = frozenset({UserOrigin.SUMMARY, UserOrigin.GAP_NOTE})
-_OPENS_A_TURN = frozenset({UserOrigin.SAID, UserOrigin.QUEUED})
 
 
 def cut_safe(records: Sequence[StepRecord], judged: Judged) -> Iterator[Breach]:
     """Cuts that were made, and that could be made, leave every call with its answer, and end."""
-    allowance = FIRST_ALLOWANCE
+    allowance, due = FIRST_ALLOWANCE, Due()
     last: tuple[int, Vector[Message]] | None = None
     begun: Policy | None = None  # the policy when the compaction began that is under way, if its beginning was seen
     for step, record in enumerate(records):
         allowance += ALLOWANCE
+        yield from (Breach("CUT-SAFE", step, wrong) for wrong in due.take(record))
         session = record.after.session
         if session is not None and any(isinstance(effect, _REWRITES) for effect in record.effects):
             policy = begun if isinstance(record.context.delta, SummaryReady) else session.settings.policy
-            for wrong in (*_cut_wrongly(record, policy), *_parted(record, session)):
+            for wrong in (*_cut_wrongly(record, policy), *_parted(record, session, judged.project)):
                 yield Breach("CUT-SAFE", step, wrong)
         if _begins(record):
             begun = None if session is None else session.settings.policy
@@ -113,6 +112,8 @@ def _cut_wrongly(record: StepRecord, policy: Policy | None) -> Iterator[str]:
             thread = list(effect.messages)
         elif isinstance(effect, ThreadCompacted):
             yield from _compacted_wrongly(effect, thread)
+            if policy is not None and policy.compaction is not None and policy.compaction.strategy is WINDOW:
+                yield from _cut_elsewhere(effect, thread, policy.compaction)
             if policy is not None:
                 yield from _keeps_too_much(effect, thread, policy.compaction)
 
@@ -148,6 +149,21 @@ def _compacted_wrongly(cut: ThreadCompacted, thread: Sequence[Message]) -> Itera
     yield from badly_begun(kept)
 
 
+def _cut_elsewhere(cut: ThreadCompacted, thread: Sequence[Message], compaction: Compaction) -> Iterator[str]:
+    """COMPACT-2 for a window, which is cut in one step: where, and with a note only where one is needed."""
+    due = where_to_cut(thread, compaction)
+    if due is None:
+        yield "a window is cut, and nothing of it is to go"
+        return
+    kept = thread[due.until :]
+    opening = None if due.opening is None else thread[due.opening].id
+    needs_note = opening is not None or not kept or not is_sent_by_user(kept[0])
+    if (cut.first, cut.opening) != (kept[0].id if kept else None, opening):
+        yield f"a window is cut before message {cut.first}, with {cut.opening} in front, and not as {due}"
+    elif (cut.note is not None) is not needs_note:
+        yield f"a window {'has no' if needs_note else 'has a'} note in front of what is kept"
+
+
 def _keeps_too_much(cut: ThreadCompacted, thread: Sequence[Message], compaction: Compaction | None) -> Iterator[str]:
     """COMPACT-2: so many turns or messages, and a reply more where only its results would be left."""
     ids = [message.id for message in thread]
@@ -155,29 +171,29 @@ def _keeps_too_much(cut: ThreadCompacted, thread: Sequence[Message], compaction:
     if compaction is None:
         yield "the thread is compacted, and the policy has no compaction"
     elif compaction.keep_turns is not None:
-        turns = sum(isinstance(message, UserMessage) and message.origin in _OPENS_A_TURN for message in kept)
+        turns = sum(map(opens_a_turn, kept))
         if turns > compaction.keep_turns:
             yield f"a cut keeps {turns} turns, and {compaction.keep_turns} are to be kept"
     elif compaction.keep_messages is not None and len(kept) > compaction.keep_messages + 1:
         yield f"a cut keeps {len(kept)} messages, and {compaction.keep_messages} are to be kept"
 
 
-def _parted(record: StepRecord, session: Session) -> Iterator[str]:
+def _parted(record: StepRecord, session: Session, project: Project) -> Iterator[str]:
     """The whole thread, projected: each call is answered right after it. Calls that are still open are no matter."""
     if ledger_in(record.after) is not None and not requests_of(record):
         return
     model = session.last_model or session.settings.policy.model
-    wrong = list(_unpaired_in(session.thread, model))
+    wrong = list(_unpaired_in(session.thread, model, project))
     before = record.before.session
     removals = () if before is None else before.compactions.removals
-    known = (before is not None and any(_unpaired_in(before.thread, model))) or any(
+    known = (before is not None and any(_unpaired_in(before.thread, model, project))) or any(
         any(_badly_paired(tuple(removal.messages))) for removal in removals
     )
     if wrong and not known:  # else PAIR has told of it
         yield from (f"in the thread that was cut, {one}" for one in wrong)
 
 
-def _unpaired_in(thread: Thread, model: str) -> Iterator[str]:
+def _unpaired_in(thread: Thread, model: str, project: Project) -> Iterator[str]:
     for calls, results in rounds_of(project(thread, model)):
         yield from unpaired(calls, results)
 
@@ -198,6 +214,10 @@ def unsafe_cuts(messages: Vector[Message], plan_cut: PlanCut) -> Iterator[str]:
 def _cut_again_and_again(messages: Vector[Message], compaction: Compaction, plan_cut: PlanCut) -> Iterator[str]:
     for _ in range(len(messages) + 1):
         cut = plan_cut(messages, compaction)
+        due = where_to_cut(tuple(messages), compaction)
+        if cut != due:
+            yield f"a thread of {len(messages)} messages is to be cut as {cut}, and not as {due}"
+            return
         if cut is None:
             return
         shorter = _cut(messages, cut, compaction)
@@ -217,18 +237,12 @@ def _cut(messages: Vector[Message], cut: Cut, compaction: Compaction) -> tuple[M
     kept = tuple(messages.since(cut.until))
     opening = () if cut.opening is None else (messages[cut.opening],)
     first = kept[0] if kept else None
-    begins_well = isinstance(first, UserMessage) and first.origin in SENT_BY_USER
-    if compaction.strategy is WINDOW and not opening and begins_well:
+    if compaction.strategy is WINDOW and not opening and first is not None and is_sent_by_user(first):
         return kept
     origin = UserOrigin.GAP_NOTE if compaction.strategy is WINDOW else UserOrigin.SUMMARY
     latest = max((message.id for message in messages), default=0)
     note = UserMessage(id=MessageId(latest + 1), content=(TextBlock("(cut)"),), origin=origin)
     return (*opening, note, *kept)
-
-
-def is_left_by_cut(message: Message) -> bool:
-    """Whether the message stands for what an earlier cut took out."""
-    return isinstance(message, UserMessage) and message.origin in _LEFT_BY_A_CUT
 
 
 def badly_begun(messages: Sequence[Message]) -> Iterator[str]:

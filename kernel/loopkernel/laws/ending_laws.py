@@ -20,13 +20,13 @@ from loopkernel.data.ids import CallId
 from loopkernel.data.ledgers import LedgerEntry
 from loopkernel.data.messages import AssistantMessage, Message, ResultMessage, UserMessage, UserOrigin
 from loopkernel.data.outside_deltas import ChildEnded
+from loopkernel.data.records import StepRecord
 from loopkernel.data.states import Done, Initial, State
 from loopkernel.data.tool_deltas import ToolLost
 from loopkernel.data.words import OPEN_STATUSES, CallStatus, HookPoint, TurnEndReason
 from loopkernel.laws.changes import changed_pairs
 from loopkernel.laws.reports import Breach
 from loopkernel.laws.views import Start, call_of_run, calls_kept, held_in, refuses
-from loopkernel.replaying import StepRecord
 
 _NATURAL = frozenset(
     {TurnEndReason.MODEL_STOP, TurnEndReason.STOP_SEQUENCE, TurnEndReason.OUTPUT, TurnEndReason.TOOL_FINAL}

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from loopkernel.data.effects import AbortModel, AbortOther, AbortTool, Effect
 from loopkernel.data.events import LineageForked, ToolEnded, TurnEnded, WorkCancelled
+from loopkernel.data.records import StepRecord
 from loopkernel.data.states import Idle
 from loopkernel.data.thread_deltas import Forked
 from loopkernel.data.tools import EffectClass
@@ -11,7 +12,6 @@ from loopkernel.data.words import CallStatus, CancelReason, TurnEndReason
 from loopkernel.laws.ending_laws import entries_in
 from loopkernel.laws.taken_back import is_taken_back
 from loopkernel.laws.views import effect_of, refuses, turn_of
-from loopkernel.replaying import StepRecord
 
 _STOPS = AbortModel | AbortTool | AbortOther | WorkCancelled
 

@@ -17,13 +17,13 @@ from loopkernel.data.ids import CallId, HookOperation, OperationKind
 from loopkernel.data.messages import UserMessage, UserOrigin
 from loopkernel.data.outside_deltas import HookAnswer, HookAnswered, HookBlock, HookFault, TimerFired
 from loopkernel.data.policy import Hook, Policy
+from loopkernel.data.records import StepRecord
 from loopkernel.data.states import State
 from loopkernel.data.thread_deltas import Acquired, Forked, Resumed
 from loopkernel.data.words import HookPoint, TurnEndReason
 from loopkernel.laws.ending_laws import entries_in
 from loopkernel.laws.gates import gate_of_turn, gated_calls
 from loopkernel.laws.views import refuses, turn_of
-from loopkernel.replaying import StepRecord
 
 AFTER_POINTS = frozenset({HookPoint.AFTER_INVOCATION, HookPoint.AFTER_MODEL, HookPoint.AFTER_TOOL})
 CALL_POINTS = frozenset({HookPoint.BEFORE_TOOL, HookPoint.AFTER_TOOL})

@@ -19,16 +19,15 @@ from loopkernel.data.foreign import (
     ForeignResult,
     ForeignResults,
     ForeignUser,
-    Repair,
-    RepairKind,
 )
 from loopkernel.data.messages import AssistantMessage, Message, ResultMessage, UserMessage
+from loopkernel.data.records import StepRecord
 from loopkernel.data.states import State
 from loopkernel.data.steps import Context
 from loopkernel.data.thread_deltas import Created
+from loopkernel.laws.accounts.repairs import repaired
 from loopkernel.laws.reports import Breach, Judged
 from loopkernel.laws.views import refuses, taken_again
-from loopkernel.replaying import StepRecord
 
 LATER_MS = 86_400_000  # a day: a repair that reads the clock gives itself away
 
@@ -43,45 +42,29 @@ def repair_fix(records: Sequence[StepRecord], judged: Judged) -> Iterator[Breach
 
 
 def _unfixed(record: StepRecord, delta: Created, judged: Judged) -> Iterator[str]:
-    repaired = messages_of(record.after)
+    thread = messages_of(record.after)
     delayed = evolve(record.context, now_ms=record.context.now_ms + LATER_MS)
     later = taken_again(record.before, delayed, judged.transition)
-    if later is not None and messages_of(later.next) != repaired:
+    if later is not None and messages_of(later.next) != thread:
         yield "the thread is repaired otherwise a day later"
-    told = tuple(as_foreign(message) for message in repaired)
+    told = tuple(as_foreign(message) for message in thread)
     twice = taken_again(record.before, Context(evolve(delta, start=told), record.context.now_ms), judged.transition)
     if twice is not None:
-        if messages_of(twice.next) != repaired:
+        if messages_of(twice.next) != thread:
             yield "the thread is another when it is repaired a second time"
         if any(isinstance(effect, ThreadRepaired) for effect in twice.effects):
             yield "a second repair finds something to do"
     repairs = [one for effect in record.effects if isinstance(effect, ThreadRepaired) for one in effect.repairs]
-    if _accounted(delta.start, repairs) != _spoken(told):
-        yield "messages or results were added or dropped, and no event says so"
+    expected, count = repaired(delta.start)
+    if told != expected:
+        yield f"the thread has {len(told)} messages, and is repaired otherwise than into {len(expected)}"
+    if len(repairs) != count:
+        yield f"{len(repairs)} repairs are told, and {count} were made"
 
 
 def messages_of(state: State) -> tuple[Message, ...]:
     """The thread of the state; none before there is a session."""
     return () if state.session is None else tuple(state.session.thread)
-
-
-def _accounted(start: Sequence[ForeignMessage], repairs: Sequence[Repair]) -> tuple[int, int]:
-    """How many messages that hold no results, and how many results, are left of these by the repairs that are told."""
-    messages, results = _spoken(start)
-    for made in repairs:
-        if made.kind is RepairKind.LOST:
-            results += 1
-        elif made.kind in (RepairKind.ORPHAN, RepairKind.DUPLICATE):
-            results -= 1
-        elif made.kind is RepairKind.EMPTY:
-            messages -= not isinstance(start[made.place], ForeignResults)
-    return messages, results
-
-
-def _spoken(messages: Sequence[ForeignMessage]) -> tuple[int, int]:
-    """How many messages that hold no results there are, and how many results."""
-    answers = [len(message.results) for message in messages if isinstance(message, ForeignResults)]
-    return len(messages) - len(answers), sum(answers)
 
 
 def as_foreign(message: Message) -> ForeignMessage:

@@ -6,7 +6,7 @@ what it believes with what the state holds.
 
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import TypeGuard, final
+from typing import TypeGuard, TypeVar, final
 
 from loopkernel.data.blocks import UserBlock
 from loopkernel.data.effects import Effect, HandOff
@@ -25,15 +25,16 @@ from loopkernel.data.events import (
 from loopkernel.data.ids import MessageId, QueueNumber, ReceiptId
 from loopkernel.data.messages import Message, UserMessage
 from loopkernel.data.outside_deltas import FromOutside
-from loopkernel.data.sessions import Inbox
+from loopkernel.data.records import StepRecord
+from loopkernel.data.sessions import Inbox, QueuedInput, WaitingSteer
 from loopkernel.data.states import AtRest, Compacting, Done, HandingOff, State
 from loopkernel.data.user_deltas import EditMessage, Enqueue, Say, Steer
 from loopkernel.data.words import InputFate
 from loopkernel.laws.reports import Breach
 from loopkernel.laws.views import at_rest, refuses
-from loopkernel.replaying import StepRecord
 
 _EMPTY = Inbox()
+_MOVES = Queued | Dequeued | Discarded
 _NONE: frozenset[InputFate] = frozenset()
 _WAITING = frozenset({InputFate.QUEUED, InputFate.WAITING_AS_STEER})
 
@@ -72,7 +73,8 @@ class InputWitness:
             self._compacted.update(map(_place, taken))
         places = (*self._thread, *self._compacted)
         self._fates.update((receipt, InputFate.IN_THREAD) for _, receipt in places if receipt is not None)
-        for waiting, fate in _held(inbox).items():
+        self._inbox, self._held = inbox, _held(inbox)  # as they were when they were compared
+        for waiting, fate in self._held.items():
             self._fates[waiting] = self._waiting[waiting] = fate
         self._contents.update(_waiting_contents(inbox))
 
@@ -85,8 +87,10 @@ class InputWitness:
         for one in settled:
             yield from self._settle(one)
         yield from self._cut(record, settled)
-        yield from self._move(record.effects, before, after)
-        yield from self._compare(after)
+        if self._inbox is not after or settled or any(isinstance(one, _MOVES) for one in record.effects):
+            yield from self._move(record.effects, before, after)
+            yield from self._compare(settled, after)
+            self._inbox = after
         for effect in record.effects:
             if isinstance(effect, HandOff) and effect.queue != after.queue:
                 yield f"{len(effect.queue)} inputs are handed over, and {len(after.queue)} are queued"
@@ -184,8 +188,10 @@ class InputWitness:
     def _move(self, effects: tuple[Effect, ...], before: Inbox, after: Inbox) -> Iterator[str]:
         """INPUT-2: in at the end, out at the head; only a discard takes from the middle, a steer goes to the head."""
         queued = iter([effect.receipt for effect in effects if _tells(effect, InputFate.QUEUED)])
-        steers = {steer.receipt for steer in before.steers}
-        moved = 0
+        told = [effect for effect in effects if isinstance(effect, Queued)]
+        steers = {steer.receipt for steer in before.steers} if told else set()
+        gone, come = parts_of(self._inbox.queue, after.queue)
+        moved, left, begun = 0, list[QueueNumber](), len(self._queue)
         for effect in effects:
             if isinstance(effect, Queued):
                 receipt = next(queued, None)
@@ -199,33 +205,65 @@ class InputWitness:
             elif isinstance(effect, Dequeued):
                 if [number for number, _ in self._queue[:1]] != [effect.number]:
                     yield f"queued input {effect.number} is taken, and it is not the oldest of {self._told()}"
-                self._leave({effect.number})
+                left.extend(self._leave({effect.number}))
             elif isinstance(effect, Discarded):
-                self._leave({effect.number})
+                left.extend(self._leave({effect.number}))
         back = {effect.receipt for effect in effects if _tells(effect, InputFate.HANDED_BACK)}
-        self._leave({number for number, receipt in self._queue if receipt in back})
+        if back:
+            left.extend(self._leave({number for number, receipt in self._queue if receipt in back}))
+        added = self._queue[begun - len(left) :]
+        if not moved and left == [one.number for one in gone] and added == [(one.number, one.receipt) for one in come]:
+            return
         held = [(waiting.number, waiting.receipt) for waiting in after.queue]
         if held != self._queue:
             yield f"the queue holds {_listed([number for number, _ in held])}, and was told to hold {self._told()}"
             self._queue = held
 
-    def _leave(self, numbers: set[QueueNumber]) -> None:
+    def _leave(self, numbers: set[QueueNumber]) -> list[QueueNumber]:
+        """Those of them that were in the queue, and are not any more."""
+        if len(numbers) == 1 and self._queue and self._queue[0][0] in numbers:
+            return [self._queue.pop(0)[0]]
+        left = [number for number, _ in self._queue if number in numbers]
         self._queue = [waiting for waiting in self._queue if waiting[0] not in numbers]
+        return left
 
     def _told(self) -> str:
         return _listed([number for number, _ in self._queue])
 
-    def _compare(self, inbox: Inbox) -> Iterator[str]:
-        """What waits in state is what the fates say, unchanged."""
-        held = _held(inbox)
-        for receipt in sorted({*held, *self._waiting}):
-            if held.get(receipt) is not self._waiting.get(receipt):
-                told, now = _word(self._fates.get(receipt)), _word(held.get(receipt))
+    def _compare(self, settled: list[InputSettled], after: Inbox) -> Iterator[str]:
+        """What waits in state is what the fates say, unchanged; what has not changed since is not compared again."""
+        queued = parts_of(self._inbox.queue, after.queue)
+        steered = parts_of(self._inbox.steers, after.steers)
+        gone: tuple[QueuedInput | WaitingSteer, ...] = (*queued[0], *steered[0])
+        come: tuple[QueuedInput | WaitingSteer, ...] = (*queued[1], *steered[1])
+        receipts = {one.receipt for one in settled}.union(one.receipt for one in (*gone, *come))
+        for one in gone:
+            self._held.pop(one.receipt, None)
+        self._held.update((one.receipt, InputFate.QUEUED) for one in queued[1])
+        self._held.update((one.receipt, InputFate.WAITING_AS_STEER) for one in steered[1])
+        for receipt in sorted(receipts):
+            held = self._held.get(receipt)
+            if held is not self._waiting.pop(receipt, None):
+                told, now = _word(self._fates.get(receipt)), _word(held)
                 yield f"receipt {receipt} was told to be {told}; in the inbox it is {now}"
-        self._waiting = held
-        for receipt, content in _waiting_contents(inbox):
-            if self._contents.get(receipt) != content:
-                yield f"receipt {receipt} waits with another content than was sent"
+            if held is not None:
+                self._waiting[receipt] = held
+        for one in come:
+            if self._contents.get(one.receipt) != one.content:
+                yield f"receipt {one.receipt} waits with another content than was sent"
+
+
+Waiting = TypeVar("Waiting", QueuedInput, WaitingSteer)
+
+
+def parts_of(
+    before: tuple[Waiting, ...], after: tuple[Waiting, ...]
+) -> tuple[tuple[Waiting, ...], tuple[Waiting, ...]]:
+    """What has gone and what has come, where the first have gone or others come at the end; else all of both."""
+    if after[: len(before)] == before:
+        return (), after[len(before) :]
+    gone = len(before) - len(after)
+    return (before[:gone], ()) if gone > 0 and before[gone:] == after else (before, after)
 
 
 def _place(message: Message) -> tuple[MessageId, ReceiptId | None]:

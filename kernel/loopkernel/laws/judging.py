@@ -1,13 +1,14 @@
 """Judging: one step, a whole run, and the runs that should agree with it, by all the laws of a kind.
 
-`check_step` judges a step by itself, and so projects the whole of a request. `check_trace` judges the same
-laws over a run for a cost that is about linear in it: see `memory`, `request_laws` and `log_laws`. `check_pairs`
+`judge_step` judges a step by itself, and so projects the whole of a request. `judge_trace` judges the same
+laws over a run for a cost that is about linear in it: see `memory`, `request_laws` and `log_laws`. `judge_pairs`
 takes each step of the run a few times more.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
+from loopkernel.data.records import StepRecord
 from loopkernel.laws.address_law import address
 from loopkernel.laws.asking_laws import asked
 from loopkernel.laws.budget_law import budget
@@ -24,18 +25,14 @@ from loopkernel.laws.pair_laws import fork_eq, pure
 from loopkernel.laws.progress_law import progress
 from loopkernel.laws.repeat_law import at_most_once
 from loopkernel.laws.reports import Breach, Findings, Judged, Report, Tally
-from loopkernel.laws.request_laws import order, pair, requests_of, shown
+from loopkernel.laws.request_laws import order, pair, requests_of, shown, shown_as_said
+from loopkernel.laws.result_law import result
 from loopkernel.laws.retry_law import retry_law
 from loopkernel.laws.schedule_laws import no_conflict, parallel
 from loopkernel.laws.sibling_law import sibling
 from loopkernel.laws.start_laws import final_args
 from loopkernel.laws.step_laws import timer_data, total
 from loopkernel.laws.waiting_laws import why
-from loopkernel.loop.transition import transition
-from loopkernel.replaying import StepRecord
-from loopkernel.views.explain import explain
-
-KERNEL = Judged(transition, explain)
 
 Records = Sequence[StepRecord]
 
@@ -67,7 +64,7 @@ PAIR_CHECKS: Mapping[str, Callable[[Records, Judged], Iterator[Breach]]] = Mappi
 )
 
 
-def check_step(record: StepRecord, step: int = 0, *, judged: Judged = KERNEL) -> tuple[Breach, ...]:
+def judge_step(record: StepRecord, judged: Judged, step: int = 0) -> tuple[Breach, ...]:
     """Judge one step by the step laws; `step` is the index that breaches name."""
     return tuple(
         Breach(law, step, detail)
@@ -76,7 +73,7 @@ def check_step(record: StepRecord, step: int = 0, *, judged: Judged = KERNEL) ->
     )
 
 
-def check_trace(records: Records, *, judged: Judged = KERNEL) -> Report:
+def judge_trace(records: Records, judged: Judged) -> Report:
     """Judge a run by the step and trace laws."""
     tally = Tally(LAWS)
     _judge_steps(tally, records, judged)
@@ -85,14 +82,14 @@ def check_trace(records: Records, *, judged: Judged = KERNEL) -> Report:
     return tally.report()
 
 
-def check_steps(records: Records, *, judged: Judged = KERNEL) -> Report:
-    """Judge a run by the step laws alone, as `check_trace` judges it by them."""
+def judge_steps(records: Records, judged: Judged) -> Report:
+    """Judge a run by the step laws alone, as `judge_trace` judges it by them."""
     tally = Tally(LAWS)
     _judge_steps(tally, records, judged)
     return tally.report()
 
 
-def check_pairs(records: Records, *, judged: Judged = KERNEL) -> Report:
+def judge_pairs(records: Records, judged: Judged) -> Report:
     """Judge a run by the pair laws."""
     tally = Tally(LAWS)
     for law, check in PAIR_CHECKS.items():
@@ -118,12 +115,14 @@ def _step_findings(record: StepRecord, memory: Memory, judged: Judged) -> Iterat
         yield "TOTAL", total(record, judged)
         yield "WHY", why(record, judged, memory)
         return
-    news = tuple(shown(request, memory.thread) for request in requests_of(record))
+    news = tuple(shown(request, memory.thread, judged.project) for request in requests_of(record))
     yield "PAIR", pair(news)
     yield "ORDER", order(news)
+    yield "SHOWN", shown_as_said(news)
     yield "TOTAL", total(record, judged)
     yield "NO-CONFLICT", no_conflict(record, memory)
     yield "PARALLEL", parallel(record, memory)
     yield "FINAL-ARGS", final_args(record)
+    yield "RESULT", result(record)
     yield "TIMER-DATA", timer_data(record, memory)
     yield "WHY", why(record, judged, memory)

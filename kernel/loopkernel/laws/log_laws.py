@@ -22,13 +22,13 @@ from loopkernel.data.events import (
 )
 from loopkernel.data.ids import OperationKind
 from loopkernel.data.ledgers import ChildWait, Ledger, LedgerEntry, QuestionWait
+from loopkernel.data.records import StepRecord
 from loopkernel.data.states import Confirming, Dispatching, Executing, State, Streaming
 from loopkernel.data.threads import Thread
 from loopkernel.data.words import CallStatus
 from loopkernel.laws.changes import changes
 from loopkernel.laws.reports import Breach
 from loopkernel.laws.views import Answering, calls_kept, extends, held_in, refuses, started_operation
-from loopkernel.replaying import StepRecord
 
 # Writing and reading a state costs its size. So that judging a long run stays linear, each step earns the right
 # to so many items, and a state is written when its size has been earned. Short runs have all their states written.

@@ -5,6 +5,7 @@ A judge of one step alone knows nothing, and looks at all of it.
 
 from typing import final
 
+from loopkernel.data.records import StepRecord
 from loopkernel.data.states import State, Streaming
 from loopkernel.data.threads import Thread
 from loopkernel.laws.places import Places
@@ -12,7 +13,6 @@ from loopkernel.laws.request_laws import requests_of
 from loopkernel.laws.standing import Standing
 from loopkernel.laws.users import InUse
 from loopkernel.laws.views import ledger_in
-from loopkernel.replaying import StepRecord
 
 # Telling what all calls of a reply wait for takes as long as it has calls, and so is not judged after each step of a
 # long one: each step earns the right to judge so many waits. Those of short runs and of short replies are all judged.

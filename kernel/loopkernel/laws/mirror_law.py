@@ -3,6 +3,9 @@
 from collections.abc import Iterator, Sequence
 from typing import final
 
+from attrs import evolve
+
+from loopkernel.data.blocks import TextBlock
 from loopkernel.data.effects import Effect
 from loopkernel.data.events import (
     ErrorCleared,
@@ -16,14 +19,14 @@ from loopkernel.data.events import (
 )
 from loopkernel.data.ids import CallId
 from loopkernel.data.messages import Message, ResultMessage
+from loopkernel.data.records import StepRecord
 from loopkernel.data.sessions import ShownError
 from loopkernel.data.states import State
 from loopkernel.data.vector import Vector
+from loopkernel.laws.accounts.secrets import as_shown
+from loopkernel.laws.accounts.sentences import CLEARED
 from loopkernel.laws.reports import Breach, Judged
 from loopkernel.laws.views import extends
-from loopkernel.loop.algorithms.clearing import cleared_message
-from loopkernel.loop.algorithms.redaction import redacted_message
-from loopkernel.replaying import StepRecord
 
 
 @final
@@ -32,7 +35,7 @@ class Client:
 
     def __init__(self, start: State) -> None:
         session = start.session
-        self.messages: Vector[Message] = Vector() if session is None else as_shown(session.thread.messages)
+        self.messages: Vector[Message] = Vector.of(() if session is None else map(as_shown, session.thread.messages))
         self.error: ShownError | None = None if session is None else session.error
 
     def take(self, effect: Effect) -> None:
@@ -75,13 +78,15 @@ class Client:
             if not calls:
                 return
             if isinstance(message, ResultMessage):
-                self.messages = self.messages.replace(place, cleared_message(message, calls))
+                self.messages = self.messages.replace(place, _cleared(message, calls))
                 calls = calls.difference(result.call for result in message.results)
 
 
-def as_shown(messages: Vector[Message]) -> Vector[Message]:
-    """The messages with the secrets in them replaced (rule TOOL-12)."""
-    return Vector.of(map(redacted_message, messages))
+def _cleared(message: ResultMessage, calls: set[CallId]) -> ResultMessage:
+    note = (TextBlock(CLEARED),)
+    return evolve(
+        message, results=tuple(evolve(one, content=note) if one.call in calls else one for one in message.results)
+    )
 
 
 def mirror(records: Sequence[StepRecord], _judged: Judged) -> Iterator[Breach]:
@@ -101,7 +106,7 @@ def mirror(records: Sequence[StepRecord], _judged: Judged) -> Iterator[Breach]:
             yield Breach(
                 "MIRROR", step, f"the client holds {len(client.messages)} messages, not the kernel's {len(held)}"
             )
-            client.messages = as_shown(held)  # go on from the truth, so that one fault is told once
+            client.messages = Vector.of(map(as_shown, held))  # go on from the truth, so that one fault is told once
         if client.error != session.error:
             yield Breach("MIRROR", step, f"the client shows {client.error}, and the kernel {session.error}")
             client.error = session.error
@@ -113,4 +118,4 @@ def _same_news(client: Client, shown: Vector[Message], record: StepRecord, held:
     if before is held and client.messages is shown:
         return True
     known = len(before) if before is not None and extends(before, held) and extends(shown, client.messages) else 0
-    return list(client.messages.since(known)) == [redacted_message(message) for message in held.since(known)]
+    return list(client.messages.since(known)) == list(map(as_shown, held.since(known)))

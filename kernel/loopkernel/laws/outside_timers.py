@@ -6,12 +6,12 @@ from loopkernel.data.effects import AskHook, CancelTimer, CheckCorrection, Start
 from loopkernel.data.hook_calls import OpenHook
 from loopkernel.data.ledgers import ChildWait, LedgerEntry
 from loopkernel.data.policy import Policy
+from loopkernel.data.records import StepRecord
 from loopkernel.data.states import State, Streaming
 from loopkernel.data.words import TimerPurpose
 from loopkernel.laws.changes import changed_pairs
 from loopkernel.laws.gates import Gate, call_of_hook, gate_of_turn
 from loopkernel.laws.views import entry_of_call, ledger_in
-from loopkernel.replaying import StepRecord
 
 
 def outside_timers(record: StepRecord, timers: Sequence[StartTimer | CancelTimer]) -> Iterator[str]:

@@ -24,6 +24,7 @@ from loopkernel.data.outside_deltas import (
     SummaryReady,
     TimerFired,
 )
+from loopkernel.data.records import StepRecord
 from loopkernel.data.states import Compacting, HandingOff, State, Streaming
 from loopkernel.data.steps import Context
 from loopkernel.data.threads import Thread
@@ -39,7 +40,6 @@ from loopkernel.laws.log_laws import ALLOWANCE, FIRST_ALLOWANCE, size_of
 from loopkernel.laws.reports import Breach, Judged
 from loopkernel.laws.step_laws import pending_timers
 from loopkernel.laws.views import held_in, taken_again
-from loopkernel.replaying import StepRecord
 
 FORKS = 16  # at most so many steps of a run are restored from their text
 

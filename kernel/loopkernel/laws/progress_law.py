@@ -7,18 +7,19 @@ once, is what "the run comes to rest" means, seen from outside.
 from collections.abc import Iterator, Sequence
 from typing import final
 
-from loopkernel.data.effects import CallModel, Effect
-from loopkernel.data.events import LoopStopped, Refused, RunStarted, ToolDisabled, TurnEnded
+from loopkernel.data.effects import Effect
+from loopkernel.data.events import LoopStopped, Refused, RunStarted, TurnEnded
 from loopkernel.data.ledgers import Ledger
+from loopkernel.data.records import StepRecord
 from loopkernel.data.states import Finishing, State, Thinking
 from loopkernel.data.words import CallStatus, TurnEndReason
 from loopkernel.laws.recoveries import Recoveries
+from loopkernel.laws.repetition import Repetition
 from loopkernel.laws.reports import Breach
 from loopkernel.laws.turn_hooks import TurnHooks
 from loopkernel.laws.turn_told import TurnTold
 from loopkernel.laws.views import Answering, turn_of
 from loopkernel.laws.works_told import Corrections, WorksTold
-from loopkernel.replaying import StepRecord
 
 # How a turn ends that is cut short while hooks are asked at its end.
 _CUTS = (TurnEndReason.USER_ABORT, TurnEndReason.INTERRUPTED, TurnEndReason.EDITED, TurnEndReason.DISPOSED)
@@ -32,7 +33,7 @@ def progress(records: Sequence[StepRecord]) -> Iterator[Breach]:
     recoveries = Recoveries()
     hooks, works = TurnHooks(records[0].before), WorksTold(records[0].before)
     corrections = Corrections(records[0].before)
-    under_way = UnderWay()
+    under_way, repetition = UnderWay(), Repetition(records[0].before)
     started = records[0].before.session is not None
     for step, record in enumerate(records):
         session = record.after.session
@@ -50,6 +51,7 @@ def progress(records: Sequence[StepRecord]) -> Iterator[Breach]:
         for wrong in (
             *_rests(record.after, told, under_way),
             *_repeats(record),
+            *repetition.take(record),
             *hooks.take(record),
             *works.take(record),
         ):
@@ -107,12 +109,7 @@ def _rests(state: State, told: TurnTold, under_way: UnderWay) -> Iterator[str]:
 
 
 def _repeats(record: StepRecord) -> Iterator[str]:
-    """LIMIT-3: a tool that is disabled is not offered, and a turn that is stopped for repetition ends for it."""
-    disabled = [effect.tool for effect in record.effects if isinstance(effect, ToolDisabled)]
-    for effect in record.effects if disabled else ():
-        if isinstance(effect, CallModel):
-            offered = {tool.name for tool in effect.request.tools}
-            yield from (f"tool {tool} is disabled, and offered all the same" for tool in disabled if tool in offered)
+    """LIMIT-3: a turn that is stopped for repetition ends for it."""
     stopped = any(isinstance(effect, LoopStopped) for effect in record.effects)
     ends = [effect.reason for effect in record.effects if isinstance(effect, TurnEnded)]
     ending = _ends_for_repetition(record.after) or TurnEndReason.LOOP_DETECTED in ends

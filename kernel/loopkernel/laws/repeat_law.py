@@ -6,6 +6,7 @@ from typing import final
 from loopkernel.data.effects import Effect, StartChild, StartTool
 from loopkernel.data.ids import CallId, RunOperation
 from loopkernel.data.outside_deltas import HookAnswered, HookRetry
+from loopkernel.data.records import StepRecord
 from loopkernel.data.sessions import Settings
 from loopkernel.data.states import State
 from loopkernel.data.thread_deltas import Acquired, Forked, Resumed
@@ -16,8 +17,8 @@ from loopkernel.laws.ending_laws import entries_in
 from loopkernel.laws.gates import call_of_hook
 from loopkernel.laws.recoveries import MOST_HOOK_RETRIES
 from loopkernel.laws.reports import Breach
+from loopkernel.laws.restarts import restarted_otherwise
 from loopkernel.laws.views import Start, effect_of, held_in, refuses
-from loopkernel.replaying import StepRecord
 
 
 def at_most_once(records: Sequence[StepRecord]) -> Iterator[Breach]:
@@ -26,7 +27,7 @@ def at_most_once(records: Sequence[StepRecord]) -> Iterator[Breach]:
         return
     runs = RunsTold(records[0].before)
     for step, record in enumerate(records):
-        for wrong in runs.allow(record):
+        for wrong in (*runs.allow(record), *restarted_otherwise(record)):
             yield Breach("AT-MOST-ONCE", step, wrong)
         for effect in record.effects:
             for wrong in runs.take(effect, record.after):

@@ -23,9 +23,9 @@ from loopkernel.data.model_deltas import (
 )
 from loopkernel.data.outside_deltas import TimerFired
 from loopkernel.data.policy import Policy
+from loopkernel.data.records import StepRecord
 from loopkernel.data.states import State, Streaming
 from loopkernel.laws.views import refuses
-from loopkernel.replaying import StepRecord
 
 
 @final

@@ -2,19 +2,21 @@
 
 import enum
 from collections.abc import Callable, Iterable
-from typing import TypeAlias, final
+from typing import Protocol, TypeAlias, final
 
 from attrs import frozen
 
+from loopkernel.data.causes import Cause
 from loopkernel.data.compactions import Cut
 from loopkernel.data.messages import Message
 from loopkernel.data.policy import Compaction
+from loopkernel.data.projected import ProjectedMessage
 from loopkernel.data.states import State
 from loopkernel.data.steps import Context, Step
+from loopkernel.data.threads import Thread
 from loopkernel.data.vector import Vector
+from loopkernel.data.waits import Wait
 from loopkernel.later_typing import override
-from loopkernel.loop.algorithms.compaction import plan_cut
-from loopkernel.views.explain import Explanation
 
 
 class LawKind(enum.StrEnum):
@@ -80,17 +82,32 @@ class Report:
         return "\n".join([f"laws checked: {counts or 'none'}; {verdict}", *map(str, self.breaches)])
 
 
+class Told(Protocol):
+    """An explanation of a step: why each effect is there, in order, and what each open call waits for after it."""
+
+    @property
+    def causes(self) -> tuple[Cause, ...]:
+        """Why each effect is there."""
+
+    @property
+    def waits(self) -> tuple[Wait, ...]:
+        """What each open call waits for."""
+
+
+Transition: TypeAlias = Callable[[State, Context], Step[State]]
 PlanCut: TypeAlias = Callable[[Vector[Message], Compaction], Cut | None]
+Project: TypeAlias = Callable[[Thread, str], tuple[ProjectedMessage, ...]]
 
 
 @final
-@frozen
+@frozen(kw_only=True)
 class Judged:
-    """The kernel under judgement: by default this one, in tests a broken one."""
+    """The kernel under judgement, in tests a broken one: all of it that the laws call."""
 
-    transition: Callable[[State, Context], Step[State]]
-    explain: Callable[[State, Context], Explanation]
-    plan_cut: PlanCut = plan_cut
+    transition: Transition
+    explain: Callable[[State, Context], Told]
+    plan_cut: PlanCut
+    project: Project
 
 
 # What a law finds at one step: None where it has nothing to judge, else the details of what is wrong.

@@ -1,8 +1,8 @@
-"""Step laws about what the model is sent: PAIR and ORDER.
+"""Step laws about what the model is sent: PAIR, ORDER and SHOWN.
 
-Both read the projection, since that is what a provider gets. Within one generation a thread only grows (law
-PREFIX), so what an earlier request of the run held was judged there: only the rounds since then are projected
-again, from the last reply on that it held. A run of n messages costs about 2n, not the square.
+All read the projection of the kernel under judgement, since that is what a provider gets. Within one generation a
+thread only grows (law PREFIX), so what an earlier request of the run held was judged there: only the rounds since then
+are projected again, from the last reply on that it held. A run of n messages costs about 2n, not the square.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,12 +14,13 @@ from loopkernel.data.blocks import ToolCall, ToolResult
 from loopkernel.data.effects import CallModel, Request
 from loopkernel.data.ids import CallId
 from loopkernel.data.messages import AssistantMessage
+from loopkernel.data.projected import ProjectedMessage, Role
+from loopkernel.data.records import StepRecord
 from loopkernel.data.threads import Thread
 from loopkernel.data.vector import Vector
-from loopkernel.laws.reports import Findings
+from loopkernel.laws.accounts.sending import as_sent
+from loopkernel.laws.reports import Findings, Project
 from loopkernel.laws.views import extends
-from loopkernel.loop.algorithms.projection import ProjectedMessage, Role, project
-from loopkernel.replaying import StepRecord
 
 Round = tuple[tuple[ToolCall, ...], tuple[ToolResult, ...]]
 
@@ -31,6 +32,7 @@ class Shown:
 
     request: Request
     messages: tuple[ProjectedMessage, ...]
+    unseen: Thread
 
     def calls_and_answers(self) -> Iterator[Round]:
         """The calls of each message, and the results right after it. Either may be empty, not both."""
@@ -63,7 +65,7 @@ def requests_of(record: StepRecord) -> tuple[Request, ...]:
     return tuple(effect.request for effect in record.effects if isinstance(effect, CallModel))
 
 
-def shown(request: Request, last: Thread | None) -> Shown:
+def shown(request: Request, last: Thread | None, project: Project) -> Shown:
     """The new part of a request; `last` is the thread of the request before it, None: all of it is new."""
     start = 0
     if (
@@ -77,7 +79,7 @@ def shown(request: Request, last: Thread | None) -> Shown:
         request.thread.generation,
         request.thread.opaque_models,
     )
-    return Shown(request, project(unseen, request.model))
+    return Shown(request, project(unseen, request.model), unseen)
 
 
 def last_reply(thread: Thread) -> int:
@@ -130,4 +132,19 @@ def order(news: Sequence[Shown]) -> Findings:
             if answered != sorted(answered):
                 told = ", ".join(str(result.call) for result in results)
                 found.append(f"in {where}, the answers stand in the order {told}, not in that of their calls")
+    return found
+
+
+def shown_as_said(news: Sequence[Shown]) -> Findings:
+    """A model reads what the thread holds for it, and nothing else."""
+    if not news:
+        return None
+    found: list[str] = []
+    for one in news:
+        due = as_sent(one.unseen, one.request.model)
+        if one.messages != due:
+            pairs = enumerate(zip(one.messages, due, strict=False))
+            parted = (f": message {place} is {sent}, not {told}" for place, (sent, told) in pairs if sent != told)
+            news_of = f"{len(one.messages)} new messages, and {len(due)} are for the model"
+            found.append(f"request {one.request.number} has {news_of}" + next(parted, ""))
     return found

@@ -30,6 +30,7 @@ from loopkernel.data.messages import Message, UserMessage, UserOrigin
 from loopkernel.data.model_deltas import FromModel, ModelFailed
 from loopkernel.data.outside_deltas import HookAnswered, HookRetry, TimerFired
 from loopkernel.data.policy import Policy, Retry
+from loopkernel.data.records import StepRecord
 from loopkernel.data.states import Backoff, Compacting, Done, State, Streaming, Thinking
 from loopkernel.data.user_deltas import DismissError
 from loopkernel.data.words import ErrorClass, RequestReason, TimerPurpose, TurnEndReason
@@ -37,7 +38,6 @@ from loopkernel.laws.reports import Breach
 from loopkernel.laws.taken_back import Seen
 from loopkernel.laws.turn_hooks import asks_again
 from loopkernel.laws.views import Answering, refuses, turn_of
-from loopkernel.replaying import StepRecord
 
 _SAME_FOR_ALL_MODELS = frozenset({ErrorClass.PROMPT_TOO_LONG, ErrorClass.BAD_REQUEST, ErrorClass.AUTH})
 

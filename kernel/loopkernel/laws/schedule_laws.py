@@ -13,6 +13,7 @@ from loopkernel.data.events import ToolEnded
 from loopkernel.data.ids import CallId, RunOperation
 from loopkernel.data.ledgers import ApprovalWait, Ledger, LedgerEntry
 from loopkernel.data.outside_deltas import ChildEnded, TimerFired
+from loopkernel.data.records import StepRecord
 from loopkernel.data.states import Done, State, Streaming
 from loopkernel.data.thread_deltas import Acquired, Forked, Resumed
 from loopkernel.data.tool_deltas import ToolFailed, ToolLost, ToolStopped, ToolSucceeded
@@ -28,7 +29,6 @@ from loopkernel.laws.reports import Findings
 from loopkernel.laws.shares import is_reserved
 from loopkernel.laws.standing import Standing, batches_of, decision_on, may_stream_early
 from loopkernel.laws.views import Start, call_of_run, calls_kept, entry_of_call, held_in, ledger_in, named
-from loopkernel.replaying import StepRecord
 
 _ReportsAnEnd = ToolSucceeded | ToolFailed | ToolStopped | ToolLost | ChildEnded
 _Uses = dict[RunOperation, tuple[CallId, Claims]]
@@ -184,6 +184,8 @@ def _batched_wrongly(record: StepRecord, *, too_early: bool) -> Iterator[str]:
     if after is None or after is before or session is None or session.settings.policy.schedule is not Schedule.BATCHES:
         return
     fixed = before if before is not None and before.reply == after.reply else Ledger(reply=after.reply)
+    if all(new is None or new.batch == (None if old is None else old.batch) for _, old, new in changes(fixed, after)):
+        return  # no call has been put into a batch
     last: int | None = None  # the batch of the call before, as it is; and as it should be
     last_drawn: int | None = None
     for entry, drawn in zip(after.entries, batches_of(after, session, fixed), strict=True):

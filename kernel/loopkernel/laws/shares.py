@@ -10,14 +10,16 @@ from loopkernel.data.choices import Lifetime
 from loopkernel.data.effects import StartChild
 from loopkernel.data.events import ToolEnded
 from loopkernel.data.ids import CallId
-from loopkernel.data.ledgers import LedgerEntry
+from loopkernel.data.ledgers import Ledger, LedgerEntry
 from loopkernel.data.policy import Policy
+from loopkernel.data.records import StepRecord
 from loopkernel.data.sessions import Session
 from loopkernel.data.states import State
+from loopkernel.data.tools import Tool
 from loopkernel.data.usage import Usage
+from loopkernel.laws.changes import changes
 from loopkernel.laws.ending_laws import entries_in
 from loopkernel.laws.views import entry_of_call, ledger_in, tool_named, turn_of
-from loopkernel.replaying import StepRecord
 
 
 @final
@@ -28,6 +30,9 @@ class Shares:
         self._of: dict[CallId, Reservation] = {}
         self.calls = 0  # the tool calls that are reserved
         self._tokens, self._cost = 0, Fraction(0)
+        self._tools: tuple[Tool, ...] = ()
+        self._seen: Ledger | None = None
+        self._waiting = 0  # calls of it that may still start a sub-agent, under these tools
         for entry in entries_in(start):
             if entry.has_run and entry.child is not None:
                 self._give(entry.call.id, entry.child.reserved)
@@ -76,7 +81,7 @@ class Shares:
         """What is left is shared equally among the sub-agents that the reply still asks for."""
         if not _shares_budgets(policy):
             return
-        given, among = start.created.policy, _still_to_come(start, record)
+        given, among = start.created.policy, self._still_to_come(start, record)
         if policy.max_total_tokens is not None:
             left = policy.max_total_tokens - used.total - self._tokens
             if given.max_total_tokens not in {max(left // count, 1) for count in among}:
@@ -90,23 +95,44 @@ class Shares:
             if given.max_tool_calls not in {unused // count for count in among}:
                 yield f"{given.max_tool_calls} of the {unused} tool calls that are left for {among[-1]}"
 
+    def _still_to_come(self, start: StartChild, record: StepRecord) -> range:
+        """How many sub-agents the reply still asks for, this one too. What this step answers may count, or not."""
+        ledger, session = ledger_in(record.after), record.after.session
+        if ledger is None or session is None:
+            return range(1, 2)
+        if session.settings.tools is not self._tools:
+            self._tools, self._seen, self._waiting = session.settings.tools, None, 0
+        for _, before, after in changes(self._seen, ledger):
+            self._waiting += _may_still_start(after, session) - _may_still_start(before, session)
+        self._seen = ledger
+        since = record.effects[record.effects.index(start) :]
+        to_start = {effect.call for effect in since if isinstance(effect, StartChild)}
+        begun = [entry_of_call(ledger, call) for call in to_start]
+        least = max(1, self._waiting + sum(_asks(entry, session) and not _waits(entry) for entry in begun))
+        ends = {effect.result.call for effect in record.effects if isinstance(effect, ToolEnded)}
+        answered = [entry_of_call(ledger, call) for call in ends]
+        spared = sum(_asks(entry, session) and entry is not None and entry.child is None for entry in answered)
+        return range(least, least + spared + 1)
+
+
+def _asks(entry: LedgerEntry | None, session: Session) -> bool:
+    """Whether the call asks for a sub-agent."""
+    tool = None if entry is None else tool_named(session.settings, entry.tool)
+    return tool is not None and tool.profile is not None and tool.profile.child
+
+
+def _waits(entry: LedgerEntry | None) -> bool:
+    """Whether the call is open, and has no sub-agent yet."""
+    return entry is not None and entry.is_open and entry.child is None
+
+
+def _may_still_start(entry: LedgerEntry | None, session: Session) -> bool:
+    return _waits(entry) and _asks(entry, session)
+
 
 def _shares_budgets(policy: Policy) -> bool:
     """Whether there is a budget to be shared."""
     return any(limit is not None for limit in (policy.max_total_tokens, policy.max_cost_usd, policy.max_tool_calls))
-
-
-def _still_to_come(start: StartChild, record: StepRecord) -> range:
-    """How many sub-agents the reply still asks for, this one too. Calls that this step answers may count, or not."""
-    ledger, session = ledger_in(record.after), record.after.session
-    tools = () if session is None else session.settings.tools
-    names = {tool.name for tool in tools if tool.profile is not None and tool.profile.child}
-    asked = [entry for entry in (() if ledger is None else ledger.entries) if entry.tool in names]
-    since = record.effects[record.effects.index(start) :]
-    to_start = {effect.call for effect in since if isinstance(effect, StartChild)}
-    answered = {effect.result.call for effect in record.effects if isinstance(effect, ToolEnded)}
-    least = max(1, sum(entry.call.id in to_start or (entry.is_open and entry.child is None) for entry in asked))
-    return range(least, least + sum(entry.child is None and entry.call.id in answered for entry in asked) + 1)
 
 
 def _is_just_within(cost_usd: float | None, share: Fraction) -> bool:

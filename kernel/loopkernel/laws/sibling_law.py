@@ -8,6 +8,7 @@ from loopkernel.data.events import ToolEnded
 from loopkernel.data.ids import CallId
 from loopkernel.data.ledgers import ApprovalWait, Ledger, LedgerEntry
 from loopkernel.data.outside_deltas import ChildEnded, HookAnswered, TimerFired
+from loopkernel.data.records import StepRecord
 from loopkernel.data.states import State
 from loopkernel.data.tool_deltas import ToolFailed, ToolLost, ToolStopped
 from loopkernel.data.words import CallStatus, CancelReason, TimerPurpose
@@ -16,7 +17,6 @@ from loopkernel.laws.gates import call_of_hook
 from loopkernel.laws.places import Places
 from loopkernel.laws.reports import Breach
 from loopkernel.laws.views import call_of_run, call_of_timer, entry_of_call, ledger_in, refuses, turn_of
-from loopkernel.replaying import StepRecord
 
 _TIMES_OF_RUNS = frozenset({TimerPurpose.TOOL_TIMEOUT, TimerPurpose.CHILD_TIMEOUT})
 

@@ -17,6 +17,7 @@ from loopkernel.data.ledgers import Ledger, LedgerEntry
 from loopkernel.data.sessions import Session, Settings
 from loopkernel.data.tools import Decision, EffectClass, ValidCall
 from loopkernel.data.words import CallStatus
+from loopkernel.laws.accounts.approvals import decided
 from loopkernel.laws.keys_in_use import Claims, KeysInUse, claims_of
 from loopkernel.laws.places import Places
 from loopkernel.laws.users import (
@@ -33,7 +34,6 @@ from loopkernel.laws.users import (
     runs_again,
 )
 from loopkernel.laws.views import tool_named
-from loopkernel.loop.algorithms.approval import decide
 
 
 @final
@@ -69,8 +69,7 @@ class Standing:
         self._claims: dict[int, Claims] = {}
         self._in_the_way: dict[int, InTheWay | None] = {}
         self._held_keys: KeysInUse | None = None
-        by_batch = self.settings.policy.schedule is Schedule.BATCHES
-        self._batches = tuple(batches_of(ledger, session)) if by_batch else ()
+        self._batches: tuple[int | None, ...] | None = None
         self.undecided = None if streaming else undecided_output(ledger, self.settings)
 
     def in_the_way(self, place: int) -> InTheWay | None:
@@ -198,6 +197,8 @@ class Standing:
                 together = is_read(entry, self.settings) and is_read(earlier, self.settings)
                 return not (together and earlier.is_running)
             case Schedule.BATCHES:
+                if self._batches is None:
+                    self._batches = tuple(batches_of(self.ledger, self.session))
                 one, two = self._batches[other], self._batches[place]
                 return one is not None and two is not None and one < two
             case Schedule.GRAPH | Schedule.ALL:
@@ -331,7 +332,7 @@ def decision_on(entry: LedgerEntry, settings: Settings) -> Decision:
     if tool is None or isinstance(entry.given, RawInput):
         return Decision.DENY
     claims = entry.verdict.claims if isinstance(entry.verdict, ValidCall) else None
-    return decide(
+    return decided(
         settings.policy,
         settings.remembered,
         tool,

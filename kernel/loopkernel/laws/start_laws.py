@@ -9,6 +9,7 @@ from loopkernel.data.ids import CallId
 from loopkernel.data.json_text import Json
 from loopkernel.data.ledgers import ApprovalWait, Edit, Ledger, LedgerEntry
 from loopkernel.data.outside_deltas import HookAnswered, HookModify
+from loopkernel.data.records import StepRecord
 from loopkernel.data.states import State, Streaming
 from loopkernel.data.thread_deltas import Acquired, Resumed
 from loopkernel.data.tool_deltas import ToolChecked
@@ -18,7 +19,6 @@ from loopkernel.laws.changes import changed_pairs
 from loopkernel.laws.reports import Findings
 from loopkernel.laws.standing import may_stream_early
 from loopkernel.laws.views import Start, calls_kept, entry_of_call, entry_that, held_in, ledger_in, named, refuses
-from loopkernel.replaying import StepRecord
 
 
 def final_args(record: StepRecord) -> Findings:

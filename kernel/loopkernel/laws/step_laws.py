@@ -10,6 +10,7 @@ from loopkernel.data.held_runs import HeldRun
 from loopkernel.data.ids import OperationKind, TimerOperation
 from loopkernel.data.ledgers import LedgerEntry
 from loopkernel.data.outside_deltas import ChildEnded, TimerFired
+from loopkernel.data.records import StepRecord
 from loopkernel.data.states import Backoff, Done, State, Streaming
 from loopkernel.data.steps import Context
 from loopkernel.data.thread_deltas import Acquired, Forked, Resumed
@@ -22,7 +23,6 @@ from loopkernel.laws.memory import Memory
 from loopkernel.laws.outside_timers import outside_timers
 from loopkernel.laws.reports import Findings, Judged
 from loopkernel.laws.views import calls_kept, held_in, refuses, taken_again
-from loopkernel.replaying import StepRecord
 
 # --- TOTAL ----------------------------------------------------------------------------------------------
 

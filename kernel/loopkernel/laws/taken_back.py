@@ -9,8 +9,8 @@ from loopkernel.data.events import CallAppeared, MessageAdded, ReplyGrew, ReplyR
 from loopkernel.data.ids import ModelOperation
 from loopkernel.data.messages import AssistantMessage
 from loopkernel.data.model_deltas import ModelCall, ModelReasoning, ModelText
+from loopkernel.data.records import StepRecord
 from loopkernel.data.states import State, Streaming
-from loopkernel.replaying import StepRecord
 
 
 @final

@@ -20,6 +20,7 @@ from loopkernel.data.events import (
 from loopkernel.data.messages import SENT_BY_USER, AssistantMessage, UserMessage, UserOrigin
 from loopkernel.data.outside_deltas import HookModify, HookRetry
 from loopkernel.data.policy import Policy
+from loopkernel.data.records import StepRecord
 from loopkernel.data.states import Compacting, State, Streaming, Thinking
 from loopkernel.data.user_deltas import ChangePolicy
 from loopkernel.data.words import CancelReason, HookPoint, RequestReason, TurnEndReason
@@ -27,7 +28,6 @@ from loopkernel.laws.ending_laws import FIRST_REPLY
 from loopkernel.laws.hook_order import TURN_POINTS, HookOrder, Key, Said, cuts, due_at
 from loopkernel.laws.views import refuses, turn_of
 from loopkernel.laws.works_told import AtTheEnd, has_waiting_input
-from loopkernel.replaying import StepRecord
 
 _GUARDED = frozenset({HookPoint.BEFORE_INVOCATION, HookPoint.BEFORE_MODEL, HookPoint.AFTER_MODEL})
 _NATURAL = frozenset({TurnEndReason.MODEL_STOP, TurnEndReason.STOP_SEQUENCE})

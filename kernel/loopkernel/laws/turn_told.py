@@ -7,12 +7,12 @@ from loopkernel.data.effects import CallModel, Effect
 from loopkernel.data.events import CallAppeared, MessageAdded, ReplyEnded, ReplyGrew, ReplyRetracted, TurnEnded
 from loopkernel.data.messages import AssistantMessage, Message, UserMessage, UserOrigin
 from loopkernel.data.policy import Policy
+from loopkernel.data.records import StepRecord
 from loopkernel.data.states import Initial, State, Streaming
 from loopkernel.data.user_deltas import RetryNow
 from loopkernel.data.words import StopReason
 from loopkernel.laws.ending_laws import FIRST_REPLY
 from loopkernel.laws.views import at_rest, refuses, turn_of
-from loopkernel.replaying import StepRecord
 
 _KEEPS_GOING = frozenset({UserOrigin.STOP_HOOK, UserOrigin.CORRECTION})
 _ENDS_BY_ITSELF = frozenset({StopReason.END_TURN, StopReason.STOP_SEQUENCE})

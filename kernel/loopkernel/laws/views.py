@@ -27,6 +27,7 @@ from loopkernel.data.events import Refused
 from loopkernel.data.held_runs import HeldRun
 from loopkernel.data.ids import CallId, OperationKind, RunOperation, TimerOperation
 from loopkernel.data.ledgers import Ledger, LedgerEntry
+from loopkernel.data.records import StepRecord
 from loopkernel.data.sessions import Settings, Turn
 from loopkernel.data.states import (
     Backoff,
@@ -47,7 +48,7 @@ from loopkernel.data.states import (
 from loopkernel.data.steps import Context, Step
 from loopkernel.data.tools import EffectClass, Tool
 from loopkernel.data.vector import MASK, WIDTH_BITS, Node, Vector
-from loopkernel.replaying import StepRecord, Transition
+from loopkernel.laws.reports import Transition
 
 T = TypeVar("T")
 

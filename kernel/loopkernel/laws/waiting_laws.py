@@ -6,19 +6,10 @@ from typing import assert_never
 
 from loopkernel.data.ids import CallId
 from loopkernel.data.ledgers import ApprovalWait, ChildWait, CrashWait
+from loopkernel.data.records import StepRecord
 from loopkernel.data.states import State, Streaming
 from loopkernel.data.tools import AccessMode, Decision
-from loopkernel.data.words import CallStatus
-from loopkernel.laws.keys_in_use import Claims
-from loopkernel.laws.memory import Memory
-from loopkernel.laws.reports import Findings, Judged
-from loopkernel.laws.schedule_laws import idle_wait
-from loopkernel.laws.shares import is_reserved
-from loopkernel.laws.standing import Standing, decision_on
-from loopkernel.laws.step_laws import met
-from loopkernel.laws.views import entry_of_call, named, taken_again
-from loopkernel.replaying import StepRecord
-from loopkernel.views.waits import (
+from loopkernel.data.waits import (
     ForAnswer,
     ForApproval,
     ForCheck,
@@ -37,6 +28,15 @@ from loopkernel.views.waits import (
     Reason,
     Wait,
 )
+from loopkernel.data.words import CallStatus
+from loopkernel.laws.keys_in_use import Claims
+from loopkernel.laws.memory import Memory
+from loopkernel.laws.reports import Findings, Judged
+from loopkernel.laws.schedule_laws import idle_wait
+from loopkernel.laws.shares import is_reserved
+from loopkernel.laws.standing import Standing, decision_on
+from loopkernel.laws.step_laws import met
+from loopkernel.laws.views import entry_of_call, named, taken_again
 
 _RULE_ID = re.compile(r"[A-Z]+-[0-9]+")
 

@@ -20,15 +20,15 @@ from loopkernel.data.events import (
 )
 from loopkernel.data.messages import UserMessage, UserOrigin
 from loopkernel.data.outside_deltas import CorrectionAnswered, SummaryFailed, SummaryReady
+from loopkernel.data.records import StepRecord
 from loopkernel.data.sessions import NO_COURSE, Turn
 from loopkernel.data.states import Compacting, Done, HandingOff, State
 from loopkernel.data.thread_deltas import Acquired, Resumed
 from loopkernel.data.threads import Thread
 from loopkernel.data.tools import EffectClass
 from loopkernel.data.words import HookPoint, TurnEndReason
+from loopkernel.laws.accounts.lengths import length_of
 from loopkernel.laws.views import Start, effect_of, refuses
-from loopkernel.loop.algorithms.compaction import characters_of
-from loopkernel.replaying import StepRecord
 
 _NATURAL = frozenset({TurnEndReason.MODEL_STOP, TurnEndReason.STOP_SEQUENCE})
 
@@ -101,7 +101,7 @@ class WorksTold:
         if ended.done:
             self._failures, self._useless_at = 0, None
             added = [effect.message for effect in record.effects[place:] if isinstance(effect, MessageAdded)]
-            length = _length(after.thread) - sum(map(characters_of, added))
+            length = _length(after.thread) - sum(map(length_of, added))
             if isinstance(record.before, Compacting) and length >= _length(before.thread):
                 self._useless_at = len(after.thread) - len(added)
         elif isinstance(record.context.delta, SummaryFailed) and compaction is not None:
@@ -124,7 +124,7 @@ def _has_come(record: StepRecord) -> bool:
 
 
 def _length(thread: Thread) -> int:
-    return sum(characters_of(message) for message in thread)
+    return sum(length_of(message) for message in thread)
 
 
 def has_waiting_input(record: StepRecord) -> bool:

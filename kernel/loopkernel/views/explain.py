@@ -1,14 +1,13 @@
 """Why: the rule behind each effect of a step, with what each open call waits for; and what the user may do now."""
 
 from collections.abc import Callable, Iterator
-from typing import assert_never
+from typing import assert_never, final
 
 from attrs import frozen
 
 from loopkernel.data.blocks import RawInput, TextBlock
+from loopkernel.data.causes import Cause
 from loopkernel.data.choices import ApprovalMode
-from loopkernel.data.deltas import Delta
-from loopkernel.data.effects import Effect
 from loopkernel.data.ids import MessageId
 from loopkernel.data.ledgers import LedgerEntry
 from loopkernel.data.messages import SENT_BY_USER, UserMessage
@@ -59,22 +58,14 @@ from loopkernel.data.user_deltas import (
     Swap,
     UserDelta,
 )
+from loopkernel.data.waits import Wait
 from loopkernel.loop.algorithms.interaction import Interaction, interaction
 from loopkernel.loop.transition import transition
 from loopkernel.views.causes import rule_of
-from loopkernel.views.waits import Wait, waits_of
+from loopkernel.views.waits import waits_of
 
 
-@frozen
-class Cause:
-    """An effect, the delta that caused it, the rule that asks for it, and that rule in a sentence."""
-
-    effect: Effect
-    delta: Delta
-    rule: str
-    because: str
-
-
+@final
 @frozen
 class Explanation:
     """Why each effect of a step, in order; and what each open call waits for in the state after it.

@@ -29,9 +29,10 @@ from loopkernel.data.states import (
     Streaming,
     Thinking,
 )
+from loopkernel.data.waits import ForAnswer, ForApproval, ForChild, ForWord, Wait
 from loopkernel.data.words import CallStatus
 from loopkernel.later_typing import override
-from loopkernel.views.waits import ForAnswer, ForApproval, ForChild, ForWord, Wait, told
+from loopkernel.views.waits import told
 
 PersonReason = ForApproval | ForAnswer | ForWord | ForChild
 

@@ -1,13 +1,11 @@
-"""What each open call waits for: the witness of law PARALLEL, and what a screen tells the user.
+"""What each open call waits for: what `explain` tells, and a screen shows. Law WHY judges each reason.
 
 for wait in waits_of(state):
     print(told(wait, names))  # call c3 waits for call c1, which writes b.txt, and for your approval
 """
 
 from collections.abc import Callable, Iterator
-from typing import assert_never, final
-
-from attrs import frozen
+from typing import assert_never
 
 from loopkernel.data.blocks import RawInput
 from loopkernel.data.children import ChildCall
@@ -33,6 +31,25 @@ from loopkernel.data.states import (
     Thinking,
 )
 from loopkernel.data.tools import AccessMode, Decision, ValidCall
+from loopkernel.data.waits import (
+    ForAnswer,
+    ForApproval,
+    ForCheck,
+    ForChild,
+    ForConflict,
+    ForHook,
+    ForMore,
+    ForOthers,
+    ForOwnResult,
+    ForReply,
+    ForShare,
+    ForSlot,
+    ForSource,
+    ForTurn,
+    ForWord,
+    Reason,
+    Wait,
+)
 from loopkernel.data.words import CallStatus
 from loopkernel.loop.algorithms.approval import decide
 from loopkernel.loop.algorithms.scheduling import Claimant, blockers, clash_of, places_of
@@ -40,149 +57,10 @@ from loopkernel.loop.calls.claims import checked_claims, claimant_of, never_runs
 from loopkernel.loop.calls.output import others_open, unjudged_output
 from loopkernel.loop.calls.schedule import failed_run, holder_elsewhere, may_start_early, planned
 from loopkernel.loop.calls.starting import waits_for_share
+from loopkernel.loop.calls.totals import with_totals
 from loopkernel.loop.turn.limits import budget_hit
 
 MOST = 4  # so many calls in the way are named; the rest is counted
-
-
-@final
-@frozen
-class ForReply:
-    """The reply is not complete yet."""
-
-
-@final
-@frozen
-class ForCheck:
-    """Its input is being checked."""
-
-
-@final
-@frozen
-class ForOwnResult:
-    """It runs."""
-
-
-@final
-@frozen
-class ForApproval:
-    """A person is to approve it, now or when its turn has come."""
-
-
-@final
-@frozen
-class ForAnswer:
-    """Its tool has asked a question."""
-
-    question: str
-
-
-@final
-@frozen
-class ForHook:
-    """A hook is asked about it."""
-
-    name: str
-
-
-@final
-@frozen
-class ForChild:
-    """Its sub-agent waits for a person."""
-
-    asked: tuple[ChildCall, ...]
-
-
-@final
-@frozen
-class ForWord:
-    """A person is to say what became of a run that a crash interrupted."""
-
-
-@final
-@frozen
-class ForSource:
-    """It depends on another call."""
-
-    call: CallId
-
-
-@final
-@frozen
-class ForConflict:
-    """It must not overlap with a call before it. `key` names what both use; None: one of them may use anything.
-
-    `stopped`: that call is answered, and its run has still to stop.
-    """
-
-    call: CallId
-    key: str | None
-    writes: bool
-    stopping: bool = False
-
-
-@final
-@frozen
-class ForTurn:
-    """Another call goes first: by the schedule, or because it may give the output instead of all others."""
-
-    call: CallId
-
-
-@final
-@frozen
-class ForMore:
-    """It waits for so many more calls."""
-
-    calls: int
-
-
-@final
-@frozen
-class ForSlot:
-    """All of so many slots are taken."""
-
-    slots: int
-
-
-@final
-@frozen
-class ForShare:
-    """All that is left of a budget is reserved for sub-agents under way."""
-
-
-@final
-@frozen
-class ForOthers:
-    """It gives the output, which is taken when the other calls have ended."""
-
-
-Reason = (
-    ForReply
-    | ForCheck
-    | ForOwnResult
-    | ForApproval
-    | ForAnswer
-    | ForHook
-    | ForChild
-    | ForWord
-    | ForSource
-    | ForConflict
-    | ForTurn
-    | ForMore
-    | ForSlot
-    | ForShare
-    | ForOthers
-)
-
-
-@final
-@frozen
-class Wait:
-    """An open call, and everything that it waits for; at least one reason."""
-
-    call: CallId
-    reasons: tuple[Reason, ...]
 
 
 def waits_of(state: State) -> tuple[Wait, ...]:
@@ -205,7 +83,7 @@ def _waits(ledger: Ledger, session: Session, *, streaming: bool, spent: bool = F
     """`streaming`: the reply is not complete; `spent`: a budget is, so that nothing starts before it is."""
     if not ledger.unanswered:
         return
-    ledger = planned(ledger, session)
+    ledger = with_totals(planned(ledger, session), session.settings)
     for place, entry in enumerate(ledger.entries):
         if entry.is_open and ledger.plan is not None:
             yield Wait(entry.call.id, tuple(_reasons(ledger, ledger.plan, session, place, streaming, spent)))

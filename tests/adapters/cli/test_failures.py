@@ -93,6 +93,16 @@ def test_what_is_wrong_with_an_option_is_told(
     assert not Path(".loopkernel").exists()  # nothing is made for a run that cannot begin
 
 
+def test_without_what_judges_the_inputs_of_tools_its_extra_is_named(
+    loopkernel: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "jsonschema", None)
+    script(says("never"))
+    ended = loopkernel("run", "go", *MODEL)
+    assert ended.status == ExitStatus.UNUSABLE
+    assert "pip install 'loopkernel[tools]'" in ended.err
+
+
 @pytest.mark.parametrize("extra", ["anthropic", "openai"])
 def test_a_missing_extra_is_named(loopkernel: CommandLine, monkeypatch: pytest.MonkeyPatch, extra: str) -> None:
     monkeypatch.setenv(f"{extra.upper()}_API_KEY", "key-of-nobody")

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 from loopkernel.codec import policy_to_text
-from loopkernel.data.choices import Lifetime, RestartDangerous
+from loopkernel.data.choices import ApprovalMode, Lifetime, RestartDangerous
 from loopkernel.data.effects import Request
 from loopkernel.data.ids import ModelOperation
 from loopkernel.data.model_deltas import ModelCompleted, ModelDelta, ModelFailed
-from loopkernel.data.policy import OnRestart, Policy
+from loopkernel.data.policy import ApprovalRule, OnRestart, Policy
 from loopkernel.data.threads import Thread
+from loopkernel.data.tools import Decision
 from loopkernel.data.words import RequestReason, StopReason
 from loopkernel_adapters.cli.models import Models
 from loopkernel_adapters.ports import Provider
@@ -117,6 +118,80 @@ def test_other_approvals_and_another_model_hold_from_then_on(loopkernel: Command
     assert ended.labelled("model") == ["Both."]
     assert Path("a").exists()
     assert Path("b").exists()
+
+
+def policy_file(policy: Policy) -> tuple[str, str]:
+    """The option for this policy, in a file."""
+    Path("given.json").write_text(policy_to_text(policy))
+    return ("--policy", "given.json")
+
+
+NO_WRITING = Policy(approval_rules=(ApprovalRule(decision=Decision.DENY, tool="write_file"),))
+UNASKED = Policy(approval_mode=ApprovalMode.BYPASS)
+
+
+@pytest.mark.rule("RESUME-7")
+def test_a_call_that_had_not_started_does_not_where_the_policy_given_now_denies_it(
+    loopkernel: CommandLine, gate: Gate
+) -> None:
+    one_at_a_time = policy_file(Policy(max_parallel=1))
+    write = {"tool": "write_file", "input": {"path": "a", "text": "x"}}
+    script({"calls": [{"tool": "shell", "input": {"command": "echo here > started; cat gate"}}, write]})
+    with started("run", "go", *MODEL, *one_at_a_time, "--approve", "always"):
+        gate.wait()
+    script(says("I see."))
+    ended = loopkernel("resume", "last", *policy_file(NO_WRITING), "--approve", "always")
+    assert "is denied by policy" in ended.labelled("result 1.2")[0]
+    assert ended.labelled("model") == ["I see."]
+    assert not Path("a").exists()
+    assert loopkernel("replay", "last").status == 0
+
+
+@pytest.mark.rule("RESUME-7")
+@pytest.mark.parametrize(
+    ("policy", "approve", "written"),
+    [
+        (NO_WRITING, (), False),
+        (UNASKED, (), True),
+        (UNASKED, ("--approve", "never"), False),  # what is said beside a policy goes before what it says
+        (Policy(approval_mode=ApprovalMode.HEADLESS), ("--approve", "always"), True),
+    ],
+)
+def test_a_call_that_waits_for_an_approval_is_decided_on_by_the_policy_given_now(
+    loopkernel: CommandLine, policy: Policy, approve: tuple[str, ...], written: bool
+) -> None:
+    script(writes("a"))
+    with started("run", "go", *MODEL) as process:
+        read_until(process, b"show? ")
+    script(says("I see."))
+    ended = loopkernel("resume", "last", *policy_file(policy), *approve)
+    assert ended.labelled("result 1.1")[0].startswith("done") == written
+    assert "show? " not in ended.out
+    assert Path("a").exists() == written
+    assert loopkernel("replay", "last").status == 0
+
+
+@pytest.mark.rule("RESUME-7")
+def test_limits_and_instructions_given_now_hold_from_then_on(loopkernel: CommandLine) -> None:
+    script(writes("a"))
+    with started("run", "go", *MODEL, "--instructions", "Be brief.") as process:
+        read_until(process, b"show? ")
+    script(says("Written."))
+    ended = loopkernel("resume", "last", "--max-turns", "1", "--instructions", "Be kind.", lines=("yes",))
+    assert ended.status == 1
+    assert ended.labelled("model") == []
+    (resumed,) = (line for line in loopkernel("log", "last", "--json").out.splitlines() if "resumed" in line)
+    assert "Be kind." in resumed
+
+
+def test_a_policy_that_is_not_there_changes_nothing_of_the_run(loopkernel: CommandLine) -> None:
+    script(says("Yes?"))
+    loopkernel("run", "go", *MODEL)
+    before = loopkernel("log", "last").out
+    ended = loopkernel("resume", "last", "--policy", "none")
+    assert ended.status == 2
+    assert "there is no policy none" in ended.err
+    assert loopkernel("log", "last").out == before
 
 
 def test_what_a_run_began_with_is_kept_beside_it_and_can_be_lost(loopkernel: CommandLine, folder: Path) -> None:

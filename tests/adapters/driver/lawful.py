@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 import pytest
-from loopkernel import laws
+from loopkernel.judging import check_pairs, check_trace
 from loopkernel.replaying import LogRecord, fold
 
 from tests.adapters.driver import driver_world
@@ -12,7 +12,7 @@ from tests.adapters.driver import driver_world
 def breaches(records: Sequence[LogRecord]) -> list[str]:
     """What the laws object to in the run that a log tells."""
     steps = fold(records)
-    return [str(breach) for report in (laws.check_trace(steps), laws.check_pairs(steps)) for breach in report.breaches]
+    return [str(breach) for report in (check_trace(steps), check_pairs(steps)) for breach in report.breaches]
 
 
 @pytest.fixture

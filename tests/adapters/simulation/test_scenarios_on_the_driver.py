@@ -18,9 +18,9 @@ from loopkernel.testing.scenarios.data.scenario import Scenario
 from loopkernel.testing.scenarios.format.document import read_scenario_file
 from loopkernel.testing.scenarios.player.drive import Drive
 from loopkernel.testing.scenarios.player.effective_policy import effective_policy
-from loopkernel_adapters.testing.scenario_driver.player import is_checked_in_turn
-from loopkernel_adapters.testing.scenario_driver.playing import differences_of, main, play
 
+from tests.adapters.scenario_driver.player import is_checked_in_turn
+from tests.adapters.scenario_driver.playing import differences_of, main, play
 from tests.adapters.simulation.planted_drivers import PLANTED
 
 FOLDER = Path(__file__).resolve().parents[3] / "specs" / "scenarios"
@@ -29,10 +29,10 @@ FILES = sorted(FOLDER.glob("*.yaml"))
 
 def command(scenario: Scenario) -> str:
     file = Path(scenario.source)
-    return f"python -m loopkernel_adapters.testing.scenario_driver specs/scenarios/{file.name} {scenario.id}"
+    return f"python -m tests.adapters.scenario_driver specs/scenarios/{file.name} {scenario.id}"
 
 
-# --- Whether the driver has written what the pure player fed, but for what a driver does in a way of its own
+# --- likeness: what the driver wrote, and what the pure player was fed -----------------------------------
 # That is: a check reports at once and not in its turn; every aborted run says that it has stopped, not only one that
 # somebody waits for; a stream that is cut, and a handoff that fails, are told in the driver's words; and a sub-agent
 # that is taken up again says anew whom it waits for.
@@ -99,7 +99,7 @@ def test_what_comes_right_behind_a_step_comes_ahead_of_a_verdict(monkeypatch: py
     scenarios = [one for file in FILES for one in read_scenario_file(file) if one.id in AHEAD_OF_A_VERDICT]
     assert len(scenarios) == len(AHEAD_OF_A_VERDICT)
     assert all(map(is_checked_in_turn, scenarios))
-    monkeypatch.setattr("loopkernel_adapters.testing.scenario_driver.player.is_checked_in_turn", lambda _: False)
+    monkeypatch.setattr("tests.adapters.scenario_driver.player.is_checked_in_turn", lambda _: False)
     assert [scenario.id for scenario in scenarios if not differences_of(scenario, play(scenario))] == []
 
 

@@ -5,14 +5,14 @@ from attrs import evolve
 from loopkernel.testing.scenarios.format.document import read_scenarios
 from loopkernel.testing.scenarios.format.writer import write_scenarios
 from loopkernel.testing.scenarios.judge import run_scenario
-from loopkernel_adapters.testing.scenario_driver.playing import differences_of, play
-from loopkernel_adapters.testing.simulation.__main__ import main
-from loopkernel_adapters.testing.simulation.batch import command_for, is_lively, run_seed
-from loopkernel_adapters.testing.simulation.drawing import plan_of
-from loopkernel_adapters.testing.simulation.plan import Act, Crash, Plan
-from loopkernel_adapters.testing.simulation.shrinking import scenario_of, shrunk
 
+from tests.adapters.scenario_driver.playing import differences_of, play
+from tests.adapters.simulation.__main__ import main
+from tests.adapters.simulation.batch import command_for, is_lively, run_seed
+from tests.adapters.simulation.drawing import plan_of
+from tests.adapters.simulation.plan import Act, Crash, Plan
 from tests.adapters.simulation.planted_drivers import PLANTED
+from tests.adapters.simulation.shrinking import scenario_of, shrunk
 
 
 def first_failing() -> int:

@@ -8,11 +8,11 @@ from collections import Counter
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from loopkernel_adapters.testing.simulation.batch import Batch, command_for, is_lively, run_seed
-from loopkernel_adapters.testing.simulation.drawing import plan_of
-from loopkernel_adapters.testing.simulation.running import run
 
+from tests.adapters.simulation.batch import Batch, command_for, is_lively, run_seed
+from tests.adapters.simulation.drawing import plan_of
 from tests.adapters.simulation.planted_drivers import PLANTED
+from tests.adapters.simulation.running import run
 
 SEEDS = 2_000
 PARTS = 8  # of the seeds, so that two workers share them
@@ -78,7 +78,7 @@ def test_a_planted_bug_is_found(bug: str, monkeypatch: pytest.MonkeyPatch) -> No
 
 IN_ANOTHER_PROCESS = """
 import hashlib
-from loopkernel_adapters.testing.simulation.batch import is_lively, run_seed
+from tests.adapters.simulation.batch import is_lively, run_seed
 for seed in range(20):
     print(hashlib.sha256(run_seed(seed, is_lively(seed), laws=False).log).hexdigest())
 """

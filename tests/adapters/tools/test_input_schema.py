@@ -22,13 +22,6 @@ from tests.adapters.tools.tools_world import verdict
 QUICK_S = 5.0  # a generous bound on what takes milliseconds: without it, these take hours
 
 
-@pytest.fixture
-def bare(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As it is without the extra."""
-    for name in [name for name in sys.modules if name.partition(".")[0] == "jsonschema"]:
-        monkeypatch.setitem(sys.modules, name, None)
-
-
 def faults(schema: JsonValue, value: JsonValue) -> list[str]:
     return [str(fault) for fault in InputSchema(schema).faults(value)]
 
@@ -49,8 +42,8 @@ def test_the_bounds_change_no_verdict_of_the_library(schema: JsonObject, value: 
     assert all(fault.path.startswith("$") and fault.problem for fault in found)
 
 
-@pytest.mark.usefixtures("bare")
-def test_without_the_library_the_extra_is_named() -> None:
+def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jsonschema", None)
     with pytest.raises(ImportError, match=re.escape("pip install 'loopkernel[tools]'")):
         demand_schema({"type": "object"})
 

@@ -24,7 +24,7 @@ from loopkernel.data.states import Confirming, Executing, Finishing, Idle, State
 from loopkernel.data.steps import Context, Step
 from loopkernel.data.thread_deltas import Resumed
 from loopkernel.data.user_deltas import CancelAll
-from loopkernel.laws.judging import check_step
+from loopkernel.judging import check_step
 from loopkernel.loop.algorithms.compaction import characters_of
 from loopkernel.loop.transition import settle, transition
 

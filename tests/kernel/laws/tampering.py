@@ -28,7 +28,7 @@ from loopkernel.data.usage import Usage
 from loopkernel.data.user_deltas import Say
 from loopkernel.data.vector import Vector
 from loopkernel.data.words import CallStatus, CancelReason
-from loopkernel.laws import check_pairs, check_trace
+from loopkernel.judging import check_pairs, check_trace
 from loopkernel.replaying import StepRecord
 
 from tests.kernel.played import PLAYED

@@ -13,7 +13,7 @@ from loopkernel.data.states import Compacting
 from loopkernel.data.thread_deltas import Acquired
 from loopkernel.data.user_deltas import ChangePolicy, CompactNow, EditMessage
 from loopkernel.data.words import ErrorClass
-from loopkernel.laws import KERNEL, check_trace
+from loopkernel.judging import KERNEL, check_trace
 from loopkernel.laws.cut_law import cut_safe
 from loopkernel.replaying import LogRecord, fold, replay
 

@@ -38,6 +38,7 @@ from loopkernel.data.ids import (
 )
 from loopkernel.data.json_text import Json, JsonValue
 from loopkernel.data.policy import Policy
+from loopkernel.data.projected import ProjectedMessage, Role
 from loopkernel.data.states import AtRest, Compacting, State
 from loopkernel.data.steps import Context, Step
 from loopkernel.data.thread_deltas import Created
@@ -45,7 +46,8 @@ from loopkernel.data.threads import Thread
 from loopkernel.data.tool_deltas import ToolChecked, ToolFailed, ToolSucceeded
 from loopkernel.data.user_deltas import ChangeMode, Say
 from loopkernel.data.words import CallStatus, CancelReason, HookPoint, TimerPurpose
-from loopkernel.laws import KERNEL, Judged, check_pairs, check_step, check_trace
+from loopkernel.judging import KERNEL, check_pairs, check_step, check_trace
+from loopkernel.laws import Judged
 from loopkernel.laws.address_law import address
 from loopkernel.laws.call_input import refers
 from loopkernel.laws.memory import Memory
@@ -55,7 +57,6 @@ from loopkernel.laws.schedule_laws import no_conflict
 from loopkernel.laws.sibling_law import sibling
 from loopkernel.laws.start_laws import final_args
 from loopkernel.laws.views import call_of_run, entry_of_call, started_operation, tool_named, turn_of
-from loopkernel.loop.algorithms.projection import ProjectedMessage, Role
 from loopkernel.loop.transition import transition
 from loopkernel.replaying import StepRecord
 from loopkernel.testing.played.player import (
@@ -87,7 +88,7 @@ def giving(outcome: object) -> Judged:
     def broken(state: State, ctx: Context) -> Step[State]:
         return outcome  # type: ignore[return-value]  # not what was promised: that is what is judged
 
-    return Judged(broken, explain)
+    return evolve(KERNEL, transition=broken)
 
 
 @pytest.mark.rule("DELTA-2")
@@ -112,7 +113,7 @@ def test_a_version_that_jumps_is_a_breach_of_total() -> None:
 
 def explaining_with(change: Callable[[Explanation], Explanation]) -> Judged:
     """The real kernel, explained otherwise."""
-    return Judged(transition, lambda state, ctx: change(explain(state, ctx)))
+    return evolve(KERNEL, explain=lambda state, ctx: change(explain(state, ctx)))
 
 
 def test_an_explanation_that_raises_explains_nothing() -> None:
@@ -162,7 +163,7 @@ def raising_at(*kinds: type) -> Judged:
         broken(state, ctx)
         return explain(state, ctx)
 
-    return Judged(broken, explain_broken)
+    return evolve(KERNEL, transition=broken, explain=explain_broken)
 
 
 def test_what_raises_is_for_total_to_say() -> None:
@@ -180,7 +181,7 @@ def test_reports_that_cannot_be_swapped_are_not_compared() -> None:
             raise LookupError("too late")
         return transition(state, ctx)
 
-    assert list(address(STEPS[12:14], Judged(picky, explain))) == []
+    assert list(address(STEPS[12:14], evolve(KERNEL, transition=picky))) == []
 
 
 def test_reports_that_cancel_siblings_may_not_be_swapped() -> None:
@@ -190,7 +191,7 @@ def test_reports_that_cancel_siblings_may_not_be_swapped() -> None:
     player.reply(read("a"), read("b"))
     player.end(fails=True)
     player.end()
-    other = Judged(lambda state, ctx: Step(state, ()), explain)  # would answer nobody, if it were asked
+    other = evolve(KERNEL, transition=lambda state, ctx: Step(state, ()))  # would answer nobody, if it were asked
     assert list(address(player.steps, other)) == []
 
 
@@ -222,7 +223,7 @@ def test_results_are_the_users_and_calls_the_models() -> None:
     call = ToolCall(id=CALL, provider_id="p", tool="read", input=Json.of({}))
     result = ToolResult(call=CALL, provider_id="p", tool="read", status=CallStatus.DONE)
     confused = (ProjectedMessage(Role.USER, (call,)), ProjectedMessage(Role.ASSISTANT, (result,)))
-    assert pair([Shown(request_of("reads").request, confused)]) == [
+    assert pair([Shown(request_of("reads").request, confused, Thread())]) == [
         "in request 1, call 1.1 is not in a message of the model",
         "in request 1, the answer to call 1.1 is not in a message of the user",
     ]
@@ -231,7 +232,7 @@ def test_results_are_the_users_and_calls_the_models() -> None:
 def test_calls_at_the_very_end_have_no_answers() -> None:
     call = ToolCall(id=CALL, provider_id="p", tool="read", input=Json.of({}))
     unanswered = (ProjectedMessage(Role.ASSISTANT, (call,)),)
-    assert pair([Shown(request_of("reads").request, unanswered)]) == [
+    assert pair([Shown(request_of("reads").request, unanswered, Thread())]) == [
         "in request 1, call 1.1 (read) has 0 answers right after it"
     ]
 

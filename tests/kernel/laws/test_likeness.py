@@ -34,7 +34,6 @@ def test_what_is_alike_has_the_same_text(state: State) -> None:
         ((1, 2), (1,), False),
         ((1,), [1], False),
         (Usage(input=1), Usage(input=1), True),
-        (Usage(input=1), Usage(input=True), False),
         (Usage(input=1), Usage(input=2), False),
         (Compaction(trigger_ratio=0.0), Compaction(trigger_ratio=-0.0), False),
         (Ending(reason=TurnEndReason.STUCK), Ending(reason=TurnEndReason.STUCK), True),

@@ -2,18 +2,20 @@
 
 import os
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 from attrs import evolve, frozen
 from hypothesis import given
 from hypothesis import strategies as st
 from loopkernel.data.choices import EarlyStart, Schedule
-from loopkernel.data.policy import Hook, Policy
+from loopkernel.data.differences import different_items
+from loopkernel.data.policy import Hook, Policy, Prices
 from loopkernel.data.vector import Vector
 from loopkernel.data.words import HookPoint, TimerPurpose
-from loopkernel.laws import KERNEL, Breach, memory
-from loopkernel.laws.changes import different_items
-from loopkernel.laws.judging import PAIR_CHECKS, TRACE_CHECKS, check_steps
+from loopkernel.judging import KERNEL
+from loopkernel.laws import Breach, memory
+from loopkernel.laws.judging import PAIR_CHECKS, TRACE_CHECKS, judge_steps
 from loopkernel.loop.transition import transition
 from loopkernel.replaying import StepRecord
 from loopkernel.testing.played.player import Player
@@ -95,6 +97,11 @@ REPLIES = {
     "serial": Reply(reads, Player.settle, evolve(ALL_AT_ONCE, schedule=Schedule.SERIAL)),
     "read runs": Reply(writes, Player.settle, evolve(ALL_AT_ONCE, schedule=Schedule.READ_RUNS)),
     "sub-agents": Reply(lambda _: SUB_CALL, Player.settle, ALL_AT_ONCE),
+    "sub-agents that share": Reply(
+        lambda _: SUB_CALL,
+        Player.settle,
+        evolve(ALL_AT_ONCE, max_total_tokens=1_000_000, max_cost_usd=10.0, prices=Prices(output=1.0)),
+    ),
     "early": Reply(glances, Player.settle, evolve(ALL_AT_ONCE, early_start=EarlyStart.GATED)),
 }
 QUICK = ("recorded",)  # the others are judged by a fuzzing round
@@ -106,7 +113,7 @@ def judges() -> Iterator[tuple[str, Callable[[Steps], object]]]:
     def of_pairs(law: str) -> Callable[[Steps], list[Breach]]:
         return lambda steps: list(PAIR_CHECKS[law](steps, KERNEL))
 
-    yield "steps", lambda steps: check_steps(steps).breaches
+    yield "steps", lambda steps: judge_steps(steps, KERNEL).breaches
     yield from ((law, lambda steps, check=check: list(check(steps))) for law, check in TRACE_CHECKS.items())
     yield from ((law, of_pairs(law)) for law in PAIR_CHECKS)
 
@@ -128,7 +135,8 @@ def test_the_laws_of_a_step_look_at_what_has_changed_alone(name: str, monkeypatc
     monkeypatch.setattr(memory, "FIRST_LOOKS", 0)
     few, many = (REPLIES[name].played(count) for count in (20, 40))
     # A few waits of each step are judged, so that it is a little more than twice; looking at all others made it 3.3.
-    assert python_calls(check_steps, many) < 2.8 * python_calls(check_steps, few)
+    judge = partial(judge_steps, judged=KERNEL)
+    assert python_calls(judge, many) < 2.8 * python_calls(judge, few)
 
 
 @given(st.integers(0, 1_100), st.lists(st.integers(0, 1_099), max_size=4), st.integers(0, 40), st.booleans())

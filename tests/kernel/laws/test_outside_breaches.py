@@ -38,13 +38,12 @@ from loopkernel.data.tool_deltas import ToolChecked, ToolSucceeded
 from loopkernel.data.user_deltas import CompactNow, EditMessage, StartHandoff
 from loopkernel.data.vector import Vector
 from loopkernel.data.words import CallStatus, HookPoint, TurnEndReason
+from loopkernel.judging import KERNEL
 from loopkernel.laws.cut_law import FIRST_ALLOWANCE, cut_safe, unsafe_cuts
-from loopkernel.laws.reports import Judged, PlanCut
+from loopkernel.laws.reports import PlanCut
 from loopkernel.laws.request_laws import requests_of
 from loopkernel.loop.algorithms.compaction import plan_cut
-from loopkernel.loop.transition import transition
 from loopkernel.replaying import StepRecord
-from loopkernel.views.explain import explain
 
 from tests.kernel.laws.tampering import (
     CALL,
@@ -322,7 +321,7 @@ def test_the_last_thread_of_a_run_is_cut_however_long_it_is() -> None:
     long: Vector[Message] = Vector.of(evolve(NOTE, id=MessageId(number)) for number in range(1, FIRST_ALLOWANCE))
     steps = tuple(with_request(lambda _: long)(step) for step in PLAYED["talk"])
     asked = [place for place, step in enumerate(steps) if requests_of(step)]
-    told = list(cut_safe(steps, Judged(transition, explain, lambda messages, _: Cut(0))))
+    told = list(cut_safe(steps, evolve(KERNEL, plan_cut=lambda messages, _: Cut(0))))
     assert len(asked) > 1
     assert {breach.step for breach in told} == {asked[-1]}
 

@@ -16,7 +16,7 @@ from loopkernel.data.thread_deltas import Created
 from loopkernel.data.tool_deltas import ToolStopped
 from loopkernel.data.user_deltas import CancelCall, ChangePolicy
 from loopkernel.data.words import ErrorClass, HookPoint, RefusalReason, StopReason
-from loopkernel.laws import Judged, check_pairs, check_step, check_trace
+from loopkernel.judging import KERNEL, check_pairs, check_step, check_trace
 from loopkernel.laws.step_laws import pending_timers
 from loopkernel.laws.views import held_in
 from loopkernel.loop.transition import transition
@@ -24,7 +24,6 @@ from loopkernel.replaying import StepRecord
 from loopkernel.testing.planted.planting import with_entries
 from loopkernel.testing.played.player import Player, Script, play
 from loopkernel.testing.played.tools import POLICY, USAGE, read, write
-from loopkernel.views.explain import explain
 
 from tests.kernel.laws.tampering import CALL, OTHER, Case, after, changed, findings, instead, more, with_session
 from tests.kernel.planted.call_runs import call_at
@@ -229,7 +228,7 @@ def test_a_late_report_does_what_a_stop_does_which_must_not_raise() -> None:
         return transition(state, ctx)
 
     step = play(late_while_an_error_is_shown, transition)[-1]
-    breaches = check_step(step, judged=Judged(broken, explain))
+    breaches = check_step(step, judged=evolve(KERNEL, transition=broken))
     assert [breach.detail for breach in breaches] == [f"{LATE} is refused, and a ToolStopped in its place raises"]
 
 

@@ -12,7 +12,7 @@ from loopkernel.data.model_deltas import ModelCompleted, Redaction
 from loopkernel.data.policy import Compaction, Retry, Truncation
 from loopkernel.data.user_deltas import CancelAll, CompactNow, Correct, EditMessage
 from loopkernel.data.words import HookPoint, StopReason, TimerPurpose
-from loopkernel.laws import check_pairs, check_trace
+from loopkernel.judging import check_pairs, check_trace
 from loopkernel.loop.transition import transition
 from loopkernel.replaying import StepRecord
 from loopkernel.testing.played.player import Player, Script, play

@@ -12,7 +12,7 @@ from loopkernel.data.thread_deltas import Acquired
 from loopkernel.data.tools import EffectClass, Tool, ToolProfile, ValidCall
 from loopkernel.data.user_deltas import CancelAll
 from loopkernel.data.words import HookPoint, StopReason, TurnEndReason
-from loopkernel.laws import check_trace
+from loopkernel.judging import check_trace
 from loopkernel.replaying import LogRecord, StepRecord, fold
 
 from tests.kernel.building import completed, created, made_call, say, succeeded

@@ -24,7 +24,7 @@ from loopkernel.data.policy import Policy
 from loopkernel.data.states import State, Streaming
 from loopkernel.data.user_deltas import Say
 from loopkernel.data.words import LimitName
-from loopkernel.laws import check_trace
+from loopkernel.judging import check_trace
 from loopkernel.replaying import LogRecord, StepRecord, fold
 
 from tests.kernel.building import ASKING_NOBODY, ONE, asked, say

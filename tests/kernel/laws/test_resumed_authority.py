@@ -17,7 +17,7 @@ from loopkernel.data.tool_deltas import ToolSucceeded
 from loopkernel.data.tools import Decision, InvalidCall, Tool, ToolOutput, ToolProfile
 from loopkernel.data.user_deltas import AnswerAfterCrash, Approve, ChangePolicy, Correct, CrashAnswerKind
 from loopkernel.data.words import CallStatus, HookPoint, StopReason
-from loopkernel.laws import check_pairs, check_trace
+from loopkernel.judging import check_pairs, check_trace
 from loopkernel.loop.transition import transition
 from loopkernel.replaying import LogRecord, StepRecord, Transition, fold
 

@@ -12,7 +12,7 @@ from loopkernel.data.tools import Decision, EffectClass, Tool, ToolProfile, Vali
 from loopkernel.data.usage import Usage
 from loopkernel.data.user_deltas import ChangePolicy, ChangeTools
 from loopkernel.data.words import StopReason
-from loopkernel.laws import check_step, check_trace
+from loopkernel.judging import check_step, check_trace
 from loopkernel.replaying import LogRecord, StepRecord, fold
 
 from tests.kernel.building import ONE, completed, created, made_call, say

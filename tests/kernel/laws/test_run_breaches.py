@@ -34,7 +34,7 @@ from loopkernel.data.words import (
     TimerPurpose,
     TurnEndReason,
 )
-from loopkernel.laws import check_trace
+from loopkernel.judging import check_trace
 from loopkernel.laws.views import turn_of
 from loopkernel.replaying import StepRecord
 

@@ -22,7 +22,7 @@ from loopkernel.data.tool_deltas import ToolFailed, ToolStopped, ToolSucceeded
 from loopkernel.data.tools import ValidCall
 from loopkernel.data.user_deltas import AnswerAfterCrash, Approve, CancelAll, CancelCall, Correct, CrashAnswerKind
 from loopkernel.data.words import CallStatus, RefusalReason, UserAction
-from loopkernel.laws import check_trace
+from loopkernel.judging import check_trace
 from loopkernel.laws.ending_laws import entries_in
 from loopkernel.laws.step_laws import pending_timers
 from loopkernel.laws.views import held_in, ledger_in

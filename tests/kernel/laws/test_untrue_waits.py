@@ -6,12 +6,12 @@ from loopkernel.data.choices import OutputCalls, Schedule
 from loopkernel.data.policy import Policy
 from loopkernel.data.states import State
 from loopkernel.data.steps import Context
-from loopkernel.laws import Judged, check_step
+from loopkernel.data.waits import ForConflict, ForMore, ForOthers, ForShare, Reason, Wait
+from loopkernel.judging import KERNEL, check_step
 from loopkernel.loop.transition import transition
 from loopkernel.testing.played.player import Player
 from loopkernel.testing.played.tools import BARE_CALL, POLICY, SUB_CALL, Call, read, write
 from loopkernel.views.explain import Explanation, explain
-from loopkernel.views.waits import ForConflict, ForMore, ForOthers, ForShare, Reason, Wait
 
 from tests.kernel.planted.call_runs import call_at
 
@@ -85,5 +85,5 @@ def test_a_reason_that_is_not_so_is_a_breach(case: Case) -> None:
         return evolve(told, tell=lambda _: tuple(map(with_reason, told.waits)))
 
     assert check_step(player.steps[-1]) == ()
-    breaches = check_step(player.steps[-1], judged=Judged(transition, untrue))
+    breaches = check_step(player.steps[-1], judged=evolve(KERNEL, explain=untrue))
     assert [breach.detail for breach in breaches] == [case.says]

@@ -31,13 +31,17 @@ from loopkernel.data.json_text import Json
 from loopkernel.data.messages import Message, ResultMessage, UserMessage
 from loopkernel.data.model_deltas import ModelText
 from loopkernel.data.outside_deltas import TimerFired
+from loopkernel.data.projected import ProjectedMessage
 from loopkernel.data.records import StepRecord
 from loopkernel.data.states import Executing, Initial, State, Streaming
 from loopkernel.data.steps import Context, Step, is_refused
 from loopkernel.data.thread_deltas import Created
+from loopkernel.data.threads import Thread
 from loopkernel.data.tool_deltas import ToolChecked, ToolFailed, ToolSucceeded
 from loopkernel.data.tools import InvalidCall, ValidCall
+from loopkernel.data.waits import Wait
 from loopkernel.data.words import CallStatus, CancelReason, TurnEndReason
+from loopkernel.loop.algorithms.projection import project
 from loopkernel.replaying import Transition
 from loopkernel.testing.planted.bugs import PLANTED as SHIPPED
 from loopkernel.testing.planted.bugs import Change, on_cancel, without
@@ -55,7 +59,6 @@ from loopkernel.testing.planted.planting import (
 )
 from loopkernel.views.explain import Explanation
 from loopkernel.views.explain import explain as explain_kernel
-from loopkernel.views.waits import Wait
 
 from tests.kernel.planted.calls import PLANTED_CALLS
 from tests.kernel.planted.children import PLANTED_CHILDREN
@@ -161,6 +164,12 @@ def _done_untold(record: StepRecord) -> Iterator[Effect]:
             yield effect
 
 
+def _output_forgotten(_state: State, delta: Delta) -> Delta:
+    if isinstance(delta, ToolSucceeded) and not delta.output.background:
+        return evolve(delta, output=evolve(delta.output, content=()))
+    return delta
+
+
 def _siblings_aborted(record: StepRecord) -> Iterator[Effect]:
     yield from record.effects
     if isinstance(record.context.delta, ToolFailed) and isinstance(record.after, Executing):
@@ -264,8 +273,21 @@ def _knows_its_own(transition: Transition) -> Transition:
     return broken
 
 
+def _first_message_unsent(thread: Thread, model: str) -> tuple[ProjectedMessage, ...]:
+    """What the user has said first, a model is not shown."""
+    sent = project(thread, model)
+    return sent[1:] if len(sent) > 1 and thread.messages[0].id == 1 else sent
+
+
 PLANTED = (
     *SHIPPED,
+    PlantedBug(
+        name="first-message-unsent",
+        law="SHOWN",
+        plant=lambda real: real,
+        project=_first_message_unsent,
+        hidden=True,
+    ),
     PlantedBug(name="silent-on-late-text", law="TOTAL", plant=changing_effects(_silent_on_late_text)),
     PlantedBug(name="counts-what-it-refuses", law="TOTAL", plant=changing_states(_counts_refused)),
     PlantedBug(
@@ -278,6 +300,7 @@ PLANTED = (
     PlantedBug(name="timer-of-nobody-counts", law="TIMER-DATA", plant=changing_steps(_timer_of_nobody_counts)),
     PlantedBug(name="last-cause-untold", law="WHY", plant=lambda real: real, explain=_last_cause_untold, hidden=True),
     PlantedBug(name="waits-for-nothing", law="WHY", plant=lambda real: real, explain=_waits_for_nothing, hidden=True),
+    PlantedBug(name="output-forgotten", law="RESULT", plant=changing_deltas(_output_forgotten)),
     PlantedBug(name="end-untold", law="ONE-END", plant=changing_effects(_done_untold)),
     PlantedBug(name="queue-reversed", law="CONSERVE", plant=changing_states(_queue_reversed)),
     PlantedBug(name="fate-untold", law="CONSERVE", plant=changing_effects(without(InputSettled))),

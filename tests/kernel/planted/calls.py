@@ -34,6 +34,7 @@ from loopkernel.data.user_deltas import (
     RememberCall,
     RememberTool,
 )
+from loopkernel.data.waits import ForSlot, Wait
 from loopkernel.data.words import CallStatus
 from loopkernel.replaying import Transition
 from loopkernel.testing.planted.planting import (
@@ -50,7 +51,6 @@ from loopkernel.testing.planted.planting import (
 )
 from loopkernel.views.explain import Explanation
 from loopkernel.views.explain import explain as explain_kernel
-from loopkernel.views.waits import ForSlot, Wait
 
 from tests.kernel.planted.approvals import PLANTED_APPROVALS
 

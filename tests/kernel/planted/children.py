@@ -22,6 +22,7 @@ from loopkernel.data.thread_deltas import Created
 from loopkernel.data.tool_deltas import ToolStopped
 from loopkernel.data.usage import NO_USAGE
 from loopkernel.data.user_deltas import CancelAll
+from loopkernel.data.waits import ForChild, ForConflict, ForOwnResult, ForShare, ForSlot, Reason, Wait
 from loopkernel.data.words import TurnEndReason
 from loopkernel.laws.ending_laws import entries_in
 from loopkernel.replaying import Transition
@@ -38,7 +39,6 @@ from loopkernel.testing.planted.planting import (
 )
 from loopkernel.views.explain import Explanation
 from loopkernel.views.explain import explain as explain_kernel
-from loopkernel.views.waits import ForChild, ForConflict, ForOwnResult, ForShare, ForSlot, Reason, Wait
 
 from tests.kernel.planted.child_times import PLANTED_CHILD_TIMES
 

@@ -30,6 +30,7 @@ from loopkernel.data.steps import Context, Step, is_refused
 from loopkernel.data.tools import EffectClass, Tool
 from loopkernel.data.usage import NO_USAGE
 from loopkernel.data.user_deltas import CancelAll
+from loopkernel.data.waits import ForHook, ForOwnResult, Reason, Wait
 from loopkernel.data.words import HookPoint
 from loopkernel.laws.gates import call_of_hook, gated_calls
 from loopkernel.laws.hook_order import CALL_POINTS
@@ -50,7 +51,6 @@ from loopkernel.testing.planted.planting import (
 )
 from loopkernel.views.explain import Explanation
 from loopkernel.views.explain import explain as explain_kernel
-from loopkernel.views.waits import ForHook, ForOwnResult, Reason, Wait
 
 # --- which hooks have their turn, and when ------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from loopkernel.data.tools import AccessMode, Decision, EffectClass, FieldResour
 from loopkernel.data.words import CallStatus, ErrorClass, HookPoint, LimitName, StopReason
 from loopkernel.testing.scenarios.data.actions import At, Reject, Say, TimedAction, When
 from loopkernel.testing.scenarios.data.expectations import Expectations, ExpectedRequest, ExpectedResult
+from loopkernel.testing.scenarios.data.marks import INTERACTIONS
 from loopkernel.testing.scenarios.data.scenario import PolicyChoice, Scenario
 from loopkernel.testing.scenarios.data.world import (
     Behaviour,
@@ -19,11 +20,10 @@ from loopkernel.testing.scenarios.data.world import (
     ToolReturns,
     ToolScript,
 )
-from loopkernel.testing.scenarios.format.actions_reader import ACTIONS
 from loopkernel.testing.scenarios.format.document import read_scenario_file, read_scenarios
-from loopkernel.testing.scenarios.format.expectations_reader import INTERACTIONS
 from loopkernel.testing.scenarios.format.nodes import MAX_CHARACTERS, ScenarioError, ScenarioFault
 from loopkernel.testing.scenarios.format.policy import OPTIONS, PRESETS
+from loopkernel.testing.scenarios.format.special import ACTIONS
 
 EXAMPLE = """
 # A comment, and an empty line before it.
@@ -191,7 +191,7 @@ FAULTS = [
     ("scenario: a\ntools: {x: {early: maybe}}", 2, "tools.x.early", "must be true or false, and is `maybe`"),
     ("scenario: a\ntools: {x: {profile: none, serial: true}}", 2, "tools.x", "`serial` is part of a profile"),
     ("scenario: a\ntools: {x: {profile: all}}", 2, "tools.x.profile", "known: none"),
-    ("scenario: a\ntools: {x: {resources: [{mode: read}]}}", 2, "tools.x.resources[1]", "`field` is missing"),
+    ("scenario: a\ntools: {x: {resources: [{mode: read}]}}", 2, "tools.x.resources[1]", "`field` or `key` is missing"),
     ("scenario: a\ntools: {x: {resources: [{field: a}]}}", 2, "tools.x.resources[1]", "`mode` is missing"),
     ("scenario: a\ntools: {x: {input: text}}", 2, "tools.x.input", "must be a JSON Schema"),
     ("scenario: a\nmodel: hi", 2, "model", "must be a mapping, and is `hi`"),

@@ -12,8 +12,8 @@ from loopkernel.data.words import CallStatus, ErrorClass, HookPoint, RequestReas
 from loopkernel.testing.scenarios.data import actions, world
 from loopkernel.testing.scenarios.data import expectations as expected
 from loopkernel.testing.scenarios.data.scenario import Scenario
-from loopkernel.testing.scenarios.format.actions_reader import ACTIONS
 from loopkernel.testing.scenarios.format.document import read_scenarios
+from loopkernel.testing.scenarios.format.special import ACTIONS
 
 
 def read_one(text: str) -> Scenario:

@@ -24,11 +24,11 @@ from loopkernel.data.words import (
 )
 from loopkernel.testing.scenarios.data import actions, world
 from loopkernel.testing.scenarios.data import expectations as expected
+from loopkernel.testing.scenarios.data.marks import INTERACTIONS, STATES
 from loopkernel.testing.scenarios.data.scenario import PolicyChoice, Scenario
-from loopkernel.testing.scenarios.format.actions_reader import ACTIONS as ACTION_WORDS
 from loopkernel.testing.scenarios.format.document import read_scenarios
-from loopkernel.testing.scenarios.format.expectations_reader import INTERACTIONS, STATES
 from loopkernel.testing.scenarios.format.policy import PRESETS
+from loopkernel.testing.scenarios.format.special import ACTIONS as ACTION_WORDS
 from loopkernel.testing.scenarios.format.writer import write_scenarios
 
 TEXTS = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=12) | st.sampled_from(

@@ -16,13 +16,15 @@ from loopkernel.data.foreign import (
 )
 from loopkernel.data.ids import CallId, ModelOperation
 from loopkernel.data.json_text import Json
+from loopkernel.data.projected import ProjectedMessage, Role
 from loopkernel.data.threads import Thread
 from loopkernel.data.words import CallStatus, RequestReason
+from loopkernel.laws.accounts import repairs as slow
 from loopkernel.laws.request_laws import Shown, order, pair
-from loopkernel.loop.algorithms.projection import ProjectedMessage, Role, project
+from loopkernel.loop.algorithms.projection import project
 from loopkernel.loop.algorithms.repair import repair
 from loopkernel.loop.algorithms.wording import LOST
-from loopkernel.testing.slow_pairing import slow_repair, wrong_order, wrong_pairs
+from loopkernel.testing.slow_pairing import wrong_order, wrong_pairs
 from loopkernel.testing.strategies.conversation import threads
 
 NOTHING = Json.of({})
@@ -120,7 +122,7 @@ def test_the_fast_laws_find_fault_with_the_requests_that_the_slow_judge_does(mes
         thread=Thread(),
         max_output_tokens=None,
     )
-    news = [Shown(request, tuple(messages))]
+    news = [Shown(request, tuple(messages), request.thread)]
     assert bool(pair(news)) == bool(list(wrong_pairs(messages)))
     assert bool(order(news)) == bool(list(wrong_order(messages)))
 
@@ -223,11 +225,11 @@ conversations: SearchStrategy[list[ForeignMessage]] = st.lists(messages, max_siz
     ],
 )
 def test_a_repair(conversation: list[ForeignMessage], repaired: list[ForeignMessage], repairs: int) -> None:
-    assert slow_repair(conversation) == (tuple(repaired), repairs)
+    assert slow.repaired(conversation) == (tuple(repaired), repairs)
 
 
 @pytest.mark.rule("RESUME-5")
 @given(conversations)
 def test_the_fast_repair_is_the_slow_one(conversation: list[ForeignMessage]) -> None:
     fast = repair(conversation)
-    assert (fast.messages, len(fast.repairs)) == slow_repair(conversation)
+    assert (fast.messages, len(fast.repairs)) == slow.repaired(conversation)

@@ -22,9 +22,10 @@ from loopkernel.data.blocks import (
 from loopkernel.data.effects import Request
 from loopkernel.data.ids import CallId
 from loopkernel.data.json_text import Json, JsonValue, safe_text
+from loopkernel.data.projected import ProjectedBlock, ProjectedMessage, Role
 from loopkernel.data.tools import Tool
 from loopkernel.data.words import CallStatus
-from loopkernel.loop.algorithms.projection import ProjectedBlock, ProjectedMessage, Role, project, safe_tool_name
+from loopkernel.loop.algorithms.projection import project, safe_tool_name
 
 from loopkernel_adapters.providers.json_fields import JsonObject, members
 from loopkernel_adapters.providers.shown_media import ShownFile, ShownImage, ShownText, shown

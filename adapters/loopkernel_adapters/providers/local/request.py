@@ -23,8 +23,9 @@ from loopkernel.data.blocks import (
 from loopkernel.data.effects import Request
 from loopkernel.data.ids import CallId
 from loopkernel.data.json_text import JsonValue
+from loopkernel.data.projected import ProjectedMessage, Role
 from loopkernel.data.tools import Tool
-from loopkernel.loop.algorithms.projection import ProjectedMessage, Role, project
+from loopkernel.loop.algorithms.projection import project
 
 JsonObject = dict[str, JsonValue]
 

@@ -1,8 +1,7 @@
 """Models behind the chat completions API: OpenAI's, and any server that speaks as it does. Needs the extra `openai`."""
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
-from contextlib import aclosing
+from collections.abc import Iterator, Mapping
 from typing import Literal, assert_never
 
 from attrs import frozen
@@ -32,9 +31,8 @@ from loopkernel.data.words import StopReason
 from loopkernel.later_typing import override
 from openai import AsyncOpenAI
 
-from loopkernel_adapters.provider_keys import without_keys
 from loopkernel_adapters.providers.json_fields import JsonObject, items, members, number, text
-from loopkernel_adapters.providers.openai.client import OpenAIProvider, Reply, stream_reply
+from loopkernel_adapters.providers.openai.client import OpenAIProvider, Reply
 from loopkernel_adapters.providers.openai.errors import CutStream, ToldError, UnreadableStream
 from loopkernel_adapters.providers.openai.reply_parts import NO_TOKENS, call_input, chat_tokens
 from loopkernel_adapters.providers.openai.thread import (
@@ -49,7 +47,7 @@ from loopkernel_adapters.providers.shown_media import ShownFile, ShownImage, Sho
 from loopkernel_adapters.providers.wire_bounds import KeptText
 from loopkernel_adapters.providers.wire_names import ToolNames
 
-# --- A request as the chat completions API takes it: a pure function of the request and of how the server speaks
+# --- the request: a pure function of it and of how the server speaks -------------------------------------
 # A result holds text alone there, so the media of the results of a reply follow in a user message behind them all. What
 # the provider ran itself, and what only its own model can read, has no place in this API and is left out.
 
@@ -212,7 +210,7 @@ def _part(block: TextBlock | MediaBlock) -> JsonObject:
             assert_never(view)
 
 
-# --- Tool calls that come in fragments, several at once, told apart by what servers happen to send -------
+# --- calls in fragments, several at once -----------------------------------------------------------------
 # The API gives each fragment an index, and the id and the name in the first fragment of a call. Servers leave the index
 # out, give every call the index 0, repeat or change the id with each fragment, or send a whole call at once.
 
@@ -324,7 +322,7 @@ class CallFragments:
         return bool(self._calls)
 
 
-# --- A streamed chat completion, chunk by chunk, as deltas of the model family ---------------------------
+# --- the streamed completion, chunk by chunk -------------------------------------------------------------
 
 _STOPS: Mapping[str, StopReason] = {
     "stop": StopReason.END_TURN,
@@ -441,6 +439,8 @@ class ChatReply(Reply):
         return ModelCompleted(self._operation, stop, self.usage, cut_call=cut_call and stop is StopReason.MAX_TOKENS)
 
 
+# --- the provider ----------------------------------------------------------------------------------------
+
 _HOSTS = ("api.openai.com", ".api.openai.com", ".openai.azure.com")
 
 
@@ -467,14 +467,7 @@ class OpenAIChatProvider(OpenAIProvider):
         self._more = dict(more or {})
 
     @override
-    def stream(self, request: Request, operation: ModelOperation) -> AsyncIterator[ModelDelta]:
-        return without_keys(self._reply(request, operation), self.secret_keys)
-
-    async def _reply(self, request: Request, operation: ModelOperation) -> AsyncGenerator[ModelDelta, None]:
+    def asked(self, request: Request, operation: ModelOperation) -> tuple[str, JsonObject, Reply]:
         names = ToolNames(request.tools)
         body = chat_body(request, names, self._dialect, self._more)
-        reply = ChatReply(operation, names)
-        asked = stream_reply(self.bounded(), "/chat/completions", body, reply, operation, request.model)
-        async with aclosing(asked) as deltas:
-            async for delta in deltas:
-                yield delta
+        return "/chat/completions", body, ChatReply(operation, names)

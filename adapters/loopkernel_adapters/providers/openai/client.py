@@ -10,61 +10,19 @@ from types import TracebackType
 from typing import Protocol, Self
 
 import httpx2
+from loopkernel.data.effects import Request
 from loopkernel.data.ids import ModelOperation
 from loopkernel.data.model_deltas import ModelDelta, ModelStarted
 from loopkernel.data.usage import Usage
+from loopkernel.later_typing import override
 from openai import AsyncOpenAI, AsyncStream, DefaultAsyncHttpx2Client
 
 from loopkernel_adapters.ports import Provider
-from loopkernel_adapters.provider_keys import real_keys
+from loopkernel_adapters.provider_keys import real_keys, without_keys
 from loopkernel_adapters.providers.event_stream import EventReader, ServerEvent
 from loopkernel_adapters.providers.json_fields import JsonObject
 from loopkernel_adapters.providers.openai.errors import FAULTS, failure_of
 from loopkernel_adapters.providers.wire_bounds import BoundedClient
-
-
-class OpenAIProvider(Provider):
-    """A provider with a client that was given, and is left as it is; or with one that it makes, and closes.
-
-    One that it makes keeps no connection between two requests: so nothing is open while no reply is read, and it works
-    in one event loop after another. Give a client of your own to keep connections.
-    """
-
-    def __init__(self, client: AsyncOpenAI | None, api_key: str | None, base_url: str | None) -> None:
-        self._owns_client = client is None
-        self.client = client if client is not None else _made(api_key, base_url)
-
-    @property
-    def secret_keys(self) -> Mapping[str, str]:
-        """The keys that it uses, by the names of their variables; see `provider_keys.py`."""
-        named = {"OPENAI_API_KEY": self.client.api_key, "OPENAI_ADMIN_KEY": self.client.admin_api_key}
-        return real_keys(named, self.client.default_headers)
-
-    def bounded(self) -> AsyncOpenAI:
-        """The client, with bounds on what is answered."""
-        return self.client.with_options(http_client=BoundedClient(self.client._client))
-
-    async def close(self) -> None:
-        """Let go of the client that the provider has made. Closing twice is harmless."""
-        if self._owns_client:
-            await self.client.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None:
-        await self.close()
-
-
-def _made(api_key: str | None, base_url: str | None) -> AsyncOpenAI:
-    # Each of the connections is its own: as many as there are replies at once.
-    connections = DefaultAsyncHttpx2Client(limits=httpx2.Limits(max_connections=None, max_keepalive_connections=0))
-    return AsyncOpenAI(api_key=api_key, base_url=base_url, max_retries=0, http_client=connections)
-
-
-# --- One reply over the vendor's client: asked, read event by event as JSON, and let go of at once -------
 
 _DONE = "[DONE]"
 _LONGEST_TAIL_S = 0.1  # a server that keeps the connection open behind the end of a reply is not waited for
@@ -200,3 +158,59 @@ def _last_after(
         except FAULTS as told:
             fault = told
     return (failure_of(operation, fault, reply.usage, keys),)
+
+
+class OpenAIProvider(Provider):
+    """A provider with a client that was given, and is left as it is; or with one that it makes, and closes.
+
+    One that it makes keeps no connection between two requests: so nothing is open while no reply is read, and it works
+    in one event loop after another. Give a client of your own to keep connections.
+    """
+
+    def __init__(self, client: AsyncOpenAI | None, api_key: str | None, base_url: str | None) -> None:
+        self._owns_client = client is None
+        self.client = client if client is not None else _made(api_key, base_url)
+
+    @property
+    def secret_keys(self) -> Mapping[str, str]:
+        """The keys that it uses, by the names of their variables; see `provider_keys.py`."""
+        named = {"OPENAI_API_KEY": self.client.api_key, "OPENAI_ADMIN_KEY": self.client.admin_api_key}
+        return real_keys(named, self.client.default_headers)
+
+    def bounded(self) -> AsyncOpenAI:
+        """The client, with bounds on what is answered."""
+        return self.client.with_options(http_client=BoundedClient(self.client._client))
+
+    @abstractmethod
+    def asked(self, request: Request, operation: ModelOperation) -> tuple[str, JsonObject, Reply]:
+        """Where a request goes, its body, and what reads the reply."""
+
+    @override
+    def stream(self, request: Request, operation: ModelOperation) -> AsyncIterator[ModelDelta]:
+        return without_keys(self._reply(request, operation), self.secret_keys)
+
+    async def _reply(self, request: Request, operation: ModelOperation) -> AsyncGenerator[ModelDelta, None]:
+        path, body, reply = self.asked(request, operation)
+        asked = stream_reply(self.bounded(), path, body, reply, operation, request.model)
+        async with contextlib.aclosing(asked) as deltas:
+            async for delta in deltas:
+                yield delta
+
+    async def close(self) -> None:
+        """Let go of the client that the provider has made. Closing twice is harmless."""
+        if self._owns_client:
+            await self.client.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+def _made(api_key: str | None, base_url: str | None) -> AsyncOpenAI:
+    # Each of the connections is its own: as many as there are replies at once.
+    connections = DefaultAsyncHttpx2Client(limits=httpx2.Limits(max_connections=None, max_keepalive_connections=0))
+    return AsyncOpenAI(api_key=api_key, base_url=base_url, max_retries=0, http_client=connections)

@@ -33,7 +33,8 @@ def json_or_none(value: JsonValue) -> Json | None:
         return None
 
 
-# --- What a reply used, as OpenAI's APIs count it: their input includes what a cache held, that of `Usage` does not
+# --- what a reply used -----------------------------------------------------------------------------------
+# The APIs' input includes what a cache held, that of `Usage` does not.
 
 
 @frozen(kw_only=True)

@@ -1,8 +1,7 @@
 """Models behind OpenAI's Responses API, and servers that speak as it does. Needs the extra `openai`."""
 
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
-from contextlib import aclosing
+from collections.abc import Callable, Iterator, Mapping
 from typing import assert_never
 
 from loopkernel.data.blocks import (
@@ -34,10 +33,9 @@ from loopkernel.data.words import StopReason
 from loopkernel.later_typing import override
 from openai import AsyncOpenAI
 
-from loopkernel_adapters.provider_keys import without_keys
 from loopkernel_adapters.providers.json_fields import JsonObject, items, members, number, text
 from loopkernel_adapters.providers.openai.chat import arguments_text, parameters
-from loopkernel_adapters.providers.openai.client import OpenAIProvider, Reply, stream_reply
+from loopkernel_adapters.providers.openai.client import OpenAIProvider, Reply
 from loopkernel_adapters.providers.openai.errors import CutStream, ToldError
 from loopkernel_adapters.providers.openai.reply_parts import (
     EMPTY_OBJECT,
@@ -59,7 +57,7 @@ from loopkernel_adapters.providers.shown_media import ShownFile, ShownImage, Sho
 from loopkernel_adapters.providers.wire_bounds import KeptText
 from loopkernel_adapters.providers.wire_names import ToolNames
 
-# --- The items of a response that are no messages and no calls of ours: which are kept, and which are shown as calls
+# --- items that are neither messages nor calls of ours ---------------------------------------------------
 # An item that is kept stands in the thread verbatim and goes back to its model. One that waits for an answer of the
 # client is not kept: nobody here answers it, and given back without an answer it would spoil the request.
 
@@ -95,7 +93,7 @@ def shown_result(item: JsonObject) -> JsonValue:
     return result or None
 
 
-# --- A request as the Responses API takes it: a pure function of the request -----------------------------
+# --- the request: a pure function ------------------------------------------------------------------------
 # Nothing is stored at the server: the whole thread goes along, with the provider's own items (encrypted reasoning, its
 # own searches) verbatim where they stood in their replies (rule INFER-15).
 
@@ -216,7 +214,7 @@ def _part(block: TextBlock | MediaBlock) -> JsonObject:
             assert_never(view)
 
 
-# --- A streamed response, event by event, as deltas of the model family ----------------------------------
+# --- the streamed response, event by event ---------------------------------------------------------------
 
 _CALLS = ("function_call", "custom_tool_call")
 _OF_A_CALL = ("type", "name", "call_id", "id")
@@ -461,6 +459,9 @@ def _part_place(event: JsonObject) -> tuple[int, int]:
     return _place(event), number(event.get("content_index")) or 0
 
 
+# --- the provider ----------------------------------------------------------------------------------------
+
+
 class OpenAIResponsesProvider(OpenAIProvider):
     """Asks the model that a request names, over the Responses API, storing nothing at the server.
 
@@ -485,16 +486,9 @@ class OpenAIResponsesProvider(OpenAIProvider):
         self._more = dict(more or {})
 
     @override
-    def stream(self, request: Request, operation: ModelOperation) -> AsyncIterator[ModelDelta]:
-        return without_keys(self._reply(request, operation), self.secret_keys)
-
-    async def _reply(self, request: Request, operation: ModelOperation) -> AsyncGenerator[ModelDelta, None]:
+    def asked(self, request: Request, operation: ModelOperation) -> tuple[str, JsonObject, Reply]:
         names = ToolNames(request.tools)
         wanted = self._encrypted_reasoning
         encrypted = reasons(request.model) if wanted is None else wanted
         body = responses_body(request, names, encrypted, self._more)
-        reply = ResponsesReply(operation, names)
-        asked = stream_reply(self.bounded(), "/responses", body, reply, operation, request.model)
-        async with aclosing(asked) as deltas:
-            async for delta in deltas:
-                yield delta
+        return "/responses", body, ResponsesReply(operation, names)

@@ -7,8 +7,9 @@ from attrs import frozen
 from loopkernel.data.blocks import MediaBlock, TextBlock, ToolCall, ToolResult
 from loopkernel.data.effects import Request
 from loopkernel.data.ids import CallId
+from loopkernel.data.projected import ProjectedBlock, ProjectedMessage, Role
 from loopkernel.data.words import CallStatus
-from loopkernel.loop.algorithms.projection import ProjectedBlock, ProjectedMessage, Role, project
+from loopkernel.loop.algorithms.projection import project
 
 _USABLE_ID = re.compile(r"[!-~]+")  # printable, without blanks; some servers want their own form back
 

@@ -12,8 +12,8 @@ from loopkernel_adapters.transcripts.fields import at, items_at, record_at, reco
 from loopkernel_adapters.transcripts.readers.stream_dialects import Dialect, dialect_of, unknown
 from loopkernel_adapters.transcripts.source import Head, Reader, Source, Unreadable, parsed
 
-# --- The events of recorded streams of providers, out of what they are kept in: server-sent events, an event a line, a
-# cassette of HTTP exchanges in YAML, or the canned responses of Gemini CLI.
+# --- events, out of what they are kept in ----------------------------------------------------------------
+# Server-sent events, an event a line, a cassette of HTTP exchanges in YAML, or the canned responses of Gemini CLI.
 
 CASSETTE = re.compile(r"(?m)^interactions:")
 SERVER_SENT = re.compile(r"(?:\s|:[^\r\n]*[\r\n])*(event|data|id|retry):")  # comments may come before
@@ -134,6 +134,9 @@ class _Plain:
         if isinstance(value, list | tuple | set):
             return [self.of(item) for item in value]
         return str(value)
+
+
+# --- the reader ------------------------------------------------------------------------------------------
 
 
 class ProviderStream(Reader):

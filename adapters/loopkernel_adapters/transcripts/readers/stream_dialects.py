@@ -25,7 +25,7 @@ from loopkernel_adapters.transcripts.fields import (
     text_at,
 )
 
-# --- What the dialects of the providers' streams share: the reply under way, and the calls that are being written
+# --- what the dialects share -----------------------------------------------------------------------------
 
 
 STOPS = {
@@ -140,6 +140,9 @@ class Dialect(ABC):
 def unknown(event: JsonValue) -> str:
     """An event that is in no dialect, shown."""
     return f"an event in no dialect that is known: {kept(event).text[:80]}"
+
+
+# --- the dialects ----------------------------------------------------------------------------------------
 
 
 @define

@@ -13,7 +13,8 @@ from loopkernel_adapters.transcripts.entries import Finding, FindingKind, Place
 from loopkernel_adapters.transcripts.source import LONGEST_LINE, MARK, Line, Source, Unreadable, parsed
 from loopkernel_adapters.transcripts.writers.writer import LARGEST, Fault
 
-# --- The bytes of a recording as text that everyone can read: what strict programs and providers refuse is put right
+# --- text that everyone can read -------------------------------------------------------------------------
+# What strict programs and providers refuse is put right.
 # A file that was cut or joined by bytes holds pieces of characters; a text that was cut within a pair of surrogates
 # holds half of it. Many programs read either, and then send requests that are refused, or stop at the next reading.
 
@@ -51,7 +52,8 @@ def sound_text(content: bytes, number: int) -> tuple[bytes, list[Fault]]:
     return content, [fault]
 
 
-# --- Changing a JSON text in one place and leaving all else as it was written, spaces and the order of keys included
+# --- a JSON text, changed in one place -------------------------------------------------------------------
+# All else stays as it was written, spaces and the order of keys included.
 
 
 @frozen
@@ -108,7 +110,8 @@ def _dumped(value: JsonValue, compact: bool) -> str:
     return text
 
 
-# --- A recording of lines in memory: each line as it was, or changed; lines left out, and lines added behind others
+# --- lines -----------------------------------------------------------------------------------------------
+# Each as it was, or changed; left out, or added behind others.
 
 NEWLINE = b"\n"
 

@@ -40,7 +40,7 @@ def decide(
     approved: bool = False,
     doubted: bool = False,
     claims: Claims = None,
-    tools: Iterable[Tool] = (),
+    tools: tuple[Tool, ...] = (),
 ) -> Decision:
     """Allow, ask or deny a call of an offered tool; the first that applies, then the mode.
 
@@ -70,7 +70,7 @@ def decide(
 
 
 def resource_in_the_way(
-    policy: Policy, tool: Tool, call_input: Json, *, claims: Claims = None, tools: Iterable[Tool] = ()
+    policy: Policy, tool: Tool, call_input: Json, *, claims: Claims = None, tools: tuple[Tool, ...] = ()
 ) -> str | None:
     """The pattern of a rule that denies the call only since it reaches further than it has to; None for others."""
     call = CheckedCall.of(tool, call_input, claims, tools)
@@ -123,13 +123,13 @@ class CheckedCall:
     tools: tuple[Tool, ...]
 
     @staticmethod
-    def of(tool: Tool, call_input: Json, claims: Claims, tools: Iterable[Tool]) -> "CheckedCall":
+    def of(tool: Tool, call_input: Json, claims: Claims, tools: tuple[Tool, ...]) -> "CheckedCall":
         """Of a tool that may reach more than it claims, nothing is known."""
-        return CheckedCall(tool, call_input, claims if _names_all(tool) else None, (tool, *tools))
+        return CheckedCall(tool, call_input, claims if _names_all(tool) else None, tools)
 
     def _is_resource(self, field: str) -> bool:
         """Whether the input field names a resource, for any of the tools."""
-        return any(_has_resource(tool, field) for tool in self.tools)
+        return any(_has_resource(tool, field) for tool in (self.tool, *self.tools))
 
     # --- rules ---
 

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 from attrs import evolve
 
-from loopkernel.data.children import Reservation
+from loopkernel.data.children import Reservation, Taken
 from loopkernel.data.choices import Lifetime
 from loopkernel.data.json_text import Json
 from loopkernel.data.policy import Policy
@@ -73,20 +73,30 @@ def shares_budgets(policy: Policy) -> bool:
     return not (policy.max_total_tokens is None and policy.max_cost_usd is None and policy.max_tool_calls is None)
 
 
-def share(policy: Policy, usage: Usage, started: int, taken: tuple[Reservation, ...], among: int) -> Reservation | None:
+def with_share(taken: Taken, share: Reservation, times: int = 1) -> Taken:
+    """What is reserved with so many more shares like this one; -1 gives it back."""
+    return Taken(
+        shares=taken.shares + times,
+        tokens=taken.tokens + times * (share.tokens or 0),
+        cost_usd=taken.cost_usd + times * exact(share.cost_usd or 0),
+        tool_calls=taken.tool_calls + times * (share.tool_calls or 0),
+    )
+
+
+def share(policy: Policy, usage: Usage, started: int, taken: Taken, among: int) -> Reservation | None:
     """What one of so many sub-agents may spend of what is left, where others have `taken` theirs (rule LIMIT-2).
 
     `started` counts the tool calls of the parent so far. None: nothing is left before one of the others has ended.
     """
     tokens: int | None = None
     if policy.max_total_tokens is not None:
-        left = policy.max_total_tokens - usage.total - sum(other.tokens or 0 for other in taken)
+        left = policy.max_total_tokens - usage.total - taken.tokens
         if left < 1:
             return None
         tokens = max(left // among, 1)
     cost: float | None = None
     if policy.max_cost_usd is not None:
-        spent = cost_usd(usage, policy.prices) + sum(exact(other.cost_usd or 0) for other in taken)
+        spent = cost_usd(usage, policy.prices) + taken.cost_usd
         part = (exact(policy.max_cost_usd) - spent) / among
         if part <= 0:
             return None
@@ -100,9 +110,9 @@ def share(policy: Policy, usage: Usage, started: int, taken: tuple[Reservation, 
     return Reservation(tokens=tokens, cost_usd=cost, tool_calls=calls)
 
 
-def calls_left(policy: Policy, started: int, taken: tuple[Reservation, ...]) -> int:
+def calls_left(policy: Policy, started: int, taken: Taken) -> int:
     """How many tool calls are neither made nor reserved; only where they are limited."""
-    return (policy.max_tool_calls or 0) - started - sum(other.tool_calls or 0 for other in taken)
+    return (policy.max_tool_calls or 0) - started - taken.tool_calls
 
 
 def _at_most(number: Fraction) -> float:

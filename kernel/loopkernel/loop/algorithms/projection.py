@@ -1,14 +1,12 @@
 """The request as messages: a pure projection of the thread (rule INFER-2). The thread itself is a log."""
 
-import enum
 import re
 from typing import assert_never
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from loopkernel.data.blocks import (
     AssistantBlock,
-    MediaBlock,
     OpaqueBlock,
     ReasoningBlock,
     ServerCall,
@@ -18,29 +16,12 @@ from loopkernel.data.blocks import (
     UserBlock,
 )
 from loopkernel.data.messages import AssistantMessage, ReplyState, ResultMessage, UserMessage
+from loopkernel.data.projected import ProjectedBlock, ProjectedMessage, Role
 from loopkernel.data.threads import Thread
 from loopkernel.loop.algorithms.wording import STOPPED_REPLY, UNSAFE_NAME
 
 _UNSAFE = re.compile(r"[^a-zA-Z0-9_-]")
 _LONGEST_NAME = 64  # the longest tool name that the large providers accept
-
-
-class Role(enum.Enum):
-    """Who speaks, as providers know it; results are the user's."""
-
-    USER = "user"
-    ASSISTANT = "assistant"
-
-
-ProjectedBlock = TextBlock | MediaBlock | ReasoningBlock | OpaqueBlock | ToolCall | ServerCall | ToolResult
-
-
-@frozen
-class ProjectedMessage:
-    """One message of a request; never empty."""
-
-    role: Role
-    content: tuple[ProjectedBlock, ...]
 
 
 def safe_tool_name(name: str) -> str:

@@ -34,6 +34,7 @@ from loopkernel.loop.calls.held_runs import Ledgered
 from loopkernel.loop.calls.ledger import close, error_result
 from loopkernel.loop.calls.output import take_output, unjudged_output
 from loopkernel.loop.calls.starting import ask, start_call
+from loopkernel.loop.calls.totals import totals_of, with_totals
 
 # --- the plan -------------------------------------------------------------------------------------------
 
@@ -114,7 +115,12 @@ def start_ready(ledger: Ledger, session: Session, now_ms: int, *, early: bool = 
     `early`: the reply still streams, so that only calls that may start early are started, and no other is decided on.
     """
     settings = session.settings
-    if early and (not _any_may_start_early(settings) or failed_run(ledger, settings)):
+    if early and not _any_may_start_early(settings):
+        return Ledgered(ledger, session)
+    one_for_all = early and settings.policy.on_tool_failure is OnToolFailure.CANCEL_SIBLINGS
+    if one_for_all or settings.policy.output_tool is not None:
+        ledger = with_totals(ledger, settings)
+    if early and failed_run(ledger, settings):
         return Ledgered(ledger, session)
     if not early and unjudged_output(ledger, settings) is not None:
         return Ledgered(ledger, session)
@@ -241,7 +247,7 @@ def failed_run(ledger: Ledger, settings: Settings) -> bool:
     """Whether a run has failed whose siblings, those to come as well, are cancelled for it (rule TOOL-6)."""
     if settings.policy.on_tool_failure is not OnToolFailure.CANCEL_SIBLINGS:
         return False
-    return any(entry.status is CallStatus.ERROR and entry.runs > 0 for entry in ledger.entries)
+    return totals_of(ledger, settings).failed > 0
 
 
 def _any_may_start_early(settings: Settings) -> bool:

@@ -20,48 +20,50 @@ from loopkernel.loop.algorithms.children import (
     child_tools,
     share,
     shares_budgets,
-    starts_child,
     task_of,
 )
 from loopkernel.loop.algorithms.scheduling import park, start
 from loopkernel.loop.calls.claims import class_of, offered
 from loopkernel.loop.calls.held_runs import Ledgered
 from loopkernel.loop.calls.ledger import noted
+from loopkernel.loop.calls.totals import is_child, totals_of, with_totals
 from loopkernel.loop.gates.timers import start_timer
 
 
 def start_call(ledger: Ledger, session: Session, place: int, given: Json, now_ms: int) -> Ledgered:
     """The call runs, as a sub-agent where its tool says so; or waits for what other sub-agents may still spend."""
+    settings = session.settings
+    child = is_child(ledger.entries[place], settings)
+    if shares_budgets(settings.policy) and (child or _any_child(ledger)):
+        ledger = with_totals(ledger, settings)
     if waits_for_share(ledger, session, place):
         return Ledgered(ledger if ledger.plan is None else evolve(ledger, plan=park(ledger.plan, place)), session)
-    if not _is_child(ledger.entries[place], session.settings):
+    if not child:
         return start_run(ledger, session, place, given, now_ms)
     reserved = _share(ledger, session)
     if reserved is None:
-        spent = budget_reached(session.settings.policy, session.usage, now_ms - ledger.opened_ms)
+        spent = budget_reached(settings.policy, session.usage, now_ms - ledger.opened_ms)
         return Ledgered(ledger, session, spent=spent or LimitName.TOOL_CALLS)
     return _start_child(ledger, session, place, given, reserved, now_ms)
 
 
 def waits_for_share(ledger: Ledger, session: Session, place: int) -> bool:
     """Whether all that the call would need of a budget is reserved for sub-agents under way (rule LIMIT-2)."""
-    entry, policy = ledger.entries[place], session.settings.policy
-    taken = _taken(ledger) if shares_budgets(policy) and (ledger.children or ledger.asking) else ()
-    if not taken:
+    entry, settings = ledger.entries[place], session.settings
+    if not shares_budgets(settings.policy) or not _any_child(ledger):
         return False
-    if _is_child(entry, session.settings):
+    taken = totals_of(ledger, settings).taken
+    if not taken.shares:
+        return False
+    if is_child(entry, settings):
         return _share(ledger, session) is None
-    return policy.max_tool_calls is not None and not entry.runs and calls_left(policy, session.started, taken) < 1
+    limited = settings.policy.max_tool_calls is not None
+    return limited and not entry.runs and calls_left(settings.policy, session.started, taken) < 1
 
 
-def _is_child(entry: LedgerEntry, settings: Settings) -> bool:
-    tool = offered(settings, entry.tool)
-    return tool is not None and starts_child(tool)
-
-
-def _taken(ledger: Ledger) -> tuple[Reservation, ...]:
-    """What is reserved for the sub-agents under way."""
-    return tuple(entry.child.reserved for entry in ledger.entries if entry.has_run and entry.child is not None)
+def _any_child(ledger: Ledger) -> bool:
+    """Whether a sub-agent may be under way."""
+    return bool(ledger.children or ledger.asking)
 
 
 # --- tools ----------------------------------------------------------------------------------------------
@@ -199,9 +201,8 @@ def _share(ledger: Ledger, session: Session) -> Reservation | None:
     settings = session.settings
     if not shares_budgets(settings.policy):
         return Reservation()
-    waiting = (entry for entry in ledger.entries if entry.child is None and entry.is_open)
-    among = sum(_is_child(entry, settings) for entry in waiting)
-    return share(settings.policy, session.usage, session.started, _taken(ledger), max(among, 1))
+    totals = totals_of(ledger, settings)
+    return share(settings.policy, session.usage, session.started, totals.taken, max(totals.to_come, 1))
 
 
 # --- people ---------------------------------------------------------------------------------------------

@@ -15,7 +15,8 @@ from attrs import Factory, define, field, frozen
 from loopkernel.codec import state_from_text, state_to_text
 from loopkernel.data.states import State
 from loopkernel.data.steps import Context
-from loopkernel.laws import Breach, check_step, check_trace
+from loopkernel.judging import check_step, check_trace
+from loopkernel.laws import Breach
 from loopkernel.loop.transition import transition
 from loopkernel.replaying import LogRecord, StepRecord, Transition
 from loopkernel.testing.explorer.scope import OWED, RESTS, Move, MoveKind

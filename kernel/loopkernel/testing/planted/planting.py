@@ -14,6 +14,7 @@ from typing import TypeAlias, final
 
 from attrs import evolve, frozen
 
+from loopkernel.data.causes import Cause
 from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import CallModel, Effect
 from loopkernel.data.events import MessageAdded
@@ -25,16 +26,18 @@ from loopkernel.data.sessions import Inbox, Session, Settings
 from loopkernel.data.states import Confirming, Dispatching, Executing, State, Streaming
 from loopkernel.data.steps import Context, Step
 from loopkernel.data.threads import Thread
-from loopkernel.laws import Judged, check_pairs, check_trace
-from loopkernel.laws.reports import PlanCut
+from loopkernel.judging import check_pairs, check_trace
+from loopkernel.laws import Judged
+from loopkernel.laws.reports import PlanCut, Project
 from loopkernel.loop.algorithms.compaction import plan_cut
+from loopkernel.loop.algorithms.projection import project
 from loopkernel.loop.transition import transition as the_transition
 from loopkernel.replaying import Transition
 from loopkernel.testing.played.player import (
     Script,
     play,
 )
-from loopkernel.views.explain import Cause, Explanation
+from loopkernel.views.explain import Explanation
 
 Plant: TypeAlias = Callable[[Transition], Transition]
 Explain: TypeAlias = Callable[[State, Context], Explanation]
@@ -54,9 +57,9 @@ def explaining(transition: Transition) -> Explain:
 @final
 @frozen(kw_only=True)
 class PlantedBug:
-    """A bug by name, the law that catches it, how it is planted, and how the broken kernel explains itself and cuts.
+    """A bug by name, the law that catches it, how it is planted, and how the broken kernel explains, cuts and projects.
 
-    One that is `hidden` does not show in the steps of a run, but when a step is taken again, explained, or cut.
+    One that is `hidden` does not show in the steps of a run, but when one is taken again, explained, cut or projected.
     """
 
     name: str
@@ -64,12 +67,13 @@ class PlantedBug:
     plant: Plant
     explain: Callable[[Transition], Explain] = explaining
     plan_cut: PlanCut = plan_cut
+    project: Project = project
     hidden: bool = False
 
     def judged(self, transition: Transition) -> Judged:
         """The transition with the bug in it, and its explanation."""
         broken = self.plant(transition)
-        return Judged(broken, self.explain(broken), self.plan_cut)
+        return Judged(transition=broken, explain=self.explain(broken), plan_cut=self.plan_cut, project=self.project)
 
 
 @cache
@@ -91,7 +95,8 @@ def breached_laws(bug: PlantedBug, scripts: Iterable[Script], *, until_caught: b
         same = steps == _as_it_must_be(script)
         if same and not bug.hidden:
             continue
-        told = same and bug.explain is explaining  # all that the laws of a trace may say is said of the sound kernel
+        # Else all that the laws of a trace may say is said of the sound kernel.
+        told = same and bug.explain is explaining and bug.project is project
         for report in (*(() if told else (check_trace(steps, judged=judged),)), check_pairs(steps, judged=judged)):
             breached.update(breach.law for breach in report.breaches)
         if until_caught and bug.law in breached:

@@ -4,10 +4,10 @@ import enum
 from collections.abc import Iterator
 from typing import final
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from loopkernel.data.errors import CodecError, PolicyError
-from loopkernel.laws import Judged, check_pairs, check_trace
+from loopkernel.judging import KERNEL, check_pairs, check_trace
 from loopkernel.loop.transition import transition as the_transition
 from loopkernel.replaying import Transition
 from loopkernel.testing.scenarios.data.scenario import Scenario
@@ -90,7 +90,7 @@ def broken_laws(run: Recording, transition: Transition, *, again: bool = True) -
 
 
 def _breaches(run: Recording, transition: Transition, *, again: bool) -> Iterator[str]:
-    judged = Judged(transition, explain)
+    judged = evolve(KERNEL, transition=transition, explain=explain)
     pairs = (check_pairs(run.steps, judged=judged),) if again else ()
     for report in (check_trace(run.steps, judged=judged), *pairs):
         for breach in report.breaches:

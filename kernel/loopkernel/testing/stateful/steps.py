@@ -18,8 +18,9 @@ from loopkernel.data.ids import (
 from loopkernel.data.states import Done, Initial, State
 from loopkernel.data.steps import Context
 from loopkernel.data.thread_deltas import Acquired, Created
+from loopkernel.judging import KERNEL, check_pairs, check_step, check_trace
 from loopkernel.later_typing import override
-from loopkernel.laws import KERNEL, Judged, check_pairs, check_step, check_trace
+from loopkernel.laws import Judged
 from loopkernel.replaying import START, LogRecord, StepRecord, fold
 from loopkernel.testing.strategies.walks import creations_that_run
 from loopkernel.testing.witness import Witness

@@ -1,19 +1,28 @@
 """What a sub-agent is given: never more than is left, in sum over all; less depth; and its task."""
 
 from fractions import Fraction
+from functools import reduce
 
 import pytest
 from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
-from loopkernel.data.children import Reservation
+from loopkernel.data.children import Reservation, Taken
 from loopkernel.data.choices import Lifetime
 from loopkernel.data.json_text import Json
 from loopkernel.data.policy import ChildLimits, CourseCorrection, Policy, Prices
 from loopkernel.data.usage import Usage
 from loopkernel.data.words import CancelReason, TurnEndReason
 from loopkernel.loop.algorithms.budget import cost_usd
-from loopkernel.loop.algorithms.children import child_policy, child_tools, end_of, share, starts_child, task_of
+from loopkernel.loop.algorithms.children import (
+    child_policy,
+    child_tools,
+    end_of,
+    share,
+    starts_child,
+    task_of,
+    with_share,
+)
 
 from tests.kernel.building import ALL_TOOLS, BARE, CHILD, READ
 
@@ -41,7 +50,7 @@ def test_what_is_reserved_never_passes_what_is_left_whatever_the_number(
     usage = Usage(input=used)
     taken: list[Reservation] = []
     for among in range(children, 0, -1):
-        part = share(policy, usage, started + len(taken), tuple(taken), among)
+        part = share(policy, usage, started + len(taken), reduce(with_share, taken, Taken()), among)
         if part is None:
             break
         taken.append(part)
@@ -72,19 +81,19 @@ def test_what_is_reserved_never_passes_what_is_left_whatever_the_number(
     ids=["tokens", "cost", "calls"],
 )
 def test_nothing_is_shared_of_a_budget_that_is_spent(policy: Policy) -> None:
-    assert share(policy, Usage(input=10), 10, (), 1) is None
-    assert share(policy, Usage(input=9), 9, (), 1) is not None
-    assert share(Policy(), Usage(input=10), 10, (), 1) == Reservation()
+    assert share(policy, Usage(input=10), 10, Taken(), 1) is None
+    assert share(policy, Usage(input=9), 9, Taken(), 1) is not None
+    assert share(Policy(), Usage(input=10), 10, Taken(), 1) == Reservation()
 
 
 @pytest.mark.rule("LIMIT-2")
 def test_what_is_left_is_shared_equally() -> None:
     policy = Policy(max_total_tokens=100, max_cost_usd=1.0, max_tool_calls=9, prices=Prices(output=1.0))
-    part = share(policy, Usage(input=10), 0, (), 3)
+    part = share(policy, Usage(input=10), 0, Taken(), 3)
     assert part is not None
     assert part == Reservation(tokens=30, cost_usd=part.cost_usd, tool_calls=2)
     assert Fraction(1, 3) - exactly(part.cost_usd) < Fraction(1, 10**12)
-    assert share(policy, Usage(input=10), 1, (part,), 2) == evolve(part, tool_calls=2)
+    assert share(policy, Usage(input=10), 1, with_share(Taken(), part), 2) == evolve(part, tool_calls=2)
 
 
 # --- what it is -------------------------------------------------------------------------------------------

@@ -5,8 +5,8 @@ import subprocess
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from loopkernel.laws.accounts.reach import is_like_command
 from loopkernel.loop.algorithms.commands import command_matches, words_of
-from loopkernel.testing.slow_reach import is_like_command
 
 pytestmark = pytest.mark.rule("ASK-1")
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from loopkernel.data.json_text import Json, JsonValue
 from loopkernel.data.policy import LoopTiers
 from loopkernel.data.watches import DisabledTool, Watch, WatchedCall
+from loopkernel.laws.accounts.similar_calls import Made, SimilarCalls
 from loopkernel.loop.algorithms.loop_detection import (
     PAGINATION_KEYS,
     Disabled,
@@ -22,7 +23,6 @@ from loopkernel.loop.algorithms.loop_detection import (
     similar,
     watch_call,
 )
-from loopkernel.testing.slow_loop_detection import SlowLoopDetection, about_the_same
 
 TIERS = LoopTiers()
 # As LIMIT-3 lists them.
@@ -69,11 +69,15 @@ def watched(made: Iterable[WatchedCall], window: int = 24) -> Watch:
 # --- similar ---------------------------------------------------------------------------------------------
 
 
+def _made_of(call: WatchedCall) -> Made:
+    return Made(call.tool, call.input, 0)
+
+
 @pytest.mark.rule("LIMIT-3")
 @given(calls, calls)
 def test_similarity_is_mutual_and_a_second_opinion_agrees(one: WatchedCall, other: WatchedCall) -> None:
     assert similar(one, other) == similar(other, one)
-    assert similar(one, other) == (one.tool == other.tool and about_the_same(one.input, other.input))
+    assert similar(one, other) == _made_of(one).is_like(_made_of(other))
 
 
 @pytest.mark.rule("LIMIT-3")
@@ -287,7 +291,7 @@ def test_polling_tools_are_exempt() -> None:
 def test_a_slow_second_opinion_finds_the_same(
     tiers: LoopTiers | None, rounds: list[list[WatchedCall]], polling: frozenset[str]
 ) -> None:
-    slow = SlowLoopDetection(tiers)
+    slow = SimilarCalls(tiers)
     watch = Watch()
     for made in rounds:
         for one in made:
@@ -298,7 +302,7 @@ def test_a_slow_second_opinion_finds_the_same(
         assert [(NAMES[type(finding)], finding.tool) for finding in findings] == expected
         assert {disabled.tool for disabled in watch.disabled} == set(slow.back_at)
         assert all(disabled.rounds == slow.back_at[disabled.tool] - slow.requests for disabled in watch.disabled)
-        assert [(one.tool, one.input) for one in watch.calls] == slow.made
+        assert [(one.tool, one.input) for one in watch.calls] == [(one.tool, one.given) for one in slow.made]
 
 
 @pytest.mark.rule("LIMIT-3")

@@ -19,10 +19,11 @@ from loopkernel.data.blocks import (
 )
 from loopkernel.data.ids import MessageId
 from loopkernel.data.messages import AssistantMessage, ReplyState, ResultMessage, UserMessage
+from loopkernel.data.projected import ProjectedBlock, ProjectedMessage, Role
 from loopkernel.data.threads import Thread
 from loopkernel.data.vector import Vector
 from loopkernel.data.words import CallStatus, StopReason
-from loopkernel.loop.algorithms.projection import ProjectedBlock, ProjectedMessage, Role, project, safe_tool_name
+from loopkernel.loop.algorithms.projection import project, safe_tool_name
 from loopkernel.loop.algorithms.wording import STOPPED_REPLY
 from loopkernel.testing.strategies.conversation import threads
 from loopkernel.testing.strategies.values import MODELS, raw_texts

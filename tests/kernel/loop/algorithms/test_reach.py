@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from loopkernel.data.errors import PolicyError
 from loopkernel.data.policy import ResourcePattern
 from loopkernel.data.tools import AccessMode, Claim
+from loopkernel.laws.accounts.reach import spelled, uses_only, uses_some
 from loopkernel.loop.algorithms.reach import canonical, lies_within, reaches
-from loopkernel.testing.slow_reach import spelled, uses_only, uses_some
 
 pytestmark = pytest.mark.rule("ASK-1")
 READ = AccessMode.READ

@@ -13,7 +13,7 @@ from loopkernel.data.states import Streaming, Thinking
 from loopkernel.data.thread_deltas import Resumed
 from loopkernel.data.user_deltas import Approve, ChangeMode, ChangeTools, Forget, Remember, RememberTool
 from loopkernel.data.words import RefusalReason, TurnEndReason, UserAction
-from loopkernel.laws import check_trace
+from loopkernel.judging import check_trace
 from loopkernel.replaying import fold
 
 from tests.kernel.building import (

@@ -33,8 +33,9 @@ from loopkernel.data.user_deltas import (
     ChangePolicy,
     Permit,
 )
+from loopkernel.data.waits import ForChild, ForOwnResult
 from loopkernel.data.words import NATURAL_ENDS, CallStatus, CancelReason, LimitName, TimerPurpose, TurnEndReason
-from loopkernel.views.waits import ForChild, ForOwnResult, waits_of
+from loopkernel.views.waits import waits_of
 
 from tests.kernel.building import (
     ASKING_NOBODY,

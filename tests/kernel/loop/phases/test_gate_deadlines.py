@@ -6,9 +6,10 @@ from loopkernel.data.model_deltas import ModelText
 from loopkernel.data.policy import Policy
 from loopkernel.data.states import State
 from loopkernel.data.user_deltas import CancelCall
+from loopkernel.data.waits import ForChild, ForHook, ForShare, Wait
 from loopkernel.data.words import HookPoint, StopReason
 from loopkernel.machine import Machine
-from loopkernel.views.waits import ForChild, ForHook, ForShare, Wait, told, waits_of
+from loopkernel.views.waits import told, waits_of
 
 from tests.kernel.building import (
     ASKING_NOBODY,

@@ -14,8 +14,9 @@ from loopkernel.data.states import Cancelled, Confirming, Executing, Idle, State
 from loopkernel.data.thread_deltas import Disposed, Forked, Resumed
 from loopkernel.data.tools import InvalidCall
 from loopkernel.data.user_deltas import Approve, CancelAll, CancelCall, Correct
+from loopkernel.data.waits import ForHook
 from loopkernel.data.words import CallStatus, CancelReason
-from loopkernel.views.waits import ForHook, waits_of
+from loopkernel.views.waits import waits_of
 
 from tests.kernel.building import (
     ALL_TOOLS,

@@ -2,13 +2,14 @@
 
 import enum
 from collections.abc import Mapping
-from typing import final
+from typing import Annotated, final
 
-from attrs import frozen
+from attrs import Factory, frozen
 
 from loopkernel.data.choices import ApprovalMode
 from loopkernel.data.policy import ApprovalRule, FieldPattern
 from loopkernel.data.remembered import Remembered
+from loopkernel.testing.scenarios.data.marks import Line, Mark, Name, Position, WrittenAs
 from loopkernel.testing.scenarios.data.world import JsonValue, ToolScript
 
 
@@ -17,7 +18,7 @@ from loopkernel.testing.scenarios.data.world import JsonValue, ToolScript
 class At:
     """At this instant, in milliseconds of virtual time from the start."""
 
-    ms: int
+    ms: Annotated[int, WrittenAs("at")] = 0
 
 
 @final
@@ -25,8 +26,8 @@ class At:
 class When:
     """`after_ms` after the step that printed the `nth` trace line (from 1) that matches the pattern."""
 
-    pattern: str
-    nth: int = 1
+    pattern: Annotated[Line, WrittenAs("when")]
+    nth: Position = 1
     after_ms: int = 0
 
 
@@ -62,7 +63,7 @@ class Steer:
 class Discard:
     """The input with this queue number, or all (None), is taken out of the queue."""
 
-    number: int | None
+    number: Annotated[Position | None, Mark.ALL]
 
 
 @final
@@ -70,7 +71,7 @@ class Discard:
 class Edit:
     """The `message`-th message that the user sent (from 1) is replaced."""
 
-    message: int
+    message: Position
     text: str
 
 
@@ -87,7 +88,7 @@ class Remember(enum.Enum):
 class Approve:
     """The call may run. `pattern` is given when `remember` is PATTERN."""
 
-    call: str
+    call: Annotated[Name, Mark.ALONE]
     remember: Remember | None = None
     pattern: tuple[FieldPattern, ...] = ()
 
@@ -97,7 +98,7 @@ class Approve:
 class Reject:
     """The call may not run, or its question is declined."""
 
-    call: str
+    call: Annotated[Name, Mark.ALONE]
     why: str | None = None
 
 
@@ -106,7 +107,7 @@ class Reject:
 class Correct:
     """The call may run with this input instead."""
 
-    call: str
+    call: Name
     input: JsonValue
 
 
@@ -115,9 +116,9 @@ class Correct:
 class Swap:
     """This runs in the call's place."""
 
-    call: str
+    call: Name
     tool: str
-    input: JsonValue
+    input: JsonValue = Factory(dict)
 
 
 @final
@@ -125,7 +126,7 @@ class Swap:
 class Answer:
     """The answer to what the call's tool asked."""
 
-    call: str
+    call: Name
     value: JsonValue
 
 
@@ -142,8 +143,8 @@ class CrashVerdict(enum.Enum):
 class AfterCrash:
     """A person's word on a dangerous call that waits after a restart."""
 
-    call: str
-    verdict: CrashVerdict
+    call: Name
+    verdict: Annotated[CrashVerdict, WrittenAs("as")]
     text: str | None = None
 
 
@@ -152,7 +153,7 @@ class AfterCrash:
 class Cancel:
     """The call, or everything (None), is cancelled."""
 
-    call: str | None
+    call: Annotated[Name | None, Mark.ALL]
 
 
 @final
@@ -194,7 +195,7 @@ class Permit:
 class Forget:
     """A remembered approval is taken back; None: all of them (rule ASK-3)."""
 
-    remembered: Remembered | None = None
+    remembered: Annotated[Remembered | None, Mark.ALL] = None
 
 
 @final
@@ -210,7 +211,7 @@ class StartHandoff:
 class ReportAgain:
     """The report behind the trace line that matches is delivered a second time."""
 
-    pattern: str
+    pattern: Line
 
 
 @final

@@ -1,11 +1,27 @@
 """What a scenario expects of a run. What is not given (None, or empty) is not judged, but for `open`."""
 
 from collections.abc import Mapping
-from typing import Literal, final
+from typing import Annotated, final
 
 from attrs import Factory, frozen
 
-from loopkernel.data.words import CallStatus, RequestReason
+from loopkernel.data.words import RequestReason
+from loopkernel.testing.scenarios.data.marks import (
+    EndReason,
+    EndStatus,
+    ForcedTool,
+    Group,
+    InteractionLabel,
+    Line,
+    Lines,
+    Mark,
+    Name,
+    Names,
+    OutputLimit,
+    Position,
+    StateName,
+    WrittenAs,
+)
 from loopkernel.testing.scenarios.data.world import JsonValue, Role
 
 
@@ -14,11 +30,11 @@ from loopkernel.testing.scenarios.data.world import JsonValue, Role
 class ExpectedMoment:
     """What held right after the step that printed the `nth` line that matches `when`."""
 
-    when: str
-    nth: int = 1
-    state: tuple[str, ...] = ()
-    interaction: tuple[str, ...] = ()
-    open: tuple[str, ...] | None = None
+    when: Line
+    nth: Position = 1
+    state: tuple[StateName, ...] = ()
+    interaction: tuple[InteractionLabel, ...] = ()
+    open: Names | None = None
     queue: int | None = None
 
 
@@ -44,15 +60,15 @@ class ExpectedRequest:
     why: RequestReason | None = None
     roles: tuple[Role, ...] | None = None
     messages: int | None = None
-    results: tuple[str, ...] | None = None
+    results: Names | None = None
     contains: tuple[str, ...] = ()
     lacks: tuple[str, ...] = ()
     last: tuple[str, ...] = ()
-    tools: frozenset[str] | None = None
+    tools: Annotated[frozenset[str], Mark.NONE] | None = None
     lacks_tools: tuple[str, ...] = ()
-    max_output_tokens: int | Literal["none"] | None = None
+    max_output_tokens: OutputLimit | None = None
     model: str | None = None
-    forced_tool: str | None = None
+    forced_tool: ForcedTool | None = None
 
 
 @final
@@ -60,7 +76,7 @@ class ExpectedRequest:
 class ExpectedResult:
     """How one call was answered. `reason` is its cancel reason, `runs` how often its tool started."""
 
-    status: CallStatus | None = None
+    status: Annotated[EndStatus | None, Mark.ALONE] = None
     reason: str | None = None
     contains: tuple[str, ...] = ()
     lacks: tuple[str, ...] = ()
@@ -82,8 +98,8 @@ class ExpectedUsage:
 class ExpectedTime:
     """Bounds, both included, for the virtual time of the last trace line."""
 
-    min_ms: int | None = None
-    max_ms: int | None = None
+    min_ms: Annotated[int | None, WrittenAs("min")] = None
+    max_ms: Annotated[int | None, WrittenAs("max")] = None
 
 
 @final
@@ -91,22 +107,22 @@ class ExpectedTime:
 class Expectations:
     """All of `expect`. `state`, `interaction` and `reason` list what may be at the end; empty: anything."""
 
-    trace: tuple[str, ...] = ()
-    counts: Mapping[str, int] = Factory(dict)
-    never: tuple[str, ...] = ()
-    after: Mapping[str, tuple[str, ...]] = Factory(dict)
-    together: tuple[tuple[str, ...], ...] = ()
-    apart: tuple[tuple[str, ...], ...] = ()
-    inputs: Mapping[str, JsonValue] = Factory(dict)
+    trace: Lines = ()
+    counts: Mapping[Line, int] = Factory(dict)
+    never: Lines = ()
+    after: Mapping[Line, Lines] = Factory(dict)
+    together: tuple[Group, ...] = ()
+    apart: tuple[Group, ...] = ()
+    inputs: Mapping[Name, JsonValue] = Factory(dict)
     at: tuple[ExpectedMoment, ...] = ()
     requests: int | None = None
-    request: Mapping[int, ExpectedRequest] = Factory(dict)
-    results: Mapping[str, ExpectedResult] = Factory(dict)
+    request: Mapping[Position, ExpectedRequest] = Factory(dict)
+    results: Mapping[Name, ExpectedResult] = Factory(dict)
     thread: ExpectedThread | None = None
-    state: tuple[str, ...] = ()
-    interaction: tuple[str, ...] = ()
-    reason: tuple[str, ...] = ()
+    state: tuple[StateName, ...] = ()
+    interaction: tuple[InteractionLabel, ...] = ()
+    reason: tuple[EndReason, ...] = ()
     usage: ExpectedUsage | None = None
     queue: int | None = None
-    open: tuple[str, ...] = ()
+    open: Names = ()
     elapsed_ms: ExpectedTime | None = None

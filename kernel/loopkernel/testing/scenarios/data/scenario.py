@@ -5,12 +5,13 @@ The parts lie beside this file: `world` (tools, model, hooks, ...), `actions` (w
 """
 
 from collections.abc import Mapping
-from typing import final
+from typing import Annotated, final
 
 from attrs import Factory, field, frozen
 
 from loopkernel.testing.scenarios.data.actions import TimedAction
 from loopkernel.testing.scenarios.data.expectations import Expectations
+from loopkernel.testing.scenarios.data.marks import Name, WrittenAs
 from loopkernel.testing.scenarios.data.world import (
     ChildScript,
     CorrectionScript,
@@ -42,7 +43,7 @@ class PolicyChoice:
 class Scenario:
     """One document of a scenario file. `source` and `line` say where it stands; they are not compared."""
 
-    id: str
+    id: Annotated[str, WrittenAs("scenario")]
     about: str = ""
     rules: tuple[str, ...] = ()
     policy: PolicyChoice = Factory(PolicyChoice)
@@ -54,7 +55,7 @@ class Scenario:
     summaries: tuple[SummaryScript, ...] = ()
     corrections: tuple[CorrectionScript, ...] = ()
     handoffs: tuple[HandoffScript, ...] = ()
-    children: Mapping[str, ChildScript] = Factory(dict)
+    children: Mapping[Name, ChildScript] = Factory(dict)
     start: tuple[StartMessage, ...] = ()
     expect: Expectations = Factory(Expectations)
     source: str = field(default="", eq=False)

@@ -5,13 +5,14 @@ Times are milliseconds of virtual time. JSON values are plain Python data, since
 
 import enum
 from collections.abc import Mapping
-from typing import TypeAlias, final
+from typing import Annotated, TypeAlias, final
 
-from attrs import Factory, field, frozen
+from attrs import Factory, frozen
 
 from loopkernel.data.tools import ToolProfile
 from loopkernel.data.usage import Usage
-from loopkernel.data.words import CallStatus, ErrorClass, HookPoint, StopReason
+from loopkernel.data.words import CallStatus, HookPoint, StopReason
+from loopkernel.testing.scenarios.data.marks import EndStatus, Mark, Name, ReportedError, WrittenAs
 
 # What the summariser and the handoff answer where a scenario does not say.
 DEFAULT_SUMMARY = "What came before, in short."
@@ -25,7 +26,7 @@ JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, J
 class ToolReturns:
     """The run succeeds with this text."""
 
-    text: str = "ok"
+    text: Annotated[str, WrittenAs("returns")] = "ok"
 
 
 @final
@@ -33,7 +34,7 @@ class ToolReturns:
 class ToolFails:
     """The run ends in an error with this text."""
 
-    text: str
+    text: Annotated[str, WrittenAs("fails")]
 
 
 @final
@@ -69,12 +70,12 @@ class Behaviour:
     """What one run of a tool does."""
 
     takes_ms: int = 0
-    outcome: ToolOutcome = ToolReturns()
-    progress: tuple[Progress, ...] = ()
+    outcome: Annotated[ToolOutcome, Mark.FLAT] = ToolReturns()
+    progress: Annotated[tuple[Progress, ...], Mark.NONE] = ()
     final: bool = False
     stops_loop: bool = False
     ignores_abort: bool = False
-    asks: ToolQuestion | None = None
+    asks: Annotated[ToolQuestion | None, Mark.NONE] = None
     background: bool = False
 
     @property
@@ -90,10 +91,10 @@ class ToolScript:
     """A tool: its profile (None: known, but without one), its input's JSON Schema, and how its runs go."""
 
     profile: ToolProfile | None = Factory(ToolProfile)
-    input_schema: JsonValue = Factory(dict)
-    behaviour: Behaviour = Behaviour()
+    input_schema: Annotated[JsonValue, Mark.SCHEMA, WrittenAs("input")] = Factory(dict)
+    behaviour: Annotated[Behaviour, Mark.FLAT] = Behaviour()
     runs: tuple[Behaviour, ...] = ()
-    calls: Mapping[str, Behaviour] = Factory(dict)
+    calls: Mapping[Name, Behaviour] = Factory(dict)
 
     def behaviour_of(self, call: str, run: int) -> Behaviour:
         """How the `run`-th run of the tool (from 1) goes, made for `call`: the call decides, else the run."""
@@ -116,7 +117,7 @@ class ScriptedCall:
     tool: str
     input: JsonValue = Factory(dict)
     raw: str | None = None
-    after: tuple[str, ...] = ()
+    after: tuple[Name, ...] = ()
 
 
 @final
@@ -134,7 +135,7 @@ class ReasoningPiece:
     """A part of the reply's reasoning that has streamed `at_ms` after the request."""
 
     at_ms: int
-    text: str
+    text: Annotated[str, WrittenAs("reasoning")]
 
 
 @final
@@ -143,7 +144,7 @@ class CallPiece:
     """The call (the scenario's name) is complete `at_ms` after the request."""
 
     at_ms: int
-    call: str
+    call: Name
 
 
 @final
@@ -164,7 +165,7 @@ class ModelCompletes:
     """The reply ends properly. `cut` names the call whose arguments were cut, if `stop` is `max_tokens`."""
 
     stop: StopReason
-    cut: str | None = None
+    cut: Name | None = None
 
 
 @final
@@ -172,7 +173,7 @@ class ModelCompletes:
 class ModelFails:
     """The model call fails with a classified error, and perhaps the server's wish when to be asked again."""
 
-    error_class: ErrorClass
+    error_class: Annotated[ReportedError, WrittenAs("fails")]
     retry_after_ms: int | None = None
 
 
@@ -204,7 +205,7 @@ class ModelEntry:
     takes_ms: int = 0
     pieces: tuple[Piece, ...] = ()
     model_name: str | None = None
-    ending: ModelEnding = ModelCompletes(StopReason.END_TURN)
+    ending: Annotated[ModelEnding, Mark.FLAT] = ModelCompletes(StopReason.END_TURN)
 
 
 class HookAnswerKind(enum.Enum):
@@ -233,7 +234,7 @@ class HookReplies:
 class HookFails:
     """The hook fails with this text."""
 
-    text: str
+    text: Annotated[str, WrittenAs("fails")]
 
 
 @final
@@ -248,9 +249,9 @@ class HookScript:
     """The answer to the first gated hook asked at `point` (about `call`, if given) that finds it unused."""
 
     point: HookPoint
-    call: str | None = None
+    call: Name | None = None
     takes_ms: int = 0
-    outcome: HookReplies | HookFails | HookHangs = HookReplies()
+    outcome: Annotated[HookReplies | HookFails | HookHangs, Mark.FLAT] = HookReplies()
 
 
 @final
@@ -258,7 +259,7 @@ class HookScript:
 class SummaryText:
     """The summariser's text, and what it used."""
 
-    text: str
+    text: str = DEFAULT_SUMMARY
     usage: Usage | None = None
 
 
@@ -267,7 +268,7 @@ class SummaryText:
 class SummaryFails:
     """The summariser fails with this text."""
 
-    text: str
+    text: Annotated[str, WrittenAs("fails")]
 
 
 @final
@@ -275,7 +276,7 @@ class SummaryFails:
 class SummaryScript:
     """One answer of the summariser."""
 
-    outcome: SummaryText | SummaryFails
+    outcome: Annotated[SummaryText | SummaryFails, Mark.FLAT] = SummaryText()
     takes_ms: int = 0
 
 
@@ -293,7 +294,7 @@ class CorrectionScript:
 class HandoffDone:
     """The work goes on in this thread."""
 
-    thread: str
+    thread: str = DEFAULT_HANDOFF
 
 
 @final
@@ -301,7 +302,7 @@ class HandoffDone:
 class HandoffFails:
     """The handoff fails with this text."""
 
-    text: str
+    text: Annotated[str, WrittenAs("fails")]
 
 
 @final
@@ -309,7 +310,7 @@ class HandoffFails:
 class HandoffScript:
     """The answer to one handoff."""
 
-    outcome: HandoffDone | HandoffFails
+    outcome: Annotated[HandoffDone | HandoffFails, Mark.FLAT] = HandoffDone()
     takes_ms: int = 0
 
 
@@ -335,8 +336,8 @@ class Role(enum.Enum):
 class StartResult:
     """A tool result of a thread that was found elsewhere."""
 
-    call: str
-    status: CallStatus = CallStatus.DONE
+    call: Name
+    status: EndStatus = CallStatus.DONE
     text: str = ""
 
 
@@ -347,5 +348,5 @@ class StartMessage:
 
     role: Role
     text: str | None = None
-    calls: tuple[ScriptedCall, ...] = field(default=())
+    calls: tuple[ScriptedCall, ...] = ()
     results: tuple[StartResult, ...] = ()

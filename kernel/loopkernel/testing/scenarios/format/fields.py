@@ -215,6 +215,11 @@ def many_or_none(decode: Decoder[T]) -> Decoder[tuple[T, ...]]:
     return lambda node, place: () if is_none(node) else decode_list(node, place)
 
 
+def or_nothing(decode: Decoder[T], nothing: T) -> Decoder[T]:
+    """What `decode` reads, or nothing for `none`."""
+    return lambda node, place: nothing if is_none(node) else decode(node, place)
+
+
 def table(decode_key: Decoder[D], decode: Decoder[T]) -> Decoder[dict[D, T]]:
     """A mapping whose keys are data: names, patterns or numbers."""
 

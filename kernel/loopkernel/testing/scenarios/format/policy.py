@@ -1,9 +1,15 @@
-"""The policy of a scenario: a preset and options, every key name and every value shape checked."""
+"""The policy of a scenario: a preset and options, which are the fields of `Policy`, read by their types.
+
+What is read are the words of the document, every key name and value shape checked, and not the parts of a policy: an
+option may give some keys of a part alone, and whether the whole can hold is judged when the policy is built.
+"""
 
 import enum
+from typing import TypeAlias, get_args
 
-from loopkernel.data import choices
-from loopkernel.data.tools import AccessMode, Decision
+import attrs
+
+from loopkernel.data.policy import FieldPattern, Hook, LoopTiers, Policy, ResourcePattern
 from loopkernel.data.words import ErrorClass, HookPoint
 from loopkernel.testing.scenarios.data.scenario import PolicyChoice
 from loopkernel.testing.scenarios.data.world import JsonValue
@@ -20,16 +26,14 @@ from loopkernel.testing.scenarios.format.fields import (
     text,
     word,
 )
+from loopkernel.testing.scenarios.format.forms import Annotation, origin_of
 from loopkernel.testing.scenarios.format.nodes import Mapping, Node, Scalar
 
-Options = dict[str, Decoder[JsonValue]]
+Options: TypeAlias = dict[str, Decoder[JsonValue]]
 
 PRESETS = ("default", "amp", "amodal", "claude", "strands", "calls")
-
-
-def _choice(kind: type[enum.Enum]) -> Decoder[JsonValue]:
-    """The word of a choice, kept as text."""
-    return word(*(str(one.value) for one in kind))
+# What is not a choice of a scenario: which model there is, how long a driver waits, and what chance does.
+_NOT_OPTIONS = frozenset({"model", "grace_ms", "seed"})
 
 
 def _list_of(decode: Decoder[JsonValue]) -> Decoder[JsonValue]:
@@ -65,113 +69,57 @@ def _resource_pattern(node: Node, place: Place) -> JsonValue:
     """`{pattern, mode}`, or the pattern alone."""
     if isinstance(node, Scalar):
         return {"pattern": text(node, place)}
-    return _nested({"pattern": text, "mode": _choice(AccessMode)}, "pattern")(node, place)
+    return _part(ResourcePattern)(node, place)
 
 
 def _hooks_at_a_point(node: Node, place: Place) -> JsonValue:
     """`off`, `observed`, `gated`, or a list of hooks by name."""
     if isinstance(node, Scalar):
         return word("off", "observed", "gated")(node, place)
-    return _list_of(_nested({"name": text, "gated": flag}, "name"))(node, place)
+    return _list_of(_part(Hook, "point"))(node, place)
 
 
-_WHOLE: Decoder[JsonValue] = integer()
-_LIMIT: Decoder[JsonValue] = or_none(integer())
-_AMOUNT: Decoder[JsonValue] = or_none(number)
+def _hooks(node: Node, place: Place) -> JsonValue:
+    return _nested({point.value: _hooks_at_a_point for point in HookPoint})(node, place)
 
-RULE: Options = {
-    "decision": _choice(Decision),
-    "tool": text,
-    "input": _patterns,
-    "resources": _list_of(_resource_pattern),
-}
 
-_TRUNCATION: Options = {
-    "escalate_to": _list_of(_WHOLE),
-    "continuations": _WHOLE,
-    "then": _choice(choices.TruncationEnd),
-    "calls": _choice(choices.TruncatedCalls),
+def _part(kind: type, *left_out: str) -> Decoder[JsonValue]:
+    """A part of the policy: a mapping of its fields, of which those without a default must be given."""
+    shown = [one for one in attrs.fields(kind) if one.name not in left_out]
+    options = {one.name: _AS_IT_IS.get((kind, one.name)) or _option(one.type) for one in shown}
+    return _nested(options, *(one.name for one in shown if one.default is attrs.NOTHING))
+
+
+def _option(annotation: Annotation) -> Decoder[JsonValue]:
+    """An option of this type, as the document has it."""
+    if annotation in _WRITTEN_OTHERWISE:
+        return _WRITTEN_OTHERWISE[annotation]
+    arguments = get_args(annotation)
+    if type(None) in arguments:
+        (kind,) = (argument for argument in arguments if argument is not type(None))
+        return or_none(_option(kind))
+    if origin_of(annotation) is tuple:
+        return _list_of(_option(arguments[0]))
+    if attrs.has(annotation):
+        return _part(annotation)
+    if issubclass(annotation, enum.Enum):
+        return word(*(str(one.value) for one in annotation if one is not ErrorClass.MAX_TOKENS))
+    return _PLAIN[annotation]
+
+
+_PLAIN: dict[type, Decoder[JsonValue]] = {bool: flag, int: integer(), float: number, str: text}
+_WRITTEN_OTHERWISE: dict[Annotation, Decoder[JsonValue]] = {
+    tuple[Hook, ...]: _hooks,
+    tuple[FieldPattern, ...]: _patterns,
+    ResourcePattern: _resource_pattern,
 }
-_RETRY: Options = {
-    "base_ms": _WHOLE,
-    "factor": number,
-    "cap_ms": _WHOLE,
-    "retries": _WHOLE,
-    "jitter_ms": _WHOLE,
-    "classes": _list_of(word(*(one.value for one in ErrorClass if one is not ErrorClass.MAX_TOKENS))),
-}
-_COMPACTION: Options = {
-    "strategy": _choice(choices.CompactionStrategy),
-    "window_tokens": _WHOLE,
-    "trigger_ratio": _AMOUNT,
-    "trigger_tokens": _LIMIT,
-    "keep_turns": _LIMIT,
-    "keep_messages": _LIMIT,
-    "keep_ratio": _AMOUNT,
-    "when": _choice(choices.CompactionMoment),
-    "failures": _WHOLE,
-    "cooldown_ms": _WHOLE,
-}
-_RESTART: Options = {
-    "read_only": _choice(choices.RestartSafe),
-    "idempotent": _choice(choices.RestartSafe),
-    "dangerous": _choice(choices.RestartDangerous),
-    "child": _choice(choices.RestartChild),
+# The format allows `none` for each count of loop detection.
+_AS_IT_IS: dict[tuple[type, str], Decoder[JsonValue]] = {
+    (LoopTiers, "disable_turns"): or_none(integer()),
+    (LoopTiers, "window"): or_none(integer()),
 }
 
-OPTIONS: Options = {
-    "lifetime": _choice(choices.Lifetime),
-    "max_turns": _LIMIT,
-    "max_total_tokens": _LIMIT,
-    "max_tool_calls": _LIMIT,
-    "max_wall_ms": _LIMIT,
-    "turn_limit_counts": _choice(choices.TurnLimitCounts),
-    "max_cost_usd": _AMOUNT,
-    "prices": _nested({"input": number, "output": number}),
-    "schedule": _choice(choices.Schedule),
-    "max_parallel": _LIMIT,
-    "early_start": _choice(choices.EarlyStart),
-    "no_profile": _choice(choices.NoProfile),
-    "no_profile_approval": _choice(choices.NoProfileApproval),
-    "write_conflict": _choice(choices.WriteConflict),
-    "run_calls": _choice(choices.RunCalls),
-    "on_reject": _choice(choices.OnReject),
-    "on_tool_failure": _choice(choices.OnToolFailure),
-    "on_busy": _choice(choices.OnBusy),
-    "queue_limit": _WHOLE,
-    "max_output_tokens": _LIMIT,
-    "max_reply_chars": _LIMIT,
-    "on_truncation": _nested(_TRUNCATION),
-    "retry": or_none(_nested(_RETRY)),
-    "retry_after_cap_ms": _WHOLE,
-    "fallback_models": _list_of(text),
-    "errors": _choice(choices.ErrorDisplay),
-    "on_error": _choice(choices.OnError),
-    "silence_ms": _LIMIT,
-    "tool_timeout_ms": _LIMIT,
-    "approval_timeout_ms": _LIMIT,
-    "hook_timeout_ms": _LIMIT,
-    "loop": or_none(_nested(dict.fromkeys(("note", "disable", "disable_turns", "stop", "window"), _LIMIT))),
-    "compaction": or_none(_nested(_COMPACTION)),
-    "clear_results": or_none(
-        _nested({"above": _WHOLE, "keep": _WHOLE, "when": _choice(choices.ClearMoment)}),
-    ),
-    "result_limit": or_none(_nested(dict.fromkeys(("chars", "head", "tail", "media_chars"), _WHOLE))),
-    "approval_mode": _choice(choices.ApprovalMode),
-    "approval_rules": _list_of(_nested(RULE, "decision")),
-    "output_tool": or_none(text),
-    "output_calls": _choice(choices.OutputCalls),
-    "output_required": flag,
-    "empty_reply_nudges": _WHOLE,
-    "hooks": _nested({point.value: _hooks_at_a_point for point in HookPoint}),
-    "hook_failure": _choice(choices.HookFailure),
-    "stop_hook_limit": _WHOLE,
-    "course_correction": or_none(_nested(dict.fromkeys(("after_calls", "after_writes"), _WHOLE))),
-    "child": _nested(
-        {"max_turns": _LIMIT, "max_output_tokens": _LIMIT, "timeout_ms": _LIMIT, "depth": _WHOLE},
-    ),
-    "on_restart": _nested(_RESTART),
-}
+OPTIONS: Options = {one.name: _option(one.type) for one in attrs.fields(Policy) if one.name not in _NOT_OPTIONS}
 
 
 def policy(node: Node, place: Place) -> PolicyChoice:

@@ -1,1 +1,0 @@
-"""Plays scenarios on the real driver, beside the pure player."""

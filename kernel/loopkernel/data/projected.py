@@ -1,0 +1,35 @@
+"""A request as messages: what a provider is given, in the two roles that providers know (rule INFER-2)."""
+
+import enum
+from typing import final
+
+from attrs import frozen
+
+from loopkernel.data.blocks import (
+    MediaBlock,
+    OpaqueBlock,
+    ReasoningBlock,
+    ServerCall,
+    TextBlock,
+    ToolCall,
+    ToolResult,
+)
+
+
+class Role(enum.Enum):
+    """Who speaks, as providers know it; results are the user's."""
+
+    USER = "user"
+    ASSISTANT = "assistant"
+
+
+ProjectedBlock = TextBlock | MediaBlock | ReasoningBlock | OpaqueBlock | ToolCall | ServerCall | ToolResult
+
+
+@final
+@frozen
+class ProjectedMessage:
+    """One message of a request; never empty."""
+
+    role: Role
+    content: tuple[ProjectedBlock, ...]

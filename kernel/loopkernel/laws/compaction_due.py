@@ -1,0 +1,89 @@
+"""Of law CUT-SAFE: a thread is as long as its messages are, and is compacted when that is due (rule COMPACT-1)."""
+
+from collections.abc import Iterator
+from typing import final
+
+from loopkernel.data.choices import CompactionMoment, CompactionStrategy
+from loopkernel.data.effects import CallModel
+from loopkernel.data.events import (
+    CompactionEnded,
+    CompactionStarted,
+    MessageReplaced,
+    ResultsCleared,
+    ThreadCompacted,
+    ThreadCut,
+    ThreadRewritten,
+)
+from loopkernel.data.records import StepRecord
+from loopkernel.data.sessions import Session, Turn
+from loopkernel.data.states import Compacting, Thinking
+from loopkernel.data.user_deltas import ChangesSettings
+from loopkernel.data.words import RequestReason
+from loopkernel.laws.accounts.cutting import is_due, where_to_cut, with_message
+
+_REWRITES = ThreadCompacted | ThreadRewritten | ThreadCut | ResultsCleared | MessageReplaced
+_ORDINARY = (RequestReason.USER, RequestReason.NEXT_TURN)
+
+
+@final
+class Due:
+    """Whether the thread has been compacted, or that was tried, since the request before."""
+
+    def __init__(self) -> None:
+        self._tried = True  # of what came before the first step nothing is known
+
+    def take(self, record: StepRecord) -> Iterator[str]:
+        """What is wrong with this step."""
+        before, after = record.before.session, record.after.session
+        if before is None or after is None:
+            return
+        if not any(isinstance(effect, _REWRITES) for effect in record.effects):
+            yield from _miscounted(before, after)
+        yield from _undue(record)
+        for effect in record.effects:
+            if isinstance(effect, CompactionStarted | CompactionEnded):
+                self._tried = True
+            elif isinstance(effect, CallModel):
+                if not self._tried:
+                    yield from _overdue(effect, record, after)
+                self._tried = False
+        if isinstance(record.context.delta, ChangesSettings):
+            self._tried = True  # it may have been asked for by other settings
+
+
+def _miscounted(before: Session, after: Session) -> Iterator[str]:
+    """How long the thread is, told from how long it was."""
+    size = before.size
+    added = after.thread.messages.since(len(before.thread))
+    for message in added:
+        size = with_message(size, message)
+    if after.size != size:
+        yield f"the thread is counted as {after.size}, and with the messages of this step it is {size}"
+
+
+def _undue(record: StepRecord) -> Iterator[str]:
+    """A summary is asked for before a request, which no trigger, no person and no failure asks for."""
+    before, after = record.before, record.after
+    if not isinstance(after, Compacting) or isinstance(before, Compacting) or before.session is None:
+        return
+    if not isinstance(after.within, Turn) or after.failure is not None or before.session.compactions.requested:
+        return
+    session, compaction = after.session, after.session.settings.policy.compaction
+    if compaction is None or not is_due((), session.size, compaction, first=True):
+        yield f"a compaction begins with {session.size}, and none is due"
+
+
+def _overdue(asked: CallModel, record: StepRecord, session: Session) -> Iterator[str]:
+    """A model is asked, and a compaction was due before, which nothing stood in the way of."""
+    compaction, known = session.settings.policy.compaction, session.compactions
+    if compaction is None or compaction.strategy is CompactionStrategy.CLEAR or isinstance(record.before, Thinking):
+        return
+    if asked.request.reason not in _ORDINARY or compaction.when is CompactionMoment.TURN_START:
+        return
+    messages = session.thread.messages
+    put_off = known.again_ms is not None and record.after.stamp.now_ms < known.again_ms
+    useless = known.useless_at is not None and len(messages) <= known.useless_at
+    if put_off or useless or not is_due(tuple(messages), session.size, compaction, first=False):
+        return
+    if where_to_cut(tuple(messages), compaction) is not None:
+        yield f"request {asked.request.number} is made with {session.size}, and a compaction is due"

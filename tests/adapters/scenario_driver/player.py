@@ -1,0 +1,374 @@
+"""One run of one scenario on the real driver: what is due, said in its turn; crashes and restarts; and the end.
+
+What no honest port can send (a report that comes twice) is posted at the driver's door. A crash is a driver that is
+dropped as it is, and another that is opened on what its store holds.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import assert_never
+
+from attrs import evolve, frozen
+from loopkernel.data import user_deltas
+from loopkernel.data.choices import ApprovalMode
+from loopkernel.data.deltas import Delta
+from loopkernel.data.effects import CheckCall, Command
+from loopkernel.data.events import Event
+from loopkernel.data.ids import CallId, OperationKind
+from loopkernel.data.policy import Policy
+from loopkernel.data.states import State
+from loopkernel.data.thread_deltas import Created, Forked
+from loopkernel.data.tool_deltas import ToolChecked
+from loopkernel.replaying import LogRecord
+from loopkernel.testing.scenarios.data import actions
+from loopkernel.testing.scenarios.data.actions import At, TimedAction, When
+from loopkernel.testing.scenarios.data.scenario import Scenario
+from loopkernel.testing.scenarios.player.drive import MAX_MS, SESSION, OfCall
+from loopkernel.testing.scenarios.player.recording import Recording
+from loopkernel.testing.scenarios.player.reply_script import DelayedDelta
+from loopkernel.testing.scenarios.player.reports_again import report_behind
+from loopkernel.testing.scenarios.player.start import foreign_messages, name_start_calls
+from loopkernel.testing.scenarios.player.trace_lines import CRASHED
+from loopkernel.testing.scenarios.player.user_inputs import DirectAction, delta_of
+from loopkernel.testing.scenarios.player.world import RunStopped, World
+from loopkernel.testing.scenarios.trace import matches
+from loopkernel_adapters.driver.asyncio_driver import Driver, is_event
+from loopkernel_adapters.driver.taking_up import ResumeSettings
+from loopkernel_adapters.optional_ports import NoSuchAgent, OptionalPorts, Ports
+from loopkernel_adapters.ports import Store, StoreError
+
+from tests.adapters.scenario_driver.agents import ScriptedAgents
+from tests.adapters.scenario_driver.ports import (
+    FollowedStore,
+    Life,
+    ScriptedClock,
+    ScriptedCorrector,
+    ScriptedHandoffs,
+    ScriptedHooks,
+    ScriptedModel,
+    ScriptedSummariser,
+    ScriptedTools,
+)
+from tests.adapters.scenario_driver.session import FollowedSession, Stage
+from tests.adapters.simulation.virtual_loop import VirtualLoop
+
+# --- a driver whose checks report in their turn ----------------------------------------------------------
+# The port `Tools.check` is synchronous, so the driver has each verdict at once, ahead of all else that is due at that
+# instant. In the scenario format a check is an operation of 0 ms, and what is to happen right behind the step that
+# began it comes before its report. Only scenarios in which something does can tell one from the other; they are
+# played with the verdict held back until its turn. All other scenarios are played on the driver as it is.
+
+
+def is_checked_in_turn(scenario: Scenario) -> bool:
+    """Whether somebody acts right behind a step, and so perhaps ahead of a verdict."""
+    times = (action.timing for action in scenario.user)
+    return any(isinstance(time, When) and time.after_ms == 0 for time in times)
+
+
+class TurnTakingDriver(Driver):
+    """A driver that gives each verdict of a check to `hold`, instead of taking it at once."""
+
+    def take_turns(self, hold: Callable[[Delta], None]) -> None:
+        """From now on `hold` gets the verdicts."""
+        begin = self._operations.begin
+
+        def begin_in_turn(command: Command, state: State) -> Delta | None:
+            report = begin(command, state)
+            if not isinstance(command, CheckCall) or report is None:
+                return report
+            hold(report)
+            return None
+
+        vars(self._operations)["begin"] = begin_in_turn
+
+
+# What a person does about a call, in the words of the trace.
+_WORDS: dict[type[Delta], str] = {
+    user_deltas.Approve: "approve",
+    user_deltas.Reject: "reject",
+    user_deltas.Correct: "correct",
+    user_deltas.Swap: "swap",
+    user_deltas.AnswerQuestion: "answer",
+    user_deltas.AnswerAfterCrash: "after_crash",
+    user_deltas.CancelCall: "cancel",
+}
+
+NO_CRASH = actions.Crash()  # how a session begins
+
+
+@frozen(kw_only=True)
+class Played:
+    """A scenario that was played: what was seen, and what the driver did otherwise than its log says."""
+
+    run: Recording
+    faults: tuple[str, ...]
+
+    @property
+    def log(self) -> tuple[LogRecord, ...]:
+        """What the driver has written."""
+        return self.run.log
+
+
+class ScenarioDriver:
+    """One run of one scenario on the real driver."""
+
+    def __init__(self, scenario: Scenario, policy: Policy, loop: VirtualLoop) -> None:
+        self._scenario = scenario
+        self._policy = policy
+        self._loop = loop
+        self._stage = Stage(self._trigger)
+        self._session = FollowedSession(self._stage, World(scenario))
+        self._waiting: list[tuple[int, When, TimedAction]] = []  # with their places in the file
+        self._urgent: deque[TimedAction] = deque()  # due right after the step that has just been taken
+        self._crash: actions.Crash | None = None  # that is due
+        self._noticed = 0  # of the lines of the trace, by actions that wait for one
+        self._sending: set[asyncio.Task[None]] = set()
+        self._life = Life(self._stage, self._post)
+        self._seen: list[Event] = []  # by an observer, in this life
+        self._told = 0  # of the session's steps, before this life
+        self._driver: Driver | None = None
+        self._trouble: str | None = None
+        self._faults: list[str] = []
+
+    async def run(self) -> Played:
+        """Everything, until nothing is left to happen."""
+        self._plan()
+        try:
+            await self._open(())
+            while await self._go_on():
+                pass
+            await self._end()
+        except RunStopped as stopped:
+            self._trouble = self._trouble or str(stopped)
+        except StoreError as error:
+            self._trouble = self._trouble or f"the driver failed: {error}"
+        self._life.over = True
+        await self._let_die()
+        self._faults += [
+            f"the loop heard of: {told.get('message')} {told.get('exception')!r}" for told in self._loop.complaints
+        ]
+        return Played(run=self._recording(), faults=tuple(dict.fromkeys(self._faults)))
+
+    def _recording(self) -> Recording:
+        children = tuple(child.recording() for child in self._stage.sessions[1:])
+        return evolve(self._session.recording(), trouble=self._trouble, children=children)
+
+    def _plan(self) -> None:
+        name_start_calls(self._scenario.start, self._session.names)
+        for index, action in enumerate(self._scenario.user):
+            match action.timing:
+                case At(ms):
+                    self._stage.agenda.plan(index, ms, action)
+                case When() as when:
+                    self._waiting.append((index, when, action))
+                case _:
+                    assert_never(action.timing)
+
+    # --- lives of the process -----------------------------------------------------------------------------
+
+    async def _open(self, before: Sequence[LogRecord], crash: actions.Crash = NO_CRASH) -> None:
+        self._life = life = Life(self._stage, self._post)
+        self._seen, self._told = [], len(self._session.steps)
+        ports = self._ports_of(self._session, life)
+        own = evolve(self._policy, approval_mode=ApprovalMode.DEFAULT) if crash.doubted else self._policy
+        created = Created(
+            session_id=SESSION,
+            policy=own,
+            tools=self._session.world.offered_tools(),
+            start=foreign_messages(self._scenario.start),
+        )
+        kind = TurnTakingDriver if is_checked_in_turn(self._scenario) else Driver
+        self._driver = driver = kind.open(
+            store=FollowedStore(self._session, life, before, doubt="the scenario says so" if crash.doubted else None),
+            created=created,
+            provider=ports.provider,
+            tools=ports.tools,
+            clock=ports.clock,
+            optional=ports.optional,
+            observers=(self._seen.append,),
+            resume_with=ResumeSettings(mode=crash.mode),
+            nonce="",  # the log is compared with that of the pure kernel
+        )
+        if isinstance(driver, TurnTakingDriver):
+            driver.take_turns(self._hold)
+        await driver.__aenter__()
+
+    async def _close(self) -> None:
+        assert self._driver is not None
+        self._life.closing = True
+        await self._driver.close()
+
+    def _events(self) -> list[Event]:
+        """Those that follow from what the log holds of this life."""
+        steps = self._session.steps[self._told :]
+        return [effect for step in steps for effect in step.effects if is_event(effect)]
+
+    def _ports_of(self, session: FollowedSession, life: Life) -> Ports:
+        return Ports(
+            provider=ScriptedModel(session, life),
+            tools=ScriptedTools(session, life),
+            clock=ScriptedClock(session, life),
+            optional=OptionalPorts(
+                hooks=ScriptedHooks(session, life),
+                summariser=ScriptedSummariser(session, life),
+                corrector=ScriptedCorrector(session, life),
+                handoffs=ScriptedHandoffs(session, life),
+                agents=ScriptedAgents(session, life, self._ports_of, self._store_of),
+            ),
+        )
+
+    def _store_of(self, session: FollowedSession, life: Life) -> Store:
+        return FollowedStore(session, life, session.recording().log)
+
+    async def _let_die(self) -> None:
+        """End the tasks of a life that is over: nothing of what they do now is written or heard."""
+        me = asyncio.current_task()
+        while tasks := [task for task in asyncio.all_tasks() if task is not me]:
+            for task in tasks:
+                task.cancel()
+            await self._loop.idle()
+
+    async def _end(self) -> None:
+        """Close the driver, and look whether it has kept to its log, and let go of all that it had."""
+        driver, session = self._driver, self._session
+        assert driver is not None
+        await asyncio.gather(*self._sending)
+        for operation in (one for other in self._stage.sessions for one in other.begun):
+            self._faults.append(f"{operation.kind.name} {operation.number} is in the log, and was never begun")
+        await self._close()
+        if self._seen != self._events():
+            self._faults.append("the events that an observer saw are not those that follow from the log")
+        if driver.state != session.state:
+            self._faults.append("the state of the driver is not what its log leads to")
+        left = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+        if left:
+            self._faults.append(f"tasks are left after close: {left}")
+        if self._life.timers:
+            self._faults.append(f"{len(self._life.timers)} timers are left after close")
+
+    # --- what is due --------------------------------------------------------------------------------------
+
+    async def _go_on(self) -> bool:
+        """The next thing happens; False if nothing is left."""
+        await self._loop.idle()
+        if self._trouble is not None:
+            raise RunStopped(self._trouble)
+        if self._crash is not None:
+            await self._die_and_rise(self._crash)
+            return True
+        if self._urgent:  # now that whatever the step has started has begun
+            self._act(self._urgent.popleft())
+            return True
+        due = self._stage.agenda.next()
+        if due is None:
+            return False
+        stage = self._stage
+        stage.now_ms = max(stage.now_ms, due.at_ms)
+        if stage.now_ms > MAX_MS:
+            raise RunStopped("never settled: the run went on beyond 24 h of virtual time")
+        if isinstance(due.happening, TimedAction):
+            self._act(due.happening)
+        elif due.operation is not None:
+            self._life.utter(due.operation, due.happening)
+        return True
+
+    def _trigger(self) -> None:
+        """The log has one more record. Actions that wait for one of its lines become due: now, or later."""
+        lines = self._stage.lines
+        printed = lines[self._noticed :]
+        self._noticed = len(lines)
+        if printed:
+            waiting, self._waiting = self._waiting, []
+            urgent: list[TimedAction] = []
+            for index, when, action in waiting:
+                new = sum(matches(when.pattern, line.text) for line in printed)
+                seen = sum(matches(when.pattern, line.text) for line in lines) if new else 0
+                if not seen - new < when.nth <= seen:
+                    self._waiting.append((index, when, action))
+                elif when.after_ms == 0:
+                    urgent.append(action)
+                else:
+                    self._stage.agenda.plan(index, self._stage.now_ms + when.after_ms, action)
+            self._urgent.extendleft(reversed(urgent))
+
+    # --- what the user, and the machine, do ---------------------------------------------------------------
+
+    def _act(self, timed: TimedAction) -> None:
+        action, session = timed.action, self._session
+        if isinstance(action, actions.ReportAgain):
+            self._post(self._report_behind(action.pattern))
+        elif isinstance(action, actions.ChangeTools):
+            session.world.change_tools(action.tools)
+            self._post(user_deltas.ChangeTools(session.world.offered_tools()))
+        elif isinstance(action, actions.Crash):
+            self._crash = action
+            self._life.over = True
+        elif isinstance(action, actions.Fork):
+            self._life.silence()  # but for timers: those are the driver's to forget
+            session.forget_all_in_flight()
+            session.disown_children()
+            self._post(Forked(session_id=f"{SESSION}, forked at step {len(session.steps)}"))
+        else:
+            self._say(action)
+
+    def _say(self, action: DirectAction) -> None:
+        """A user's word goes to the driver, or where it is about a call of a sub-agent, to that."""
+        if isinstance(action, OfCall) and action.call is not None:
+            way, name = self._session.addressed(action.call)
+            if way:
+                told = delta_of(evolve(action, call=name), way[-1].names)
+                task = asyncio.ensure_future(self._send(told, way))
+                self._sending.add(task)
+                task.add_done_callback(self._sending.discard)
+                return
+        self._post(delta_of(action, self._session.names))
+
+    async def _send(self, delta: Delta, way: Sequence[FollowedSession]) -> None:
+        driver, above, within = self._driver, self._session, list[CallId]()
+        for child in way:
+            within.append(above.names.call_named(above.call_of(child)))
+            above = child
+        assert driver is not None
+        try:
+            await driver.send(delta, tuple(within))  # type: ignore[arg-type]  # whatever a scenario has a person say
+        except NoSuchAgent:  # whoever says it is told so, and no log has it
+            self._stage.print(f"refused {_WORDS[type(delta)]} unknown", self._stage.now_ms)
+            self._trigger()
+
+    def _post(self, delta: Delta) -> None:
+        assert self._driver is not None
+        # A report that comes twice is no user's word: no honest port sends it, but the door is open.
+        self._driver.post(delta)  # type: ignore[arg-type]
+
+    def _hold(self, checked: Delta) -> None:
+        """The verdict of a check is due in its turn."""
+        assert isinstance(checked, ToolChecked)
+        operation = self._session.named(OperationKind.CHECK, checked.operation)
+        self._stage.agenda.start(operation, self._stage.now_ms, (DelayedDelta(0, checked),))
+
+    def _report_behind(self, pattern: str) -> Delta:
+        """The report that caused the last line that matches."""
+        session = self._session
+        lines, runs = self._stage.lines, session.runs.values()
+        found = report_behind(pattern, lines, session.steps, session.ends, runs)
+        if found is None:
+            raise RunStopped(f"no report stands behind a line that matches `{pattern}`")
+        return found
+
+    async def _die_and_rise(self, crash: actions.Crash) -> None:
+        """The process dies: reports of work in flight never come. Another takes up what the store holds."""
+        self._life.over = True
+        self._crash = None
+        if len(self._seen) > len(self._events()):  # increments that wait to be recorded with more
+            self._life.over = False
+            await self._close()
+            self._life.over = True
+        self._stage.print(CRASHED, self._stage.now_ms)
+        await self._let_die()
+        self._loop.complaints.clear()  # of those that died
+        self._stage.agenda.drop_all()
+        self._session.forget_all_in_flight()
+        self._trigger()
+        self._stage.now_ms += crash.down_ms
+        await self._open(self._session.recording().log, crash)

@@ -1,0 +1,353 @@
+"""Mistakes in how work goes on: the schedule, results, retries, budgets, cuts, repetition, shares, hooks, restart."""
+
+from collections.abc import Callable
+
+from attrs import evolve
+from loopkernel.data.blocks import TextBlock, UserBlock
+from loopkernel.data.children import Reservation
+from loopkernel.data.compactions import Cut
+from loopkernel.data.messages import Message
+from loopkernel.data.outside_deltas import HookContinue
+from loopkernel.data.plans import Plan
+from loopkernel.data.policy import Compaction, ResultLimit
+from loopkernel.data.tools import EffectClass
+from loopkernel.data.vector import Vector
+from loopkernel.data.words import CallStatus, LimitName
+from loopkernel.loop.algorithms.loop_detection import Stopped
+from loopkernel.loop.algorithms.repair import Repaired
+from loopkernel.loop.algorithms.retry import GiveUp, NextModel, WaitForRetry
+from loopkernel.loop.calls.held_runs import Ledgered
+
+from tests.kernel.laws import mistake_runs as runs
+from tests.kernel.laws.mistakes import Function, Mistake, mistakes
+from tests.kernel.laws.mistakes_of_authority import always, as_it_is, given, second, without_first, without_last
+from tests.kernel.planted.runs import SCRIPTS
+
+
+def _each_its_own_batch(right: Function) -> Function:
+    def draw(plan: Plan, place: int) -> object:
+        return evolve(right(plan, place), batch=place, batches=plan.batches.replace(place, place))
+
+    return draw
+
+
+def _one_batch(right: Function) -> Function:
+    def draw(plan: Plan, place: int) -> object:
+        return evolve(right(plan, place), batch=plan.batch, batches=plan.batches.replace(place, plan.batch))
+
+    return draw
+
+
+def _behind_all(right: Function) -> Function:
+    return lambda plan, place: right(plan, place) | plan.open & ((1 << place) - 1)
+
+
+def _all_held(right: Function) -> Function:
+    return lambda plan, place, **_: right(plan, place, stopped=False)
+
+
+def _none_held(right: Function) -> Function:
+    return lambda plan, place, **_: right(plan, place)
+
+
+SCHEDULE = mistakes(
+    "schedule",
+    "algorithms.scheduling",
+    ("nothing conflicts", "conflicting_calls", always(0), SCRIPTS["conflicts"], "NO-CONFLICT"),
+    ("a folder does not hold its files", "containers", always(()), runs.in_folders, "NO-CONFLICT"),
+    ("no call waits", "blockers", always(0), SCRIPTS["in_order"], "NO-CONFLICT"),
+    ("each call waits for all before it", "blockers", _behind_all, SCRIPTS["reads"], "PARALLEL"),
+    ("what has ended is held", "end", _all_held, SCRIPTS["conflicts"], "PARALLEL"),
+    ("what has not stopped is free", "end", _none_held, SCRIPTS["leases"], "NO-CONFLICT"),
+    ("what has stopped is held", "stop", as_it_is, SCRIPTS["leases"], "PARALLEL"),
+    ("each call is a batch", "draw", _each_its_own_batch, SCRIPTS["in_batches"], "PARALLEL"),
+    ("all calls are a batch", "draw", _one_batch, SCRIPTS["in_batches"], "NO-CONFLICT"),
+    ("a call that waits is forgotten", "look_again", as_it_is, SCRIPTS["conflicts"], "PARALLEL"),
+)
+
+PAIRING = mistakes(
+    "pairing",
+    "calls.ledger",
+    (
+        "results stand in reverse",
+        "results",
+        lambda right: lambda ledger: right(ledger)[::-1],
+        SCRIPTS["reads"],
+        "ORDER",
+    ),
+    ("the last result is left out", "results", without_last, SCRIPTS["reads"], "PAIR"),
+    ("the first result is left out", "results", without_first, SCRIPTS["reads"], "PAIR"),
+)
+
+
+def _uncounted(right: Function) -> Function:
+    def recover(*given: object, **named: object) -> object:
+        found = right(*given, **named)
+        return evolve(found, attempt=1) if isinstance(found, WaitForRetry) else found
+
+    return recover
+
+
+def _next_model_at_once(right: Function) -> Function:
+    def recover(policy: object, *given: object, **named: int) -> object:
+        return NextModel(named["model"] + 1) if named["model"] < 1 else right(policy, *given, **named)
+
+    return recover
+
+
+RETRY = mistakes(
+    "retry",
+    "algorithms.retry",
+    ("no failure is tried again", "recover", always(GiveUp()), SCRIPTS["retried"], "RETRY-LAW"),
+    ("it is tried again at once", "delay_ms", always(0), SCRIPTS["retried"], "RETRY-LAW"),
+    ("delays do not grow", "delay_ms", lambda _: lambda retry, _: retry.base_ms, SCRIPTS["retried"], "RETRY-LAW"),
+    ("retries are not counted", "recover", _uncounted, SCRIPTS["retried"], "RETRY-LAW"),
+    ("a server is not heard", "recover", given(retry_after_ms=None), SCRIPTS["retried"], "RETRY-LAW"),
+    ("jitter passes its limit", "jitter_ms", lambda _: lambda *of: 2 * of[-1] + 1, SCRIPTS["retried"], "RETRY-LAW"),
+    ("the next model comes at once", "recover", _next_model_at_once, SCRIPTS["retried"], "RETRY-LAW"),
+)
+
+BUDGET = mistakes(
+    "budget",
+    "algorithms.budget",
+    ("nothing is ever spent", "budget_reached", always(None), SCRIPTS["budgeted"], "BUDGET"),
+    ("all is spent", "budget_reached", always(LimitName.TOKENS), SCRIPTS["budgeted"], "BUDGET"),
+    ("rounds are not limited", "turn_limit_reached", always(False), SCRIPTS["limited"], "BUDGET"),
+    (
+        "a round too few",
+        "turn_limit_reached",
+        lambda right: lambda policy, replies: right(policy, replies + 1),
+        SCRIPTS["limited"],
+        "BUDGET",
+    ),
+    ("calls are not limited", "may_call", always(True), SCRIPTS["counted_calls"], "BUDGET"),
+    ("tokens cost nothing", "cost_usd", always(0), SCRIPTS["timed_turn"], "BUDGET"),
+    ("tokens cost twice", "cost_usd", lambda right: lambda *of: 2 * right(*of), SCRIPTS["timed_turn"], "BUDGET"),
+    ("replies are not limited", "reply_too_long", always(False), SCRIPTS["long_reply"], "BUDGET"),
+)
+
+
+def _cut(change: Callable[[Cut, int], Cut]) -> Callable[[Function], Function]:
+    def mistaken(right: Function) -> Function:
+        def plan_cut(messages: Vector[Message], compaction: Compaction) -> Cut | None:
+            found = right(messages, compaction)
+            return None if found is None else change(found, messages.size)
+
+        return plan_cut
+
+    return mistaken
+
+
+COMPACTION = mistakes(
+    "compaction",
+    "algorithms.compaction",
+    (
+        "one message too many goes",
+        "plan_cut",
+        _cut(lambda cut, size: Cut(min(cut.until + 1, size), cut.opening)),
+        SCRIPTS["summarised"],
+        "CUT-SAFE",
+    ),
+    (
+        "half of what is to go stays",
+        "plan_cut",
+        _cut(lambda cut, _: Cut(cut.until // 2)),
+        SCRIPTS["summarised"],
+        "CUT-SAFE",
+    ),
+    ("nothing is ever cut", "plan_cut", always(None), SCRIPTS["summarised"], "CUT-SAFE"),
+    ("one message is kept", "_kept_messages", always(1), SCRIPTS["windowed"], "CUT-SAFE"),
+    ("every thread is too large", "is_too_large", always(True), SCRIPTS["summarised"], "CUT-SAFE"),
+    ("no thread is too large", "is_too_large", always(False), SCRIPTS["summarised"], "CUT-SAFE"),
+    ("no window is too long", "is_too_long", always(False), SCRIPTS["windowed"], "CUT-SAFE"),
+    ("no window needs a note", "needs_note", always(False), SCRIPTS["windowed"], "CUT-SAFE"),
+    ("messages have no length", "characters_of", always(0), SCRIPTS["summarised"], "CUT-SAFE"),
+)
+
+
+def _never_stops(right: Function) -> Function:
+    def assess(*of: object) -> object:
+        watch, found = right(*of)
+        return watch, tuple(one for one in found if not isinstance(one, Stopped))
+
+    return assess
+
+
+LOOPS = mistakes(
+    "loop detection",
+    "algorithms.loop_detection",
+    ("nothing is found", "assess", lambda _: lambda watch, *_: (watch, ()), SCRIPTS["repeated"], "PROGRESS"),
+    ("nothing stops the turn", "assess", _never_stops, SCRIPTS["repeated"], "PROGRESS"),
+    ("a tool stays on offer", "is_disabled", always(False), SCRIPTS["repeated"], "PROGRESS"),
+    ("no two calls are similar", "similar", always(False), runs.alike, "PROGRESS"),
+    ("all calls are similar", "similar", always(True), runs.alike, "PROGRESS"),
+    (
+        "only the same is similar",
+        "similar",
+        lambda _: lambda one, other: one.parts == other.parts,
+        runs.alike,
+        "PROGRESS",
+    ),
+    (
+        "the last call is all",
+        "watch_call",
+        lambda right: lambda watch, call, _: right(watch, call, 1),
+        runs.alike,
+        "PROGRESS",
+    ),
+)
+
+RESERVATION = mistakes(
+    "reservation",
+    "algorithms.children",
+    ("each gets all that is left", "share", lambda right: lambda *of: right(*of[:-1], 1), SCRIPTS["shared"], "BUDGET"),
+    (
+        "each gets half of its share",
+        "share",
+        lambda right: lambda *of: right(*of[:-1], 2 * of[-1]),
+        SCRIPTS["shared"],
+        "BUDGET",
+    ),
+    (
+        "what others have is not seen",
+        "share",
+        lambda right: lambda *of: right(*of[:-2], (), of[-1]),
+        SCRIPTS["shared"],
+        "BUDGET",
+    ),
+    ("shares are not limited", "share", always(Reservation()), SCRIPTS["shared"], "BUDGET"),
+    ("nothing is left for any", "share", always(None), SCRIPTS["shared"], "BUDGET"),
+    ("a sub-agent has its parent's policy", "child_policy", as_it_is, SCRIPTS["delegated"], "BUDGET"),
+    ("a sub-agent has all tools", "child_tools", second, SCRIPTS["delegated"], "FINAL-ARGS"),
+)
+
+
+def _heads_alone(right: Function) -> Function:
+    def shortened(content: tuple[UserBlock, ...], limit: ResultLimit | None) -> object:
+        return right(content, None if limit is None else evolve(limit, tail=0))
+
+    return shortened
+
+
+SHORTENING = mistakes(
+    "shortening",
+    "algorithms.shortening",
+    ("nothing is cut", "shortened", as_it_is, runs.at_length, "RESULT"),
+    ("all is cut", "shortened", always((TextBlock("..."),)), runs.at_length, "RESULT"),
+    ("only the beginning stays", "shortened", _heads_alone, runs.at_length, "RESULT"),
+    (
+        "the limit itself is too long",
+        "_cut",
+        lambda right: lambda text, limit: right(text, evolve(limit, chars=limit.chars - 1)),
+        runs.at_length,
+        "RESULT",
+    ),
+)
+
+HOOKS = mistakes(
+    "hooks",
+    "gates.hooks",
+    (
+        "they are asked in reverse",
+        "hooks_at",
+        lambda right: lambda *of: right(*of)[::-1],
+        SCRIPTS["gates_of_turns"],
+        "PROGRESS",
+    ),
+    (
+        "the first alone is asked",
+        "hooks_at",
+        lambda right: lambda *of: right(*of)[:1],
+        SCRIPTS["hooks_before_calls"],
+        "ASKED",
+    ),
+    ("none is asked", "hooks_at", always(()), SCRIPTS["hooks_after_calls"], "ASKED"),
+    ("none is heeded", "answer_of_hook", always(HookContinue()), SCRIPTS["hooks_before_calls"], "ASKED"),
+)
+
+REPAIR = mistakes(
+    "repair",
+    "algorithms.repair",
+    (
+        "nothing is repaired",
+        "repair",
+        lambda _: lambda messages: Repaired(tuple(messages), ()),
+        runs.broken_elsewhere,
+        "REPAIR-FIX",
+    ),
+    (
+        "repairs are not told",
+        "repair",
+        lambda right: lambda messages: evolve(right(messages), repairs=()),
+        runs.broken_elsewhere,
+        "REPAIR-FIX",
+    ),
+    (
+        "the end is lost",
+        "repair",
+        lambda right: lambda of: evolve(right(of), messages=right(of).messages[:-1]),
+        runs.broken_elsewhere,
+        "REPAIR-FIX",
+    ),
+    ("what says nothing stays", "_is_empty", always(False), SCRIPTS["imported"], "REPAIR-FIX"),
+)
+
+RECEIPTS = mistakes(
+    "receipts",
+    "turn.inbox",
+    (
+        "each input has the same",
+        "take_receipt",
+        lambda right: lambda *of: (right(*of)[0], 1),
+        SCRIPTS["waiting"],
+        "CONSERVE",
+    ),
+    (
+        "they are not counted",
+        "take_receipt",
+        lambda right: lambda session, key: (session, right(session, key)[1]),
+        SCRIPTS["waiting"],
+        "CONSERVE",
+    ),
+    (
+        "keys are forgotten",
+        "take_receipt",
+        lambda right: lambda session, _: right(session, None),
+        SCRIPTS["talk"],
+        "CONSERVE",
+    ),
+)
+
+RESTART = mistakes(
+    "restart",
+    "life.restart",
+    ("all is repeated", "after_crash", always(None), SCRIPTS["crashed"], "AT-MOST-ONCE"),
+    ("nothing is repeated", "after_crash", always(CallStatus.CANCELLED), SCRIPTS["crashed"], "AT-MOST-ONCE"),
+    (
+        "nothing is dangerous",
+        "after_crash",
+        lambda right: lambda _, of: right(EffectClass.READ_ONLY, of),
+        SCRIPTS["crashed"],
+        "AT-MOST-ONCE",
+    ),
+    ("sub-agents are given up", "_may_go_on", always(False), SCRIPTS["children_resumed"], "AT-MOST-ONCE"),
+    (
+        "held runs are kept",
+        "restart_held_runs",
+        lambda _: lambda session, _: (session, ()),
+        SCRIPTS["aborted_runs"],
+        "PARALLEL",
+    ),
+    (
+        "a person's time goes on",
+        "wait_again",
+        lambda _: lambda ledger, session, *_: Ledgered(ledger, session),
+        runs.taken_up,
+        "TIMER-DATA",
+    ),
+)
+
+OF_WORK: tuple[Mistake, ...] = (
+    *(*SCHEDULE, *PAIRING, *RETRY, *BUDGET, *COMPACTION, *LOOPS),
+    *(*RESERVATION, *SHORTENING, *HOOKS, *REPAIR, *RECEIPTS, *RESTART),
+)
