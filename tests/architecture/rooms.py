@@ -17,7 +17,7 @@ MAX_LINES = 600  # of a file: 400 is where to think
 MAX_FUNCTION_LINES = 60
 
 # The rooms of the loop from the bottom up: each may import those before it, and the data.
-LOOP = ("algorithms", "gates", "history", "calls", "turn", "life", "phases", "transition")
+LOOP = ("algorithms", "draft", "gates", "history", "calls", "turn", "life", "phases", "transition")
 _LOOP_ROOMS = tuple(f"loopkernel.loop.{room}" for room in LOOP)
 # What each room of the kernel may import of the kernel. A module on its own is a room of its own.
 _SEEN_FROM_OUTSIDE = tuple(
@@ -64,14 +64,12 @@ KNOWS_PARTS_OF_STATES = tuple(
 HANDLERS = tuple(
     f"loopkernel.loop.phases.{phase}"
     for phase in (
+        "at_rest",
         "backoff",
-        "cancelled",
         "compacting",
-        "done",
         "executing",
         "finishing",
         "handing_off",
-        "idle",
         "initial",
         "streaming",
         "thinking",
@@ -79,7 +77,7 @@ HANDLERS = tuple(
 )
 MAY_NOT_IMPORT: dict[str, tuple[str, ...]] = {
     "loopkernel.loop.algorithms": KNOWS_STATES + KNOWS_PARTS_OF_STATES,
-    **{f"loopkernel.loop.{room}": KNOWS_STATES for room in ("gates", "history", "calls", "turn", "life")},
+    **{f"loopkernel.loop.{room}": KNOWS_STATES for room in ("draft", "gates", "history", "calls", "turn", "life")},
     "loopkernel.loop.phases": ("loopkernel.data.records", *HANDLERS),
 }
 # What the shell sees of the kernel: no handler and no region, so that it cannot decide what happens next.

@@ -31,7 +31,7 @@ PAGE = Path(__file__).resolve().parents[2] / "specs" / "states.md"
 BEGIN, END = "<!-- table: begin -->\n", "<!-- table: end -->\n"
 PHASES = tuple(phase.__name__ for phase in get_args(State))
 
-SHARED = ("after_stream", "reply_limits", "rest")  # parts of several phases, beside their files
+SHARED = ("after_stream", "moves")  # parts of several phases, beside their files
 
 Edge = tuple[str, str]
 
@@ -117,6 +117,8 @@ def file_of(phase: str) -> str:
     """The file of a phase's handler: `Confirming` and `Dispatching` are `Executing` under other names."""
     if phase in ("Confirming", "Dispatching"):
         return "executing"
+    if phase in ("Idle", "Cancelled", "Done"):
+        return "at_rest"
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", phase).lower()
 
 

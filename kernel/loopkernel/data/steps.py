@@ -2,16 +2,13 @@
 
 from typing import Generic, NamedTuple, TypeVar, final
 
-from attrs import evolve, frozen
+from attrs import frozen
 
 from loopkernel.data.checked_fields import checked_fields
 from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import Effect
 from loopkernel.data.events import Refused
-from loopkernel.data.sessions import Session
-from loopkernel.data.states import Live
 
-L = TypeVar("L", bound=Live)
 S_co = TypeVar("S_co", covariant=True)
 
 
@@ -34,10 +31,3 @@ class Step(NamedTuple, Generic[S_co]):
 def is_refused(effects: tuple[Effect, ...]) -> bool:
     """Whether these are the effects of an input that was refused."""
     return len(effects) > 0 and isinstance(effects[0], Refused)
-
-
-def stay(state: L, ctx: Context, session: Session, effects: tuple[Effect, ...]) -> Step[L]:
-    """The same phase after an input. A refused one changes nothing but usage that was billed late."""
-    if is_refused(effects):
-        return Step(state if session is state.session else evolve(state, session=session), effects)
-    return Step(evolve(state, session=session, stamp=state.stamp.next(ctx.now_ms)), effects)

@@ -26,14 +26,12 @@ from loopkernel.data.steps import Context, Step, is_refused
 from loopkernel.data.thread_deltas import Resumed
 from loopkernel.data.tool_deltas import ToolLost, ToolStopped
 from loopkernel.data.user_deltas import DismissError
+from loopkernel.loop.phases.at_rest import on_cancelled, on_done, on_idle
 from loopkernel.loop.phases.backoff import on_backoff
-from loopkernel.loop.phases.cancelled import on_cancelled
 from loopkernel.loop.phases.compacting import on_compacting
-from loopkernel.loop.phases.done import on_done
 from loopkernel.loop.phases.executing import enter_executing, on_confirming, on_dispatching, on_executing
 from loopkernel.loop.phases.finishing import enter_finishing, on_finishing
 from loopkernel.loop.phases.handing_off import on_handing_off
-from loopkernel.loop.phases.idle import on_idle
 from loopkernel.loop.phases.initial import on_initial
 from loopkernel.loop.phases.streaming import on_streaming
 from loopkernel.loop.phases.thinking import enter_thinking, on_thinking

@@ -7,14 +7,12 @@ from typing import Any, get_args, get_type_hints
 from attrs import frozen
 
 from loopkernel.loop.phases import (
+    at_rest,
     backoff,
-    cancelled,
     compacting,
-    done,
     executing,
     finishing,
     handing_off,
-    idle,
     initial,
     streaming,
     thinking,
@@ -26,7 +24,7 @@ Handler = Callable[..., Any]
 HANDLERS: Mapping[str, Handler] = MappingProxyType(
     {
         "Initial": initial.on_initial,
-        "Idle": idle.on_idle,
+        "Idle": at_rest.on_idle,
         "Thinking": thinking.on_thinking,
         "Streaming": streaming.on_streaming,
         "Executing": executing.on_executing,
@@ -36,8 +34,8 @@ HANDLERS: Mapping[str, Handler] = MappingProxyType(
         "Backoff": backoff.on_backoff,
         "Finishing": finishing.on_finishing,
         "HandingOff": handing_off.on_handing_off,
-        "Cancelled": cancelled.on_cancelled,
-        "Done": done.on_done,
+        "Cancelled": at_rest.on_cancelled,
+        "Done": at_rest.on_done,
     }
 )
 ENTRIES: Mapping[str, Handler] = MappingProxyType(

@@ -53,10 +53,16 @@ from loopkernel.data.waits import (
 from loopkernel.data.words import CallStatus
 from loopkernel.loop.algorithms.approval import decide
 from loopkernel.loop.algorithms.scheduling import Claimant, blockers, clash_of, places_of
-from loopkernel.loop.calls.claims import checked_claims, claimant_of, never_runs, offered
-from loopkernel.loop.calls.output import others_open, unjudged_output
-from loopkernel.loop.calls.schedule import failed_run, holder_elsewhere, may_start_early, planned
-from loopkernel.loop.calls.starting import waits_for_share
+from loopkernel.loop.calls.children import waits_for_share
+from loopkernel.loop.calls.ledger import checked_claims, claimant_of, never_runs, offered
+from loopkernel.loop.calls.schedule import (
+    failed_run,
+    holder_elsewhere,
+    may_start_early,
+    others_open,
+    planned,
+    unjudged_output,
+)
 from loopkernel.loop.calls.totals import with_totals
 from loopkernel.loop.turn.limits import budget_hit
 

@@ -30,7 +30,7 @@ from loopkernel.testing.scenarios.player.reply_script import DelayedDelta
 from loopkernel.testing.scenarios.player.reports_again import report_behind
 from loopkernel.testing.scenarios.player.start import foreign_messages, name_start_calls
 from loopkernel.testing.scenarios.player.trace_lines import CRASHED
-from loopkernel.testing.scenarios.player.user_inputs import DirectAction, delta_of
+from loopkernel.testing.scenarios.player.user_inputs import delta_of
 from loopkernel.testing.scenarios.player.world import RunStopped, World
 from loopkernel.testing.scenarios.trace import matches
 from loopkernel_adapters.driver.asyncio_driver import Driver, is_event
@@ -312,7 +312,7 @@ class ScenarioDriver:
         else:
             self._say(action)
 
-    def _say(self, action: DirectAction) -> None:
+    def _say(self, action: actions.UserAction) -> None:
         """A user's word goes to the driver, or where it is about a call of a sub-agent, to that."""
         if isinstance(action, OfCall) and action.call is not None:
             way, name = self._session.addressed(action.call)

@@ -31,7 +31,9 @@ def _suite(folder: Path, test: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_three_lines_on_the_page_judge_the_recordings_of_a_folder(tmp_path: Path) -> None:
-    lines = re.search(r"```python\n(from loopkernel_adapters\.testing import .*?)```", PAGE.read_text(), re.DOTALL)
+    lines = re.search(
+        r"```python\n(from loopkernel_adapters\.testing import recordings\n.*?)```", PAGE.read_text(), re.DOTALL
+    )
     assert lines is not None
     assert len(lines[1].split("\n\n")) == 2
     folder = tmp_path / "recordings"

@@ -16,7 +16,6 @@ from loopkernel.data.words import CallStatus, LimitName
 from loopkernel.loop.algorithms.loop_detection import Stopped
 from loopkernel.loop.algorithms.repair import Repaired
 from loopkernel.loop.algorithms.retry import GiveUp, NextModel, WaitForRetry
-from loopkernel.loop.calls.held_runs import Ledgered
 
 from tests.kernel.laws import mistake_runs as runs
 from tests.kernel.laws.mistakes import Function, Mistake, mistakes
@@ -334,14 +333,14 @@ RESTART = mistakes(
     (
         "held runs are kept",
         "restart_held_runs",
-        lambda _: lambda session, _: (session, ()),
+        lambda _: lambda draft, _: draft,
         SCRIPTS["aborted_runs"],
         "PARALLEL",
     ),
     (
         "a person's time goes on",
         "wait_again",
-        lambda _: lambda ledger, session, *_: Ledgered(ledger, session),
+        lambda _: lambda draft, *_: draft,
         runs.taken_up,
         "TIMER-DATA",
     ),

@@ -15,7 +15,7 @@ from loopkernel.data.sessions import Settings
 from loopkernel.data.states import State, Streaming
 from loopkernel.data.steps import Context, Step
 from loopkernel.data.user_deltas import Say
-from loopkernel.loop.gates.timers import start_timer
+from loopkernel.loop.draft import Draft
 from loopkernel.testing.planted.planting import (
     PlantedBug,
     changing_messages,
@@ -36,10 +36,9 @@ def _time_limit_unheeded(record: StepRecord) -> Step[State]:
     timer = before.time_limit if isinstance(before, Streaming) else None
     if not isinstance(before, Streaming) or timer is None or delta != TimerFired(timer.operation):
         return Step(record.after, record.effects)
-    operations, again, started = start_timer(before.session.operations, timer.purpose, timer.deadline_ms)
-    stamp = before.stamp.next(record.context.now_ms)
-    after = evolve(before, session=before.session.with_operations(operations), stamp=stamp, time_limit=again)
-    return Step(after, (started,))
+    draft = Draft(before.session, before.stamp.next(record.context.now_ms), None)
+    draft, again = draft.start_timer(timer.purpose, timer.deadline_ms)
+    return Step(evolve(before, session=draft.session, stamp=draft.stamp, time_limit=again), draft.effects)
 
 
 def _cut_text_dropped(message: Message, _: Context) -> Message:

@@ -2,7 +2,6 @@
 
 from attrs import evolve
 
-from loopkernel.data.effects import Effect
 from loopkernel.data.hook_calls import NO_HOOKS, CallHooks, HookContext, OpenHook
 from loopkernel.data.json_text import Json
 from loopkernel.data.ledgers import Ledger, LedgerEntry
@@ -12,76 +11,69 @@ from loopkernel.data.tools import EffectClass
 from loopkernel.data.words import CallStatus, HookPoint
 from loopkernel.loop.algorithms.budget import budget_reached, may_call
 from loopkernel.loop.algorithms.scheduling import look_again
-from loopkernel.loop.calls.claims import class_of
-from loopkernel.loop.calls.held_runs import Ledgered
-from loopkernel.loop.calls.ledger import noted
+from loopkernel.loop.calls.ledger import class_of, noted
 from loopkernel.loop.calls.starting import start_run
-from loopkernel.loop.gates.hooks import MAX_RETRIES, abort_hook, ask_again, ask_hooks, context, forget_hook, hooks_at
-from loopkernel.loop.gates.timers import close_timer
+from loopkernel.loop.draft import CallsDraft
+from loopkernel.loop.gates.hooks import MAX_RETRIES, abort_gate, ask_again, ask_hooks, context, forget_gate, hooks_at
 
 
-def ask_before_run(ledger: Ledger, session: Session, place: int, now_ms: int) -> Ledgered | None:
-    """The hooks that are still to be asked before the call runs; None where none is left.
+def hooks_before_run(entry: LedgerEntry, session: Session) -> tuple[Hook, ...]:
+    """The hooks that are still to be asked before the call runs.
 
     A call that a person has edited, or that has run, was looked at by hooks before that.
     """
-    entry = ledger.entries[place]
     left = entry.hooks.left
     if left is None:
         left = hooks_at(session.settings.policy, HookPoint.BEFORE_TOOL)
-    if not left or entry.person.edit is not None or entry.runs:
-        return None
-    return ask_about(ledger, session, place, left, HookPoint.BEFORE_TOOL, now_ms)
+    return () if entry.person.edit is not None or entry.runs else left
 
 
-def ask_about(
-    ledger: Ledger, session: Session, place: int, hooks: tuple[Hook, ...], point: HookPoint, now_ms: int
-) -> Ledgered:
+def ask_about(draft: CallsDraft, place: int, hooks: tuple[Hook, ...], point: HookPoint) -> CallsDraft:
     """These hooks of the point, in turn, up to the first that is gated."""
-    entry = ledger.entries[place]
-    asked = ask_hooks(session, hooks, _about(session, entry, point), now_ms)
-    return Ledgered(_with_gate(ledger, place, asked.gate), asked.session, asked.effects)
+    draft, gate = ask_hooks(draft, hooks, _about(draft.session, draft.ledger.entries[place], point))
+    return draft.with_ledger(_with_gate(draft.ledger, place, gate))
 
 
-def ask_call_hook_again(ledger: Ledger, session: Session, place: int, gate: OpenHook, now_ms: int) -> Ledgered:
+def ask_call_hook_again(draft: CallsDraft, place: int, gate: OpenHook) -> CallsDraft:
     """The process was restarted: the hook of the call that was being asked is asked again."""
-    about = _about(session, ledger.entries[place], gate.hook.point)
-    asked = ask_again(session, gate, about, now_ms)
-    return Ledgered(_with_gate(_without_gate(ledger, place), place, asked.gate), asked.session, asked.effects)
+    about = _about(draft.session, draft.ledger.entries[place], gate.hook.point)
+    draft, again = ask_again(draft, gate, about)
+    return draft.with_ledger(_with_gate(_without_gate(draft.ledger, place), place, again))
 
 
-def release(ledger: Ledger, place: int, gate: OpenHook) -> Ledger:
+def pass_call_hook(draft: CallsDraft, place: int, gate: OpenHook) -> CallsDraft:
     """The hook has answered, or is asked no longer: before its run the call takes its place in the schedule again."""
-    ledger = _without_gate(ledger, place)
+    ledger = _without_gate(draft.ledger, place)
     entry = ledger.entries[place]
-    if entry.status is not CallStatus.QUEUED:
-        return ledger
-    queued = entry.with_hooks(evolve(entry.hooks, left=gate.left))
-    plan = None if ledger.plan is None else look_again(ledger.plan, 1 << place)
-    return ledger.updated(ledger.entries.replace(place, queued), plan=plan)
+    if entry.status is CallStatus.QUEUED:
+        queued = entry.with_hooks(evolve(entry.hooks, left=gate.left))
+        plan = None if ledger.plan is None else look_again(ledger.plan, 1 << place)
+        ledger = ledger.updated(ledger.entries.replace(place, queued), plan=plan)
+    return draft.with_ledger(ledger)
 
 
-def abort_call_hook(ledger: Ledger, session: Session, place: int) -> tuple[Ledger, Session, tuple[Effect, ...]]:
-    """The open hook of the call, if any, is stopped."""
-    gate = ledger.entries[place].hooks.open
-    if gate is None:
-        return ledger, session, ()
-    session, aborted = abort_hook(session, gate)
-    return _without_gate(ledger, place), session, aborted
+def abort_call_hook(draft: CallsDraft, place: int) -> CallsDraft:
+    """Who is asked about the call, if anybody is, is told to stop."""
+    return abort_gate(without_call_hook(draft, place), draft.ledger.entries[place].hooks.open)
 
 
-def forget_call_hook(ledger: Ledger, session: Session, place: int) -> tuple[Ledger, Session]:
+def forget_call_hook(draft: CallsDraft, place: int) -> CallsDraft:
     """The open hook of the call, if any, is of no more interest, and nobody is told."""
-    gate = ledger.entries[place].hooks.open
-    return (ledger, session) if gate is None else (_without_gate(ledger, place), forget_hook(session, gate))
+    return forget_gate(without_call_hook(draft, place), draft.ledger.entries[place].hooks.open)
 
 
-def forget_hooks_before_runs(ledger: Ledger, session: Session) -> tuple[Ledger, Session]:
+def without_call_hook(draft: CallsDraft, place: int) -> CallsDraft:
+    """Nobody is asked about the call any more; who was, is left to the caller."""
+    gate = draft.ledger.entries[place].hooks.open
+    return draft if gate is None else draft.with_ledger(_without_gate(draft.ledger, place))
+
+
+def forget_hooks_before_runs(draft: CallsDraft) -> CallsDraft:
     """The process has died in which hooks were asked about calls that will not run."""
-    for place in range(ledger.entries.size):
-        if ledger.entries[place].status is CallStatus.QUEUED:
-            ledger, session = forget_call_hook(ledger, session, place)
-    return ledger, session
+    for place in range(draft.ledger.entries.size):
+        if draft.ledger.entries[place].status is CallStatus.QUEUED:
+            draft = forget_call_hook(draft, place)
+    return draft
 
 
 def _about(session: Session, entry: LedgerEntry, point: HookPoint) -> HookContext:
@@ -117,8 +109,9 @@ def _without_gate(ledger: Ledger, place: int) -> Ledger:
 # --- the end of a run -----------------------------------------------------------------------------------
 
 
-def stop_time(ledger: Ledger, place: int) -> tuple[Ledger, tuple[Effect, ...]]:
+def close_run_timer(draft: CallsDraft, place: int) -> CallsDraft:
     """The run has ended, and only hooks are between it and its answer: nothing bounds it, and it asks nobody."""
+    ledger = draft.ledger
     entry = ledger.entries[place]
     asking = entry.status is CallStatus.BLOCKED_ON_USER
     person = evolve(entry.person, wait=None) if asking else entry.person
@@ -131,26 +124,27 @@ def stop_time(ledger: Ledger, place: int) -> tuple[Ledger, tuple[Effect, ...]]:
         asking=ledger.asking - asking,
         children=ledger.children + (asking and entry.child is not None),
     )
-    return ledger, close_timer(entry.timer)
+    return draft.with_ledger(ledger).close_timer(entry.timer)
 
 
-def may_repeat(ledger: Ledger, session: Session, place: int, now_ms: int) -> bool:
+def may_repeat(draft: CallsDraft, place: int) -> bool:
     """Whether a hook may have the run repeated: never a dangerous one, and only so often (rules HOOK-2, RESUME-4).
 
     Nor is one repeated once a budget is spent: nothing new starts then (rule LIMIT-2).
     """
-    entry, settings = ledger.entries[place], session.settings
-    policy = settings.policy
-    effect = class_of(settings, entry.tool).worst(entry.effect)
+    entry, session, policy = draft.ledger.entries[place], draft.session, draft.policy
+    effect = class_of(draft.settings, entry.tool).worst(entry.effect)
     if entry.child is not None or effect is EffectClass.DANGEROUS or entry.hooks.retries >= MAX_RETRIES:
         return False
-    spent = budget_reached(policy, session.usage, now_ms - ledger.opened_ms)
+    spent = budget_reached(policy, session.usage, draft.now_ms - draft.ledger.opened_ms)
     return spent is None and may_call(policy, session.started)
 
 
-def repeat_run(ledger: Ledger, session: Session, place: int, given: Json, now_ms: int) -> Ledgered:
+def repeat_run(draft: CallsDraft, place: int, given: Json) -> CallsDraft:
     """The call runs once more, as it did, in the place that it holds."""
+    ledger = draft.ledger
     entry = ledger.entries[place]
     hooks = CallHooks(left=(), input=entry.hooks.input, retries=entry.hooks.retries + 1)
-    ledger = evolve(ledger.put(place, evolve(entry, hooks=hooks)), running=ledger.running - 1)
-    return start_run(ledger, session, place, given, now_ms)
+    entries = ledger.entries.replace(place, evolve(entry, hooks=hooks))
+    ledger = ledger.updated(entries, running=ledger.running - 1, plan=ledger.plan)
+    return start_run(draft.with_ledger(ledger), place, given)

@@ -1,14 +1,13 @@
 """Reports on operations that are not open: named, never applied (rule DELTA-2)."""
 
-from typing import assert_never
+from typing import Generic, assert_never, final
 
 from attrs import evolve, frozen
 
-from loopkernel.data.effects import AnswerTool, Effect
-from loopkernel.data.events import Refused
+from loopkernel.data.effects import AnswerTool
+from loopkernel.data.events import Refused, ToolProgressed
 from loopkernel.data.held_runs import HeldRun
 from loopkernel.data.ids import OperationKind
-from loopkernel.data.ledgers import Ledger
 from loopkernel.data.model_deltas import FromModel, ModelCompleted, ModelDelta, ModelFailed, ModelUsage
 from loopkernel.data.operations import AbandonedModelCall, Operations
 from loopkernel.data.outside_deltas import (
@@ -25,7 +24,6 @@ from loopkernel.data.outside_deltas import (
     SummaryReady,
     TimerFired,
 )
-from loopkernel.data.sessions import Session
 from loopkernel.data.tool_deltas import (
     FromTool,
     ToolAsked,
@@ -43,72 +41,63 @@ from loopkernel.data.words import RefusalReason, UserAction
 from loopkernel.loop.calls.held_runs import (
     background_ended,
     background_lost,
-    background_progressed,
-    freed,
     grace_is_over,
     has_handle,
     has_stopped,
     held_run,
     leased_until,
 )
+from loopkernel.loop.draft import Draft, L
 
 BilledReport = SummaryReady | SummaryFailed | CorrectionAnswered | ChildEnded | HandoffDone | HandoffFailed
 Report = ModelDelta | ToolDelta | TimerFired | OutsideDelta
 
 
+@final
 @frozen
-class Reported:
-    """The session, and the ledger where there is one, after a report on nothing that the phase waits for.
+class LateReport(Generic[L]):
+    """A report that was refused, which the draft tells first, and that shows something all the same.
 
-    Refused where `effects` say so; a refused one changes nothing but usage that was billed late, and resources that it
-    shows to be free.
+    That is usage that was billed late, or resources that are free.
     """
 
-    session: Session
-    ledger: Ledger | None
-    effects: tuple[Effect, ...]
+    draft: Draft[L]
 
 
-def late_report(session: Session, report: Report, ledger: Ledger | None = None) -> Reported:
+def late_report(draft: Draft[L], report: Report) -> Draft[L] | LateReport[L]:
     """A report that the phase itself does not wait for: on a held run, or on what is closed (rule DELTA-2)."""
-    if session.held:
-        found = _on_held_run(session, report, ledger)
+    if draft.session.held:
+        found = _on_held_run(draft, report)
         if found is not None:
             return found
     if isinstance(report, FromModel):
-        session, reason = _late_model_report(session, report)
+        draft, reason = _late_model_report(draft, report)
     else:
         kind, number = _named_by(report)
-        reason = _judge(session.operations, kind, number)
-        session = _billed_late(session, report, kind, number, reason)
-    return Reported(session, ledger, (Refused(UserAction.REPORT, reason),))
+        reason = _judge(draft.session.operations, kind, number)
+        draft = _billed_late(draft, report, kind, number, reason)
+    return LateReport(draft.tell(Refused(UserAction.REPORT, reason)))
 
 
-def _on_held_run(session: Session, report: Report, ledger: Ledger | None) -> Reported | None:
+def _on_held_run(draft: Draft[L], report: Report) -> Draft[L] | LateReport[L] | None:
     """What a report on a held run, or on its grace time, does (rules TOOL-17 and TOOL-20)."""
     match report:
         case TimerFired():
-            run = leased_until(session, report.operation)
-            if run is None:
-                return None
-            session, effects = grace_is_over(session, run)
-            return Reported(session, freed(ledger, run), effects)
+            run = leased_until(draft.session, report.operation)
+            return None if run is None else grace_is_over(draft, run)
         case FromTool():
             if isinstance(report, ToolChecked):
                 return None
-            run = held_run(session, report.operation)
+            run = held_run(draft.session, report.operation)
             if run is None:
                 return None
-            return (
-                _on_background(session, run, report, ledger)
-                if run.background
-                else _on_aborted(session, run, report, ledger)
-            )
+            return _on_background(draft, run, report) if run.background else _on_aborted(draft, run, report)
         case ChildEnded():
-            run = held_run(session, report.operation)
+            run = held_run(draft.session, report.operation)
             if run is None or run.background:
                 return None  # only tools go on in the background, and a tool does not report as a sub-agent does
-            return _on_aborted_child(session, run, report, ledger)
+            draft = _billed_late(draft, report, OperationKind.RUN, report.operation, RefusalReason.STALE)
+            return LateReport(has_stopped(draft.tell(_STALE), run))
         case FromModel() | FromOutside():
             return None
         case _:
@@ -116,49 +105,39 @@ def _on_held_run(session: Session, report: Report, ledger: Ledger | None) -> Rep
 
 
 RunReport = ToolSucceeded | ToolFailed | ToolProgress | ToolAsked | ToolStopped | ToolLost
+_STALE = Refused(UserAction.REPORT, RefusalReason.STALE)
 
 
-def _on_aborted(session: Session, run: HeldRun, report: RunReport, ledger: Ledger | None) -> Reported:
+def _on_aborted(draft: Draft[L], run: HeldRun, report: RunReport) -> Draft[L] | LateReport[L]:
     """An aborted run says that it has stopped, or reports all the same: it is then stale, but shows the same."""
-    stale = (Refused(UserAction.REPORT, RefusalReason.STALE),)
     match report:
         case ToolStopped() | ToolLost():
-            session, effects = has_stopped(session, run)
-            return Reported(session, freed(ledger, run), effects)
+            return has_stopped(draft, run)
         case ToolSucceeded() | ToolFailed():
-            session, effects = has_stopped(session, run)
-            return Reported(session, freed(ledger, run), (*stale, *effects))
+            return LateReport(has_stopped(draft.tell(_STALE), run))
         case ToolProgress() | ToolAsked():
-            return Reported(session, ledger, stale)
+            return LateReport(draft.tell(_STALE))
         case _:
             assert_never(report)
 
 
-def _on_aborted_child(session: Session, run: HeldRun, report: ChildEnded, ledger: Ledger | None) -> Reported:
-    """An aborted sub-agent has stopped, and says what it has used."""
-    session = _billed_late(session, report, OperationKind.RUN, report.operation, RefusalReason.STALE)
-    session, effects = has_stopped(session, run)
-    return Reported(session, freed(ledger, run), (Refused(UserAction.REPORT, RefusalReason.STALE), *effects))
-
-
-def _on_background(session: Session, run: HeldRun, report: RunReport, ledger: Ledger | None) -> Reported:
+def _on_background(draft: Draft[L], run: HeldRun, report: RunReport) -> Draft[L] | LateReport[L]:
     """A run in the background goes on, or has ended: its end waits for the next request."""
     match report:
         case ToolSucceeded() | ToolFailed():
-            if report.output.background and run.handle:
-                return Reported(session, ledger, (Refused(UserAction.REPORT, RefusalReason.DUPLICATE),))
-            if report.output.background:
-                return Reported(has_handle(session, run), ledger, ())
-            session = background_ended(session, run, report.output, isinstance(report, ToolFailed))
-            return Reported(session, freed(ledger, run), ())
+            if not report.output.background:
+                return background_ended(draft, run, report.output, isinstance(report, ToolFailed))
+            if run.handle:
+                return LateReport(draft.tell(Refused(UserAction.REPORT, RefusalReason.DUPLICATE)))
+            return has_handle(draft, run)
         case ToolStopped():
-            return Reported(background_ended(session, run, ToolOutput(), failed=True), freed(ledger, run), ())
+            return background_ended(draft, run, ToolOutput(), failed=True)
         case ToolLost():
-            return Reported(background_lost(session, run), freed(ledger, run), ())
+            return background_lost(draft, run)
         case ToolProgress():
-            return Reported(session, ledger, background_progressed(run, report.text))
+            return draft.tell(ToolProgressed(run.call, run.operation, report.text))
         case ToolAsked():
-            return Reported(session, ledger, (AnswerTool(operation=run.operation, value=None),))
+            return draft.tell(AnswerTool(operation=run.operation, value=None))
         case _:
             assert_never(report)
 
@@ -173,37 +152,40 @@ def _judge(operations: Operations, kind: OperationKind, number: int) -> RefusalR
 
 
 def _billed_late(
-    session: Session,
+    draft: Draft[L],
     report: ToolDelta | TimerFired | OutsideDelta,
     kind: OperationKind,
     number: int,
     reason: RefusalReason,
-) -> Session:
+) -> Draft[L]:
     """What an operation that was closed otherwise has used is counted, once."""
+    session = draft.session
     if reason is not RefusalReason.STALE or not isinstance(report, BilledReport):
-        return session
+        return draft
     if number in session.operations.billed[kind]:
-        return session
+        return draft
     calls = report.tool_calls if isinstance(report, ChildEnded) else 0
     if report.usage == NO_USAGE and not calls:
-        return session
-    session = session.with_operations(session.operations.bill(kind, number))
-    return evolve(session, usage=session.usage.plus(report.usage), started=session.started + calls)
+        return draft
+    billed, usage = session.operations.bill(kind, number), session.usage.plus(report.usage)
+    return draft.with_session(session.updated(operations=billed, usage=usage, started=session.started + calls))
 
 
-def _late_model_report(session: Session, report: ModelDelta) -> tuple[Session, RefusalReason]:
+def _late_model_report(draft: Draft[L], report: ModelDelta) -> tuple[Draft[L], RefusalReason]:
+    session = draft.session
     operations = session.operations
     index = operations.abandoned_model_index(report.operation)
     if index is None:
-        return session, _judge(operations, OperationKind.MODEL, report.operation)
+        return draft, _judge(operations, OperationKind.MODEL, report.operation)
     counted = operations.abandoned_models[index].counted
     usage = _billed_by(report)
     extra = usage.beyond(counted)
     if extra == NO_USAGE:
-        return session, RefusalReason.STALE
+        return draft, RefusalReason.STALE
     call = AbandonedModelCall(report.operation, counted.most(usage))
     operations = evolve(operations, abandoned_models=operations.abandoned_models.replace(index, call))
-    return evolve(session, operations=operations, usage=session.usage.plus(extra)), RefusalReason.STALE
+    billed = session.updated(operations=operations, usage=session.usage.plus(extra))
+    return draft.with_session(billed), RefusalReason.STALE
 
 
 def _billed_by(report: ModelDelta) -> Usage:

@@ -1,4 +1,6 @@
-"""The calls of a reply as a region: added, checked, answered, and what their answers mean for the calls behind them.
+"""The calls of a reply: what they use, and how they are added, checked and answered.
+
+Rules TOOL-1, TOOL-2, TOOL-18, CALL-1 and CALL-3.
 
 A call is answered exactly once; what comes after finds it closed and is refused by the caller.
 """
@@ -8,43 +10,110 @@ from collections.abc import Iterable
 from attrs import evolve
 
 from loopkernel.data.blocks import RawInput, TextBlock, ToolCall, ToolResult, UserBlock, text_of
-from loopkernel.data.effects import CheckCall, Effect
+from loopkernel.data.choices import NoProfile
+from loopkernel.data.effects import CancelTimer, CheckCall
 from loopkernel.data.errors import quoted
 from loopkernel.data.events import ToolEnded
 from loopkernel.data.ids import CheckOperation, OperationKind, RunOperation
 from loopkernel.data.json_text import Json
 from loopkernel.data.ledgers import Ledger, LedgerEntry, Links
 from loopkernel.data.plans import Plan
-from loopkernel.data.sessions import Session, Settings
+from loopkernel.data.sessions import Settings
 from loopkernel.data.text_map import TextMap
-from loopkernel.data.tools import InvalidCall, UnknownTool, Verdict
+from loopkernel.data.tools import Claim, EffectClass, InvalidCall, Tool, UnknownTool, ValidCall, Verdict
 from loopkernel.data.vector import Vector
-from loopkernel.data.words import CallStatus, CancelReason, UserAction
+from loopkernel.data.words import CallStatus, CancelReason, TimerPurpose, UserAction
 from loopkernel.loop.algorithms.loop_detection import is_disabled
 from loopkernel.loop.algorithms.redaction import redacted
 from loopkernel.loop.algorithms.references import has_references, references, resolved, sources
-from loopkernel.loop.algorithms.scheduling import add, end, know, look_again, pass_over, places_of, unpark
+from loopkernel.loop.algorithms.scheduling import (
+    Claimant,
+    add,
+    end,
+    know,
+    look_again,
+    pass_over,
+    places_of,
+    unpark,
+)
 from loopkernel.loop.algorithms.wording import (
     UNPARSED,
     cancelled_text,
     edited_text,
     unreachable_text,
 )
-from loopkernel.loop.calls.claims import claimant_of, never_runs, only_reads
-from loopkernel.loop.calls.held_runs import Ledgered
-from loopkernel.loop.gates.timers import close_timer
+from loopkernel.loop.draft import CallsDraft
+
+# --- what a call uses, under the settings that hold now -------------------------------------------------
+
+
+def offered(settings: Settings, name: str) -> Tool | None:
+    """The offered tool of that name."""
+    return settings.offered.get(name)
+
+
+def is_output_call(entry: LedgerEntry, settings: Settings) -> bool:
+    """Whether the call, if it is valid, gives the output: it is never run, and uses nothing (rule CALL-5).
+
+    One that has run already, since its tool gives the output only by a later policy, is a call as any.
+    """
+    return settings.policy.output_tool == entry.tool and not entry.runs
+
+
+def never_runs(entry: LedgerEntry, settings: Settings) -> bool:
+    """Whether the call is answered without a run, whatever is decided: it holds no other back."""
+    if isinstance(entry.verdict, InvalidCall | UnknownTool) or entry.hooks.blocked is not None:
+        return True
+    return is_output_call(entry, settings)
+
+
+def claimant_of(entry: LedgerEntry, settings: Settings) -> Claimant | None:
+    """The entry as the schedule sees it; None before its first check.
+
+    What a reference will name is not known to the check either: a resource that it stands for makes the claims None.
+    """
+    if never_runs(entry, settings):
+        return Claimant(())
+    if not isinstance(entry.verdict, ValidCall):
+        return None
+    tool = offered(settings, entry.tool)
+    if tool is not None and tool.profile is None:
+        return Claimant(() if settings.policy.no_profile is NoProfile.NO_CONFLICT else None)
+    return Claimant(entry.verdict.claims, tool is not None and tool.profile is not None and tool.profile.serial)
+
+
+def checked_claims(entry: LedgerEntry) -> tuple[Claim, ...] | None:
+    """What rules of approval take the call to use: the claims of its last check; None where they are not known."""
+    return entry.verdict.claims if isinstance(entry.verdict, ValidCall) else None
+
+
+def effect_class(entry: LedgerEntry, settings: Settings) -> EffectClass:
+    """What runs of the entry may have done, as it was when they started; before that, what its tool may do."""
+    return class_of(settings, entry.tool) if entry.effect is None else entry.effect
+
+
+def class_of(settings: Settings, name: str) -> EffectClass:
+    """What running the tool may do; one without a profile counts as dangerous."""
+    tool = offered(settings, name)
+    return EffectClass.DANGEROUS if tool is None or tool.profile is None else tool.profile.effect
+
+
+def only_reads(entry: LedgerEntry, settings: Settings) -> bool:
+    """Whether the entry's tool is read-only."""
+    return effect_class(entry, settings) is EffectClass.READ_ONLY
+
 
 # --- calls come in --------------------------------------------------------------------------------------
 
 
-def add_call(ledger: Ledger, session: Session, call: ToolCall, verdict: Verdict | None) -> Ledgered:
+def add_call(draft: CallsDraft, call: ToolCall, verdict: Verdict | None) -> CallsDraft:
     """The reply holds one more complete call; it is checked unless the verdict came with it (rule TOOL-18)."""
+    ledger, links, faults = _linked(draft.ledger, call)
     place = ledger.entries.size
-    ledger, links, faults = _linked(ledger, call)
     given = call.input
     if isinstance(given, RawInput):
         verdict = InvalidCall(UNPARSED)
-    elif is_disabled(session.watch, call.tool):
+    elif is_disabled(draft.session.watch, call.tool):
         verdict = UnknownTool()  # it is not offered, for now
     elif faults:
         verdict = InvalidCall(f"call {quoted(call.provider_id)} cannot be placed among the others: {'; '.join(faults)}")
@@ -53,26 +122,25 @@ def add_call(ledger: Ledger, session: Session, call: ToolCall, verdict: Verdict 
         links, verdict = evolve(links, resolved=given), None  # what it uses is asked about with its final input
     failed = None if links is None else _failed_source(ledger, links)
     check: CheckOperation | None = None
-    effects: tuple[Effect, ...] = ()
     checked = ledger.checked
     if failed is None and verdict is None and not isinstance(given, RawInput):
-        operations, number = session.operations.mint(OperationKind.CHECK)
-        session, check = session.with_operations(operations), CheckOperation(number)
-        effects = (CheckCall(operation=check, call=call.id, tool=call.tool, input=given),)
+        draft, number = draft.mint(OperationKind.CHECK)
+        check = CheckOperation(number)
+        draft = draft.tell(CheckCall(operation=check, call=call.id, tool=call.tool, input=given))
         checked = noted(checked, number - ledger.first_check, place)
     entry = LedgerEntry(call=call, check=check, verdict=verdict, links=links)
-    grown = ledger.updated(
-        ledger.entries.append(entry),
-        unanswered=ledger.unanswered + 1,
-        checking=ledger.checking + (check is not None),
-        linked=ledger.linked or links is not None,
-        checked=checked,
-        plan=None if ledger.plan is None else _planned(ledger.plan, entry, session.settings),
-        ids=None if ledger.ids is None else ledger.ids.put(call.provider_id, place),
+    draft = draft.with_ledger(
+        ledger.updated(
+            ledger.entries.append(entry),
+            unanswered=ledger.unanswered + 1,
+            checking=ledger.checking + (check is not None),
+            linked=ledger.linked or links is not None,
+            checked=checked,
+            plan=None if ledger.plan is None else _planned(ledger.plan, entry, draft.settings),
+            ids=None if ledger.ids is None else ledger.ids.put(call.provider_id, place),
+        )
     )
-    if failed is None:
-        return Ledgered(grown, session, effects)
-    return close(grown, session, place, _unreachable(grown, place, failed))
+    return draft if failed is None else close(draft, place, _unreachable(draft.ledger, place, failed))
 
 
 def _planned(plan: Plan, entry: LedgerEntry, settings: Settings) -> Plan:
@@ -132,13 +200,15 @@ def open_run(ledger: Ledger, operation: RunOperation) -> int | None:
 # --- checks -----------------------------------------------------------------------------------------------
 
 
-def take_verdict(ledger: Ledger, session: Session, place: int, verdict: Verdict) -> Ledgered:
+def take_verdict(draft: CallsDraft, place: int, verdict: Verdict) -> CallsDraft:
     """The check of the entry has answered."""
+    ledger = draft.ledger
     before = ledger.entries[place]
     entry = before.judged(verdict)
-    plan = None if ledger.plan is None else _replanned(ledger.plan, place, before, entry, session.settings)
-    ledger = ledger.updated(ledger.entries.replace(place, entry), checking=ledger.checking - 1, plan=plan)
-    return Ledgered(ledger, session)
+    plan = None if ledger.plan is None else _replanned(ledger.plan, place, before, entry, draft.settings)
+    return draft.with_ledger(
+        ledger.updated(ledger.entries.replace(place, entry), checking=ledger.checking - 1, plan=plan)
+    )
 
 
 def _replanned(plan: Plan, place: int, before: LedgerEntry, entry: LedgerEntry, settings: Settings) -> Plan | None:
@@ -153,27 +223,37 @@ def _replanned(plan: Plan, place: int, before: LedgerEntry, entry: LedgerEntry, 
     return pass_over(plan, place) if never_runs(entry, settings) else plan
 
 
-def ask_check(ledger: Ledger, session: Session, place: int, tool: str, given: Json) -> Ledgered:
+def ask_check(draft: CallsDraft, place: int, tool: str, given: Json) -> CallsDraft:
     """The adapter is asked about the call, with another tool or input than before."""
+    draft, number = draft.mint(OperationKind.CHECK)
+    check, ledger = CheckOperation(number), draft.ledger
     entry = ledger.entries[place]
-    operations, number = session.operations.mint(OperationKind.CHECK)
-    check = CheckOperation(number)
-    ledger = evolve(
-        ledger.put(place, evolve(entry, check=check)),
+    ledger = ledger.updated(
+        ledger.entries.replace(place, evolve(entry, check=check)),
         checking=ledger.checking + 1,
         checked=noted(ledger.checked, number - ledger.first_check, place),
+        plan=ledger.plan,
     )
-    command = CheckCall(operation=check, call=entry.call.id, tool=tool, input=given)
-    return Ledgered(ledger, session.with_operations(operations), (command,))
+    return draft.with_ledger(ledger, CheckCall(operation=check, call=entry.call.id, tool=tool, input=given))
 
 
-def drop_check(ledger: Ledger, session: Session, place: int) -> tuple[Ledger, Session]:
+def forget_check(draft: CallsDraft, place: int) -> CallsDraft:
     """The open check of the entry, if any, is of no more interest."""
-    entry = ledger.entries[place]
+    entry, ledger = draft.ledger.entries[place], draft.ledger
     if entry.check is None:
-        return ledger, session
-    session = session.with_operations(session.operations.abandon(OperationKind.CHECK, entry.check))
-    return evolve(ledger.put(place, evolve(entry, check=None)), checking=ledger.checking - 1), session
+        return draft
+    entries = ledger.entries.replace(place, evolve(entry, check=None))
+    draft = draft.with_ledger(ledger.updated(entries, checking=ledger.checking - 1, plan=ledger.plan))
+    return draft.abandon(OperationKind.CHECK, entry.check)
+
+
+def set_timer(draft: CallsDraft, place: int, purpose: TimerPurpose, deadline_ms: int) -> CallsDraft:
+    """The entry is bounded by a new timer."""
+    draft, timer = draft.start_timer(purpose, deadline_ms)
+    ledger = draft.ledger
+    entries = ledger.entries.replace(place, evolve(ledger.entries[place], timer=timer))
+    timed = noted(ledger.timed, timer.operation - ledger.first_timer, place)
+    return draft.with_ledger(ledger.updated(entries, timed=timed, plan=ledger.plan))
 
 
 # --- answers ----------------------------------------------------------------------------------------------
@@ -219,53 +299,54 @@ def cancelled_result(entry: LedgerEntry, reason: CancelReason) -> ToolResult:
 
 
 def close(
-    ledger: Ledger,
-    session: Session,
+    draft: CallsDraft,
     place: int,
     result: ToolResult,
     *,
     stopped: bool = True,
     output: tuple[UserBlock, ...] | None = None,
-) -> Ledgered:
+) -> CallsDraft:
     """The open entry gets its one result; the calls that depend on it go on, or are answered too (rule CALL-3).
 
     A run that has not `stopped` keeps its resources. `output` is what the tool returned, where the result differs.
     """
-    ledger, session, effects = shut(ledger, session, place, result, stopped=stopped, output=output)
-    if not ledger.linked:
-        return Ledgered(ledger, session, effects)
-    told: list[Effect] = [*effects]
+    draft = close_alone(draft, place, result, stopped=stopped, output=output)
+    if not draft.ledger.linked:
+        return draft
     ended = [place]
     while ended:
-        for follower in _dependents(ledger, ended.pop(0)):
-            entry = ledger.entries[follower]
+        for follower in _dependents(draft.ledger, ended.pop(0)):
+            entry = draft.ledger.entries[follower]
             if not entry.is_open or entry.links is None:
                 continue
-            failed = _failed_source(ledger, entry.links)
-            if failed is not None:
-                ledger, session = drop_check(ledger, session, follower)
-                ledger, session, more = shut(ledger, session, follower, _unreachable(ledger, follower, failed))
-                ended.append(follower)
-            else:
-                going_on = _resolve(ledger, session, follower)
-                ledger, session, more = going_on.ledger, going_on.session, going_on.effects
-            told.extend(more)
-    return Ledgered(ledger, session, tuple(told))
+            failed = _failed_source(draft.ledger, entry.links)
+            if failed is None:
+                draft = _resolve(draft, follower)
+                continue
+            draft = forget_check(draft, follower)
+            draft = close_alone(draft, follower, _unreachable(draft.ledger, follower, failed))
+            ended.append(follower)
+    return draft
 
 
-def shut(
-    ledger: Ledger,
-    session: Session,
+def close_alone(
+    draft: CallsDraft,
     place: int,
     result: ToolResult,
     *,
     stopped: bool = True,
     output: tuple[UserBlock, ...] | None = None,
-) -> tuple[Ledger, Session, tuple[Effect, ...]]:
-    """The open entry gets its result, and no other call is looked at."""
+    timed: bool = True,
+) -> CallsDraft:
+    """The open entry gets its result, and no other call is looked at. Not `timed`: its timer is closed already."""
+    ledger = draft.ledger
     entry = ledger.entries[place]
     waits = entry.status is CallStatus.BLOCKED_ON_USER
     running = entry.status is CallStatus.IN_PROGRESS
+    plan = ledger.plan
+    if plan is not None:
+        plan = end(plan, place, stopped=stopped)
+        plan = plan if entry.child is None else unpark(plan)  # what was reserved for it is there for others (LIMIT-2)
     ledger = ledger.updated(
         ledger.entries.replace(place, entry.ended(result, output)),
         unanswered=ledger.unanswered - 1,
@@ -274,15 +355,11 @@ def shut(
         asking=ledger.asking - (waits and entry.is_running),
         children=ledger.children - (running and entry.child is not None),
         hooked=ledger.hooked - (entry.status is CallStatus.QUEUED and entry.hooks.open is not None),
-        plan=None if ledger.plan is None else _ended(ledger.plan, place, entry, stopped),
+        plan=plan,
     )
-    return ledger, session, (*close_timer(entry.timer), ToolEnded(result))
-
-
-def _ended(plan: Plan, place: int, entry: LedgerEntry, stopped: bool) -> Plan:
-    """The plan without the call; what was reserved for a sub-agent is there for others again (rule LIMIT-2)."""
-    plan = end(plan, place, stopped=stopped)
-    return plan if entry.child is None else unpark(plan)
+    timer = entry.timer if timed else None
+    closed = () if timer is None else (CancelTimer(timer.operation),)
+    return draft.with_ledger(ledger, *closed, ToolEnded(result))
 
 
 def _dependents(ledger: Ledger, place: int) -> Iterable[int]:
@@ -309,21 +386,18 @@ def _unreachable(ledger: Ledger, place: int, source: LedgerEntry) -> ToolResult:
     return error_result(ledger.entries[place], unreachable_text(source.call.provider_id, source.status))
 
 
-def _resolve(ledger: Ledger, session: Session, place: int) -> Ledgered:
+def _resolve(draft: CallsDraft, place: int) -> CallsDraft:
     """A source of the call is done: when all are, its references are resolved, and its input is checked again."""
-    entry = ledger.entries[place]
+    entry = draft.ledger.entries[place]
     links, given = entry.links, entry.call.input
-    if links is None or not entry.refers or not isinstance(given, Json):
-        return Ledgered(ledger, session)
-    if not _all_done(ledger, links):
-        return Ledgered(ledger, session)
-    ready = resolved(given, outputs_of(ledger, links.sources))
-    ledger, session = drop_check(ledger, session, place)
-    entry = ledger.entries[place]
+    if links is None or not entry.refers or not isinstance(given, Json) or not _all_done(draft.ledger, links):
+        return draft
+    draft = forget_check(draft, place)
+    entry = draft.ledger.entries[place]
     if isinstance(entry.verdict, UnknownTool | InvalidCall):
-        return Ledgered(ledger, session)  # it will not run, whatever it refers to
-    ledger = ledger.put(place, evolve(entry, links=evolve(links, resolved=ready)))
-    return ask_check(ledger, session, place, entry.tool, ready)
+        return draft  # it will not run, whatever it refers to
+    ready = resolved(given, outputs_of(draft.ledger, links.sources))
+    return ask_check(draft.put(place, evolve(entry, links=evolve(links, resolved=ready))), place, entry.tool, ready)
 
 
 def outputs_of(ledger: Ledger, places: Iterable[int]) -> dict[str, str]:

@@ -1,23 +1,28 @@
-"""The schedule of a reply: which call is decided on, asked about or started next (rules TOOL-3, TOOL-5 and TOOL-9)."""
+"""The schedule of a reply: which call is decided on, asked about or started next, and which gives the output.
 
+Rules TOOL-3, TOOL-5, TOOL-9 and CALL-5.
+"""
+
+from collections.abc import Iterator
 from typing import assert_never
 
-from attrs import evolve
+from attrs import evolve, frozen
 
-from loopkernel.data.blocks import RawInput
-from loopkernel.data.choices import EarlyStart, OnToolFailure, RunCalls, Schedule, WriteConflict
-from loopkernel.data.effects import Effect
+from loopkernel.data.blocks import RawInput, TextBlock
+from loopkernel.data.choices import EarlyStart, OnToolFailure, OutputCalls, RunCalls, Schedule, WriteConflict
+from loopkernel.data.json_text import Json
 from loopkernel.data.ledgers import ApprovalWait, Ledger, LedgerEntry
 from loopkernel.data.plans import Plan
 from loopkernel.data.sessions import Session, Settings
 from loopkernel.data.tools import Decision, EffectClass, ValidCall
-from loopkernel.data.words import CallStatus, LimitName
+from loopkernel.data.words import CallStatus, CancelReason, HookPoint, LimitName
 from loopkernel.loop.algorithms.approval import decide, resource_in_the_way
-from loopkernel.loop.algorithms.budget import may_call
-from loopkernel.loop.algorithms.children import starts_child
+from loopkernel.loop.algorithms.budget import budget_reached, may_call
+from loopkernel.loop.algorithms.children import shares_budgets, starts_child
 from loopkernel.loop.algorithms.scheduling import (
     Claimant,
     add,
+    blockers,
     conflict,
     draw,
     end,
@@ -27,14 +32,24 @@ from loopkernel.loop.algorithms.scheduling import (
     places_of,
     wait,
 )
-from loopkernel.loop.algorithms.wording import denied_text, unknown_tool_text
-from loopkernel.loop.calls.call_hooks import ask_before_run
-from loopkernel.loop.calls.claims import checked_claims, claimant_of, is_output_call, never_runs, offered, only_reads
-from loopkernel.loop.calls.held_runs import Ledgered
-from loopkernel.loop.calls.ledger import close, error_result
-from loopkernel.loop.calls.output import take_output, unjudged_output
-from loopkernel.loop.calls.starting import ask, start_call
-from loopkernel.loop.calls.totals import totals_of, with_totals
+from loopkernel.loop.algorithms.wording import OUTPUT_TAKEN, denied_text, unknown_tool_text
+from loopkernel.loop.calls.call_hooks import ask_about, hooks_before_run
+from loopkernel.loop.calls.children import any_child, share_of, start_child, waits_for_share
+from loopkernel.loop.calls.ledger import (
+    answer_of,
+    checked_claims,
+    claimant_of,
+    close,
+    error_result,
+    is_output_call,
+    never_runs,
+    offered,
+    only_reads,
+)
+from loopkernel.loop.calls.starting import ask, start_run
+from loopkernel.loop.calls.stopping import cancel_calls
+from loopkernel.loop.calls.totals import is_child, totals_of, with_totals
+from loopkernel.loop.draft import CallsDraft
 
 # --- the plan -------------------------------------------------------------------------------------------
 
@@ -109,44 +124,50 @@ def _batched(ledger: Ledger, settings: Settings) -> Ledger:
 # --- what may start -------------------------------------------------------------------------------------
 
 
-def start_ready(ledger: Ledger, session: Session, now_ms: int, *, early: bool = False) -> Ledgered:
+@frozen
+class OverBudget:
+    """A call could have started, if this budget left room for it (rule LIMIT-2); the draft is that of all before it."""
+
+    draft: CallsDraft
+    limit: LimitName
+
+
+def start_ready(draft: CallsDraft, *, early: bool = False) -> CallsDraft | OverBudget:
     """Every call that the schedule lets start is decided on: denied, put to a person, or started if a slot is free.
 
     `early`: the reply still streams, so that only calls that may start early are started, and no other is decided on.
     """
-    settings = session.settings
+    settings = draft.settings
     if early and not _any_may_start_early(settings):
-        return Ledgered(ledger, session)
+        return draft
     one_for_all = early and settings.policy.on_tool_failure is OnToolFailure.CANCEL_SIBLINGS
     if one_for_all or settings.policy.output_tool is not None:
-        ledger = with_totals(ledger, settings)
-    if early and failed_run(ledger, settings):
-        return Ledgered(ledger, session)
-    if not early and unjudged_output(ledger, settings) is not None:
-        return Ledgered(ledger, session)
-    effects: list[Effect] = []
-    if ledger.entries.size > 1:
-        ledger = _batched(planned(ledger, session), session.settings)
-        while (place := _next_place(ledger, session.settings)) is not None:
-            taken = _take(ledger, session, place, now_ms, early)
-            ledger, session = _batched(taken.ledger, taken.session.settings), taken.session  # a denial may let more in
-            effects.extend(taken.effects)
-            if taken.spent is not None:
-                return Ledgered(ledger, session, tuple(effects), spent=taken.spent)
-        if not early and _passes_budget(ledger, session):
-            return Ledgered(ledger, session, tuple(effects), spent=LimitName.TOOL_CALLS)
-    elif ledger.entries.size and _may_be_looked_at(ledger.entries[0], session.settings):
-        taken = _take(ledger, session, 0, now_ms, early)
-        ledger, session = taken.ledger, taken.session
-        effects.extend(taken.effects)
-        if taken.spent is not None:
-            return Ledgered(ledger, session, tuple(effects), spent=taken.spent)
-    if not early and session.settings.policy.output_tool is not None:
-        given = take_output(ledger, session)
-        if given.effects:
-            again = start_ready(given.ledger, given.session, now_ms)
-            return evolve(again, effects=(*effects, *given.effects, *again.effects))
-    return Ledgered(ledger, session, tuple(effects))
+        draft = draft.with_ledger(with_totals(draft.ledger, settings))
+    if early and failed_run(draft.ledger, settings):
+        return draft
+    if not early and unjudged_output(draft.ledger, settings) is not None:
+        return draft
+    taken: CallsDraft | OverBudget = draft
+    if draft.ledger.entries.size > 1:
+        taken = _take_all(draft, early)
+    elif draft.ledger.entries.size and _may_be_looked_at(draft.ledger.entries[0], settings):
+        taken = _take(draft, 0, early)
+    if isinstance(taken, OverBudget) or early or settings.policy.output_tool is None:
+        return taken
+    given = take_output(taken)
+    return taken if given is None else start_ready(given)
+
+
+def _take_all(draft: CallsDraft, early: bool) -> CallsDraft | OverBudget:
+    """The candidates, one after the other: what becomes of one may let more in."""
+    settings = draft.settings
+    draft = draft.with_ledger(_batched(planned(draft.ledger, draft.session), settings))
+    while (place := _next_place(draft.ledger, settings)) is not None:
+        taken = _take(draft, place, early)
+        if isinstance(taken, OverBudget):
+            return OverBudget(taken.draft.with_ledger(_batched(taken.draft.ledger, settings)), taken.limit)
+        draft = taken.with_ledger(_batched(taken.ledger, settings))
+    return OverBudget(draft, LimitName.TOOL_CALLS) if not early and _passes_budget(draft) else draft
 
 
 def _next_place(ledger: Ledger, settings: Settings) -> int | None:
@@ -172,38 +193,42 @@ def _may_be_looked_at(entry: LedgerEntry, settings: Settings) -> bool:
     )
 
 
-def _take(ledger: Ledger, session: Session, place: int, now_ms: int, early: bool) -> Ledgered:
+def _take(draft: CallsDraft, place: int, early: bool) -> CallsDraft | OverBudget:
     """One candidate is looked at, and leaves the candidates."""
-    entry, settings = ledger.entries[place], session.settings
-    if not _may_be_looked_at(entry, settings) or (early and not may_start_early(entry, session)):
-        return Ledgered(_set_aside(ledger, place), session)
-    if ledger.plan is not None and ledger.plan.candidates >> place & 1:
-        plan, may_start = look(ledger.plan, place)
-        ledger = ledger.updated(ledger.entries, plan=plan)
+    entry, plan = draft.ledger.entries[place], draft.ledger.plan
+    if not _may_be_looked_at(entry, draft.settings) or (early and not may_start_early(entry, draft.session)):
+        return _set_aside(draft, place)
+    if plan is not None and plan.candidates >> place & 1:
+        plan, may_start = look(plan, place)
+        draft = draft.with_ledger(draft.ledger.updated(draft.ledger.entries, plan=plan))
         if not may_start:
-            return Ledgered(ledger, session)
-    if _held_elsewhere(ledger, session, place):
-        return Ledgered(ledger if ledger.plan is None else evolve(ledger, plan=park(ledger.plan, place)), session)
-    return _decided(ledger, session, place, now_ms)
+            return draft
+    if draft.session.held and holder_elsewhere(draft.ledger, draft.session, place) is not None:
+        return _parked(draft, place)
+    return _decide(draft, place)
 
 
-def _set_aside(ledger: Ledger, place: int) -> Ledger:
-    return ledger if ledger.plan is None else evolve(ledger, plan=wait(ledger.plan, place))
+def _set_aside(draft: CallsDraft, place: int) -> CallsDraft:
+    plan = draft.ledger.plan
+    return draft if plan is None else draft.with_ledger(evolve(draft.ledger, plan=wait(plan, place)))
 
 
-def _decided(ledger: Ledger, session: Session, place: int, now_ms: int) -> Ledgered:
+def _parked(draft: CallsDraft, place: int) -> CallsDraft:
+    plan = draft.ledger.plan
+    return draft if plan is None else draft.with_ledger(evolve(draft.ledger, plan=park(plan, place)))
+
+
+def _decide(draft: CallsDraft, place: int) -> CallsDraft | OverBudget:
     """The hooks before a call that the schedule lets start, the decision on it, and what follows (TOOL-5, ASK-1)."""
-    asked = ask_before_run(ledger, session, place, now_ms)
-    if asked is not None and asked.ledger.entries[place].hooks.open is not None:
-        return Ledgered(_set_aside(asked.ledger, place), asked.session, asked.effects)
-    if asked is not None:
-        decided = _decided(asked.ledger, asked.session, place, now_ms)
-        return evolve(decided, effects=(*asked.effects, *decided.effects))
-    entry, settings = ledger.entries[place], session.settings
-    given, tool = entry.given, offered(settings, entry.tool)
+    settings = draft.settings
+    while hooks := hooks_before_run(draft.ledger.entries[place], draft.session):
+        draft = ask_about(draft, place, hooks, HookPoint.BEFORE_TOOL)
+        if draft.ledger.entries[place].hooks.open is not None:
+            return _set_aside(draft, place)
+    entry = draft.ledger.entries[place]
+    given, tool, claims = entry.given, offered(settings, entry.tool), checked_claims(entry)
     if tool is None or isinstance(given, RawInput):
-        return close(ledger, session, place, error_result(entry, unknown_tool_text(entry.tool)))
-    claims = checked_claims(entry)
+        return close(draft, place, error_result(entry, unknown_tool_text(entry.tool)))
     decision = decide(
         settings.policy,
         settings.remembered,
@@ -214,20 +239,35 @@ def _decided(ledger: Ledger, session: Session, place: int, now_ms: int) -> Ledge
         claims=claims,
         tools=settings.tools,
     )
-    if decision is not Decision.DENY and not _has_budget(entry, session):
-        return Ledgered(ledger, session, spent=LimitName.TOOL_CALLS)
+    if decision is not Decision.DENY and not _has_budget(entry, draft.session):
+        return OverBudget(draft, LimitName.TOOL_CALLS)
     match decision:
         case Decision.DENY:
             found = resource_in_the_way(settings.policy, tool, given, claims=claims, tools=settings.tools)
-            return close(ledger, session, place, error_result(entry, denied_text(entry.tool, found)))
+            return close(draft, place, error_result(entry, denied_text(entry.tool, found)))
         case Decision.ASK:
-            return ask(_set_aside(ledger, place), session, place, ApprovalWait(), now_ms)
+            return ask(_set_aside(draft, place), place, ApprovalWait())
         case Decision.ALLOW:
-            if _slot_free(ledger, settings):
-                return start_call(ledger, session, place, given, now_ms)
-            return Ledgered(ledger, session)
+            return _start(draft, place, given) if _slot_free(draft.ledger, settings) else draft
         case _:
             assert_never(decision)
+
+
+def _start(draft: CallsDraft, place: int, given: Json) -> CallsDraft | OverBudget:
+    """The call runs, as a sub-agent where its tool says so; or waits for what other sub-agents may still spend."""
+    session, settings = draft.session, draft.settings
+    child = is_child(draft.ledger.entries[place], settings)
+    if shares_budgets(settings.policy) and (child or any_child(draft.ledger)):
+        draft = draft.with_ledger(with_totals(draft.ledger, settings))
+    if waits_for_share(draft.ledger, session, place):
+        return _parked(draft, place)
+    if not child:
+        return start_run(draft, place, given)
+    reserved = share_of(draft.ledger, session)
+    if reserved is None:
+        spent = budget_reached(settings.policy, session.usage, draft.now_ms - draft.ledger.opened_ms)
+        return OverBudget(draft, spent or LimitName.TOOL_CALLS)
+    return start_child(draft, place, given, reserved)
 
 
 def _has_budget(entry: LedgerEntry, session: Session) -> bool:
@@ -235,12 +275,12 @@ def _has_budget(entry: LedgerEntry, session: Session) -> bool:
     return entry.runs > 0 or may_call(session.settings.policy, session.started)
 
 
-def _passes_budget(ledger: Ledger, session: Session) -> bool:
+def _passes_budget(draft: CallsDraft) -> bool:
     """Whether a call that waits for a slot alone would pass the budget, which a sibling has used up since."""
-    plan = ledger.plan
-    if plan is None or not plan.allowed or may_call(session.settings.policy, session.started):
+    plan = draft.ledger.plan
+    if plan is None or not plan.allowed or may_call(draft.policy, draft.session.started):
         return False
-    return any(ledger.entries[place].runs == 0 for place in places_of(plan.allowed))
+    return any(draft.ledger.entries[place].runs == 0 for place in places_of(plan.allowed))
 
 
 def failed_run(ledger: Ledger, settings: Settings) -> bool:
@@ -274,11 +314,6 @@ def may_start_early(entry: LedgerEntry, session: Session) -> bool:
     return decision is Decision.ALLOW
 
 
-def _held_elsewhere(ledger: Ledger, session: Session, place: int) -> bool:
-    """Whether a run of another reply, which has not stopped, holds what the call needs (rule TOOL-17)."""
-    return bool(session.held) and holder_elsewhere(ledger, session, place) is not None
-
-
 def holder_elsewhere(ledger: Ledger, session: Session, place: int) -> int | None:
     """The index, in the session's held runs, of the first run of another reply that the call must not overlap."""
     policy = session.settings.policy
@@ -290,3 +325,91 @@ def holder_elsewhere(ledger: Ledger, session: Session, place: int) -> int | None
         if run.call.reply != ledger.reply and conflict(Claimant(run.claims), mine, last_write=last_write):
             return index
     return None
+
+
+# --- calls that give the output -------------------------------------------------------------------------
+
+
+def gives_output(entry: LedgerEntry, settings: Settings) -> bool:
+    """Whether the call was a valid output call, and is answered so."""
+    return is_output_call(entry, settings) and entry.status is CallStatus.DONE and entry.runs == 0
+
+
+def unjudged_output(ledger: Ledger, settings: Settings) -> LedgerEntry | None:
+    """The output call whose first check decides whether the other calls run at all; None if there is none."""
+    if settings.policy.output_tool is None or settings.policy.output_calls is not OutputCalls.SKIP:
+        return None
+    return next((entry for _, entry in _outputs(ledger, settings) if _is_unjudged(entry)), None)
+
+
+def _outputs(ledger: Ledger, settings: Settings) -> Iterator[tuple[int, LedgerEntry]]:
+    """The open calls that are to give the output."""
+    return ((place, ledger.entries[place]) for place in places_of(totals_of(ledger, settings).outputs))
+
+
+def _is_unjudged(entry: LedgerEntry) -> bool:
+    resolved = entry.links is not None and entry.links.resolved is not None
+    return entry.verdict is None and not resolved
+
+
+def take_output(draft: CallsDraft) -> CallsDraft | None:
+    """Valid output calls are answered once the other calls have ended, or instead of them, by policy; None: none is."""
+    settings, ledger = draft.settings, draft.ledger
+    ready = [place for place, entry in _outputs(ledger, settings) if _is_ready(ledger, entry)]
+    if not ready or (settings.policy.output_calls is OutputCalls.RUN and others_open(ledger, settings)):
+        return None
+    for place in ready:
+        entry = draft.ledger.entries[place]
+        draft = close(draft, place, answer_of(entry, CallStatus.DONE, (TextBlock(OUTPUT_TAKEN),)))
+    return draft
+
+
+def skip_for_output(draft: CallsDraft) -> CallsDraft:
+    """Where the policy skips the other calls, they are answered as soon as a valid output call is there."""
+    settings = draft.settings
+    if settings.policy.output_tool is None or settings.policy.output_calls is not OutputCalls.SKIP:
+        return draft
+    outputs = [place for place, entry in _outputs(draft.ledger, settings) if isinstance(entry.verdict, ValidCall)]
+    if not outputs:
+        return draft
+    needed = _sources_of(draft.ledger, outputs)
+    return cancel_calls(
+        draft,
+        CancelReason.SUPERSEDED,
+        lambda place, entry: place not in needed and not is_output_call(entry, settings),
+    )
+
+
+def _is_ready(ledger: Ledger, entry: LedgerEntry) -> bool:
+    """Whether the output is complete: found valid, and all that it depends on is done."""
+    if not isinstance(entry.verdict, ValidCall) or entry.refers or entry.check is not None:
+        return False
+    needed = () if entry.links is None else entry.links.sources
+    return all(ledger.entries[source].status is CallStatus.DONE for source in needed)
+
+
+def others_open(ledger: Ledger, settings: Settings) -> bool:
+    """Whether calls are open that neither give the output nor wait, at any remove, for one that does."""
+    waiting = 0
+    for place in range(ledger.entries.size) if ledger.plan is None else places_of(ledger.plan.open):
+        entry = ledger.entries[place]
+        if not entry.is_open:
+            continue
+        behind = 0 if ledger.plan is None else blockers(ledger.plan, place)
+        if not is_output_call(entry, settings) and not behind & waiting:
+            return True
+        waiting |= 1 << place
+    return False
+
+
+def _sources_of(ledger: Ledger, places: list[int]) -> set[int]:
+    """The calls at these places, and all that they depend on."""
+    needed: set[int] = set()
+    waiting = list(places)
+    while waiting:
+        place = waiting.pop()
+        if place not in needed:
+            needed.add(place)
+            links = ledger.entries[place].links
+            waiting.extend(() if links is None else links.sources)
+    return needed

@@ -7,7 +7,7 @@ from loopkernel.data.ledgers import Ledger, LedgerEntry, Totals
 from loopkernel.data.sessions import Settings
 from loopkernel.data.words import CallStatus
 from loopkernel.loop.algorithms.children import starts_child, with_share
-from loopkernel.loop.calls.claims import is_output_call, offered
+from loopkernel.loop.calls.ledger import is_output_call, offered
 
 
 def with_totals(ledger: Ledger, settings: Settings) -> Ledger:

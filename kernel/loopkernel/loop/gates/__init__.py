@@ -1,1 +1,1 @@
-"""What guards a step: timers, hooks, refusals, settings, and the shown error."""
+"""What guards a step: who is asked before it goes on, what does not apply, and the settings."""

@@ -129,10 +129,10 @@ def _life_of(delta: ThreadDelta) -> UserAction:
             assert_never(delta)
 
 
-def refusal(delta: UserDelta | ThreadDelta, reason: RefusalReason) -> tuple[Refused]:
-    """The input changed nothing."""
+def refusal(delta: UserDelta | ThreadDelta, reason: RefusalReason) -> Refused:
+    """The input changes nothing."""
     key = delta.key if isinstance(delta, Say | Enqueue | Steer | EditMessage) else None
-    return (Refused(action_of(delta), reason, key),)
+    return Refused(action_of(delta), reason, key)
 
 
 def answer_refusal(session: Session, ledger: Ledger | None, call: CallId) -> RefusalReason:

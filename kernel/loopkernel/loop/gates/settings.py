@@ -4,10 +4,9 @@ from typing import assert_never
 
 from attrs import evolve
 
-from loopkernel.data.effects import Effect
-from loopkernel.data.events import ApprovalForgotten
+from loopkernel.data.events import ApprovalForgotten, Refused
 from loopkernel.data.remembered import Remembered, RememberedCall, RememberedPattern, RememberedTool
-from loopkernel.data.sessions import Session, Settings
+from loopkernel.data.sessions import Settings
 from loopkernel.data.user_deltas import (
     ChangeInstructions,
     ChangeMode,
@@ -20,17 +19,19 @@ from loopkernel.data.user_deltas import (
 )
 from loopkernel.data.words import RefusalReason
 from loopkernel.loop.algorithms.redaction import redacted
+from loopkernel.loop.draft import Draft, L
 from loopkernel.loop.gates.refusals import refusal
 
 
-def change_settings(session: Session, delta: SettingsChange) -> tuple[Session, tuple[Effect, ...]]:
-    """The session with the change made, and what is told of it; only what is not remembered cannot be taken back."""
-    before = session.settings
+def change_settings(draft: Draft[L], delta: SettingsChange) -> Draft[L] | Refused:
+    """The change is made, and what it makes forgotten is told; only what is not remembered cannot be taken back."""
+    before = draft.settings
     if isinstance(delta, Forget) and delta.remembered is not None and delta.remembered not in before.remembered:
-        return session, refusal(delta, RefusalReason.UNKNOWN)
+        return refusal(delta, RefusalReason.UNKNOWN)
     settings = _changed(before, delta)
     gone = dict.fromkeys(approval for approval in before.remembered if approval not in settings.remembered)
-    return evolve(session, settings=settings), tuple(ApprovalForgotten(_as_shown(approval)) for approval in gone)
+    draft = draft.with_session(evolve(draft.session, settings=settings))
+    return draft.tell(*(ApprovalForgotten(_as_shown(approval)) for approval in gone))
 
 
 def _as_shown(approval: Remembered) -> Remembered:

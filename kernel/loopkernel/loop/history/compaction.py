@@ -1,4 +1,7 @@
-"""The thread is made smaller, by a summary, a window or cleared results, and put back for an edit (COMPACT)."""
+"""The thread is made smaller: old results cleared, a summary or a window put in its place; and put back for an edit.
+
+Rules TOOL-11 and COMPACT-1 to 5.
+"""
 
 from collections import deque
 from typing import assert_never
@@ -6,17 +9,17 @@ from typing import assert_never
 from attrs import evolve, frozen
 
 from loopkernel.data.blocks import OpaqueBlock, TextBlock
-from loopkernel.data.choices import CompactionMoment, CompactionStrategy
+from loopkernel.data.choices import ClearMoment, CompactionMoment, CompactionStrategy
 from loopkernel.data.compactions import Compactions, Cut, Removal
-from loopkernel.data.effects import AbortOther, Effect, Summarise
-from loopkernel.data.events import CompactionEnded, CompactionStarted, ThreadCompacted, ThreadRewritten
-from loopkernel.data.ids import MessageId, OperationKind, SummaryOperation
+from loopkernel.data.effects import AbortOther, Summarise
+from loopkernel.data.events import CompactionEnded, CompactionStarted, ResultsCleared, ThreadCompacted, ThreadRewritten
+from loopkernel.data.ids import CallId, MessageId, OperationKind, SummaryOperation
 from loopkernel.data.messages import SENT_BY_USER, AssistantMessage, Message, ResultMessage, UserMessage, UserOrigin
-from loopkernel.data.policy import Compaction
+from loopkernel.data.policy import ClearResults, Compaction
 from loopkernel.data.sessions import Session, Turn
 from loopkernel.data.threads import Thread
 from loopkernel.data.vector import Vector
-from loopkernel.loop.algorithms.clearing import is_cleared
+from loopkernel.loop.algorithms.clearing import cleared_message, is_cleared
 from loopkernel.loop.algorithms.compaction import (
     characters_of,
     cut_messages,
@@ -30,33 +33,90 @@ from loopkernel.loop.algorithms.compaction import (
 )
 from loopkernel.loop.algorithms.redaction import redacted_message
 from loopkernel.loop.algorithms.wording import GAP, summary_text
-from loopkernel.loop.history.clearing import clear_before
-
-Changed = tuple[Session, tuple[Effect, ...]]
+from loopkernel.loop.draft import Draft, L
 
 
 @frozen
-class Opened:
-    """A compaction that has begun: done already, unless a summary is being made under `operation`."""
+class OpenSummary:
+    """A summary that is being made of what `cut` leaves out."""
 
-    session: Session
+    operation: SummaryOperation
     cut: Cut
-    effects: tuple[Effect, ...]
-    operation: SummaryOperation | None = None
+
+
+# --- results are cleared --------------------------------------------------------------------------------
+
+
+def clear_results(draft: Draft[L]) -> Draft[L]:
+    """By policy, at each request: above a count of results with a body, all but the latest lose it."""
+    policy = draft.policy.clear_results
+    if policy is None or policy.when is not ClearMoment.EACH_REQUEST or draft.session.bodies <= policy.above:
+        return draft
+    return _clear(draft, policy.keep)
+
+
+def clears_under_pressure(session: Session) -> ClearResults | None:
+    """How bodies of results are cleared when the prompt is too long, whatever their count; None: none is left to."""
+    policy = session.settings.policy.clear_results
+    return None if policy is None or session.bodies <= policy.keep else policy
+
+
+def clear_under_pressure(draft: Draft[L], policy: ClearResults) -> Draft[L]:
+    """The prompt is too long: all bodies but the latest are cleared (rule INFER-8)."""
+    return _clear(draft, policy.keep)
+
+
+def _clear_before(draft: Draft[L], until: int) -> Draft[L]:
+    """All results before that index of the thread lose their body (rule COMPACT-2)."""
+    later = draft.session.thread.messages.since(until)
+    kept = sum(
+        not is_cleared(result) for message in later if isinstance(message, ResultMessage) for result in message.results
+    )
+    return _clear(draft, kept)
+
+
+def _clear(draft: Draft[L], keep: int) -> Draft[L]:
+    """All results but so many lose their body; nothing is told where none has to."""
+    session = draft.session
+    if session.bodies <= keep:
+        return draft
+    thread = session.thread
+    messages, remaining, gone = thread.messages, session.bodies, list[CallId]()
+    total = session.size.total
+    first = len(messages)
+    for index in range(session.bodies_from, len(messages)):
+        message = messages[index]
+        if not isinstance(message, ResultMessage):
+            continue
+        bodies = [result.call for result in message.results if not is_cleared(result)]
+        old = bodies[: remaining - keep]
+        shorter = cleared_message(message, frozenset(old))
+        total += characters_of(shorter) - characters_of(message)
+        messages = messages.replace(index, shorter)
+        gone.extend(old)
+        remaining -= len(old)
+        if len(old) < len(bodies):
+            first = index
+            break
+    thread = evolve(thread, messages=messages, generation=thread.generation + 1)
+    size = rewritten(total)
+    cleared = evolve(session, thread=thread, bodies=remaining, bodies_from=first, size=size)
+    return draft.with_session(cleared).tell(ResultsCleared(tuple(gone)))
 
 
 # --- when -----------------------------------------------------------------------------------------------
 
 
-def compact_if_due(session: Session, turn: Turn, now_ms: int) -> tuple[Session, Opened | None]:
-    """Before a request: the compaction that a trigger, or the user, asks for; None where there is none to make."""
+def compact_if_due(draft: Draft[L], turn: Turn) -> tuple[Draft[L], OpenSummary | None]:
+    """Before a request: the compaction that a trigger, or the user, asks for; a summary comes only later."""
+    session = draft.session
     policy, past = session.settings.policy.compaction, session.compactions
     if past.requested:
-        session = evolve(session, compactions=evolve(past, requested=False))
-    elif policy is None or not _is_due(session, policy, turn) or _is_put_off(session, now_ms):
-        return session, None
-    opened = compact(session)
-    return (session, None) if opened is None else (opened.session, opened)
+        draft = draft.with_session(evolve(session, compactions=evolve(past, requested=False)))
+    elif policy is None or not _is_due(session, policy, turn) or _is_put_off(session, draft.now_ms):
+        return draft, None
+    cut = planned_cut(draft.session)
+    return (draft, None) if cut is None else compact(draft, cut)
 
 
 def _is_due(session: Session, policy: Compaction, turn: Turn) -> bool:
@@ -77,11 +137,12 @@ def _is_useless(session: Session) -> bool:
     return useless_at is not None and len(session.thread) <= useless_at
 
 
-def request_compaction(session: Session) -> Session | None:
+def request_compaction(draft: Draft[L]) -> Draft[L] | None:
     """The user wants one before the next request; None where nothing could be cut."""
+    session = draft.session
     if planned_cut(session) is None:
         return None
-    return evolve(session, compactions=evolve(session.compactions, requested=True))
+    return draft.with_session(evolve(session, compactions=evolve(session.compactions, requested=True)))
 
 
 def planned_cut(session: Session) -> Cut | None:
@@ -106,68 +167,63 @@ def _has_bodies_before(session: Session, until: int) -> bool:
 # --- how ------------------------------------------------------------------------------------------------
 
 
-def compact(session: Session) -> Opened | None:
-    """A compaction by the policy's strategy; None where there is nothing to cut."""
-    policy, cut = session.settings.policy.compaction, planned_cut(session)
-    if policy is None or cut is None:
-        return None
+def compact(draft: Draft[L], cut: Cut) -> tuple[Draft[L], OpenSummary | None]:
+    """What the cut leaves out goes, by the policy's strategy; a summary comes only later."""
+    policy, session = draft.policy.compaction, draft.session
+    if policy is None:
+        return draft, None
+    draft = draft.tell(CompactionStarted())
     match policy.strategy:
         case CompactionStrategy.SUMMARISE:
-            session, operation, asked = ask_summary(session, cut)
-            return Opened(session, cut, (CompactionStarted(), *asked), operation)
+            return ask_summary(draft, cut)
         case CompactionStrategy.WINDOW:
             note = GAP if needs_note(session.thread.messages, cut) else None
-            session, trimmed = _replace(session, cut, note, UserOrigin.GAP_NOTE)
+            draft = _replace(draft, cut, note, UserOrigin.GAP_NOTE)
         case CompactionStrategy.CLEAR:
-            before = session.size.total
-            session, trimmed = clear_before(session, cut.until)
-            session = _succeeded(session, before)
+            draft = _succeeded(_clear_before(draft, cut.until), session.size.total)
         case other:
             assert_never(other)
-    return Opened(session, cut, (CompactionStarted(), *trimmed, CompactionEnded(True)))
+    return draft.tell(CompactionEnded(True)), None
 
 
-def ask_summary(session: Session, cut: Cut) -> tuple[Session, SummaryOperation, tuple[Effect, ...]]:
+def ask_summary(draft: Draft[L], cut: Cut) -> tuple[Draft[L], OpenSummary]:
     """A summary of what the cut leaves out is asked for."""
-    operations, number = session.operations.mint(OperationKind.SUMMARY)
+    draft, number = draft.mint(OperationKind.SUMMARY)
     operation = SummaryOperation(number)
-    command = Summarise(operation=operation, thread=session.thread, cut=cut)
-    return session.with_operations(operations), operation, (command,)
+    command = Summarise(operation=operation, thread=draft.session.thread, cut=cut)
+    return draft.tell(command), OpenSummary(operation, cut)
 
 
-def take_summary(session: Session, cut: Cut, text: str) -> Changed:
+def take_summary(draft: Draft[L], cut: Cut, text: str) -> Draft[L]:
     """The summary takes the place of what the cut leaves out (rule COMPACT-3)."""
-    cut = fitted(cut, len(session.thread))
-    session, trimmed = _replace(session, cut, summary_text(text), UserOrigin.SUMMARY)
-    return session, (*trimmed, CompactionEnded(True))
+    cut = fitted(cut, len(draft.session.thread))
+    return _replace(draft, cut, summary_text(text), UserOrigin.SUMMARY).tell(CompactionEnded(True))
 
 
-def summary_failed(session: Session, now_ms: int) -> Changed:
+def summary_failed(draft: Draft[L]) -> Draft[L]:
     """There is no summary: after too many failures in a row none is tried for some time (rule COMPACT-4)."""
-    policy, past = session.settings.policy.compaction, session.compactions
+    policy, past = draft.policy.compaction, draft.session.compactions
     failures = past.failures + 1
     pause = policy is not None and failures >= policy.failures
-    again_ms = now_ms + policy.cooldown_ms if policy is not None and pause else past.again_ms
-    session = evolve(session, compactions=evolve(past, failures=failures, again_ms=again_ms))
-    return session, (CompactionEnded(False),)
+    again_ms = draft.now_ms + policy.cooldown_ms if policy is not None and pause else past.again_ms
+    past = evolve(past, failures=failures, again_ms=again_ms)
+    return draft.with_session(evolve(draft.session, compactions=past)).tell(CompactionEnded(False))
 
 
-def abort_summary(session: Session, operation: SummaryOperation) -> Changed:
+def abort_summary(draft: Draft[L], operation: SummaryOperation) -> Draft[L]:
     """The summary is of no more interest, and whoever makes it is told so."""
-    session, ended = drop_summary(session, operation)
-    return session, (AbortOther(OperationKind.SUMMARY, operation), *ended)
+    return forget_summary(draft.tell(AbortOther(OperationKind.SUMMARY, operation)), operation)
 
 
-def drop_summary(session: Session, operation: SummaryOperation) -> Changed:
+def forget_summary(draft: Draft[L], operation: SummaryOperation) -> Draft[L]:
     """The summary is of no more interest."""
-    operations = session.operations.abandon(OperationKind.SUMMARY, operation)
-    return session.with_operations(operations), (CompactionEnded(False),)
+    return draft.abandon(OperationKind.SUMMARY, operation).tell(CompactionEnded(False))
 
 
-def _replace(session: Session, cut: Cut, note: str | None, origin: UserOrigin) -> Changed:
+def _replace(draft: Draft[L], cut: Cut, note: str | None, origin: UserOrigin) -> Draft[L]:
     """The note, if any, takes the place of what the cut leaves out, which is kept to be put back (rule INPUT-4)."""
-    thread, size = session.thread, session.size.total
-    before = thread.messages
+    session = draft.session
+    size, before = session.size.total, session.thread.messages
     counters, message = session.counters, None
     if note is not None:
         counters = evolve(counters, messages=counters.messages + 1)
@@ -190,14 +246,15 @@ def _replace(session: Session, cut: Cut, note: str | None, origin: UserOrigin) -
         note=None if message is None else redacted_message(message),
         first=before[cut.until].id if cut.until < before.size else None,
     )
-    return _succeeded(session, size), (told,)
+    return _succeeded(draft.with_session(session).tell(told), size)
 
 
-def _succeeded(session: Session, size: int) -> Session:
+def _succeeded(draft: Draft[L], size: int) -> Draft[L]:
     """The compaction is done; whether it was of use shows in the characters that the thread had before it."""
+    session = draft.session
     useless_at = len(session.thread) if session.size.total >= size else None
-    past: Compactions = session.compactions
-    return evolve(session, compactions=evolve(past, failures=0, again_ms=None, useless_at=useless_at))
+    past: Compactions = evolve(session.compactions, failures=0, again_ms=None, useless_at=useless_at)
+    return draft.with_session(evolve(session, compactions=past))
 
 
 def with_messages(session: Session, messages: Vector[Message]) -> Session:
@@ -226,8 +283,9 @@ def was_removed(session: Session, message: MessageId) -> bool:
     )
 
 
-def restore_for(session: Session, message: MessageId) -> Changed:
+def restore_for(draft: Draft[L], message: MessageId) -> Draft[L]:
     """The message is about to be edited: what compactions took out, of it and of what stood before it, is put back."""
+    session = draft.session
     removals = session.compactions.removals
     left = removals.size
     thread = deque(session.thread.messages)
@@ -237,10 +295,10 @@ def restore_for(session: Session, message: MessageId) -> Changed:
         there = there or any(found.id == message for found in removals[left].messages)
         _put_back(thread, removals[left])
     if left == removals.size:
-        return session, ()
+        return draft
     session = with_messages(session, Vector.of(thread))
     session = evolve(session, compactions=evolve(session.compactions, removals=removals.first(left), useless_at=None))
-    return session, (ThreadRewritten(tuple(redacted_message(each) for each in thread)),)
+    return draft.with_session(session).tell(ThreadRewritten(tuple(redacted_message(each) for each in thread)))
 
 
 def _put_back(thread: deque[Message], removal: Removal) -> None:

@@ -3,17 +3,17 @@
 from typing import assert_never
 
 from loopkernel.data.blocks import AssistantBlock, ToolCall, ToolResult
-from loopkernel.data.effects import Effect
 from loopkernel.data.events import ThreadRepaired, ToolEnded
 from loopkernel.data.foreign import ForeignCall, ForeignMessage, ForeignReply, ForeignResults, ForeignUser
 from loopkernel.data.ids import CallId, ModelOperation
-from loopkernel.data.sessions import OpenReply, Session
+from loopkernel.data.sessions import OpenReply
 from loopkernel.data.words import CallStatus, StopReason
 from loopkernel.loop.algorithms.repair import repair
+from loopkernel.loop.draft import Draft, L
 from loopkernel.loop.history.thread import add_foreign_input, add_reply, add_results
 
 
-def import_thread(session: Session, start: tuple[ForeignMessage, ...]) -> tuple[Session, tuple[Effect, ...]]:
+def import_thread(draft: Draft[L], start: tuple[ForeignMessage, ...]) -> Draft[L]:
     """The repaired messages go into the thread.
 
     Recorded replies are numbered so that the last has number 0: requests of this session begin at 1. A call
@@ -21,29 +21,24 @@ def import_thread(session: Session, start: tuple[ForeignMessage, ...]) -> tuple[
     """
     repaired = repair(start)
     number = 1 - sum(isinstance(message, ForeignReply) for message in repaired.messages)
-    effects: list[Effect] = []
     calls: tuple[ToolCall, ...] = ()
     for message in repaired.messages:
         match message:
             case ForeignUser():
-                session, added = add_foreign_input(session, message.content)
+                draft = add_foreign_input(draft, message.content)
             case ForeignReply():
                 reply = OpenReply(ModelOperation(number), message.model)
                 content = _content(message, reply.operation)
                 calls = tuple(block for block in content if isinstance(block, ToolCall))
-                session, added = add_reply(session, reply, content, _stop(calls))
+                draft = add_reply(draft, reply, content, _stop(calls))
                 number += 1
             case ForeignResults():
                 results = _results(message, calls)
-                lost = tuple(ToolEnded(result) for result in results if result.status is CallStatus.LOST)
-                session, kept = add_results(session, calls[0].id.reply, results)
-                added = (*lost, *kept)
+                draft = draft.tell(*(ToolEnded(result) for result in results if result.status is CallStatus.LOST))
+                draft = add_results(draft, calls[0].id.reply, results)
             case _:
                 assert_never(message)
-        effects.extend(added)
-    if repaired.repairs:
-        effects.append(ThreadRepaired(repaired.repairs))
-    return session, tuple(effects)
+    return draft.tell(ThreadRepaired(repaired.repairs)) if repaired.repairs else draft
 
 
 def _stop(calls: tuple[ToolCall, ...]) -> StopReason:

@@ -1,9 +1,8 @@
-"""The thread as a region: each function appends one message and says so."""
+"""The thread: each function appends one message and says so."""
 
 from attrs import evolve
 
 from loopkernel.data.blocks import AssistantBlock, OpaqueBlock, TextBlock, ToolResult, UserBlock
-from loopkernel.data.effects import Effect
 from loopkernel.data.events import InputSettled, MessageAdded
 from loopkernel.data.ids import MessageId, ModelOperation, ReceiptId
 from loopkernel.data.messages import (
@@ -14,77 +13,75 @@ from loopkernel.data.messages import (
     UserMessage,
     UserOrigin,
 )
-from loopkernel.data.sessions import NO_COURSE, OpenReply, Session
+from loopkernel.data.sessions import NO_COURSE, OpenReply
 from loopkernel.data.threads import Thread
 from loopkernel.data.watches import Watch
-from loopkernel.data.words import InputFate, StopReason
+from loopkernel.data.words import HookPoint, InputFate, StopReason
 from loopkernel.loop.algorithms.clearing import is_cleared
 from loopkernel.loop.algorithms.compaction import grown
 from loopkernel.loop.algorithms.redaction import redacted_message
-from loopkernel.loop.gates.hooks import tell_message
+from loopkernel.loop.draft import Draft, L
+from loopkernel.loop.gates.hooks import context, tell_hooks
 
 
-def _append(session: Session, thread: Thread, message: Message) -> tuple[Session, tuple[Effect, ...]]:
+def _append(draft: Draft[L], message: Message, thread: Thread | None = None) -> Draft[L]:
     """The message goes to the end of the thread; what is shown of it holds no secret (rule TOOL-12)."""
+    session = draft.session
     bodies = session.bodies
     if isinstance(message, ResultMessage):
         bodies += sum([not is_cleared(result) for result in message.results])
     longer = session.updated(
-        thread=thread.append(message),
+        thread=(session.thread if thread is None else thread).append(message),
         counters=session.counters.with_message(message.id),
         bodies=bodies,
         size=grown(session.size, message),
     )
-    return longer, (MessageAdded(redacted_message(message)), *tell_message(longer, message))
+    shown = redacted_message(message)
+    draft = draft.with_session(longer, MessageAdded(shown))
+    if not longer.settings.policy.hooks:
+        return draft
+    return tell_hooks(draft, context(longer, HookPoint.MESSAGE_ADDED, message=shown))
 
 
-def _next_id(session: Session) -> MessageId:
-    return MessageId(session.counters.messages + 1)
+def _next_id(draft: Draft[L]) -> MessageId:
+    return MessageId(draft.session.counters.messages + 1)
 
 
 def add_input(
-    session: Session,
-    content: tuple[UserBlock, ...],
-    origin: UserOrigin,
-    receipt: ReceiptId,
-    key: str | None = None,
-) -> tuple[Session, tuple[Effect, ...]]:
+    draft: Draft[L], content: tuple[UserBlock, ...], origin: UserOrigin, receipt: ReceiptId, key: str | None = None
+) -> Draft[L]:
     """What the user sent goes into the thread; its receipt is settled.
 
     Repetition, and what happens before a correction, are counted anew (rules LIMIT-3 and HOOK-3).
     """
+    session = draft.session
     if session.watch.calls or session.course is not NO_COURSE:
-        session = evolve(session, watch=Watch(disabled=session.watch.disabled), course=NO_COURSE)
-    message = UserMessage(id=_next_id(session), content=content, origin=origin, receipt=receipt)
-    session, added = _append(session, session.thread, message)
-    return session, (InputSettled(receipt, InputFate.IN_THREAD, key), *added)
+        draft = draft.with_session(evolve(session, watch=Watch(disabled=session.watch.disabled), course=NO_COURSE))
+    draft = draft.tell(InputSettled(receipt, InputFate.IN_THREAD, key))
+    return _append(draft, UserMessage(id=_next_id(draft), content=content, origin=origin, receipt=receipt))
 
 
-def add_foreign_input(session: Session, content: tuple[UserBlock, ...]) -> tuple[Session, tuple[Effect, ...]]:
+def add_foreign_input(draft: Draft[L], content: tuple[UserBlock, ...]) -> Draft[L]:
     """What a user sent in a conversation recorded elsewhere goes into the thread; it has no receipt here."""
-    message = UserMessage(id=_next_id(session), content=content)
-    return _append(session, session.thread, message)
+    return _append(draft, UserMessage(id=_next_id(draft), content=content))
 
 
-def add_note(session: Session, text: str, origin: UserOrigin) -> tuple[Session, tuple[Effect, ...]]:
+def add_note(draft: Draft[L], text: str, origin: UserOrigin) -> Draft[L]:
     """What the kernel says in the user's place goes into the thread."""
-    return add_blocks(session, (TextBlock(text),), origin)
+    return add_blocks(draft, (TextBlock(text),), origin)
 
 
-def add_blocks(
-    session: Session, content: tuple[UserBlock, ...], origin: UserOrigin
-) -> tuple[Session, tuple[Effect, ...]]:
+def add_blocks(draft: Draft[L], content: tuple[UserBlock, ...], origin: UserOrigin) -> Draft[L]:
     """What the kernel hands over in the user's place goes into the thread."""
-    message = UserMessage(id=_next_id(session), content=content, origin=origin)
-    return _append(session, session.thread, message)
+    return _append(draft, UserMessage(id=_next_id(draft), content=content, origin=origin))
 
 
 def add_reply(
-    session: Session, reply: OpenReply, content: tuple[AssistantBlock, ...], stop: StopReason | None
-) -> tuple[Session, tuple[Effect, ...]]:
+    draft: Draft[L], reply: OpenReply, content: tuple[AssistantBlock, ...], stop: StopReason | None
+) -> Draft[L]:
     """A reply goes into the thread, whole, or (without a stop reason) cut by a cancel."""
     message = AssistantMessage(
-        id=_next_id(session),
+        id=_next_id(draft),
         reply=reply.operation,
         model=reply.model,
         content=content,
@@ -92,16 +89,13 @@ def add_reply(
         state=ReplyState.CANCELLED if stop is None else ReplyState.COMPLETE,
         usage=reply.usage,
     )
-    thread = session.thread
+    thread: Thread = draft.session.thread
     for block in content:
         if isinstance(block, OpaqueBlock) and block.model not in thread.opaque_models:
             thread = Thread(thread.messages, thread.generation, (*thread.opaque_models, block.model))
-    return _append(session, thread, message)
+    return _append(draft, message, thread)
 
 
-def add_results(
-    session: Session, reply: ModelOperation, results: tuple[ToolResult, ...]
-) -> tuple[Session, tuple[Effect, ...]]:
+def add_results(draft: Draft[L], reply: ModelOperation, results: tuple[ToolResult, ...]) -> Draft[L]:
     """The answers to a reply's calls go into the thread, in call order."""
-    message = ResultMessage(id=_next_id(session), reply=reply, results=results)
-    return _append(session, session.thread, message)
+    return _append(draft, ResultMessage(id=_next_id(draft), reply=reply, results=results))

@@ -1,30 +1,24 @@
 """Handoff: the work is carried over to a new thread (rule HANDOFF-1)."""
 
-from attrs import evolve
-
-from loopkernel.data.effects import AbortOther, Effect, HandOff
+from loopkernel.data.effects import AbortOther, HandOff
 from loopkernel.data.events import HandoffEnded, HandoffStarted
 from loopkernel.data.ids import HandoffOperation, OperationKind
-from loopkernel.data.sessions import Session
-
-Handed = tuple[Session, tuple[Effect, ...]]
+from loopkernel.loop.draft import Draft, L
 
 
-def begin_handoff(session: Session, goal: str) -> tuple[Session, HandoffOperation, tuple[Effect, ...]]:
+def begin_handoff(draft: Draft[L], goal: str) -> tuple[Draft[L], HandoffOperation]:
     """A new thread is asked for, to begin with a summary of this one and what is queued."""
-    operations, number = session.operations.mint(OperationKind.HANDOFF)
-    operation = HandoffOperation(number)
+    draft, number = draft.mint(OperationKind.HANDOFF)
+    operation, session = HandoffOperation(number), draft.session
     command = HandOff(operation=operation, goal=goal, thread=session.thread, queue=session.inbox.queue)
-    return evolve(session, operations=operations), operation, (HandoffStarted(), command)
+    return draft.tell(HandoffStarted(), command), operation
 
 
-def abort_handoff(session: Session, operation: HandoffOperation) -> Handed:
+def abort_handoff(draft: Draft[L], operation: HandoffOperation) -> Draft[L]:
     """The new thread is not wanted any more."""
-    session, ended = drop_handoff(session, operation)
-    return session, (AbortOther(OperationKind.HANDOFF, operation), *ended)
+    return forget_handoff(draft.tell(AbortOther(OperationKind.HANDOFF, operation)), operation)
 
 
-def drop_handoff(session: Session, operation: HandoffOperation) -> Handed:
+def forget_handoff(draft: Draft[L], operation: HandoffOperation) -> Draft[L]:
     """What becomes of the new thread is of no more interest."""
-    operations = session.operations.abandon(OperationKind.HANDOFF, operation)
-    return session.with_operations(operations), (HandoffEnded(None),)
+    return draft.abandon(OperationKind.HANDOFF, operation).tell(HandoffEnded(None))

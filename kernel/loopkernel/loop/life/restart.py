@@ -10,14 +10,14 @@ from attrs import evolve
 
 from loopkernel.data.blocks import RawInput, TextBlock
 from loopkernel.data.choices import RestartChild, RestartDangerous, RestartSafe
-from loopkernel.data.effects import Effect, StartTool
+from loopkernel.data.effects import StartTool
 from loopkernel.data.events import ChildFinished
 from loopkernel.data.held_runs import HeldRun
 from loopkernel.data.hook_calls import NO_HOOKS
 from loopkernel.data.ids import OperationKind, RunOperation
 from loopkernel.data.json_text import Json
-from loopkernel.data.ledgers import ApprovalWait, CrashWait, Ledger, LedgerEntry
-from loopkernel.data.sessions import Session, Settings
+from loopkernel.data.ledgers import ApprovalWait, CrashWait, LedgerEntry
+from loopkernel.data.sessions import Settings
 from loopkernel.data.thread_deltas import Resumed
 from loopkernel.data.tools import Decision, EffectClass, InvalidCall, UnknownTool
 from loopkernel.data.words import CallStatus, CancelReason, TimerPurpose
@@ -27,32 +27,35 @@ from loopkernel.loop.algorithms.wording import cancelled_text
 from loopkernel.loop.calls.approvals import reconsider
 from loopkernel.loop.calls.call_hooks import ask_call_hook_again, forget_call_hook
 from loopkernel.loop.calls.children import resume_child
-from loopkernel.loop.calls.claims import checked_claims, class_of, offered
-from loopkernel.loop.calls.held_runs import Ledgered, lost_in_background
-from loopkernel.loop.calls.ledger import answer_of, ask_check, cancelled_result, close, drop_check
+from loopkernel.loop.calls.held_runs import give_up_in_background
+from loopkernel.loop.calls.ledger import (
+    answer_of,
+    ask_check,
+    cancelled_result,
+    checked_claims,
+    class_of,
+    close,
+    forget_check,
+    offered,
+)
 from loopkernel.loop.calls.schedule import forget_plan
 from loopkernel.loop.calls.starting import ask, run_key, time_approval
-from loopkernel.loop.gates.timers import close_timer, start_timer
+from loopkernel.loop.draft import CallsDraft, Draft, L
 
 
-def restart_calls(ledger: Ledger, session: Session, delta: Resumed, now_ms: int) -> Ledgered:
+def restart_calls(draft: CallsDraft, delta: Resumed) -> CallsDraft:
     """Open checks are made again; open runs are repeated or answered, by their class; who is asked is waited for.
 
     All of it under the settings that hold from now on (rule RESUME-7).
     """
-    effects: list[Effect] = []
-    session, held = restart_held_runs(session, delta)
-    effects.extend(held)
-    ledger = forget_plan(ledger)
-    for place in range(ledger.entries.size):
-        if ledger.entries[place].is_open:
+    draft = restart_held_runs(draft, delta)
+    draft = draft.with_ledger(forget_plan(draft.ledger))
+    for place in range(draft.ledger.entries.size):
+        if draft.ledger.entries[place].is_open:
             if delta.doubted:
-                ledger = ledger.put(place, _doubted(ledger.entries[place]))
-            restarted = _restarted(ledger, session, place, delta, now_ms)
-            ledger, session = restarted.ledger, restarted.session
-            effects.extend(restarted.effects)
-    again = reconsider(ledger, session) if changes_settings(delta) else Ledgered(ledger, session)
-    return Ledgered(again.ledger, again.session, (*effects, *again.effects))
+                draft = draft.put(place, _doubted(draft.ledger.entries[place]))
+            draft = _restarted(draft, place, delta)
+    return reconsider(draft) if changes_settings(delta) else draft
 
 
 def changes_settings(delta: Resumed) -> bool:
@@ -65,46 +68,43 @@ def _doubted(entry: LedgerEntry) -> LedgerEntry:
     return evolve(entry, person=evolve(entry.person, answered=False, approved=False, doubted=True))
 
 
-def ask_anew(ledger: Ledger, session: Session, place: int) -> Ledgered:
+def ask_anew(draft: CallsDraft, place: int) -> CallsDraft:
     """A call that has not started, of a log that nobody vouches for: it is checked and decided on as if it were new."""
-    ledger, session = drop_check(ledger, session, place)
-    ledger, session = forget_call_hook(ledger, session, place)
+    draft = forget_call_hook(forget_check(draft, place), place)
+    ledger = draft.ledger
     entry = _doubted(ledger.entries[place])
     waited = entry.status is CallStatus.BLOCKED_ON_USER
     entry = evolve(entry, status=CallStatus.QUEUED, timer=None, person=evolve(entry.person, wait=None), hooks=NO_HOOKS)
-    ledger = evolve(ledger.put(place, entry), waiting=ledger.waiting - waited)
-    return _check_anew(ledger, session, place)
+    entries = ledger.entries.replace(place, entry)
+    draft = draft.with_ledger(ledger.updated(entries, waiting=ledger.waiting - waited, plan=ledger.plan))
+    return _check_anew(draft, place)
 
 
-def _check_anew(ledger: Ledger, session: Session, place: int) -> Ledgered:
+def _check_anew(draft: CallsDraft, place: int) -> CallsDraft:
     """What the log says that a check has found is not believed, unless it is that the call can never run."""
-    entry = ledger.entries[place]
+    entry = draft.ledger.entries[place]
     given = entry.given
     if isinstance(given, RawInput) or isinstance(entry.verdict, InvalidCall | UnknownTool):
-        return Ledgered(ledger, session)
-    ledger = ledger.put(place, evolve(entry, verdict=None))
-    return ask_check(ledger, session, place, entry.tool, given)
+        return draft
+    return ask_check(draft.put(place, evolve(entry, verdict=None)), place, entry.tool, given)
 
 
-def _restarted(ledger: Ledger, session: Session, place: int, delta: Resumed, now_ms: int) -> Ledgered:
+def _restarted(draft: CallsDraft, place: int, delta: Resumed) -> CallsDraft:
     """One open call after a restart."""
-    entry = ledger.entries[place]
+    entry = draft.ledger.entries[place]
     given, gate = entry.given, entry.hooks.open
     if delta.doubted and _is_to_be_asked(entry):
-        return ask_anew(ledger, session, place)
+        return ask_anew(draft, place)
     if gate is not None:
-        return ask_call_hook_again(ledger, session, place, gate, now_ms)
+        return ask_call_hook_again(draft, place, gate)
     if isinstance(entry.person.wait, ApprovalWait):
-        return wait_again(ledger, session, place, now_ms)
+        return wait_again(draft, place)
     if entry.check is not None and not isinstance(given, RawInput):
-        ledger, session = drop_check(ledger, session, place)
-        return ask_check(ledger, session, place, entry.tool, given)
-    goes_on = entry.is_running and entry.child is not None and _may_go_on(entry, session.settings, delta)
+        return ask_check(forget_check(draft, place), place, entry.tool, given)
+    goes_on = entry.is_running and entry.child is not None and _may_go_on(entry, draft.settings, delta)
     if goes_on and entry.child is not None and isinstance(given, Json) and entry.operation is not None:
-        return resume_child(ledger, session, place, entry.child, given, entry.operation, now_ms)
-    if entry.is_running:
-        return _run_restarted(ledger, session, place, delta, now_ms)
-    return Ledgered(ledger, session)
+        return resume_child(draft, place, entry.child, given, entry.operation)
+    return _run_restarted(draft, place, delta) if entry.is_running else draft
 
 
 def _is_to_be_asked(entry: LedgerEntry) -> bool:
@@ -132,44 +132,44 @@ def _may_go_on(entry: LedgerEntry, settings: Settings, delta: Resumed) -> bool:
     return decision is Decision.ALLOW
 
 
-def wait_again(ledger: Ledger, session: Session, place: int, now_ms: int) -> Ledgered:
+def wait_again(draft: CallsDraft, place: int) -> CallsDraft:
     """The call still waits for a person: the time for that starts anew, and an edit is checked again."""
-    timed = time_approval(ledger, session, place, now_ms)
-    wait = timed.ledger.entries[place].person.wait
+    draft = time_approval(draft, place)
+    wait = draft.ledger.entries[place].person.wait
     if not isinstance(wait, ApprovalWait) or wait.edit is None:
-        return timed
-    ledger, session = drop_check(timed.ledger, timed.session, place)
-    asked = ask_check(ledger, session, place, wait.edit.tool, wait.edit.input)
-    return Ledgered(asked.ledger, asked.session, (*timed.effects, *asked.effects))
+        return draft
+    return ask_check(forget_check(draft, place), place, wait.edit.tool, wait.edit.input)
 
 
-def _run_restarted(ledger: Ledger, session: Session, place: int, delta: Resumed, now_ms: int) -> Ledgered:
+def _run_restarted(draft: CallsDraft, place: int, delta: Resumed) -> CallsDraft:
     """A run was in flight: it takes its place in the schedule again, or is answered, or put to a person."""
-    entry = ledger.entries[place]
+    entry = draft.ledger.entries[place]
     if entry.operation is not None:
-        session = session.with_operations(session.operations.abandon(OperationKind.RUN, entry.operation))
+        draft = draft.abandon(OperationKind.RUN, entry.operation)
+    ledger = draft.ledger
     asking = entry.status is CallStatus.BLOCKED_ON_USER
     idle = evolve(entry, status=CallStatus.QUEUED, timer=None, person=evolve(entry.person, wait=None))
-    ledger = evolve(
-        ledger.put(place, idle),
-        running=ledger.running - (not asking),
-        waiting=ledger.waiting - asking,
-        asking=ledger.asking - asking,
-        children=ledger.children - (entry.child is not None and not asking),
+    draft = draft.with_ledger(
+        ledger.updated(
+            ledger.entries.replace(place, idle),
+            running=ledger.running - (not asking),
+            waiting=ledger.waiting - asking,
+            asking=ledger.asking - asking,
+            children=ledger.children - (entry.child is not None and not asking),
+            plan=ledger.plan,
+        )
     )
-    if entry.child is not None:
-        lost = close(ledger, session, place, cancelled_result(idle, CancelReason.SAFETY))
-        return evolve(lost, effects=(ChildFinished(entry.call.id, end_of(CancelReason.SAFETY)), *lost.effects))
-    effect = class_of(session.settings, entry.tool).worst(entry.effect)
-    status = after_crash(effect, session.settings)
-    if status is None and delta.doubted:
-        return _check_anew(ledger, session, place)
-    if status is None:
-        return Ledgered(ledger, session)
-    if status is CallStatus.BLOCKED_ON_USER:
-        return ask(ledger, session, place, CrashWait(), now_ms)
     reason = CancelReason.SAFETY
-    return close(ledger, session, place, answer_of(idle, status, (TextBlock(cancelled_text(reason)),), reason))
+    if entry.child is not None:
+        draft = draft.tell(ChildFinished(entry.call.id, end_of(reason)))
+        return close(draft, place, cancelled_result(idle, reason))
+    effect = class_of(draft.settings, entry.tool).worst(entry.effect)
+    status = after_crash(effect, draft.settings)
+    if status is None:
+        return _check_anew(draft, place) if delta.doubted else draft
+    if status is CallStatus.BLOCKED_ON_USER:
+        return ask(draft, place, CrashWait())
+    return close(draft, place, answer_of(idle, status, (TextBlock(cancelled_text(reason)),), reason))
 
 
 def after_crash(effect: EffectClass, settings: Settings) -> CallStatus | None:
@@ -210,29 +210,31 @@ def _when_dangerous(choice: RestartDangerous) -> CallStatus:
             assert_never(choice)
 
 
-def restart_held_runs(session: Session, delta: Resumed) -> tuple[Session, tuple[Effect, ...]]:
+def restart_held_runs(draft: Draft[L], delta: Resumed) -> Draft[L]:
     """The session goes on under the settings of now; of its held runs aborted ones died with the process.
 
     Those in the background are repeated, or given up, by their class and by what holds now.
     """
-    effects: list[Effect] = []
-    held: list[HeldRun] = []
-    settings = _settings_of_now(session.settings, delta)
-    session = session if settings == session.settings else evolve(session, settings=settings)
-    waiting, session = session.held, evolve(session, held=()) if session.held else session
+    settings = _settings_of_now(draft.settings, delta)
+    if settings != draft.settings:
+        draft = draft.with_session(evolve(draft.session, settings=settings))
+    waiting = draft.session.held
+    if not waiting:
+        return draft
+    settings, held = draft.settings, list[HeldRun]()
+    draft = draft.with_session(evolve(draft.session, held=()))
     for run in waiting:
         if not run.background:
             continue
-        operations = session.operations.abandon(OperationKind.RUN, run.operation)
-        effect = class_of(session.settings, run.tool).worst(run.effect)
-        if after_crash(effect, session.settings) is not None or not _may_repeat(run, delta, session.settings):
-            session = lost_in_background(session.with_operations(operations), run, CancelReason.SAFETY)
+        draft = draft.abandon(OperationKind.RUN, run.operation)
+        effect = class_of(settings, run.tool).worst(run.effect)
+        if after_crash(effect, settings) is not None or not _may_repeat(run, delta, settings):
+            draft = give_up_in_background(draft, run, CancelReason.SAFETY)
             continue
-        operations, number = operations.mint(OperationKind.RUN)
-        session = session.with_operations(operations)
+        draft, number = draft.mint(OperationKind.RUN)
         again = evolve(run, operation=RunOperation(number), runs=run.runs + 1, effect=effect, handle=False)
         held.append(again)
-        effects.append(
+        draft = draft.tell(
             StartTool(
                 operation=again.operation,
                 call=run.call,
@@ -242,20 +244,17 @@ def restart_held_runs(session: Session, delta: Resumed) -> tuple[Session, tuple[
                 key=run_key(settings, run.nonce, run.call),
             )
         )
-    return (evolve(session, held=tuple(held)), tuple(effects)) if waiting else (session, ())
+    return draft.with_session(evolve(draft.session, held=tuple(held)))
 
 
-def keep_leases(session: Session) -> tuple[Session, tuple[Effect, ...]]:
+def keep_leases(draft: Draft[L]) -> Draft[L]:
     """The thread is acquired: aborted runs may still go on where it was released, so their grace times go on too."""
-    effects: list[Effect] = []
     held: list[HeldRun] = []
-    operations = session.operations
-    leases = [(run, run.grace) for run in session.held if run.grace is not None]  # nothing else outlasts a release
-    for run, timer in leases:
-        operations, grace, started = start_timer(operations, TimerPurpose.GRACE, timer.deadline_ms)
-        effects.extend((*close_timer(timer), started))
-        held.append(evolve(run, grace=grace))
-    return (evolve(session, operations=operations, held=tuple(held)), tuple(effects)) if held else (session, ())
+    for run in draft.session.held:
+        if run.grace is not None:  # nothing else outlasts a release
+            draft, grace = draft.close_timer(run.grace).start_timer(TimerPurpose.GRACE, run.grace.deadline_ms)
+            held.append(evolve(run, grace=grace))
+    return draft.with_session(evolve(draft.session, held=tuple(held))) if held else draft
 
 
 def _may_repeat(run: HeldRun, delta: Resumed, settings: Settings) -> bool:

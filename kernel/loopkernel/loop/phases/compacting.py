@@ -4,24 +4,42 @@ from typing import assert_never
 
 from attrs import evolve
 
-from loopkernel.data.effects import Effect
-from loopkernel.data.events import SessionResumed
+from loopkernel.data.endings import Ending
+from loopkernel.data.events import SessionResumed, WorkCancelled
+from loopkernel.data.ids import OperationKind
 from loopkernel.data.model_deltas import FromModel
 from loopkernel.data.outside_deltas import FromOutside, SummaryFailed, SummaryReady, TimerFired
-from loopkernel.data.sessions import Session, Stamp, Turn
+from loopkernel.data.sessions import Turn
 from loopkernel.data.states import AtRest, BeforeRequest, Cancelled, Compacting, Finishing, Idle, Initial, Thinking
-from loopkernel.data.steps import Context, Step, stay
+from loopkernel.data.steps import Context, Step
 from loopkernel.data.thread_deltas import Disposed, Forked, FromThread, Resumed
 from loopkernel.data.tool_deltas import FromTool
 from loopkernel.data.user_deltas import CompactNow, FromUser, UserDelta
 from loopkernel.data.words import RefusalReason
+from loopkernel.loop.calls.held_runs import abort_all_in_background
 from loopkernel.loop.calls.late_reports import late_report
+from loopkernel.loop.draft import Draft
 from loopkernel.loop.gates.refusals import refusal
-from loopkernel.loop.history.compaction import abort_summary, ask_summary, drop_summary, summary_failed, take_summary
+from loopkernel.loop.history.compaction import (
+    abort_summary,
+    ask_summary,
+    forget_summary,
+    summary_failed,
+    take_summary,
+)
 from loopkernel.loop.life.fork import FORKED, fork_session
 from loopkernel.loop.life.restart import restart_held_runs
-from loopkernel.loop.phases.rest import back_at_rest, cut_at_rest
-from loopkernel.loop.turn.cancelling import Cause, cut_gates, cutting, end_cut_short, reason_of
+from loopkernel.loop.phases.moves import (
+    back_at_rest,
+    begin,
+    cut_at_rest,
+    stay,
+    to_finishing,
+    to_idle,
+    to_initial,
+    to_thinking,
+)
+from loopkernel.loop.turn.cancelling import Cause, cutting, end_cut_short, reason_of
 from loopkernel.loop.turn.failure import surface
 from loopkernel.loop.turn.inbox import requeue_steers
 from loopkernel.loop.turn.input import input_while_busy
@@ -31,107 +49,82 @@ def on_compacting(
     state: Compacting, ctx: Context
 ) -> Step[Compacting | Thinking | Finishing | Idle | Cancelled | Initial]:
     """The summary, or that there is none; input waits, a cancel ends it."""
+    draft = begin(state, ctx)
     match ctx.delta:
-        case FromOutside() as delta:
-            if isinstance(delta, SummaryReady | SummaryFailed) and delta.operation == state.operation:
-                return _reported(state, ctx, delta)
-            late = late_report(state.session, delta)
-            return stay(state, ctx, late.session, late.effects)
         case FromUser() as delta:
-            return _on_user(state, ctx, delta)
-        case FromModel() | FromTool() | TimerFired() as report:
-            late = late_report(state.session, report)
-            return stay(state, ctx, late.session, late.effects)
+            return _on_user(state, draft, delta)
+        case FromModel() | FromTool() | TimerFired() | FromOutside() as report:
+            if isinstance(report, SummaryReady | SummaryFailed) and report.operation == state.operation:
+                return _reported(state, draft, report)
+            return stay(state, late_report(draft, report))
         case FromThread() as delta:
             if isinstance(delta, Resumed):
-                return _resumed(state, ctx, delta)
+                return _resumed(state, draft, delta)
             if isinstance(delta, Disposed):
-                return _cut_short(state, ctx, delta)
+                return _disposed(state, draft, delta)
             if isinstance(delta, Forked):
-                return _forked(state, ctx, delta)
-            return Step(state, refusal(delta, RefusalReason.NOT_NOW))
+                return _forked(state, draft, delta)
+            return Step(state, (refusal(delta, RefusalReason.NOT_NOW),))
         case _:
             assert_never(ctx.delta)
 
 
 def _reported(
-    state: Compacting, ctx: Context, delta: SummaryReady | SummaryFailed
+    state: Compacting, draft: Draft[None], delta: SummaryReady | SummaryFailed
 ) -> Step[Thinking | Finishing | Idle | Cancelled]:
     """The summary takes its place, or the thread stays as it is; its usage counts either way (rule COMPACT-3)."""
-    stamp = state.stamp.next(ctx.now_ms)
-    session = evolve(state.session, usage=state.session.usage.plus(delta.usage))
-    if isinstance(delta, SummaryReady):
-        session, effects = take_summary(session, state.cut, delta.text)
-        step = _gone_on(state, session, stamp)
-        return Step(step.next, (*effects, *step.effects))
-    session, effects = summary_failed(session, stamp.now_ms)
-    turn = state.within
-    if state.failure is None or isinstance(turn, AtRest):
-        step = _gone_on(state, session, stamp)
-        return Step(step.next, (*effects, *step.effects))
-    after = surface(session, turn, state.failure)
-    effects = (*effects, *after.effects)
-    if after.ending is None:
-        return Step(Thinking(session=after.session, stamp=stamp, turn=after.turn), effects)
-    return Step(Finishing(session=after.session, stamp=stamp, turn=after.turn, ending=after.ending), effects)
+    draft = draft.with_session(draft.session.updated(usage=draft.session.usage.plus(delta.usage)))
+    ready, turn = isinstance(delta, SummaryReady), state.within
+    draft = take_summary(draft, state.cut, delta.text) if isinstance(delta, SummaryReady) else summary_failed(draft)
+    if isinstance(turn, AtRest):
+        return back_at_rest(draft, turn)
+    if ready or state.failure is None:
+        return to_thinking(draft, turn, BeforeRequest.COMPACTION)
+    after = surface(draft, turn, state.failure)
+    if isinstance(after.way, Ending):
+        return to_finishing(after.draft, after.turn, after.way)
+    return to_thinking(after.draft, after.turn)
 
 
-def _gone_on(state: Compacting, session: Session, stamp: Stamp) -> Step[Thinking | Idle | Cancelled]:
-    """On to the gates behind the compaction, or back at rest."""
-    if isinstance(state.within, Turn):
-        thinking = Thinking(session=session, stamp=stamp, turn=state.within, passed=BeforeRequest.COMPACTION)
-        return Step(thinking, ())
-    return back_at_rest(session, stamp, state.within)
-
-
-def _on_user(state: Compacting, ctx: Context, delta: UserDelta) -> Step[Compacting | Thinking | Finishing | Cancelled]:
+def _on_user(
+    state: Compacting, draft: Draft[None], delta: UserDelta
+) -> Step[Compacting | Thinking | Finishing | Cancelled]:
     if isinstance(delta, CompactNow):
-        return Step(state, refusal(delta, RefusalReason.NOT_NOW))
-    cause = cutting(state.session, delta)
+        return Step(state, (refusal(delta, RefusalReason.NOT_NOW),))
+    cause = cutting(draft.session, delta)
     if cause is None:
-        now_ms = max(state.stamp.now_ms, ctx.now_ms)
-        session, effects = input_while_busy(state.session, None, delta, now_ms)
-        return stay(state, ctx, session, effects)
-    session, aborted = abort_summary(state.session, state.operation)
+        return stay(state, input_while_busy(draft, delta))
+    draft = _cut(state, draft, cause)
     if isinstance(state.within, Turn):
-        return _turn_cut(state, ctx, session, cause, aborted, state.within)
-    return cut_at_rest(session, state.stamp.next(ctx.now_ms), cause, aborted)
+        draft, ending = end_cut_short(draft, cause)
+        return to_finishing(draft, state.within, ending)
+    return cut_at_rest(draft, cause)
 
 
-def _cut_short(state: Compacting, ctx: Context, delta: Disposed) -> Step[Finishing | Initial]:
-    session, aborted = abort_summary(state.session, state.operation)
+def _disposed(state: Compacting, draft: Draft[None], delta: Disposed) -> Step[Finishing | Initial]:
+    draft = _cut(state, draft, delta)
     if isinstance(state.within, Turn):
-        return _turn_cut(state, ctx, session, delta, aborted, state.within)
-    stamp = state.stamp.next(ctx.now_ms)
-    session, effects = cut_gates(session, reason_of(delta), stamp.now_ms, aborted)
-    session, requeued = requeue_steers(session)
-    return Step(Initial(session=session, stamp=stamp), (*effects, *requeued))
+        draft, ending = end_cut_short(draft, delta)
+        return to_finishing(draft, state.within, ending)
+    return to_initial(requeue_steers(draft))
 
 
-def _turn_cut(
-    state: Compacting, ctx: Context, session: Session, cause: Cause, aborted: tuple[Effect, ...], turn: Turn
-) -> Step[Finishing]:
-    stamp = state.stamp.next(ctx.now_ms)
-    session, effects = cut_gates(session, reason_of(cause), stamp.now_ms, aborted)
-    session, ending = end_cut_short(session, cause)
-    return Step(Finishing(session=session, stamp=stamp, turn=turn, ending=ending), effects)
+def _cut(state: Compacting, draft: Draft[None], cause: Cause) -> Draft[None]:
+    """Whoever makes the summary is to stop, and so is what runs in the background."""
+    draft = abort_summary(abort_all_in_background(draft, reason_of(cause)), state.operation)
+    return draft.tell(WorkCancelled(reason_of(cause)))
 
 
-def _forked(state: Compacting, ctx: Context, delta: Forked) -> Step[Finishing | Idle]:
-    stamp = state.stamp.next(ctx.now_ms)
-    session, ended = drop_summary(state.session, state.operation)
-    session, forked = fork_session(session, delta)
-    effects = (*forked, *ended)
+def _forked(state: Compacting, draft: Draft[None], delta: Forked) -> Step[Finishing | Idle]:
+    draft = forget_summary(fork_session(draft, delta), state.operation)
     if isinstance(state.within, Turn):
-        return Step(Finishing(session=session, stamp=stamp, turn=state.within, ending=FORKED), effects)
-    session, requeued = requeue_steers(session)
-    return Step(Idle(session=session, stamp=stamp), (*effects, *requeued))
+        return to_finishing(draft, state.within, FORKED)
+    return to_idle(requeue_steers(draft))
 
 
-def _resumed(state: Compacting, ctx: Context, delta: Resumed) -> Step[Compacting]:
+def _resumed(state: Compacting, draft: Draft[None], delta: Resumed) -> Step[Compacting]:
     """The process was restarted: the summary is asked for again (rule RESUME-3)."""
-    session, restarted = restart_held_runs(state.session, delta)
-    session, _ = drop_summary(session, state.operation)
-    session, operation, asked = ask_summary(session, state.cut)
-    again = evolve(state, session=session, stamp=state.stamp.next(ctx.now_ms), operation=operation)
-    return Step(again, (SessionResumed(), *restarted, *asked))
+    draft = restart_held_runs(draft.tell(SessionResumed()), delta)
+    draft, summary = ask_summary(draft.abandon(OperationKind.SUMMARY, state.operation), state.cut)
+    again = evolve(state, session=draft.session, stamp=draft.stamp, operation=summary.operation)
+    return Step(again, draft.effects)

@@ -6,52 +6,43 @@ The calls of the last reply are decided on, asked about, run and answered; when 
 
 from typing import TypeVar, assert_never
 
-from attrs import evolve
-
 from loopkernel.data.blocks import ToolResult
 from loopkernel.data.choices import OnReject
-from loopkernel.data.effects import Effect
 from loopkernel.data.endings import Ending, Failure, GoOn, Settled
-from loopkernel.data.events import LimitReached, SessionResumed
+from loopkernel.data.events import LimitReached, Refused, SessionResumed
 from loopkernel.data.ledgers import Ledger
 from loopkernel.data.model_deltas import FromModel
-from loopkernel.data.outside_deltas import (
-    FromOutside,
-    OutsideDelta,
-    TimerFired,
-)
-from loopkernel.data.sessions import Session, Settings
+from loopkernel.data.outside_deltas import FromOutside, TimerFired
+from loopkernel.data.sessions import Settings, Turn
 from loopkernel.data.states import Backoff, Compacting, Confirming, Dispatching, Executing, Finishing, Thinking
-from loopkernel.data.steps import Context, Step, is_refused
+from loopkernel.data.steps import Context, Step
 from loopkernel.data.thread_deltas import Disposed, Forked, FromThread, Resumed
-from loopkernel.data.tool_deltas import FromTool, ToolDelta
-from loopkernel.data.user_deltas import (
-    AnswersCall,
-    CancelCall,
-    ChangesSettings,
-    FromUser,
-    UserDelta,
-)
+from loopkernel.data.tool_deltas import FromTool
+from loopkernel.data.user_deltas import ChangesSettings, FromUser
 from loopkernel.data.words import CallStatus, RefusalReason, RequestReason, TurnEndReason
-from loopkernel.loop.calls.approvals import answer_call, reconsider
-from loopkernel.loop.calls.children import outside_report
-from loopkernel.loop.calls.held_runs import Ledgered
-from loopkernel.loop.calls.late_reports import Report, late_report
+from loopkernel.loop.calls.approvals import reconsider
+from loopkernel.loop.calls.late_reports import LateReport, Report, late_report
 from loopkernel.loop.calls.ledger import results
-from loopkernel.loop.calls.output import gives_output, skip_for_output
-from loopkernel.loop.calls.run_reports import timer_fired, tool_report
-from loopkernel.loop.calls.schedule import start_ready
-from loopkernel.loop.calls.stopping import cancel_call, user_cancelled
-from loopkernel.loop.calls.telling import tell_children
+from loopkernel.loop.calls.run_reports import outside_report, timer_fired, tool_report
+from loopkernel.loop.calls.schedule import OverBudget, gives_output, skip_for_output, start_ready
+from loopkernel.loop.calls.stopping import user_cancelled
+from loopkernel.loop.draft import CallsDraft, Draft
 from loopkernel.loop.gates.refusals import refusal
 from loopkernel.loop.history.thread import add_results
 from loopkernel.loop.life.fork import FORKED, fork_calls, fork_session
 from loopkernel.loop.life.restart import restart_calls
-from loopkernel.loop.phases.rest import recovering
+from loopkernel.loop.phases.moves import (
+    begin_on_calls,
+    of_late_report,
+    to_executing,
+    to_finishing,
+    to_recovery,
+    to_thinking,
+)
 from loopkernel.loop.turn.cancelling import Cause, cut_calls, cutting, end_cut_short, reason_of
 from loopkernel.loop.turn.failure import recover_from
-from loopkernel.loop.turn.input import input_while_busy
-from loopkernel.loop.turn.limits import OUT_OF_BUDGET, budget_hit, stop_starting
+from loopkernel.loop.turn.input import input_on_calls
+from loopkernel.loop.turn.limits import OUT_OF_BUDGET, budget_hit, cancel_for_budget
 
 Working = Executing | Confirming | Dispatching
 W = TypeVar("W", Executing, Confirming, Dispatching)
@@ -73,141 +64,93 @@ def on_dispatching(state: Dispatching, ctx: Context) -> Step[Dispatching | Execu
 
 
 def _on_calls(state: W, ctx: Context) -> Step[W | Executing | Finishing]:
-    now_ms = max(state.stamp.now_ms, ctx.now_ms)
+    draft = begin_on_calls(state, ctx)
     match ctx.delta:
         case FromTool() as delta:
-            return _after_run(state, ctx, delta, tool_report(state.ledger, state.session, delta, now_ms))
+            return _reported(state, draft, delta, tool_report(draft, delta))
         case FromUser() as delta:
             cause = cutting(state.session, delta)
             if cause is not None:
-                return _cut_short(state, ctx, cause)
-            return _taken(state, ctx, _on_user(state.ledger, state.session, delta, now_ms))
+                return _cut_short(state, draft, cause)
+            taken = input_on_calls(draft, delta)
+            if isinstance(taken, Refused):
+                return Step(state, (taken,))
+            taken = reconsider(taken) if isinstance(delta, ChangesSettings) else taken
+            return to_executing(taken, state.turn, state.settled)
         case TimerFired() as delta:
-            fired = timer_fired(state.ledger, state.session, delta.operation, now_ms)
-            return _after_run(state, ctx, delta, fired)
+            return _reported(state, draft, delta, timer_fired(draft, delta.operation))
         case FromOutside() as delta:
-            return _after_run(state, ctx, delta, outside_report(state.ledger, state.session, delta, now_ms))
+            return _reported(state, draft, delta, outside_report(draft, delta))
         case FromModel() as report:
-            return _after(state, ctx, report, None)
+            return _reported(state, draft, report, None)
         case FromThread() as delta:
             if isinstance(delta, Resumed):
-                restarted: Ledgered = restart_calls(state.ledger, state.session, delta, now_ms)
-                return _gone_on(state, ctx, evolve(restarted, effects=(SessionResumed(), *restarted.effects)))
+                return to_executing(restart_calls(draft.tell(SessionResumed()), delta), state.turn, state.settled)
             if isinstance(delta, Disposed):
-                return _cut_short(state, ctx, delta)
+                return _cut_short(state, draft, delta)
             if isinstance(delta, Forked):
-                return _forked(state, ctx, delta)
-            return Step(state, refusal(delta, RefusalReason.NOT_NOW))
+                return to_finishing(fork_calls(fork_session(draft, delta)), state.turn, FORKED)
+            return Step(state, (refusal(delta, RefusalReason.NOT_NOW),))
         case _:
             assert_never(ctx.delta)
 
 
-def _on_user(ledger: Ledger, session: Session, delta: UserDelta, now_ms: int) -> Ledgered:
-    """What the user wants, but for a cancel of everything."""
-    if isinstance(delta, AnswersCall):
-        return answer_call(ledger, session, delta, now_ms)
-    if isinstance(delta, CancelCall):
-        cancelled = cancel_call(ledger, session, delta.call, now_ms)
-        if cancelled is not None:
-            return cancelled
-    session, effects = input_while_busy(session, ledger, delta, now_ms)
-    if isinstance(delta, ChangesSettings) and not is_refused(effects):
-        again = reconsider(ledger, session)
-        ledger, told = tell_children(again.ledger, delta)
-        return Ledgered(ledger, again.session, (*effects, *told, *again.effects))
-    return Ledgered(ledger, session, effects)
+def _reported(state: W, draft: CallsDraft, report: Report, taken: CallsDraft | None) -> Step[W | Executing]:
+    """After a report; where it may have ended a run, the budgets are tested (rule LIMIT-2).
 
-
-def _after_run(
-    state: W, ctx: Context, report: ToolDelta | TimerFired | OutsideDelta, taken: Ledgered | None
-) -> Step[W | Executing]:
-    """After a report or a timer that may have ended a run: if so, the budgets are tested (rule LIMIT-2)."""
-    step: Step[W | Executing] = _after(state, ctx, report, taken)
-    after: W | Executing = step.next
-    if taken is None or taken.ledger.unanswered >= state.ledger.unanswered or after.settled == OUT_OF_BUDGET:
-        return step
-    spent = budget_hit(after.session, after.turn, after.stamp.now_ms)
-    if spent is None:
-        return step
-    return Step(evolve(after, settled=OUT_OF_BUDGET), (*step.effects, LimitReached(spent)))
-
-
-def _after(state: W, ctx: Context, report: Report, taken: Ledgered | None) -> Step[W | Executing]:
-    """After a report, which may be on nothing that is open here: it may still show that a run has stopped."""
+    None: it is on nothing that is open here, and may still show that a run has stopped.
+    """
+    settled = state.settled
     if taken is None:
-        late = late_report(state.session, report, state.ledger)
-        taken = Ledgered(late.ledger or state.ledger, late.session, late.effects)
-    return _taken(state, ctx, taken)
+        late = late_report(draft, report)
+        if not isinstance(late, LateReport):
+            return to_executing(late, state.turn, settled)
+        if late.draft.session is state.session:
+            return Step(state, late.draft.effects)
+        return to_executing(of_late_report(state, late), state.turn, settled)
+    if taken.ledger.unanswered < state.ledger.unanswered and settled != OUT_OF_BUDGET:
+        spent = budget_hit(taken.session, state.turn, taken.now_ms)
+        if spent is not None:
+            return to_executing(taken.tell(LimitReached(spent)), state.turn, OUT_OF_BUDGET)
+    return to_executing(taken, state.turn, settled)
 
 
-def _taken(state: W, ctx: Context, taken: Ledgered) -> Step[W | Executing]:
-    if not is_refused(taken.effects):
-        return _gone_on(state, ctx, taken)
-    if taken.session is state.session:
-        return Step(state, taken.effects)
-    stamp = state.stamp if taken.session.held is state.session.held else state.stamp.at(ctx.now_ms)
-    unseen = Executing(session=taken.session, stamp=stamp, turn=state.turn, ledger=taken.ledger, settled=state.settled)
-    return Step(unseen, taken.effects)
-
-
-def _gone_on(state: Working, ctx: Context, taken: Ledgered) -> Step[Executing]:
-    executing = Executing(
-        session=taken.session,
-        stamp=state.stamp.next(ctx.now_ms),
-        turn=state.turn,
-        ledger=taken.ledger,
-        settled=state.settled,
-    )
-    return Step(executing, taken.effects)
-
-
-def _cut_short(state: Working, ctx: Context, cause: Cause) -> Step[Finishing]:
-    stamp = state.stamp.next(ctx.now_ms)
-    session, waiting, effects = cut_calls(state.session, state.ledger, reason_of(cause), stamp.now_ms)
-    session, ending = end_cut_short(session, cause, waiting)
-    return Step(Finishing(session=session, stamp=stamp, turn=state.turn, ending=ending), effects)
-
-
-def _forked(state: Working, ctx: Context, delta: Forked) -> Step[Finishing]:
-    session, forked = fork_session(state.session, delta)
-    session, answered = fork_calls(session, state.ledger)
-    finishing = Finishing(session=session, stamp=state.stamp.next(ctx.now_ms), turn=state.turn, ending=FORKED)
-    return Step(finishing, (*forked, *answered))
+def _cut_short(state: Working, draft: CallsDraft, cause: Cause) -> Step[Finishing]:
+    draft, waiting = cut_calls(draft, reason_of(cause))
+    draft, ending = end_cut_short(draft, cause, waiting)
+    return to_finishing(draft, state.turn, ending)
 
 
 def enter_executing(
     state: Executing,
 ) -> Step[Executing | Confirming | Dispatching | Thinking | Backoff | Compacting | Finishing]:
     """Start what may start, and ask what is to be asked; once every call is answered, go on with the answers."""
-    if not state.ledger.unanswered:
-        return _answered(state, state.ledger, state.session, (), state.settled)
-    started, settled = _started(state, state.stamp.now_ms)
-    session, ledger, effects = started.session, started.ledger, started.effects
+    draft, settled = Draft(state.session, state.stamp, state.ledger), state.settled
+    if draft.ledger.unanswered:
+        draft, settled = _start(draft, settled)
+    ledger = draft.ledger
     if not ledger.unanswered:
-        return _answered(state, ledger, session, effects, settled)
+        return _answered(draft, state.turn, settled)
     phase = _phase(ledger)
-    return Step(phase(session=session, stamp=state.stamp, turn=state.turn, ledger=ledger, settled=settled), effects)
+    after = phase(session=draft.session, stamp=draft.stamp, turn=state.turn, ledger=ledger, settled=settled)
+    return Step(after, draft.effects)
 
 
 def _answered(
-    state: Executing, ledger: Ledger, session: Session, effects: tuple[Effect, ...], settled: Settled | None
+    draft: CallsDraft, turn: Turn, settled: Settled | None
 ) -> Step[Thinking | Backoff | Compacting | Finishing]:
     """Every call is answered: the answers go into the thread, and the loop goes on (rule TOOL-7)."""
-    now_ms, answers = state.stamp.now_ms, results(ledger)
-    session, added = add_results(session, ledger.reply, answers)
-    effects = (*effects, *added)
-    spent = None if settled == OUT_OF_BUDGET else budget_hit(session, state.turn, now_ms)
+    answers = results(draft.ledger)
+    draft = add_results(draft, draft.ledger.reply, answers)
+    spent = None if settled == OUT_OF_BUDGET else budget_hit(draft.session, turn, draft.now_ms)
     if spent is not None:
-        effects, settled = (*effects, LimitReached(spent)), OUT_OF_BUDGET
-    follows = _follows(ledger, answers, session.settings, settled)
+        draft, settled = draft.tell(LimitReached(spent)), OUT_OF_BUDGET
+    follows = _follows(draft.ledger, answers, draft.settings, settled)
     if isinstance(follows, Failure):
-        recovered = recover_from(session, state.turn, follows, now_ms)
-        step = recovering(recovered, state.stamp, follows)
-        return Step(step.next, (*effects, *step.effects))
+        return to_recovery(recover_from(draft, turn, follows), follows)
     if isinstance(follows, Ending):
-        return Step(Finishing(session=session, stamp=state.stamp, turn=state.turn, ending=follows), effects)
-    turn = state.turn.asking(follows.reason)
-    return Step(Thinking(session=session, stamp=state.stamp, turn=turn), effects)
+        return to_finishing(draft, turn, follows)
+    return to_thinking(draft, turn.asking(follows.reason))
 
 
 def _phase(ledger: Ledger) -> type[Executing] | type[Confirming] | type[Dispatching]:
@@ -219,20 +162,15 @@ def _phase(ledger: Ledger) -> type[Executing] | type[Confirming] | type[Dispatch
     return Executing
 
 
-def _started(state: Executing, now_ms: int) -> tuple[Ledgered, Settled | None]:
-    """The calls after all has started that may; where a budget is spent nothing does, and the turn is to end."""
-    session, ledger, settled = state.session, state.ledger, state.settled
+def _start(draft: CallsDraft, settled: Settled | None) -> tuple[CallsDraft, Settled | None]:
+    """All starts that may; where a budget is spent nothing does, and the turn is to end."""
     if settled == OUT_OF_BUDGET:
-        stopped = stop_starting(ledger, session, now_ms)
-        again = start_ready(stopped.ledger, stopped.session, now_ms)  # only what a restart repeats is left to start
-        return evolve(again, effects=(*stopped.effects, *again.effects)), settled
-    skipped = skip_for_output(ledger, session, now_ms)
-    ready = start_ready(skipped.ledger, skipped.session, now_ms)
-    effects = (*skipped.effects, *ready.effects) if skipped.effects else ready.effects
-    if ready.spent is not None:
-        stopped = stop_starting(ready.ledger, ready.session, now_ms)
-        return evolve(stopped, effects=(*effects, LimitReached(ready.spent), *stopped.effects)), OUT_OF_BUDGET
-    return (evolve(ready, effects=effects) if skipped.effects else ready), settled
+        ready = start_ready(cancel_for_budget(draft))  # only what a restart repeats is left to start
+        return (ready.draft if isinstance(ready, OverBudget) else ready), settled
+    ready = start_ready(skip_for_output(draft))
+    if isinstance(ready, OverBudget):
+        return cancel_for_budget(ready.draft.tell(LimitReached(ready.limit))), OUT_OF_BUDGET
+    return ready, settled
 
 
 def _follows(ledger: Ledger, answers: tuple[ToolResult, ...], settings: Settings, settled: Settled | None) -> Settled:

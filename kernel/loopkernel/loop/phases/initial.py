@@ -4,14 +4,13 @@ from typing import assert_never
 
 from attrs import evolve
 
-from loopkernel.data.effects import Effect
 from loopkernel.data.events import ApprovalAsked, Refused, RunStarted, SessionResumed
 from loopkernel.data.ledgers import Ledger
 from loopkernel.data.model_deltas import FromModel
 from loopkernel.data.outside_deltas import FromOutside, TimerFired
-from loopkernel.data.sessions import Session, Settings, Stamp
+from loopkernel.data.sessions import Session, Settings
 from loopkernel.data.states import Executing, Idle, Initial
-from loopkernel.data.steps import Context, Step, is_refused
+from loopkernel.data.steps import Context, Step
 from loopkernel.data.thread_deltas import (
     RULES_VERSION,
     Acquired,
@@ -26,11 +25,13 @@ from loopkernel.data.tool_deltas import FromTool
 from loopkernel.data.user_deltas import FromUser
 from loopkernel.data.words import RefusalReason, RequestReason, UserAction
 from loopkernel.loop.calls.approvals import reconsider
-from loopkernel.loop.calls.late_reports import late_report
+from loopkernel.loop.calls.late_reports import LateReport, Report, late_report
 from loopkernel.loop.calls.schedule import forget_plan
+from loopkernel.loop.draft import CallsDraft, Draft
 from loopkernel.loop.gates.refusals import refusal
 from loopkernel.loop.history.imports import import_thread
 from loopkernel.loop.life.restart import ask_anew, changes_settings, keep_leases, restart_held_runs, wait_again
+from loopkernel.loop.phases.moves import to_executing, to_idle, to_initial
 from loopkernel.loop.turn.request import open_turn
 
 
@@ -40,74 +41,69 @@ def on_initial(state: Initial, ctx: Context) -> Step[Initial | Idle | Executing]
         case FromThread() as delta:
             return _on_life(state, ctx, delta)
         case FromUser() as delta:
-            return Step(state, refusal(delta, RefusalReason.NOT_NOW))
+            return Step(state, (refusal(delta, RefusalReason.NOT_NOW),))
         case FromModel() | FromTool() | TimerFired() | FromOutside() as report:
-            if state.session is None:
-                return Step(state, (Refused(UserAction.REPORT, RefusalReason.UNKNOWN),))
-            late = late_report(state.session, report, state.ledger)
-            if is_refused(late.effects):
-                return Step(
-                    state if late.session is state.session else evolve(state, session=late.session), late.effects
-                )
-            stamp = state.stamp.next(ctx.now_ms)
-            return Step(Initial(session=late.session, stamp=stamp, ledger=late.ledger), late.effects)
+            return _reported(state, ctx, report)
         case _:
             assert_never(ctx.delta)
 
 
+def _reported(state: Initial, ctx: Context, report: Report) -> Step[Initial]:
+    """A report to a released thread is late."""
+    stamp, session, ledger = state.stamp.next(ctx.now_ms), state.session, state.ledger
+    if session is None:
+        return Step(state, (Refused(UserAction.REPORT, RefusalReason.UNKNOWN),))
+    late: Draft[None] | Draft[Ledger] | LateReport[None] | LateReport[Ledger]
+    if ledger is None:
+        late = late_report(Draft(session, stamp, None), report)
+    else:
+        late = late_report(Draft(session, stamp, ledger), report)
+    if isinstance(late, LateReport):
+        again = late.draft.session
+        return Step(state if again is session else evolve(state, session=again), late.draft.effects)
+    return to_initial(late.without_ledger(), late.ledger)
+
+
 def _on_life(state: Initial, ctx: Context, delta: ThreadDelta) -> Step[Initial | Idle | Executing]:
-    stamp = state.stamp.next(ctx.now_ms)
-    session = state.session
+    stamp, session = state.stamp.next(ctx.now_ms), state.session
     match delta:
         case Created():
             if session is not None:
-                return Step(state, refusal(delta, RefusalReason.NOT_NOW))
+                return Step(state, (refusal(delta, RefusalReason.NOT_NOW),))
             if delta.rules_version != RULES_VERSION:
-                return Step(state, refusal(delta, RefusalReason.INVALID))
-            session, imported = import_thread(Session(settings=_settings(delta)), delta.start)
-            return Step(Initial(session=session, stamp=stamp), (RunStarted(delta.session_id), *imported))
+                return Step(state, (refusal(delta, RefusalReason.INVALID),))
+            created = Draft(Session(settings=_settings(delta)), stamp, None).tell(RunStarted(delta.session_id))
+            return to_initial(import_thread(created, delta.start))
         case Acquired() | Resumed():
             if session is None:
-                return Step(state, refusal(delta, RefusalReason.NOT_NOW))
-            resumed: tuple[Effect, ...] = (SessionResumed(),) if isinstance(delta, Resumed) else ()
+                return Step(state, (refusal(delta, RefusalReason.NOT_NOW),))
+            draft = Draft(session, stamp, None)
             if isinstance(delta, Resumed):
-                session, restarted = restart_held_runs(session, delta)
+                draft = restart_held_runs(draft.tell(SessionResumed()), delta)
             else:
-                session, restarted = keep_leases(session)
-            if state.ledger is not None:
-                return _go_on_waiting(session, state.ledger, delta, stamp, (*resumed, *restarted))
-            return Step(Idle(session=session, stamp=stamp), (*resumed, *restarted))
+                draft = keep_leases(draft)
+            return to_idle(draft) if state.ledger is None else _wait_on(draft.with_ledger(state.ledger), delta)
         case Disposed():
-            return Step(Initial(session=session, stamp=stamp, ledger=state.ledger), ())
+            return Step(evolve(state, stamp=stamp), ())
         case Forked():
-            return Step(state, refusal(delta, RefusalReason.NOT_NOW))
+            return Step(state, (refusal(delta, RefusalReason.NOT_NOW),))
         case _:
             assert_never(delta)
 
 
-def _go_on_waiting(
-    session: Session, ledger: Ledger, delta: Acquired | Resumed, stamp: Stamp, effects: tuple[Effect, ...]
-) -> Step[Executing]:
+def _wait_on(draft: CallsDraft, delta: Acquired | Resumed) -> Step[Executing]:
     """Calls waited for a person when the thread was released: they are shown again, in a new turn (CANCEL-2)."""
-    shown: list[Effect] = [*effects]
     doubted = isinstance(delta, Resumed) and delta.doubted
-    ledger = forget_plan(ledger)
-    for place, entry in enumerate(ledger.entries):
+    draft = draft.with_ledger(forget_plan(draft.ledger))
+    for place, entry in enumerate(draft.ledger.entries):
         if entry.is_open and doubted:
-            waiting = ask_anew(ledger, session, place)
-            ledger, session = waiting.ledger, waiting.session
-            shown.extend(waiting.effects)
+            draft = ask_anew(draft, place)
         elif entry.is_open:
-            waiting = wait_again(ledger, session, place, stamp.now_ms)
-            ledger, session = waiting.ledger, waiting.session
-            shown.extend((ApprovalAsked(entry.call.id), *waiting.effects))
+            draft = wait_again(draft.tell(ApprovalAsked(entry.call.id)), place)
     if isinstance(delta, Resumed) and changes_settings(delta):
-        again = reconsider(ledger, session)
-        ledger, session = again.ledger, again.session
-        shown.extend(again.effects)
-    session, turn = open_turn(session, stamp.now_ms, RequestReason.RESUME)
-    ledger = evolve(ledger, opened_ms=turn.opened_ms)
-    return Step(Executing(session=session, stamp=stamp, turn=turn, ledger=ledger), tuple(shown))
+        draft = reconsider(draft)
+    draft, turn = open_turn(draft, RequestReason.RESUME)
+    return to_executing(draft.with_ledger(evolve(draft.ledger, opened_ms=turn.opened_ms)), turn)
 
 
 def _settings(created: Created) -> Settings:

@@ -1,4 +1,8 @@
-"""`Streaming`: the model answers. Increments cost the same at any length of reply and thread (rule INFER-3)."""
+"""`Streaming`: the model answers. Increments cost the same at any length of reply and thread (rule INFER-3).
+
+A reply that meets a limit is stopped, what it said is kept, and the turn ends (rule LIMIT-4): its calls that have not
+started never do, and the runs that started early are awaited, as rule LIMIT-2 says.
+"""
 
 from typing import assert_never
 
@@ -7,7 +11,16 @@ from attrs import evolve
 from loopkernel.data.blocks import ToolCall
 from loopkernel.data.effects import AbortModel, Effect
 from loopkernel.data.endings import Failure
-from loopkernel.data.events import CallAppeared, ReplyEnded, ReplyFailed, ReplyGrew, ReplyRetracted, SessionResumed
+from loopkernel.data.events import (
+    CallAppeared,
+    LimitReached,
+    Refused,
+    ReplyEnded,
+    ReplyFailed,
+    ReplyGrew,
+    ReplyRetracted,
+    SessionResumed,
+)
 from loopkernel.data.ids import CallId
 from loopkernel.data.model_deltas import (
     FromModel,
@@ -24,37 +37,25 @@ from loopkernel.data.model_deltas import (
     ModelUsage,
     Piece,
 )
-from loopkernel.data.outside_deltas import FromOutside, HookAnswer, HookAnswered, TimerFired
+from loopkernel.data.outside_deltas import FromOutside, HookAnswered, TimerFired
 from loopkernel.data.sessions import OpenReply
-from loopkernel.data.states import AfterModel, Executing, Finishing, Streaming, Thinking
-from loopkernel.data.steps import Context, Step, is_refused
+from loopkernel.data.states import Executing, Finishing, Streaming, Thinking
+from loopkernel.data.steps import Context, Step
 from loopkernel.data.thread_deltas import Disposed, Forked, FromThread, Resumed
 from loopkernel.data.timers import Timer
 from loopkernel.data.tool_deltas import FromTool
-from loopkernel.data.user_deltas import (
-    AnswersCall,
-    CancelCall,
-    ChangePolicy,
-    ChangesSettings,
-    FromUser,
-    UserDelta,
-)
+from loopkernel.data.user_deltas import ChangePolicy, FromUser, UserDelta
 from loopkernel.data.words import ErrorClass, LimitName, RefusalReason, RequestReason
 from loopkernel.loop.algorithms.budget import reply_too_long
 from loopkernel.loop.algorithms.replies import longer
-from loopkernel.loop.calls.approvals import answer_call
 from loopkernel.loop.calls.call_hooks import forget_hooks_before_runs
-from loopkernel.loop.calls.children import outside_report
-from loopkernel.loop.calls.held_runs import Ledgered
-from loopkernel.loop.calls.late_reports import Report, late_report
+from loopkernel.loop.calls.late_reports import LateReport, Report, late_report
 from loopkernel.loop.calls.ledger import add_call
-from loopkernel.loop.calls.run_reports import timer_fired, tool_report
-from loopkernel.loop.calls.schedule import forget_plan, start_ready
-from loopkernel.loop.calls.stopping import cancel_call
-from loopkernel.loop.calls.telling import tell_children
-from loopkernel.loop.gates.hooks import TOO_SLOW, abort_hook, is_time_of
+from loopkernel.loop.calls.run_reports import outside_report, timer_fired, tool_report
+from loopkernel.loop.calls.schedule import OverBudget, start_ready
+from loopkernel.loop.draft import CallsDraft, Draft
+from loopkernel.loop.gates.hooks import TOO_SLOW, abort_gate, is_time_of
 from loopkernel.loop.gates.refusals import refusal
-from loopkernel.loop.gates.timers import close_timer
 from loopkernel.loop.life.fork import FORKED, fork_reply, fork_session
 from loopkernel.loop.life.restart import restart_calls, restart_held_runs
 from loopkernel.loop.phases.after_stream import (
@@ -65,127 +66,126 @@ from loopkernel.loop.phases.after_stream import (
     resume_after_stream,
     stream_over,
 )
-from loopkernel.loop.phases.reply_limits import end_by_limit, end_if_spent, end_if_too_long
-from loopkernel.loop.turn.cancelling import Cause, cut_reply, cutting, end_cut_short, reason_of
-from loopkernel.loop.turn.early_runs import drop_after_crash, is_committed, keep_for_effect
-from loopkernel.loop.turn.input import input_while_busy
-from loopkernel.loop.turn.limits import budget_hit
+from loopkernel.loop.phases.moves import begin_on_calls, of_late_report, to_executing, to_finishing, to_thinking
+from loopkernel.loop.turn.cancelling import (
+    Cause,
+    abandon_reply,
+    cut_reply,
+    cutting,
+    discard_dead_reply,
+    end_cut_short,
+    is_committed,
+    keep_for_effect,
+    reason_of,
+    stop_reply,
+)
+from loopkernel.loop.turn.input import input_on_calls
+from loopkernel.loop.turn.limits import OUT_OF_BUDGET, budget_hit
 from loopkernel.loop.turn.request import watch_silence, watch_time
+
+Limited = Executing | Finishing
 
 
 def on_streaming(state: Streaming, ctx: Context) -> Step[Streaming | AfterStream]:
     """Pieces, the end or the failure of the reply; its calls are checked, and may start early; a cancel cuts it."""
+    after = state.after
     match ctx.delta:
         case FromModel() as delta:
-            if delta.operation != state.reply.operation or state.after is not None:
-                return _with_report(state, ctx, delta, None)
+            if delta.operation != state.reply.operation or after is not None:
+                return _reported(state, begin_on_calls(state, ctx), delta, None)
             return _on_model(state, ctx, delta)
         case FromTool() as delta:
-            now_ms = max(state.stamp.now_ms, ctx.now_ms)
-            taken = tool_report(state.ledger, state.session, delta, now_ms, streaming=True)
-            return _with_report(state, ctx, delta, taken)
+            draft = begin_on_calls(state, ctx)
+            return _reported(state, draft, delta, tool_report(draft, delta, streaming=True))
         case FromUser() as delta:
-            cause = cutting(state.session, delta)
-            if cause is not None:
-                return _cut_short(state, ctx, cause)
-            step = _with_calls(state, ctx, _on_user(state, delta, max(state.stamp.now_ms, ctx.now_ms)))
-            return _timed_anew(step, state) if isinstance(delta, ChangePolicy) else step
+            return _on_user(state, begin_on_calls(state, ctx), delta)
         case TimerFired() as delta:
+            draft = begin_on_calls(state, ctx)
             if state.silence is not None and delta.operation == state.silence.operation:
-                return _listened(state, ctx, state.silence)
+                return _listened(state, draft)
             if state.time_limit is not None and delta.operation == state.time_limit.operation:
-                return _out_of_time(state, ctx, state.time_limit)
-            if state.after is not None and is_time_of(state.after.gate, delta.operation):
-                return _hook_too_slow(state, ctx, state.after)
-            now_ms = max(state.stamp.now_ms, ctx.now_ms)
-            fired = timer_fired(state.ledger, state.session, delta.operation, now_ms, streaming=True)
-            return _with_report(state, ctx, delta, fired)
+                return _out_of_time(state, draft, state.time_limit)
+            if after is not None and is_time_of(after.gate, delta.operation):
+                return hook_has_said(state, abort_gate(draft, after.gate, fired=True), after, TOO_SLOW)
+            return _reported(state, draft, delta, timer_fired(draft, delta.operation, streaming=True))
         case FromOutside() as delta:
-            after = state.after
+            draft = begin_on_calls(state, ctx)
             if isinstance(delta, HookAnswered) and after is not None and delta.operation == after.gate.operation:
-                return _hook_said(state, ctx, after, delta.answer)
-            now_ms = max(state.stamp.now_ms, ctx.now_ms)
-            taken = outside_report(state.ledger, state.session, delta, now_ms, streaming=True)
-            return _with_report(state, ctx, delta, taken)
+                return hook_has_said(state, draft.close_timer(after.gate.timer), after, delta.answer)
+            return _reported(state, draft, delta, outside_report(draft, delta, streaming=True))
         case FromThread() as delta:
+            draft = begin_on_calls(state, ctx)
             if isinstance(delta, Resumed):
-                return _resumed(state, ctx, delta)
+                return _resumed(state, draft.tell(SessionResumed()), delta)
             if isinstance(delta, Disposed):
-                return _cut_short(state, ctx, delta)
+                return _cut_short(state, draft, delta)
             if isinstance(delta, Forked):
-                return _forked(state, ctx, delta)
-            return Step(state, refusal(delta, RefusalReason.NOT_NOW))
+                return _forked(state, draft, delta)
+            return Step(state, (refusal(delta, RefusalReason.NOT_NOW),))
         case _:
             assert_never(ctx.delta)
 
 
-def _on_user(state: Streaming, delta: UserDelta, now_ms: int) -> Ledgered:
-    """What the user wants, but for a cancel of everything. A tool that started early may have asked something."""
-    ledger, session = state.ledger, state.session
-    if isinstance(delta, AnswersCall):
-        return answer_call(ledger, session, delta, now_ms)
-    if isinstance(delta, CancelCall):
-        cancelled = cancel_call(ledger, session, delta.call, now_ms)
-        if cancelled is not None:
-            return cancelled
-    session, effects = input_while_busy(session, ledger, delta, now_ms)
-    if isinstance(delta, ChangesSettings) and not is_refused(effects):
-        ledger, told = tell_children(forget_plan(ledger), delta)
-        effects = (*effects, *told)
-    return Ledgered(ledger, session, effects)
-
-
-def _timed_anew(step: Step[Streaming], before: Streaming) -> Step[Streaming]:
-    """Under another policy the stream may be silent, and its turn last, for another time."""
-    state, effects = step
-    policy, was = state.session.settings.policy, before.session.settings.policy
-    if state.after is not None:
-        return step
-    if policy.silence_ms != was.silence_ms:
-        operations, timer, started = watch_silence(state.session.operations, policy, state.heard_ms)
-        effects = (*effects, *close_timer(state.silence), *started)
-        state = evolve(state, session=state.session.with_operations(operations), silence=timer)
-    if policy.max_wall_ms != was.max_wall_ms:
-        operations, timer, started = watch_time(state.session.operations, policy, state.turn)
-        effects = (*effects, *close_timer(state.time_limit), *started)
-        state = evolve(state, session=state.session.with_operations(operations), time_limit=timer)
-    return Step(state, effects)
-
-
-def _with_report(state: Streaming, ctx: Context, report: Report, taken: Ledgered | None) -> Step[Streaming]:
-    """After a report, which may be on nothing that is open here: it may still show that a run has stopped."""
-    if taken is None:
-        late = late_report(state.session, report, state.ledger)
-        taken = Ledgered(late.ledger or state.ledger, late.session, late.effects)
-    return _with_calls(state, ctx, taken)
-
-
-def _with_calls(state: Streaming, ctx: Context, taken: Ledgered) -> Step[Streaming]:
-    """The calls have changed: others may start early. What was refused has changed nothing, or freed resources."""
-    refused = is_refused(taken.effects)
-    if refused and taken.session is state.session:
-        return Step(state, taken.effects)
-    if not refused:
-        stamp = state.stamp.next(ctx.now_ms)
-    else:
-        stamp = state.stamp if taken.session.held is state.session.held else state.stamp.at(ctx.now_ms)
-    early = Ledgered(taken.ledger, taken.session)
-    if state.after is None and budget_hit(taken.session, state.turn, stamp.now_ms) is None:
-        early = start_ready(taken.ledger, taken.session, stamp.now_ms, early=True)
+def _streaming(state: Streaming, draft: CallsDraft) -> Step[Streaming]:
+    """The reply goes on, and so does what bounds it."""
     after = Streaming(
-        session=early.session,
-        stamp=stamp,
+        session=draft.session,
+        stamp=draft.stamp,
         turn=state.turn,
         reply=state.reply,
         pieces=state.pieces,
-        ledger=early.ledger,
+        ledger=draft.ledger,
         heard_ms=state.heard_ms,
         silence=state.silence,
         after=state.after,
         time_limit=state.time_limit,
         size=state.size,
     )
-    return Step(after, (*taken.effects, *early.effects))
+    return Step(after, draft.effects)
+
+
+def _started_early(state: Streaming, draft: CallsDraft) -> CallsDraft:
+    """The calls have changed: others may start before the reply is complete (rule TOOL-9)."""
+    if state.after is not None or budget_hit(draft.session, state.turn, draft.now_ms) is not None:
+        return draft
+    started = start_ready(draft, early=True)
+    return started.draft if isinstance(started, OverBudget) else started
+
+
+def _on_user(state: Streaming, draft: CallsDraft, delta: UserDelta) -> Step[Streaming | Finishing]:
+    cause = cutting(state.session, delta)
+    if cause is not None:
+        return _cut_short(state, draft, cause)
+    taken = input_on_calls(draft, delta)
+    if isinstance(taken, Refused):
+        return Step(state, (taken,))
+    draft = _started_early(state, taken)
+    if not isinstance(delta, ChangePolicy) or state.after is not None:
+        return _streaming(state, draft)
+    policy, was = draft.policy, state.session.settings.policy
+    silence, time_limit = state.silence, state.time_limit
+    if policy.silence_ms != was.silence_ms:
+        draft, silence = watch_silence(draft.close_timer(silence), state.heard_ms)
+    if policy.max_wall_ms != was.max_wall_ms:
+        draft, time_limit = watch_time(draft.close_timer(time_limit), state.turn)
+    step = _streaming(state, draft)
+    return Step(evolve(step.next, silence=silence, time_limit=time_limit), step.effects)
+
+
+def _reported(state: Streaming, draft: CallsDraft, report: Report, taken: CallsDraft | None) -> Step[Streaming]:
+    """After a report; None: it is on nothing that is open here, and may still show that a run has stopped."""
+    if taken is None:
+        late = late_report(draft, report)
+        if not isinstance(late, LateReport):
+            taken = late
+        elif late.draft.session is state.session:
+            return Step(state, late.draft.effects)
+        else:
+            taken = of_late_report(state, late)
+    return _streaming(state, _started_early(state, taken))
+
+
+# --- the model ------------------------------------------------------------------------------------------
 
 
 def _on_model(state: Streaming, ctx: Context, delta: ModelDelta) -> Step[Streaming | AfterStream]:
@@ -197,25 +197,29 @@ def _on_model(state: Streaming, ctx: Context, delta: ModelDelta) -> Step[Streami
         case ModelInput() | ModelOpaque() | ModelServerCall():
             return _grown(state, ctx, delta, ())
         case ModelCall():
-            return _with_call(state, ctx, delta)
+            return _with_call(state, begin_on_calls(state, ctx), delta)
         case ModelCompleted():
-            return _completed(state, ctx, delta)
+            draft, reply = _over(state, begin_on_calls(state, ctx)), state.reply.used(delta.usage)
+            draft = draft.tell(ReplyEnded(reply.operation, delta.stop))
+            return stream_over(_without_bounds(state, reply), draft, delta)
         case ModelUsage():
-            stamp, reply = state.stamp.next(ctx.now_ms), state.reply.used(delta.usage)
-            return end_if_spent(evolve(state, stamp=stamp, reply=reply, heard_ms=stamp.now_ms))
+            return _used(state, ctx, delta)
         case ModelStarted():
             stamp = state.stamp.next(ctx.now_ms)
             return Step(evolve(state, stamp=stamp, heard_ms=stamp.now_ms), ())
         case ModelFailed():
-            return _failed(state, ctx, delta)
+            draft, reply = _over(state, begin_on_calls(state, ctx)), state.reply.used(delta.usage)
+            draft = draft.tell(ReplyFailed(delta.operation, delta.error))
+            failure = Failure(
+                request=delta.operation, error=delta.error, message=delta.message, retry_after_ms=delta.retry_after_ms
+            )
+            return stream_over(_without_bounds(state, reply), draft, failure)
         case _:
             assert_never(delta)
 
 
-def _grown(
-    state: Streaming, ctx: Context, piece: Piece, effects: tuple[Effect, ...]
-) -> Step[Streaming | Executing | Finishing]:
-    """One more piece. Built by the constructor, since this is the hottest path of all."""
+def _grown(state: Streaming, ctx: Context, piece: Piece, effects: tuple[Effect, ...]) -> Step[Streaming | Limited]:
+    """One more piece. Built by the constructor and without a draft, since this is the hottest path of all."""
     stamp = state.stamp.next(ctx.now_ms)
     grown = Streaming(
         session=state.session,
@@ -229,95 +233,86 @@ def _grown(
         time_limit=state.time_limit,
         size=longer(state.size, piece),
     )
-    return end_if_too_long(grown, effects)
+    if reply_too_long(grown.session.settings.policy, grown.size.chars):
+        draft: CallsDraft = Draft(grown.session, stamp, grown.ledger)
+        return _ended_by(LimitName.REPLY_SIZE, grown, draft.tell(*effects))
+    return Step(grown, effects)
 
 
-def _with_call(state: Streaming, ctx: Context, delta: ModelCall) -> Step[Streaming | Executing | Finishing]:
+def _with_call(state: Streaming, draft: CallsDraft, delta: ModelCall) -> Step[Streaming | Limited]:
     """One more complete call: it is recorded and checked, and may start before the reply is complete (rule TOOL-9)."""
     call_id = CallId(state.reply.operation, state.ledger.entries.size + 1)
     call = ToolCall(id=call_id, provider_id=delta.provider_id, tool=delta.tool, input=delta.input, after=delta.after)
-    added = add_call(state.ledger, state.session, call, delta.verdict)
-    stamp = state.stamp.next(ctx.now_ms)
-    effects = (CallAppeared(call_id, call.provider_id, call.tool), *added.effects)
+    draft = add_call(draft.tell(CallAppeared(call_id, call.provider_id, call.tool)), call, delta.verdict)
     size = longer(state.size, delta)
-    too_long = reply_too_long(state.session.settings.policy, size.chars)
-    if delta.verdict is not None and not too_long and budget_hit(added.session, state.turn, stamp.now_ms) is None:
-        added = start_ready(added.ledger, added.session, stamp.now_ms, early=True)
-        effects = (*effects, *added.effects)
+    too_long = reply_too_long(draft.policy, size.chars)
+    if delta.verdict is not None and not too_long:
+        draft = _started_early(state, draft)
     grown = Streaming(
-        session=added.session,
-        stamp=stamp,
+        session=draft.session,
+        stamp=draft.stamp,
         turn=state.turn,
         reply=state.reply,
         pieces=state.pieces.append(delta),
-        ledger=added.ledger,
-        heard_ms=stamp.now_ms,
+        ledger=draft.ledger,
+        heard_ms=draft.now_ms,
         silence=state.silence,
         time_limit=state.time_limit,
         size=size,
     )
-    return end_if_too_long(grown, effects)
+    return _ended_by(LimitName.REPLY_SIZE, grown, draft) if too_long else Step(grown, draft.effects)
 
 
-def _cut_short(state: Streaming, ctx: Context, cause: Cause) -> Step[Finishing]:
-    reason = reason_of(cause)
-    stamp = state.stamp.next(ctx.now_ms)
-    if state.after is not None:
-        session, effects = cut_after_stream(state, state.after, reason, stamp.now_ms)
-        session, ending = end_cut_short(session, cause)
-        return Step(Finishing(session=session, stamp=stamp, turn=state.turn, ending=ending), effects)
-    closed = _closed(state)
-    session, effects = cut_reply(state.session, state.reply, state.pieces, state.ledger, reason, stamp.now_ms, closed)
-    session, ending = end_cut_short(session, cause)
-    return Step(Finishing(session=session, stamp=stamp, turn=state.turn, ending=ending), effects)
+def _used(state: Streaming, ctx: Context, delta: ModelUsage) -> Step[Streaming | Limited]:
+    """A report of what the reply has used so far: that may have taken the run to a budget."""
+    draft, reply = begin_on_calls(state, ctx), state.reply.used(delta.usage)
+    used = evolve(state, stamp=draft.stamp, reply=reply, heard_ms=draft.now_ms)
+    billed = draft.session.updated(usage=draft.session.usage.plus(reply.usage))
+    spent = budget_hit(billed, state.turn, draft.now_ms)
+    return Step(used, ()) if spent is None else _ended_by(spent, used, draft)
 
 
-def _forked(state: Streaming, ctx: Context, delta: Forked) -> Step[Finishing]:
-    session, forked = fork_session(state.session, delta)
-    if state.after is not None:
-        session, left = fork_after_stream(evolve(state, session=session), state.after)
-        finishing = Finishing(session=session, stamp=state.stamp.next(ctx.now_ms), turn=state.turn, ending=FORKED)
-        return Step(finishing, (*forked, *left))
-    session, kept = fork_reply(session, state.reply, state.pieces, state.ledger)
-    finishing = Finishing(session=session, stamp=state.stamp.next(ctx.now_ms), turn=state.turn, ending=FORKED)
-    return Step(finishing, (*forked, *kept))
+# --- limits ---------------------------------------------------------------------------------------------
 
 
-def _listened(state: Streaming, ctx: Context, silence: Timer) -> Step[Streaming | AfterStream]:
-    """It is time to see whether the stream has been silent too long; if not, it is looked at again (INFER-11)."""
-    stamp = state.stamp.next(ctx.now_ms)
-    policy = state.session.settings.policy
-    heard = evolve(state, silence=None)
-    if policy.silence_ms is not None and stamp.now_ms >= state.heard_ms + policy.silence_ms:
-        return _stalled(heard, ctx)
-    operations, timer, started = watch_silence(state.session.operations, policy, state.heard_ms)
-    session = state.session.with_operations(operations)
-    return Step(evolve(heard, session=session, stamp=stamp, silence=timer), started)
+def _ended_by(limit: LimitName, state: Streaming, draft: CallsDraft) -> Step[Limited]:
+    """The limit is met."""
+    draft = stop_reply(draft, state.reply, state.pieces, (state.silence, state.time_limit)).tell(LimitReached(limit))
+    if not draft.ledger.entries.size:
+        return to_finishing(draft, state.turn, OUT_OF_BUDGET)
+    return to_executing(draft, state.turn, OUT_OF_BUDGET)
 
 
-def _out_of_time(state: Streaming, ctx: Context, time_limit: Timer) -> Step[Streaming | Executing | Finishing]:
+def _out_of_time(state: Streaming, draft: CallsDraft, time_limit: Timer) -> Step[Streaming | Limited]:
     """The turn has no more time; by a clock that is early it still has some, and the timer starts again (LIMIT-4)."""
-    timed = evolve(state, stamp=state.stamp.next(ctx.now_ms), time_limit=None)
-    if timed.stamp.now_ms >= time_limit.deadline_ms:
-        return end_by_limit(timed, LimitName.WALL_TIME)
-    operations, timer, started = watch_time(timed.session.operations, timed.session.settings.policy, timed.turn)
-    return Step(evolve(timed, session=timed.session.with_operations(operations), time_limit=timer), started)
+    timed = evolve(state, time_limit=None)
+    if draft.now_ms >= time_limit.deadline_ms:
+        return _ended_by(LimitName.WALL_TIME, timed, draft)
+    draft, again = watch_time(draft, state.turn)
+    return _streaming(evolve(timed, time_limit=again), draft)
 
 
-def _completed(state: Streaming, ctx: Context, delta: ModelCompleted) -> Step[Streaming | AfterStream]:
-    reply = state.reply.used(delta.usage)
-    step = stream_over(_with_usage(state, reply), delta, state.stamp.next(ctx.now_ms))
-    ended = ReplyEnded(reply.operation, delta.stop)
-    return Step(step.next, (*_closed(state), ended, *step.effects))
+def _listened(state: Streaming, draft: CallsDraft) -> Step[Streaming | AfterStream]:
+    """It is time to see whether the stream has been silent too long; if not, it is looked at again (INFER-11)."""
+    silence_ms, heard = draft.policy.silence_ms, evolve(state, silence=None)
+    if silence_ms is None or draft.now_ms < state.heard_ms + silence_ms:
+        draft, again = watch_silence(draft, state.heard_ms)
+        return _streaming(evolve(heard, silence=again), draft)
+    reply, session = state.reply, draft.session  # the stream is aborted, and what it still reports is late
+    draft = draft.with_session(session.with_operations(session.operations.abandon_model(reply.operation, reply.usage)))
+    draft = _over(heard, draft.tell(AbortModel(reply.operation)))
+    failure = Failure(request=reply.operation, error=ErrorClass.STALLED, message="the model was silent for too long")
+    draft = draft.tell(ReplyFailed(reply.operation, failure.error))
+    return stream_over(_without_bounds(state, reply), draft, failure)
 
 
-def _closed(state: Streaming) -> tuple[Effect, ...]:
+def _over(state: Streaming, draft: CallsDraft) -> CallsDraft:
     """The stream is over: nothing bounds it any more."""
-    return (*close_timer(state.silence), *close_timer(state.time_limit))
+    return draft.close_timer(state.silence).close_timer(state.time_limit)
 
 
-def _with_usage(state: Streaming, reply: OpenReply) -> Streaming:
-    """The stream is over, and so is what bounded it. Built by the constructor, since every round comes by."""
+def _without_bounds(state: Streaming, reply: OpenReply) -> Streaming:
+    """The state when its stream is over. Built by the constructor, since every round comes by."""
     return Streaming(
         session=state.session,
         stamp=state.stamp,
@@ -329,58 +324,35 @@ def _with_usage(state: Streaming, reply: OpenReply) -> Streaming:
     )
 
 
-def _failed(state: Streaming, ctx: Context, delta: ModelFailed) -> Step[Streaming | AfterStream]:
-    """The adapter reports that the model call has failed."""
-    failure = Failure(
-        request=delta.operation, error=delta.error, message=delta.message, retry_after_ms=delta.retry_after_ms
-    )
-    reply = state.reply.used(delta.usage)
-    step = stream_over(_with_usage(state, reply), failure, state.stamp.next(ctx.now_ms))
-    failed = ReplyFailed(failure.request, failure.error)
-    return Step(step.next, (*_closed(state), failed, *step.effects))
+# --- cut short, forked, restarted -----------------------------------------------------------------------
 
 
-def _stalled(state: Streaming, ctx: Context) -> Step[Streaming | AfterStream]:
-    """The stream has been silent for too long: it is aborted, and what it still reports is late."""
-    reply = state.reply
-    session = state.session.with_operations(state.session.operations.abandon_model(reply.operation, reply.usage))
-    failure = Failure(request=reply.operation, error=ErrorClass.STALLED, message="the model was silent for too long")
-    step = stream_over(_with_usage(evolve(state, session=session), reply), failure, state.stamp.next(ctx.now_ms))
-    told = (AbortModel(reply.operation), *_closed(state), ReplyFailed(reply.operation, failure.error))
-    return Step(step.next, (*told, *step.effects))
-
-
-def _hook_said(state: Streaming, ctx: Context, after: AfterModel, answer: HookAnswer) -> Step[Streaming | AfterStream]:
-    """The hook has answered in time: its timer is closed."""
-    step = hook_has_said(state, after, answer, state.stamp.next(ctx.now_ms))
-    return Step(step.next, (*close_timer(after.gate.timer), *step.effects))
-
-
-def _hook_too_slow(state: Streaming, ctx: Context, after: AfterModel) -> Step[Streaming | AfterStream]:
-    """The hook has not answered in time: it is stopped, and has failed (rule HOOK-4)."""
-    session, aborted = abort_hook(state.session, after.gate, fired=True)
-    step = hook_has_said(evolve(state, session=session), after, TOO_SLOW, state.stamp.next(ctx.now_ms))
-    return Step(step.next, (*aborted, *step.effects))
-
-
-def _resumed(state: Streaming, ctx: Context, delta: Resumed) -> Step[Streaming | Executing | Thinking]:
-    """The process was restarted: the partial reply is dropped and asked again, if no call had an effect (RESUME-3)."""
-    stamp, reply = state.stamp.next(ctx.now_ms), state.reply
+def _cut_short(state: Streaming, draft: CallsDraft, cause: Cause) -> Step[Finishing]:
     if state.after is not None:
-        again, asked = resume_after_stream(state, state.after, delta, stamp)
-        return Step(again, (SessionResumed(), *asked))
-    operations = state.session.operations.abandon_model(reply.operation, reply.usage)
-    session = evolve(state.session, operations=operations, usage=state.session.usage.plus(reply.usage))
-    turn = evolve(state.turn, reason=RequestReason.RESUME)
-    if is_committed(state.ledger, session.settings):
-        ledger, session = forget_hooks_before_runs(state.ledger, session)
-        kept = keep_for_effect(session, reply, state.pieces, ledger, stamp.now_ms)
-        restarted = restart_calls(kept.ledger, kept.session, delta, stamp.now_ms)
-        executing = Executing(session=restarted.session, stamp=stamp, turn=turn, ledger=restarted.ledger)
-        return Step(executing, (SessionResumed(), *kept.effects, *restarted.effects))
-    session, dropped = drop_after_crash(state.ledger, session)
-    session, held = restart_held_runs(session, delta)
-    effects: tuple[Effect, ...] = (SessionResumed(), *dropped, *held)
-    if len(state.pieces):
-        effects = (*effects, ReplyRetracted(reply.operation))
-    return Step(Thinking(session=session, stamp=stamp, turn=turn), effects)
+        draft = cut_after_stream(state, draft, state.after, reason_of(cause))
+    else:
+        draft = cut_reply(draft, state.reply, state.pieces, reason_of(cause), (state.silence, state.time_limit))
+    draft, ending = end_cut_short(draft, cause)
+    return to_finishing(draft, state.turn, ending)
+
+
+def _forked(state: Streaming, draft: CallsDraft, delta: Forked) -> Step[Finishing]:
+    draft = fork_session(draft, delta)
+    if state.after is not None:
+        draft = fork_after_stream(state, draft, state.after)
+    else:
+        draft = fork_reply(draft, state.reply, state.pieces)
+    return to_finishing(draft, state.turn, FORKED)
+
+
+def _resumed(state: Streaming, draft: CallsDraft, delta: Resumed) -> Step[Streaming | Executing | Thinking]:
+    """The process was restarted: the partial reply is dropped and asked again, if no call had an effect (RESUME-3)."""
+    reply = state.reply
+    if state.after is not None:
+        return resume_after_stream(state, draft, state.after, delta)
+    draft, turn = abandon_reply(draft, reply), evolve(state.turn, reason=RequestReason.RESUME)
+    if is_committed(draft.ledger, draft.settings):
+        draft = keep_for_effect(forget_hooks_before_runs(draft), reply, state.pieces)
+        return to_executing(restart_calls(draft, delta), turn)
+    draft = restart_held_runs(discard_dead_reply(draft), delta)
+    return to_thinking(draft.tell(ReplyRetracted(reply.operation)) if len(state.pieces) else draft, turn)

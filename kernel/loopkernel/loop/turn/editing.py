@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Iterator
 from attrs import evolve
 
 from loopkernel.data.blocks import AssistantBlock, OpaqueBlock, TextBlock, ToolCall, ToolResult
-from loopkernel.data.effects import Effect
 from loopkernel.data.events import Edited, InputSettled, MessageReplaced, ReplyRetracted, ThreadCut
 from loopkernel.data.ids import MessageId, ModelOperation
 from loopkernel.data.json_text import Json
@@ -19,11 +18,11 @@ from loopkernel.loop.algorithms.clearing import is_cleared
 from loopkernel.loop.algorithms.compaction import characters_of, rewritten
 from loopkernel.loop.algorithms.loop_detection import forget_calls
 from loopkernel.loop.algorithms.redaction import redacted_message
-from loopkernel.loop.calls.claims import offered
-from loopkernel.loop.calls.held_runs import abort_background_of
+from loopkernel.loop.calls.held_runs import abort_all_in_background, forget_background
+from loopkernel.loop.calls.ledger import class_of
+from loopkernel.loop.draft import Draft, L
 from loopkernel.loop.history.compaction import restore_for
 
-Rewritten = tuple[Session, tuple[Effect, ...]]
 _NOTHING = Json.of({})
 
 
@@ -37,52 +36,48 @@ def index_of_input(session: Session, message: MessageId) -> int | None:
     return None
 
 
-def drop_from(session: Session, message: MessageId) -> Rewritten:
+def cut_from(draft: Draft[L], message: MessageId) -> Draft[L]:
     """The user's message, which is in the thread, is being replaced: it leaves with all that follows (INPUT-4)."""
-    session, restored = restore_for(session, message)
-    index = index_of_input(session, message)
+    draft = restore_for(draft, message)
+    index = index_of_input(draft.session, message)
     if index is None:
-        return session, restored
-    thread = session.thread.messages
-    dropped = (thread[place] for place in range(index, len(thread)))
-    superseded = tuple(
-        InputSettled(found.receipt, InputFate.SUPERSEDED)
-        for found in dropped
-        if isinstance(found, UserMessage) and found.receipt is not None
-    )
-    session, cut = _cut(session, index)
-    return session, (*restored, *superseded, Edited(message), *cut)
+        return draft
+    for found in draft.session.thread.messages.since(index):
+        if isinstance(found, UserMessage) and found.receipt is not None:
+            draft = draft.tell(InputSettled(found.receipt, InputFate.SUPERSEDED))
+    return _cut(draft.tell(Edited(message)), index)
 
 
-def drop_refused_reply(session: Session, now_ms: int) -> Rewritten:
+def cut_refused_reply(draft: Draft[L]) -> Draft[L]:
     """The reply in which the model refused leaves the thread, if it is the last one there (rule INFER-10).
 
     One of whose calls has run early, and may have had an effect, stays: it is never discarded (rule TOOL-9).
     """
-    for index, message in _backwards(session):
-        if isinstance(message, ResultMessage) and any(_had_effect(each, session.settings) for each in message.results):
+    for index, message in _backwards(draft.session):
+        if isinstance(message, ResultMessage) and any(_had_effect(each, draft.settings) for each in message.results):
             break
         if isinstance(message, AssistantMessage):
             if message.stop is not StopReason.REFUSAL:
                 break
-            session, cut = _cut(session, index)
-            session, aborted = abort_background_of(session, message.reply, CancelReason.SUPERSEDED, now_ms)
-            watch = forget_calls(session.watch, len(message.calls))
-            retracted = (ReplyRetracted(message.reply),) if message.content else ()
-            return evolve(session, watch=watch), (*aborted, *retracted, *cut)
+            draft = abort_all_in_background(draft, CancelReason.SUPERSEDED, reply=message.reply)
+            draft = forget_background(draft, message.reply)
+            if message.content:
+                draft = draft.tell(ReplyRetracted(message.reply))
+            watch = forget_calls(draft.session.watch, len(message.calls))
+            return _cut(draft.with_session(draft.session.updated(watch=watch)), index)
         if isinstance(message, UserMessage):
             break
-    return session, ()
+    return draft
 
 
 def _had_effect(result: ToolResult, settings: Settings) -> bool:
     """Whether a tool has run for the result that does not only read."""
-    tool = offered(settings, result.tool)
-    return result.ran and (tool is None or tool.profile is None or tool.profile.effect is not EffectClass.READ_ONLY)
+    return result.ran and class_of(settings, result.tool) is not EffectClass.READ_ONLY
 
 
-def _cut(session: Session, length: int) -> Rewritten:
+def _cut(draft: Draft[L], length: int) -> Draft[L]:
     """Only so many messages are left; what was counted of the others is counted no more."""
+    session = draft.session
     thread = session.thread
     kept = thread.messages.first(length)
     dropped = tuple(thread.messages.since(length))
@@ -111,7 +106,7 @@ def _cut(session: Session, length: int) -> Rewritten:
         session = evolve(session, compactions=evolve(session.compactions, useless_at=None))
     if background != session.inbox.background:
         session = evolve(session, inbox=evolve(session.inbox, background=background))
-    return session, (ThreadCut(length),)
+    return draft.with_session(session).tell(ThreadCut(length))
 
 
 def _last_reply(session: Session, length: int) -> ModelOperation | None:
@@ -141,16 +136,16 @@ def _backwards(session: Session) -> Iterator[tuple[int, Message]]:
 # --- guardrails, and hooks before a turn -----------------------------------------------------------------
 
 
-def redact_input(session: Session, redaction: Redaction | None) -> Rewritten:
+def redact_input(draft: Draft[L], redaction: Redaction | None) -> Draft[L]:
     """The last message that the user sent reads as the guardrail says (rule INFER-10)."""
     if redaction is None or redaction.user_text is None:
-        return session, ()
-    return _last_input_reads(session, redaction.user_text, _all_replaced)
+        return draft
+    return _last_input_reads(draft, redaction.user_text, _all_replaced)
 
 
-def reword_input(session: Session, text: str) -> Rewritten:
+def reword_input(draft: Draft[L], text: str) -> Draft[L]:
     """The last message that the user sent, which opens the turn, has the text that a hook gives it (rule HOOK-2)."""
-    return _last_input_reads(session, text, _text_replaced)
+    return _last_input_reads(draft, text, _text_replaced)
 
 
 Reading = Callable[[UserMessage, str], UserMessage]
@@ -169,8 +164,9 @@ def _text_replaced(message: UserMessage, text: str) -> UserMessage:
     return evolve(message, content=(*before, TextBlock(text), *behind))
 
 
-def _last_input_reads(session: Session, text: str, reading: Reading) -> Rewritten:
+def _last_input_reads(draft: Draft[L], text: str, reading: Reading) -> Draft[L]:
     """The last message that the user sent reads otherwise, which is told, unless a compaction has taken it out."""
+    session = draft.session
     for index, message in _backwards(session):
         if isinstance(message, UserMessage) and message.origin in SENT_BY_USER:
             replaced = reading(message, text)
@@ -178,8 +174,9 @@ def _last_input_reads(session: Session, text: str, reading: Reading) -> Rewritte
             messages = thread.messages.replace(index, replaced)
             thread = Thread(messages, thread.generation + 1, thread.opaque_models)
             size = rewritten(session.size.total + characters_of(replaced) - characters_of(message))
-            return evolve(session, thread=thread, size=size), (MessageReplaced(redacted_message(replaced)),)
-    return _removed_input_reads(session, text, reading), ()
+            session = session.updated(thread=thread, size=size)
+            return draft.with_session(session).tell(MessageReplaced(redacted_message(replaced)))
+    return draft.with_session(_removed_input_reads(session, text, reading))
 
 
 def _removed_input_reads(session: Session, text: str, reading: Reading) -> Session:

@@ -1,53 +1,47 @@
 """What follows the failure of a model call: a smaller request, a retry, another model, or the end (section RETRY)."""
 
-from typing import assert_never
+from typing import Generic, assert_never
 
 from attrs import evolve, frozen
 
 from loopkernel.data.choices import ErrorDisplay, OnError
-from loopkernel.data.compactions import Cut
-from loopkernel.data.effects import Effect
 from loopkernel.data.endings import Ending, Failure
 from loopkernel.data.events import RetryScheduled
-from loopkernel.data.ids import SummaryOperation
 from loopkernel.data.messages import UserOrigin
-from loopkernel.data.sessions import Session, Turn
+from loopkernel.data.sessions import Turn
 from loopkernel.data.timers import Timer
 from loopkernel.data.words import ErrorClass, RequestReason, TimerPurpose, TurnEndReason
 from loopkernel.loop.algorithms.retry import Dice, GiveUp, NextModel, WaitForRetry, recover
 from loopkernel.loop.algorithms.wording import failure_text
-from loopkernel.loop.gates.shown_error import show_error
-from loopkernel.loop.gates.timers import start_timer
-from loopkernel.loop.history.clearing import clear_under_pressure
-from loopkernel.loop.history.compaction import compact
+from loopkernel.loop.draft import Draft, L
+from loopkernel.loop.history.compaction import (
+    OpenSummary,
+    clear_under_pressure,
+    clears_under_pressure,
+    compact,
+    planned_cut,
+)
 from loopkernel.loop.history.thread import add_note
 
 
-@frozen(kw_only=True)
-class Recovered:
-    """Where a failure leads: to its `ending`; else to a request, at once or when the `timer` has run out.
+@frozen
+class Recovered(Generic[L]):
+    """Where a failure leads: to an ending, or to a request behind a summary or a timer; None: at once."""
 
-    Behind a `summary`, the operation that makes it and what is cut, the request comes when that is there.
-    """
-
-    session: Session
+    draft: Draft[L]
     turn: Turn
-    effects: tuple[Effect, ...] = ()
-    ending: Ending | None = None
-    timer: Timer | None = None
-    summary: tuple[SummaryOperation, Cut] | None = None
+    way: Ending | OpenSummary | Timer | None = None
 
 
-def recover_from(session: Session, turn: Turn, failure: Failure, now_ms: int) -> Recovered:
+def recover_from(draft: Draft[L], turn: Turn, failure: Failure) -> Recovered[L]:
     """The first of the ways out that is open; each can be taken only so often (rules INFER-8, RETRY-1, 2 and 6)."""
     if failure.error is ErrorClass.PROMPT_TOO_LONG:
-        smaller, cleared = clear_under_pressure(session)
-        if not cleared:
-            return _compacted(session, turn, failure)
-        smaller, shown = _shown_at_once(smaller, failure)
-        again = evolve(turn, reason=RequestReason.COLLAPSE_DRAIN_RETRY)
-        return Recovered(session=smaller, turn=again, effects=(*shown, *cleared))
-    settings, used = session.settings, turn.recovery
+        clearing = clears_under_pressure(draft.session)
+        if clearing is None:
+            return _compacted(draft, turn, failure)
+        draft = clear_under_pressure(_shown_at_once(draft, failure), clearing)
+        return Recovered(draft, evolve(turn, reason=RequestReason.COLLAPSE_DRAIN_RETRY))
+    settings, used = draft.settings, turn.recovery
     way = recover(
         settings.policy,
         failure.error,
@@ -59,56 +53,51 @@ def recover_from(session: Session, turn: Turn, failure: Failure, now_ms: int) ->
     )
     match way:
         case WaitForRetry(delay_ms, attempt):
-            session, shown = _shown_at_once(session, failure)
-            operations, timer, started = start_timer(session.operations, TimerPurpose.RETRY, now_ms + delay_ms)
+            draft = _shown_at_once(draft, failure).tell(RetryScheduled(delay_ms, attempt))
+            draft, timer = draft.start_timer(TimerPurpose.RETRY, draft.now_ms + delay_ms)
             turn = evolve(turn, reason=RequestReason.ERROR_RETRY, recovery=evolve(used, retries=attempt))
-            effects = (*shown, RetryScheduled(delay_ms, attempt), started)
-            return Recovered(session=session.with_operations(operations), turn=turn, effects=effects, timer=timer)
+            return Recovered(draft, turn, timer)
         case NextModel(index):
-            session, shown = _shown_at_once(session, failure)
             turn = evolve(turn, reason=RequestReason.ERROR_RETRY, recovery=evolve(used, model=index, retries=0))
-            return Recovered(session=session, turn=turn, effects=shown)
+            return Recovered(_shown_at_once(draft, failure), turn)
         case GiveUp():
-            return surface(session, turn, failure)
+            return surface(draft, turn, failure)
         case _:
             assert_never(way)
 
 
-def _compacted(session: Session, turn: Turn, failure: Failure) -> Recovered:
+def _compacted(draft: Draft[L], turn: Turn, failure: Failure) -> Recovered[L]:
     """The prompt is too long and nothing is left to clear: one compaction, until a reply is complete (INFER-8)."""
-    opened = None if turn.recovery.compacted else compact(session)
-    if opened is None:
-        return surface(session, turn, failure)
-    session, shown = _shown_at_once(opened.session, failure)
+    cut = None if turn.recovery.compacted else planned_cut(draft.session)
+    if cut is None:
+        return surface(draft, turn, failure)
+    draft, summary = compact(_shown_at_once(draft, failure), cut)
     used = evolve(turn.recovery, compacted=True)
-    turn = evolve(turn, reason=RequestReason.REACTIVE_COMPACT_RETRY, recovery=used)
-    summary = None if opened.operation is None else (opened.operation, opened.cut)
-    return Recovered(session=session, turn=turn, effects=(*shown, *opened.effects), summary=summary)
+    return Recovered(draft, evolve(turn, reason=RequestReason.REACTIVE_COMPACT_RETRY, recovery=used), summary)
 
 
-def _shown_at_once(session: Session, failure: Failure) -> tuple[Session, tuple[Effect, ...]]:
+def _shown_at_once(draft: Draft[L], failure: Failure) -> Draft[L]:
     """By policy, also an error that is being recovered is shown (rule INFER-9)."""
-    if session.settings.policy.errors is ErrorDisplay.WITHHELD:
-        return session, ()
-    return show_error(session, failure.error, failure.message)
+    if draft.policy.errors is ErrorDisplay.WITHHELD:
+        return draft
+    return draft.show_error(failure.error, failure.message)
 
 
-def surface(session: Session, turn: Turn, failure: Failure) -> Recovered:
+def surface(draft: Draft[L], turn: Turn, failure: Failure) -> Recovered[L]:
     """Nothing recovers the failure: what then happens is the policy's choice (rule RETRY-7)."""
     ended = Ending(reason=TurnEndReason.ERROR, error=failure.error, message=failure.message)
     if failure.error is ErrorClass.REFUSED:
-        return Recovered(session=session, turn=turn, ending=evolve(ended, reason=TurnEndReason.REFUSAL))
-    match session.settings.policy.on_error:
+        return Recovered(draft, turn, evolve(ended, reason=TurnEndReason.REFUSAL))
+    match draft.policy.on_error:
         case OnError.REST:
-            return Recovered(session=session, turn=turn, ending=ended)
+            return Recovered(draft, turn, ended)
         case OnError.END | OnError.RAISE:
-            return Recovered(session=session, turn=turn, ending=evolve(ended, final=True))
+            return Recovered(draft, turn, evolve(ended, final=True))
         case OnError.FEED_BACK:
             if turn.recovery.fed_back:
-                return Recovered(session=session, turn=turn, ending=evolve(ended, final=True))
-            session, told = add_note(session, failure_text(failure.error, failure.message), UserOrigin.ERROR_FEEDBACK)
+                return Recovered(draft, turn, evolve(ended, final=True))
+            draft = add_note(draft, failure_text(failure.error, failure.message), UserOrigin.ERROR_FEEDBACK)
             used = evolve(turn.recovery, retries=0, fed_back=True)
-            turn = evolve(turn, reason=RequestReason.ERROR_RETRY, recovery=used)
-            return Recovered(session=session, turn=turn, effects=told)
+            return Recovered(draft, evolve(turn, reason=RequestReason.ERROR_RETRY, recovery=used))
         case other:
             assert_never(other)

@@ -1,21 +1,19 @@
 """User input that cannot go into the thread at once: the queue, the waiting steers, the keys (section INPUT)."""
 
-from collections.abc import Iterable
-
 from attrs import evolve
 
 from loopkernel.data.blocks import UserBlock
-from loopkernel.data.effects import Effect
 from loopkernel.data.events import Discarded, InputSettled, Queued, Refused, Steered
 from loopkernel.data.ids import QueueNumber, ReceiptId
 from loopkernel.data.messages import UserOrigin
 from loopkernel.data.sessions import Inbox, QueuedInput, Session, WaitingSteer
 from loopkernel.data.user_deltas import Discard, EditMessage, Enqueue, Say, Steer
-from loopkernel.data.words import InputFate, RefusalReason, UserAction
+from loopkernel.data.words import InputFate, RefusalReason
+from loopkernel.loop.draft import Draft, L
+from loopkernel.loop.gates.refusals import refusal
 from loopkernel.loop.history.thread import add_input
 
 Keyed = Say | Enqueue | Steer | EditMessage
-Settled = tuple[Session, tuple[Effect, ...]]
 
 
 def seen_before(session: Session, delta: Keyed) -> bool:
@@ -23,98 +21,94 @@ def seen_before(session: Session, delta: Keyed) -> bool:
     return delta.key is not None and delta.key in session.inbox.keys
 
 
-def take_receipt(session: Session, key: str | None) -> tuple[Session, ReceiptId]:
-    """The input is accepted: it gets a receipt, and its key is remembered."""
-    counters = evolve(session.counters, receipts=session.counters.receipts + 1)
-    inbox = session.inbox
-    if key is not None:
-        inbox = evolve(inbox, keys=inbox.keys.add(key))
-    return evolve(session, counters=counters, inbox=inbox), ReceiptId(counters.receipts)
-
-
 def is_full(session: Session) -> bool:
     """Whether the queue takes no more input."""
     return len(session.inbox.queue) >= session.settings.policy.queue_limit
 
 
-def queue_input(session: Session, content: tuple[UserBlock, ...], key: str | None) -> Settled:
+def take_receipt(draft: Draft[L], key: str | None) -> tuple[Draft[L], ReceiptId]:
+    """The input is accepted: it gets a receipt, and its key is remembered."""
+    session = draft.session
+    counters = evolve(session.counters, receipts=session.counters.receipts + 1)
+    inbox = session.inbox
+    if key is not None:
+        inbox = evolve(inbox, keys=inbox.keys.add(key))
+    return draft.with_session(evolve(session, counters=counters, inbox=inbox)), ReceiptId(counters.receipts)
+
+
+def _with_inbox(draft: Draft[L], inbox: Inbox) -> Draft[L]:
+    return draft.with_session(evolve(draft.session, inbox=inbox))
+
+
+def queue_input(draft: Draft[L], content: tuple[UserBlock, ...], key: str | None) -> Draft[L]:
     """The input goes to the end of the queue."""
-    session, receipt = take_receipt(session, key)
-    session, waiting = _numbered(session, content, receipt)
-    inbox = evolve(session.inbox, queue=(*session.inbox.queue, waiting))
-    settled = InputSettled(receipt, InputFate.QUEUED, key)
-    return evolve(session, inbox=inbox), (settled, Queued(waiting.number))
+    draft, receipt = take_receipt(draft, key)
+    draft, waiting = _numbered(draft, content, receipt)
+    inbox: Inbox = draft.session.inbox
+    draft = _with_inbox(draft, evolve(inbox, queue=(*inbox.queue, waiting)))
+    return draft.tell(InputSettled(receipt, InputFate.QUEUED, key), Queued(waiting.number))
 
 
-def _numbered(session: Session, content: tuple[UserBlock, ...], receipt: ReceiptId) -> tuple[Session, QueuedInput]:
-    counters = evolve(session.counters, queued=session.counters.queued + 1)
+def _numbered(draft: Draft[L], content: tuple[UserBlock, ...], receipt: ReceiptId) -> tuple[Draft[L], QueuedInput]:
+    counters = evolve(draft.session.counters, queued=draft.session.counters.queued + 1)
     waiting = QueuedInput(number=QueueNumber(counters.queued), receipt=receipt, content=content)
-    return evolve(session, counters=counters), waiting
+    return draft.with_session(draft.session.updated(counters=counters)), waiting
 
 
-def steer_input(session: Session, content: tuple[UserBlock, ...], key: str | None) -> Settled:
+def steer_input(draft: Draft[L], content: tuple[UserBlock, ...], key: str | None) -> Draft[L]:
     """The input waits for the next request."""
-    session, receipt = take_receipt(session, key)
+    draft, receipt = take_receipt(draft, key)
+    inbox: Inbox = draft.session.inbox
     waiting = WaitingSteer(receipt=receipt, content=content)
-    inbox = evolve(session.inbox, steers=(*session.inbox.steers, waiting))
-    return evolve(session, inbox=inbox), (InputSettled(receipt, InputFate.WAITING_AS_STEER, key),)
+    draft = _with_inbox(draft, evolve(inbox, steers=(*inbox.steers, waiting)))
+    return draft.tell(InputSettled(receipt, InputFate.WAITING_AS_STEER, key))
 
 
-def inject_steers(session: Session) -> Settled:
+def inject_steers(draft: Draft[L]) -> Draft[L]:
     """Every waiting steer goes into the thread, oldest first (rule INPUT-3)."""
-    effects: list[Effect] = []
-    for steer in session.inbox.steers:
-        session, added = add_input(session, steer.content, UserOrigin.STEERED, steer.receipt)
-        number = session.counters.steered + 1
-        session = evolve(session, counters=evolve(session.counters, steered=number))
-        effects.extend((*added, Steered(number)))
-    return evolve(session, inbox=evolve(session.inbox, steers=())), tuple(effects)
+    for steer in draft.session.inbox.steers:
+        draft = add_input(draft, steer.content, UserOrigin.STEERED, steer.receipt)
+        counters = evolve(draft.session.counters, steered=draft.session.counters.steered + 1)
+        draft = draft.with_session(draft.session.updated(counters=counters)).tell(Steered(counters.steered))
+    return _with_inbox(draft, evolve(draft.session.inbox, steers=()))
 
 
-def requeue_steers(session: Session) -> Settled:
+def requeue_steers(draft: Draft[L]) -> Draft[L]:
     """The turn is over before the steers went in: they go to the head of the queue (rule INPUT-3)."""
-    if not session.inbox.steers:
-        return session, ()
-    effects: list[Effect] = []
+    if not draft.session.inbox.steers:
+        return draft
     moved: list[QueuedInput] = []
-    for steer in session.inbox.steers:
-        session, waiting = _numbered(session, steer.content, steer.receipt)
+    for steer in draft.session.inbox.steers:
+        draft, waiting = _numbered(draft, steer.content, steer.receipt)
         moved.append(waiting)
-        effects.extend((InputSettled(steer.receipt, InputFate.QUEUED), Queued(waiting.number)))
-    inbox: Inbox = evolve(session.inbox, steers=(), queue=(*moved, *session.inbox.queue))
-    return evolve(session, inbox=inbox), tuple(effects)
+        draft = draft.tell(InputSettled(steer.receipt, InputFate.QUEUED), Queued(waiting.number))
+    inbox: Inbox = draft.session.inbox
+    return _with_inbox(draft, evolve(inbox, steers=(), queue=(*moved, *inbox.queue)))
 
 
-def take_oldest(session: Session) -> tuple[Session, QueuedInput]:
+def take_oldest(draft: Draft[L]) -> tuple[Draft[L], QueuedInput]:
     """The oldest queued input leaves the queue, which must hold one."""
-    oldest, *later = session.inbox.queue
-    return evolve(session, inbox=evolve(session.inbox, queue=tuple(later))), oldest
+    oldest, *later = draft.session.inbox.queue
+    return _with_inbox(draft, evolve(draft.session.inbox, queue=tuple(later))), oldest
 
 
-def discard(session: Session, delta: Discard) -> Settled:
+def discard(draft: Draft[L], delta: Discard) -> Draft[L] | Refused:
     """One queued input, or all of them, leave the queue; refused when there is no such input."""
-    queue = session.inbox.queue
-    leaving = [waiting for waiting in queue if delta.queued is None or waiting.number == delta.queued]
+    inbox: Inbox = draft.session.inbox
+    leaving = [waiting for waiting in inbox.queue if delta.queued is None or waiting.number == delta.queued]
     if not leaving:
         if delta.queued is None:
-            reason = RefusalReason.NOT_NOW
-        elif 1 <= delta.queued <= session.counters.queued:
-            reason = RefusalReason.STALE
-        else:
-            reason = RefusalReason.UNKNOWN
-        return session, (Refused(UserAction.DISCARD, reason),)
-    staying = tuple(waiting for waiting in queue if waiting not in leaving)
-    session = evolve(session, inbox=evolve(session.inbox, queue=staying))
-    return session, tuple(_gone(leaving, InputFate.DISCARDED))
-
-
-def hand_back(session: Session) -> Settled:
-    """A task is over: its queue is handed back, and then empty (rule STATE-8)."""
-    effects = [InputSettled(waiting.receipt, InputFate.HANDED_BACK) for waiting in session.inbox.queue]
-    return evolve(session, inbox=evolve(session.inbox, queue=())), tuple(effects)
-
-
-def _gone(leaving: Iterable[QueuedInput], fate: InputFate) -> Iterable[Effect]:
+            return refusal(delta, RefusalReason.NOT_NOW)
+        known = 1 <= delta.queued <= draft.session.counters.queued
+        return refusal(delta, RefusalReason.STALE if known else RefusalReason.UNKNOWN)
+    draft = _with_inbox(draft, evolve(inbox, queue=tuple(each for each in inbox.queue if each not in leaving)))
     for waiting in leaving:
-        yield InputSettled(waiting.receipt, fate)
-        yield Discarded(waiting.number)
+        draft = draft.tell(InputSettled(waiting.receipt, InputFate.DISCARDED), Discarded(waiting.number))
+    return draft
+
+
+def hand_back(draft: Draft[L]) -> Draft[L]:
+    """A task is over: its queue is handed back, and then empty (rule STATE-8)."""
+    inbox: Inbox = draft.session.inbox
+    draft = draft.tell(*(InputSettled(waiting.receipt, InputFate.HANDED_BACK) for waiting in inbox.queue))
+    return _with_inbox(draft, evolve(inbox, queue=()))

@@ -45,11 +45,12 @@ from loopkernel.data.user_deltas import AnswerQuestion, Correct, Reject, Swap
 from loopkernel.laws.step_laws import pending_timers
 from loopkernel.loop.transition import transition as kernel_transition
 from loopkernel.replaying import LogRecord, StepRecord, Transition, fold
-from loopkernel.testing.explorer.actions import action_for, choice_for
 from loopkernel.testing.scenarios.data import actions, world
 from loopkernel.testing.scenarios.data.scenario import Scenario
 from loopkernel.testing.scenarios.format.writer import write_scenarios
 from loopkernel.testing.scenarios.player.call_names import CallNames
+from loopkernel.testing.scenarios.player.effective_policy import choice_for
+from loopkernel.testing.scenarios.player.user_inputs import Naming, action_for
 from loopkernel.testing.scenarios.player.verdicts import adapter_verdict
 
 TICK_MS = 10
@@ -376,7 +377,7 @@ class _Teller:
     # --- the user ---------------------------------------------------------------------------------------
 
     def _tell_wish(self, delta: Delta, refused: bool, at_ms: int) -> None:
-        action = action_for(delta, self._name, self.messages.number_of)
+        action = action_for(delta, Naming(self._name, self.messages.number_of))
         if action is None:
             self._leave_untold(delta, at_ms)
             return

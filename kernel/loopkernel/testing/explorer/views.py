@@ -30,7 +30,8 @@ from loopkernel.data.vector import Vector
 from loopkernel.data.words import NATURAL_ENDS, CallStatus, CancelReason, TurnEndReason
 from loopkernel.laws.step_laws import pending_timers
 from loopkernel.laws.views import ledger_in, turn_of
-from loopkernel.loop.turn.editing import drop_refused_reply
+from loopkernel.loop.draft import Draft
+from loopkernel.loop.turn.editing import cut_refused_reply
 from loopkernel.testing.explorer.keys import Key, key_of_settings
 from loopkernel.testing.explorer.scope import RESTS
 
@@ -123,7 +124,7 @@ def _outline_of_what_is_spent(state: State, session: Session) -> object:
     if policy.max_tool_calls is not None:
         calls = min(session.started, policy.max_tool_calls)
     if policy.clear_results is not None:
-        after_retry, _ = drop_refused_reply(session, state.stamp.now_ms)
+        after_retry = cut_refused_reply(Draft(session, state.stamp, None)).session
         bodies = tuple(min(one.bodies, policy.clear_results.keep + 1) for one in (session, after_retry))
     if policy.max_wall_ms is not None or policy.silence_ms is not None:
         now_ms, most_ms = state.stamp.now_ms, max(policy.max_wall_ms or 0, policy.silence_ms or 0)

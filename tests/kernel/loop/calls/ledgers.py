@@ -7,10 +7,11 @@ from loopkernel.data.ids import ModelOperation
 from loopkernel.data.json_text import Json, JsonValue
 from loopkernel.data.ledgers import Ledger
 from loopkernel.data.tools import Verdict
-from loopkernel.loop.calls.held_runs import Ledgered
 from loopkernel.loop.calls.ledger import add_call
+from loopkernel.loop.draft import CallsDraft
 
 from tests.kernel.building import ALL_TOOLS, FREE, at_rest, call_id
+from tests.kernel.drafts import drafted
 from tests.kernel.plays import Play
 
 EMPTY = Ledger(reply=ModelOperation(1), first_check=1, first_run=1, first_timer=1)
@@ -22,12 +23,11 @@ def linked_call(position: int, name: str, call_input: JsonValue = None, after: t
     return ToolCall(id=call_id(position), provider_id=name, tool="read", input=Json.of(call_input), after=after)
 
 
-def ledger_with(*calls: ToolCall, verdict: Verdict | None = FREE) -> Ledgered:
+def ledger_with(*calls: ToolCall, verdict: Verdict | None = FREE) -> CallsDraft:
     """A ledger to which these calls were added."""
-    found = Ledgered(EMPTY, SESSION)
+    found = drafted(SESSION, ledger=EMPTY)
     for call in calls:
-        added = add_call(found.ledger, found.session, call, verdict)
-        found = Ledgered(added.ledger, added.session, (*found.effects, *added.effects))
+        found = add_call(found, call, verdict)
     return found
 
 

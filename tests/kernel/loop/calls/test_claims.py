@@ -11,7 +11,7 @@ from loopkernel.data.sessions import Settings
 from loopkernel.data.tools import EffectClass, InvalidCall, Tool, ToolProfile, UnknownTool, ValidCall, Verdict
 from loopkernel.data.words import UserAction
 from loopkernel.loop.algorithms.scheduling import Claimant
-from loopkernel.loop.calls.claims import claimant_of, effect_class, is_output_call, never_runs, offered, only_reads
+from loopkernel.loop.calls.ledger import claimant_of, effect_class, is_output_call, never_runs, offered, only_reads
 
 from tests.kernel.building import BARE, NOTHING, READ, at_rest, recorded_call, writes
 

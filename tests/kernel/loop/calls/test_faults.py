@@ -11,9 +11,10 @@ from loopkernel.data.tools import InvalidCall, Tool, UnknownTool, Verdict
 from loopkernel.data.words import CallStatus
 from loopkernel.loop.algorithms.wording import invalid_call_text, unknown_tool_text
 from loopkernel.loop.calls.approvals import reconsider
-from loopkernel.loop.calls.faults import answer_all_faulty, answer_faulty
+from loopkernel.loop.calls.stopping import answer_all_faulty, answer_faulty
 
 from tests.kernel.building import ALL_TOOLS, FREE, READ, asking, made_call, of_kind
+from tests.kernel.drafts import drafted
 from tests.kernel.loop.calls.ledgers import SESSION, ledger_with, linked_call
 
 
@@ -39,8 +40,8 @@ def test_a_checked_call_that_may_not_run_is_answered_at_once(
 ) -> None:
     calls = ledger_with(linked_call(1, "p1"), linked_call(2, "p2"), verdict=verdict)
     session = evolve(calls.session, settings=offering(*tools).settings)
-    first = answer_faulty(calls.ledger, session, 0)
-    whole = answer_all_faulty(calls.ledger, session)
+    first = answer_faulty(drafted(session, ledger=calls.ledger), 0)
+    whole = answer_all_faulty(drafted(session, ledger=calls.ledger))
     told = [ended.result for ended in of_kind(ToolEnded, whole.effects)]
     if why is None:
         assert (first.ledger, first.effects, whole.ledger, whole.effects) == (calls.ledger, (), calls.ledger, ())
@@ -56,7 +57,7 @@ def test_a_call_that_waits_for_a_person_is_answered_when_its_tool_is_withdrawn()
     state: Confirming = asking(made_call("asks", call_input=Json.of({"path": "a"})))
     tools = tuple(tool for tool in ALL_TOOLS if tool.name != "asks")
     session = evolve(state.session, settings=evolve(state.session.settings, tools=tools))
-    again = reconsider(state.ledger, session)
+    again = reconsider(drafted(session, ledger=state.ledger))
     (ended,) = of_kind(ToolEnded, again.effects)
     assert (ended.result.status, text_of(ended.result.content)) == (CallStatus.ERROR, unknown_tool_text("asks"))
     assert again.ledger.waiting == 0

@@ -15,27 +15,27 @@ from loopkernel.data.policy import ResultLimit
 from loopkernel.data.sessions import Session
 from loopkernel.data.states import Done, Idle, Streaming
 from loopkernel.data.timers import Timer
+from loopkernel.data.tool_deltas import ToolProgress
 from loopkernel.data.tools import ToolOutput
 from loopkernel.data.user_deltas import CancelAll, CancelCall
 from loopkernel.data.words import CancelReason, StopReason, TimerPurpose
 from loopkernel.loop.algorithms.wording import cancelled_text
 from loopkernel.loop.calls.held_runs import (
     abort_all_in_background,
+    abort_held_runs,
     abort_in_background,
+    abort_run,
     background_ended,
-    background_progressed,
     background_run,
-    drop_held,
-    freed,
+    give_up_in_background,
     grace_is_over,
     has_stopped,
     held_run,
     inject_background_ends,
-    lease,
     leased_until,
-    let_go,
-    lost_in_background,
+    without_run,
 )
+from loopkernel.loop.calls.late_reports import late_report
 from loopkernel.loop.calls.schedule import forget_plan
 
 from tests.kernel.building import (
@@ -66,6 +66,7 @@ from tests.kernel.building import (
     working,
     writes,
 )
+from tests.kernel.drafts import drafted, outcome
 from tests.kernel.plays import Play, plays
 
 SESSION = at_rest().session
@@ -125,8 +126,12 @@ def test_after_a_cancel_of_all_or_a_release_nothing_runs_in_the_background(play:
 def test_a_lease_lasts_for_the_grace_time_of_the_policy() -> None:
     session = evolve(with_held(), settings=evolve(SESSION.settings, policy=evolve(ASKING_NOBODY, grace_ms=70)))
     operations, _ = session.operations.mint(OperationKind.RUN)
-    leased, effects = lease(evolve(session, operations=operations), held(1), 1_000)
-    assert effects == (StartTimer(operation=timer(1), purpose=TimerPurpose.GRACE, deadline_ms=1_070),)
+    draft = drafted(evolve(session, operations=operations), 1_000)
+    leased, effects = outcome(abort_run(draft, held(1), CancelReason.SAFETY))
+    assert effects == (
+        AbortTool(run(1), CancelReason.SAFETY),
+        StartTimer(operation=timer(1), purpose=TimerPurpose.GRACE, deadline_ms=1_070),
+    )
     assert leased.held == (evolve(held(1), grace=Timer(timer(1), TimerPurpose.GRACE, 1_070)),)
     assert list(leased.operations.abandoned[OperationKind.RUN]) == [1]
 
@@ -145,9 +150,12 @@ def test_a_held_run_is_found_by_its_operation_its_timer_or_its_call() -> None:
 def test_a_run_that_has_stopped_or_had_its_time_holds_nothing_any_more() -> None:
     first, second = held(1, grace=1), held(2, grace=2)
     session = with_held(first, second)
-    assert let_go(session, first).held == (second,)
-    assert has_stopped(session, first) == (let_go(session, first), (CancelTimer(timer(1)),))
-    assert grace_is_over(session, second) == (let_go(session, second), (LeaseBroken(call_id(2)),))
+    assert without_run(session, first).held == (second,)
+    assert outcome(has_stopped(drafted(session), first)) == (without_run(session, first), (CancelTimer(timer(1)),))
+    assert outcome(grace_is_over(drafted(session), second)) == (
+        without_run(session, second),
+        (LeaseBroken(call_id(2)),),
+    )
 
 
 @pytest.mark.rule("TOOL-17")
@@ -156,12 +164,11 @@ def test_what_a_run_frees_is_looked_at_in_the_ledger_that_waits_for_it() -> None
     ledger, (found,) = ledger_of(state), session_of(state).held
     assert ledger.plan is not None
     assert (ledger.plan.held, ledger.plan.candidates) == (1, 0)
-    free = freed(ledger, found)
-    assert free is not None
+    free = has_stopped(drafted(session_of(state), ledger=ledger), found).ledger
     assert free.plan is not None
     assert (free.plan.held, free.plan.candidates) == (0, 2)
-    assert freed(None, found) is None
-    assert freed(forget_plan(ledger), found) == ledger
+    unplanned = has_stopped(drafted(session_of(state), ledger=forget_plan(ledger)), found)
+    assert (unplanned.ledger, unplanned.ledger.plan) == (ledger, None)
 
 
 @pytest.mark.rule("TOOL-17")
@@ -172,8 +179,7 @@ def test_what_a_run_of_another_reply_frees_wakes_the_calls_that_wait_for_one() -
     ledger, (found,) = ledger_of(state), session_of(state).held
     assert ledger.plan is not None
     assert (ledger.plan.parked, ledger.plan.candidates) == (1, 0)
-    free = freed(ledger, found)
-    assert free is not None
+    free = has_stopped(drafted(session_of(state), ledger=ledger), found).ledger
     assert free.plan is not None
     assert (free.plan.parked, free.plan.candidates) == (0, 1)
 
@@ -197,7 +203,7 @@ def test_the_end_of_a_background_run_waits_with_what_it_returned_cut_to_the_limi
     policy = evolve(ASKING_NOBODY, result_limit=ResultLimit(chars=10, head=1, tail=1))
     session = with_held(held(1), held(2))
     session = evolve(session, settings=evolve(session.settings, policy=policy))
-    following = background_ended(session, held(1), ToolOutput(content=text("abcdefghijklmn")), failed)
+    following = background_ended(drafted(session), held(1), ToolOutput(content=text("abcdefghijklmn")), failed).session
     (end,) = following.inbox.background
     first, second = [a(TextBlock, block).text for block in end.content]
     assert end.call == call_id(1)
@@ -209,7 +215,7 @@ def test_the_end_of_a_background_run_waits_with_what_it_returned_cut_to_the_limi
 @pytest.mark.rule("TOOL-20")
 def test_a_background_run_that_is_lost_is_told_why() -> None:
     run_behind = held(1)
-    following = lost_in_background(with_held(run_behind), run_behind, CancelReason.SAFETY)
+    following = give_up_in_background(drafted(with_held(run_behind)), run_behind, CancelReason.SAFETY).session
     (end,) = following.inbox.background
     assert following.held == ()
     assert cancelled_text(CancelReason.SAFETY) in text_of(end.content)
@@ -220,7 +226,9 @@ def test_a_background_run_that_is_lost_is_told_why() -> None:
 @pytest.mark.rule("TOOL-17")
 def test_a_background_run_that_is_stopped_is_aborted_and_leased() -> None:
     run_behind = held(1)
-    session, effects = abort_in_background(with_held(run_behind), run_behind, CancelReason.USER_CANCELLED, 100)
+    session, effects = outcome(
+        abort_in_background(drafted(with_held(run_behind), 100), run_behind, CancelReason.USER_CANCELLED)
+    )
     assert effects[0] == AbortTool(run(1), CancelReason.USER_CANCELLED)
     assert named(effects) == ["AbortTool", "StartTimer"]
     (leased,) = session.held
@@ -231,7 +239,9 @@ def test_a_background_run_that_is_stopped_is_aborted_and_leased() -> None:
 
 @pytest.mark.rule("TOOL-20")
 def test_all_that_run_in_the_background_are_stopped_and_aborted_ones_are_left() -> None:
-    session, effects = abort_all_in_background(with_held(held(1), held(2, grace=1), held(3)), CancelReason.DISPOSED, 0)
+    session, effects = outcome(
+        abort_all_in_background(drafted(with_held(held(1), held(2, grace=1), held(3))), CancelReason.DISPOSED)
+    )
     assert [abort.operation for abort in of_kind(AbortTool, effects)] == [1, 3]
     assert all(found.grace is not None for found in session.held)
     assert len(session.inbox.background) == 2
@@ -240,19 +250,20 @@ def test_all_that_run_in_the_background_are_stopped_and_aborted_ones_are_left() 
 @pytest.mark.rule("TOOL-20")
 def test_what_ended_in_the_background_goes_into_the_thread_once() -> None:
     first, second = held(1), held(2)
-    session = background_ended(with_held(first, second), first, ToolOutput(content=text("one")), False)
-    session = background_ended(session, second, ToolOutput(content=text("two")), False)
-    session, effects = inject_background_ends(session)
+    session = background_ended(drafted(with_held(first, second)), first, ToolOutput(content=text("one")), False).session
+    session = background_ended(drafted(session), second, ToolOutput(content=text("two")), False).session
+    session, effects = outcome(inject_background_ends(drafted(session)))
     messages = [a(UserMessage, added.message) for added in of_kind(MessageAdded, effects)]
     assert [text_of(message.content).splitlines()[-1] for message in messages] == ["one", "two"]
     assert {message.origin for message in messages} == {UserOrigin.BACKGROUND_RESULT}
     assert session.inbox.background == ()
-    assert inject_background_ends(session) == (session, ())
+    assert outcome(inject_background_ends(drafted(session))) == (session, ())
 
 
 @pytest.mark.rule("TOOL-20")
 def test_how_far_it_is_is_shown() -> None:
-    assert background_progressed(held(3), "half") == (ToolProgressed(call_id(3), run(3), "half"),)
+    draft = late_report(drafted(with_held(held(3))), ToolProgress(run(3), "half"))
+    assert outcome(draft) == (with_held(held(3)), (ToolProgressed(call_id(3), run(3), "half"),))
 
 
 @pytest.mark.rule("TOOL-20")
@@ -290,11 +301,11 @@ def test_a_background_run_is_cancelled_by_its_call_also_at_rest_and_once() -> No
 @pytest.mark.rule("TOOL-20")
 @pytest.mark.rule("STATE-7")
 def test_a_session_that_is_over_waits_for_no_run() -> None:
-    session, effects = drop_held(with_held(held(1), held(2, grace=1)))
+    session, effects = outcome(abort_held_runs(drafted(with_held(held(1), held(2, grace=1)))))
     assert effects == (AbortTool(run(1), CancelReason.DISPOSED), CancelTimer(timer(1)))
     assert session.held == ()
     assert list(session.operations.abandoned[OperationKind.RUN]) == [1]
-    assert drop_held(SESSION) == (SESSION, ())
+    assert outcome(abort_held_runs(drafted(SESSION))) == (SESSION, ())
 
 
 @pytest.mark.rule("TOOL-17")

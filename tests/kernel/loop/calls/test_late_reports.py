@@ -1,5 +1,7 @@
 """Late reports: named by what became of their operation, and billed for what they add."""
 
+from typing import NamedTuple
+
 import pytest
 from attrs import evolve
 from hypothesis import given
@@ -21,7 +23,7 @@ from loopkernel.data.usage import NO_USAGE, Usage
 from loopkernel.data.user_deltas import CancelCall, FromUser
 from loopkernel.data.words import CallStatus, ErrorClass, RefusalReason, StopReason, UserAction
 from loopkernel.loop.algorithms.wording import LOST
-from loopkernel.loop.calls.late_reports import Report, Reported, late_report
+from loopkernel.loop.calls.late_reports import LateReport, Report, late_report
 from loopkernel.testing.strategies.values import usages
 
 from tests.kernel.building import (
@@ -48,6 +50,7 @@ from tests.kernel.building import (
     working,
     writes,
 )
+from tests.kernel.drafts import drafted
 from tests.kernel.grids import reports_about
 
 KINDS = {
@@ -74,6 +77,27 @@ STARTED = 4
 
 def reports(number: int) -> list[Report]:
     return [delta for delta in reports_about(number) if not isinstance(delta, FromUser | FromThread)]
+
+
+class Reported(NamedTuple):
+    """What a report on nothing that is waited for leaves behind."""
+
+    session: Session
+    ledger: Ledger | None
+    effects: tuple[Effect, ...]
+
+
+def reported(session: Session, report: Report, ledger: Ledger | None = None) -> Reported:
+    """After the report, refused or not; a refused one says so first."""
+    if ledger is None:
+        late = late_report(drafted(session), report)
+        draft = late.draft if isinstance(late, LateReport) else late
+        assert isinstance(late, LateReport) is isinstance((*draft.effects, None)[0], Refused)
+        return Reported(draft.session, None, draft.effects)
+    on_calls = late_report(drafted(session, ledger=ledger), report)
+    found = on_calls.draft if isinstance(on_calls, LateReport) else on_calls
+    assert isinstance(on_calls, LateReport) is isinstance((*found.effects, None)[0], Refused)
+    return Reported(found.session, found.ledger, found.effects)
 
 
 def with_operations(operations: Operations) -> Session:
@@ -116,7 +140,7 @@ def test_a_late_report_is_named_by_what_became_of_its_operation(
         if kind is OperationKind.TIMER and expected is RefusalReason.DUPLICATE:
             expected = RefusalReason.STALE  # no timer fires twice: whatever closed it was not its own report
         ledger = Ledger(reply=ONE)
-        found = late_report(with_operations(minted), report, ledger)
+        found = reported(with_operations(minted), report, ledger)
         assert found == Reported(with_operations(minted), ledger, refused(expected)), type(report).__name__
 
 
@@ -134,11 +158,11 @@ def test_a_stale_report_is_billed_for_what_goes_beyond_what_was_counted(counted:
             ModelCompleted(ONE, StopReason.END_TURN, usage),
             ModelFailed(ONE, error=ErrorClass.SERVER, usage=usage),
         )[number % 3]
-        found = late_report(session, report)
+        found = reported(session, report)
         session, largest = found.session, largest.most(usage)
         assert (found.ledger, found.effects) == (None, refused(RefusalReason.STALE))
         assert session.usage == largest
-    assert late_report(session, ModelText(ONE, "a")) == Reported(session, None, refused(RefusalReason.STALE))
+    assert reported(session, ModelText(ONE, "a")) == Reported(session, None, refused(RefusalReason.STALE))
 
 
 @pytest.mark.rule("INFER-3")
@@ -147,7 +171,7 @@ def test_a_duplicate_report_is_not_billed() -> None:
     started, _ = at_rest().session.operations.mint(OperationKind.MODEL)
     session = with_operations(started)
     bill = ModelUsage(ONE, Usage(input=5))
-    assert late_report(session, bill) == Reported(session, None, refused(RefusalReason.DUPLICATE))
+    assert reported(session, bill) == Reported(session, None, refused(RefusalReason.DUPLICATE))
 
 
 def test_every_report_is_of_a_kind() -> None:
@@ -183,7 +207,7 @@ GRACE = timer(2)
     ids=["stopped", "lost", "succeeded", "failed", "not in time"],
 )
 def test_what_shows_that_an_aborted_run_has_stopped_frees_its_resources(report: Report, told: list[Effect]) -> None:
-    found = late_report(LEASED.session, report, LEASED.ledger)
+    found = reported(LEASED.session, report, LEASED.ledger)
     assert list(found.effects) == told
     assert (LEASED.session.held != (), found.session.held) == (True, ())
     assert found.ledger == LEASED.ledger
@@ -197,7 +221,7 @@ def test_what_shows_that_an_aborted_run_has_stopped_frees_its_resources(report: 
 @pytest.mark.rule("CANCEL-3")
 @pytest.mark.parametrize("report", [ToolProgress(run(1), "half"), ToolAsked(run(1), "which?")])
 def test_an_aborted_run_that_goes_on_talking_changes_nothing(report: ToolProgress | ToolAsked) -> None:
-    found = late_report(LEASED.session, report, LEASED.ledger)
+    found = reported(LEASED.session, report, LEASED.ledger)
     assert found == Reported(LEASED.session, LEASED.ledger, refused(RefusalReason.STALE))
     assert found.session is LEASED.session
 
@@ -205,14 +229,14 @@ def test_an_aborted_run_that_goes_on_talking_changes_nothing(report: ToolProgres
 @pytest.mark.rule("TOOL-17")
 @pytest.mark.parametrize("report", [stopped(2), fired(1), checked(1), fired(9)])
 def test_a_report_on_another_run_frees_nothing(report: Report) -> None:
-    assert late_report(LEASED.session, report, LEASED.ledger).session is LEASED.session
+    assert reported(LEASED.session, report, LEASED.ledger).session is LEASED.session
 
 
 @pytest.mark.rule("TOOL-17")
 def test_what_is_not_about_runs_leaves_the_held_ones_alone() -> None:
     others = [report for report in reports(1) if isinstance(report, FromModel | FromOutside)]
     others = [report for report in others if not isinstance(report, ChildEnded)]  # it shows that a run has ended
-    assert {late_report(LEASED.session, report).session.held for report in others} == {LEASED.session.held}
+    assert {reported(LEASED.session, report).session.held for report in others} == {LEASED.session.held}
 
 
 @pytest.mark.rule("TOOL-20")
@@ -227,7 +251,7 @@ def test_what_is_not_about_runs_leaves_the_held_ones_alone() -> None:
     ids=["succeeded", "failed", "stopped", "lost"],
 )
 def test_the_end_of_a_background_run_waits_for_the_next_request(report: Report, how: str, words: list[str]) -> None:
-    found = late_report(BEHIND.session, report, BEHIND.ledger)
+    found = reported(BEHIND.session, report, BEHIND.ledger)
     assert (found.effects, found.session.held) == ((), ())
     (end,) = found.session.inbox.background
     first, *others = [block.text for block in end.content if isinstance(block, TextBlock)]
@@ -243,15 +267,15 @@ def test_the_end_of_a_background_run_waits_for_the_next_request(report: Report, 
 @pytest.mark.parametrize("failed", [False, True])
 def test_that_a_run_goes_on_in_the_background_is_told_once(failed: bool) -> None:
     again = (ToolFailed if failed else ToolSucceeded)(run(1), ToolOutput(background=True))
-    found = late_report(BEHIND.session, again, BEHIND.ledger)
+    found = reported(BEHIND.session, again, BEHIND.ledger)
     assert found == Reported(BEHIND.session, BEHIND.ledger, refused(RefusalReason.DUPLICATE))
 
 
 @pytest.mark.rule("TOOL-20")
 def test_a_background_run_shows_how_far_it_is_and_nobody_answers_it() -> None:
-    progress = late_report(BEHIND.session, ToolProgress(run(1), "half"), BEHIND.ledger)
+    progress = reported(BEHIND.session, ToolProgress(run(1), "half"), BEHIND.ledger)
     assert progress == Reported(BEHIND.session, BEHIND.ledger, (ToolProgressed(call_id(1), run(1), "half"),))
-    question = late_report(BEHIND.session, ToolAsked(run(1), "which?"), BEHIND.ledger)
+    question = reported(BEHIND.session, ToolAsked(run(1), "which?"), BEHIND.ledger)
     assert question == Reported(BEHIND.session, BEHIND.ledger, (AnswerTool(operation=run(1), value=None),))
 
 

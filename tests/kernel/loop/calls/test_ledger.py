@@ -18,17 +18,8 @@ from loopkernel.data.tools import InvalidCall, UnknownTool, Verdict
 from loopkernel.data.user_deltas import CancelCall
 from loopkernel.data.vector import Vector
 from loopkernel.data.words import CallStatus
-from loopkernel.loop.calls.faults import answer_all_faulty, answer_faulty
-from loopkernel.loop.calls.held_runs import Ledgered
-from loopkernel.loop.calls.ledger import (
-    add_call,
-    ask_check,
-    drop_check,
-    noted,
-    open_check,
-    open_run,
-    take_verdict,
-)
+from loopkernel.loop.calls.ledger import add_call, ask_check, forget_check, noted, open_check, open_run, take_verdict
+from loopkernel.loop.calls.stopping import answer_all_faulty, answer_faulty
 
 from tests.kernel.building import (
     ALL_TOOLS,
@@ -51,6 +42,7 @@ from tests.kernel.building import (
     starts,
     working,
 )
+from tests.kernel.drafts import drafted, fresh
 from tests.kernel.loop.calls.ledgers import EMPTY, SESSION, ledger_with, ledgers_of, linked_call
 from tests.kernel.plays import Play, plays
 
@@ -101,7 +93,7 @@ def test_a_call_is_checked_once_unless_its_verdict_came_along(given_verdicts: li
     ledger, session = EMPTY, SESSION
     checks: list[CheckCall] = []
     for position, verdict in enumerate(given_verdicts, 1):
-        added = add_call(ledger, session, recorded_call(position), verdict)
+        added = add_call(drafted(session, ledger=ledger), recorded_call(position), verdict)
         ledger, session = added.ledger, added.session
         checks += of_kind(CheckCall, added.effects)
     asked_about = [call_id(n) for n, verdict in enumerate(given_verdicts, 1) if verdict is None]
@@ -110,7 +102,7 @@ def test_a_call_is_checked_once_unless_its_verdict_came_along(given_verdicts: li
     for found in checks:
         place = open_check(ledger, found.operation)
         assert place == found.call.position - 1
-        judged = take_verdict(ledger, session, place, FREE)
+        judged = take_verdict(drafted(session, ledger=ledger), place, FREE)
         assert open_check(judged.ledger, found.operation) is None
         assert judged.ledger.checking == ledger.checking - 1
     assert open_check(ledger, check(0)) is None
@@ -120,7 +112,7 @@ def test_a_call_is_checked_once_unless_its_verdict_came_along(given_verdicts: li
 @pytest.mark.rule("TOOL-18")
 def test_what_does_not_parse_is_invalid_whatever_verdict_came_along() -> None:
     for verdict in (None, FREE, UnknownTool()):
-        added = add_call(EMPTY, SESSION, recorded_call(call_input=RawInput("{")), verdict)
+        added = add_call(drafted(SESSION, ledger=EMPTY), recorded_call(call_input=RawInput("{")), verdict)
         assert isinstance(added.ledger.entries[0].verdict, InvalidCall)
         assert (added.effects, added.ledger.checking) == ((), 0)
 
@@ -220,8 +212,8 @@ def test_only_the_run_of_an_open_call_is_open() -> None:
 @pytest.mark.rule("TOOL-18")
 def test_a_call_can_be_checked_once_more_with_another_tool_or_input() -> None:
     checked = ledger_with(recorded_call())
-    again = ask_check(checked.ledger, checked.session, 0, "write", NOTHING)
-    twice = ask_check(*drop_check(again.ledger, again.session, 0), 0, "read", Json.of({"path": "b"}))
+    again = ask_check(fresh(checked), 0, "write", NOTHING)
+    twice = ask_check(forget_check(fresh(again), 0), 0, "read", Json.of({"path": "b"}))
     assert [of_kind(CheckCall, found.effects)[0] for found in (again, twice)] == [
         CheckCall(operation=check(1), call=call_id(1), tool="write", input=NOTHING),
         CheckCall(operation=check(2), call=call_id(1), tool="read", input=Json.of({"path": "b"})),
@@ -231,9 +223,10 @@ def test_a_call_can_be_checked_once_more_with_another_tool_or_input() -> None:
     assert list(twice.session.operations.abandoned[1]) == [1]
 
 
-def test_a_call_without_an_open_check_has_none_to_drop() -> None:
+def test_a_call_without_an_open_check_has_none_to_forget() -> None:
     checked = ledger_with(recorded_call())
-    assert drop_check(checked.ledger, checked.session, 0) == (checked.ledger, checked.session)
+    draft = fresh(checked)
+    assert forget_check(draft, 0) is draft
 
 
 # --- why a call may not run -------------------------------------------------------------------------------
@@ -285,19 +278,20 @@ def test_a_tool_without_a_profile_needs_a_person_unless_policy_says_otherwise() 
 @pytest.mark.rule("TOOL-5")
 def test_a_faulty_call_is_answered_once_and_any_other_is_left_as_it_is() -> None:
     for sound in (ledger_with(recorded_call(), verdict=None), ledger_with(recorded_call())):
-        assert answer_faulty(sound.ledger, sound.session, 0) == Ledgered(sound.ledger, sound.session)
+        draft = fresh(sound)
+        assert answer_faulty(draft, 0) is draft
     faulty = ledger_with(recorded_call(), verdict=UnknownTool())
-    answered = answer_faulty(faulty.ledger, faulty.session, 0)
+    answered = answer_faulty(fresh(faulty), 0)
     assert ends(answered.effects) == [(1, CallStatus.ERROR, None)]
-    assert answer_faulty(answered.ledger, answered.session, 0).effects == ()
+    assert answer_faulty(fresh(answered), 0).effects == ()
 
 
 @pytest.mark.rule("TOOL-5")
 def test_every_faulty_call_of_a_complete_reply_is_answered_in_order() -> None:
     found = EMPTY
     for position, verdict in enumerate((FREE, InvalidCall("no"), None, UnknownTool()), 1):
-        found = add_call(found, SESSION, recorded_call(position), verdict).ledger
-    answered = answer_all_faulty(found, SESSION)
+        found = add_call(drafted(SESSION, ledger=found), recorded_call(position), verdict).ledger
+    answered = answer_all_faulty(drafted(SESSION, ledger=found))
     assert [place for place, _, _ in ends(answered.effects)] == [2, 4]
     assert [entry.is_open for entry in answered.ledger.entries] == [True, False, True, False]
 

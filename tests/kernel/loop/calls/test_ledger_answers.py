@@ -16,18 +16,17 @@ from loopkernel.data.tool_deltas import ToolSucceeded
 from loopkernel.data.tools import EffectClass, InvalidCall, UnknownTool, Verdict
 from loopkernel.data.user_deltas import CancelCall
 from loopkernel.data.words import CallStatus, CancelReason, UserAction
-from loopkernel.loop.calls.held_runs import Ledgered
 from loopkernel.loop.calls.ledger import (
     add_call,
     answer_of,
     cancelled_result,
     close,
-    drop_check,
+    close_alone,
     error_result,
+    forget_check,
     open_check,
     outputs_of,
     results,
-    shut,
 )
 from loopkernel.loop.calls.schedule import planned
 
@@ -53,6 +52,7 @@ from tests.kernel.building import (
     text,
     working,
 )
+from tests.kernel.drafts import all_of, drafted, fresh
 from tests.kernel.loop.calls.ledgers import EMPTY, SESSION, ledger_with, ledgers_of, linked_call
 from tests.kernel.plays import Play, plays
 
@@ -97,7 +97,7 @@ def test_answers_are_listed_in_call_order_in_whatever_order_they_come(order: lis
     found = ledger_with(*(recorded_call(position) for position in range(1, 5)))
     for place in order[:many]:
         result = error_result(found.ledger.entries[place], str(place))
-        found = close(found.ledger, found.session, place, result)
+        found = close(fresh(found), place, result)
     assert [result.call.position - 1 for result in results(found.ledger)] == sorted(order[:many])
 
 
@@ -119,7 +119,7 @@ def test_whatever_depends_on_a_call_that_did_not_succeed_is_answered_and_nothing
     graph: list[list[int]], verdict: Verdict | None, plans: bool, data: st.DataObject
 ) -> None:
     """Calls come and end in any order: a source may have ended before the call comes that depends on it."""
-    found = Ledgered(EMPTY, SESSION)
+    found = drafted(SESSION, ledger=EMPTY)
     failed: set[int] = set()
     coming = list(range(len(graph)))
     while coming or found.ledger.unanswered:
@@ -130,13 +130,12 @@ def test_whatever_depends_on_a_call_that_did_not_succeed_is_answered_and_nothing
         if place in coming:
             coming.remove(place)
             call = linked_call(place + 1, f"c{place}", after=tuple(f"c{source}" for source in graph[place]))
-            found = add_call(found.ledger, found.session, call, verdict)
+            found = add_call(fresh(found), call, verdict)
             failed |= {place} if failed.intersection(graph[place]) else set()
             first: list[tuple[int, CallStatus]] = []
         else:
             status = data.draw(st.sampled_from((CallStatus.DONE, CallStatus.ERROR, CallStatus.CANCELLED)))
-            ledger, session = drop_check(found.ledger, found.session, place)
-            found = close(ledger, session, place, answer_of(entries[place], status, ()))
+            found = close(forget_check(fresh(found), place), place, answer_of(entries[place], status, ()))
             failed |= {place} if status is not CallStatus.DONE else set()
             for later in waiting:
                 failed |= {later} if later != place and failed.intersection(graph[later]) else set()
@@ -158,8 +157,8 @@ def test_whatever_depends_on_a_call_that_did_not_succeed_is_answered_and_nothing
 def test_a_call_that_comes_after_its_sources_are_done_is_checked_with_their_outputs(verdict: Verdict | None) -> None:
     first = ledger_with(linked_call(1, "a"))
     done = answer_of(first.ledger.entries[0], CallStatus.DONE, text("b.txt"))
-    closed = close(first.ledger, first.session, 0, done)
-    added = add_call(closed.ledger, closed.session, REFERRING, verdict)
+    closed = close(fresh(first), 0, done)
+    added = add_call(fresh(closed), REFERRING, verdict)
     ready = Json.of({"path": "b.txt", "mode": "r"})
     assert [asked.input for asked in of_kind(CheckCall, added.effects)] == [ready]
     entry = added.ledger.entries[1]
@@ -170,7 +169,7 @@ def test_a_call_that_comes_after_its_sources_are_done_is_checked_with_their_outp
 @pytest.mark.rule("CALL-4")
 def test_an_unreachable_call_is_told_which_call_failed() -> None:
     found = ledger_with(linked_call(1, "a"), linked_call(2, "b", after=("a",)), linked_call(3, "c", after=("b",)))
-    closed = close(found.ledger, found.session, 0, error_result(found.ledger.entries[0], "broken"))
+    closed = close(fresh(found), 0, error_result(found.ledger.entries[0], "broken"))
     told = [text_of(effect.result.content) for effect in of_kind(ToolEnded, closed.effects)]
     assert 'call "a", which ended as error' in told[1]
     assert 'call "b", which ended as error' in told[2]
@@ -184,7 +183,7 @@ REFERRING = linked_call(2, "b", {"path": {"$result": "a"}, "mode": "r"})
 def test_when_its_sources_are_done_the_references_of_a_call_are_resolved_and_its_input_is_checked_again() -> None:
     found = ledger_with(linked_call(1, "a"), REFERRING)
     result = answer_of(found.ledger.entries[0], CallStatus.DONE, text("b.txt"))
-    closed = close(found.ledger, found.session, 0, result)
+    closed = close(fresh(found), 0, result)
     entry = closed.ledger.entries[1]
     ready = Json.of({"path": "b.txt", "mode": "r"})
     assert of_kind(CheckCall, closed.effects) == [
@@ -198,9 +197,9 @@ def test_when_its_sources_are_done_the_references_of_a_call_are_resolved_and_its
 def test_a_call_with_two_sources_waits_for_both() -> None:
     both = linked_call(3, "c", [{"$result": "a"}, {"$result": "b"}])
     found = ledger_with(linked_call(1, "a"), linked_call(2, "b"), both)
-    first = close(found.ledger, found.session, 1, answer_of(found.ledger.entries[1], CallStatus.DONE, text("two")))
+    first = close(fresh(found), 1, answer_of(found.ledger.entries[1], CallStatus.DONE, text("two")))
     assert of_kind(CheckCall, first.effects) == []
-    second = close(first.ledger, first.session, 0, answer_of(first.ledger.entries[0], CallStatus.DONE, text("one")))
+    second = close(fresh(first), 0, answer_of(first.ledger.entries[0], CallStatus.DONE, text("one")))
     assert of_kind(CheckCall, second.effects)[0].input == Json.of(["one", "two"])
 
 
@@ -208,8 +207,8 @@ def test_a_call_with_two_sources_waits_for_both() -> None:
 @pytest.mark.rule("DELTA-2")
 def test_a_check_that_was_under_way_when_the_references_were_resolved_is_stale() -> None:
     found = ledger_with(linked_call(1, "a"), REFERRING, verdict=None)
-    ledger, session = drop_check(found.ledger, found.session, 0)
-    closed = close(ledger, session, 0, answer_of(ledger.entries[0], CallStatus.DONE, text("b.txt")))
+    draft = forget_check(fresh(found), 0)
+    closed = close(draft, 0, answer_of(draft.ledger.entries[0], CallStatus.DONE, text("b.txt")))
     assert [open_check(closed.ledger, check(number)) for number in (2, 3)] == [None, 1]
     assert list(closed.session.operations.abandoned[OperationKind.CHECK]) == [1, 2]
     assert closed.ledger.checking == 1
@@ -221,8 +220,8 @@ def test_a_check_that_was_under_way_when_the_references_were_resolved_is_stale()
 def test_a_call_that_can_never_run_is_not_checked_again(verdict: Verdict) -> None:
     """While its reply streams it is not answered yet."""
     first = ledger_with(linked_call(1, "a"))
-    found = add_call(first.ledger, first.session, REFERRING, verdict)
-    closed = close(found.ledger, found.session, 0, answer_of(found.ledger.entries[0], CallStatus.DONE, ()))
+    found = add_call(fresh(first), REFERRING, verdict)
+    closed = close(fresh(found), 0, answer_of(found.ledger.entries[0], CallStatus.DONE, ()))
     assert named(closed.effects) == ["ToolEnded"]
     assert closed.ledger.entries[1].verdict == verdict
 
@@ -230,7 +229,7 @@ def test_a_call_that_can_never_run_is_not_checked_again(verdict: Verdict) -> Non
 @pytest.mark.rule("CALL-1")
 def test_a_call_that_only_declares_what_it_waits_for_is_not_checked_again() -> None:
     found = ledger_with(linked_call(1, "a"), linked_call(2, "b", after=("a",)))
-    closed = close(found.ledger, found.session, 0, answer_of(found.ledger.entries[0], CallStatus.DONE, ()))
+    closed = close(fresh(found), 0, answer_of(found.ledger.entries[0], CallStatus.DONE, ()))
     assert named(closed.effects) == ["ToolEnded"]
 
 
@@ -240,8 +239,12 @@ def test_a_call_that_only_declares_what_it_waits_for_is_not_checked_again() -> N
 def test_a_reference_gets_what_the_tool_returned_in_full_and_without_a_note() -> None:
     found = ledger_with(linked_call(1, "a"), linked_call(2, "b"), linked_call(3, "c"))
     entries = found.ledger.entries
-    ledger, session, _ = shut(found.ledger, SESSION, 0, error_result(entries[0], "short"), output=text("long"))
-    ledger, _, _ = shut(ledger, session, 1, answer_of(entries[1], CallStatus.DONE, text("told")))
+    ledger, session, _ = all_of(
+        close_alone(drafted(SESSION, ledger=found.ledger), 0, error_result(entries[0], "short"), output=text("long"))
+    )
+    ledger, _, _ = all_of(
+        close_alone(drafted(session, ledger=ledger), 1, answer_of(entries[1], CallStatus.DONE, text("told")))
+    )
     assert outputs_of(ledger, (0, 1, 2)) == {"a": "long", "b": "told", "c": ""}
 
 

@@ -17,7 +17,7 @@ from loopkernel.data.tools import EffectClass, InvalidCall, Tool, ToolProfile, V
 from loopkernel.data.user_deltas import ChangePolicy, Swap
 from loopkernel.data.vector import Vector
 from loopkernel.data.words import CallStatus, CancelReason, StopReason, TurnEndReason
-from loopkernel.loop.calls.output import gives_output, others_open, skip_for_output, take_output, unjudged_output
+from loopkernel.loop.calls.schedule import gives_output, others_open, skip_for_output, take_output, unjudged_output
 
 from tests.kernel.building import (
     ALL_TOOLS,
@@ -46,6 +46,7 @@ from tests.kernel.building import (
     succeeded,
     writes,
 )
+from tests.kernel.drafts import drafted
 
 DONE, QUEUED, RUNNING, ERROR, CANCELLED = (
     CallStatus.DONE,
@@ -298,10 +299,10 @@ def test_only_an_open_output_that_was_not_judged_yet_holds_the_others() -> None:
 def test_without_an_output_nothing_is_taken_or_skipped() -> None:
     ledger = ledger_of_entries(entry(1), entry(2))
     for policy in (ASKING_NOBODY, RUN, SKIP):
-        assert take_output(ledger, session(policy)).ledger is ledger
-        assert skip_for_output(ledger, session(policy), 0).ledger is ledger
+        assert take_output(drafted(session(policy), ledger=ledger)) is None
+        assert skip_for_output(drafted(session(policy), ledger=ledger)).ledger is ledger
     outputs = ledger_of_entries(entry(1), entry(2, "finish"))
-    assert skip_for_output(outputs, session(RUN), 0).ledger is outputs
+    assert skip_for_output(drafted(session(RUN), ledger=outputs)).ledger is outputs
 
 
 @pytest.mark.rule("CALL-5")

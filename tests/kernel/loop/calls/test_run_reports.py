@@ -72,6 +72,7 @@ from tests.kernel.building import (
     working,
     writes,
 )
+from tests.kernel.drafts import drafted, fresh
 from tests.kernel.plays import Play, plays
 
 DONE, QUEUED, RUNNING, WAITING, ERROR, CANCELLED = (
@@ -114,7 +115,7 @@ def test_a_report_changes_the_call_of_its_operation_alone(play: Play) -> None:
             if entry.operation is None:
                 continue
             for report in on_run(entry.operation):
-                taken = tool_report(state.ledger, state.session, report, 0)
+                taken = tool_report(fresh(state), report)
                 assert (taken is None) is not entry.is_running
                 if taken is not None and not isinstance(report, ToolFailed | ToolStopped):
                     others = [other for other in range(state.ledger.entries.size) if other != place]
@@ -127,17 +128,17 @@ def test_a_report_changes_the_call_of_its_operation_alone(play: Play) -> None:
 def test_a_report_on_nothing_that_is_open_here_is_not_taken() -> None:
     for number in (0, 3):
         for report in (*on_run(number), checked(number)):
-            assert tool_report(TWO.ledger, TWO.session, report, 0) is None
-        assert timer_fired(TWO.ledger, TWO.session, timer(number), 0) is None
+            assert tool_report(fresh(TWO), report) is None
+        assert timer_fired(fresh(TWO), timer(number)) is None
     ended = a(Executing, after(TWO, succeeded(1)))
-    assert timer_fired(ended.ledger, ended.session, timer(1), 0) is None
+    assert timer_fired(fresh(ended), timer(1)) is None
 
 
 @pytest.mark.rule("TOOL-10")
 @pytest.mark.rule("TOOL-19")
 def test_a_timer_that_another_has_replaced_is_not_taken() -> None:
     state = after(working(made_call()), ToolAsked(run(1), "which?"))
-    assert timer_fired(ledger_of(state), session_of(state), timer(1), 0) is None
+    assert timer_fired(drafted(session_of(state), ledger=ledger_of(state)), timer(1)) is None
 
 
 # --- verdicts ---------------------------------------------------------------------------------------------
@@ -149,10 +150,10 @@ def test_a_timer_that_another_has_replaced_is_not_taken() -> None:
 def test_a_call_that_may_not_run_is_answered_when_its_reply_is_complete_and_not_before(verdict: Verdict) -> None:
     streaming = asked(ASKING_NOBODY, made_call(verdict=None))
     report = ToolChecked(check(1), verdict)
-    early = tool_report(streaming.ledger, streaming.session, report, 0, streaming=True)
+    early = tool_report(fresh(streaming), report, streaming=True)
     assert early is not None
     assert (early.effects, early.ledger.entries[0].verdict) == ((), verdict)
-    late = tool_report(streaming.ledger, streaming.session, report, 0)
+    late = tool_report(fresh(streaming), report)
     assert late is not None
     assert ends(late.effects) == [(1, ERROR, None)]
 
@@ -160,7 +161,7 @@ def test_a_call_that_may_not_run_is_answered_when_its_reply_is_complete_and_not_
 @pytest.mark.rule("ASK-3")
 def test_the_verdict_on_an_edit_is_the_edits() -> None:
     state = after(asking(made_call("asks")), Correct(call=call_id(1), input=Json.of({"path": "b"})))
-    taken = tool_report(ledger_of(state), session_of(state), checked(1, writes("b")), 0)
+    taken = tool_report(drafted(session_of(state), ledger=ledger_of(state)), checked(1, writes("b")))
     assert taken is not None
     entry = taken.ledger.entries[0]
     assert (entry.verdict, entry.given, entry.status) == (writes("b"), Json.of({"path": "b"}), QUEUED)
@@ -359,6 +360,6 @@ def test_arguments_that_do_not_parse_run_nowhere_and_hold_nothing() -> None:
         call=recorded_call(call_input=RawInput("{")), verdict=FREE, status=RUNNING, operation=run(1), runs=1
     )
     ledger = Ledger(reply=ONE, entries=Vector.of([entry]), unanswered=1, running=1, first_run=1, started=Vector.of([0]))
-    taken = tool_report(ledger, at_rest().session, succeeded(1, background=True), 0)
+    taken = tool_report(drafted(at_rest().session, ledger=ledger), succeeded(1, background=True))
     assert taken is not None
     assert (ends(taken.effects), taken.session.held) == ([(1, DONE, None)], ())

@@ -15,9 +15,8 @@ from loopkernel.data.user_deltas import Approve, CancelCall, ChangePolicy, Chang
 from loopkernel.data.words import CallStatus
 from loopkernel.loop.algorithms.approval import decide
 from loopkernel.loop.algorithms.scheduling import blockers, places_of
-from loopkernel.loop.calls.claims import is_output_call, offered
-from loopkernel.loop.calls.output import unjudged_output
-from loopkernel.loop.calls.schedule import forget_plan, holder_elsewhere, planned
+from loopkernel.loop.calls.ledger import is_output_call, offered
+from loopkernel.loop.calls.schedule import forget_plan, holder_elsewhere, planned, unjudged_output
 from loopkernel.loop.transition import transition
 
 from tests.kernel.building import (

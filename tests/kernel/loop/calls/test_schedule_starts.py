@@ -18,8 +18,9 @@ from loopkernel.data.tools import Decision, EffectClass, Tool, ToolProfile
 from loopkernel.data.user_deltas import CancelCall, ChangeTools
 from loopkernel.data.vector import Vector
 from loopkernel.data.words import CallStatus, StopReason, TimerPurpose
+from loopkernel.loop.calls.ledger import set_timer
 from loopkernel.loop.calls.schedule import holder_elsewhere, may_start_early, start_ready
-from loopkernel.loop.calls.starting import ask, set_timer, start_run, time_approval, timeout_of
+from loopkernel.loop.calls.starting import ask, start_run, time_approval, timeout_of
 
 from tests.kernel.building import (
     ALL_TOOLS,
@@ -57,6 +58,7 @@ from tests.kernel.building import (
     working,
     writes,
 )
+from tests.kernel.drafts import drafted, fresh, unspent
 
 DONE, QUEUED, RUNNING, WAITING = (
     CallStatus.DONE,
@@ -189,7 +191,7 @@ def ledger_with(entry: LedgerEntry) -> Ledger:
 @pytest.mark.rule("RESUME-4")
 def test_a_call_that_waited_for_a_person_waits_no_more_when_it_starts() -> None:
     entry = LedgerEntry(call=recorded_call(), verdict=FREE, runs=1, status=WAITING)
-    started = start_run(ledger_with(entry), SESSION, 0, NOTHING, 0)
+    started = start_run(drafted(SESSION, ledger=ledger_with(entry)), 0, NOTHING)
     assert (started.ledger.waiting, started.ledger.running) == (0, 1)
     (start,) = of_kind(StartTool, started.effects)
     assert (start.run, start.input, start.key) == (2, NOTHING, "s/1/1.1")
@@ -204,7 +206,7 @@ def test_a_call_that_waited_for_a_person_waits_no_more_when_it_starts() -> None:
 def test_a_call_that_is_put_to_a_person_may_have_only_so_much_time(limit_ms: int | None) -> None:
     session = at_rest(evolve(ASKING_NOBODY, approval_timeout_ms=limit_ms)).session
     ledger = ledger_with(LedgerEntry(call=recorded_call(), person=Person(answered=True)))
-    put = ask(ledger, session, 0, ApprovalWait(), 1_000)
+    put = ask(drafted(session, 1_000, ledger=ledger), 0, ApprovalWait())
     (entry,) = put.ledger.entries
     assert (entry.status, entry.person) == (WAITING, Person(wait=ApprovalWait(), asked=True, answered=True))
     assert put.ledger.waiting == 1
@@ -225,14 +227,14 @@ def test_only_an_approval_has_its_time(wait: CrashWait | QuestionWait) -> None:
     entry = LedgerEntry(
         call=recorded_call(), person=Person(wait=wait), timer=Timer(timer(1), TimerPurpose.APPROVAL_TIMEOUT, 1)
     )
-    untimed = time_approval(ledger_with(entry), session, 0, 0)
+    untimed = time_approval(drafted(session, ledger=ledger_with(entry)), 0)
     assert (untimed.ledger.entries[0].timer, untimed.effects) == (None, ())
 
 
 @pytest.mark.rule("ASK-6")
 @given(st.integers(0, 9), st.sampled_from(TimerPurpose))
 def test_a_timer_belongs_to_its_entry(deadline_ms: int, purpose: TimerPurpose) -> None:
-    found = set_timer(ledger_with(LedgerEntry(call=recorded_call())), SESSION, 0, purpose, deadline_ms)
+    found = set_timer(drafted(SESSION, ledger=ledger_with(LedgerEntry(call=recorded_call()))), 0, purpose, deadline_ms)
     assert found.ledger.entries[0].timer == Timer(timer(1), purpose, deadline_ms)
     assert found.effects == (StartTimer(operation=timer(1), purpose=purpose, deadline_ms=deadline_ms),)
 
@@ -314,7 +316,7 @@ def test_a_call_may_start_early_when_its_check_is_in() -> None:
 def test_where_nothing_may_start_early_nothing_is_planned_before_the_reply_is_complete() -> None:
     state = asked(ASKING_NOBODY, made_call(), made_call())
     assert state.ledger.plan is None
-    assert start_ready(state.ledger, state.session, 0, early=True).ledger is state.ledger
+    assert unspent(start_ready(fresh(state), early=True)).ledger is state.ledger
 
 
 @pytest.mark.rule("TOOL-9")
@@ -329,10 +331,10 @@ def test_early_starts_keep_to_the_slots() -> None:
 @pytest.mark.rule("CALL-1")
 def test_an_entry_whose_references_are_open_is_not_looked_at() -> None:
     entry = LedgerEntry(call=recorded_call(), verdict=FREE, links=Links(sources=(), refers=True))
-    found = start_ready(ledger_with(entry), SESSION, 0)
+    found = unspent(start_ready(drafted(SESSION, ledger=ledger_with(entry))))
     assert found.effects == ()
 
 
 def test_a_ledger_without_calls_starts_nothing() -> None:
     ledger = Ledger(reply=recorded_call().id.reply)
-    assert start_ready(ledger, SESSION, 0).effects == ()
+    assert unspent(start_ready(drafted(SESSION, ledger=ledger))).effects == ()

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from loopkernel.data.blocks import RawInput, text_of
 from loopkernel.data.effects import AbortTool, StartTimer
-from loopkernel.data.events import ToolEnded
+from loopkernel.data.events import Refused, ToolEnded
 from loopkernel.data.held_runs import HeldRun
 from loopkernel.data.ids import CallId, OperationKind
 from loopkernel.data.json_text import Json
@@ -16,22 +16,23 @@ from loopkernel.data.states import Confirming, Executing, Streaming
 from loopkernel.data.timers import Timer
 from loopkernel.data.tool_deltas import ToolAsked
 from loopkernel.data.tools import Claim, EffectClass, ValidCall
-from loopkernel.data.user_deltas import Correct
+from loopkernel.data.user_deltas import CancelCall, Correct
 from loopkernel.data.vector import Vector
 from loopkernel.data.words import CallStatus, CancelReason, TimerPurpose
 from loopkernel.loop.algorithms.wording import cancelled_text
 from loopkernel.loop.calls.ledger import error_result
 from loopkernel.loop.calls.stopping import (
-    cancel_call,
     cancel_open,
     cancel_others,
+    cancel_unstarted,
     open_place,
-    put_down,
+    release_calls,
     run_of,
     stop_call,
     user_cancelled,
     waits_for_person,
 )
+from loopkernel.loop.turn.input import input_on_calls
 
 from tests.kernel.building import (
     ALL_TOOLS,
@@ -59,6 +60,7 @@ from tests.kernel.building import (
     working,
     writes,
 )
+from tests.kernel.drafts import all_of, drafted, fresh
 from tests.kernel.plays import Play, plays
 
 CANCELLED, RUNNING = CallStatus.CANCELLED, CallStatus.IN_PROGRESS
@@ -80,7 +82,7 @@ MIXED = a(
 @pytest.mark.rule("CANCEL-5")
 @pytest.mark.rule("TOOL-17")
 def test_a_running_call_is_aborted_and_its_run_leased_for_the_grace_time() -> None:
-    stopped = stop_call(MIXED.ledger, MIXED.session, 0, USER, 100)
+    stopped = stop_call(fresh(MIXED, 100), 0, USER)
     assert named(stopped.effects) == ["AbortTool", "StartTimer", "CancelTimer", "ToolEnded"]
     assert stopped.effects[0] == AbortTool(run(1), USER)
     (grace,) = of_kind(StartTimer, stopped.effects)
@@ -100,7 +102,7 @@ def test_a_running_call_is_aborted_and_its_run_leased_for_the_grace_time() -> No
 @pytest.mark.rule("TOOL-19")
 @pytest.mark.rule("TOOL-17")
 def test_a_call_whose_tool_asks_is_aborted_as_a_running_one() -> None:
-    stopped = stop_call(MIXED.ledger, MIXED.session, 1, USER, 0)
+    stopped = stop_call(fresh(MIXED), 1, USER)
     assert named(stopped.effects) == ["AbortTool", "StartTimer", "ToolEnded"]
     assert (stopped.ledger.waiting, stopped.ledger.asking) == (1, 0)
     assert [held.operation for held in stopped.session.held] == [2]
@@ -109,13 +111,13 @@ def test_a_call_whose_tool_asks_is_aborted_as_a_running_one() -> None:
 @pytest.mark.rule("CANCEL-5")
 @pytest.mark.rule("ASK-6")
 def test_a_call_that_does_not_run_is_answered_and_what_it_waited_for_is_closed() -> None:
-    waiting = stop_call(MIXED.ledger, MIXED.session, 2, USER, 0)
+    waiting = stop_call(fresh(MIXED), 2, USER)
     assert named(waiting.effects) == ["CancelTimer", "ToolEnded"]
-    checking = stop_call(MIXED.ledger, MIXED.session, 3, USER, 0)
+    checking = stop_call(fresh(MIXED), 3, USER)
     assert named(checking.effects) == ["ToolEnded"]
     assert list(checking.session.operations.abandoned[OperationKind.CHECK]) == [1]
     assert checking.ledger.checking == 0
-    queued = stop_call(MIXED.ledger, MIXED.session, 4, USER, 0)
+    queued = stop_call(fresh(MIXED), 4, USER)
     assert (named(queued.effects), queued.session) == (["ToolEnded"], MIXED.session)
     assert [ends(stopped.effects)[0][0] for stopped in (waiting, checking, queued)] == [3, 4, 5]
 
@@ -123,14 +125,14 @@ def test_a_call_that_does_not_run_is_answered_and_what_it_waited_for_is_closed()
 @pytest.mark.rule("TOOL-10")
 def test_a_call_may_be_stopped_with_an_answer_of_its_own() -> None:
     given_result = error_result(MIXED.ledger.entries[0], "too slow", CancelReason.TIMEOUT)
-    stopped = stop_call(MIXED.ledger, MIXED.session, 0, CancelReason.TIMEOUT, 0, given_result)
+    stopped = stop_call(fresh(MIXED), 0, CancelReason.TIMEOUT, given_result)
     assert of_kind(ToolEnded, stopped.effects) == [ToolEnded(given_result)]
 
 
 @pytest.mark.rule("CALL-3")
 def test_what_depends_on_a_call_that_is_stopped_is_unreachable() -> None:
     state = working(made_call(), made_call(provider_id="q", needs=("p",)))
-    stopped = stop_call(state.ledger, state.session, 0, USER, 0)
+    stopped = stop_call(fresh(state), 0, USER)
     assert ends(stopped.effects) == [(1, CANCELLED, USER), (2, CallStatus.ERROR, None)]
 
 
@@ -180,16 +182,16 @@ def test_what_does_not_run_has_no_run() -> None:
 )
 def test_only_an_open_call_of_this_reply_is_cancelled(call: CallId, place: int | None) -> None:
     assert open_place(MIXED.ledger, call) == place
-    cancelled = cancel_call(MIXED.ledger, MIXED.session, call, 0)
-    assert (None if cancelled is None else ends(cancelled.effects)[0]) == (
-        None if place is None else (place + 1, CANCELLED, USER)
-    )
+    cancelled = input_on_calls(fresh(MIXED), CancelCall(call))
+    assert isinstance(cancelled, Refused) is (place is None)
+    assert isinstance(cancelled, Refused) or ends(cancelled.effects)[0] == ((place or 0) + 1, CANCELLED, USER)
 
 
 @pytest.mark.rule("CANCEL-5")
 def test_a_call_that_is_answered_is_not_cancelled_again() -> None:
     state = after(MIXED, succeeded(1))
-    assert cancel_call(ledger_of(state), session_of(state), call_id(1), 0) is None
+    taken = input_on_calls(drafted(session_of(state), ledger=ledger_of(state)), CancelCall(call_id(1)))
+    assert isinstance(taken, Refused)
 
 
 # --- several calls ----------------------------------------------------------------------------------------
@@ -199,7 +201,7 @@ def test_a_call_that_is_answered_is_not_cancelled_again() -> None:
 @pytest.mark.rule("TOOL-6")
 @pytest.mark.parametrize("running", [False, True])
 def test_the_others_are_cancelled_with_or_without_those_that_run(running: bool) -> None:
-    cut = cancel_others(MIXED.ledger, MIXED.session, CancelReason.SIBLING, 0, running=running)
+    cut = (cancel_others if running else cancel_unstarted)(fresh(MIXED), CancelReason.SIBLING)
     assert [place for place, _, _ in ends(cut.effects)] == ([1, 2, 3, 4, 5] if running else [3, 4, 5])
     assert [abort.operation for abort in of_kind(AbortTool, cut.effects)] == ([1, 2] if running else [])
 
@@ -213,7 +215,7 @@ def test_a_cancel_of_all_first_aborts_and_then_answers_each_open_call_once(reaso
         if not isinstance(state, Streaming | Executing | Confirming):
             continue
         still_open = [entry for entry in state.ledger.entries if entry.is_open]
-        cut = cancel_open(state.ledger, state.session, reason, 7)
+        cut = cancel_open(fresh(state, 7), reason)
         answers = of_kind(ToolEnded, cut.effects)
         assert list(cut.effects[len(cut.effects) - len(answers) :]) == answers
         assert [(end.result.call, end.result.status, end.result.reason) for end in answers] == [
@@ -228,7 +230,7 @@ def test_a_cancel_of_all_first_aborts_and_then_answers_each_open_call_once(reaso
 
 @pytest.mark.rule("CANCEL-2")
 def test_a_release_cancels_all_but_the_calls_that_wait_for_a_person() -> None:
-    cut = cancel_open(MIXED.ledger, MIXED.session, CancelReason.DISPOSED, 0, but_waiting=True)
+    cut = cancel_open(fresh(MIXED), CancelReason.DISPOSED, but_waiting=True)
     assert [place for place, _, _ in ends(cut.effects)] == [1, 2, 4, 5]
     assert cut.ledger.entries[2] == MIXED.ledger.entries[2]
     assert [waits_for_person(entry) for entry in MIXED.ledger.entries] == [False, False, True, False, False]
@@ -247,14 +249,18 @@ def test_a_thread_that_is_released_keeps_no_time_and_no_check_of_an_edit() -> No
     edit = Correct(call=call_id(1), input=Json.of({"path": "b"}))
     calls = (made_call("asks"), made_call("asks"), made_call("denied"))
     state = after(asking(*calls, policy=evolve(ASKING_NOBODY, approval_timeout_ms=9)), edit)
-    ledger, session, effects = put_down(ledger_of(state), session_of(state))
+    ledger, session, effects = all_of(release_calls(drafted(session_of(state), ledger=ledger_of(state))))
     assert [(entry.timer, entry.check) for entry in ledger.entries] == [(None, None)] * 3
     assert [name for name in named(effects) if name != "CancelTimer"] == []
     assert len(effects) == 2
     assert list(session.operations.abandoned[OperationKind.CHECK]) == [check(1)]
     assert ledger.checking == 0
     untimed = asking(made_call("asks"))
-    assert put_down(untimed.ledger, untimed.session) == (untimed.ledger, untimed.session, ())
+    assert all_of(release_calls(fresh(untimed))) == (
+        untimed.ledger,
+        untimed.session,
+        (),
+    )
 
 
 def test_an_entry_that_is_answered_is_put_down_as_it_is() -> None:
@@ -265,5 +271,5 @@ def test_an_entry_that_is_answered_is_put_down_as_it_is() -> None:
         person=Person(wait=QuestionWait("?")),
     )
     ledger = evolve(MIXED.ledger, entries=Vector.of([entry]))
-    assert put_down(ledger, MIXED.session) == (ledger, MIXED.session, ())
+    assert all_of(release_calls(drafted(MIXED.session, ledger=ledger))) == (ledger, MIXED.session, ())
     assert statuses(evolve(MIXED, ledger=ledger)) == [CallStatus.DONE]

@@ -79,9 +79,9 @@ def test_each_input_has_its_word() -> None:
 @pytest.mark.rule("DELTA-6")
 @given(st.sampled_from(RefusalReason))
 def test_a_refusal_carries_the_reason_and_the_key_of_a_message(reason: RefusalReason) -> None:
-    assert refusal(say("a", "k"), reason) == (Refused(UserAction.SAY, reason, "k"),)
-    assert refusal(steer("a", "k"), reason) == (Refused(UserAction.STEER, reason, "k"),)
-    assert refusal(enqueue("a"), reason) == (Refused(UserAction.ENQUEUE, reason, None),)
+    assert refusal(say("a", "k"), reason) == Refused(UserAction.SAY, reason, "k")
+    assert refusal(steer("a", "k"), reason) == Refused(UserAction.STEER, reason, "k")
+    assert refusal(enqueue("a"), reason) == Refused(UserAction.ENQUEUE, reason, None)
 
 
 # Replies 1 and 3 have calls, 2 has none; reply 4 has two calls, the first of which is answered.

@@ -24,6 +24,7 @@ from loopkernel.testing.strategies.deltas import settings_deltas
 from loopkernel.testing.strategies.sessions import settings as any_settings
 
 from tests.kernel.building import READ, at_rest, effects_of, of_kind, say
+from tests.kernel.drafts import drafted, outcome
 
 ASK_FIRST = ApprovalRule(decision=Decision.ASK)
 
@@ -33,7 +34,7 @@ ASK_FIRST = ApprovalRule(decision=Decision.ASK)
 @given(any_settings, settings_deltas)
 def test_a_change_is_in_force_and_nothing_else_changes(before: Settings, delta: SettingsChange) -> None:
     session = evolve(at_rest().session, settings=before)
-    found, _ = change_settings(session, delta)
+    found, _ = outcome(change_settings(drafted(session), delta), session)
     assert evolve(found, settings=before) == session
     assert found.settings == expected(before, delta)
 
@@ -74,7 +75,7 @@ CHANGES: tuple[SettingsChange, ...] = (
 @pytest.mark.parametrize("delta", CHANGES, ids=lambda delta: type(delta).__name__)
 def test_every_change_changes_something(delta: SettingsChange) -> None:
     session = at_rest().session
-    assert change_settings(session, delta) != (session, ())
+    assert outcome(change_settings(drafted(session), delta), session) != (session, ())
 
 
 @pytest.mark.rule("DELTA-8")
@@ -87,6 +88,6 @@ def test_the_next_request_is_made_under_what_was_changed() -> None:
 @pytest.mark.rule("ASK-5")
 def test_an_approval_that_is_said_twice_is_remembered_once() -> None:
     word = Remember(RememberedTool("read"))
-    once, _ = change_settings(at_rest().session, word)
+    once, _ = outcome(change_settings(drafted(at_rest().session), word), at_rest().session)
     assert once.settings.remembered == (RememberedTool("read"),)
-    assert change_settings(once, word) == (once, ())
+    assert outcome(change_settings(drafted(once), word), once) == (once, ())

@@ -4,15 +4,14 @@ import pytest
 from loopkernel.data.events import ErrorShown
 from loopkernel.data.sessions import ShownError
 from loopkernel.data.words import ErrorClass
-from loopkernel.loop.gates.shown_error import show_error
 
 from tests.kernel.building import at_rest
+from tests.kernel.drafts import drafted
 
 
 @pytest.mark.rule("RETRY-5")
 @pytest.mark.parametrize("error", ErrorClass)
 def test_the_latest_error_is_shown(error: ErrorClass) -> None:
-    session, _ = show_error(at_rest().session, ErrorClass.NETWORK, "gone")
-    session, effects = show_error(session, error, "this one")
-    assert session.error == ShownError(error, "this one")
-    assert effects == (ErrorShown(error, "this one"),)
+    draft = drafted(at_rest().session).show_error(ErrorClass.NETWORK, "gone").show_error(error, "this one")
+    assert draft.session.error == ShownError(error, "this one")
+    assert draft.effects[1:] == (ErrorShown(error, "this one"),)

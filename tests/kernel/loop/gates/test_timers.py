@@ -4,28 +4,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from loopkernel.data.effects import CancelTimer, Effect, StartTimer
-from loopkernel.data.operations import Operations
 from loopkernel.data.states import Done
 from loopkernel.data.timers import Timer
 from loopkernel.data.words import TimerPurpose
-from loopkernel.loop.gates.timers import close_timer, start_timer
 
-from tests.kernel.building import pending_timers, timer
+from tests.kernel.building import at_rest, pending_timers, timer
+from tests.kernel.drafts import drafted
 from tests.kernel.plays import Play, plays
 
 
 @given(st.lists(st.tuples(st.sampled_from(TimerPurpose), st.integers(0, 99)), max_size=4))
 def test_each_timer_has_a_number_its_purpose_and_its_deadline(wanted: list[tuple[TimerPurpose, int]]) -> None:
-    operations = Operations()
+    draft = drafted(at_rest().session)
     for number, (purpose, deadline_ms) in enumerate(wanted, 1):
-        operations, started, command = start_timer(operations, purpose, deadline_ms)
+        draft, started = draft.start_timer(purpose, deadline_ms)
         assert started == Timer(timer(number), purpose, deadline_ms)
-        assert command == StartTimer(operation=timer(number), purpose=purpose, deadline_ms=deadline_ms)
+        assert draft.effects[-1] == StartTimer(operation=timer(number), purpose=purpose, deadline_ms=deadline_ms)
+    assert len(draft.effects) == len(wanted)
 
 
 def test_only_what_is_pending_is_closed() -> None:
-    assert close_timer(None) == ()
-    assert close_timer(Timer(timer(3), TimerPurpose.GRACE, 9)) == (CancelTimer(timer(3)),)
+    draft = drafted(at_rest().session)
+    assert draft.close_timer(None) is draft
+    assert draft.close_timer(Timer(timer(3), TimerPurpose.GRACE, 9)).effects == (CancelTimer(timer(3)),)
 
 
 @pytest.mark.rule("TOOL-10")

@@ -14,7 +14,7 @@ from loopkernel.data.policy import ClearResults
 from loopkernel.data.sessions import Session
 from loopkernel.data.words import CallStatus
 from loopkernel.loop.algorithms.clearing import CLEARED, is_cleared
-from loopkernel.loop.history.clearing import clear_results, clear_under_pressure
+from loopkernel.loop.history.compaction import clear_results, clear_under_pressure, clears_under_pressure
 from loopkernel.loop.history.thread import add_note, add_results
 
 from tests.kernel.building import (
@@ -31,6 +31,7 @@ from tests.kernel.building import (
     succeeded,
     text,
 )
+from tests.kernel.drafts import drafted, outcome
 
 EACH = ClearMoment.EACH_REQUEST
 MOMENTS = st.sampled_from(ClearMoment)
@@ -46,8 +47,8 @@ def grown(session: Session, reply: int, results: int) -> Session:
         ToolResult(call=call_id(n, reply), provider_id="p", tool="read", status=CallStatus.DONE, content=text("out"))
         for n in range(1, results + 1)
     )
-    session, _ = add_results(session, ModelOperation(reply), answers)
-    session, _ = add_note(session, "go on", UserOrigin.NUDGE)
+    session, _ = outcome(add_results(drafted(session), ModelOperation(reply), answers))
+    session, _ = outcome(add_note(drafted(session), "go on", UserOrigin.NUDGE))
     return session
 
 
@@ -68,7 +69,7 @@ def test_above_a_count_all_but_the_latest_lose_their_body(policy: ClearResults, 
         session = grown(session, reply, results)
         before = bodies(session)
         generation = session.thread.generation
-        session, effects = clear_results(session)
+        session, effects = outcome(clear_results(drafted(session)))
         old = before[: len(before) - policy.keep] if len(before) > max(policy.above, policy.keep) else []
         assert bodies(session) == before[len(old) :]
         assert session.bodies == len(bodies(session))
@@ -86,7 +87,7 @@ def _has_body(message: object) -> bool:
 def test_a_cleared_result_keeps_all_but_its_body() -> None:
     session = grown(session_with(ClearResults(above=1, keep=1, when=EACH)), 1, 2)
     (before,) = [message for message in session.thread if isinstance(message, ResultMessage)]
-    following, _ = clear_results(session)
+    following, _ = outcome(clear_results(drafted(session)))
     (after_it,) = [message for message in following.thread if isinstance(message, ResultMessage)]
     assert after_it.results == (evolve(before.results[0], content=text(CLEARED)), before.results[1])
 
@@ -95,7 +96,7 @@ def test_a_cleared_result_keeps_all_but_its_body() -> None:
 @pytest.mark.parametrize("policy", [None, ClearResults(above=0, keep=0, when=ClearMoment.ON_PRESSURE)])
 def test_only_at_each_request_and_if_policy_says_so(policy: ClearResults | None) -> None:
     session = grown(session_with(policy), 1, 3)
-    assert clear_results(session) == (session, ())
+    assert outcome(clear_results(drafted(session))) == (session, ())
 
 
 @pytest.mark.rule("TOOL-11")
@@ -124,10 +125,12 @@ def test_under_pressure_all_but_the_latest_lose_their_body_whatever_their_count(
     for reply, results in enumerate(counts, 1):
         session = grown(session, reply, results)
     before = bodies(session)
-    following, effects = clear_under_pressure(session)
+    clearing = clears_under_pressure(session)
+    cleared = drafted(session) if clearing is None else clear_under_pressure(drafted(session), clearing)
+    following, effects = outcome(cleared)
     old = before[: max(len(before) - policy.keep, 0)] if policy is not None else []
     assert bodies(following) == before[len(old) :]
     assert list(effects) == ([ResultsCleared(tuple(old))] if old else [])
     assert (following == session) is (not old)
     assert following.bodies == len(bodies(following))
-    assert clear_under_pressure(following) == (following, ())  # once more clears nothing more
+    assert clears_under_pressure(following) is None  # once more clears nothing more

@@ -1,14 +1,16 @@
 """The thread is made smaller, and put back for an edit: what is remembered gives the thread as it was."""
 
+from typing import NamedTuple
+
 import pytest
 from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 from loopkernel.data.choices import CompactionMoment, CompactionStrategy
 from loopkernel.data.compactions import NO_COMPACTIONS, Compactions, Cut
-from loopkernel.data.effects import Summarise
+from loopkernel.data.effects import Effect, Summarise
 from loopkernel.data.events import CompactionEnded, ResultsCleared, ThreadCompacted, ThreadRewritten
-from loopkernel.data.ids import MessageId
+from loopkernel.data.ids import MessageId, SummaryOperation
 from loopkernel.data.messages import SENT_BY_USER, Message, ResultMessage, UserMessage, UserOrigin
 from loopkernel.data.model_deltas import Redaction
 from loopkernel.data.policy import Compaction
@@ -19,7 +21,6 @@ from loopkernel.loop.algorithms.clearing import is_cleared
 from loopkernel.loop.algorithms.compaction import characters_of, rewritten
 from loopkernel.loop.algorithms.wording import GAP
 from loopkernel.loop.history.compaction import (
-    Opened,
     abort_summary,
     compact,
     compact_if_due,
@@ -31,9 +32,10 @@ from loopkernel.loop.history.compaction import (
     was_removed,
     with_messages,
 )
-from loopkernel.loop.turn.editing import drop_from, redact_input
+from loopkernel.loop.turn.editing import cut_from, redact_input
 
 from tests.kernel.building import at_rest, named, of_kind, text
+from tests.kernel.drafts import drafted, outcome
 from tests.kernel.loop.algorithms.threads import Turns, keeping, thread_of, turns
 
 SUMMARISE, WINDOW, CLEAR = CompactionStrategy.SUMMARISE, CompactionStrategy.WINDOW, CompactionStrategy.CLEAR
@@ -63,9 +65,31 @@ TWO_TURNS = thread_of([(SAID, [(1, None)]), (SAID, [(1, None)])])
 TOO_LARGE = holding(TWO_TURNS, always())
 
 
+class Opened(NamedTuple):
+    """A compaction that has begun: done already, unless a summary is being made under `operation`."""
+
+    session: Session
+    cut: Cut
+    effects: tuple[Effect, ...]
+    operation: SummaryOperation | None
+
+
+def compacted_by(session: Session) -> Opened | None:
+    """The compaction of the thread, if there is something to cut."""
+    cut = planned_cut(session)
+    if cut is None:
+        return None
+    draft, summary = compact(drafted(session), cut)
+    return Opened(draft.session, cut, draft.effects, None if summary is None else summary.operation)
+
+
 def due(session: Session, turn: Turn = LATER, now_ms: int = 0) -> Opened | None:
     """The compaction before a request, if there is one."""
-    return compact_if_due(session, turn, now_ms)[1]
+    draft, summary = compact_if_due(drafted(session, now_ms), turn)
+    cut = planned_cut(session)
+    if not draft.effects or cut is None:
+        return None
+    return Opened(draft.session, cut, draft.effects, None if summary is None else summary.operation)
 
 
 def ids(session: Session) -> list[int]:
@@ -92,7 +116,7 @@ def test_nothing_is_compacted_without_a_trigger_a_policy_or_something_to_cut() -
     small = holding(TWO_TURNS, evolve(always(), trigger_tokens=10_000))
     assert due(small, LATER, 0) is None
     assert due(holding(TWO_TURNS, None), LATER, 0) is None
-    assert compact(holding(TWO_TURNS, None)) is None
+    assert compacted_by(holding(TWO_TURNS, None)) is None
     assert due(holding(thread_of([(SAID, [])]), always())) is None
 
 
@@ -107,49 +131,50 @@ def test_policy_may_have_it_looked_at_when_a_turn_starts_only() -> None:
 @pytest.mark.rule("COMPACT-4")
 def test_what_the_user_asks_for_is_done_whatever_the_triggers_say() -> None:
     quiet = holding(TWO_TURNS, evolve(always(), trigger_tokens=None))
-    asked = request_compaction(quiet)
-    assert asked is not None
+    wanted = request_compaction(drafted(quiet))
+    assert wanted is not None
+    asked = wanted.session
     assert asked.compactions.requested
     opened = due(asked, LATER, 0)
     assert opened is not None
     assert not opened.session.compactions.requested
-    idle, opened = compact_if_due(evolve(asked, thread=Thread()), LATER, 0)  # by now there is nothing to cut
-    assert (opened, idle.compactions.requested) == (None, False)
-    assert request_compaction(holding(TWO_TURNS, None)) is None
-    assert request_compaction(holding(thread_of([(SAID, [])]), always())) is None
+    idle, summary = compact_if_due(drafted(evolve(asked, thread=Thread())), LATER)  # by now there is nothing to cut
+    assert (summary, idle.effects, idle.session.compactions.requested) == (None, (), False)
+    assert request_compaction(drafted(holding(TWO_TURNS, None))) is None
+    assert request_compaction(drafted(holding(thread_of([(SAID, [])]), always()))) is None
 
 
 @pytest.mark.rule("COMPACT-4")
 def test_after_three_failures_in_a_row_none_is_tried_for_a_minute() -> None:
     session = TOO_LARGE
     for failures in (1, 2):
-        session, _ = summary_failed(session, 500)
+        session, _ = outcome(summary_failed(drafted(session, 500)))
         assert session.compactions == Compactions(failures=failures)
-    session, told = summary_failed(session, 500)
+    session, told = outcome(summary_failed(drafted(session, 500)))
     assert told == (CompactionEnded(False),)
     assert session.compactions.again_ms == 60_500
     assert due(session, LATER, 60_499) is None
     assert due(session, LATER, 60_500) is not None
-    assert compact(session) is not None  # a prompt that is too long cannot wait
+    assert compacted_by(session) is not None  # a prompt that is too long cannot wait
     opened = due(evolve(session, compactions=evolve(session.compactions, requested=True)), LATER, 501)
     assert opened is not None
-    healed, _ = take_summary(session, opened.cut, "so far")
+    healed, _ = outcome(take_summary(drafted(session), opened.cut, "so far"))
     assert (healed.compactions.failures, healed.compactions.again_ms) == (0, None)
 
 
 @pytest.mark.rule("COMPACT-5")
 def test_a_compaction_that_shrank_nothing_is_not_tried_again_before_the_thread_has_grown() -> None:
-    opened = compact(TOO_LARGE)
+    opened = compacted_by(TOO_LARGE)
     assert opened is not None
-    session, _ = take_summary(TOO_LARGE, opened.cut, "x" * 10_000)
+    session, _ = outcome(take_summary(drafted(TOO_LARGE), opened.cut, "x" * 10_000))
     assert session.compactions.useless_at == len(session.thread)
     more = UserMessage(id=MessageId(99), content=text("on"))
     longer = with_messages(session, session.thread.messages.append(more))
     assert due(session, LATER, 0) is None
-    assert compact(session) is None  # not even where the prompt is too long, or the user asks for it
-    assert request_compaction(session) is None
-    assert compact(longer) is not None
-    shorter, _ = take_summary(TOO_LARGE, opened.cut, "")
+    assert compacted_by(session) is None  # not even where the prompt is too long, or the user asks for it
+    assert request_compaction(drafted(session)) is None
+    assert compacted_by(longer) is not None
+    shorter, _ = outcome(take_summary(drafted(TOO_LARGE), opened.cut, ""))
     assert shorter.compactions.useless_at == (
         len(shorter.thread) if shorter.size.total >= TOO_LARGE.size.total else None
     )
@@ -160,9 +185,9 @@ def test_a_compaction_that_shrank_nothing_is_not_tried_again_before_the_thread_h
 
 @pytest.mark.rule("COMPACT-3")
 def test_the_summary_takes_the_place_of_what_is_cut_out_as_one_user_message() -> None:
-    opened = compact(TOO_LARGE)
+    opened = compacted_by(TOO_LARGE)
     assert opened is not None
-    session, effects = take_summary(TOO_LARGE, opened.cut, "so far")
+    session, effects = outcome(take_summary(drafted(TOO_LARGE), opened.cut, "so far"))
     assert ids(session) == [7, 4, 5, 6]
     note = session.thread.messages[0]
     assert isinstance(note, UserMessage)
@@ -176,11 +201,11 @@ def test_the_summary_takes_the_place_of_what_is_cut_out_as_one_user_message() ->
 @pytest.mark.rule("COMPACT-2")
 @pytest.mark.rule("COMPACT-4")
 def test_a_window_is_trimmed_at_once_and_notes_the_gap_where_it_does_not_start_with_the_user() -> None:
-    trimmed = compact(holding(TWO_TURNS, always(WINDOW)))
+    trimmed = compacted_by(holding(TWO_TURNS, always(WINDOW)))
     assert trimmed is not None
     assert (ids(trimmed.session), trimmed.operation) == ([4, 5, 6], None)
     assert named(trimmed.effects) == ["CompactionStarted", "ThreadCompacted", "CompactionEnded"]
-    one_turn = compact(holding(thread_of([(SAID, [(1, None)] * 3)]), always(WINDOW)))
+    one_turn = compacted_by(holding(thread_of([(SAID, [(1, None)] * 3)]), always(WINDOW)))
     assert one_turn is not None
     assert ids(one_turn.session) == [1, 8, 6, 7]
     note = one_turn.session.thread.messages[1]
@@ -192,7 +217,7 @@ def test_a_window_is_trimmed_at_once_and_notes_the_gap_where_it_does_not_start_w
 @pytest.mark.rule("TOOL-11")
 def test_a_clearing_takes_the_bodies_of_old_results_and_no_message() -> None:
     session = holding(TWO_TURNS, always(CLEAR))
-    cleared = compact(session)
+    cleared = compacted_by(session)
     assert cleared is not None
     assert named(cleared.effects) == ["CompactionStarted", "ResultsCleared", "CompactionEnded"]
     assert [call.reply for call in of_kind(ResultsCleared, cleared.effects)[0].calls] == [1]
@@ -208,12 +233,12 @@ def test_what_is_counted_of_a_compacted_thread_is_what_is_there(
     messages: Vector[Message], compaction: Compaction
 ) -> None:
     session = holding(messages, compaction)
-    opened = compact(session)
+    opened = compacted_by(session)
     if opened is None:
         return
     after = opened.session
     if opened.operation is not None:
-        after, _ = take_summary(after, opened.cut, "so far")
+        after, _ = outcome(take_summary(drafted(after), opened.cut, "so far"))
     results = [result for found in after.thread if isinstance(found, ResultMessage) for result in found.results]
     assert after.bodies == sum(not is_cleared(result) for result in results)
     assert after.size == rewritten(sum(map(characters_of, after.thread)))
@@ -221,10 +246,10 @@ def test_what_is_counted_of_a_compacted_thread_is_what_is_there(
 
 
 def test_a_summary_of_no_more_interest_is_aborted() -> None:
-    opened = compact(TOO_LARGE)
+    opened = compacted_by(TOO_LARGE)
     assert opened is not None
     assert opened.operation is not None
-    session, effects = abort_summary(opened.session, opened.operation)
+    session, effects = outcome(abort_summary(drafted(opened.session), opened.operation))
     assert named(effects) == ["AbortOther", "CompactionEnded"]
     assert session.thread == TOO_LARGE.thread
 
@@ -264,14 +289,14 @@ class Remembered:
     def compact(self, compaction: Compaction) -> None:
         policy = evolve(self.session.settings.policy, compaction=compaction)
         self.session = evolve(self.session, settings=evolve(self.session.settings, policy=policy))
-        opened = compact(self.session)
+        opened = compacted_by(self.session)
         if opened is None:
             return
         before, opening = self.messages, opened.cut.opening
         gone = before[: opened.cut.until]
         self.session = opened.session
         if opened.operation is not None:
-            self.session, _ = take_summary(self.session, opened.cut, "so far")
+            self.session, _ = outcome(take_summary(drafted(self.session), opened.cut, "so far"))
         front = len(self.messages) - len(before[opened.cut.until :])
         self.copies.append((gone, front, None if opening is None else before[opening].id))
 
@@ -311,9 +336,9 @@ def test_an_edit_finds_the_thread_as_it_was_before_what_was_cut_out(steps: Done)
             there = any(found.id == message for found in model.messages)
             assert there or was_removed(model.session, message)
             expected = model.restored(message)
-            restored, _ = restore_for(model.session, message)
+            restored, _ = outcome(restore_for(drafted(model.session), message))
             assert list(restored.thread) == expected
-            model.session, _ = drop_from(model.session, message)
+            model.session, _ = outcome(cut_from(drafted(model.session), message))
             place = [found.id for found in expected].index(message)
             assert model.messages == expected[:place]
             assert model.session.size == rewritten(sum(map(characters_of, model.messages)))
@@ -322,12 +347,12 @@ def test_an_edit_finds_the_thread_as_it_was_before_what_was_cut_out(steps: Done)
 
 @pytest.mark.rule("INPUT-4")
 def test_a_message_that_stands_where_it_was_brings_nothing_back() -> None:
-    compacted, _ = take_summary(TOO_LARGE, compact(TOO_LARGE).cut, "so far")  # type: ignore[union-attr]
-    assert restore_for(compacted, MessageId(4)) == (compacted, ())
+    compacted, _ = outcome(take_summary(drafted(TOO_LARGE), compacted_by(TOO_LARGE).cut, "so far"))  # type: ignore[union-attr]
+    assert outcome(restore_for(drafted(compacted), MessageId(4))) == (compacted, ())
     assert not was_removed(compacted, MessageId(4))
     assert not was_removed(compacted, MessageId(2))  # the model's
     assert was_removed(compacted, MessageId(1))
-    restored, effects = restore_for(compacted, MessageId(1))
+    restored, effects = outcome(restore_for(drafted(compacted), MessageId(1)))
     assert ids(restored) == [1, 2, 3, 4, 5, 6]
     assert effects == (ThreadRewritten(tuple(TWO_TURNS)),)
     assert restored.compactions == NO_COMPACTIONS
@@ -337,27 +362,28 @@ def test_a_message_that_stands_where_it_was_brings_nothing_back() -> None:
 @pytest.mark.rule("INPUT-4")
 def test_what_a_guardrail_redacts_reads_so_also_where_a_compaction_has_taken_it_out() -> None:
     messages = thread_of([(SAID, [(1, None)] * 3)])
-    opened = compact(holding(messages, always()))
+    opened = compacted_by(holding(messages, always()))
     assert opened is not None
-    once, _ = take_summary(opened.session, Cut(messages.size - 4), "so far")
-    twice, _ = take_summary(once, Cut(3), "so far, again")  # which takes out nothing that a user has said
+    once, _ = outcome(take_summary(drafted(opened.session), Cut(messages.size - 4), "so far"))
+    again = take_summary(drafted(once), Cut(3), "so far, again")  # which takes out nothing that a user has said
+    twice = again.session
     for compacted in (once, twice):
-        redacted, effects = redact_input(compacted, Redaction(user_text="hidden"))
+        redacted, effects = outcome(redact_input(drafted(compacted), Redaction(user_text="hidden")))
         assert effects == ()
         assert redacted.thread == compacted.thread
-        restored, _ = restore_for(redacted, MessageId(1))
+        restored, _ = outcome(restore_for(drafted(redacted), MessageId(1)))
         first = restored.thread.messages[0]
         assert isinstance(first, UserMessage)
         assert first.content == text("hidden")
-    assert redact_input(holding(Vector(), None), Redaction(user_text="hidden"))[1] == ()
+    assert outcome(redact_input(drafted(holding(Vector(), None)), Redaction(user_text="hidden")))[1] == ()
 
 
 @pytest.mark.rule("COMPACT-5")
 @pytest.mark.rule("INPUT-4")
 def test_an_edited_thread_may_be_compacted_again() -> None:
-    opened = compact(TOO_LARGE)
+    opened = compacted_by(TOO_LARGE)
     assert opened is not None
-    useless, _ = take_summary(TOO_LARGE, opened.cut, "x" * 10_000)
+    useless, _ = outcome(take_summary(drafted(TOO_LARGE), opened.cut, "x" * 10_000))
     assert useless.compactions.useless_at is not None
-    edited, _ = drop_from(useless, MessageId(4))
+    edited, _ = outcome(cut_from(drafted(useless), MessageId(4)))
     assert edited.compactions.useless_at is None

@@ -15,6 +15,7 @@ from loopkernel.loop.algorithms.repair import repair
 from loopkernel.loop.history.imports import import_thread
 
 from tests.kernel.building import NOTHING, ONE, at_rest, effects_of, of_kind, say, text
+from tests.kernel.drafts import drafted, outcome
 from tests.kernel.foreign import broken_conversations, foreign_call, foreign_result
 
 EMPTY = at_rest().session
@@ -42,7 +43,7 @@ def calls_only(message: ForeignMessage) -> ForeignMessage:
 @pytest.mark.rule("RESUME-5")
 @given(broken_conversations)
 def test_what_goes_in_is_the_repaired_conversation(start: list[ForeignMessage]) -> None:
-    session, effects = import_thread(EMPTY, tuple(start))
+    session, effects = outcome(import_thread(drafted(EMPTY), tuple(start)))
     repaired = repair(start)
     thread = list(session.thread)
     assert [as_it_was(message) for message in thread] == [calls_only(message) for message in repaired.messages]
@@ -56,7 +57,7 @@ def test_what_goes_in_is_the_repaired_conversation(start: list[ForeignMessage]) 
 @pytest.mark.rule("TOOL-14")
 @given(broken_conversations)
 def test_replies_are_numbered_so_that_the_first_request_is_the_first(start: list[ForeignMessage]) -> None:
-    session, _ = import_thread(EMPTY, tuple(start))
+    session, _ = outcome(import_thread(drafted(EMPTY), tuple(start)))
     replies = [message for message in session.thread if isinstance(message, AssistantMessage)]
     assert [reply.reply for reply in replies] == list(range(1 - len(replies), 1))
     for reply in replies:
@@ -71,7 +72,7 @@ def test_replies_are_numbered_so_that_the_first_request_is_the_first(start: list
 @pytest.mark.rule("RESUME-5")
 @given(broken_conversations)
 def test_only_a_lost_result_is_told_and_never_ran(start: list[ForeignMessage]) -> None:
-    session, effects = import_thread(EMPTY, tuple(start))
+    session, effects = outcome(import_thread(drafted(EMPTY), tuple(start)))
     results = [result for message in session.thread if isinstance(message, ResultMessage) for result in message.results]
     assert all(result.ran is (result.status is not CallStatus.LOST) for result in results)
     lost = [result for result in results if result.status is CallStatus.LOST]
@@ -85,7 +86,7 @@ def test_a_status_that_was_read_from_text_says_so() -> None:
         ForeignReply(content=(foreign_call("c1"), foreign_call("c1"))),
         ForeignResults((read, foreign_result("c1"))),
     )
-    session, _ = import_thread(EMPTY, start)
+    session, _ = outcome(import_thread(drafted(EMPTY), start))
     message = session.thread.messages[1]
     assert isinstance(message, ResultMessage)
     assert [result.status_from_text for result in message.results] == [True, False]
@@ -120,4 +121,4 @@ def test_the_opaque_blocks_of_another_model_are_told_to_be_left_out() -> None:
 
 
 def test_a_session_without_a_past_begins_empty() -> None:
-    assert import_thread(EMPTY, ()) == (EMPTY, ())
+    assert outcome(import_thread(drafted(EMPTY), ())) == (EMPTY, ())

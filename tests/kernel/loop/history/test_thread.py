@@ -14,33 +14,34 @@ from loopkernel.data.words import CallStatus, InputFate, StopReason
 from loopkernel.loop.history.thread import add_foreign_input, add_input, add_note, add_reply, add_results
 
 from tests.kernel.building import NOTHING, ONE, at_rest, call_id, text
+from tests.kernel.drafts import drafted, outcome
 
 EMPTY = at_rest().session
 RESULT = ToolResult(call=call_id(1), provider_id="p", tool="read", status=CallStatus.DONE)
 
 
 def input_from_user(session: Session) -> tuple[Session, tuple[Effect, ...]]:
-    return add_input(session, text("a"), UserOrigin.QUEUED, ReceiptId(3), "k")
+    return outcome(add_input(drafted(session), text("a"), UserOrigin.QUEUED, ReceiptId(3), "k"))
 
 
 def recorded_input(session: Session) -> tuple[Session, tuple[Effect, ...]]:
-    return add_foreign_input(session, text("b"))
+    return outcome(add_foreign_input(drafted(session), text("b")))
 
 
 def note(session: Session) -> tuple[Session, tuple[Effect, ...]]:
-    return add_note(session, "c", UserOrigin.NUDGE)
+    return outcome(add_note(drafted(session), "c", UserOrigin.NUDGE))
 
 
 def whole_reply(session: Session) -> tuple[Session, tuple[Effect, ...]]:
-    return add_reply(session, OpenReply(ONE, "m", Usage(input=1)), text("d"), StopReason.END_TURN)
+    return outcome(add_reply(drafted(session), OpenReply(ONE, "m", Usage(input=1)), text("d"), StopReason.END_TURN))
 
 
 def cut_reply(session: Session) -> tuple[Session, tuple[Effect, ...]]:
-    return add_reply(session, OpenReply(ONE, "m"), (), None)
+    return outcome(add_reply(drafted(session), OpenReply(ONE, "m"), (), None))
 
 
 def answers(session: Session) -> tuple[Session, tuple[Effect, ...]]:
-    return add_results(session, ONE, (RESULT,))
+    return outcome(add_results(drafted(session), ONE, (RESULT,)))
 
 
 WAYS = {
@@ -115,6 +116,8 @@ def test_the_answers_of_a_reply_are_one_message() -> None:
 def test_the_thread_knows_which_models_left_opaque_blocks_in_it() -> None:
     session = EMPTY
     for model in ("m", "n", "m"):
-        session, _ = add_reply(session, OpenReply(ONE, model), (OpaqueBlock(model, NOTHING),), StopReason.END_TURN)
+        session, _ = outcome(
+            add_reply(drafted(session), OpenReply(ONE, model), (OpaqueBlock(model, NOTHING),), StopReason.END_TURN)
+        )
     assert session.thread.opaque_models == ("m", "n")
     assert whole_reply(EMPTY)[0].thread.opaque_models == ()

@@ -63,6 +63,7 @@ from tests.kernel.building import (
     working,
     writes,
 )
+from tests.kernel.drafts import drafted, fresh, unspent
 from tests.kernel.grids import grid
 from tests.kernel.loop.life.restarting import TOOLS, answer_by_policy, restarts
 
@@ -149,10 +150,10 @@ def test_arguments_that_do_not_parse_are_neither_checked_nor_run() -> None:
     )
     state = working(made_call())
     ledger = evolve(state.ledger, entries=Vector.of(entries), unanswered=2, checking=1, started=Vector.of([1]))
-    restarted = restart_calls(ledger, state.session, Resumed(), 0)
+    restarted = restart_calls(drafted(state.session, ledger=ledger), Resumed())
     assert [entry.status for entry in restarted.ledger.entries] == [CallStatus.QUEUED, CallStatus.QUEUED]
     assert restarted.effects == ()
-    assert starts(start_ready(restarted.ledger, restarted.session, 0).effects) == []
+    assert starts(unspent(start_ready(fresh(restarted))).effects) == []
 
 
 def test_a_call_that_runs_without_an_operation_takes_its_place_in_the_schedule_again() -> None:
@@ -160,7 +161,7 @@ def test_a_call_that_runs_without_an_operation_takes_its_place_in_the_schedule_a
     state = working(made_call("read_only"), tools=TOOLS)
     entry = evolve(state.ledger.entries[0], operation=None)
     ledger = evolve(state.ledger, entries=state.ledger.entries.replace(0, entry))
-    restarted = restart_calls(ledger, state.session, Resumed(), 0)
+    restarted = restart_calls(drafted(state.session, ledger=ledger), Resumed())
     assert restarted.session == state.session
     assert [entry.status for entry in restarted.ledger.entries] == [CallStatus.QUEUED]
 

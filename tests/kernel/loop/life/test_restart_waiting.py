@@ -22,7 +22,7 @@ from loopkernel.data.usage import Usage
 from loopkernel.data.user_deltas import Approve, CancelCall, Swap
 from loopkernel.data.words import CallStatus, CancelReason, RefusalReason, RequestReason, TimerPurpose, UserAction
 from loopkernel.loop.algorithms.wording import cancelled_text
-from loopkernel.loop.calls.claims import class_of
+from loopkernel.loop.calls.ledger import class_of
 from loopkernel.loop.life.restart import after_crash, restart_held_runs
 
 from tests.kernel.building import (
@@ -57,6 +57,7 @@ from tests.kernel.building import (
     working,
     writes,
 )
+from tests.kernel.drafts import drafted, outcome
 from tests.kernel.grids import grid
 from tests.kernel.loop.life.restarting import ANSWERS, DANGER, DANGEROUS_ANSWERS, TOOLS, answer_by_policy, restarts
 
@@ -184,8 +185,8 @@ def test_the_policy_answers_for_each_class(
 
 def test_a_session_that_holds_no_run_is_left_as_it_is() -> None:
     session = at_rest().session
-    assert restart_held_runs(session, Resumed()) == (session, ())
-    assert restart_held_runs(session, Resumed())[0] is session
+    assert outcome(restart_held_runs(drafted(session), Resumed())) == (session, ())
+    assert outcome(restart_held_runs(drafted(session), Resumed()))[0] is session
 
 
 # --- a reply in flight ------------------------------------------------------------------------------------

@@ -56,6 +56,7 @@ from tests.kernel.building import (
     text,
     working,
 )
+from tests.kernel.drafts import drafted, fresh, outcome
 
 CAUSES: dict[Cause, tuple[CancelReason, TurnEndReason]] = {
     CancelAll(): (CancelReason.USER_CANCELLED, TurnEndReason.USER_ABORT),
@@ -70,7 +71,8 @@ CAUSES: dict[Cause, tuple[CancelReason, TurnEndReason]] = {
 @pytest.mark.parametrize("cause", CAUSES, ids=lambda cause: type(cause).__name__)
 def test_each_cause_has_its_reason_and_its_end(cause: Cause) -> None:
     cancel, reason = CAUSES[cause]
-    session, ending = end_cut_short(at_rest().session, cause)
+    draft, ending = end_cut_short(drafted(at_rest().session), cause)
+    session = draft.session
     assert reason_of(cause) is cancel
     then: NextInput | None = None
     if isinstance(cause, Say | EditMessage):
@@ -83,7 +85,7 @@ def test_each_cause_has_its_reason_and_its_end(cause: Cause) -> None:
 @pytest.mark.rule("CANCEL-2")
 def test_only_a_released_thread_keeps_the_calls_that_wait_for_a_person() -> None:
     waiting = Ledger(reply=ONE)
-    kept = [end_cut_short(at_rest().session, cause, waiting)[1].waiting for cause in CAUSES]
+    kept = [end_cut_short(drafted(at_rest().session), cause, waiting)[1].waiting for cause in CAUSES]
     assert kept == [None, waiting, None, None]
 
 
@@ -93,7 +95,7 @@ def test_only_a_released_thread_keeps_the_calls_that_wait_for_a_person() -> None
 @given(streaming_states())
 def test_a_cut_reply_stays_with_what_had_come_and_every_call_is_answered_once(state: Streaming) -> None:
     reason = CancelReason.USER_CANCELLED
-    session, effects = cut_reply(state.session, state.reply, state.pieces, state.ledger, reason, 0)
+    session, effects = outcome(cut_reply(fresh(state), state.reply, state.pieces, reason, ()))
     entries = list(state.ledger.entries)
     added = [effect.message for effect in of_kind(MessageAdded, effects)]
     reply = a(AssistantMessage, added[0])
@@ -127,7 +129,7 @@ STOPS = ("AbortTool", "StartTimer", "ChildFinished", "AbortOther", "CancelTimer"
 def test_what_a_cut_reply_was_billed_for_is_kept_beside_its_id() -> None:
     state = asked()
     billed = OpenReply(ONE, "default", Usage(input=4))
-    session, _ = cut_reply(state.session, billed, state.pieces, state.ledger, CancelReason.DISPOSED, 0)
+    session, _ = outcome(cut_reply(fresh(state), billed, state.pieces, CancelReason.DISPOSED, ()))
     index = session.operations.abandoned_model_index(ONE)
     assert index == 0
     assert session.operations.abandoned_models[index].counted == Usage(input=4)
@@ -136,7 +138,7 @@ def test_what_a_cut_reply_was_billed_for_is_kept_beside_its_id() -> None:
 @pytest.mark.rule("INPUT-5")
 def test_a_half_written_call_is_dropped() -> None:
     state = asked(at_rest().session.settings.policy, ModelText(ONE, "so"), ModelInput(ONE, '{"pa'))
-    session, effects = cut_reply(state.session, state.reply, state.pieces, state.ledger, CancelReason.USER_CANCELLED, 0)
+    session, effects = outcome(cut_reply(fresh(state), state.reply, state.pieces, CancelReason.USER_CANCELLED, ()))
     assert a(AssistantMessage, session.thread.messages[1]).content == text("so")
     assert named(effects) == ["AbortModel", "ReplyAborted", "MessageAdded", "WorkCancelled"]
 
@@ -150,7 +152,8 @@ CALLS = (made_call(), made_call("asks"), made_call(verdict=None))
 @pytest.mark.parametrize("reason", [CancelReason.USER_CANCELLED, CancelReason.USER_INTERRUPTED])
 def test_cut_calls_leave_no_check_no_run_and_no_question_open(reason: CancelReason) -> None:
     state = working(*CALLS, tools=ALL_TOOLS, policy=evolve(ASKING_NOBODY, approval_timeout_ms=9))
-    session, waiting, effects = cut_calls(state.session, state.ledger, reason, 0)
+    draft, waiting = cut_calls(fresh(state, 0), reason)
+    session, effects = outcome(draft)
     assert waiting is None
     assert named(effects) == [
         *("AbortTool", "StartTimer", "CancelTimer", "CancelTimer"),
@@ -165,7 +168,8 @@ def test_cut_calls_leave_no_check_no_run_and_no_question_open(reason: CancelReas
 @pytest.mark.rule("CANCEL-2")
 def test_a_release_answers_all_but_the_calls_that_wait_for_a_person() -> None:
     state = working(*CALLS, tools=ALL_TOOLS, policy=evolve(ASKING_NOBODY, approval_timeout_ms=9))
-    session, waiting, effects = cut_calls(state.session, state.ledger, CancelReason.DISPOSED, 0)
+    draft, waiting = cut_calls(fresh(state, 0), CancelReason.DISPOSED)
+    session, effects = outcome(draft)
     assert named(effects) == [
         *("AbortTool", "StartTimer", "CancelTimer"),
         *("ToolEnded", "ToolEnded"),
@@ -183,7 +187,8 @@ def test_a_release_answers_all_but_the_calls_that_wait_for_a_person() -> None:
 @pytest.mark.rule("CANCEL-2")
 def test_a_release_answers_a_call_whose_tool_has_asked_since_it_runs() -> None:
     state = after(working(made_call(), made_call(), tools=ALL_TOOLS), ToolAsked(run(1), "which?"))
-    session, waiting, effects = cut_calls(session_of(state), ledger_of(state), CancelReason.DISPOSED, 0)
+    draft, waiting = cut_calls(drafted(session_of(state), ledger=ledger_of(state)), CancelReason.DISPOSED)
+    session, effects = outcome(draft)
     assert waiting is None
     assert [place for place, _, _ in ends(effects)] == [1, 2]
     assert [held.operation for held in session.held] == [run(1), run(2)]
@@ -197,12 +202,13 @@ BEHIND = a(Executing, after(working(made_call(), made_call()), succeeded(1, back
 @pytest.mark.rule("TOOL-20")
 @pytest.mark.rule("CANCEL-2")
 def test_what_runs_in_the_background_is_aborted_before_all_else() -> None:
-    session, _, effects = cut_calls(BEHIND.session, BEHIND.ledger, CancelReason.USER_CANCELLED, 7)
+    draft, _ = cut_calls(fresh(BEHIND, 7), CancelReason.USER_CANCELLED)
+    session, effects = outcome(draft)
     assert [abort.operation for abort in of_kind(AbortTool, effects)] == [run(1), run(2)]
     assert all(held.grace is not None and held.grace.deadline_ms == 7 + 5_000 for held in session.held)
     (end,) = session.inbox.background
     assert end.call == call_id(1)
-    session, effects = cut_gates(BEHIND.session, CancelReason.USER_CANCELLED, 7)
+    session, effects = outcome(cut_gates(drafted(BEHIND.session, 7), CancelReason.USER_CANCELLED))
     assert named(effects) == ["AbortTool", "StartTimer", "WorkCancelled"]
     assert not any(held.background for held in session.held)
 
@@ -210,8 +216,8 @@ def test_what_runs_in_the_background_is_aborted_before_all_else() -> None:
 @pytest.mark.rule("TOOL-20")
 def test_a_cut_without_calls_stops_what_runs_in_the_background_too() -> None:
     streaming = a(Streaming, after(BEHIND, succeeded(2)))
-    session, effects = cut_reply(
-        streaming.session, streaming.reply, streaming.pieces, streaming.ledger, CancelReason.USER_CANCELLED, 0
+    session, effects = outcome(
+        cut_reply(fresh(streaming), streaming.reply, streaming.pieces, CancelReason.USER_CANCELLED, ())
     )
     assert named(effects) == [
         *("AbortModel", "ReplyAborted", "MessageAdded"),
@@ -223,7 +229,10 @@ def test_a_cut_without_calls_stops_what_runs_in_the_background_too() -> None:
 @pytest.mark.rule("CANCEL-2")
 def test_a_gate_that_is_cut_says_so_alone() -> None:
     session = at_rest().session
-    assert cut_gates(session, CancelReason.DISPOSED, 0) == (session, (WorkCancelled(CancelReason.DISPOSED),))
+    assert outcome(cut_gates(drafted(session), CancelReason.DISPOSED)) == (
+        session,
+        (WorkCancelled(CancelReason.DISPOSED),),
+    )
 
 
 # --- what cuts a turn short -------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from loopkernel.data.thread_deltas import Resumed
 from loopkernel.data.tool_deltas import ToolAsked
 from loopkernel.data.usage import Usage
 from loopkernel.data.words import CallStatus, CancelReason, ErrorClass, RequestReason, TimerPurpose, TurnEndReason
-from loopkernel.loop.turn.early_runs import drop, drop_after_crash, is_committed, keep_for_effect
+from loopkernel.loop.turn.cancelling import discard_dead_reply, discard_reply, is_committed, keep_for_effect
 
 from tests.kernel.building import (
     ALL_TOOLS,
@@ -46,6 +46,7 @@ from tests.kernel.building import (
     timer,
     writes,
 )
+from tests.kernel.drafts import drafted, fresh, outcome
 
 DONE, QUEUED, RUNNING, ERROR, CANCELLED = (
     CallStatus.DONE,
@@ -93,7 +94,7 @@ def test_a_reply_has_had_an_effect_when_a_call_has_started_that_does_not_only_re
 def test_a_reply_is_kept_up_to_its_last_complete_call_and_what_has_started_goes_on() -> None:
     state = streaming(ModelText(ONE, "so"), WRITING, made_call(verdict=None), ModelText(ONE, "and now"))
     reply = OpenReply(ONE, "default", Usage(output=2))
-    kept = keep_for_effect(state.session, reply, state.pieces, state.ledger, 0)
+    kept = keep_for_effect(fresh(state), reply, state.pieces)
     (added,) = of_kind(MessageAdded, kept.effects)
     message = a(AssistantMessage, added.message)
     assert (message.state, message.stop, message.usage) == (ReplyState.CANCELLED, None, Usage(output=2))
@@ -108,7 +109,7 @@ def test_a_reply_is_kept_up_to_its_last_complete_call_and_what_has_started_goes_
 @pytest.mark.rule("TOOL-19")
 def test_a_call_whose_tool_asks_has_started() -> None:
     state = streaming(WRITING, ToolAsked(run(1), "which?"))
-    kept = keep_for_effect(state.session, state.reply, state.pieces, state.ledger, 0)
+    kept = keep_for_effect(fresh(state), state.reply, state.pieces)
     assert ends(kept.effects) == []
 
 
@@ -160,7 +161,7 @@ def test_a_failure_behind_a_kept_reply_is_recovered_once_its_runs_have_ended() -
 def test_what_depends_on_a_call_that_never_starts_is_unreachable() -> None:
     calls = (WRITING, made_call(provider_id="q"), made_call(provider_id="r", needs=("q",)))
     state = streaming(*calls)
-    kept = keep_for_effect(state.session, state.reply, state.pieces, state.ledger, 0)
+    kept = keep_for_effect(fresh(state), state.reply, state.pieces)
     assert ends(kept.effects) == [(2, CANCELLED, SUPERSEDED), (3, ERROR, None)]
 
 
@@ -172,7 +173,7 @@ def test_what_depends_on_a_call_that_never_starts_is_unreachable() -> None:
 def test_early_runs_of_a_discarded_reply_are_aborted_and_closed_and_the_others_forgotten() -> None:
     state = streaming(READING, READING, succeeded(2), made_call(verdict=None), made_call())
     assert statuses(state) == [RUNNING, DONE, QUEUED, QUEUED]
-    session, effects = drop(state.ledger, state.session, 100)
+    session, effects = outcome(discard_reply(fresh(state, 100)))
     assert named(effects) == ["AbortTool", "StartTimer", "CancelTimer", "ToolEnded"]
     assert effects[0] == AbortTool(run(1), SUPERSEDED)
     assert effects[1] == StartTimer(operation=timer(3), purpose=TimerPurpose.GRACE, deadline_ms=5_100)
@@ -212,7 +213,7 @@ def test_that_an_early_run_has_stopped_leaves_the_shown_error_to_be_seen() -> No
 @pytest.mark.rule("TOOL-9")
 def test_after_a_crash_early_reads_are_closed_and_nothing_is_left_to_abort() -> None:
     state = streaming(READING, READING, succeeded(2), made_call(verdict=None), made_call())
-    session, effects = drop_after_crash(state.ledger, state.session)
+    session, effects = outcome(discard_dead_reply(fresh(state)))
     assert named(effects) == ["ToolEnded"]
     assert ends(effects) == [(1, CANCELLED, SUPERSEDED)]
     assert session.held == ()
@@ -242,7 +243,7 @@ def test_an_entry_without_a_run_is_answered_and_nothing_is_abandoned() -> None:
     state = streaming(READING)
     entry = evolve(state.ledger.entries[0], operation=None)
     ledger = evolve(state.ledger, entries=state.ledger.entries.replace(0, entry))
-    session, effects = drop_after_crash(ledger, state.session)
+    session, effects = outcome(discard_dead_reply(drafted(state.session, ledger=ledger)))
     assert (session, named(effects)) == (state.session, ["ToolEnded"])
 
 
@@ -251,6 +252,6 @@ def test_an_entry_without_a_run_is_answered_and_nothing_is_abandoned() -> None:
 def test_after_a_crash_the_background_runs_of_a_dropped_reply_are_forgotten() -> None:
     state = streaming(READING, succeeded(1, background=True))
     assert len(state.session.held) == 1
-    session, effects = drop_after_crash(state.ledger, state.session)
+    session, effects = outcome(discard_dead_reply(fresh(state)))
     assert (session.held, session.inbox.background, effects) == ((), (), ())
     assert list(session.operations.abandoned[OperationKind.RUN]) == [run(1)]

@@ -27,7 +27,7 @@ from loopkernel.data.words import (
     UserAction,
 )
 from loopkernel.loop.algorithms.clearing import is_cleared
-from loopkernel.loop.turn.editing import drop_from, index_of_input
+from loopkernel.loop.turn.editing import cut_from, index_of_input
 
 from tests.kernel.building import (
     ALL_TOOLS,
@@ -56,6 +56,7 @@ from tests.kernel.building import (
     text,
     working,
 )
+from tests.kernel.drafts import drafted, outcome
 
 REST = at_rest()
 
@@ -109,7 +110,7 @@ def test_an_edit_at_rest_replaces_the_message_and_drops_what_follows(number: int
 @pytest.mark.parametrize("number", [-1, 0, 2, 4, 7, 99])
 def test_only_a_message_that_the_user_sent_and_that_is_there_is_edited(number: int) -> None:
     assert index_of_input(session_of(TALKED), MessageId(number)) is None
-    assert drop_from(session_of(TALKED), MessageId(number)) == (session_of(TALKED), ())
+    assert outcome(cut_from(drafted(session_of(TALKED)), MessageId(number))) == (session_of(TALKED), ())
     for state in (TALKED, after(TALKED, say())):
         unknown = (Refused(UserAction.EDIT, RefusalReason.UNKNOWN),)
         wanted = edit(number if number != 7 or state is TALKED else 8)

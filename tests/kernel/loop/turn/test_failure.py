@@ -46,6 +46,7 @@ from tests.kernel.building import (
     timer,
     working,
 )
+from tests.kernel.drafts import drafted
 
 TURN = Turn(number=1, opened_ms=0)
 QUIET = evolve(ASKING_NOBODY, retry=None)
@@ -61,11 +62,11 @@ def recovering(
     *,
     retry_after_ms: int | None = None,
     now_ms: int = 100,
-) -> Recovered:
+) -> Recovered[None]:
     """Where the failure of the first request leads."""
     session = at_rest(policy).session
     failure = Failure(request=ONE, error=error, message="why", retry_after_ms=retry_after_ms)
-    return recover_from(session, evolve(TURN, recovery=used), failure, now_ms)
+    return recover_from(drafted(session, now_ms), evolve(TURN, recovery=used), failure)
 
 
 # --- retries ----------------------------------------------------------------------------------------------
@@ -78,12 +79,12 @@ def recovering(
 def test_a_class_that_policy_lists_waits_for_its_retry(error: ErrorClass, attempt: int) -> None:
     found = recovering(error, used=Recovery(retries=attempt))
     delay = 5_000 * 2**attempt
-    assert found.effects == (
+    assert found.draft.effects == (
         RetryScheduled(delay, attempt + 1),
         StartTimer(operation=timer(1), purpose=TimerPurpose.RETRY, deadline_ms=100 + delay),
     )
-    assert found.timer == Timer(timer(1), TimerPurpose.RETRY, 100 + delay)
-    assert (found.ending, found.session.error) == (None, None)
+    assert found.way == Timer(timer(1), TimerPurpose.RETRY, 100 + delay)
+    assert found.draft.session.error is None
     assert (found.turn.reason, found.turn.recovery.retries) == (RequestReason.ERROR_RETRY, attempt + 1)
 
 
@@ -93,11 +94,11 @@ def test_the_server_may_ask_for_more_up_to_the_cap(asked_ms: int, cap_ms: int, a
     policy = evolve(ASKING_NOBODY, retry_after_cap_ms=cap_ms)
     found = recovering(policy=policy, used=Recovery(retries=attempt), retry_after_ms=asked_ms)
     if asked_ms > cap_ms:
-        assert (found.timer, found.effects) == (None, ())
-        assert found.ending == Ending(reason=TurnEndReason.ERROR, error=ErrorClass.SERVER, message="why")
+        assert found.draft.effects == ()
+        assert found.way == Ending(reason=TurnEndReason.ERROR, error=ErrorClass.SERVER, message="why")
     else:
-        assert found.timer is not None
-        assert found.timer.deadline_ms - 100 == max(asked_ms, min(5_000 * 2**attempt, 60_000))
+        assert isinstance(found.way, Timer)
+        assert found.way.deadline_ms - 100 == max(asked_ms, min(5_000 * 2**attempt, 60_000))
 
 
 @pytest.mark.rule("RETRY-2")
@@ -105,9 +106,9 @@ def test_the_server_may_ask_for_more_up_to_the_cap(asked_ms: int, cap_ms: int, a
 def test_jitter_comes_from_the_seed_in_state(seed: int, jitter_ms: int) -> None:
     policy = evolve(ASKING_NOBODY, seed=seed, retry=Retry(jitter_ms=jitter_ms))
     found, again = recovering(policy=policy), recovering(policy=policy)
-    assert found == again
-    assert found.timer is not None
-    assert 5_100 <= found.timer.deadline_ms <= 5_100 + jitter_ms
+    assert (found.way, found.turn) == (again.way, again.turn)
+    assert isinstance(found.way, Timer)
+    assert 5_100 <= found.way.deadline_ms <= 5_100 + jitter_ms
 
 
 # --- fallbacks --------------------------------------------------------------------------------------------
@@ -119,7 +120,7 @@ LARGE = evolve(ASKING_NOBODY, model="large", fallback_models=("middle", "small")
 @pytest.mark.parametrize("error", [*RETRIED, *FALLS_BACK, ErrorClass.REFUSED])
 def test_the_next_model_is_asked_at_once_with_a_fresh_counter(error: ErrorClass) -> None:
     found = recovering(error, LARGE, Recovery(retries=1, raised=1, fed_back=True))
-    assert (found.ending, found.timer, found.effects) == (None, None, ())
+    assert (found.way, found.draft.effects) == (None, ())
     assert found.turn.reason is RequestReason.ERROR_RETRY
     assert found.turn.recovery == Recovery(model=1, raised=1, fed_back=True)
 
@@ -127,7 +128,7 @@ def test_the_next_model_is_asked_at_once_with_a_fresh_counter(error: ErrorClass)
 @pytest.mark.rule("RETRY-6")
 @pytest.mark.parametrize("error", [ErrorClass.AUTH, ErrorClass.BAD_REQUEST, ErrorClass.PROMPT_TOO_LONG])
 def test_what_any_model_would_answer_the_same_falls_back_on_none(error: ErrorClass) -> None:
-    assert recovering(error, LARGE).ending == Ending(reason=TurnEndReason.ERROR, error=error, message="why")
+    assert recovering(error, LARGE).way == Ending(reason=TurnEndReason.ERROR, error=error, message="why")
 
 
 @pytest.mark.rule("RETRY-6")
@@ -194,9 +195,9 @@ def test_where_nothing_can_be_cleared_it_surfaces(clearing: ClearResults | None)
 def test_an_error_under_recovery_is_shown_by_policy(errors: ErrorDisplay, policy: Policy) -> None:
     found = recovering(policy=evolve(policy, errors=errors))
     shown = [ErrorShown(ErrorClass.SERVER, "why")] if errors is ErrorDisplay.SHOWN else []
-    assert of_kind(ErrorShown, found.effects) == shown
-    assert found.effects[: len(shown)] == tuple(shown)
-    assert found.session.error == (ShownError(ErrorClass.SERVER, "why") if shown else None)
+    assert of_kind(ErrorShown, found.draft.effects) == shown
+    assert found.draft.effects[: len(shown)] == tuple(shown)
+    assert found.draft.session.error == (ShownError(ErrorClass.SERVER, "why") if shown else None)
 
 
 @pytest.mark.rule("INFER-9")
@@ -208,9 +209,9 @@ def test_an_unrecovered_error_is_shown_once_at_the_end_of_the_turn(
     error: ErrorClass, on_error: OnError, errors: ErrorDisplay
 ) -> None:
     found = recovering(error, evolve(QUIET, on_error=on_error, errors=errors))
-    assert (found.effects, found.timer) == ((), None)  # the end of the turn shows it
+    assert found.draft.effects == ()  # the end of the turn shows it
     final = on_error is not OnError.REST
-    assert found.ending == Ending(reason=TurnEndReason.ERROR, error=error, message="why", final=final)
+    assert found.way == Ending(reason=TurnEndReason.ERROR, error=error, message="why", final=final)
 
 
 # --- an error that nothing recovers -----------------------------------------------------------------------
@@ -237,7 +238,7 @@ def test_a_refused_call_ends_as_a_refusal_whatever_policy_says_of_errors(
 ) -> None:
     found = recovering(ErrorClass.REFUSED, evolve(ASKING_NOBODY, on_error=on_error, errors=errors))
     refused = Ending(reason=TurnEndReason.REFUSAL, error=ErrorClass.REFUSED, message="why")
-    assert (found.ending, found.effects) == (refused, ())
+    assert (found.way, found.draft.effects) == (refused, ())
 
 
 @pytest.mark.rule("RETRY-7")
@@ -267,7 +268,7 @@ def test_a_fed_back_error_starts_the_counter_again_and_keeps_the_model() -> None
     policy = evolve(LARGE, on_error=OnError.FEED_BACK)
     found = recovering(policy=policy, used=Recovery(model=2, retries=1))
     assert found.turn.recovery == Recovery(model=2, fed_back=True)
-    assert (found.ending, named(found.effects)) == (None, ["MessageAdded"])
+    assert (found.way, named(found.draft.effects)) == (None, ["MessageAdded"])
 
 
 @given(

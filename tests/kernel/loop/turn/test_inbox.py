@@ -24,6 +24,7 @@ from loopkernel.loop.turn.inbox import (
 )
 
 from tests.kernel.building import at_rest, enqueue, of_kind, say, steer, text
+from tests.kernel.drafts import drafted, outcome
 
 EMPTY: Session = at_rest().session
 words = st.lists(st.sampled_from("abcdef"), max_size=5)
@@ -31,13 +32,13 @@ words = st.lists(st.sampled_from("abcdef"), max_size=5)
 
 def queued(*contents: str, session: Session = EMPTY) -> Session:
     for content in contents:
-        session, _ = queue_input(session, text(content), None)
+        session, _ = outcome(queue_input(drafted(session), text(content), None))
     return session
 
 
 def steered(*contents: str, session: Session = EMPTY) -> Session:
     for content in contents:
-        session, _ = steer_input(session, text(content), None)
+        session, _ = outcome(steer_input(drafted(session), text(content), None))
     return session
 
 
@@ -55,7 +56,8 @@ def test_the_queue_keeps_order_and_gives_a_number_and_a_receipt_for_life(content
     session = queued(*contents)
     assert waiting(session) == list(enumerate(contents, 1))
     for number, content in enumerate(contents, 1):
-        session, oldest = take_oldest(session)
+        draft, oldest = take_oldest(drafted(session))
+        session = draft.session
         assert (oldest.number, oldest.receipt, oldest.content) == (number, number, text(content))
     assert session.inbox.queue == ()
 
@@ -63,7 +65,7 @@ def test_the_queue_keeps_order_and_gives_a_number_and_a_receipt_for_life(content
 @pytest.mark.rule("INPUT-2")
 @pytest.mark.rule("DELTA-6")
 def test_what_is_queued_says_so_with_its_key() -> None:
-    session, effects = queue_input(EMPTY, text("a"), "k")
+    session, effects = outcome(queue_input(drafted(EMPTY), text("a"), "k"))
     assert effects == (InputSettled(session.inbox.queue[0].receipt, InputFate.QUEUED, "k"), Queued(QueueNumber(1)))
     assert [seen_before(session, delta) for delta in (say("x", "k"), steer("x", "k"), enqueue("x", "l"))] == [
         True,
@@ -85,7 +87,8 @@ def test_the_queue_is_bounded(held: int, limit: int, full: bool) -> None:
 def test_every_receipt_is_another_and_every_key_is_remembered(keys: list[str | None]) -> None:
     session, receipts = EMPTY, []
     for key in keys:
-        session, receipt = take_receipt(session, key)
+        draft, receipt = take_receipt(drafted(session), key)
+        session = draft.session
         receipts.append(receipt)
     assert receipts == list(range(1, len(keys) + 1))
     assert set(session.inbox.keys) == {key for key in keys if key is not None}
@@ -95,7 +98,7 @@ def test_every_receipt_is_another_and_every_key_is_remembered(keys: list[str | N
 @pytest.mark.rule("DELTA-6")
 @given(words)
 def test_steers_go_into_the_thread_oldest_first_and_are_counted(contents: list[str]) -> None:
-    session, effects = inject_steers(steered(*contents))
+    session, effects = outcome(inject_steers(drafted(steered(*contents))))
     assert session.inbox.steers == ()
     added = [effect.message for effect in of_kind(MessageAdded, effects)]
     assert [(item.content, item.origin, item.receipt) for item in added if isinstance(item, UserMessage)] == [
@@ -109,7 +112,7 @@ def test_steers_go_into_the_thread_oldest_first_and_are_counted(contents: list[s
 
 @pytest.mark.rule("INPUT-3")
 def test_a_waiting_steer_says_so() -> None:
-    session, effects = steer_input(EMPTY, text("a"), "k")
+    session, effects = outcome(steer_input(drafted(EMPTY), text("a"), "k"))
     (steer_waiting,) = session.inbox.steers
     assert effects == (InputSettled(steer_waiting.receipt, InputFate.WAITING_AS_STEER, "k"),)
     assert seen_before(session, say("x", "k"))
@@ -120,7 +123,7 @@ def test_a_waiting_steer_says_so() -> None:
 @given(words, words)
 def test_steers_that_did_not_go_in_become_the_head_of_the_queue(first: list[str], then: list[str]) -> None:
     before = steered(*then, session=queued(*first))
-    session, effects = requeue_steers(before)
+    session, effects = outcome(requeue_steers(drafted(before)))
     numbers = range(len(first) + 1, len(first) + len(then) + 1)
     assert waiting(session) == [*zip(numbers, then, strict=True), *enumerate(first, 1)]
     assert [effect.number for effect in of_kind(Queued, effects)] == list(numbers)
@@ -135,7 +138,7 @@ def test_steers_that_did_not_go_in_become_the_head_of_the_queue(first: list[str]
 @given(words.filter(bool), st.data())
 def test_discarding_takes_one_or_all_out_and_says_which(contents: list[str], data: st.DataObject) -> None:
     number = data.draw(st.none() | st.integers(1, len(contents)).map(QueueNumber))
-    session, effects = discard(queued(*contents), Discard(number))
+    session, effects = outcome(discard(drafted(queued(*contents)), Discard(number)), queued(*contents))
     gone = [n for n in range(1, len(contents) + 1) if number is None or n == number]
     assert waiting(session) == [item for item in enumerate(contents, 1) if item[0] not in gone]
     assert [effect.number for effect in of_kind(Discarded, effects)] == gone
@@ -153,15 +156,15 @@ def test_discarding_takes_one_or_all_out_and_says_which(contents: list[str], dat
     ],
 )
 def test_discarding_what_is_not_queued_is_refused(number: QueueNumber | None, reason: RefusalReason) -> None:
-    session, _ = take_oldest(queued("a"))
-    assert discard(session, Discard(number)) == (session, (Refused(UserAction.DISCARD, reason),))
+    draft, _ = take_oldest(drafted(queued("a")))
+    assert discard(draft, Discard(number)) == Refused(UserAction.DISCARD, reason)
 
 
 @pytest.mark.rule("STATE-8")
 @pytest.mark.rule("INFER-6")
 @given(words)
 def test_what_a_task_hands_back_is_settled_and_gone(contents: list[str]) -> None:
-    session, effects = hand_back(queued(*contents))
+    session, effects = outcome(hand_back(drafted(queued(*contents))))
     assert session.inbox.queue == ()
     assert [effect.receipt for effect in of_kind(InputSettled, effects)] == list(range(1, len(contents) + 1))
     assert {effect.fate for effect in of_kind(InputSettled, effects)} <= {InputFate.HANDED_BACK}

@@ -23,6 +23,7 @@ from loopkernel.data.words import NATURAL_ENDS, InputFate, RefusalReason, Reques
 from loopkernel.loop.turn.input import input_at_rest, input_while_busy, open_queued_turn
 
 from tests.kernel.building import ONE, a, after, asked, at_rest, enqueue, named, say, session_of, steer, text
+from tests.kernel.drafts import drafted, outcome
 
 QUEUED, STEERED = InputFate.QUEUED, InputFate.WAITING_AS_STEER
 
@@ -48,7 +49,7 @@ def test_the_fate_of_what_is_said_while_busy(
     session = busy(on_busy, limit=0 if full else 1)
     if used:
         session = evolve(session, inbox=evolve(session.inbox, keys=session.inbox.keys.add("k")))
-    following, effects = input_while_busy(session, None, delta, 0)
+    following, effects = outcome(input_while_busy(drafted(session), delta), session)
     action = {Say: UserAction.SAY, Enqueue: UserAction.ENQUEUE, Steer: UserAction.STEER}[type(delta)]
     reason: RefusalReason | None = None
     if used:
@@ -77,11 +78,11 @@ def test_what_does_not_apply_is_refused_both_at_rest_and_while_busy(
     delta: RetryNow | CompactNow | StartHandoff | DismissError,
 ) -> None:
     session = busy()
-    following, effects = input_while_busy(session, Ledger(reply=ONE), delta, 0)
+    following, effects = outcome(input_while_busy(drafted(session, ledger=Ledger(reply=ONE)), delta), session)
     assert following == session
     assert [effect.reason for effect in effects if isinstance(effect, Refused)] == [RefusalReason.NOT_NOW]
     rest = at_rest().session
-    assert input_at_rest(rest, 0, delta) == (rest, None, effects)
+    assert (input_at_rest(drafted(rest), delta),) == effects
 
 
 # --- at rest ----------------------------------------------------------------------------------------------
@@ -92,13 +93,15 @@ def test_what_does_not_apply_is_refused_both_at_rest_and_while_busy(
 @pytest.mark.parametrize("end", [None, *TurnEndReason])
 def test_a_retry_follows_any_end_that_was_not_natural(end: TurnEndReason | None) -> None:
     session = evolve(at_rest().session, last_end=end)
-    _, turn, effects = input_at_rest(session, 3, RetryNow())
+    taken = input_at_rest(drafted(session, 3), RetryNow())
     natural = ("model_stop", "stop_sequence", "output", "tool_final")
     if end is None or end.value in natural:
-        assert (turn, effects) == (None, (Refused(UserAction.RETRY, RefusalReason.NOT_NOW),))
+        assert taken == Refused(UserAction.RETRY, RefusalReason.NOT_NOW)
     else:
+        assert not isinstance(taken, Refused)
+        draft, turn = taken
         assert turn is not None
-        assert (turn.reason, turn.opened_ms, effects) == (RequestReason.ERROR_RETRY, 3, ())
+        assert (turn.reason, turn.opened_ms, draft.effects) == (RequestReason.ERROR_RETRY, 3, ())
 
 
 @pytest.mark.rule("INPUT-2")
@@ -109,7 +112,8 @@ def test_the_natural_ends_are_four() -> None:
 @pytest.mark.rule("INPUT-2")
 def test_the_oldest_of_the_queue_opens_a_turn() -> None:
     session = session_of(after(asked(), enqueue("a"), enqueue("b")))
-    following, turn, effects = open_queued_turn(session, 9)
+    draft, turn = open_queued_turn(drafted(session, 9))
+    following, effects = outcome(draft)
     assert effects[0] == Dequeued(QueueNumber(1))
     assert named(effects) == ["Dequeued", "InputSettled", "MessageAdded"]
     assert a(InputSettled, effects[1]).receipt == session.inbox.queue[0].receipt
@@ -124,12 +128,15 @@ def test_the_oldest_of_the_queue_opens_a_turn() -> None:
 def test_an_edit_at_rest_starts_a_turn_from_the_message_it_replaces(number: int, key: str | None) -> None:
     rest = session_of(after(asked(), steer("x", "used"), CancelAll()))
     edit = EditMessage(message=MessageId(number), content=text("rather"), key=key)
-    following, turn, effects = input_at_rest(rest, 9, edit)
+    taken = input_at_rest(drafted(rest, 9), edit)
     if key == "used" or number == 2:
         reason = RefusalReason.DUPLICATE if key == "used" else RefusalReason.UNKNOWN
-        assert (following, turn, effects) == (rest, None, (Refused(UserAction.EDIT, reason, key),))
-        assert input_while_busy(rest, None, edit, 9) == (rest, effects)
+        assert taken == Refused(UserAction.EDIT, reason, key)
+        assert input_while_busy(drafted(rest, 9), edit) == taken
     else:
+        assert not isinstance(taken, Refused)
+        draft, turn = taken
+        following, effects = outcome(draft)
         assert turn is not None
         assert (turn.number, turn.opened_ms, turn.reason) == (2, 9, RequestReason.USER)
         assert named(effects) == ["InputSettled", "Edited", "ThreadCut", "InputSettled", "MessageAdded"]
@@ -141,6 +148,8 @@ def test_an_edit_at_rest_starts_a_turn_from_the_message_it_replaces(number: int,
 @pytest.mark.parametrize("end", [end for end in TurnEndReason if end not in NATURAL_ENDS])
 def test_the_users_retry_leaves_the_queue_where_it_is(end: TurnEndReason) -> None:
     rest = evolve(session_of(after(asked(), enqueue("later"), CancelAll())), last_end=end)
-    following, turn, _ = input_at_rest(rest, 3, RetryNow())
+    taken = input_at_rest(drafted(rest, 3), RetryNow())
+    assert not isinstance(taken, Refused)
+    following, turn = taken[0].session, taken[1]
     assert turn is not None
     assert (following.inbox, following.thread) == (rest.inbox, rest.thread)

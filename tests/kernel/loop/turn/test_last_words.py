@@ -18,7 +18,6 @@ from loopkernel.data.words import CancelReason, ErrorClass, StopReason
 from loopkernel.loop.algorithms.clearing import CLEARED
 from loopkernel.loop.algorithms.compaction import characters_of
 from loopkernel.loop.algorithms.wording import OUTPUT_TAKEN, blocked_text, failure_text
-from loopkernel.loop.gates.shown_error import show_error
 from loopkernel.loop.history.thread import add_input
 from loopkernel.loop.turn.editing import redact_input
 from loopkernel.loop.turn.input import input_while_busy
@@ -50,6 +49,7 @@ from tests.kernel.building import (
     text,
     working,
 )
+from tests.kernel.drafts import drafted, outcome
 from tests.kernel.gates import AGENT, BEFORE_TOOL, TASK_INPUT, agent_call, child_ended, compacting, gated, hooked, says
 
 FIRST = call_id(1)
@@ -58,21 +58,21 @@ FIRST = call_id(1)
 @pytest.mark.rule("INFER-10")
 @pytest.mark.parametrize("words", ["x", "a far longer text than the one before"])
 def test_a_message_that_a_guardrail_replaces_is_counted_with_its_new_text(words: str) -> None:
-    session, _ = redact_input(asked().session, Redaction(user_text=words))
+    session, _ = outcome(redact_input(drafted(asked().session), Redaction(user_text=words)))
     assert session.size.total == sum(characters_of(message) for message in session.thread)
 
 
 @pytest.mark.rule("HOOK-3")
 def test_what_happened_before_a_new_message_counts_for_no_correction() -> None:
     session = evolve(at_rest().session, course=Course(calls=1, checked=True))
-    session, _ = add_input(session, text("on"), UserOrigin.SAID, ReceiptId(1))
+    session, _ = outcome(add_input(drafted(session), text("on"), UserOrigin.SAID, ReceiptId(1)))
     assert session.course == NO_COURSE
 
 
 @pytest.mark.rule("DELTA-5")
 def test_an_error_that_is_dismissed_is_gone() -> None:
-    session, _ = show_error(at_rest().session, ErrorClass.AUTH, "no key")
-    session, effects = input_while_busy(session, None, DismissError(), 5)
+    session = drafted(at_rest().session).show_error(ErrorClass.AUTH, "no key").session
+    session, effects = outcome(input_while_busy(drafted(session, 5), DismissError()), session)
     assert (session.error, effects) == (None, (ErrorCleared(),))
 
 

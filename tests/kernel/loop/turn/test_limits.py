@@ -20,7 +20,7 @@ from loopkernel.data.tool_deltas import ToolProgress, ToolStopped
 from loopkernel.data.usage import NO_USAGE, Usage
 from loopkernel.data.user_deltas import CancelAll, Reject
 from loopkernel.data.words import CallStatus, CancelReason, ErrorClass, LimitName, StopReason, TurnEndReason
-from loopkernel.loop.turn.limits import budget_hit, limit_hit, stop_starting
+from loopkernel.loop.turn.limits import budget_hit, cancel_for_budget, limit_hit
 from loopkernel.testing.strategies.values import usages
 
 from tests.kernel.building import (
@@ -56,6 +56,7 @@ from tests.kernel.building import (
     text,
     working,
 )
+from tests.kernel.drafts import fresh
 
 TURN = Turn(number=1, opened_ms=0)
 READS = [made_call(call_input=Json.of({"n": number})) for number in range(3)]
@@ -250,7 +251,7 @@ def test_a_repeated_run_counts_no_second_call() -> None:
 def test_calls_that_wait_for_a_person_are_not_started_any_more() -> None:
     calls = (made_call("asks"), made_call("read"), made_call("asks"))
     executing = working(*calls, policy=limited(tokens=9), tools=ALL_TOOLS)
-    stopped_all = stop_starting(executing.ledger, executing.session, 5)
+    stopped_all = cancel_for_budget(fresh(executing, 5))
     assert ends(stopped_all.effects) == [(1, *ENDED), (3, *ENDED)]
     assert [entry.is_open for entry in stopped_all.ledger.entries] == [False, True, False]
 

@@ -18,7 +18,7 @@ from loopkernel.data.user_deltas import RetryNow
 from loopkernel.data.watches import Watch, WatchedCall
 from loopkernel.data.words import CallStatus, StopReason, TurnEndReason
 from loopkernel.loop.algorithms.wording import disabled_text, repetition_text
-from loopkernel.loop.turn.repetition import check_repetition, watch_calls
+from loopkernel.loop.turn.limits import check_repetition, watch_calls
 
 from tests.kernel.building import (
     ASKING_NOBODY,
@@ -40,6 +40,7 @@ from tests.kernel.building import (
     succeeded,
     text,
 )
+from tests.kernel.drafts import drafted
 
 TIERS = LoopTiers(note=2, disable=3, disable_turns=2, stop=5, window=24)
 POLICY = evolve(ASKING_NOBODY, loop=TIERS)
@@ -215,4 +216,5 @@ def test_calls_that_were_made_and_did_not_run_count() -> None:
 @pytest.mark.rule("LIMIT-3")
 def test_a_session_without_calls_is_left_alone() -> None:
     session = at_rest(POLICY).session
-    assert check_repetition(session) == (session, False, ())
+    draft = drafted(session)
+    assert check_repetition(draft) == (draft, False)

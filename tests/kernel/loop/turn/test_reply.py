@@ -36,6 +36,7 @@ from tests.kernel.building import (
     succeeded,
 )
 from tests.kernel.building import after as advanced
+from tests.kernel.drafts import fresh
 
 FIRST = Turn(number=1, opened_ms=0)
 TALK = ModelText(ONE, "done")
@@ -50,8 +51,8 @@ def completing(*pieces: Delta, stop: StopReason, policy: Policy = ASKING_NOBODY,
 def completing_of(state: Streaming, stop: StopReason, *, now_ms: int = 0, turn: Turn = FIRST) -> AfterReply:
     """What the reply under way leads to that stops so."""
     delta = completed(stop)
-    complete = Complete(reply=state.reply, pieces=state.pieces, ledger=state.ledger, delta=delta)
-    return complete_reply(state.session, turn, complete, now_ms)
+    complete = Complete(reply=state.reply, pieces=state.pieces, delta=delta)
+    return complete_reply(fresh(state, now_ms), turn, complete)
 
 
 # --- ends -------------------------------------------------------------------------------------------------
@@ -73,8 +74,8 @@ ENDS = {
 @pytest.mark.parametrize("stop", ENDS)
 def test_a_reply_of_words_ends_the_turn_as_it_stopped(stop: StopReason) -> None:
     after = completing(TALK, stop=stop)
-    assert (after.settled, after.ledger) == (ENDS[stop], None)
-    assert of_kind(ErrorShown, after.effects) == []  # that is for the end of the turn
+    assert (after.settled, after.answering) == (ENDS[stop], False)
+    assert of_kind(ErrorShown, after.draft.effects) == []  # that is for the end of the turn
 
 
 @pytest.mark.rule("INFER-5")
@@ -93,14 +94,14 @@ def test_a_reply_of_words_ends_the_turn_as_it_stopped(stop: StopReason) -> None:
 def test_calls_that_do_not_run_are_answered_as_superseded(stop: StopReason, run_calls: RunCalls) -> None:
     after = completing(made_call(), made_call(verdict=None), stop=stop, policy=Policy(run_calls=run_calls))
     if stop in (StopReason.END_TURN, StopReason.STOP_SEQUENCE) and run_calls is not RunCalls.STOP_REASON:
-        assert after.ledger is not None
+        assert after.answering
         return
     assert after.settled == ENDS[stop]
-    assert [(ended.result.status, ended.result.reason) for ended in of_kind(ToolEnded, after.effects)] == [
+    assert [(ended.result.status, ended.result.reason) for ended in of_kind(ToolEnded, after.draft.effects)] == [
         (CallStatus.CANCELLED, CancelReason.SUPERSEDED)
     ] * 2
-    assert list(after.session.operations.abandoned[1]) == [1]
-    assert named(after.effects)[:4] == ["MessageAdded", "ToolEnded", "ToolEnded", "MessageAdded"]
+    assert list(after.draft.session.operations.abandoned[1]) == [1]
+    assert named(after.draft.effects)[:4] == ["MessageAdded", "ToolEnded", "ToolEnded", "MessageAdded"]
 
 
 @pytest.mark.rule("INFER-5")
@@ -108,16 +109,16 @@ def test_calls_that_do_not_run_are_answered_as_superseded(stop: StopReason, run_
 @pytest.mark.parametrize("stop", [StopReason.TOOL_USE, StopReason.PAUSE])
 def test_calls_run_after_tool_use_and_after_a_pause_under_every_policy(stop: StopReason, run_calls: RunCalls) -> None:
     after = completing(made_call(), stop=stop, policy=Policy(run_calls=run_calls))
-    assert (after.settled, after.ledger is None) == (None, False)
-    assert named(after.effects) == ["MessageAdded"]
+    assert (after.settled, after.answering) == (None, True)
+    assert named(after.draft.effects) == ["MessageAdded"]
 
 
 @pytest.mark.rule("TOOL-5")
 def test_what_may_not_run_is_answered_when_the_reply_is_complete() -> None:
     after = completing(made_call(), made_call(call_input=RawInput("{")), stop=StopReason.TOOL_USE)
-    assert named(after.effects) == ["MessageAdded", "ToolEnded"]
-    assert after.ledger is not None
-    assert after.ledger.unanswered == 1
+    assert named(after.draft.effects) == ["MessageAdded", "ToolEnded"]
+    assert after.answering
+    assert after.draft.ledger.unanswered == 1
 
 
 @pytest.mark.rule("TOOL-7")
@@ -127,7 +128,7 @@ def test_a_call_that_the_user_cancelled_decides_the_end_also_where_calls_do_not_
     policy = Policy(run_calls=RunCalls.STOP_REASON)
     after = completing(made_call(), made_call(), CancelCall(call_id(1)), stop=stop, policy=policy)
     assert after.settled == Ending(reason=TurnEndReason.USER_ABORT)
-    assert [ended.result.reason for ended in of_kind(ToolEnded, after.effects)] == [CancelReason.SUPERSEDED]
+    assert [ended.result.reason for ended in of_kind(ToolEnded, after.draft.effects)] == [CancelReason.SUPERSEDED]
 
 
 # --- another request --------------------------------------------------------------------------------------
@@ -190,9 +191,9 @@ def test_a_completed_reply_counts_towards_the_limit(counts: TurnLimitCounts, cal
 def test_the_reply_is_billed_and_appended_before_anything_else() -> None:
     state = asked(ASKING_NOBODY, TALK)
     after = completing_of(evolve(state, reply=evolve(state.reply, usage=Usage(output=3))), StopReason.END_TURN)
-    (added,) = of_kind(MessageAdded, after.effects)
-    assert added is after.effects[0]
-    assert a(AssistantMessage, added.message).usage == after.session.usage == Usage(output=3)
+    (added,) = of_kind(MessageAdded, after.draft.effects)
+    assert added is after.draft.effects[0]
+    assert a(AssistantMessage, added.message).usage == after.draft.session.usage == Usage(output=3)
 
 
 # --- an output that is owed -------------------------------------------------------------------------------
@@ -206,7 +207,7 @@ OWED = evolve(ASKING_NOBODY, output_tool="finish", output_required=True)
 @pytest.mark.parametrize("stop", [StopReason.END_TURN, StopReason.STOP_SEQUENCE])
 def test_a_natural_end_without_the_output_is_asked_for_it_once(piece: Delta, stop: StopReason) -> None:
     after = completing(piece, stop=stop, policy=OWED)
-    assert (after.settled, after.ledger) == (GoOn(RequestReason.NUDGE), None)
+    assert (after.settled, after.answering) == (GoOn(RequestReason.NUDGE), False)
     assert (after.turn.demanded, after.turn.forcing, after.turn.nudges) == (True, True, 0)
     again = completing(piece, stop=stop, policy=OWED, turn=evolve(FIRST, demanded=True))
     assert again.settled == Ending(reason=TurnEndReason.ERROR, error=ErrorClass.INVALID_OUTPUT)
@@ -236,10 +237,10 @@ EARLY = asked(ASKING_NOBODY, made_call("early_read"), made_call("early_read"), m
 def test_early_runs_of_a_reply_whose_calls_do_not_run_are_aborted() -> None:
     state = a(Streaming, advanced(EARLY, succeeded(2, "kept")))
     after = completing_of(state, StopReason.REFUSAL, now_ms=100)
-    (abort,) = of_kind(AbortTool, after.effects)
+    (abort,) = of_kind(AbortTool, after.draft.effects)
     assert (abort.operation, abort.reason) == (1, CancelReason.SUPERSEDED)
-    assert [held.grace is not None and held.grace.deadline_ms for held in after.session.held] == [5_100]
-    results = a(ResultMessage, after.session.thread.messages[2]).results
+    assert [held.grace is not None and held.grace.deadline_ms for held in after.draft.session.held] == [5_100]
+    results = a(ResultMessage, after.draft.session.thread.messages[2]).results
     assert [result.status for result in results] == [CallStatus.CANCELLED, CallStatus.DONE, CallStatus.CANCELLED]
 
 
@@ -248,8 +249,8 @@ def test_early_runs_of_a_reply_whose_calls_do_not_run_are_aborted() -> None:
 def test_when_the_reply_is_complete_every_call_is_looked_at_anew() -> None:
     assert EARLY.ledger.plan is not None
     after = completing_of(EARLY, StopReason.TOOL_USE)
-    assert after.ledger is not None
-    assert after.ledger.plan is None
+    assert after.answering
+    assert after.draft.ledger.plan is None
 
 
 @pytest.mark.rule("TOOL-6")
@@ -263,6 +264,6 @@ def test_the_siblings_of_an_early_run_that_failed_are_cancelled_also_those_that_
     cancels = choice is OnToolFailure.CANCEL_SIBLINGS
     assert [entry.runs for entry in state.ledger.entries] == [1, 0 if cancels else 1, 0]
     after = completing_of(state, StopReason.TOOL_USE)
-    assert after.ledger is not None
+    assert after.answering
     expected = [(position, CallStatus.CANCELLED, CancelReason.SIBLING) for position in (2, 3)]
-    assert ends(after.effects) == (expected if cancels else [])
+    assert ends(after.draft.effects) == (expected if cancels else [])

@@ -29,6 +29,7 @@ from tests.kernel.building import (
     timer,
     working,
 )
+from tests.kernel.drafts import drafted
 
 TURN = Turn(number=1, opened_ms=0)
 EMPTY = at_rest().session
@@ -39,7 +40,8 @@ MODELS = ("default", "other", "third")
 def test_turns_are_numbered_and_start_from_nothing(reasons: list[RequestReason]) -> None:
     session, numbers = EMPTY, []
     for reason in reasons:
-        session, turn = open_turn(session, 7, reason)
+        draft, turn = open_turn(drafted(session, 7), reason)
+        session = draft.session
         assert turn == Turn(number=turn.number, opened_ms=7, reason=reason)
         numbers.append(turn.number)
     assert numbers == list(range(1, len(reasons) + 1))
@@ -47,24 +49,24 @@ def test_turns_are_numbered_and_start_from_nothing(reasons: list[RequestReason])
 
 @pytest.mark.rule("DELTA-6")
 def test_a_turn_begins_with_what_the_user_sent() -> None:
-    session, turn, effects = open_turn_with(EMPTY, 5, text("a"), ReceiptId(2), origin=UserOrigin.QUEUED, key="k")
+    draft, turn = open_turn_with(drafted(EMPTY, 5), text("a"), ReceiptId(2), origin=UserOrigin.QUEUED, key="k")
     assert turn == Turn(number=1, opened_ms=5, reason=RequestReason.USER)
-    settled, added = effects
+    settled, added = draft.effects
     assert settled == InputSettled(ReceiptId(2), InputFate.IN_THREAD, "k")
     assert isinstance(added, MessageAdded)
     assert a(UserMessage, added.message).origin is UserOrigin.QUEUED
-    assert list(session.thread) == [added.message]
+    assert list(draft.session.thread) == [added.message]
 
 
 @pytest.mark.rule("INFER-1")
 @pytest.mark.rule("DELTA-3")
 def test_the_ledger_of_a_request_counts_checks_and_runs_from_what_is_minted() -> None:
     session = working(made_call(), made_call(verdict=None)).session
-    begun = begin_request(session, TURN, 0)
-    (call,) = of_kind(CallModel, begun.effects)
-    minted = begun.session.operations.minted[OperationKind.MODEL]
-    assert call.operation == begun.reply.operation == begun.ledger.reply == minted == 2
-    assert (begun.ledger.first_check, begun.ledger.first_run) == (2, 2)
+    begun = begin_request(drafted(session), TURN)
+    (call,) = of_kind(CallModel, begun.draft.effects)
+    minted = begun.draft.session.operations.minted[OperationKind.MODEL]
+    assert call.operation == begun.reply.operation == begun.draft.ledger.reply == minted == 2
+    assert (begun.draft.ledger.first_check, begun.draft.ledger.first_run) == (2, 2)
 
 
 @pytest.mark.rule("INFER-15")
@@ -78,19 +80,19 @@ def test_opaque_blocks_are_told_to_be_left_out_when_another_model_is_asked(
 ) -> None:
     session = at_rest(Policy(model=model)).session
     session = evolve(session, last_model=last, thread=Thread(opaque_models=left))
-    begun = begin_request(session, TURN, 0)
+    begun = begin_request(drafted(session), TURN)
     foreign = tuple(name for name in left if name != model)
     told = [OpaqueDropped(begun.reply.operation, foreign)] if foreign and last != model else []
-    assert of_kind(OpaqueDropped, begun.effects) == told
-    assert named(begun.effects)[-2:] == ["CallModel", "StartTimer"]
-    assert (begun.session.last_model, begun.reply.model) == (model, model)
+    assert of_kind(OpaqueDropped, begun.draft.effects) == told
+    assert named(begun.draft.effects)[-2:] == ["CallModel", "StartTimer"]
+    assert (begun.draft.session.last_model, begun.reply.model) == (model, model)
 
 
 @pytest.mark.rule("INFER-14")
 @pytest.mark.parametrize("limit", [None, 1, 32_000])
 def test_the_output_limit_is_that_of_the_policy(limit: int | None) -> None:
     session: Session = at_rest(Policy(max_output_tokens=limit)).session
-    (call,) = of_kind(CallModel, begin_request(session, TURN, 0).effects)
+    (call,) = of_kind(CallModel, begin_request(drafted(session), TURN).draft.effects)
     assert (call.request.max_output_tokens, call.request.forced_tool) == (limit, None)
 
 
@@ -108,7 +110,7 @@ def test_the_output_limit_is_the_highest_that_truncated_replies_have_led_to(
     turn = evolve(TURN, recovery=Recovery(raised=raised))
     raised = min(raised, len(escalate))  # policy may have changed since
     assert output_limit(policy, turn) == (escalate[raised - 1] if raised else limit)
-    (call,) = of_kind(CallModel, begin_request(at_rest(policy).session, turn, 0).effects)
+    (call,) = of_kind(CallModel, begin_request(drafted(at_rest(policy).session), turn).draft.effects)
     assert call.request.max_output_tokens == output_limit(policy, turn)
 
 
@@ -116,15 +118,15 @@ def test_the_output_limit_is_the_highest_that_truncated_replies_have_led_to(
 @given(st.none() | st.integers(1, 200_000), st.integers(0, 1_000))
 def test_the_silence_of_a_stream_is_looked_at_when_it_may_be_over(silence_ms: int | None, heard_ms: int) -> None:
     policy = Policy(silence_ms=silence_ms)
-    begun = begin_request(at_rest(policy).session, TURN, heard_ms)
+    begun = begin_request(drafted(at_rest(policy).session, heard_ms), TURN)
     if silence_ms is None:
-        assert (begun.silence, named(begun.effects)) == (None, ["CallModel"])
+        assert (begun.silence, named(begun.draft.effects)) == (None, ["CallModel"])
     else:
         assert begun.silence == Timer(timer(1), TimerPurpose.SILENCE, heard_ms + silence_ms)
-        assert named(begun.effects) == ["CallModel", "StartTimer"]
-    operations, found, effects = watch_silence(at_rest().session.operations, policy, heard_ms)
-    assert (found, effects) == (begun.silence, begun.effects[1:])
-    assert operations.minted[OperationKind.TIMER] == (0 if silence_ms is None else 1)
+        assert named(begun.draft.effects) == ["CallModel", "StartTimer"]
+    draft, found = watch_silence(drafted(at_rest(policy).session), heard_ms)
+    assert (found, draft.effects) == (begun.silence, begun.draft.effects[1:])
+    assert draft.session.operations.minted[OperationKind.TIMER] == (0 if silence_ms is None else 1)
 
 
 @pytest.mark.rule("LIMIT-3")
@@ -132,7 +134,7 @@ def test_the_silence_of_a_stream_is_looked_at_when_it_may_be_over(silence_ms: in
 def test_a_tool_that_is_disabled_is_not_offered(disabled: set[str]) -> None:
     watch = Watch(disabled=tuple(DisabledTool(name, 1) for name in sorted(disabled)))
     session = evolve(at_rest(tools=ALL_TOOLS).session, watch=watch)
-    (call,) = of_kind(CallModel, begin_request(session, TURN, 0).effects)
+    (call,) = of_kind(CallModel, begin_request(drafted(session), TURN).draft.effects)
     assert call.request.tools == tuple(tool for tool in ALL_TOOLS if tool.name not in disabled)
 
 
@@ -140,15 +142,17 @@ def test_a_tool_that_is_disabled_is_not_offered(disabled: set[str]) -> None:
 @pytest.mark.parametrize("place", range(4))
 def test_the_model_that_was_fallen_back_on_is_asked(place: int) -> None:
     policy = Policy(model="large", fallback_models=("middle", "small"))
-    begun = begin_request(at_rest(policy).session, evolve(TURN, recovery=Recovery(model=place)), 0)
-    (call,) = of_kind(CallModel, begun.effects)
+    begun = begin_request(drafted(at_rest(policy).session), evolve(TURN, recovery=Recovery(model=place)))
+    (call,) = of_kind(CallModel, begun.draft.effects)
     model = ("large", "middle", "small", "small")[place]  # policy may have changed since
-    assert (call.request.model, begun.reply.model, begun.session.last_model) == (model, model, model)
+    assert (call.request.model, begun.reply.model, begun.draft.session.last_model) == (model, model, model)
 
 
 @pytest.mark.rule("CALL-5")
 @pytest.mark.parametrize("forcing", [False, True])
 def test_the_output_is_forced_while_it_is_owed(forcing: bool) -> None:
     session = at_rest(Policy(output_tool="finish", output_required=True)).session
-    (call,) = of_kind(CallModel, begin_request(session, evolve(TURN, demanded=True, forcing=forcing), 0).effects)
+    (call,) = of_kind(
+        CallModel, begin_request(drafted(session), evolve(TURN, demanded=True, forcing=forcing)).draft.effects
+    )
     assert call.request.forced_tool == ("finish" if forcing else None)

@@ -11,7 +11,7 @@ from loopkernel.data.model_deltas import ModelCompleted, ModelReasoning, ModelTe
 from loopkernel.data.states import State, Streaming
 from loopkernel.data.user_deltas import CancelAll, RetryNow
 from loopkernel.data.words import CancelReason, ErrorClass, RequestReason, StopReason, TurnEndReason
-from loopkernel.loop.turn.editing import drop_refused_reply, redact_input, redacted_reply
+from loopkernel.loop.turn.editing import cut_refused_reply, redact_input, redacted_reply
 
 from tests.kernel.building import (
     ALL_TOOLS,
@@ -36,6 +36,7 @@ from tests.kernel.building import (
     text,
     writes,
 )
+from tests.kernel.drafts import drafted, outcome
 
 REST = at_rest()
 
@@ -97,11 +98,11 @@ def test_only_the_last_reply_is_dropped_and_only_if_it_was_refused() -> None:
         before = messages_of(state)
         assert messages_of(after(state, RetryNow())) == before
     talked = session_of(after(TALKED, say()))
-    assert drop_refused_reply(talked, 0) == (talked, ())
+    assert outcome(cut_refused_reply(drafted(talked))) == (talked, ())
     empty = session_of(REST)
-    assert drop_refused_reply(empty, 0) == (empty, ())
+    assert outcome(cut_refused_reply(drafted(empty))) == (empty, ())
     natural = session_of(TALKED)
-    assert drop_refused_reply(natural, 0) == (natural, ())
+    assert outcome(cut_refused_reply(drafted(natural))) == (natural, ())
 
 
 @pytest.mark.rule("INFER-10")
@@ -169,6 +170,6 @@ def test_what_the_kernel_said_in_the_users_place_is_not_the_users_message() -> N
 @pytest.mark.rule("INFER-10")
 def test_where_the_user_sent_nothing_there_is_nothing_to_redact() -> None:
     session = session_of(REST)
-    assert redact_input(session, Redaction("[removed]")) == (session, ())
-    assert redact_input(session, None) == (session, ())
+    assert outcome(redact_input(drafted(session), Redaction("[removed]"))) == (session, ())
+    assert outcome(redact_input(drafted(session), None)) == (session, ())
     assert redacted_reply((TextBlock("a"),), None) == (TextBlock("a"),)

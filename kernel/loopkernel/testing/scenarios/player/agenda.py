@@ -36,7 +36,7 @@ class _Rank(enum.IntEnum):
 
 @final
 @frozen(order=True)
-class Due:
+class Appointment:
     """A thing to happen at `at_ms`. `order` and `place` settle who is first among those of one rank and instant."""
 
     at_ms: int
@@ -51,7 +51,7 @@ class Due:
 class Agenda:
     """All that is due. An operation that is dropped takes its reports with it."""
 
-    _due: list[Due] = Factory(list)
+    _due: list[Appointment] = Factory(list)
     _orders: dict[Operation, int] = Factory(dict)
     _places: int = 0
 
@@ -85,7 +85,7 @@ class Agenda:
         self._due = [due for due in self._due if due.operation is None]
         heapq.heapify(self._due)
 
-    def next(self) -> Due | None:
+    def next(self) -> Appointment | None:
         """The first thing due, taken out; None if nothing is."""
         return heapq.heappop(self._due) if self._due else None
 
@@ -98,4 +98,4 @@ class Agenda:
         operation: Operation | None,
     ) -> None:
         self._places += 1
-        heapq.heappush(self._due, Due(at_ms, rank, order, self._places, happening, operation))
+        heapq.heappush(self._due, Appointment(at_ms, rank, order, self._places, happening, operation))

@@ -25,7 +25,7 @@ from loopkernel.testing.scenarios.player.recording import Recording, TraceLine
 from loopkernel.testing.scenarios.player.reports_again import report_behind
 from loopkernel.testing.scenarios.player.start import foreign_messages, name_start_calls
 from loopkernel.testing.scenarios.player.trace_lines import CRASHED
-from loopkernel.testing.scenarios.player.user_inputs import DirectAction, delta_of
+from loopkernel.testing.scenarios.player.user_inputs import delta_of
 from loopkernel.testing.scenarios.player.world import RunStopped, World
 from loopkernel.testing.scenarios.trace import matches
 
@@ -141,7 +141,7 @@ class Drive:
         else:
             self._say(action)
 
-    def _say(self, action: DirectAction) -> None:
+    def _say(self, action: actions.UserAction) -> None:
         """A user's word goes to the kernel, or where it is about a call of a sub-agent, to that."""
         kernel = self._kernel
         if isinstance(action, OfCall) and action.call is not None:

@@ -1,4 +1,4 @@
-"""The policy that a scenario runs under: a preset, and the options that replace parts of it."""
+"""The policy that a scenario runs under: a preset and the options that replace parts of it; and a policy as options."""
 
 import enum
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from typing import Any, get_args, get_origin
 import attrs
 
 from loopkernel.data.choices import NoProfileApproval
-from loopkernel.data.policy import Compaction, FieldPattern, Hook, Policy
+from loopkernel.data.policy import ApprovalRule, Compaction, FieldPattern, Hook, Policy, ResourcePattern
 from loopkernel.data.words import HookPoint
 from loopkernel.presets import preset
 from loopkernel.testing.scenarios.data.scenario import PolicyChoice
@@ -76,3 +76,42 @@ def _hooks(value: JsonValue) -> tuple[Hook, ...]:
         if asked in ("observed", "gated"):
             hooks.append(Hook(point=point, name=name, gated=asked == "gated"))
     return tuple(hooks)
+
+
+# --- and the other way ------------------------------------------------------------------------------------
+
+
+def choice_for(policy: Policy) -> PolicyChoice:
+    """The options in which the policy differs from what a scenario has by itself. Hooks are left out."""
+    usual = Policy(no_profile_approval=NoProfileApproval.ALLOW)
+    return PolicyChoice(preset="default", options=_differing(policy, usual, "hooks"))
+
+
+def _differing(value: object, usual: object, *left_out: str) -> dict[str, JsonValue]:
+    """The fields of an attrs object that are not as in another of its class."""
+    found: dict[str, JsonValue] = {}
+    for field in attrs.fields(type(value)):  # type: ignore[arg-type]  # a policy, or a part of one: attrs classes
+        mine = getattr(value, field.name)
+        if mine == getattr(usual, field.name) or field.name in left_out:
+            continue
+        if mine is None and field.name.startswith("keep_"):
+            continue  # another measure of what is kept is given instead
+        found[field.name] = _option(mine)
+    return found
+
+
+def _option(value: object) -> JsonValue:
+    """A part of a policy as the document has it."""
+    if isinstance(value, enum.Enum):
+        return str(value.value)
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    if isinstance(value, ApprovalRule):
+        fields: dict[str, JsonValue] = {part.field: part.pattern for part in value.input}
+        about: dict[str, JsonValue] = {"resources": _option(value.resources)} if value.resources else {}
+        return {"decision": value.decision.value, "tool": value.tool, "input": fields, **about}
+    if isinstance(value, ResourcePattern):
+        return {"pattern": value.pattern, **({} if value.mode is None else {"mode": value.mode.value})}
+    if isinstance(value, tuple):
+        return [_option(part) for part in value]
+    return _differing(value, type(value)())
