@@ -28,7 +28,7 @@ CHANGES = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 # Pages for those who use it. The pages on algorithms show how the kernel is built, by the names that it is built of.
 PAGES = ("README.md", "specs/embedding.md", "specs/testing.md", "specs/transcripts.md")
 # What an example of specs/testing.md compares: an algorithm of the kernel with a second opinion about it.
-COMPARED = {"Watch", "WatchedCall", "assess", "watch_call", "SlowLoopDetection"}
+COMPARED = {"Watch", "WatchedCall", "assess", "watch_call", "SimilarCalls"}
 
 
 # --- what is offered ------------------------------------------------------------------------------------
