@@ -8,6 +8,7 @@ from collections import defaultdict
 from importlib import import_module
 from pathlib import Path
 
+import loopkernel
 import pytest
 from loopkernel import testing
 
@@ -35,7 +36,8 @@ def test_the_examples_are_found() -> None:
 def test_what_the_page_names_exists() -> None:
     named = re.findall(r"`([a-z_]+)\.([A-Za-z_]+)(?:\([^`]*\))?`", PAGE)
     modules = defaultdict(list)
-    for found in pkgutil.walk_packages(testing.__path__, "loopkernel.testing."):
+    ours = pkgutil.iter_modules(loopkernel.__path__, "loopkernel.")
+    for found in (*ours, *pkgutil.walk_packages(testing.__path__, "loopkernel.testing.")):
         if not found.name.endswith("__main__"):
             modules[found.name.rpartition(".")[2]].append(found.name)
     checked = [(module, name) for module, name in named if module in modules and module != "strategies"]

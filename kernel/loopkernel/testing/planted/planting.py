@@ -15,6 +15,7 @@ from typing import TypeAlias, final
 from attrs import evolve, frozen
 
 from loopkernel.data.causes import Cause
+from loopkernel.data.compactions import ContextSize
 from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import CallModel, Effect
 from loopkernel.data.events import MessageAdded
@@ -29,7 +30,7 @@ from loopkernel.data.threads import Thread
 from loopkernel.judging import check_pairs, check_trace
 from loopkernel.laws import Judged
 from loopkernel.laws.reports import PlanCut, Project
-from loopkernel.loop.algorithms.compaction import plan_cut
+from loopkernel.loop.algorithms.compaction import grown, plan_cut
 from loopkernel.loop.algorithms.projection import project
 from loopkernel.loop.transition import transition as the_transition
 from loopkernel.replaying import Transition
@@ -149,9 +150,11 @@ def changing_messages(change: Callable[[Message, Context], Message]) -> Plant:
             if after.session is None or not added:
                 return Step(after, effects)
             messages = after.session.thread.messages
+            size = after.session.size
             for index, message in enumerate(messages):
                 if message.id in added:
-                    messages = messages.replace(index, change(message, ctx))
+                    other = change(message, ctx)
+                    messages, size = messages.replace(index, other), _recounted(size, message, other)
             thread = evolve(after.session.thread, messages=messages)
             told = tuple(
                 MessageAdded(change(effect.message, ctx))
@@ -161,11 +164,18 @@ def changing_messages(change: Callable[[Message, Context], Message]) -> Plant:
                 else effect
                 for effect in effects
             )
-            return Step(with_thread(after, thread), told)
+            return Step(with_session(with_thread(after, thread), lambda session: evolve(session, size=size)), told)
 
         return broken
 
     return plant
+
+
+def _recounted(size: ContextSize, message: Message, other: Message) -> ContextSize:
+    """How large the thread is with the other message in place of the one: what is put in is counted, too."""
+    was, now = grown(ContextSize(), message), grown(ContextSize(), other)
+    characters = size.characters + now.characters - was.characters
+    return evolve(size, characters=characters, total=size.total + now.total - was.total)
 
 
 def with_request_thread(command: CallModel, thread: Thread) -> CallModel:
