@@ -17,8 +17,7 @@ from loopkernel.data.effects import CancelTimer, Effect, StartTimer
 from loopkernel.data.events import ErrorShown
 from loopkernel.data.ids import OperationKind, TimerOperation
 from loopkernel.data.ledgers import Ledger, LedgerEntry
-from loopkernel.data.policy import Policy
-from loopkernel.data.sessions import Session, Settings, ShownError, Stamp
+from loopkernel.data.sessions import Session, ShownError, Stamp
 from loopkernel.data.timers import Timer
 from loopkernel.data.words import ErrorClass, TimerPurpose
 
@@ -35,21 +34,6 @@ class Draft(Generic[L]):
     stamp: Stamp
     ledger: L
     told: Told = ()
-
-    @property
-    def now_ms(self) -> int:
-        """The time of the step."""
-        return self.stamp.now_ms
-
-    @property
-    def settings(self) -> Settings:
-        """The settings that hold now."""
-        return self.session.settings
-
-    @property
-    def policy(self) -> Policy:
-        """The policy that holds now."""
-        return self.session.settings.policy
 
     @property
     def effects(self) -> tuple[Effect, ...]:

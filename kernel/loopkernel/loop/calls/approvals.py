@@ -113,7 +113,7 @@ def _approve(draft: CallsDraft, place: int, delta: Approve) -> CallsDraft:
     if delta.remember is None or not isinstance(entry.given, Json):
         return draft
     remembered = _remembered(entry.tool, entry.given, delta.remember)
-    settings = evolve(draft.settings, remembered=(*draft.settings.remembered, remembered))
+    settings = evolve(draft.session.settings, remembered=(*draft.session.settings.remembered, remembered))
     draft = draft.with_session(evolve(draft.session, settings=settings))
     draft = draft.tell(ApprovalRemembered(delta.call, delta.remember))
     return reconsider(tell_children(draft, Remember(remembered)))
@@ -146,7 +146,7 @@ def reconsider(draft: CallsDraft) -> CallsDraft:
     draft = draft.with_ledger(forget_plan(draft.ledger))
     if not draft.ledger.waiting:
         return draft
-    settings = draft.settings
+    settings = draft.session.settings
     for place in range(draft.ledger.entries.size):
         entry = draft.ledger.entries[place]
         wait, given = entry.person.wait, entry.given
@@ -181,7 +181,7 @@ def _reject(draft: CallsDraft, place: int, reason: CancelReason | None, why: str
     text = rejected_text(why) if reason is None else REJECTED_BY_TIME
     result = answer_of(entry, CallStatus.REJECTED_BY_USER, (TextBlock(text),), reason)
     draft = close(forget_check(draft.put(place, entry), place), place, result)
-    match draft.policy.on_reject:
+    match draft.session.settings.policy.on_reject:
         case OnReject.CONTINUE:
             return draft
         case OnReject.SKIP_REST | OnReject.HALT:
@@ -223,7 +223,7 @@ def _with_outputs(ledger: Ledger, place: int, given: Json) -> Json | None:
 
 def take_edit_verdict(draft: CallsDraft, place: int, edit: Edit, verdict: Verdict) -> CallsDraft:
     """An edit was checked: it takes the call's place, behind every call that has started, or it is refused."""
-    entry, settings, ledger = draft.ledger.entries[place], draft.settings, draft.ledger
+    entry, settings, ledger = draft.ledger.entries[place], draft.session.settings, draft.ledger
     tool = offered(settings, edit.tool)
     refused: RefusalReason | None = None
     too_deep = tool is not None and starts_child(tool) and settings.policy.child.depth < 1
@@ -264,7 +264,7 @@ def ask_question(draft: CallsDraft, place: int, question: str) -> CallsDraft:
     if isinstance(before, QuestionWait):
         left_ms = before.left_ms
     else:
-        left_ms = None if entry.timer is None else max(entry.timer.deadline_ms - draft.now_ms, 0)
+        left_ms = None if entry.timer is None else max(entry.timer.deadline_ms - draft.stamp.now_ms, 0)
     person = evolve(entry.person, wait=QuestionWait(question, left_ms), asked=True)
     asking = evolve(entry, status=CallStatus.BLOCKED_ON_USER, timer=None, person=person)
     ledger = ledger.updated(
@@ -302,7 +302,7 @@ def _answer_question(draft: CallsDraft, place: int, wait: QuestionWait, delta: C
         draft = draft.tell(AnswerTool(operation=entry.operation, value=value))
     if wait.left_ms is None:
         return draft
-    return set_timer(draft, place, TimerPurpose.TOOL_TIMEOUT, draft.now_ms + wait.left_ms)
+    return set_timer(draft, place, TimerPurpose.TOOL_TIMEOUT, draft.stamp.now_ms + wait.left_ms)
 
 
 # --- after a crash --------------------------------------------------------------------------------------

@@ -132,11 +132,11 @@ def may_repeat(draft: CallsDraft, place: int) -> bool:
 
     Nor is one repeated once a budget is spent: nothing new starts then (rule LIMIT-2).
     """
-    entry, session, policy = draft.ledger.entries[place], draft.session, draft.policy
-    effect = class_of(draft.settings, entry.tool).worst(entry.effect)
+    entry, session, policy = draft.ledger.entries[place], draft.session, draft.session.settings.policy
+    effect = class_of(draft.session.settings, entry.tool).worst(entry.effect)
     if entry.child is not None or effect is EffectClass.DANGEROUS or entry.hooks.retries >= MAX_RETRIES:
         return False
-    spent = budget_reached(policy, session.usage, draft.now_ms - draft.ledger.opened_ms)
+    spent = budget_reached(policy, session.usage, draft.stamp.now_ms - draft.ledger.opened_ms)
     return spent is None and may_call(policy, session.started)
 
 

@@ -73,11 +73,11 @@ def share_of(ledger: Ledger, session: Session) -> Reservation | None:
 
 def start_child(draft: CallsDraft, place: int, given: Json, reserved: Reservation) -> CallsDraft:
     """A sub-agent runs for the call (rule CHILD-1); its session is named by its place below the run it belongs to."""
-    entry, settings = draft.ledger.entries[place], draft.settings
+    entry, settings = draft.ledger.entries[place], draft.session.settings
     session_id = f"{settings.session_id}/{settings.lineage}/{entry.call.id}"
     child = ChildRun(session_id=session_id, reserved=reserved)
     session, operation = counted_run(draft.session, entry)
-    limit_ms = _time_of_child(draft.ledger, settings, draft.now_ms)
+    limit_ms = _time_of_child(draft.ledger, settings, draft.stamp.now_ms)
     command = _command(draft, entry, operation, child, given, entry.runs + 1)
     draft = draft.with_session(session, command, ChildStarted(entry.call.id))
     return put_started(draft, place, operation, TimerPurpose.CHILD_TIMEOUT, limit_ms, child)
@@ -89,7 +89,7 @@ def resume_child(draft: CallsDraft, place: int, child: ChildRun, given: Json, op
     wait, timer = entry.person.wait, entry.timer
     deadline_ms = None if timer is None else timer.deadline_ms
     if isinstance(wait, ChildWait):
-        deadline_ms = None if wait.left_ms is None else draft.now_ms + wait.left_ms
+        deadline_ms = None if wait.left_ms is None else draft.stamp.now_ms + wait.left_ms
         draft = _goes_on(draft, place)
     draft, number = draft.abandon(OperationKind.RUN, operation).mint(OperationKind.RUN)
     again, ledger = RunOperation(number), draft.ledger
@@ -98,9 +98,11 @@ def resume_child(draft: CallsDraft, place: int, child: ChildRun, given: Json, op
     draft = draft.with_ledger(ledger.updated(ledger.entries.replace(place, entry), started=started, plan=ledger.plan))
     draft = draft.tell(
         _command(draft, entry, again, child, given, entry.runs, resumed=True),
-        TellChild(again, ChangePolicy(child_policy(draft.policy, child.reserved))),  # it may not have heard of changes
+        TellChild(
+            again, ChangePolicy(child_policy(draft.session.settings.policy, child.reserved))
+        ),  # it may not have heard of changes
         *((TellChild(again, Forget()),) if child.forgets else ()),
-        *(TellChild(again, Remember(remembered)) for remembered in draft.settings.remembered),
+        *(TellChild(again, Remember(remembered)) for remembered in draft.session.settings.remembered),
     )
     return draft if deadline_ms is None else set_timer(draft, place, TimerPurpose.CHILD_TIMEOUT, deadline_ms)
 
@@ -121,7 +123,7 @@ def _command(
         run=run,
         tool=entry.tool,
         input=given,
-        created=_created(draft.settings, child, draft.ledger.nonce),
+        created=_created(draft.session.settings, child, draft.ledger.nonce),
         task=task_of(given),
         resumed=resumed,
     )
@@ -201,11 +203,11 @@ def child_asks(draft: CallsDraft, place: int, delta: ChildAsks) -> CallsDraft:
         draft = _goes_on(draft, place)
         if before.left_ms is None:
             return draft
-        return set_timer(draft, place, TimerPurpose.CHILD_TIMEOUT, draft.now_ms + before.left_ms)
+        return set_timer(draft, place, TimerPurpose.CHILD_TIMEOUT, draft.stamp.now_ms + before.left_ms)
     if isinstance(before, ChildWait):
         left_ms = before.left_ms
     else:
-        left_ms = None if entry.timer is None else max(entry.timer.deadline_ms - draft.now_ms, 0)
+        left_ms = None if entry.timer is None else max(entry.timer.deadline_ms - draft.stamp.now_ms, 0)
     person = evolve(entry.person, wait=ChildWait(delta.asked, left_ms))
     waiting = evolve(entry, status=CallStatus.BLOCKED_ON_USER, timer=None, person=person)
     ledger = ledger.updated(

@@ -40,7 +40,7 @@ def background_run(session: Session, call: CallId) -> HeldRun | None:
 def abort_run(draft: Draft[L], run: HeldRun, reason: CancelReason) -> Draft[L]:
     """The run is to stop: it keeps its resources until it has, or the grace time has passed."""
     draft = draft.tell(AbortTool(run.operation, reason)).abandon(OperationKind.RUN, run.operation)
-    draft, grace = draft.start_timer(TimerPurpose.GRACE, draft.now_ms + draft.policy.grace_ms)
+    draft, grace = draft.start_timer(TimerPurpose.GRACE, draft.stamp.now_ms + draft.session.settings.policy.grace_ms)
     return draft.with_session(evolve(draft.session, held=(*draft.session.held, evolve(run, grace=grace))))
 
 
@@ -86,7 +86,7 @@ def has_handle(draft: Draft[L], run: HeldRun) -> Draft[L]:
 def background_ended(draft: Draft[L], run: HeldRun, output: ToolOutput, failed: bool) -> Draft[L]:
     """The run in the background has ended: its end waits for the next request."""
     how = "has failed" if failed else "has ended"
-    return _noted(_free(draft, run), run, how, shortened(output.content, draft.policy.result_limit))
+    return _noted(_free(draft, run), run, how, shortened(output.content, draft.session.settings.policy.result_limit))
 
 
 def background_lost(draft: Draft[L], run: HeldRun) -> Draft[L]:

@@ -136,7 +136,7 @@ def add_call(draft: CallsDraft, call: ToolCall, verdict: Verdict | None) -> Call
             checking=ledger.checking + (check is not None),
             linked=ledger.linked or links is not None,
             checked=checked,
-            plan=None if ledger.plan is None else _planned(ledger.plan, entry, draft.settings),
+            plan=None if ledger.plan is None else _planned(ledger.plan, entry, draft.session.settings),
             ids=None if ledger.ids is None else ledger.ids.put(call.provider_id, place),
         )
     )
@@ -205,7 +205,7 @@ def take_verdict(draft: CallsDraft, place: int, verdict: Verdict) -> CallsDraft:
     ledger = draft.ledger
     before = ledger.entries[place]
     entry = before.judged(verdict)
-    plan = None if ledger.plan is None else _replanned(ledger.plan, place, before, entry, draft.settings)
+    plan = None if ledger.plan is None else _replanned(ledger.plan, place, before, entry, draft.session.settings)
     return draft.with_ledger(
         ledger.updated(ledger.entries.replace(place, entry), checking=ledger.checking - 1, plan=plan)
     )

@@ -182,7 +182,7 @@ def _child_ended(draft: CallsDraft, place: int, delta: ChildEnded) -> CallsDraft
 
 def run_ended(draft: CallsDraft, place: int, end: RunEnd) -> CallsDraft:
     """The run, or the sub-agent, has reported its end: hooks look at it, and then it is the answer."""
-    hooks = hooks_at(draft.policy, HookPoint.AFTER_TOOL)
+    hooks = hooks_at(draft.session.settings.policy, HookPoint.AFTER_TOOL)
     if not hooks:
         return _end_stands(draft, place, end)
     return _ask_about_end(close_run_timer(draft, place), place, end, hooks)
@@ -203,7 +203,7 @@ def _end_stands(draft: CallsDraft, place: int, end: RunEnd) -> CallsDraft:
 
 def _spread(draft: CallsDraft) -> CallsDraft:
     """A run has ended in an error: by policy its siblings are cancelled."""
-    if draft.policy.on_tool_failure is not OnToolFailure.CANCEL_SIBLINGS:
+    if draft.session.settings.policy.on_tool_failure is not OnToolFailure.CANCEL_SIBLINGS:
         return draft
     return cancel_others(draft, CancelReason.SIBLING)
 
@@ -212,7 +212,7 @@ def _answered(draft: CallsDraft, place: int, end: RunEnd, *, stopped: bool = Tru
     """The end of the run is the answer, cut where it is too large (TOOL-11)."""
     entry, output = draft.ledger.entries[place], end.output
     call = entry.call
-    content = (*note_on_edit(entry), *shortened(output.content, draft.policy.result_limit))
+    content = (*note_on_edit(entry), *shortened(output.content, draft.session.settings.policy.result_limit))
     result = ToolResult(
         call=call.id,
         provider_id=call.provider_id,
@@ -244,7 +244,7 @@ def _take_hook_answer(draft: CallsDraft, place: int, gate: OpenHook, answer: Hoo
     """What the hook says of the call, before or after its run (rule HOOK-2)."""
     draft = pass_call_hook(draft, place, gate)
     entry = draft.ledger.entries[place]
-    said = answer_of_hook(draft.policy, gate, answer)
+    said = answer_of_hook(draft.session.settings.policy, gate, answer)
     if entry.hooks.end is not None:
         return _after_run(draft, place, gate, entry.hooks.end, said)
     if isinstance(said, HookBlock):

@@ -137,7 +137,7 @@ def start_ready(draft: CallsDraft, *, early: bool = False) -> CallsDraft | OverB
 
     `early`: the reply still streams, so that only calls that may start early are started, and no other is decided on.
     """
-    settings = draft.settings
+    settings = draft.session.settings
     if early and not _any_may_start_early(settings):
         return draft
     one_for_all = early and settings.policy.on_tool_failure is OnToolFailure.CANCEL_SIBLINGS
@@ -160,7 +160,7 @@ def start_ready(draft: CallsDraft, *, early: bool = False) -> CallsDraft | OverB
 
 def _take_all(draft: CallsDraft, early: bool) -> CallsDraft | OverBudget:
     """The candidates, one after the other: what becomes of one may let more in."""
-    settings = draft.settings
+    settings = draft.session.settings
     draft = draft.with_ledger(_batched(planned(draft.ledger, draft.session), settings))
     while (place := _next_place(draft.ledger, settings)) is not None:
         taken = _take(draft, place, early)
@@ -196,7 +196,7 @@ def _may_be_looked_at(entry: LedgerEntry, settings: Settings) -> bool:
 def _take(draft: CallsDraft, place: int, early: bool) -> CallsDraft | OverBudget:
     """One candidate is looked at, and leaves the candidates."""
     entry, plan = draft.ledger.entries[place], draft.ledger.plan
-    if not _may_be_looked_at(entry, draft.settings) or (early and not may_start_early(entry, draft.session)):
+    if not _may_be_looked_at(entry, draft.session.settings) or (early and not may_start_early(entry, draft.session)):
         return _set_aside(draft, place)
     if plan is not None and plan.candidates >> place & 1:
         plan, may_start = look(plan, place)
@@ -220,7 +220,7 @@ def _parked(draft: CallsDraft, place: int) -> CallsDraft:
 
 def _decide(draft: CallsDraft, place: int) -> CallsDraft | OverBudget:
     """The hooks before a call that the schedule lets start, the decision on it, and what follows (TOOL-5, ASK-1)."""
-    settings = draft.settings
+    settings = draft.session.settings
     while hooks := hooks_before_run(draft.ledger.entries[place], draft.session):
         draft = ask_about(draft, place, hooks, HookPoint.BEFORE_TOOL)
         if draft.ledger.entries[place].hooks.open is not None:
@@ -255,7 +255,7 @@ def _decide(draft: CallsDraft, place: int) -> CallsDraft | OverBudget:
 
 def _start(draft: CallsDraft, place: int, given: Json) -> CallsDraft | OverBudget:
     """The call runs, as a sub-agent where its tool says so; or waits for what other sub-agents may still spend."""
-    session, settings = draft.session, draft.settings
+    session, settings = draft.session, draft.session.settings
     child = is_child(draft.ledger.entries[place], settings)
     if shares_budgets(settings.policy) and (child or any_child(draft.ledger)):
         draft = draft.with_ledger(with_totals(draft.ledger, settings))
@@ -265,7 +265,7 @@ def _start(draft: CallsDraft, place: int, given: Json) -> CallsDraft | OverBudge
         return start_run(draft, place, given)
     reserved = share_of(draft.ledger, session)
     if reserved is None:
-        spent = budget_reached(settings.policy, session.usage, draft.now_ms - draft.ledger.opened_ms)
+        spent = budget_reached(settings.policy, session.usage, draft.stamp.now_ms - draft.ledger.opened_ms)
         return OverBudget(draft, spent or LimitName.TOOL_CALLS)
     return start_child(draft, place, given, reserved)
 
@@ -278,7 +278,7 @@ def _has_budget(entry: LedgerEntry, session: Session) -> bool:
 def _passes_budget(draft: CallsDraft) -> bool:
     """Whether a call that waits for a slot alone would pass the budget, which a sibling has used up since."""
     plan = draft.ledger.plan
-    if plan is None or not plan.allowed or may_call(draft.policy, draft.session.started):
+    if plan is None or not plan.allowed or may_call(draft.session.settings.policy, draft.session.started):
         return False
     return any(draft.ledger.entries[place].runs == 0 for place in places_of(plan.allowed))
 
@@ -354,7 +354,7 @@ def _is_unjudged(entry: LedgerEntry) -> bool:
 
 def take_output(draft: CallsDraft) -> CallsDraft | None:
     """Valid output calls are answered once the other calls have ended, or instead of them, by policy; None: none is."""
-    settings, ledger = draft.settings, draft.ledger
+    settings, ledger = draft.session.settings, draft.ledger
     ready = [place for place, entry in _outputs(ledger, settings) if _is_ready(ledger, entry)]
     if not ready or (settings.policy.output_calls is OutputCalls.RUN and others_open(ledger, settings)):
         return None
@@ -366,7 +366,7 @@ def take_output(draft: CallsDraft) -> CallsDraft | None:
 
 def skip_for_output(draft: CallsDraft) -> CallsDraft:
     """Where the policy skips the other calls, they are answered as soon as a valid output call is there."""
-    settings = draft.settings
+    settings = draft.session.settings
     if settings.policy.output_tool is None or settings.policy.output_calls is not OutputCalls.SKIP:
         return draft
     outputs = [place for place, entry in _outputs(draft.ledger, settings) if isinstance(entry.verdict, ValidCall)]

@@ -68,11 +68,11 @@ def put_started(
     timer: Timer | None = None
     timed = draft.ledger.timed
     if limit_ms is not None:
-        draft, timer = draft.start_timer(purpose, draft.now_ms + limit_ms)
+        draft, timer = draft.start_timer(purpose, draft.stamp.now_ms + limit_ms)
         timed = noted(timed, timer.operation - draft.ledger.first_timer, place)
     ledger = draft.ledger
     entry = ledger.entries[place]
-    effect = class_of(draft.settings, entry.tool)
+    effect = class_of(draft.session.settings, entry.tool)
     ledger = ledger.updated(
         ledger.entries.replace(place, entry.started(operation, timer, effect.worst(entry.effect), child)),
         running=ledger.running + 1,
@@ -100,7 +100,7 @@ def ask(draft: CallsDraft, place: int, why: Wait) -> CallsDraft:
 
 def time_approval(draft: CallsDraft, place: int) -> CallsDraft:
     """The time in which a person must approve the call starts anew."""
-    entry, limit_ms = draft.ledger.entries[place], draft.policy.approval_timeout_ms
+    entry, limit_ms = draft.ledger.entries[place], draft.session.settings.policy.approval_timeout_ms
     if limit_ms is None or not isinstance(entry.person.wait, ApprovalWait):
         return draft.put(place, evolve(entry, timer=None))
-    return set_timer(draft, place, TimerPurpose.APPROVAL_TIMEOUT, draft.now_ms + limit_ms)
+    return set_timer(draft, place, TimerPurpose.APPROVAL_TIMEOUT, draft.stamp.now_ms + limit_ms)

@@ -62,7 +62,7 @@ def ask_again(draft: Draft[L], gate: OpenHook, about: HookContext) -> tuple[Draf
 
 def tell_hooks(draft: Draft[L], about: HookContext, left: tuple[Hook, ...] | None = None) -> Draft[L]:
     """The observing hooks of a point at which none is asked are told, or only those of them that are `left`."""
-    hooks = hooks_at(draft.policy, about.point) if left is None else left
+    hooks = hooks_at(draft.session.settings.policy, about.point) if left is None else left
     return draft.tell(*(TellHook(evolve(about, name=hook.name)) for hook in hooks if not hook.gated))
 
 
@@ -84,8 +84,12 @@ def ask_correction(draft: Draft[L]) -> tuple[Draft[L], OpenCorrection]:
 
 
 def _start_time(draft: Draft[L]) -> tuple[Draft[L], Timer | None]:
-    limit_ms = draft.policy.hook_timeout_ms
-    return (draft, None) if limit_ms is None else draft.start_timer(TimerPurpose.HOOK_TIMEOUT, draft.now_ms + limit_ms)
+    limit_ms = draft.session.settings.policy.hook_timeout_ms
+    return (
+        (draft, None)
+        if limit_ms is None
+        else draft.start_timer(TimerPurpose.HOOK_TIMEOUT, draft.stamp.now_ms + limit_ms)
+    )
 
 
 # --- answered, or not -----------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from loopkernel.loop.gates.refusals import refusal
 
 def change_settings(draft: Draft[L], delta: SettingsChange) -> Draft[L] | Refused:
     """The change is made, and what it makes forgotten is told; only what is not remembered cannot be taken back."""
-    before = draft.settings
+    before = draft.session.settings
     if isinstance(delta, Forget) and delta.remembered is not None and delta.remembered not in before.remembered:
         return refusal(delta, RefusalReason.UNKNOWN)
     settings = _changed(before, delta)

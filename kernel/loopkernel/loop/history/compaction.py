@@ -49,7 +49,7 @@ class OpenSummary:
 
 def clear_results(draft: Draft[L]) -> Draft[L]:
     """By policy, at each request: above a count of results with a body, all but the latest lose it."""
-    policy = draft.policy.clear_results
+    policy = draft.session.settings.policy.clear_results
     if policy is None or policy.when is not ClearMoment.EACH_REQUEST or draft.session.bodies <= policy.above:
         return draft
     return _clear(draft, policy.keep)
@@ -113,7 +113,7 @@ def compact_if_due(draft: Draft[L], turn: Turn) -> tuple[Draft[L], OpenSummary |
     policy, past = session.settings.policy.compaction, session.compactions
     if past.requested:
         draft = draft.with_session(evolve(session, compactions=evolve(past, requested=False)))
-    elif policy is None or not _is_due(session, policy, turn) or _is_put_off(session, draft.now_ms):
+    elif policy is None or not _is_due(session, policy, turn) or _is_put_off(session, draft.stamp.now_ms):
         return draft, None
     cut = planned_cut(draft.session)
     return (draft, None) if cut is None else compact(draft, cut)
@@ -169,7 +169,7 @@ def _has_bodies_before(session: Session, until: int) -> bool:
 
 def compact(draft: Draft[L], cut: Cut) -> tuple[Draft[L], OpenSummary | None]:
     """What the cut leaves out goes, by the policy's strategy; a summary comes only later."""
-    policy, session = draft.policy.compaction, draft.session
+    policy, session = draft.session.settings.policy.compaction, draft.session
     if policy is None:
         return draft, None
     draft = draft.tell(CompactionStarted())
@@ -202,10 +202,10 @@ def take_summary(draft: Draft[L], cut: Cut, text: str) -> Draft[L]:
 
 def summary_failed(draft: Draft[L]) -> Draft[L]:
     """There is no summary: after too many failures in a row none is tried for some time (rule COMPACT-4)."""
-    policy, past = draft.policy.compaction, draft.session.compactions
+    policy, past = draft.session.settings.policy.compaction, draft.session.compactions
     failures = past.failures + 1
     pause = policy is not None and failures >= policy.failures
-    again_ms = draft.now_ms + policy.cooldown_ms if policy is not None and pause else past.again_ms
+    again_ms = draft.stamp.now_ms + policy.cooldown_ms if policy is not None and pause else past.again_ms
     past = evolve(past, failures=failures, again_ms=again_ms)
     return draft.with_session(evolve(draft.session, compactions=past)).tell(CompactionEnded(False))
 

@@ -28,7 +28,7 @@ FORKED = Ending(reason=TurnEndReason.INTERRUPTED, forked=True)
 
 def fork_session(draft: Draft[L], delta: Forked) -> Draft[L]:
     """The session of the new lineage. Runs that outlast their calls are not in it; the model is told of lost ones."""
-    settings = evolve(draft.settings, session_id=delta.session_id, lineage=draft.settings.lineage + 1)
+    settings = evolve(draft.session.settings, session_id=delta.session_id, lineage=draft.session.settings.lineage + 1)
     draft = draft.with_session(evolve(draft.session, settings=settings))
     for run in draft.session.held:
         if run.background:
@@ -44,7 +44,7 @@ def fork_calls(draft: CallsDraft) -> CallsDraft:
             continue
         draft = forget_work(draft, place, LEFT_BEHIND)
         result = cancelled_result(entry, LEFT_BEHIND)
-        if entry.runs and effect_class(entry, draft.settings) is EffectClass.DANGEROUS:
+        if entry.runs and effect_class(entry, draft.session.settings) is EffectClass.DANGEROUS:
             content = (TextBlock(cancelled_text(CancelReason.SAFETY)),)
             result = answer_of(entry, CallStatus.UNKNOWN, content, LEFT_BEHIND)
         draft = close_alone(draft, place, result)

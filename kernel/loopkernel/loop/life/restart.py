@@ -101,7 +101,7 @@ def _restarted(draft: CallsDraft, place: int, delta: Resumed) -> CallsDraft:
         return wait_again(draft, place)
     if entry.check is not None and not isinstance(given, RawInput):
         return ask_check(forget_check(draft, place), place, entry.tool, given)
-    goes_on = entry.is_running and entry.child is not None and _may_go_on(entry, draft.settings, delta)
+    goes_on = entry.is_running and entry.child is not None and _may_go_on(entry, draft.session.settings, delta)
     if goes_on and entry.child is not None and isinstance(given, Json) and entry.operation is not None:
         return resume_child(draft, place, entry.child, given, entry.operation)
     return _run_restarted(draft, place, delta) if entry.is_running else draft
@@ -163,8 +163,8 @@ def _run_restarted(draft: CallsDraft, place: int, delta: Resumed) -> CallsDraft:
     if entry.child is not None:
         draft = draft.tell(ChildFinished(entry.call.id, end_of(reason)))
         return close(draft, place, cancelled_result(idle, reason))
-    effect = class_of(draft.settings, entry.tool).worst(entry.effect)
-    status = after_crash(effect, draft.settings)
+    effect = class_of(draft.session.settings, entry.tool).worst(entry.effect)
+    status = after_crash(effect, draft.session.settings)
     if status is None:
         return _check_anew(draft, place) if delta.doubted else draft
     if status is CallStatus.BLOCKED_ON_USER:
@@ -215,13 +215,13 @@ def restart_held_runs(draft: Draft[L], delta: Resumed) -> Draft[L]:
 
     Those in the background are repeated, or given up, by their class and by what holds now.
     """
-    settings = _settings_of_now(draft.settings, delta)
-    if settings != draft.settings:
+    settings = _settings_of_now(draft.session.settings, delta)
+    if settings != draft.session.settings:
         draft = draft.with_session(evolve(draft.session, settings=settings))
     waiting = draft.session.held
     if not waiting:
         return draft
-    settings, held = draft.settings, list[HeldRun]()
+    settings, held = draft.session.settings, list[HeldRun]()
     draft = draft.with_session(evolve(draft.session, held=()))
     for run in waiting:
         if not run.background:

@@ -47,7 +47,7 @@ _BLOCKED = Ending(reason=TurnEndReason.GUARDRAIL)
 
 def stream_over(state: Streaming, draft: CallsDraft, end: End) -> Step[Streaming | AfterStream]:
     """The model call has ended so; what it has used stands in the state's reply."""
-    hooks = hooks_at(draft.policy, HookPoint.AFTER_MODEL)
+    hooks = hooks_at(draft.session.settings.policy, HookPoint.AFTER_MODEL)
     return _look_at(state, draft, end, hooks) if hooks else _act_on(state, draft, end)
 
 
@@ -72,7 +72,7 @@ def hook_has_said(
     state: Streaming, draft: CallsDraft, after: AfterModel, answer: HookAnswer
 ) -> Step[Streaming | AfterStream]:
     """The hook lets the end stand, has the model asked again, or ends the turn (rule HOOK-2)."""
-    said = answer_of_hook(draft.policy, after.gate, answer)
+    said = answer_of_hook(draft.session.settings.policy, after.gate, answer)
     if isinstance(said, HookBlock):
         return _act_on(state, draft, after.end, blocked=True)
     if isinstance(said, HookRetry) and _may_repeat(state, draft):
@@ -82,9 +82,9 @@ def hook_has_said(
 
 def _may_repeat(state: Streaming, draft: CallsDraft) -> bool:
     """Whether the reply may be taken back: not too often, where nothing of it had an effect, and another is allowed."""
-    if state.turn.hook_retries >= MAX_RETRIES or is_committed(draft.ledger, draft.settings):
+    if state.turn.hook_retries >= MAX_RETRIES or is_committed(draft.ledger, draft.session.settings):
         return False
-    return limit_hit(_billed(draft, state.reply).session, state.turn, draft.now_ms) is None
+    return limit_hit(_billed(draft, state.reply).session, state.turn, draft.stamp.now_ms) is None
 
 
 def _billed(draft: CallsDraft, reply: OpenReply) -> CallsDraft:
@@ -115,7 +115,7 @@ def _act_on(state: Streaming, draft: CallsDraft, end: End, *, blocked: bool = Fa
     after = complete_reply(draft, state.turn, complete, blocked=blocked)
     draft, turn, settled = after.draft, after.turn, after.settled
     if after.answering:
-        spent = budget_hit(draft.session, turn, draft.now_ms)
+        spent = budget_hit(draft.session, turn, draft.stamp.now_ms)
         if spent is not None:
             return to_executing(draft.tell(LimitReached(spent)), turn, OUT_OF_BUDGET)
         return to_executing(draft, turn, settled)
@@ -127,7 +127,7 @@ def _act_on(state: Streaming, draft: CallsDraft, end: End, *, blocked: bool = Fa
 def _failed(state: Streaming, draft: CallsDraft, failure: Failure, *, blocked: bool) -> Step[AfterStream]:
     """The reply will not be complete. It is discarded, unless a call of it has had an effect (rule TOOL-9)."""
     draft, turn = _billed(draft, state.reply), state.turn
-    if is_committed(draft.ledger, draft.settings):
+    if is_committed(draft.ledger, draft.session.settings):
         return to_executing(keep_for_effect(draft, state.reply, state.pieces), turn, _BLOCKED if blocked else failure)
     draft = _retracted(state, discard_reply(draft))
     if blocked:
@@ -168,6 +168,6 @@ def _kept(state: Streaming, draft: CallsDraft, end: End) -> CallsDraft | None:
     """The reply in the thread: whole, or cut where it failed and a call of it has had an effect; None: it is void."""
     if isinstance(end, ModelCompleted):
         return keep_completed(draft, Complete(reply=state.reply, pieces=state.pieces, delta=end))
-    if is_committed(draft.ledger, draft.settings):
+    if is_committed(draft.ledger, draft.session.settings):
         return keep_cut_reply(draft, state.reply, state.pieces)
     return None

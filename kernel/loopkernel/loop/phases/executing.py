@@ -109,7 +109,7 @@ def _reported(state: W, draft: CallsDraft, report: Report, taken: CallsDraft | N
             return Step(state, late.draft.effects)
         return to_executing(of_late_report(state, late), state.turn, settled)
     if taken.ledger.unanswered < state.ledger.unanswered and settled != OUT_OF_BUDGET:
-        spent = budget_hit(taken.session, state.turn, taken.now_ms)
+        spent = budget_hit(taken.session, state.turn, taken.stamp.now_ms)
         if spent is not None:
             return to_executing(taken.tell(LimitReached(spent)), state.turn, OUT_OF_BUDGET)
     return to_executing(taken, state.turn, settled)
@@ -142,10 +142,10 @@ def _answered(
     """Every call is answered: the answers go into the thread, and the loop goes on (rule TOOL-7)."""
     answers = results(draft.ledger)
     draft = add_results(draft, draft.ledger.reply, answers)
-    spent = None if settled == OUT_OF_BUDGET else budget_hit(draft.session, turn, draft.now_ms)
+    spent = None if settled == OUT_OF_BUDGET else budget_hit(draft.session, turn, draft.stamp.now_ms)
     if spent is not None:
         draft, settled = draft.tell(LimitReached(spent)), OUT_OF_BUDGET
-    follows = _follows(draft.ledger, answers, draft.settings, settled)
+    follows = _follows(draft.ledger, answers, draft.session.settings, settled)
     if isinstance(follows, Failure):
         return to_recovery(recover_from(draft, turn, follows), follows)
     if isinstance(follows, Ending):

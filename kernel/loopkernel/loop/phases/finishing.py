@@ -109,10 +109,10 @@ def _answered(state: Finishing, draft: Draft[None], report: Report) -> Step[Fini
 def _hook_said(state: Finishing, draft: Draft[None], gate: OpenHook, answer: HookAnswer) -> Step[Finishing | Thinking]:
     """A stop hook may keep the turn going, so many times and where the limits let it (rule HOOK-2)."""
     turn, point = state.turn, gate.hook.point
-    said = answer_of_hook(draft.policy, gate, answer)
+    said = answer_of_hook(draft.session.settings.policy, gate, answer)
     stopping = point is HookPoint.STOP
-    if isinstance(said, HookBlock) and stopping and turn.blocks < draft.policy.stop_hook_limit:
-        limit = limit_hit(draft.session, turn, draft.now_ms)
+    if isinstance(said, HookBlock) and stopping and turn.blocks < draft.session.settings.policy.stop_hook_limit:
+        limit = limit_hit(draft.session, turn, draft.stamp.now_ms)
         if limit is None:
             draft = add_note(draft, stop_hook_text(said.why), UserOrigin.STOP_HOOK)
             return to_thinking(draft, evolve(turn, reason=RequestReason.STOP_HOOK_BLOCKING, blocks=turn.blocks + 1))
@@ -128,7 +128,7 @@ def _hook_said(state: Finishing, draft: Draft[None], gate: OpenHook, answer: Hoo
 def _corrected(state: Finishing, draft: Draft[None], text: str | None) -> Step[Finishing | Thinking]:
     """The correction goes in, unless the user has spoken first, or no other request is allowed (rule HOOK-3)."""
     turn = state.turn
-    if text is None or _has_spoken(draft.session) or limit_hit(draft.session, turn, draft.now_ms) is not None:
+    if text is None or _has_spoken(draft.session) or limit_hit(draft.session, turn, draft.stamp.now_ms) is not None:
         return to_finishing(draft, turn, state.ending, BeforeEnd.CORRECTION)
     draft = add_note(draft.tell(CorrectionInjected()), correction_text(text), UserOrigin.CORRECTION)
     return to_thinking(draft, evolve(turn, reason=RequestReason.CORRECTION))
@@ -176,7 +176,7 @@ def enter_finishing(state: Finishing) -> Step[Finishing | Idle | Thinking | Canc
         return Step(state, ())
     draft, turn, ending = Draft(state.session, state.stamp, None), state.turn, state.ending
     may_go_on = ending.gated and state.passed is not BeforeEnd.HOOKS
-    if may_go_on and draft.session.inbox.steers and limit_hit(draft.session, turn, draft.now_ms) is None:
+    if may_go_on and draft.session.inbox.steers and limit_hit(draft.session, turn, draft.stamp.now_ms) is None:
         return to_thinking(draft, evolve(turn, reason=RequestReason.USER))
     draft, passed, gate = _pass_gates(state, draft)
     if gate is not None:
@@ -189,7 +189,7 @@ def enter_finishing(state: Finishing) -> Step[Finishing | Idle | Thinking | Canc
 
 def _pass_gates(state: Finishing, draft: Draft[None]) -> tuple[Draft[None], BeforeEnd, Gate | None]:
     """The next gates in turn: stop hooks, the course correction, the hooks after the turn; up to one that waits."""
-    ending, passed, policy = state.ending, state.passed, draft.policy
+    ending, passed, policy = state.ending, state.passed, draft.session.settings.policy
     if not policy.hooks and policy.course_correction is None:
         return draft, passed, None
     if ending.cancel is not None or ending.then is not None or ending.forked:
@@ -212,7 +212,7 @@ def _pass_gates(state: Finishing, draft: Draft[None]) -> tuple[Draft[None], Befo
 
 
 def _ask(state: Finishing, draft: Draft[None], point: HookPoint) -> tuple[Draft[None], OpenHook | None]:
-    return ask_hooks(draft, hooks_at(draft.policy, point), _about(state, draft.session, point))
+    return ask_hooks(draft, hooks_at(draft.session.settings.policy, point), _about(state, draft.session, point))
 
 
 def _about(state: Finishing, session: Session, point: HookPoint) -> HookContext:
@@ -234,7 +234,7 @@ def _after_end(draft: Draft[None], ending: Ending) -> Step[Idle | Thinking | Can
         return to_idle(draft)
     if ending.cancel is CancelReason.DISPOSED:
         return to_initial(draft, ending.waiting)
-    if draft.policy.lifetime is Lifetime.TASK or ending.final:
+    if draft.session.settings.policy.lifetime is Lifetime.TASK or ending.final:
         return to_done(draft, ending.reason, ending.cancel)
     if ending.natural and queue:
         draft, turn = open_queued_turn(draft)

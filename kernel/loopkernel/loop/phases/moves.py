@@ -60,7 +60,7 @@ def begin_on_calls(state: Streaming | Executing | Confirming | Dispatching, ctx:
 def of_late_report(state: Streaming | Executing | Confirming | Dispatching, late: LateReport[Ledger]) -> CallsDraft:
     """A report that was refused counts for nothing; time goes on where it shows that resources are free."""
     freed = late.draft.session.held is not state.session.held
-    return late.draft.as_of(state.stamp.at(late.draft.now_ms) if freed else state.stamp)
+    return late.draft.as_of(state.stamp.at(late.draft.stamp.now_ms) if freed else state.stamp)
 
 
 def stay(state: S, taken: Draft[None] | LateReport[None] | Refused) -> Step[S]:

@@ -146,7 +146,7 @@ def _streaming(state: Streaming, draft: CallsDraft) -> Step[Streaming]:
 
 def _started_early(state: Streaming, draft: CallsDraft) -> CallsDraft:
     """The calls have changed: others may start before the reply is complete (rule TOOL-9)."""
-    if state.after is not None or budget_hit(draft.session, state.turn, draft.now_ms) is not None:
+    if state.after is not None or budget_hit(draft.session, state.turn, draft.stamp.now_ms) is not None:
         return draft
     started = start_ready(draft, early=True)
     return started.draft if isinstance(started, OverBudget) else started
@@ -162,7 +162,7 @@ def _on_user(state: Streaming, draft: CallsDraft, delta: UserDelta) -> Step[Stre
     draft = _started_early(state, taken)
     if not isinstance(delta, ChangePolicy) or state.after is not None:
         return _streaming(state, draft)
-    policy, was = draft.policy, state.session.settings.policy
+    policy, was = draft.session.settings.policy, state.session.settings.policy
     silence, time_limit = state.silence, state.time_limit
     if policy.silence_ms != was.silence_ms:
         draft, silence = watch_silence(draft.close_timer(silence), state.heard_ms)
@@ -245,7 +245,7 @@ def _with_call(state: Streaming, draft: CallsDraft, delta: ModelCall) -> Step[St
     call = ToolCall(id=call_id, provider_id=delta.provider_id, tool=delta.tool, input=delta.input, after=delta.after)
     draft = add_call(draft.tell(CallAppeared(call_id, call.provider_id, call.tool)), call, delta.verdict)
     size = longer(state.size, delta)
-    too_long = reply_too_long(draft.policy, size.chars)
+    too_long = reply_too_long(draft.session.settings.policy, size.chars)
     if delta.verdict is not None and not too_long:
         draft = _started_early(state, draft)
     grown = Streaming(
@@ -255,7 +255,7 @@ def _with_call(state: Streaming, draft: CallsDraft, delta: ModelCall) -> Step[St
         reply=state.reply,
         pieces=state.pieces.append(delta),
         ledger=draft.ledger,
-        heard_ms=draft.now_ms,
+        heard_ms=draft.stamp.now_ms,
         silence=state.silence,
         time_limit=state.time_limit,
         size=size,
@@ -266,9 +266,9 @@ def _with_call(state: Streaming, draft: CallsDraft, delta: ModelCall) -> Step[St
 def _used(state: Streaming, ctx: Context, delta: ModelUsage) -> Step[Streaming | Limited]:
     """A report of what the reply has used so far: that may have taken the run to a budget."""
     draft, reply = begin_on_calls(state, ctx), state.reply.used(delta.usage)
-    used = evolve(state, stamp=draft.stamp, reply=reply, heard_ms=draft.now_ms)
+    used = evolve(state, stamp=draft.stamp, reply=reply, heard_ms=draft.stamp.now_ms)
     billed = draft.session.updated(usage=draft.session.usage.plus(reply.usage))
-    spent = budget_hit(billed, state.turn, draft.now_ms)
+    spent = budget_hit(billed, state.turn, draft.stamp.now_ms)
     return Step(used, ()) if spent is None else _ended_by(spent, used, draft)
 
 
@@ -286,7 +286,7 @@ def _ended_by(limit: LimitName, state: Streaming, draft: CallsDraft) -> Step[Lim
 def _out_of_time(state: Streaming, draft: CallsDraft, time_limit: Timer) -> Step[Streaming | Limited]:
     """The turn has no more time; by a clock that is early it still has some, and the timer starts again (LIMIT-4)."""
     timed = evolve(state, time_limit=None)
-    if draft.now_ms >= time_limit.deadline_ms:
+    if draft.stamp.now_ms >= time_limit.deadline_ms:
         return _ended_by(LimitName.WALL_TIME, timed, draft)
     draft, again = watch_time(draft, state.turn)
     return _streaming(evolve(timed, time_limit=again), draft)
@@ -294,8 +294,8 @@ def _out_of_time(state: Streaming, draft: CallsDraft, time_limit: Timer) -> Step
 
 def _listened(state: Streaming, draft: CallsDraft) -> Step[Streaming | AfterStream]:
     """It is time to see whether the stream has been silent too long; if not, it is looked at again (INFER-11)."""
-    silence_ms, heard = draft.policy.silence_ms, evolve(state, silence=None)
-    if silence_ms is None or draft.now_ms < state.heard_ms + silence_ms:
+    silence_ms, heard = draft.session.settings.policy.silence_ms, evolve(state, silence=None)
+    if silence_ms is None or draft.stamp.now_ms < state.heard_ms + silence_ms:
         draft, again = watch_silence(draft, state.heard_ms)
         return _streaming(evolve(heard, silence=again), draft)
     reply, session = state.reply, draft.session  # the stream is aborted, and what it still reports is late
@@ -351,7 +351,7 @@ def _resumed(state: Streaming, draft: CallsDraft, delta: Resumed) -> Step[Stream
     if state.after is not None:
         return resume_after_stream(state, draft, state.after, delta)
     draft, turn = abandon_reply(draft, reply), evolve(state.turn, reason=RequestReason.RESUME)
-    if is_committed(draft.ledger, draft.settings):
+    if is_committed(draft.ledger, draft.session.settings):
         draft = keep_for_effect(forget_hooks_before_runs(draft), reply, state.pieces)
         return to_executing(restart_calls(draft, delta), turn)
     draft = restart_held_runs(discard_dead_reply(draft), delta)

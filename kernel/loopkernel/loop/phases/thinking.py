@@ -76,7 +76,7 @@ def on_thinking(state: Thinking, ctx: Context) -> Step[Thinking | Finishing]:
 
 def _said(state: Thinking, draft: Draft[None], gate: OpenHook, answer: HookAnswer) -> Step[Thinking | Finishing]:
     """The hook does not let the turn go on, or does, perhaps with other words or one more message (rule HOOK-2)."""
-    said = answer_of_hook(draft.policy, gate, answer)
+    said = answer_of_hook(draft.session.settings.policy, gate, answer)
     if isinstance(said, HookBlock):
         return to_finishing(draft, state.turn, Ending(reason=TurnEndReason.GUARDRAIL))
     if isinstance(said, HookModify) and said.message is not None:
@@ -122,7 +122,7 @@ def enter_thinking(state: Thinking) -> Step[Thinking | Streaming | Compacting | 
 
 def _ask(draft: Draft[None], point: HookPoint) -> tuple[Draft[None], OpenHook | None]:
     """The hooks of the point in turn."""
-    hooks = hooks_at(draft.policy, point)
+    hooks = hooks_at(draft.session.settings.policy, point)
     return ask_hooks(draft, hooks, context(draft.session, point)) if hooks else (draft, None)
 
 
@@ -150,7 +150,7 @@ def _prepare(
 
 def _limited(draft: Draft[None], turn: Turn) -> Step[Finishing] | None:
     """The end of the turn, where a limit stands in the way of another request."""
-    limit = limit_hit(draft.session, turn, draft.now_ms)
+    limit = limit_hit(draft.session, turn, draft.stamp.now_ms)
     if limit is None:
         return None
     ending = Ending(reason=TurnEndReason.MAX_TURNS) if limit is LimitName.MAX_TURNS else OUT_OF_BUDGET
@@ -170,7 +170,7 @@ def _request(draft: Draft[None], turn: Turn) -> Step[Streaming]:
         reply=asked.reply,
         pieces=Vector(),
         ledger=asked.draft.ledger,
-        heard_ms=draft.now_ms,
+        heard_ms=draft.stamp.now_ms,
         silence=asked.silence,
         time_limit=asked.time_limit,
     )

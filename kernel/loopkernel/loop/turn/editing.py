@@ -54,7 +54,9 @@ def cut_refused_reply(draft: Draft[L]) -> Draft[L]:
     One of whose calls has run early, and may have had an effect, stays: it is never discarded (rule TOOL-9).
     """
     for index, message in _backwards(draft.session):
-        if isinstance(message, ResultMessage) and any(_had_effect(each, draft.settings) for each in message.results):
+        if isinstance(message, ResultMessage) and any(
+            _had_effect(each, draft.session.settings) for each in message.results
+        ):
             break
         if isinstance(message, AssistantMessage):
             if message.stop is not StopReason.REFUSAL:

@@ -41,7 +41,7 @@ def recover_from(draft: Draft[L], turn: Turn, failure: Failure) -> Recovered[L]:
             return _compacted(draft, turn, failure)
         draft = clear_under_pressure(_shown_at_once(draft, failure), clearing)
         return Recovered(draft, evolve(turn, reason=RequestReason.COLLAPSE_DRAIN_RETRY))
-    settings, used = draft.settings, turn.recovery
+    settings, used = draft.session.settings, turn.recovery
     way = recover(
         settings.policy,
         failure.error,
@@ -54,7 +54,7 @@ def recover_from(draft: Draft[L], turn: Turn, failure: Failure) -> Recovered[L]:
     match way:
         case WaitForRetry(delay_ms, attempt):
             draft = _shown_at_once(draft, failure).tell(RetryScheduled(delay_ms, attempt))
-            draft, timer = draft.start_timer(TimerPurpose.RETRY, draft.now_ms + delay_ms)
+            draft, timer = draft.start_timer(TimerPurpose.RETRY, draft.stamp.now_ms + delay_ms)
             turn = evolve(turn, reason=RequestReason.ERROR_RETRY, recovery=evolve(used, retries=attempt))
             return Recovered(draft, turn, timer)
         case NextModel(index):
@@ -78,7 +78,7 @@ def _compacted(draft: Draft[L], turn: Turn, failure: Failure) -> Recovered[L]:
 
 def _shown_at_once(draft: Draft[L], failure: Failure) -> Draft[L]:
     """By policy, also an error that is being recovered is shown (rule INFER-9)."""
-    if draft.policy.errors is ErrorDisplay.WITHHELD:
+    if draft.session.settings.policy.errors is ErrorDisplay.WITHHELD:
         return draft
     return draft.show_error(failure.error, failure.message)
 
@@ -88,7 +88,7 @@ def surface(draft: Draft[L], turn: Turn, failure: Failure) -> Recovered[L]:
     ended = Ending(reason=TurnEndReason.ERROR, error=failure.error, message=failure.message)
     if failure.error is ErrorClass.REFUSED:
         return Recovered(draft, turn, evolve(ended, reason=TurnEndReason.REFUSAL))
-    match draft.policy.on_error:
+    match draft.session.settings.policy.on_error:
         case OnError.REST:
             return Recovered(draft, turn, ended)
         case OnError.END | OnError.RAISE:

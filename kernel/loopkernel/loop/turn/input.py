@@ -112,7 +112,7 @@ def input_while_busy(draft: Draft[L], delta: UserDelta) -> Draft[L] | Refused:
                 return refusal(delta, RefusalReason.DUPLICATE)
             if isinstance(delta, Steer):
                 return steer_input(draft, delta.content, delta.key)
-            if isinstance(delta, Say) and draft.policy.on_busy is not OnBusy.QUEUE:
+            if isinstance(delta, Say) and draft.session.settings.policy.on_busy is not OnBusy.QUEUE:
                 return refusal(delta, RefusalReason.NOT_NOW)
             if is_full(draft.session):
                 return refusal(delta, RefusalReason.FULL)

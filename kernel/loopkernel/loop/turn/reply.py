@@ -70,7 +70,7 @@ def complete_reply(draft: CallsDraft, turn: Turn, complete: Complete, *, blocked
 
     `blocked`: a hook does not let the turn go on, as a guardrail does not (rule HOOK-2).
     """
-    policy, stop, has_calls = draft.policy, complete.delta.stop, draft.ledger.entries.size > 0
+    policy, stop, has_calls = draft.session.settings.policy, complete.delta.stop, draft.ledger.entries.size > 0
     follows = outcome(policy.run_calls, stop, has_calls, has_text(complete.pieces))
     usage = draft.session.usage.plus(complete.reply.usage)
     draft = redact_input(draft, complete.delta.redaction)
@@ -118,7 +118,7 @@ def _counted(policy: Policy, turn: Turn, has_calls: bool, recovery: Recovery, pa
 def _to_calls(draft: CallsDraft, turn: Turn, settled: Ending | GoOn | None = None) -> AfterReply:
     """The calls of the reply are to be answered."""
     draft = answer_all_faulty(draft.with_ledger(forget_plan(draft.ledger)))
-    if failed_run(draft.ledger, draft.settings):
+    if failed_run(draft.ledger, draft.session.settings):
         draft = cancel_others(draft, CancelReason.SIBLING)
     return AfterReply(draft, turn, settled, answering=True)
 
@@ -134,8 +134,8 @@ def _skip_calls(draft: CallsDraft) -> CallsDraft:
 
 def _truncated(draft: CallsDraft, turn: Turn, complete: Complete) -> AfterReply:
     """The output limit was hit: a higher one, then a prompt to go on, then the end that policy chose (rule INFER-7)."""
-    policy, ledger, stop = draft.policy, draft.ledger, complete.delta.stop
-    committed, has_calls = is_committed(ledger, draft.settings), ledger.entries.size > 0
+    policy, ledger, stop = draft.session.settings.policy, draft.ledger, complete.delta.stop
+    committed, has_calls = is_committed(ledger, draft.session.settings), ledger.entries.size > 0
     raised = _next_limit(policy, turn, complete.reply.limit)
     if raised is not None and not committed:
         return _asked_again(draft, turn, complete, raised)
@@ -186,7 +186,7 @@ def _asked_again(draft: CallsDraft, turn: Turn, complete: Complete, raised: int)
 
 def _shown_at_once(draft: CallsDraft) -> CallsDraft:
     """By policy, also a truncation that is being recovered is shown, where it would be shown at the end (INFER-9)."""
-    policy = draft.policy
+    policy = draft.session.settings.policy
     if policy.errors is ErrorDisplay.WITHHELD or policy.on_truncation.then is not TruncationEnd.FAIL:
         return draft
     return draft.show_error(ErrorClass.MAX_TOKENS, "")

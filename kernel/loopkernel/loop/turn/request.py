@@ -22,7 +22,7 @@ def open_turn(draft: Draft[L], reason: RequestReason) -> tuple[Draft[L], Turn]:
     """A new turn; its first request is made for `reason`."""
     counters = evolve(draft.session.counters, turns=draft.session.counters.turns + 1)
     draft = draft.with_session(draft.session.updated(counters=counters))
-    return draft, Turn(number=counters.turns, opened_ms=draft.now_ms, reason=reason)
+    return draft, Turn(number=counters.turns, opened_ms=draft.stamp.now_ms, reason=reason)
 
 
 def open_turn_with(
@@ -79,7 +79,7 @@ def begin_request(draft: Draft[L], turn: Turn) -> Asked:
         draft = draft.tell(OpaqueDropped(operation, foreign)) if foreign else draft
     session = session.updated(operations=operations, last_model=model)
     draft = draft.with_session(session, CallModel(operation, request))
-    draft, silence = watch_silence(draft, draft.now_ms)
+    draft, silence = watch_silence(draft, draft.stamp.now_ms)
     draft, time_limit = watch_time(draft, turn)
     minted = draft.session.operations.minted
     ledger = Ledger(
@@ -97,11 +97,11 @@ def begin_request(draft: Draft[L], turn: Turn) -> Asked:
 
 def watch_silence(draft: Draft[L], heard_ms: int) -> tuple[Draft[L], Timer | None]:
     """When the stream, last heard of at that time, has been silent for too long, that is looked at (rule INFER-11)."""
-    silence_ms = draft.policy.silence_ms
+    silence_ms = draft.session.settings.policy.silence_ms
     return (draft, None) if silence_ms is None else draft.start_timer(TimerPurpose.SILENCE, heard_ms + silence_ms)
 
 
 def watch_time(draft: Draft[L], turn: Turn) -> tuple[Draft[L], Timer | None]:
     """When the turn has no more time, its reply under way is ended (rule LIMIT-4)."""
-    limit_ms = draft.policy.max_wall_ms
+    limit_ms = draft.session.settings.policy.max_wall_ms
     return (draft, None) if limit_ms is None else draft.start_timer(TimerPurpose.WALL_TIME, turn.opened_ms + limit_ms)
