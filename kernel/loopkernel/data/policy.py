@@ -44,6 +44,11 @@ class Prices:
     def __attrs_post_init__(self) -> None:
         _demand(_faults([("prices.input", self.input, 0), ("prices.output", self.output, 0)]))
 
+    @property
+    def known(self) -> bool:
+        """Whether anything costs anything."""
+        return bool(self.input or self.output)
+
 
 @final
 @frozen(kw_only=True, field_transformer=checked_options)
@@ -393,7 +398,7 @@ class Policy:
         )
         if self.output_required and self.output_tool is None:
             faults.append(Fault("output_required", "needs output_tool: name the tool that gives the output"))
-        if self.max_cost_usd is not None and not (self.prices.input or self.prices.output):
+        if self.max_cost_usd is not None and not self.prices.known:
             faults.append(Fault("max_cost_usd", UNPRICED))
         if any(hook.gated and hook.point is HookPoint.MESSAGE_ADDED for hook in self.hooks):
             faults.append(Fault("hooks", "a hook at message_added can only observe: it cannot be gated"))

@@ -31,7 +31,7 @@ def child_policy(policy: Policy, reserved: Reservation) -> Policy:
         max_turns=limits.max_turns,
         max_output_tokens=limits.max_output_tokens,
         max_total_tokens=reserved.tokens,
-        max_cost_usd=reserved.cost_usd,
+        max_cost_usd=reserved.cost_usd if policy.prices.known else None,  # a policy of later may have none
         max_tool_calls=reserved.tool_calls,
         max_wall_ms=None,  # its time is the parent's timer
         output_tool=None,

@@ -128,6 +128,8 @@ def test_a_sub_agent_is_a_task_within_its_own_limits() -> None:
     assert (child.max_total_tokens, child.max_cost_usd, child.max_tool_calls, child.max_wall_ms) == (5, 0.5, 3, None)
     assert (child.output_tool, child.output_required, child.course_correction) == (None, False, None)
     assert child.approval_timeout_ms == 7
+    unpriced = child_policy(evolve(policy, prices=Prices()), Reservation(tokens=5, cost_usd=0.5, tool_calls=3))
+    assert (unpriced.max_total_tokens, unpriced.max_cost_usd) == (5, None)  # the prices were taken away meanwhile
 
 
 @pytest.mark.rule("CHILD-1")
