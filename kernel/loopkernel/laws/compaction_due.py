@@ -42,7 +42,8 @@ class CompactionDue:
         size = before.size if self._size is None else self._size
         for message in after.thread.messages.since(len(before.thread)):
             size = with_message(size, message)
-        if any(isinstance(effect, _REWRITES) for effect in record.effects):
+        rewritten = any(isinstance(effect, _REWRITES) for effect in record.effects)
+        if rewritten:
             size = after.size  # all of it is counted anew
         self._size = size
         yield from _undue(record, size)
@@ -50,7 +51,7 @@ class CompactionDue:
             if isinstance(effect, CompactionStarted | CompactionEnded):
                 self._tried = True
             elif isinstance(effect, CallModel):
-                if not self._tried:
+                if not self._tried and not rewritten:  # else nobody can say how long it was when that was looked at
                     yield from _overdue(effect, record, after, size)
                 self._tried = False
         if isinstance(record.context.delta, ChangesSettings):

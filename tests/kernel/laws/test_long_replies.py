@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from loopkernel.data.choices import EarlyStart, Schedule
 from loopkernel.data.differences import different_items
-from loopkernel.data.policy import Hook, Policy, Prices
+from loopkernel.data.policy import Hook, LoopTiers, Policy, Prices
 from loopkernel.data.vector import Vector
 from loopkernel.data.words import HookPoint, TimerPurpose
 from loopkernel.judging import KERNEL
@@ -27,7 +27,8 @@ LOOKS_FURTHER = os.environ.get("HYPOTHESIS_PROFILE", "quick") in ("fuzz", "deep"
 FEW, MANY = (64, 128) if LOOKS_FURTHER else (33, 66)  # calls of one reply: more than a leaf of their sequence holds
 MOST_GROWTH = 2.25  # of what judging costs, from few calls to twice as many: it would be 4 if each looked at all others
 LITTLE = 1_000  # Python calls, below which growth says nothing
-ALL_AT_ONCE = evolve(POLICY, schedule=Schedule.ALL, max_parallel=None, tool_timeout_ms=None)
+# Each call is compared with those within the window: a short one is full before the growth is measured.
+ALL_AT_ONCE = evolve(POLICY, schedule=Schedule.ALL, max_parallel=None, tool_timeout_ms=None, loop=LoopTiers(window=6))
 
 Steps = tuple[StepRecord, ...]
 
