@@ -23,7 +23,7 @@ help: ## list the targets
 run: model ## run the main job: a real model on this machine's processor, calling real tools on real files
 	@$(MAIN_JOB)
 
-test: environment ## run the quick suite (under 3 minutes on two cores)
+test: environment ## run the quick suite (about 7 minutes on two cores)
 	$(PYTEST) $(SPREAD) -q
 
 check: environment ## check lint, format, types and architecture
