@@ -13,6 +13,7 @@ from loopkernel.data.states import Confirming, Dispatching, Executing, Initial, 
 from loopkernel.data.waits import ForAnswer, ForApproval, ForChild, ForWord
 from loopkernel.data.words import CallStatus
 from loopkernel.testing.strategies.states import states
+from loopkernel.testing.strategies.walks import reachable_states
 from loopkernel.views.explain import accepted_inputs
 from loopkernel.views.waits import waits_of
 
@@ -35,7 +36,7 @@ def test_exactly_the_calls_that_are_blocked_on_the_user_are_told(state: State) -
         assert type(wait.reason) is FROM_WAIT[type(entry.person.wait)]
 
 
-@given(states)
+@given(reachable_states)
 def test_what_is_told_agrees_with_what_each_call_waits_for_and_with_what_would_be_taken(state: State) -> None:
     reasons = {wait.call: wait.reasons for wait in waits_of(state)}
     accepted = {(type(delta), getattr(delta, "call", None)) for delta in accepted_inputs(state)}
