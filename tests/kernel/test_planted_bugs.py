@@ -12,7 +12,7 @@ from tests.kernel.catching_runs import ALL_RUNS, runs_for
 from tests.kernel.planted.bugs import PLANTED
 from tests.kernel.planted.runs import SCRIPTS
 
-# What a bug breaks besides, in some of all runs: how long a thread is follows from its messages, a repair from its calls.
+# What a bug breaks besides in some runs: the length of a thread follows from its messages, a repair from its calls.
 FOLLOWS = {
     "last-result-dropped": {"CUT-SAFE"},
     "messages-untold": {"CUT-SAFE"},

@@ -36,7 +36,7 @@ def test_exactly_the_calls_that_are_blocked_on_the_user_are_told(state: State) -
         assert type(wait.reason) is FROM_WAIT[type(entry.person.wait)]
 
 
-@given(reachable_states)
+@given(reachable_states())
 def test_what_is_told_agrees_with_what_each_call_waits_for_and_with_what_would_be_taken(state: State) -> None:
     reasons = {wait.call: wait.reasons for wait in waits_of(state)}
     accepted = {(type(delta), getattr(delta, "call", None)) for delta in accepted_inputs(state)}
