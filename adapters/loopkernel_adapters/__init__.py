@@ -55,6 +55,8 @@ if TYPE_CHECKING:
     from loopkernel_adapters.stores.memory import MemoryStore as MemoryStore
     from loopkernel_adapters.stores.sqlite import SqliteRuns as SqliteRuns
     from loopkernel_adapters.stores.sqlite import SqliteStore as SqliteStore
+    from loopkernel_adapters.telemetry.replayed import export_log as export_log
+    from loopkernel_adapters.telemetry.watching import Telemetry as Telemetry
     from loopkernel_adapters.tools.coding import coding_tools as coding_tools
     from loopkernel_adapters.tools.files import FileTools as FileTools
     from loopkernel_adapters.tools.files import Workspace as Workspace
@@ -98,6 +100,8 @@ else:
             "loopkernel_adapters.stores.jsonl": "JsonlStore read_log",
             "loopkernel_adapters.stores.memory": "MemoryRuns MemoryStore",
             "loopkernel_adapters.stores.sqlite": "SqliteRuns SqliteStore",
+            "loopkernel_adapters.telemetry.replayed": "export_log",
+            "loopkernel_adapters.telemetry.watching": "Telemetry",
             "loopkernel_adapters.tools.coding": "coding_tools",
             "loopkernel_adapters.tools.files": "FileTools Workspace",
             "loopkernel_adapters.tools.functions": "tool",

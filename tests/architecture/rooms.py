@@ -90,6 +90,7 @@ OPEN_TO_ADAPTERS = (
     "loopkernel.laws",
     "loopkernel.machine",
     "loopkernel.loop.algorithms.beginnings",
+    "loopkernel.loop.algorithms.budget",
     "loopkernel.loop.algorithms.interaction",
     "loopkernel.loop.algorithms.projection",
     "loopkernel.loop.algorithms.redaction",
@@ -131,6 +132,8 @@ _FUNCTIONS = "loopkernel_adapters.tools.functions"
 _SCHEMAS = "loopkernel_adapters.tools.input_schema"
 _MCP = "loopkernel_adapters.tools.mcp"
 _BOUNDED = "loopkernel_adapters.providers.wire_bounds"
+# What tells OpenTelemetry; the fold before it knows nothing of that.
+_TELEMETRY = tuple(f"loopkernel_adapters.telemetry.{module}" for module in ("exporter", "replayed", "watching"))
 VENDORS: dict[str, tuple[str, ...]] = {
     "anyio": (_MCP,),
     "anthropic": (_ANTHROPIC,),
@@ -139,13 +142,14 @@ VENDORS: dict[str, tuple[str, ...]] = {
     "mcp": (_MCP,),
     "mcp_types": (_MCP,),
     "openai": (_OPENAI,),
+    "opentelemetry": _TELEMETRY,
     "pydantic": (_FUNCTIONS,),
     "pydantic_core": (_FUNCTIONS,),
     "xllamacpp": ("loopkernel_adapters.providers.local",),
     "yaml": ("loopkernel_adapters.transcripts.readers.provider_stream",),
 }
 # These may import their vendor where they like.
-VENDOR_MODULES = (_ANTHROPIC, _OPENAI, _FUNCTIONS, _MCP, _BOUNDED)
+VENDOR_MODULES = (_ANTHROPIC, _OPENAI, _FUNCTIONS, _MCP, _BOUNDED, *_TELEMETRY)
 
 BANNED_NAMES = {"util", "utils", "helper", "helpers", "common", "core", "base", "manager", "managers", "misc"}
 

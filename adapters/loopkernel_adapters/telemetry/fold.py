@@ -312,14 +312,18 @@ def _note_run(
         content[named.TOOL_RESULT] = text_of(delta.output.content)
     if isinstance(delta, ChildEnded):
         content[named.CHILD_END] = delta.reason.value
-    for kind in (Kind.TOOL, Kind.BACKGROUND):
-        slot = (kind, delta.operation)
-        if slot in telling.open:
-            span = telling.open[slot].begun
-            telling.end(slot, content, _failure(delta))
-            if kind is Kind.TOOL and _in_background(after, delta.operation):
-                begun = {name: span.attributes[name] for name in _OF_A_RUN if name in span.attributes}
-                _begin_background(telling, delta.operation, begun, (Link(span.key, LinkReason.STARTED_BY),))
+    for slot in _runs_open(telling, delta.operation):
+        span = telling.open[slot].begun
+        telling.end(slot, content, _failure(delta))
+        if slot[0] is Kind.TOOL and _in_background(after, delta.operation):
+            begun = {name: span.attributes[name] for name in _OF_A_RUN if name in span.attributes}
+            _begin_background(telling, delta.operation, begun, (Link(span.key, LinkReason.STARTED_BY),))
+
+
+def _runs_open(telling: Telling, operation: int) -> list[Slot]:
+    """The run, where it is under way: in its turn, or in the background."""
+    slots: tuple[Slot, ...] = ((Kind.TOOL, operation), (Kind.BACKGROUND, operation))
+    return [slot for slot in slots if slot in telling.open]
 
 
 def _failure(delta: ToolSucceeded | ToolFailed | ToolStopped | ToolLost | ChildEnded) -> str | None:
@@ -339,9 +343,8 @@ def _failure(delta: ToolSucceeded | ToolFailed | ToolStopped | ToolLost | ChildE
 
 
 def _run_aborted(telling: Telling, after: State, command: AbortTool) -> None:
-    for slot in ((Kind.TOOL, command.operation), (Kind.BACKGROUND, command.operation)):
-        if slot in telling.open:
-            telling.end(slot, error=command.reason.value)
+    for slot in _runs_open(telling, command.operation):
+        telling.end(slot, error=command.reason.value)
 
 
 def _call_answered(telling: Telling, after: State, ended: ToolEnded) -> None:
@@ -436,7 +439,7 @@ def _usage(usage: Usage) -> Attributes:
 
 def _cost(usage: Usage, state: State) -> Attributes:
     """What it costs, where the policy has prices."""
-    if state.session is None or not state.session.settings.policy.prices.known:
+    if usage == NO_USAGE or state.session is None or not state.session.settings.policy.prices.known:
         return {}
     return {named.COST_USD: float(cost_usd(usage, state.session.settings.policy.prices))}
 
