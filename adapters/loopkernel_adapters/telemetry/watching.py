@@ -52,35 +52,24 @@ class Telemetry:
         content: bool = False,
         most_waiting: int = MOST_WAITING,
     ) -> None:
-        self._about = About(provider_name=provider_name, agent_name=agent_name, content=content)
-        self._exporter = Exporter(tracer_provider, meter_provider)
-        self._starts: Starts = {}
-        self._left: set[SpanKey] = set()
-        self._jobs = queue.SimpleQueue[_Job | None]()
-        self._most_waiting = most_waiting
-        self._waiting = 0
-        self._guard = threading.Lock()
-        self._told = threading.Event()  # a first failure
-        self._thread = threading.Thread(target=self._work, name="loopkernel telemetry", daemon=True)
-        self._thread.start()
+        about = About(provider_name=provider_name, agent_name=agent_name, content=content)
+        self._teller = Teller(Exporter(tracer_provider, meter_provider), about, most_waiting)
 
     def watch(self, runs: Runs) -> Runs:
         """The same runs, of which all that is written from now on is told, and that of their sub-agents."""
-        return WatchedRuns(runs, self)
+        return WatchedRuns(runs, self._teller)
 
     def flush(self, seconds: float = CLOSE_SECONDS) -> bool:
         """Wait until all that was written is given to the tracer and the meter; whether that was done in time.
 
         Call `force_flush` of the providers after it, where they gather what they export.
         """
-        done = threading.Event()
-        self._jobs.put(done.set)
-        return done.wait(seconds)
+        return self._teller.catch_up(seconds)
 
     def close(self, seconds: float = CLOSE_SECONDS) -> bool:
         """As `flush`; then nothing is told any more. The providers stay open: they are yours."""
-        flushed = self.flush(seconds)
-        self._jobs.put(None)
+        flushed = self._teller.catch_up(seconds)
+        self._teller.stop()
         return flushed
 
     def __enter__(self) -> Self:
@@ -88,6 +77,32 @@ class Telemetry:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+class Teller:
+    """A thread that folds records and gives the exporter what they tell, behind a queue that has a limit."""
+
+    def __init__(self, exporter: Exporter, about: About, most_waiting: int) -> None:
+        self._exporter = exporter
+        self._about = about
+        self._starts: Starts = {}
+        self._left: set[SpanKey] = set()
+        self._jobs = queue.SimpleQueue[_Job | None]()
+        self._most_waiting = most_waiting
+        self._waiting = 0
+        self._guard = threading.Lock()
+        self._complained = threading.Event()
+        threading.Thread(target=self._work, name="loopkernel telemetry", daemon=True).start()
+
+    def catch_up(self, seconds: float) -> bool:
+        """Wait until all that was posted is done; whether that was so in time."""
+        done = threading.Event()
+        self._jobs.put(done.set)
+        return done.wait(seconds)
+
+    def stop(self) -> None:
+        """Do nothing that is posted after this."""
+        self._jobs.put(None)
 
     # --- from the threads of the runs ---
 
@@ -134,8 +149,8 @@ class Telemetry:
 
     def complain(self, what: str, error: Exception | None = None) -> None:
         """Once for all: a collector that is down would fill the log of the program."""
-        if not self._told.is_set():
-            self._told.set()
+        if not self._complained.is_set():
+            self._complained.set()
             _logger.warning("%s; the run itself goes on, and this is said once", what, exc_info=error)
 
     def _work(self) -> None:
@@ -149,13 +164,13 @@ class Telemetry:
 class WatchedRuns(Runs):
     """Runs whose logs are watched as they are written."""
 
-    def __init__(self, inner: Runs, telemetry: Telemetry) -> None:
+    def __init__(self, inner: Runs, teller: Teller) -> None:
         self._inner = inner
-        self._telemetry = telemetry
+        self._teller = teller
 
     @override
     def open(self, run: str) -> Store:
-        return WatchedStore(run, self._inner.open(run), self._telemetry)
+        return WatchedStore(run, self._inner.open(run), self._teller)
 
     @override
     def read(self, run: str) -> tuple[LogRecord, ...]:
@@ -181,10 +196,10 @@ class WatchedRuns(Runs):
 class WatchedStore(Store):
     """A log that is watched: what was appended is told afterwards, so nothing is told that is not recorded."""
 
-    def __init__(self, run: str, inner: Store, telemetry: Telemetry) -> None:
+    def __init__(self, run: str, inner: Store, teller: Teller) -> None:
         self._run = run
         self._inner = inner
-        self._telemetry = telemetry
+        self._teller = teller
         self._folded: FoldedLog | None = None  # of the thread that tells; None: it is not told any more
         self._followed = True
 
@@ -219,22 +234,22 @@ class WatchedStore(Store):
         self._post(self._leave, 1)
 
     def _post(self, job: _Job, weight: int) -> None:
-        if self._followed and not self._telemetry.post(job, weight):
+        if self._followed and not self._teller.post(job, weight):
             self._followed = False
-            self._telemetry.complain(f"run {self._run} is told no more: the exporter is too far behind")
+            self._teller.complain(f"run {self._run} is told no more: the exporter is too far behind")
 
     # --- in the thread that tells ---
 
     def _begin(self, history: Sequence[LogRecord]) -> None:
-        self._folded = self._telemetry.begin(self._run, history)
+        self._folded = self._teller.begin(self._run, history)
 
     def _tell(self, records: Sequence[LogRecord]) -> None:
         if self._folded is not None:
             folded, self._folded = self._folded, None  # what cannot be folded now cannot be later
-            self._telemetry.tell(folded.tell(records))
+            self._teller.tell(folded.tell(records))
             self._folded = folded
 
     def _leave(self) -> None:
         if self._folded is not None:
-            self._telemetry.leave(self._run, self._folded)
+            self._teller.leave(self._run, self._folded)
             self._folded = None
