@@ -9,7 +9,8 @@ from attrs import Factory, define
 from loopkernel.data.states import State
 from loopkernel.later_typing import override
 from loopkernel.replaying import LogRecord
-from loopkernel_adapters.ports import Clock, Restored, Store, StoreError
+from loopkernel_adapters.blocking_ports import BlockingStore
+from loopkernel_adapters.ports import Clock, Restored, StoreError
 
 from tests.adapters.simulation.evidence import Evidence
 from tests.adapters.simulation.plan import Answer, Check, Plan, Reply, Run, StoreFault
@@ -88,8 +89,10 @@ class World:
 Item = Any  # a Reply, Run, Answer or Check: what goes in comes out
 
 
-class SimulatedStore(Store):
+class SimulatedStore(BlockingStore):
     """The log of one session on the simulated disk."""
+
+    returns_at_once = True
 
     def __init__(self, here: World, session: Evidence) -> None:
         self._world = here

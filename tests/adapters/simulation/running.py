@@ -166,7 +166,7 @@ class Simulation:
             session.begin_life()
         self.clocks.clear()
         self.shown, self.unread = [], asyncio.Queue()
-        driver = self._open()
+        driver = await self._open()
         reading = asyncio.ensure_future(self._read())
         self.own_tasks = {asyncio.current_task(), reading}
         try:
@@ -204,9 +204,9 @@ class Simulation:
         await self._close(driver, why)
         return why
 
-    def _open(self) -> Driver:
+    async def _open(self) -> Driver:
         ports = self.ports_of(self.root)
-        self.driver = driver = Driver.open(
+        self.driver = driver = await Driver.open(
             store=SimulatedStore(self.world, self.root),
             created=Created(
                 session_id="root",
