@@ -10,6 +10,10 @@ from psycopg.rows import TupleRow
 from loopkernel_adapters.ports import StoreError
 
 MIGRATION_LOCK = 0x6C6F6F70  # "loop": nobody else takes an advisory lock of that number
+# Asked of the catalogue itself: what the search path leads to may be remembered from before the lock was waited for.
+IS_THERE = """
+SELECT FROM pg_catalog.pg_class AS relation JOIN pg_catalog.pg_namespace AS schema ON schema.oid = relation.relnamespace
+WHERE schema.nspname = %s AND relation.relname = 'schema_version'"""
 
 # Version n of the schema is what the first n steps lead to. A step that was released stays as it is.
 SCHEMA: tuple[tuple[str, ...], ...] = (
@@ -64,11 +68,11 @@ async def bring_up_to_date(connection: AsyncConnection[TupleRow], schema: str, p
 
     Where they are there, nothing is locked and nothing is written.
     """
-    if await _version(connection, place) == len(SCHEMA):
+    if await _version(connection, schema, place) == len(SCHEMA):
         return
     async with connection.transaction():
         await connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
-        found = await _version(connection, place)
+        found = await _version(connection, schema, place)
         if found == len(SCHEMA):
             return
         if not found:
@@ -81,10 +85,9 @@ async def bring_up_to_date(connection: AsyncConnection[TupleRow], schema: str, p
         await connection.execute("UPDATE schema_version SET version = %s", (len(SCHEMA),))
 
 
-async def _version(connection: AsyncConnection[TupleRow], place: str) -> int:
+async def _version(connection: AsyncConnection[TupleRow], schema: str, place: str) -> int:
     """The version that is there; 0 for none. Raises StoreError for one that is newer, and for what is not ours."""
-    there = await (await connection.execute("SELECT to_regclass('schema_version')")).fetchone()
-    if there is None or there[0] is None:
+    if await (await connection.execute(IS_THERE, (schema,))).fetchone() is None:
         return 0
     rows = await (await connection.execute("SELECT * FROM schema_version LIMIT 2")).fetchall()
     version: object = rows[0][0] if len(rows) == 1 and len(rows[0]) == 1 else None

@@ -110,7 +110,7 @@ class Mark:
             return
         with suppress(OSError):
             if self._descriptor is None:
-                self._path.parent.mkdir(mode=FOLDER_OWNER_ONLY, exist_ok=True)
+                self._path.parent.mkdir(mode=FOLDER_OWNER_ONLY, parents=True, exist_ok=True)
                 self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, OWNER_ONLY)
             os.pwrite(self._descriptor, records.to_bytes(8, "big"), 0)
 
