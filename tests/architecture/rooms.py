@@ -131,6 +131,7 @@ _FUNCTIONS = "loopkernel_adapters.tools.functions"
 _SCHEMAS = "loopkernel_adapters.tools.input_schema"
 _MCP = "loopkernel_adapters.tools.mcp"
 _BOUNDED = "loopkernel_adapters.providers.wire_bounds"
+_POSTGRES = "loopkernel_adapters.stores.postgres"
 VENDORS: dict[str, tuple[str, ...]] = {
     "anyio": (_MCP,),
     "anthropic": (_ANTHROPIC,),
@@ -139,13 +140,14 @@ VENDORS: dict[str, tuple[str, ...]] = {
     "mcp": (_MCP,),
     "mcp_types": (_MCP,),
     "openai": (_OPENAI,),
+    "psycopg": (_POSTGRES,),
     "pydantic": (_FUNCTIONS,),
     "pydantic_core": (_FUNCTIONS,),
     "xllamacpp": ("loopkernel_adapters.providers.local",),
     "yaml": ("loopkernel_adapters.transcripts.readers.provider_stream",),
 }
 # These may import their vendor where they like.
-VENDOR_MODULES = (_ANTHROPIC, _OPENAI, _FUNCTIONS, _MCP, _BOUNDED)
+VENDOR_MODULES = (_ANTHROPIC, _OPENAI, _FUNCTIONS, _MCP, _BOUNDED, _POSTGRES)
 
 BANNED_NAMES = {"util", "utils", "helper", "helpers", "common", "core", "base", "manager", "managers", "misc"}
 

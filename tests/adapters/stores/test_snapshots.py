@@ -105,7 +105,7 @@ def test_what_a_snapshot_covers_is_not_parsed(runs: BlockingRuns, monkeypatch: p
         return counted
 
     keep(runs, LOG, CUT)
-    for module in ("jsonl", "run_rows"):
+    for module in ("jsonl", "record_chain"):
         monkeypatch.setattr(f"loopkernel_adapters.stores.{module}.record_from_text", counting(record_from_text))
     with closing(runs.open("s")) as store:
         assert state_of(store.restore()) == replay(LOG)
