@@ -112,7 +112,7 @@ async def driven(script: Script) -> None:
         said += [text_reply("Done.")] * len(children)
     ended = [reply if isinstance(reply[-1], ModelCompleted) else (*reply, COMPLETED) for reply in said]
     tools = Registry(tuple(FunctionTool(tool=tool, function=answers) for tool in script.tools))
-    driver = Driver.open(
+    driver = await Driver.open(
         store=MemoryStore(),
         created=Created(session_id="bench", policy=script.policy, tools=tools.offered()),
         provider=ScriptedProvider(ended),

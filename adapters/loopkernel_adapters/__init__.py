@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from loopkernel_adapters import testing as testing
     from loopkernel_adapters import transcripts as transcripts
     from loopkernel_adapters.agent import Agent as Agent
+    from loopkernel_adapters.blocking_ports import BlockingRuns as BlockingRuns
+    from loopkernel_adapters.blocking_ports import BlockingStore as BlockingStore
     from loopkernel_adapters.driver.asyncio_driver import Driver as Driver
     from loopkernel_adapters.driver.children import InProcessAgents as InProcessAgents
     from loopkernel_adapters.driver.clocks import ManualClock as ManualClock
@@ -81,6 +83,7 @@ else:
             "loopkernel_adapters.driver.children": "InProcessAgents",
             "loopkernel_adapters.driver.clocks": "ManualClock WallClock",
             "loopkernel_adapters.event_buffer": "AgentEvent EventsDropped",
+            "loopkernel_adapters.blocking_ports": "BlockingRuns BlockingStore",
             "loopkernel_adapters.optional_ports": "Agents Corrector Handoffs "
             "Hooks OptionalPorts Summariser SummaryError",
             "loopkernel_adapters.ports": "Clock Observer Provider RunContext RunFailed "
