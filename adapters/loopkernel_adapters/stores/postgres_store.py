@@ -199,7 +199,7 @@ class PostgresStore(Store):
         self._written = after
         self._unsynced = not durable
         self._lease.goes_on()
-        if vouched:
+        if vouched and durable:  # a run that has lost what was not durable is no older copy: no call began on that
             if self._mark is None:
                 self._mark = self._rows.mark(self._first_digest)
             self._mark.note(after.records)

@@ -196,7 +196,8 @@ def test_an_input_that_nobody_of_ours_sent_is_refused(world: World) -> None:
         for change in (
             "UPDATE inbox SET seal = ''",
             "UPDATE inbox SET delta = replace(delta, 'one', 'no!')",
-            "UPDATE inbox SET run = (SELECT id FROM runs WHERE run = 's'), number = 7 WHERE run <> (SELECT id FROM runs WHERE run = 's')",
+            "UPDATE inbox SET run = (SELECT id FROM runs WHERE run = 's'), number = 7 "
+            "WHERE run <> (SELECT id FROM runs WHERE run = 's')",
         ):
             before = await world.sql("SELECT * FROM inbox")
             await world.sql(change)
