@@ -21,8 +21,8 @@ from tests.homes.postgres.crash_worker import LEASE_SECONDS, RUNS, Acknowledged,
 from tests.homes.postgres.server import PostgresServer, postgres_server
 from tests.homes.postgres.world import World
 
-WORKER_KILLS = 100
-SERVER_KILLS = 30
+WORKER_KILLS = 75
+SERVER_KILLS = 35
 ROUNDS_OF_A_SCHEMA = 25  # then the logs begin anew: they have to be loaded each time
 SEED = 20_261_123
 

@@ -14,7 +14,7 @@ from loopkernel_adapters.ports import StoreError
 from loopkernel_adapters.stores.postgres import PostgresRuns
 from loopkernel_adapters.stores.seals import Seals
 
-from tests.homes.postgres.world import RECORDS, SECRET, World, said
+from tests.homes.postgres.world import RECORDS, World, said
 
 LONG = 600.0  # seconds: nothing here waits so long unless it is broken
 
@@ -226,9 +226,3 @@ def test_runs_that_rest_hold_nothing(world: World) -> None:
         assert connections == 0
 
     world.play(play)
-
-
-def test_the_secret_of_several_machines_has_its_size() -> None:
-    with pytest.raises(ValueError, match="has 32 bytes, not 3"):
-        Seals.of_user({}, secret=b"abc")
-    assert Seals.of_user({}, secret=SECRET).seal(b"x") == Seals.of_user({"HOME": "/other"}, secret=SECRET).seal(b"x")
