@@ -93,7 +93,9 @@ class Worker:
             if self._held:
                 await asyncio.wait([held.task for held in self._held.values()], timeout=self._grace_seconds)
         finally:
-            await ended([*([] if waiting is None else [waiting]), *(held.task for held in self._held.values())])
+            if waiting is not None:
+                await ended([waiting])
+            await ended([held.task for held in self._held.values()])
 
     async def _take(self) -> None:
         """Take as many as there is room for. One that is held here already is told instead."""
