@@ -18,9 +18,10 @@ from loopkernel.data.thread_deltas import Created
 from loopkernel.data.tools import EffectClass, Tool, ToolOutput, ToolProfile, ValidCall, Verdict
 from loopkernel.data.user_deltas import Say
 from loopkernel.data.words import StopReason
+from loopkernel_adapters.blocking_ports import BlockingStore
 from loopkernel_adapters.driver.asyncio_driver import Driver
 from loopkernel_adapters.driver.clocks import WallClock
-from loopkernel_adapters.ports import Provider, RunContext, Store, Tools
+from loopkernel_adapters.ports import Provider, RunContext, Tools
 from loopkernel_adapters.stores.memory import MemoryStore
 from typing_extensions import override
 
@@ -70,7 +71,7 @@ class Work(Provider, Tools):
         return OUTPUT
 
 
-async def driven(rounds: int, calls: int = 1, pieces: int = 1, store: Store | None = None) -> None:
+async def driven(rounds: int, calls: int = 1, pieces: int = 1, store: BlockingStore | None = None) -> None:
     """The work through the real driver, on the machine's own clock, with somebody who counts the characters.
 
     Of a stream that brings its pieces all at once, those behind the first 1,000 are merged (see `driver/pacing.py`).
@@ -82,7 +83,7 @@ async def driven(rounds: int, calls: int = 1, pieces: int = 1, store: Store | No
         if type(event) is ReplyGrew:
             seen += len(event.text)
 
-    driver = Driver.open(
+    driver = await Driver.open(
         store=store or MemoryStore(),
         created=Created(session_id="bench", policy=POLICY, tools=(READ,)),
         provider=work,

@@ -101,7 +101,7 @@ async def open_drivers(count: int) -> tuple[float, int]:
     before = resident()
     drivers = []
     for number in range(count):
-        driver = Driver.open(
+        driver = await Driver.open(
             store=MemoryStore(),
             created=Created(session_id=f"agent-{number}", policy=POLICY, tools=(READ,)),
             provider=ScriptedProvider([text_reply(f"Hello, number {number}!")]),

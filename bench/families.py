@@ -47,7 +47,7 @@ async def turn(said: list[Reply]) -> None:
     profile = ToolProfile(effect=EffectClass.READ_ONLY)
     tools = Registry((delegate_tool(), FunctionTool(tool=Tool(name="look", profile=profile), function=answers)))
     policy = Policy(max_turns=None, approval_mode=ApprovalMode.BYPASS, compaction=UNENDING.compaction, loop=None)
-    driver = Driver.open(
+    driver = await Driver.open(
         store=MemoryStore(),
         created=Created(session_id="bench", policy=policy, tools=tools.offered()),
         provider=ScriptedProvider(said),

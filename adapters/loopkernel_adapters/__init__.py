@@ -11,12 +11,15 @@ if TYPE_CHECKING:
     from loopkernel_adapters import testing as testing
     from loopkernel_adapters import transcripts as transcripts
     from loopkernel_adapters.agent import Agent as Agent
+    from loopkernel_adapters.blocking_ports import BlockingRuns as BlockingRuns
+    from loopkernel_adapters.blocking_ports import BlockingStore as BlockingStore
     from loopkernel_adapters.driver.asyncio_driver import Driver as Driver
     from loopkernel_adapters.driver.children import InProcessAgents as InProcessAgents
     from loopkernel_adapters.driver.clocks import ManualClock as ManualClock
     from loopkernel_adapters.driver.clocks import WallClock as WallClock
     from loopkernel_adapters.event_buffer import AgentEvent as AgentEvent
     from loopkernel_adapters.event_buffer import EventsDropped as EventsDropped
+    from loopkernel_adapters.fleet.ports import Fleet as Fleet
     from loopkernel_adapters.optional_ports import Agents as Agents
     from loopkernel_adapters.optional_ports import Corrector as Corrector
     from loopkernel_adapters.optional_ports import Handoffs as Handoffs
@@ -53,6 +56,7 @@ if TYPE_CHECKING:
     from loopkernel_adapters.stores.jsonl import read_log as read_log
     from loopkernel_adapters.stores.memory import MemoryRuns as MemoryRuns
     from loopkernel_adapters.stores.memory import MemoryStore as MemoryStore
+    from loopkernel_adapters.stores.postgres import PostgresRuns as PostgresRuns
     from loopkernel_adapters.stores.sqlite import SqliteRuns as SqliteRuns
     from loopkernel_adapters.stores.sqlite import SqliteStore as SqliteStore
     from loopkernel_adapters.telemetry.replayed import export_log as export_log
@@ -83,6 +87,8 @@ else:
             "loopkernel_adapters.driver.children": "InProcessAgents",
             "loopkernel_adapters.driver.clocks": "ManualClock WallClock",
             "loopkernel_adapters.event_buffer": "AgentEvent EventsDropped",
+            "loopkernel_adapters.blocking_ports": "BlockingRuns BlockingStore",
+            "loopkernel_adapters.fleet.ports": "Fleet",
             "loopkernel_adapters.optional_ports": "Agents Corrector Handoffs "
             "Hooks OptionalPorts Summariser SummaryError",
             "loopkernel_adapters.ports": "Clock Observer Provider RunContext RunFailed "
@@ -99,6 +105,7 @@ else:
             "loopkernel_adapters.stores.folders": "JsonlFolder",
             "loopkernel_adapters.stores.jsonl": "JsonlStore read_log",
             "loopkernel_adapters.stores.memory": "MemoryRuns MemoryStore",
+            "loopkernel_adapters.stores.postgres": "PostgresRuns",
             "loopkernel_adapters.stores.sqlite": "SqliteRuns SqliteStore",
             "loopkernel_adapters.telemetry.replayed": "export_log",
             "loopkernel_adapters.telemetry.watching": "Telemetry",

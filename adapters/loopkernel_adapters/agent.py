@@ -24,6 +24,7 @@ from loopkernel.loop.algorithms.beginnings import start_from
 from loopkernel.presets import preset
 from loopkernel.replaying import replay
 
+from loopkernel_adapters.blocking_ports import BlockingRuns
 from loopkernel_adapters.driver.asyncio_driver import Driver
 from loopkernel_adapters.driver.children import InProcessAgents
 from loopkernel_adapters.driver.clocks import WallClock
@@ -34,6 +35,7 @@ from loopkernel_adapters.ports import Clock, NoSuchRun, Observer, Provider, RunF
 from loopkernel_adapters.secrets import NO_SECRETS, Secrets
 from loopkernel_adapters.session import MOST_EVENTS, Listeners, Result, Session, Turn, Words, said
 from loopkernel_adapters.stores.memory import MemoryRuns
+from loopkernel_adapters.stores.threaded import asynchronous_runs
 from loopkernel_adapters.tools.registry import FunctionTool, Registry
 from loopkernel_adapters.waiting_calls import Answer, Approver, WaitingCall
 
@@ -94,7 +96,7 @@ class Agent:
         policy: Policy | str | None = None,
         model: str | None = None,
         instructions: str | None = None,
-        runs: Runs | None = None,
+        runs: Runs | BlockingRuns | None = None,
         secrets: Secrets | Mapping[str, str] = NO_SECRETS,
         optional: OptionalPorts = NO_PORTS,
         approve: Approver | None = None,
@@ -103,7 +105,7 @@ class Agent:
         clock: Clock | None = None,
         most_events: int = MOST_EVENTS,
     ) -> None:
-        self.runs: Runs = MemoryRuns() if runs is None else runs
+        self.runs = asynchronous_runs(MemoryRuns() if runs is None else runs)
         self._provider = provider
         self._tools = registered(tools) if isinstance(tools, Sequence) else tools
         self._given = None if policy is None else _policy(policy, model)
@@ -192,10 +194,10 @@ class Agent:
             remembered=None if remembered is None else tuple(remembered),
         )
         created = given.begin(name, self._policy)
-        if after is not None and not self._has_begun(name):
-            created = evolve(created, start=self._messages_of(after))
-        driver = Driver.open(
-            store=self.runs.open(name),
+        if after is not None and not await self._has_begun(name):
+            created = evolve(created, start=await self._messages_of(after))
+        driver = await Driver.open(
+            store=await self.runs.open(name),
             created=created,
             resume_with=given,
             provider=self._provider,
@@ -213,14 +215,14 @@ class Agent:
             finally:
                 session.end_events()
 
-    def _has_begun(self, run: str) -> bool:
+    async def _has_begun(self, run: str) -> bool:
         try:
-            return bool(self.runs.read(run))
+            return bool(await self.runs.read(run))
         except NoSuchRun:
             return False
 
-    def _messages_of(self, run: str) -> tuple[ForeignMessage, ...]:
-        state = replay(self.runs.read(run))
+    async def _messages_of(self, run: str) -> tuple[ForeignMessage, ...]:
+        state = replay(await self.runs.read(run))
         return () if state.session is None else start_from(state.session.thread)
 
 

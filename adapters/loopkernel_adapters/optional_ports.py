@@ -5,7 +5,7 @@ a cancellation of its task means: stop, and let go of everything. A command whos
 with a report that says so; only summaries are then made by the session's own model.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from attrs import frozen
@@ -18,6 +18,7 @@ from loopkernel.data.states import State
 from loopkernel.data.usage import NO_USAGE, Usage
 from loopkernel.data.user_deltas import SettingsChange, UserDelta
 
+from loopkernel_adapters.blocking_ports import BlockingStore
 from loopkernel_adapters.ports import Clock, Provider, Store, Tools
 from loopkernel_adapters.secrets import NO_SECRETS, Secrets
 
@@ -31,7 +32,8 @@ ChildObserver = Callable[[Address, Event], None]
 ChildReport = ChildProgress | ChildAsks
 
 # The log of the sub-agent whose session has that id: an empty one, or the one that it has written before.
-StoreFactory = Callable[[str], Store]
+# A blocking one is opened in place; what opens for longer than that may take is awaited.
+StoreFactory = Callable[[str], BlockingStore | Awaitable[Store]]
 
 
 class Hooks(Protocol):

@@ -3,7 +3,8 @@
 An adapter fulfils one of them and decides nothing about what happens next. A failure of the world is a
 delta (`ModelFailed`, `ToolFailed`) and never an exception that ends the run; the driver turns what an
 adapter raises into such a delta. Only a store may stop the driver: what cannot be recorded must not go on.
-The ports that a session can do without are in `optional_ports.py`. `specs/ports.md` states the same as numbered duties.
+The ports that a session can do without are in `optional_ports.py`, stores that block in `blocking_ports.py`.
+`specs/ports.md` states the same as numbered duties.
 """
 
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -109,38 +110,47 @@ class ToolError(Exception):
 
 
 class Store(Protocol):
-    """The log of one session: an append-only sequence of records with exactly one writer."""
+    """The log of one session: an append-only sequence of records with exactly one writer.
 
-    def append(self, records: Sequence[LogRecord], durable: bool) -> None:
+    A store that blocks instead of being awaited is a `BlockingStore` (`blocking_ports.py`); whoever takes a store takes
+    either kind.
+    """
+
+    async def append(self, records: Sequence[LogRecord], durable: bool, taken: Sequence[int] = ()) -> None:
         """Add the records at the end, in order.
 
         With `durable` true it returns only when these and all earlier records survive a loss of power;
         else they are at least handed over, to become durable with a later append. Raises OSError (or
         StoreError) when that is not possible; from then on every append is refused, since nobody knows
         what a second attempt would really write.
+
+        Appends take effect in the order of their calls, also where one begins before the other has returned. One that
+        is cancelled is written whole or not at all, and those behind it are written all the same. `taken` are the
+        numbers of inputs that came through the store's own inbox and are in these records: the same write takes them
+        out of it. A store without an inbox is never given any.
         """
         ...
 
-    def load(self) -> tuple[LogRecord, ...]:
+    async def load(self) -> tuple[LogRecord, ...]:
         """All records, in order. Raises StoreCorrupt when one of them cannot be trusted."""
         ...
 
-    def restore(self) -> "Restored":
+    async def restore(self) -> "Restored":
         """What a driver goes on from: the newest snapshot that can be trusted, and the records behind it.
 
         A store without snapshots gives all records. Raises as `load` does.
         """
         ...
 
-    def save_snapshot(self, state: State) -> None:
+    async def save_snapshot(self, state: State) -> None:
         """Keep `state`, which all records that were appended lead to, so that the next `restore` costs only the tail.
 
         A snapshot is no more than a shorter way to the same state: it may be dropped, and failing to write one
-        (OSError, StoreError) loses nothing and breaks nothing.
+        (OSError, StoreError) loses nothing and breaks nothing. To encode a long one takes time: do it in a thread.
         """
         ...
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Make what was appended durable and let go of everything. Closing twice is harmless."""
         ...
 
@@ -192,38 +202,43 @@ class RunPage:
 
 
 class Runs(Protocol):
-    """Many logs in one place, each found by the id of its session."""
+    """Many logs in one place, each found by the id of its session. Those that block are `BlockingRuns`."""
 
-    def open(self, run: str) -> Store:
+    async def open(self, run: str) -> Store:
         """The log of that session for its one writer: an empty one, or the one that it has written before.
 
         Raises StoreLocked when it is open elsewhere, StoreCorrupt, StoreError, OSError.
         """
         ...
 
-    def read(self, run: str) -> tuple[LogRecord, ...]:
+    async def read(self, run: str) -> tuple[LogRecord, ...]:
         """All complete records, without a lock, also while they are being written. Raises NoSuchRun, else as `open`."""
         ...
 
-    def doubt(self, run: str) -> str | None:
+    async def doubt(self, run: str) -> str | None:
         """Why the place does not vouch for that log (see `Restored.doubt`), without a lock. Raises as `read` does."""
         return None
 
-    def entries(self) -> tuple[RunEntry, ...]:
+    async def entries(self) -> tuple[RunEntry, ...]:
         """The runs that are there, the latest last; those that cannot be read are left to `read` to complain about."""
         ...
 
-    def latest(self, most: int | None) -> RunPage:
+    async def latest(self, most: int | None) -> RunPage:
         """At most so many of the runs that are nobody's sub-agents, all of them for None.
 
         A store that can find the latest without reading the others does so.
         """
-        found = tuple(entry for entry in self.entries() if "/" not in entry.run)
-        return RunPage(entries=found if most is None else found[max(0, len(found) - most) :], total=len(found))
+        return latest_of(await self.entries(), most)
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Let go of everything; the logs that it has opened are closed by who uses them. Closing twice is harmless."""
         ...
+
+
+def latest_of(entries: Sequence[RunEntry], most: int | None) -> RunPage:
+    """The page of a whole list of runs, without those of sub-agents, whose ids hold a slash."""
+    found = tuple(entry for entry in entries if "/" not in entry.run)
+    return RunPage(entries=found if most is None else found[max(0, len(found) - most) :], total=len(found))
 
 
 class StoreError(Exception):

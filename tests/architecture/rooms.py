@@ -134,6 +134,7 @@ _MCP = "loopkernel_adapters.tools.mcp"
 _BOUNDED = "loopkernel_adapters.providers.wire_bounds"
 # What tells OpenTelemetry; the fold before it knows nothing of that.
 _TELEMETRY = tuple(f"loopkernel_adapters.telemetry.{module}" for module in ("exporter", "replayed", "watching"))
+_POSTGRES = "loopkernel_adapters.stores.postgres"
 VENDORS: dict[str, tuple[str, ...]] = {
     "anyio": (_MCP,),
     "anthropic": (_ANTHROPIC,),
@@ -143,13 +144,14 @@ VENDORS: dict[str, tuple[str, ...]] = {
     "mcp_types": (_MCP,),
     "openai": (_OPENAI,),
     "opentelemetry": _TELEMETRY,
+    "psycopg": (_POSTGRES,),
     "pydantic": (_FUNCTIONS,),
     "pydantic_core": (_FUNCTIONS,),
     "xllamacpp": ("loopkernel_adapters.providers.local",),
     "yaml": ("loopkernel_adapters.transcripts.readers.provider_stream",),
 }
 # These may import their vendor where they like.
-VENDOR_MODULES = (_ANTHROPIC, _OPENAI, _FUNCTIONS, _MCP, _BOUNDED, *_TELEMETRY)
+VENDOR_MODULES = (_ANTHROPIC, _OPENAI, _FUNCTIONS, _MCP, _BOUNDED, _POSTGRES, *_TELEMETRY)
 
 BANNED_NAMES = {"util", "utils", "helper", "helpers", "common", "core", "base", "manager", "managers", "misc"}
 

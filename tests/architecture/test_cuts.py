@@ -17,6 +17,7 @@ ROOMS = tuple(f"loopkernel_adapters.{room}" for room in ("tools", "providers", "
 ALLOWED: dict[tuple[str, str], str] = {
     ("driver.asyncio_driver", "send"): "the address of a sub-agent",
     ("driver.asyncio_driver", "state_of"): "the address of a sub-agent",
+    ("driver.log_writer", "taken_up_from"): "a list of records",
     ("secret_filter", "_apart"): "hides by itself; nothing is left out",
     ("secret_filter", "_piece"): "hides by itself; nothing is left out",
     ("providers.anthropic.request", "_free_id"): "the id of a call",

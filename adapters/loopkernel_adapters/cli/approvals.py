@@ -1,5 +1,6 @@
 """`loopkernel approvals RUN`: what runs unasked in a run, listed, and taken back while nobody has the run open."""
 
+import asyncio
 import json
 from collections.abc import Sequence
 from typing import assert_never
@@ -18,6 +19,7 @@ from loopkernel.loop.algorithms.redaction import redacted
 from loopkernel.loop.transition import transition
 from loopkernel.replaying import START, replay
 
+from loopkernel_adapters.blocking_ports import BlockingStore
 from loopkernel_adapters.cli.approval_words import approval_told, patterns_shown, rule_told
 from loopkernel_adapters.cli.outcomes import ExitStatus, Unusable
 from loopkernel_adapters.cli.places import Place, located, log_of, resumption, run_or_file, told
@@ -27,8 +29,9 @@ from loopkernel_adapters.cli.trace import in_words
 from loopkernel_adapters.cli.words import counted
 from loopkernel_adapters.driver.clocks import WallClock
 from loopkernel_adapters.driver.log_writer import renew_snapshot
-from loopkernel_adapters.ports import Sealing, Store, demand_same_rules
+from loopkernel_adapters.ports import Sealing, demand_same_rules
 from loopkernel_adapters.standing_approvals import StandingApproval, standing_approvals
+from loopkernel_adapters.stores.in_place import InPlaceStore
 
 # --- what runs unasked, listed ---------------------------------------------------------------------------
 
@@ -103,7 +106,7 @@ def drop_approval(name: str, store: str | None, which: int | str, screen: Screen
     return ExitStatus.NATURAL_END
 
 
-def _dropped(log: Store, place: Place, run: str, which: int | str) -> tuple[State, State]:
+def _dropped(log: BlockingStore, place: Place, run: str, which: int | str) -> tuple[State, State]:
     """The states before and after. Nothing is recorded where nothing is remembered."""
     with told(f"run {run} cannot be opened"):
         restored = log.restore()
@@ -123,7 +126,7 @@ def _dropped(log: Store, place: Place, run: str, which: int | str) -> tuple[Stat
     with told(f"run {run} cannot be written"):
         if restored.doubt is None and isinstance(log, Sealing):  # what was doubted stays so
             log.vouch()
-        renew_snapshot(log, restored)
+        asyncio.run(renew_snapshot(InPlaceStore(log), restored))
         log.append((record,), durable=True)
     return state, step.next
 

@@ -10,6 +10,7 @@ from attrs import frozen
 from loopkernel.data.records import LogRecord
 from loopkernel.later_typing import override
 
+from loopkernel_adapters.blocking_ports import BlockingRuns, BlockingStore
 from loopkernel_adapters.cli.invocation import command
 from loopkernel_adapters.cli.options import FOLDER
 from loopkernel_adapters.cli.outcomes import Unusable
@@ -20,8 +21,6 @@ from loopkernel_adapters.ports import (
     RulesDiffer,
     RunEntry,
     RunPage,
-    Runs,
-    Store,
     StoreCorrupt,
     StoreError,
     StoreLocked,
@@ -42,7 +41,7 @@ FORMS = f"{SQLITE}FILE, {JSONL}DIR or {MEMORY}"
 class Place(Protocol):
     """Where the log of a run lies, and those of its sub-agents."""
 
-    def open(self, run: str) -> Store:
+    def open(self, run: str) -> BlockingStore:
         """The log for its one writer. Raises Unusable."""
         ...
 
@@ -83,12 +82,12 @@ class Place(Protocol):
 class StoredRuns(Place):
     """A place of many runs. `name` is what `--store` has named."""
 
-    runs: Runs
+    runs: BlockingRuns
     name: str
     path: Path | None
 
     @override
-    def open(self, run: str) -> Store:
+    def open(self, run: str) -> BlockingStore:
         with told(f"run {run} cannot be opened"):
             if (note := self.note_file(run)) is not None:
                 demand_no_link(note.parent, note)
@@ -180,7 +179,7 @@ class OneFile(Place):
     path: Path
 
     @override
-    def open(self, run: str) -> Store:
+    def open(self, run: str) -> BlockingStore:
         with told(f"the log {self.path} cannot be used"):
             demand_no_link(self._note, self._folder.path)
         return opened_log(self.path)
@@ -232,7 +231,7 @@ class OneFile(Place):
         return JsonlFolder(self.path.with_name(f"{self.path.name}.agents"))
 
 
-def opened_log(path: Path) -> Store:
+def opened_log(path: Path) -> BlockingStore:
     """The log at the path, new or not. Raises Unusable."""
     try:
         return JsonlStore(path)
@@ -278,7 +277,7 @@ def opened_place(name: str | None, *, make: bool) -> Iterator[StoredRuns]:
     if text == MEMORY:
         from loopkernel_adapters.stores.memory import MemoryRuns
 
-        runs: Runs = MemoryRuns()
+        runs: BlockingRuns = MemoryRuns()
         path = None
     elif text.startswith(SQLITE) and text != SQLITE:
         path = Path(text.removeprefix(SQLITE))

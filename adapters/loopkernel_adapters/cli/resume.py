@@ -9,6 +9,7 @@ from loopkernel.data.thread_deltas import Created
 from loopkernel.data.tools import Tool
 from loopkernel.replaying import START, replay
 
+from loopkernel_adapters.blocking_ports import BlockingStore
 from loopkernel_adapters.cli.approvals import tell_allowed
 from loopkernel_adapters.cli.beginnings import note_again, remembered
 from loopkernel_adapters.cli.chat import play_chat
@@ -29,7 +30,7 @@ from loopkernel_adapters.cli.toolbox import confinement_of, opened_tools
 from loopkernel_adapters.cli.verification import WitnessStore
 from loopkernel_adapters.cli.words import counted, tell_open
 from loopkernel_adapters.driver.taking_up import ResumeSettings
-from loopkernel_adapters.ports import Store, Tools, demand_same_rules
+from loopkernel_adapters.ports import Tools, demand_same_rules
 from loopkernel_adapters.provider_keys import keys_of
 from loopkernel_adapters.stores.jsonl import JsonlStore
 
@@ -121,7 +122,7 @@ def _offered(tools: Tools, settings: Settings, given: Options) -> tuple[Tool, ..
     return settings.tools if {tool.name for tool in settings.tools} <= {tool.name for tool in here} else here
 
 
-def _found(store: Store, run: str) -> tuple[State, str | None]:
+def _found(store: BlockingStore, run: str) -> tuple[State, str | None]:
     """The state that the log leads to, and why it is not believed, if it is not."""
     with told(f"run {run} cannot be opened"):
         restored = store.restore()

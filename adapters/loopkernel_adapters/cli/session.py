@@ -173,7 +173,7 @@ async def _play(
         for teller in tellers:
             teller.event(event, driver.state_of(within) or driver.state, within)
 
-    driver = Driver.open(
+    driver = await Driver.open(
         store=bench.store,
         created=bench.created,
         provider=bench.provider,

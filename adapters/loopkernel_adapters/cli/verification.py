@@ -12,19 +12,21 @@ from loopkernel.later_typing import override
 from loopkernel.laws import Report
 from loopkernel.replaying import LogRecord, StepRecord, fold
 
+from loopkernel_adapters.blocking_ports import BlockingStore
 from loopkernel_adapters.cli.words import counted
 from loopkernel_adapters.driver.asyncio_driver import is_event
-from loopkernel_adapters.ports import Restored, Sealing, Store
+from loopkernel_adapters.ports import Restored, Sealing
 
 
-class WitnessStore(Store):
+class WitnessStore(BlockingStore):
     """A store that also keeps, in memory, what it is given: the deltas as they came, before any codec.
 
     `records` begins with what the log held `before`.
     """
 
-    def __init__(self, inner: Store, before: Sequence[LogRecord] = ()) -> None:
+    def __init__(self, inner: BlockingStore, before: Sequence[LogRecord] = ()) -> None:
         self._inner = inner
+        self.returns_at_once = inner.returns_at_once
         self.before = len(before)
         self.records = list(before)
 

@@ -6,9 +6,9 @@ wait together are recorded together, with one sync, and no command of any of the
 cause no command, and reports from which nothing follows yet, are recorded in groups: a loss of power may cost the last
 few of them, never anything that followed.
 
-The log is written in the thread of the loop. A sync takes about 2 ms, there and back to a thread 0.1 ms, so a
-thread would save a stall that only this session's own next step waits for; in return nothing can come between
-a transition and its record, and no thread has to be ended. A disk that stalls for longer stalls the loop.
+The log is awaited, and while a write is under way, what comes in waits, to be recorded together behind it: `state`, the
+commands and the events stay those of the log. So a disk that is slow delays its own session, and no other. Only a store
+that returns at once, as one in memory, is written within the step.
 
 Nothing here grows without bound: a stream is read as fast as its deltas are applied, and recorded as `pacing` lets it;
 a job reports once, and what is posted within a step is counted. Whoever would wait for itself (a tool for the rest of
@@ -16,11 +16,13 @@ its own session) is told so.
 """
 
 import asyncio
+import contextvars
 from collections import deque
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self, get_args
 
+from attrs import frozen
 from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import Command, Effect
 from loopkernel.data.events import Event, LineageForked
@@ -30,19 +32,21 @@ from loopkernel.data.thread_deltas import Created, ThreadDelta
 from loopkernel.data.user_deltas import UserDelta
 from loopkernel.later_typing import TypeIs
 from loopkernel.loop.transition import transition
-from loopkernel.replaying import START, LogRecord, replay
+from loopkernel.replaying import LogRecord
 
+from loopkernel_adapters.blocking_ports import BlockingStore
 from loopkernel_adapters.driver.audience import Audience, Waiters
 from loopkernel_adapters.driver.clocks import DateWatch, clock_behind_ms, clock_from
 from loopkernel_adapters.driver.failures import complain, failure_to_raise, interrupted
-from loopkernel_adapters.driver.log_writer import INCREMENTS, LogWriter, must_last, renew_snapshot
+from loopkernel_adapters.driver.log_writer import INCREMENTS, LogWriter, must_last, taken_up_from
 from loopkernel_adapters.driver.operations import Operations
 from loopkernel_adapters.driver.taking_up import AS_IT_WAS, ResumeSettings, new_nonce, opening_deltas
 from loopkernel_adapters.optional_ports import NO_PORTS, Address, ChildObserver, NoSuchAgent, OptionalPorts, Ports
-from loopkernel_adapters.ports import Clock, Observer, Provider, Sealing, Store, Tools, demand_same_rules
+from loopkernel_adapters.ports import Clock, Observer, Provider, Store, Tools
 from loopkernel_adapters.provider_keys import keys_of
 from loopkernel_adapters.secret_filter import SecretFilter
 from loopkernel_adapters.secrets import NO_SECRETS, Secrets
+from loopkernel_adapters.stores.threaded import asynchronous
 
 EVENTS = frozenset(get_args(Event))
 # In these, the loop waits for the user or for a person.
@@ -52,8 +56,21 @@ STEPS_PER_SLICE = 64  # after so many in a row, others get their turn
 MOST_POSTS = 1_000  # inputs that may be posted within one step
 
 
+@frozen
+class Step:
+    """Deltas that were applied together: the state that they lead to, their records, and what follows from them."""
+
+    state: State
+    records: Sequence[LogRecord]
+    commands: Sequence[Command]
+    events: list[Event]
+    lasting: bool  # before anything follows
+    forked: bool
+    arrived: int  # how many deltas had come in until then
+
+
 class Driver:
-    """Runs one session. Use it as `async with Driver.open(...) as driver:`; it owns the store and closes it.
+    """Runs one session. Use it as `async with await Driver.open(...) as driver:`; it owns the store and closes it.
 
     `state` is the state that the log leads to. One driver belongs to one event loop and one log.
     """
@@ -64,7 +81,7 @@ class Driver:
         *,
         provider: Provider,
         tools: Tools,
-        store: Store,
+        store: Store | BlockingStore,
         clock: Clock,
         observers: Sequence[Observer] = (),
         secrets: Secrets = NO_SECRETS,
@@ -83,29 +100,34 @@ class Driver:
         self._date, clock = DateWatch(clock), clock_from(clock, state)
         self._state = state
         self.doubt = doubt
-        self._log = LogWriter(store, secrets, state, folded)
+        self._log = LogWriter(asynchronous(store), secrets, state, folded)
         self._now_ms = clock.now_ms
         self._audience = Audience(observers, child_observers, watch, secrets)
         self._secrets = secrets
         self._filter = SecretFilter(secrets) if secrets else None
         self._queue: deque[Delta] = deque()  # without secrets
+        self._taken: list[int] = []  # of the store's inbox, by what is in the queue
+        self._arrived = self._applied = 0  # deltas that have come in, and those whose step is over
         ports = Ports(provider=provider, tools=tools, clock=clock, secrets=secrets, optional=optional)
-        self._operations = Operations(ports, self._accept, self._report, self._audience.show_of_child)
-        self._waiters = Waiters()
+        self._operations = Operations(ports, self._accept, self._caught_up, self._report, self._audience.show_of_child)
+        self._waiters = Waiters()  # for rest and the like
+        self._senders = Waiters()  # for the end of a step
         self._failure: Exception | None = None
         self._closed = False
         self._closing: asyncio.Task[None] | None = None
         self._draining = False
         self._drain_is_due = False
+        self._writing: asyncio.Task[None] | None = None  # a step that is being recorded
+        self._context = contextvars.copy_context()  # what it belongs to, whoever's delta it is
         self._posts = 0  # within the step that is being taken
         for delta in opening:
             self._enqueue(delta)
 
     @classmethod
-    def open(
+    async def open(
         cls,
         *,
-        store: Store,
+        store: Store | BlockingStore,
         created: Created,
         provider: Provider,
         tools: Tools,
@@ -126,19 +148,16 @@ class Driver:
         run's own; None: a new one is drawn.
 
         No value of `secrets`, and no key of the provider, gets into a delta; the tools get the values. The events of
-        sub-agents go to `child_observers`, and `watch` is called after each step. Raises what the store's `restore`
+        sub-agents go to `child_observers`, and `watch` is called after each step. A store that blocks runs in a thread
+        of this driver, unless it says that it returns at once. Raises what the store's `restore`
         raises, RulesDiffer where the log was written under other rules, and StoreFailed where a snapshot of other rules
         cannot be replaced; the store is then closed.
         """
+        store = asynchronous(store)
         try:
-            restored = store.restore()
-            demand_same_rules(restored)
-            if isinstance(store, Sealing):
-                store.vouch()  # what the log allows itself is not gone by from here on
-            renew_snapshot(store, restored)
-            state = replay(restored.records, START if restored.state is None else restored.state)
+            restored, state = await taken_up_from(store)
         except BaseException:
-            store.close()
+            await store.close()
             raise
         keys, doubted = new_nonce() if nonce is None else nonce, restored.doubt is not None
         opening = opening_deltas(state, created, resume_with, keys, clock_behind_ms(clock, state), doubted=doubted)
@@ -177,7 +196,12 @@ class Driver:
             return None
 
     async def __aenter__(self) -> Self:
-        self._drain()
+        try:
+            self._drain()
+            await self._caught_up()
+        except BaseException:
+            await self.close()
+            raise
         if self._failure is not None:
             await self.close()
             raise self._failure
@@ -188,39 +212,63 @@ class Driver:
     ) -> None:
         await self.close()
 
-    async def send(self, delta: UserDelta | ThreadDelta, within: Address = ()) -> None:
+    async def send(self, delta: UserDelta | ThreadDelta, within: Address = (), taken: int | None = None) -> None:
         """Apply the delta; on return it is recorded durably, and what follows from it has begun.
 
         What became of it is told to the observers (`InputSettled`, `Refused`). With `within` it is passed on to the
-        sub-agent at that address, and is not in this session's log. Raises StoreFailed when the log cannot be written,
-        NoSuchAgent when there is no such sub-agent (any more), RuntimeError when the driver is closed.
+        sub-agent at that address, and is not in this session's log. `taken` is its number in the inbox of the store,
+        which it came out of: the write that records it takes it out of there. Cancelled, it is applied all the same.
+        Raises StoreFailed when the log cannot be written, NoSuchAgent when there is no such sub-agent (any more),
+        RuntimeError when the driver is closed.
         """
         self._demand_running()
         if within:
             if isinstance(delta, ThreadDelta):
                 raise TypeError(f"a {type(delta).__name__} cannot be sent to a sub-agent")
+            if taken is not None:
+                raise ValueError("what came out of the inbox of a session belongs into its own log")
             await self._operations.agent(within[0]).send(delta, within[1:])
-        else:
-            self.post(delta)
-            while self._draining:  # a task that began within a step: it goes on when the step is over
-                await asyncio.sleep(0)
-                self._demand_running()
+            return
+        if taken is not None:
+            if not self._log.has_inbox:
+                raise ValueError("the store of this session has no inbox, so nothing can be taken out of it")
+            self._taken.append(taken)
+        if self._draining:
+            self._count_post()
+        self._enqueue(delta)
+        arrived = self._arrived
+        self._drain()
+        while self._applied < arrived:
+            self._demand_running()
+            await self._senders.wait(lambda: self._applied >= arrived)
+        if self._failure is not None:
+            raise self._failure
 
     def post(self, delta: UserDelta | ThreadDelta) -> None:
-        """As `send`, from where nothing can be awaited: within a step, the delta is applied after it.
+        """As `send`, from where nothing can be awaited. What is said while a step is taken is applied after it.
 
-        Raises RuntimeError also where more is posted within one step than anything can mean.
+        So the delta is recorded on return only where the store returns at once, and outside of a step. Raises
+        RuntimeError also where more is posted within one step than anything can mean.
         """
         self._demand_running()
-        if self._draining:
-            self._posts += 1
-            if self._posts > MOST_POSTS:
-                raise RuntimeError(
-                    f"{MOST_POSTS} inputs were posted within one step already; post the rest when it is over"
-                )
+        if self._draining or self._writing is not None:
+            self._count_post()
         self._enqueue(delta)
         self._drain()
         self._demand_running()
+
+    def _count_post(self) -> None:
+        self._posts += 1
+        if self._posts > MOST_POSTS:
+            raise RuntimeError(
+                f"{MOST_POSTS} inputs were posted within one step already; post the rest when it is over"
+            )
+
+    async def _caught_up(self) -> None:
+        """Wait until all that has come in so far is applied, or nothing is applied any more."""
+        arrived = self._arrived
+        while self._applied < arrived and self._failure is None and not self._closed:
+            await self._senders.wait(lambda: self._applied >= arrived)
 
     async def rest(self) -> None:
         """Wait until nothing goes on by itself: the loop waits for the user, or nothing is under way.
@@ -240,7 +288,7 @@ class Driver:
 
     async def stopped(self) -> None:
         """Wait until nothing at all is under way, also nothing that was aborted. Raises as `over` does."""
-        await self._until(lambda: self._operations.jobs == 0)
+        await self._until(lambda: self._operations.jobs == 0 and self._writing is None)
 
     async def _until(self, ready: Callable[[], bool]) -> None:
         self._demand_running()
@@ -281,14 +329,15 @@ class Driver:
     async def _close(self, stop_seconds: float) -> None:
         try:
             try:
+                if self._writing is not None:
+                    await asyncio.wait({self._writing})
                 if self._failure is None:
-                    self._log.add((), durable=True)
-                    self._log.look_back(self._state, closing=True)
+                    await self._log.finish(self._state)
             finally:
                 for name in await self._operations.close(stop_seconds):
                     complain(f"{name} does not stop: its task is left behind", TimeoutError(name), self._secrets)
         finally:
-            self._log.close()
+            await self._log.close()
 
     # --- what comes in ---
 
@@ -296,9 +345,12 @@ class Driver:
         """Let the delta wait for its step, once the secrets are out of it."""
         if self._filter is None:
             self._queue.append(delta)
+            self._arrived += 1
             return
         try:
+            waiting = len(self._queue)
             self._queue.extend(self._filter.incoming(delta))
+            self._arrived += len(self._queue) - waiting
         except Exception as error:
             self._fail(error)
 
@@ -323,8 +375,11 @@ class Driver:
     # --- one step after the other ---
 
     def _drain(self) -> None:
-        """Work the queue off. A call from within (an observer that moves a clock) leaves that to the outer one."""
-        if self._draining:
+        """Work the queue off. A call from within (an observer that moves a clock) leaves that to the outer one.
+
+        So does one while a step is being recorded: its end does the same.
+        """
+        if self._draining or self._writing is not None:
             return
         self._drain_is_due = False
         self._draining = True
@@ -336,7 +391,8 @@ class Driver:
                     asyncio.get_running_loop().call_soon(self._drain)
                     break
                 steps += 1
-                self._advance()
+                if not self._advance():
+                    break
         except Exception as error:
             self._fail(error)
         except BaseException as error:  # in the midst of a step: what was to begin may never do so
@@ -346,8 +402,26 @@ class Driver:
             self._draining = False
             self._wake_waiters()
 
-    def _advance(self) -> None:
-        """Apply all deltas that wait, record them, carry out their commands, deliver their events."""
+    def _advance(self) -> bool:
+        """Apply all deltas that wait, record them, carry out their commands, deliver their events; whether it is done.
+
+        It is not where the record has to be awaited: `_write` then does the rest.
+        """
+        step = self._apply_all()
+        taken, self._taken = self._taken, []
+        if not self._log.add(step.records, step.lasting, taken):
+            self._follow(step)
+        elif self._log.in_place:
+            self._log.write_in_place(step.lasting)
+            self._follow(step)
+            self._log.look_back_in_place(self._state)
+        else:
+            self._writing = asyncio.get_running_loop().create_task(self._write(step), context=self._context)
+            return False
+        return True
+
+    def _apply_all(self) -> Step:
+        """Apply all deltas that wait, in memory."""
         state, queue, now = self._state, self._queue, self._now_ms
         records: list[LogRecord] = []
         commands: list[Command] = []
@@ -368,19 +442,37 @@ class Driver:
                         commands.clear()
                 else:
                     commands.append(effect)
-        stored = self._log.add(records, lasting or bool(commands))
-        self._state = state
+        return Step(state, records, commands, events, lasting or bool(commands), forked, self._arrived)
+
+    async def _write(self, step: Step) -> None:
+        """Record the step, let follow what follows from it, and go on with what has come in meanwhile."""
+        try:
+            await self._log.write(step.lasting)
+            self._follow(step)
+            await self._log.look_back(self._state)
+        except Exception as error:
+            self._fail(error)
+        except BaseException as error:  # the whole program ends: whether it is recorded is not known here
+            self._fail(interrupted(error))
+            raise
+        finally:
+            self._writing = None
+            self._drain()
+
+    def _follow(self, step: Step) -> None:
+        """What follows from a step that is recorded, as far as it has to be. A driver that stops begins nothing."""
+        self._state = step.state
         self._posts = 0
-        if forked:
+        going_on = self._failure is None and not self._closed
+        if step.forked and going_on:
             self._operations.let_go()
-        for command in commands:
-            report = self._operations.begin(command, state)
+        for command in step.commands if going_on else ():
+            report = self._operations.begin(command, step.state)
             if report is not None:
                 self._enqueue(report)
-        events += self._date.jumps()
-        self._audience.show(events)
-        if stored:
-            self._log.look_back(state)
+        self._audience.show([*step.events, *self._date.jumps()])
+        self._applied = step.arrived
+        self._senders.wake(everyone=False)
 
     # --- coming to an end ---
 
@@ -392,7 +484,7 @@ class Driver:
 
     def _rests(self) -> bool:
         """Whether nothing will happen unless something new comes in."""
-        return not self._queue and not self._is_at_work()
+        return not self._queue and self._writing is None and not self._is_at_work()
 
     def _is_at_work(self) -> bool:
         """Whether the loop is not at rest, and something is under way: then nothing has come that anybody waits for."""
@@ -400,6 +492,8 @@ class Driver:
 
     def _wake_waiters(self) -> None:
         over = self._failure is not None or self._closed
+        if over:
+            self._senders.wake(everyone=True)
         if over or not self._is_at_work():
             self._waiters.wake(everyone=over)
 

@@ -6,6 +6,7 @@ log when its parent is.
 """
 
 import asyncio
+import inspect
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -35,6 +36,7 @@ from loopkernel_adapters.optional_ports import (
 )
 from loopkernel_adapters.ports import Store, StoreError
 from loopkernel_adapters.secrets import Secrets
+from loopkernel_adapters.stores.threaded import asynchronous
 
 CHILD_STOP_SECONDS = 4.0  # less than its parent waits for it
 WITH_CALLS = (Streaming, Executing, Confirming, Dispatching)
@@ -69,7 +71,7 @@ class InProcessAgent(Agent):
 
     @override
     async def run(self) -> ChildEnded:
-        driver = self._opened()
+        driver = await self._opened()
         self._driver = driver
         try:
             await self._driven(driver)
@@ -107,11 +109,11 @@ class InProcessAgent(Agent):
             with suppress(StoreError):
                 self._driver.post(delta)
 
-    def _opened(self) -> Driver:
+    async def _opened(self) -> Driver:
         command, ports = self._command, self._parent.ports
         optional = ports.optional
-        return Driver.open(
-            store=self._store(),
+        return await Driver.open(
+            store=await self._store(),
             created=command.created,
             provider=ports.provider,
             tools=ports.tools,
@@ -125,15 +127,16 @@ class InProcessAgent(Agent):
             nonce=None if command.created.nonce else "",
         )
 
-    def _store(self) -> Store:
-        store = self._stores(self._command.created.session_id)
+    async def _store(self) -> Store:
+        opened = self._stores(self._command.created.session_id)
+        store = await opened if inspect.isawaitable(opened) else asynchronous(opened)
         try:
-            if not self._command.resumed and store.load():
+            if not self._command.resumed and await store.load():
                 raise StoreError(
                     f"the log for the new session {self._command.created.session_id} holds another run already"
                 )
         except BaseException:
-            store.close()
+            await store.close()
             raise
         return store
 

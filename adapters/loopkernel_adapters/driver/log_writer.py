@@ -3,6 +3,7 @@
 A snapshot is only a shorter way to a state that the log leads to anyway, so a failure to keep one stops nothing.
 """
 
+import asyncio
 from collections.abc import Sequence
 
 from loopkernel.data.deltas import Delta
@@ -11,11 +12,13 @@ from loopkernel.data.model_deltas import FromModel, ModelInput, ModelReasoning, 
 from loopkernel.data.states import State
 from loopkernel.data.thread_deltas import RULES_VERSION
 from loopkernel.data.tool_deltas import FromTool, ToolProgress
-from loopkernel.replaying import LogRecord
+from loopkernel.replaying import START, LogRecord, replay
 
 from loopkernel_adapters.driver.failures import complain
-from loopkernel_adapters.ports import Restored, Store, StoreFailed
+from loopkernel_adapters.ports import Restored, Sealing, Store, StoreFailed, demand_same_rules
 from loopkernel_adapters.secrets import Secrets
+from loopkernel_adapters.stores.in_place import InPlaceStore
+from loopkernel_adapters.stores.threaded import ThreadedStore
 
 # --- what must be durable at once, and when a snapshot is kept -------------------------------------------
 
@@ -62,48 +65,103 @@ UNRENEWED = (
 
 
 class LogWriter:
-    """Writes the log of one driver, which leads to `state`: `folded` of its records lie behind the latest snapshot."""
+    """Writes the log of one driver, which leads to `state`: `folded` of its records lie behind the latest snapshot.
+
+    A store that returns at once is written in place, any other is awaited. While it is, nothing is added.
+    """
 
     def __init__(self, store: Store, secrets: Secrets, state: State, folded: int) -> None:
         self._store = store
+        self._in_place = store.blocking if isinstance(store, InPlaceStore) else None
         self._secrets = secrets
         self._unstored: list[LogRecord] = []
+        self._taken: list[int] = []  # out of the store's inbox, by the records that are not stored
         self._since_snapshot = folded
         # The records that the latest snapshot covers, but for those that changed nothing.
         self._before_snapshot = max(state.stamp.version - folded, 0)
 
-    def add(self, records: Sequence[LogRecord], durable: bool) -> bool:
-        """Hand the records to the store, at the latest when a group of them is full; whether it has them now.
+    @property
+    def in_place(self) -> bool:
+        """Whether the store returns at once: then `write_in_place` and `look_back_in_place` are for it."""
+        return self._in_place is not None
 
-        Raises StoreFailed.
-        """
-        unstored = self._unstored
-        unstored += records
-        if not unstored or not (durable or len(unstored) >= RECORDS_PER_GROUP):
-            return False
+    @property
+    def has_inbox(self) -> bool:
+        """Whether the store may have one: a blocking one has none."""
+        return not isinstance(self._store, InPlaceStore | ThreadedStore)
+
+    def add(self, records: Sequence[LogRecord], durable: bool, taken: Sequence[int] = ()) -> bool:
+        """Keep the records; whether they are to be written now, as they are to last, or make a group full."""
+        self._unstored += records
+        self._taken += taken
+        return bool(self._unstored) and (durable or len(self._unstored) >= RECORDS_PER_GROUP)
+
+    def write_in_place(self, durable: bool) -> None:
+        """Hand over what was added. Raises StoreFailed."""
+        assert self._in_place is not None
         try:
-            self._store.append(tuple(unstored), durable)
+            self._in_place.append(tuple(self._unstored), durable)
         except Exception as error:
-            raise StoreFailed(UNWRITABLE.format(error=_in_words(error))) from error
-        self._since_snapshot += len(unstored)
-        unstored.clear()
-        return True
+            raise unwritable(error) from error
+        self._written()
 
-    def look_back(self, state: State, closing: bool = False) -> None:
+    async def write(self, durable: bool) -> None:
+        """Hand over what was added. Raises StoreFailed."""
+        try:
+            if self._taken:
+                await self._store.append(tuple(self._unstored), durable, tuple(self._taken))
+            else:
+                await self._store.append(tuple(self._unstored), durable)
+        except Exception as error:
+            raise unwritable(error) from error
+        self._written()
+
+    def _written(self) -> None:
+        self._since_snapshot += len(self._unstored)
+        self._unstored.clear()
+        self._taken.clear()
+
+    def look_back_in_place(self, state: State) -> None:
+        """As `look_back`, for a store that returns at once."""
+        assert self._in_place is not None
+        if self._snapshot_begins(state, closing=False):
+            try:
+                self._in_place.save_snapshot(state)
+            except Exception as error:
+                self._complain_of_snapshot(error)
+
+    async def look_back(self, state: State, closing: bool = False) -> None:
         """Keep a snapshot of the state that all records lead to, which the store has, if it is time for one."""
+        if self._snapshot_begins(state, closing):
+            try:
+                await self._store.save_snapshot(state)
+            except Exception as error:
+                self._complain_of_snapshot(error)
+
+    def _snapshot_begins(self, state: State, closing: bool) -> bool:
         if not snapshot_due(self._since_snapshot, closing, self._before_snapshot):
-            return
+            return False
         self._since_snapshot = 0  # also where it fails: the next attempt comes as late as if it had not
         self._before_snapshot = state.stamp.version
-        try:
-            self._store.save_snapshot(state)
-        except Exception as error:
-            what = "no snapshot could be kept; the log is whole, and takes longer to open"
-            complain(what, error, self._secrets)
+        return True
 
-    def close(self) -> None:
+    def _complain_of_snapshot(self, error: Exception) -> None:
+        complain("no snapshot could be kept; the log is whole, and takes longer to open", error, self._secrets)
+
+    async def finish(self, state: State) -> None:
+        """Write what is left, and the last snapshot. Raises StoreFailed."""
+        if self.add((), durable=True):
+            await self.write(durable=True)
+        await self.look_back(state, closing=True)
+
+    async def close(self) -> None:
         """Let go of the store."""
-        self._store.close()
+        await self._store.close()
+
+
+def unwritable(error: Exception) -> StoreFailed:
+    """What is raised where the store has raised that."""
+    return StoreFailed(UNWRITABLE.format(error=_in_words(error)))
 
 
 def _in_words(error: Exception) -> str:
@@ -111,7 +169,28 @@ def _in_words(error: Exception) -> str:
     return error.strerror if isinstance(error, OSError) and error.strerror else str(error)
 
 
-def renew_snapshot(store: Store, restored: Restored) -> None:
+# --- what a driver goes on from --------------------------------------------------------------------------
+
+FOLDED_PER_SLICE = 64  # records: to fold so many takes some milliseconds; then others get their turn
+
+
+async def taken_up_from(store: Store) -> tuple[Restored, State]:
+    """What the store has, and the state that it leads to. Raises what `restore` raises, RulesDiffer and StoreFailed."""
+    restored = await store.restore()
+    demand_same_rules(restored)
+    if isinstance(store, Sealing):
+        store.vouch()  # what the log allows itself is not gone by from here on
+    await renew_snapshot(store, restored)
+    state: State = START if restored.state is None else restored.state
+    records = restored.records
+    for begin in range(0, len(records), FOLDED_PER_SLICE):
+        if begin:
+            await asyncio.sleep(0)
+        state = replay(records[begin : begin + FOLDED_PER_SLICE], state)
+    return restored, state
+
+
+async def renew_snapshot(store: Store, restored: Restored) -> None:
     """Replace the snapshot of other rules that a log goes on from, before any record of these follows it.
 
     Such records behind such a snapshot could be folded by nobody. Raises StoreFailed.
@@ -119,7 +198,7 @@ def renew_snapshot(store: Store, restored: Restored) -> None:
     if restored.state is None or restored.rules_version == RULES_VERSION:
         return
     try:
-        store.save_snapshot(restored.state)
+        await store.save_snapshot(restored.state)
     except Exception as error:
         words = UNRENEWED.format(version=restored.rules_version, error=_in_words(error), current=RULES_VERSION)
         raise StoreFailed(words) from error

@@ -51,6 +51,7 @@ from loopkernel_adapters.driver.summaries import ProviderSummariser, model_of
 from loopkernel_adapters.driver.supervision import Job, Supervisor
 from loopkernel_adapters.driver.work import (
     Accept,
+    CaughtUp,
     ToolRun,
     answer_without_port,
     ask_hook,
@@ -72,13 +73,22 @@ from loopkernel_adapters.optional_ports import (
 
 
 class Operations:
-    """Begins what commands ask for. `accept` takes what adapters say meanwhile, `report` the outcomes of jobs."""
+    """Begins what commands ask for. `accept` takes what adapters say meanwhile, `report` the outcomes of jobs.
+
+    `caught_up` returns when all is applied that was accepted before.
+    """
 
     def __init__(
-        self, ports: Ports, accept: Accept, report: Callable[[Delta | None], None], show: ChildObserver
+        self,
+        ports: Ports,
+        accept: Accept,
+        caught_up: CaughtUp,
+        report: Callable[[Delta | None], None],
+        show: ChildObserver,
     ) -> None:
         self._ports = ports
         self._accept = accept
+        self._caught_up = caught_up
         self._show = show
         self._supervisor = Supervisor(report)
         self._runs: dict[RunOperation, ToolRun] = {}  # those that have begun
@@ -179,7 +189,7 @@ class Operations:
     def _model_job(self, command: CallModel) -> Job:
         return Job(
             key=(OperationKind.MODEL, command.operation),
-            work=partial(read_reply, self._ports.provider, command, self._accept, self._ports.secrets),
+            work=partial(read_reply, self._ports.provider, command, self._accept, self._caught_up, self._ports.secrets),
             failure=partial(model_failure, command),
             stopped=None,
         )
@@ -193,7 +203,7 @@ class Operations:
         )
 
     async def _run_tool(self, command: StartTool, job: Job) -> Delta:
-        run = ToolRun(command, self._accept, job, self._ports.secrets)
+        run = ToolRun(command, self._accept, self._caught_up, job, self._ports.secrets)
         self._runs[command.operation] = run
         try:
             return await run.serve(self._ports.tools)

@@ -4,7 +4,7 @@ Sub-agents are in `children.py`.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from functools import cached_property
 from typing import Protocol, assert_never, get_args, runtime_checkable
 
@@ -51,14 +51,16 @@ from loopkernel_adapters.secrets import Secrets
 # questions.
 
 Accept = Callable[[Delta], None]
+CaughtUp = Callable[[], Awaitable[None]]  # returns when all is applied that was accepted before
 
 
 class ToolRun(RunContext):
     """One run of a tool, and all that its tool can reach of the driver."""
 
-    def __init__(self, command: StartTool, accept: Accept, job: Job, secrets: Secrets) -> None:
+    def __init__(self, command: StartTool, accept: Accept, caught_up: CaughtUp, job: Job, secrets: Secrets) -> None:
         self._command = command
         self._accept = accept
+        self._caught_up = caught_up
         self._job = job
         self._secrets = secrets
         self._answer: asyncio.Future[Json | None] | None = None  # of the question that is open
@@ -100,6 +102,7 @@ class ToolRun(RunContext):
     @override
     async def report_progress(self, text: str) -> None:
         self._accept(ToolProgress(self._command.operation, text))
+        await self._caught_up()
         await asyncio.sleep(0)
 
     @override
@@ -125,6 +128,7 @@ class ToolRun(RunContext):
         content = (TextBlock(handle),) if handle.strip() else ()
         self._accept(ToolSucceeded(self._command.operation, ToolOutput(content=content, background=True)))
         self.answer(None)
+        await self._caught_up()
         await asyncio.sleep(0)
 
 
@@ -138,9 +142,12 @@ CUT_STREAM = "the reply ended without saying that it is complete; ask again"
 
 
 async def read_reply(
-    provider: Provider, command: CallModel, accept: Accept, secrets: Secrets, job: Job
+    provider: Provider, command: CallModel, accept: Accept, caught_up: CaughtUp, secrets: Secrets, job: Job
 ) -> Delta | None:
-    """Apply the deltas of a reply as they come, and return the last; None when the job was aborted meanwhile."""
+    """Apply the deltas of a reply as they come, and return the last; None when the job was aborted meanwhile.
+
+    The next one is read when the last is applied: so a stream cannot run ahead of a slow log.
+    """
     operation = command.operation
     stream = provider.stream(command.request, operation)
     paced = PacedStream(accept)
@@ -153,6 +160,7 @@ async def read_reply(
                 paced.flush()
                 return delta
             await paced.take(delta)
+            await caught_up()
             if job.aborted:
                 return None
             read += 1

@@ -14,10 +14,9 @@ from functools import lru_cache
 from pathlib import Path
 from urllib.parse import quote
 
-from loopkernel.later_typing import override
-
-from loopkernel_adapters.ports import StoreCorrupt, StoreError, StoreLocked
+from loopkernel_adapters.ports import StoreError, StoreLocked
 from loopkernel_adapters.stores.durable_files import sync_folder
+from loopkernel_adapters.stores.record_chain import DatabaseCorrupt
 from loopkernel_adapters.stores.run_locks import lock_folder, locked_folder
 
 # --- connections whose queries end -----------------------------------------------------------------------
@@ -151,15 +150,6 @@ SCHEMA: tuple[tuple[str, ...], ...] = (
     ),
     ("ALTER TABLE runs ADD COLUMN seal BLOB",),  # of all records of the run (see `seals`)
 )
-
-
-class DatabaseCorrupt(StoreCorrupt):
-    """A record of a run in a database cannot be trusted, or the database itself (`line` 0). Nothing was changed."""
-
-    @override
-    def __str__(self) -> str:
-        where = f", record {self.line}" if self.line else ""
-        return f"{self.source}{where}: {self.problem}. Nothing was changed. Restore the database from a copy."
 
 
 def connect(path: Path, *, reading: bool = False) -> sqlite3.Connection:

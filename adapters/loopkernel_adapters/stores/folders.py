@@ -10,7 +10,8 @@ from attrs import field, frozen
 from loopkernel.later_typing import override
 from loopkernel.replaying import LogRecord
 
-from loopkernel_adapters.ports import NoSuchRun, RunEntry, RunPage, Runs, StoreError
+from loopkernel_adapters.blocking_ports import BlockingRuns
+from loopkernel_adapters.ports import NoSuchRun, RunEntry, RunPage, StoreError
 from loopkernel_adapters.stores.durable_files import make_folder
 from loopkernel_adapters.stores.jsonl import NEWLINE, JsonlStore, doubt_of, parse_log, read_log
 from loopkernel_adapters.stores.seals import Seals
@@ -23,7 +24,7 @@ LONGEST_NAME = LONGEST_FILE_NAME - len(".snapshot.new")  # of a log, as the name
 
 
 @frozen
-class JsonlFolder(Runs):
+class JsonlFolder(BlockingRuns):
     """Opens a session's log by the id of the session. The folder is made when the first one is opened.
 
     `seals` are those of the user who runs this, if no others are given.

@@ -28,7 +28,8 @@ from loopkernel.data.states import State
 from loopkernel.later_typing import override
 from loopkernel.replaying import LogRecord
 
-from loopkernel_adapters.ports import Restored, Store, StoreCorrupt, StoreError, StoreLocked, is_of_these_rules
+from loopkernel_adapters.blocking_ports import BlockingStore
+from loopkernel_adapters.ports import Restored, StoreCorrupt, StoreError, StoreLocked, is_of_these_rules
 from loopkernel_adapters.stores.durable_files import sync_folder, write_all
 from loopkernel_adapters.stores.seals import FOREIGN, OLDER, Mark, Seals
 from loopkernel_adapters.stores.snapshots import (
@@ -197,7 +198,7 @@ def _no_line(source: str, number: int, position: int) -> StoreCorrupt:
     return (NotALog if number == 1 else StoreCorrupt)(source, number, position, "this is not a line of a log")
 
 
-class JsonlStore(Store):
+class JsonlStore(BlockingStore):
     """A log file with one writer, who holds a lock on it from opening to closing.
 
     Opening creates a missing file (for its owner only, in a folder that exists), checks every line, or, of those that a

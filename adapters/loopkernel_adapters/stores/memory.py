@@ -7,14 +7,17 @@ from loopkernel.data.states import State
 from loopkernel.later_typing import override
 from loopkernel.replaying import LogRecord
 
-from loopkernel_adapters.ports import NoSuchRun, Restored, RunEntry, Runs, Store, StoreError, StoreLocked
+from loopkernel_adapters.blocking_ports import BlockingRuns, BlockingStore
+from loopkernel_adapters.ports import NoSuchRun, Restored, RunEntry, StoreError, StoreLocked
 
 
-class MemoryStore(Store):
+class MemoryStore(BlockingStore):
     """Keeps the records in a list. Closed, it can still be read, but not written.
 
     `doubt`: why the records that it begins with are not to be believed (see `Restored.doubt`).
     """
+
+    returns_at_once = True
 
     def __init__(self, records: Iterable[LogRecord] = (), *, doubt: str | None = None) -> None:
         self._records = list(records)
@@ -48,8 +51,10 @@ class MemoryStore(Store):
         self._closed = True
 
 
-class MemoryRuns(Runs):
+class MemoryRuns(BlockingRuns):
     """Many logs in memory. One that was closed can be opened again, and goes on, as long as this object lives."""
+
+    returns_at_once = True
 
     def __init__(self) -> None:
         self._stores: dict[str, MemoryStore] = {}

@@ -1,26 +1,26 @@
-"""The rows of one run in a database: found, checked, read and added. Whoever calls holds a transaction.
+"""The rows of one run in a SQLite database: found, checked, read and added. Whoever calls holds a transaction."""
 
-The digest of a record is the BLAKE2b of the digest before it, its number, a colon and its text; that before the first
-is made of the name of the run. It finds damage, not forgery.
-"""
-
-import hashlib
 import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from attrs import evolve
-from loopkernel.codec import record_from_text, record_to_text
-from loopkernel.data.errors import CodecError
 from loopkernel.replaying import LogRecord
 
 from loopkernel_adapters.ports import StoreError
-from loopkernel_adapters.stores.database import DatabaseCorrupt, database_size
+from loopkernel_adapters.stores.database import database_size
+from loopkernel_adapters.stores.record_chain import (
+    DatabaseCorrupt,
+    chained,
+    checked_digest,
+    checked_records,
+    demand_count,
+    origin,
+    row_time,
+    sealed_ending,
+)
 from loopkernel_adapters.stores.seals import OLDER, Mark, Seals
-from loopkernel_adapters.stores.snapshots import Snapshot, opened_content, paused_collection, sealed_content
-
-DIGEST_SIZE = 16  # bytes
-HIGHEST_TIME = 2**63 - 1  # what a row can hold
+from loopkernel_adapters.stores.snapshots import Snapshot, opened_content, sealed_content
 
 
 class RunRows:
@@ -31,7 +31,7 @@ class RunRows:
         self._source = f"{path}, run {run!r}"
         self._name = run.encode("utf-8")  # a name that no text can hold is refused, as UnicodeEncodeError
         self._seals = seals
-        self._origin = _digest(b"", 0, self._name)
+        self._origin = origin(self._name)
         self.run = run
         self.number = 0
         self.records = 0
@@ -66,10 +66,7 @@ class RunRows:
         highest, count = self._connection.execute(
             "SELECT max(n), ? FROM records WHERE run = ?", (self.records, self.number)
         ).fetchone()
-        if (highest or 0) != count:
-            raise self._corrupt(
-                min(highest or 0, count) + 1, f"{count} records were written, and the last is {highest}"
-            )
+        demand_count(self._source, count, highest or 0)
         if self.records:
             self.digest = self._digest_of(self.records)
         self._connection.execute("UPDATE runs SET epoch = epoch + 1 WHERE id = ?", (self.number,))
@@ -86,20 +83,16 @@ class RunRows:
 
     def add_records(self, records: Sequence[LogRecord], *, vouched: bool) -> tuple[int, bytes]:
         """Add the records at the end, sealed if they are `vouched` for. How many there are then, the last's digest."""
-        rows: list[tuple[int, int, bytes, str]] = []
-        digest = self.digest
-        for number, record in enumerate(records, start=self.records + 1):
-            text = record_to_text(record)
-            digest = _digest(digest, number, text.encode("ascii"))
-            rows.append((self.number, number, digest, text))
+        rows = [(self.number, *row) for row in chained(records, self.records, self.digest)]
+        digest = rows[-1][2] if rows else self.digest
         if rows:
             self._connection.executemany("INSERT INTO records (run, n, digest, text) VALUES (?, ?, ?, ?)", rows)
             self._connection.execute(
                 "UPDATE runs SET first_ms = CASE records WHEN 0 THEN ? ELSE first_ms END, last_ms = ?, records = ?, "
                 "seal = ? WHERE id = ?",
                 (
-                    _time(records[0]),
-                    _time(records[-1]),
+                    row_time(records[0]),
+                    row_time(records[-1]),
                     self.records + len(rows),
                     self._seals.seal(self._sealed_content(self.records + len(rows), digest)) if vouched else None,
                     self.number,
@@ -122,11 +115,13 @@ class RunRows:
 
     def _sealed_content(self, records: int, digest: bytes) -> bytes:
         """What the seal is made of: the last digest covers all records and the name of the run."""
-        return b"sqlite\0%d:%b" % (records, digest)
+        return sealed_ending(b"sqlite", records, digest)
 
     def touch(self) -> None:
-        """Change something, so that the commit syncs: a commit of nothing does not."""
-        self._connection.execute("UPDATE runs SET syncs = syncs + 1 WHERE id = ?", (self.number,))
+        """Change something, so that the commit syncs: a commit of nothing does not. Raises StoreError."""
+        changed = self._connection.execute("UPDATE runs SET syncs = syncs + 1 WHERE id = ?", (self.number,)).rowcount
+        if changed != 1:
+            raise StoreError(f"{self._source} was removed while it was open; open it again")
 
     def all_records(self) -> tuple[LogRecord, ...]:
         """Every record. Raises DatabaseCorrupt at the first that cannot be trusted."""
@@ -155,19 +150,8 @@ class RunRows:
         self._connection.execute("INSERT OR REPLACE INTO snapshots (run, snapshot) VALUES (?, ?)", content)
 
     def _records_behind(self, number: int, digest: bytes) -> tuple[LogRecord, ...]:
-        records: list[LogRecord] = []
-        with paused_collection():
-            for found_number, found_digest, text in self._rows_behind(number):
-                number += 1
-                if found_number != number:
-                    raise self._corrupt(number, f"this is record {found_number}, and record {number} belongs here")
-                if not isinstance(text, bytes) or (digest := _digest(digest, number, text)) != found_digest:
-                    raise self._corrupt(number, "the digest does not fit the record and those before it")
-                records.append(self._parsed(number, text))
-        if number != self.records:
-            problem = f"{self.records} records were written, and {number} are there"
-            raise self._corrupt(min(number, self.records) + 1, problem)
-        return tuple(records)
+        rows = self._rows_behind(number)
+        return checked_records(rows, self._source, behind=number, digest=digest, count=self.records)
 
     def _rows_behind(self, number: int) -> Iterator[tuple[object, object, object]]:
         """Numbers, digests and texts, as they are found: nothing vouches for their types."""
@@ -175,20 +159,11 @@ class RunRows:
             "SELECT n, digest, text FROM records WHERE run = ? AND n > ? ORDER BY n", (self.number, number)
         )
 
-    def _parsed(self, number: int, text: bytes) -> LogRecord:
-        try:
-            return record_from_text(text.decode("ascii"))
-        except (CodecError, UnicodeDecodeError) as error:
-            problem = f"the record is whole, but this version cannot read it: {error}"
-            raise self._corrupt(number, problem) from error
-
     def _digest_of(self, number: int) -> bytes:
         row = self._connection.execute(
             "SELECT digest FROM records WHERE run = ? AND n = ?", (self.number, number)
         ).fetchone()
-        if row is None or not isinstance(row[0], bytes) or len(row[0]) != DIGEST_SIZE:
-            raise self._corrupt(number, "the record is missing, or its digest is damaged")
-        return row[0]
+        return checked_digest(None if row is None else row[0], self._source, number)
 
     def _epoch(self) -> int:
         (epoch,) = self._connection.execute("SELECT epoch FROM runs WHERE id = ?", (self.number,)).fetchone()
@@ -206,12 +181,3 @@ class RunRows:
 
     def _corrupt(self, number: int, problem: str) -> DatabaseCorrupt:
         return DatabaseCorrupt(self._source, number, 0, problem)
-
-
-def _digest(before: bytes, number: int, text: bytes) -> bytes:
-    return hashlib.blake2b(b"%b%d:%b" % (before, number, text), digest_size=DIGEST_SIZE).digest()
-
-
-def _time(record: LogRecord) -> int:
-    """The time for a list of runs: the record itself keeps any number."""
-    return max(-HIGHEST_TIME, min(record.now_ms, HIGHEST_TIME))

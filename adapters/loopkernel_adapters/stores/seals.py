@@ -35,17 +35,22 @@ class Seals:
     """Makes the seals of a user and knows them again. `folder` is where the secret lies; it is made when it is needed.
 
     Where there is no such folder, and none can be made, nothing is sealed and no log is believed; `problem` says why.
+    A `secret` that is given takes the place of the one in the folder: so several machines share it.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, secret: bytes | None = None) -> None:
+        if secret is not None and len(secret) != SECRET_SIZE:
+            raise ValueError(
+                f"the secret of seals has {SECRET_SIZE} bytes, not {len(secret)}; give that many random ones"
+            )
         self._folder = folder
-        self._secret: bytes | None = None
+        self._secret = secret
         self.problem = ""
 
     @staticmethod
-    def of_user(environment: Mapping[str, str] = os.environ) -> "Seals":
+    def of_user(environment: Mapping[str, str] = os.environ, *, secret: bytes | None = None) -> "Seals":
         """Those of whoever runs this program."""
-        return Seals(configuration_folder(environment))
+        return Seals(configuration_folder(environment), secret)
 
     def seal(self, content: bytes) -> bytes | None:
         """The seal of the content; None where there is no secret."""
@@ -105,7 +110,7 @@ class Mark:
             return
         with suppress(OSError):
             if self._descriptor is None:
-                self._path.parent.mkdir(mode=FOLDER_OWNER_ONLY, exist_ok=True)
+                self._path.parent.mkdir(mode=FOLDER_OWNER_ONLY, parents=True, exist_ok=True)
                 self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, OWNER_ONLY)
             os.pwrite(self._descriptor, records.to_bytes(8, "big"), 0)
 

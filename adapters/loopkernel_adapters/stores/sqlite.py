@@ -11,7 +11,7 @@ writer whose lock file was deleted while it stood still writes nothing any more.
 
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -19,13 +19,12 @@ from loopkernel.data.states import State
 from loopkernel.later_typing import override
 from loopkernel.replaying import LogRecord
 
+from loopkernel_adapters.blocking_ports import BlockingRuns, BlockingStore
 from loopkernel_adapters.ports import (
     NoSuchRun,
     Restored,
     RunEntry,
     RunPage,
-    Runs,
-    Store,
     StoreCorrupt,
     StoreError,
     StoreLocked,
@@ -101,7 +100,7 @@ def _written_meanwhile(path: Path) -> StoreLocked:
 LASTING, PASSING = "PRAGMA synchronous = FULL", "PRAGMA synchronous = NORMAL"  # a commit with a sync, and one without
 
 
-class SqliteRuns(Runs):
+class SqliteRuns(BlockingRuns):
     """The runs in the database at `path`, which is made, for its owner only, when the first of them is opened.
 
     `seals` are those of the user who runs this, if no others are given. Raises StoreError when something else lies
@@ -171,7 +170,7 @@ class SqliteRuns(Runs):
         """There is nothing to let go of: a connection lives as long as one store, or one reading."""
 
 
-class SqliteStore(Store):
+class SqliteStore(BlockingStore):
     """The log of one run in a database, which `SqliteRuns.open` opens for its one writer."""
 
     def __init__(self, path: Path, run: str, seals: Seals) -> None:
@@ -244,11 +243,31 @@ class SqliteStore(Store):
         self._rows.records, self._rows.digest = count, digest
         self._unsynced = not durable
         self._broken = False
+        self._note_mark(count)
+
+    def _note_mark(self, count: int) -> None:
+        """How many records there are is noted beside the secret, if the run is sealed."""
         if self._vouched and count:
             if self._mark is None:
                 with told(self._path):
                     self._mark = self._rows.mark()
             self._mark.note(count)
+
+    @property
+    def sync_key(self) -> Hashable:
+        """All that was committed to one database is in one write-ahead log, which a sync makes durable."""
+        return SqliteStore, self._file.st_dev, self._file.st_ino
+
+    def sync(self) -> None:
+        """See `SharesSyncs`. Whose run it is, and who writes it, makes no difference to a sync."""
+        connection = self._demand_writable()
+        with told(self._path), transaction(connection):
+            self._rows.touch()
+
+    def sync_ended(self, done: bool) -> None:
+        """See `SharesSyncs`."""
+        self._unsynced = not done
+        self._broken = self._broken or not done
 
     @override
     def close(self) -> None:

@@ -11,13 +11,17 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Self
 
+from loopkernel.data.deltas import Delta
 from loopkernel.data.records import LogRecord
 from loopkernel.data.states import State
 from loopkernel.later_typing import override
 from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import TracerProvider
 
+from loopkernel_adapters.blocking_ports import BlockingRuns
+from loopkernel_adapters.fleet.ports import Fleet, Input
 from loopkernel_adapters.ports import Restored, RunEntry, RunPage, Runs, Sealing, Store
+from loopkernel_adapters.stores.threaded import asynchronous_runs
 from loopkernel_adapters.telemetry.conventions import OTHER
 from loopkernel_adapters.telemetry.exporter import Exporter
 from loopkernel_adapters.telemetry.facts import About, Fact, SpanKey
@@ -55,9 +59,15 @@ class Telemetry:
         about = About(provider_name=provider_name, agent_name=agent_name, content=content)
         self._teller = Teller(Exporter(tracer_provider, meter_provider), about, most_waiting)
 
-    def watch(self, runs: Runs) -> Runs:
-        """The same runs, of which all that is written from now on is told, and that of their sub-agents."""
-        return WatchedRuns(runs, self._teller)
+    def watch(self, runs: Runs | BlockingRuns) -> Runs:
+        """The same runs, of which all that is written from now on is told, and that of their sub-agents.
+
+        Those of a fleet stay a fleet.
+        """
+        watched = asynchronous_runs(runs)
+        if isinstance(watched, Fleet):
+            return WatchedFleet(watched, self._teller)
+        return WatchedRuns(watched, self._teller)
 
     def flush(self, seconds: float = CLOSE_SECONDS) -> bool:
         """Wait until all that was written is given to the tracer and the meter; whether that was done in time.
@@ -169,28 +179,56 @@ class WatchedRuns(Runs):
         self._teller = teller
 
     @override
-    def open(self, run: str) -> Store:
-        return WatchedStore(run, self._inner.open(run), self._teller)
+    async def open(self, run: str) -> Store:
+        return WatchedStore(run, await self._inner.open(run), self._teller)
 
     @override
-    def read(self, run: str) -> tuple[LogRecord, ...]:
-        return self._inner.read(run)
+    async def read(self, run: str) -> tuple[LogRecord, ...]:
+        return await self._inner.read(run)
 
     @override
-    def doubt(self, run: str) -> str | None:
-        return self._inner.doubt(run)
+    async def doubt(self, run: str) -> str | None:
+        return await self._inner.doubt(run)
 
     @override
-    def entries(self) -> tuple[RunEntry, ...]:
-        return self._inner.entries()
+    async def entries(self) -> tuple[RunEntry, ...]:
+        return await self._inner.entries()
 
     @override
-    def latest(self, most: int | None) -> RunPage:
-        return self._inner.latest(most)
+    async def latest(self, most: int | None) -> RunPage:
+        return await self._inner.latest(most)
 
     @override
-    def close(self) -> None:
-        self._inner.close()
+    async def close(self) -> None:
+        await self._inner.close()
+
+
+class WatchedFleet(WatchedRuns, Fleet):
+    """The same, where many workers share them."""
+
+    def __init__(self, inner: Fleet, teller: Teller) -> None:
+        super().__init__(inner, teller)
+        self._fleet = inner
+
+    @override
+    async def send(self, run: str, delta: Delta) -> int:
+        return await self._fleet.send(run, delta)
+
+    @override
+    async def inbox(self, run: str) -> tuple[tuple[int, Input], ...]:
+        return await self._fleet.inbox(run)
+
+    @override
+    async def claim(self, most: int) -> tuple[str, ...]:
+        return await self._fleet.claim(most)
+
+    @override
+    async def rest(self, run: str, wake_ms: int | None, unfinished: bool) -> None:
+        await self._fleet.rest(run, wake_ms, unfinished)
+
+    @override
+    async def wait_for_work(self, seconds: float) -> tuple[str, ...]:
+        return await self._fleet.wait_for_work(seconds)
 
 
 class WatchedStore(Store):
@@ -204,18 +242,18 @@ class WatchedStore(Store):
         self._followed = True
 
     @override
-    def append(self, records: Sequence[LogRecord], durable: bool) -> None:
-        self._inner.append(records, durable)
+    async def append(self, records: Sequence[LogRecord], durable: bool, taken: Sequence[int] = ()) -> None:
+        await self._inner.append(records, durable, taken)
         self._post(lambda: self._tell(records), len(records))
 
     @override
-    def load(self) -> tuple[LogRecord, ...]:
-        return self._inner.load()
+    async def load(self) -> tuple[LogRecord, ...]:
+        return await self._inner.load()
 
     @override
-    def restore(self) -> Restored:
-        restored = self._inner.restore()
-        history = restored.records if restored.state is None else self._inner.load()
+    async def restore(self) -> Restored:
+        restored = await self._inner.restore()
+        history = restored.records if restored.state is None else await self._inner.load()
         self._post(lambda: self._begin(history), 1)
         return restored
 
@@ -225,12 +263,12 @@ class WatchedStore(Store):
             self._inner.vouch()
 
     @override
-    def save_snapshot(self, state: State) -> None:
-        self._inner.save_snapshot(state)
+    async def save_snapshot(self, state: State) -> None:
+        await self._inner.save_snapshot(state)
 
     @override
-    def close(self) -> None:
-        self._inner.close()
+    async def close(self) -> None:
+        await self._inner.close()
         self._post(self._leave, 1)
 
     def _post(self, job: _Job, weight: int) -> None:

@@ -19,8 +19,9 @@ from loopkernel.data.user_deltas import Say, UserDelta
 from loopkernel.later_typing import override
 from loopkernel.replaying import LogRecord, fold, replay
 
+from loopkernel_adapters.blocking_ports import BlockingStore
 from loopkernel_adapters.driver.clocks import ManualClock
-from loopkernel_adapters.ports import Clock, Observer, Provider, Restored, RunContext, Store, Tools
+from loopkernel_adapters.ports import Clock, Observer, Provider, Restored, RunContext, Tools
 from loopkernel_adapters.providers.scripted import ANY, Reply, call_reply, text_reply
 from loopkernel_adapters.stores.memory import MemoryStore
 
@@ -62,7 +63,7 @@ class AnyDriver(Protocol):
 class DriverPorts:
     """What a driver is opened with."""
 
-    store: Store
+    store: BlockingStore
     created: Created
     provider: Provider
     tools: Tools

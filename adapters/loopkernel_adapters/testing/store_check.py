@@ -23,7 +23,8 @@ from loopkernel.data.ids import ModelOperation
 from loopkernel.data.model_deltas import ModelText
 from loopkernel.replaying import LogRecord, replay
 
-from loopkernel_adapters.ports import NoSuchRun, Store, StoreCorrupt, StoreError, StoreLocked
+from loopkernel_adapters.blocking_ports import BlockingStore
+from loopkernel_adapters.ports import NoSuchRun, StoreCorrupt, StoreError, StoreLocked
 from loopkernel_adapters.testing.store_check_contents import (
     keeps_many_runs,
     keeps_odd_ids_apart,
@@ -313,7 +314,7 @@ def _trusts_nothing_damaged(factory: Factory, folder: Path) -> None:
         shutil.rmtree(left)
 
 
-def _demand_truth(store: Store, where: str) -> None:
+def _demand_truth(store: BlockingStore, where: str) -> None:
     records: tuple[LogRecord, ...] | None = None
     try:
         records = store.load()

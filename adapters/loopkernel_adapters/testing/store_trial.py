@@ -18,9 +18,10 @@ from loopkernel.data.user_deltas import Say
 from loopkernel.data.words import StopReason
 from loopkernel.replaying import START, LogRecord, replay
 
-from loopkernel_adapters.ports import Restored, Runs
+from loopkernel_adapters.blocking_ports import BlockingRuns
+from loopkernel_adapters.ports import Restored
 
-Factory = Callable[[Path], Runs]
+Factory = Callable[[Path], BlockingRuns]
 
 RUN = "a/run of ../two words"
 GENEROUS = 4_096  # bytes that the disk still has when it is full

@@ -141,7 +141,7 @@ def test_the_person_answers_a_call_of_a_sub_agent_in_time_or_too_late(late: bool
         shown = StringIO()
         # It sees no event, so it does not hear that the wait is over.
         dialogue = Dialogue(LineInput(reading), Screen(shown), [])
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("go"))
             await driver.rest()
             attending = asyncio.ensure_future(dialogue.attend(driver))

@@ -209,7 +209,7 @@ def played(typed: list[tuple[float, str]], is_terminal: bool) -> tuple[list[str]
         calls = (("echo", Json.of({"n": number})) for number in range(1, CALLS + 1))
         world = World([call_reply(*calls), text_reply("b")], tools=FunctionTools(ASKS, echo=echo))
         dialogue = Dialogue(Noticed(room), Screen(Watched(room)), [])
-        async with world.open(dialogue.see) as driver:
+        async with await world.open(dialogue.see) as driver:
             await asked(driver)
             room.type_ahead()
             sitting = asyncio.ensure_future(room.sit())

@@ -270,7 +270,7 @@ def test_whoever_is_asked_is_no_longer_asked_when_the_wait_is_over(how: str) -> 
         world = a_world("echo", policy=Policy(approval_timeout_ms=1_000))
         shown = StringIO()
         dialogue = Dialogue(LineInput(reading), Screen(shown), [])
-        async with world.open(dialogue.see) as driver:
+        async with await world.open(dialogue.see) as driver:
             await asked(driver)
             attending = asyncio.ensure_future(dialogue.attend(driver))
             while "show? " not in shown.getvalue():
@@ -301,7 +301,7 @@ def test_an_answer_is_not_taken_for_a_call_that_has_changed_since_it_was_shown(m
         shown = StringIO()
         answers = Answering("yes")
         dialogue = Dialogue(answers, Screen(shown), [])  # it sees no event
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await asked(driver)
             waiting = first_waiting(driver)
             assert waiting is not None

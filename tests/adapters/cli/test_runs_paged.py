@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 from loopkernel.replaying import LogRecord
+from loopkernel_adapters.blocking_ports import BlockingRuns
 from loopkernel_adapters.cli.options import RUNS_SHOWN
-from loopkernel_adapters.ports import RunEntry, Runs
+from loopkernel_adapters.ports import RunEntry
 from loopkernel_adapters.stores import folders
 from loopkernel_adapters.stores.folders import JsonlFolder
 from loopkernel_adapters.stores.memory import MemoryRuns
@@ -21,7 +22,7 @@ STORES = ("sqlite:runs.sqlite", "jsonl:logs")
 EARLIER = "earlier runs not shown: `"
 
 
-def fill(runs: Runs, many: int) -> list[str]:
+def fill(runs: BlockingRuns, many: int) -> list[str]:
     """So many runs, the last of them with a sub-agent. Their ids, the latest last."""
     record = some_records(1)[0]
     ids = [f"run-{number:05}" for number in range(many)]
@@ -31,7 +32,7 @@ def fill(runs: Runs, many: int) -> list[str]:
     return ids
 
 
-def stored(name: str) -> Runs:
+def stored(name: str) -> BlockingRuns:
     kind, _, path = name.partition(":")
     return SqliteRuns(Path(path)) if kind == "sqlite" else JsonlFolder(Path(path))
 
@@ -104,7 +105,7 @@ def test_what_is_no_log_is_neither_shown_nor_counted_among_the_latest(loopkernel
 
 @pytest.mark.parametrize("most", [None, 0, 1, 2, 3, 4])
 def test_each_store_gives_the_same_page(most: int | None, folder: Path) -> None:
-    stores: tuple[Runs, ...] = (MemoryRuns(), JsonlFolder(folder / "logs"), SqliteRuns(folder / "runs.sqlite"))
+    stores: tuple[BlockingRuns, ...] = (MemoryRuns(), JsonlFolder(folder / "logs"), SqliteRuns(folder / "runs.sqlite"))
     assert {runs.latest(most).total for runs in stores} == {0}
     for runs in stores:
         fill(runs, 3)

@@ -14,10 +14,11 @@ from loopkernel.data.tool_deltas import ToolSucceeded
 from loopkernel.data.tools import Tool, ToolOutput, Verdict
 from loopkernel.data.user_deltas import Say, UserDelta
 from loopkernel.replaying import LogRecord
+from loopkernel_adapters.blocking_ports import BlockingStore
 from loopkernel_adapters.driver.asyncio_driver import Driver
 from loopkernel_adapters.driver.supervision import JobKey, Supervisor
 from loopkernel_adapters.optional_ports import Address
-from loopkernel_adapters.ports import Restored, RunContext, Store, Tools
+from loopkernel_adapters.ports import Restored, RunContext, Tools
 from loopkernel_adapters.stores.memory import MemoryStore
 from loopkernel_adapters.testing.driver_check import AnyDriver, DriverFactory, DriverPorts
 from typing_extensions import override
@@ -25,7 +26,7 @@ from typing_extensions import override
 
 def opened_as(kind: type[Driver]) -> DriverFactory:
     async def opened(ports: DriverPorts) -> AnyDriver:
-        driver = kind.open(
+        driver = await kind.open(
             store=ports.store,
             created=ports.created,
             provider=ports.provider,
@@ -72,7 +73,7 @@ class Swaps(Driver):
 class Lazy(MemoryStore):
     """Passes appends on, and has none of them last."""
 
-    def __init__(self, inner: Store) -> None:
+    def __init__(self, inner: BlockingStore) -> None:
         super().__init__()
         self.inner = inner
 
@@ -102,7 +103,7 @@ class Deferring(Driver):
     """Returns from `send` before anything has happened."""
 
     @override
-    async def send(self, delta: UserDelta | ThreadDelta, within: Address = ()) -> None:
+    async def send(self, delta: UserDelta | ThreadDelta, within: Address = (), taken: int | None = None) -> None:
         asyncio.get_running_loop().call_soon(self.post, delta)
 
     @override
@@ -166,7 +167,7 @@ class LeavingTasks(Driver):
     @override
     async def close(self, stop_seconds: float = 0) -> None:
         self._closed = True
-        self._log.close()
+        await self._log.close()
 
 
 class Amnesiac(Lazy):
@@ -194,7 +195,7 @@ class Merciless(Driver):
     """Counts a run as stopped, and lets it go on."""
 
     @override
-    async def send(self, delta: UserDelta | ThreadDelta, within: Address = ()) -> None:
+    async def send(self, delta: UserDelta | ThreadDelta, within: Address = (), taken: int | None = None) -> None:
         def abort(supervisor: Supervisor, key: JobKey) -> None:
             job = supervisor._jobs.get(key)
             if job is not None and not job.aborted:

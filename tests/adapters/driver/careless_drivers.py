@@ -134,7 +134,7 @@ class ClosingAtOnce(Driver):
         self._closed = True
         self._operations.forget_timers()
         await self._operations.close(stop_seconds)
-        self._log.close()
+        await self._log.close()
 
 
 def greedy(ports: DriverPorts) -> DriverPorts:

@@ -18,6 +18,7 @@ from loopkernel.data.tools import Decision, EffectClass, Tool, ToolOutput, ToolP
 from loopkernel.data.user_deltas import Say
 from loopkernel.data.words import TurnEndReason
 from loopkernel.replaying import LogRecord
+from loopkernel_adapters.blocking_ports import BlockingStore
 from loopkernel_adapters.driver.asyncio_driver import Driver
 from loopkernel_adapters.driver.clocks import ManualClock
 from loopkernel_adapters.optional_ports import NO_PORTS, Address, ChildObserver, OptionalPorts
@@ -106,6 +107,10 @@ class NotedStore(MemoryStore):
         self.closed = True
 
 
+def as_it_is(store: BlockingStore) -> BlockingStore:
+    return store
+
+
 class World:
     """What a test needs around a driver.
 
@@ -118,7 +123,8 @@ class World:
         *,
         provider: Provider | None = None,
         tools: FunctionTools | None = None,
-        store: Store | None = None,
+        store: BlockingStore | None = None,
+        around: Callable[[BlockingStore], Store | BlockingStore] = as_it_is,
         clock: ManualClock | None = None,
         policy: Policy | None = None,
         secrets: Secrets = NO_SECRETS,
@@ -129,6 +135,7 @@ class World:
         self.tools = tools or FunctionTools(echo=echo)
         self.noted = NotedStore()
         self.store = store or self.noted
+        self.around = around
         self.clock = clock or ManualClock(1_000)
         self.policy = policy or Policy()
         self.secrets = secrets
@@ -138,9 +145,9 @@ class World:
         self.see_of_child: ChildObserver = self._note_of_child
         self._arrived = asyncio.Event()
 
-    def open(self, *observers: Observer) -> Driver:
-        return Driver.open(
-            store=self.store,
+    async def open(self, *observers: Observer) -> Driver:
+        return await Driver.open(
+            store=self.around(self.store),
             created=Created(session_id="s", policy=self.policy, tools=self.tools.offered()),
             provider=self.provider,
             tools=self.tools,
@@ -184,7 +191,7 @@ def say(text: str) -> Say:
 
 async def one_turn(world: World, text: str = "go") -> State:
     """Open, say, rest, close; the state at rest."""
-    async with world.open() as driver:
+    async with await world.open() as driver:
         await driver.send(say(text))
         await driver.rest()
         return driver.state

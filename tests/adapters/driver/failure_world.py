@@ -50,6 +50,8 @@ async def rested(driver: Driver, world: World, *steps_ms: int) -> None:
 
 
 async def settled(driver: Driver) -> None:
-    """Let everything happen that needs no time."""
-    for _ in range(20):
+    """Let everything happen that needs no time of the clock; the disk has all that it needs."""
+    quiet = 0
+    while quiet < 20:
         await asyncio.sleep(0)
+        quiet = 0 if driver._writing is not None else quiet + 1

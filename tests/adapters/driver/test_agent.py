@@ -68,7 +68,7 @@ def test_the_events_of_a_run_are_those_that_the_driver_shows_in_that_order() -> 
 def test_the_log_of_a_run_leads_to_the_state_of_its_result() -> None:
     agent = an_agent(*TWO_ROUNDS)
     result = agent.run_sync("go")
-    assert replay(agent.runs.read(result.run)) == result.state
+    assert replay(asyncio.run(agent.runs.read(result.run))) == result.state
 
 
 def test_a_turn_happens_once_and_has_no_result_before_its_end() -> None:
@@ -210,12 +210,12 @@ def test_whoever_leaves_early_cancels_the_turn_and_closes_everything(
         agent = Agent(FunctionProvider(stream))
         await leaves(agent)
         await tidied()
-        state = replay(agent.runs.read("r"))
+        state = replay(await agent.runs.read("r"))
         assert isinstance(state, Cancelled)
         assert state.session.last_end is TurnEndReason.USER_ABORT
         assert stream.closed == 1
         assert descriptors() == before
-        agent.runs.open("r").close()  # nobody has it open any more
+        await (await agent.runs.open("r")).close()  # nobody has it open any more
 
     asyncio.run(run())
 
@@ -327,7 +327,7 @@ def test_what_an_approver_raises_ends_the_run_and_the_call_still_waits() -> None
     agent = asking(approve)
     with pytest.raises(ZeroDivisionError, match="echo"):
         agent.run_sync("go", "r")
-    assert isinstance(replay(agent.runs.read("r")), Confirming)
+    assert isinstance(replay(asyncio.run(agent.runs.read("r"))), Confirming)
     with pytest.raises(TypeError, match="waits for an approval"):
         asking(lambda call: None).run_sync("go")
 

@@ -200,12 +200,13 @@ def test_what_an_agent_is_made_of_reaches_the_log() -> None:
         secrets={"KEY": "hunter22"},
     )
     result = agent.run_sync("my key is hunter22")
-    created = agent.runs.read(result.run)[0].delta
+    log = asyncio.run(agent.runs.read(result.run))
+    created = log[0].delta
     assert isinstance(created, Created)
     assert (created.session_id, created.instructions, created.policy.model) == (result.run, "be brief", "large")
     assert [tool.name for tool in created.tools] == ["echo"]
     assert result.text == "the key is {{secret:KEY}}"
-    assert "hunter22" not in repr(agent.runs.read(result.run))
+    assert "hunter22" not in repr(log)
 
 
 @pytest.mark.rule("RESUME-5")

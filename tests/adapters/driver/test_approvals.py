@@ -36,7 +36,7 @@ from tests.adapters.driver.people_world import a_world, asked, the_call, waiting
 def test_it_rests_while_a_call_waits_and_goes_on_with_the_approval() -> None:
     async def run() -> None:
         world = a_world("echo")
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await asked(driver)
             assert [entry.call.id for entry in waiting(driver)] == [the_call()]
             assert world.seen(ApprovalAsked) == [ApprovalAsked(the_call())]
@@ -67,7 +67,7 @@ def test_it_rests_while_a_call_waits_and_goes_on_with_the_approval() -> None:
 def test_every_answer_ends_the_wait(answer: UserDelta, status: str, started: list[str]) -> None:
     async def run() -> None:
         world = a_world("echo", tools=FunctionTools(ASKS, echo=echo, other=echo))
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await asked(driver)
             await driver.send(answer)
             await driver.rest()
@@ -85,7 +85,7 @@ def test_every_answer_ends_the_wait(answer: UserDelta, status: str, started: lis
 def test_several_wait_at_once_and_are_answered_in_any_order(approvals: list[int]) -> None:
     async def run() -> None:
         world = a_world("echo", "echo", "echo", tools=FunctionTools(ToolProfile(approval=ASKS.approval), echo=echo))
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await asked(driver)
             assert len(waiting(driver)) == 3
             for position in approvals:
@@ -102,7 +102,7 @@ def test_a_remembered_approval_lets_the_next_call_run_unasked() -> None:
     async def run() -> None:
         calls = call_reply(("echo", NO_INPUT))
         world = World([calls, calls, text_reply("b")], tools=FunctionTools(ASKS, echo=echo))
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await asked(driver)
             await driver.send(Approve(call=the_call(), remember=RememberTool()))
             await driver.rest()
@@ -123,7 +123,7 @@ def test_an_edit_that_the_tool_does_not_take_is_refused_and_the_call_keeps_waiti
 
     async def run() -> None:
         world = a_world("echo", tools=Strict(ASKS, echo=echo))
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await asked(driver)
             await driver.send(Correct(call=the_call(), input=Json.of("bad")))
             await driver.rest()
@@ -147,7 +147,7 @@ def test_rest_waits_for_a_run_beside_a_call_that_waits() -> None:
         tools = FunctionTools(echo=echo, waits=waits)
         tools.profiles["echo"] = ASKS
         world = a_world("echo", "waits", tools=tools)
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("go"))
             resting = asyncio.ensure_future(driver.rest())
             await world.until(ApprovalAsked)
@@ -166,7 +166,7 @@ def test_rest_waits_for_a_run_beside_a_call_that_waits() -> None:
 def test_a_wait_that_lasts_too_long_is_a_rejection() -> None:
     async def run() -> None:
         world = a_world("echo", policy=Policy(approval_timeout_ms=300_000))
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await asked(driver)  # a timer runs, and yet it is a person's turn
             assert world.clock.pending == 1
             world.clock.advance(300_000)
@@ -184,7 +184,7 @@ def test_without_a_person_nothing_waits() -> None:
     async def run() -> None:
         for mode, status in ((ApprovalMode.HEADLESS, "error"), (ApprovalMode.BYPASS, "done")):
             world = a_world("echo", policy=Policy(approval_mode=mode))
-            async with world.open() as driver:
+            async with await world.open() as driver:
                 await driver.send(say("go"))
                 await driver.rest()
                 assert isinstance(driver.state, Idle)

@@ -49,7 +49,7 @@ def test_a_tool_that_would_wait_for_its_own_end_is_told_so(waits: Waits) -> None
 
         tools = FunctionTools(waits_for_itself=waits_for_itself)
         world = World([call_reply(("waits_for_itself", NO_INPUT)), text_reply("b")], tools=tools)
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("go"))
             await driver.rest()
         ((status, text),) = world.results()
@@ -72,7 +72,7 @@ def test_a_run_in_the_background_may_wait_for_the_session() -> None:
 
         tools = FunctionTools(outlasts=outlasts)
         world = World([call_reply(("outlasts", NO_INPUT)), text_reply("b")], tools=tools)
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("go"))
             await rested.wait()
 
@@ -90,7 +90,7 @@ def test_a_tool_of_a_sub_agent_that_would_wait_for_its_parent_is_told_so() -> No
             [dispatches(), own, text_reply("the child is done"), text_reply("b")],
             tools=tools_with_agents(waits_for_its_parent=waits_for_its_parent),
         )
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("go"))
             await driver.rest()
         texts = [text_of(event.result.content) for _, event in world.events_of_children if isinstance(event, ToolEnded)]
@@ -105,13 +105,13 @@ def test_a_driver_within_a_tool_may_be_waited_for_there() -> None:
     async def run() -> None:
         async def nests(command: StartTool, context: RunContext) -> ToolOutput:
             inner = World([text_reply("inner")])
-            async with inner.open() as driver:
+            async with await inner.open() as driver:
                 await driver.send(say("go"))
                 await driver.rest()
             return said(inner.endings()[0].value)
 
         world = World([call_reply(("nests", NO_INPUT)), text_reply("b")], tools=FunctionTools(nests=nests))
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("go"))
             await driver.rest()
         assert world.results() == [("done", "model_stop")]
@@ -128,7 +128,7 @@ def test_a_tool_may_cancel_its_own_turn() -> None:
             return said("never")
 
         world = World([call_reply(("cancels", NO_INPUT))], tools=FunctionTools(cancels=cancels))
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("go"))
             await driver.rest()
             assert isinstance(driver.state, Cancelled)
@@ -153,7 +153,7 @@ def test_what_is_posted_within_one_step_is_bounded() -> None:
                     refusals.append(str(error))
 
         world = World([text_reply("b")])
-        async with world.open(floods) as driver:
+        async with await world.open(floods) as driver:
             await driver.send(say("go"))
             await driver.rest()
         assert refusals == [f"{MOST_POSTS} inputs were posted within one step already; post the rest when it is over"]
@@ -168,7 +168,7 @@ def test_an_observer_that_answers_itself_for_ever_leaves_others_their_turn() -> 
                 driver.post(CancelAll())
 
         world = World()
-        async with world.open(goes_on) as driver:
+        async with await world.open(goes_on) as driver:
             driver.post(CancelAll())  # refused, since nothing is under way
             for _ in range(3):
                 await asyncio.sleep(0)
@@ -194,7 +194,7 @@ def test_a_stream_is_read_no_faster_than_it_is_applied() -> None:
                 ahead.append(given - len(ahead))
 
         world = World(provider=FunctionProvider(streams))
-        async with world.open(counts) as driver:
+        async with await world.open(counts) as driver:
             await driver.send(say("go"))
             await driver.rest()
         assert ahead == [1] * 500
@@ -232,7 +232,7 @@ def test_a_stream_is_closed_also_if_it_is_no_generator(cancelled: bool) -> None:
             streams.append(HandMadeStream(operation, waits=cancelled))
             return streams[-1]
 
-        async with World(provider=FunctionProvider(opens)).open() as driver:
+        async with await World(provider=FunctionProvider(opens)).open() as driver:
             await driver.send(say("go"))
             while not streams:
                 await asyncio.sleep(0)
@@ -247,7 +247,7 @@ def test_a_stream_is_closed_also_if_it_is_no_generator(cancelled: bool) -> None:
 def test_whoever_gives_up_waiting_is_forgotten() -> None:
     async def run() -> None:
         world = World([(asyncio.Event(),)])
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("go"))
             for _ in range(100):
                 waiting = asyncio.ensure_future(driver.rest())
@@ -310,7 +310,7 @@ def test_a_close_that_is_cancelled_ends_all_the_same_and_then_says_so() -> None:
     async def run() -> None:
         stubborn = Stubborn()
         world = World([call_reply(("stubborn", NO_INPUT))], tools=FunctionTools(stubborn=stubborn))
-        driver = world.open()
+        driver = await world.open()
         await driver.__aenter__()
         await driver.send(say("go"))
         await stubborn.begun.wait()
@@ -349,7 +349,7 @@ def test_a_tool_may_close_its_own_driver_while_others_run() -> None:
 
         tools = FunctionTools(hangs=hangs, closes=closes)
         world = World([call_reply(("hangs", NO_INPUT), ("closes", NO_INPUT))], tools=tools)
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("go"))
             while len(ended) < 2:
                 await asyncio.sleep(0)

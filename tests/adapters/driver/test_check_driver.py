@@ -71,7 +71,7 @@ class Roundabout(Driver):
         return self._coming == 0 and super()._rests()
 
     @override
-    async def send(self, delta: UserDelta | ThreadDelta, within: Address = ()) -> None:
+    async def send(self, delta: UserDelta | ThreadDelta, within: Address = (), taken: int | None = None) -> None:
         await asyncio.to_thread(int)
         await super().send(delta, within)
 

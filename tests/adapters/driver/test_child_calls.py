@@ -46,7 +46,7 @@ def test_a_call_of_a_child_is_approved_at_its_address(answer: UserDelta, result:
         world, logs = a_family(
             [dispatches(), *one_tool_then("so be it"), text_reply("b")], tools=tools_with_agents(asks=True, echo=echo)
         )
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("go"))
             await driver.rest()
             assert isinstance(driver.state, Confirming)
@@ -77,7 +77,7 @@ def test_all_calls_of_all_children_that_wait_are_told_and_answered_in_any_order(
             tools=tools_with_agents(asks=True, echo=echo),
         )
         second = CallId(ModelOperation(1), 2)
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("go"))
             await driver.rest()
             assert len(waiting_calls(driver.state)) == 4
@@ -96,7 +96,7 @@ def test_a_call_of_a_child_of_a_child_is_answered_at_its_address() -> None:
         replies = [dispatches(), dispatches(), *one_tool_then("deep"), text_reply("middle"), text_reply("top")]
         tools = tools_with_agents(asks=True, echo=echo)
         world, _ = a_family(replies, tools=tools, policy=Policy(child=ChildLimits(depth=2)))
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("go"))
             await driver.rest()
             assert waiting_calls(driver.state) == (ChildCall((PARENT_CALL, CHILD_CALL, CHILD_CALL)),)
@@ -111,7 +111,7 @@ def test_a_call_of_a_child_of_a_child_is_answered_at_its_address() -> None:
 def test_what_nobody_can_hear_is_refused() -> None:
     async def run() -> None:
         world, _ = a_family(provider=Knowing([]))
-        async with world.open() as driver:
+        async with await world.open() as driver:
             with pytest.raises(NoSuchAgent):
                 await driver.send(Approve(call=CHILD_CALL), within=(PARENT_CALL,))
             assert driver.state_of((PARENT_CALL,)) is None
@@ -131,7 +131,7 @@ def test_a_change_of_mode_reaches_the_children_that_run() -> None:
         world, _ = a_family(
             [dispatches(), *one_tool_then("so be it"), text_reply("b")], tools=tools_with_agents(asks=True, echo=echo)
         )
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("go"))
             await driver.rest()
             assert isinstance(driver.state, Confirming)
@@ -148,7 +148,7 @@ def test_a_person_may_speak_to_a_child() -> None:
         world, _ = a_family(
             [dispatches(), *one_tool_then("never"), text_reply("b")], tools=tools_with_agents(asks=True, echo=echo)
         )
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("go"))
             await driver.rest()
             await driver.send(CancelAll(), within=(PARENT_CALL,))
@@ -182,7 +182,7 @@ def test_a_change_that_comes_before_a_child_has_begun_reaches_it_all_the_same() 
                 await driver.send(CancelAll(), within=(PARENT_CALL,))
             heard.append("nobody")
 
-        async with world.open(change) as driver:
+        async with await world.open(change) as driver:
             asking = asyncio.ensure_future(nobody_hears())
             await asyncio.sleep(0)
             await driver.send(say("go"))
@@ -199,7 +199,7 @@ def test_a_change_that_comes_before_a_child_has_begun_reaches_it_all_the_same() 
 def test_only_what_a_person_says_can_be_sent_to_a_child() -> None:
     async def run() -> None:
         world, _ = a_family(provider=Knowing([]))
-        async with world.open() as driver:
+        async with await world.open() as driver:
             with pytest.raises(TypeError, match="Disposed"):
                 await driver.send(Disposed(), within=(PARENT_CALL,))
 
@@ -215,7 +215,7 @@ def test_a_question_of_a_childs_tool_is_answered_at_its_address() -> None:
 
         replies = [dispatches(), call_reply(("inquires", NO_INPUT)), text_reply("so be it"), text_reply("b")]
         world, _ = a_family(replies, tools=tools_with_agents(inquires=inquires))
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("go"))
             await driver.rest()
             assert waiting_calls(driver.state) == (ChildCall((PARENT_CALL, CHILD_CALL)),)

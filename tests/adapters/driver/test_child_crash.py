@@ -71,7 +71,7 @@ async def whole_run(asks: bool = False) -> Written:
     logs = WitnessedLogs(written)
     world, _ = a_family(provider=Knowing([]), tools=tools_with_agents(asks, echo=echo), logs=logs)
     world.store = Witnessed(PARENT, written)
-    async with world.open() as driver:
+    async with await world.open() as driver:
         await driver.send(say("go"))
         await driver.rest()
         if asks:
@@ -98,7 +98,7 @@ def test_a_family_goes_on_from_its_logs_wherever_it_died(asks: bool) -> None:
         assert len(written) > 8
         for survived in range(len(written) + 1):
             world, logs = after_a_crash(written[:survived], asks)
-            async with world.open() as driver:
+            async with await world.open() as driver:
                 await driver.rest()
                 if not any(isinstance(record.delta, Say) for record in world.noted.load()):
                     await driver.send(say("go"))
@@ -135,13 +135,13 @@ def test_a_child_that_is_resumed_does_not_begin_again() -> None:
         logs = Logs()
         tools = tools_with_agents(echo=waits)
         world, _ = a_family(provider=Knowing([]), tools=tools, logs=logs)
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("go"))
             await begun.wait()
         again, _ = a_family(provider=Knowing([]), tools=tools, logs=logs)
         again.noted.append(world.noted.load(), durable=True)
         may_end.set()
-        async with again.open() as driver:
+        async with await again.open() as driver:
             await driver.rest()
             assert isinstance(driver.state, Idle)
         assert again.results() == [("done", "the child is done")]
@@ -156,13 +156,13 @@ def test_a_policy_may_cancel_the_children_that_a_restart_finds() -> None:
     async def run() -> None:
         policy = Policy(on_restart=OnRestart(child=RestartChild.CANCEL))
         world, logs = after_a_crash([], asks=True, policy=policy)
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("go"))
             await driver.rest()
             assert isinstance(driver.state, Confirming)
         again, _ = a_family(provider=Knowing([]), tools=tools_with_agents(True, echo=echo), logs=logs)
         again.noted.append(world.noted.load(), durable=True)
-        async with again.open() as driver:
+        async with await again.open() as driver:
             await driver.rest()
             await settled(driver)
             assert isinstance(driver.state, Idle)
@@ -191,7 +191,7 @@ async def main():
         optional=OptionalPorts(agents=InProcessAgents(JsonlFolder(folder / "children"))),
     )
     world.see_of_child = tell
-    async with world.open(tell) as driver:
+    async with await world.open(tell) as driver:
         await driver.send(say("go"))
         await driver.rest()
         await asyncio.Event().wait()
@@ -219,7 +219,7 @@ def test_a_family_that_is_killed_goes_on_from_the_files_of_its_logs(tmp_path: Pa
             store=JsonlStore(tmp_path / "parent.jsonl"),
             optional=OptionalPorts(agents=InProcessAgents(logs)),
         )
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.rest()
             assert isinstance(driver.state, Idle)
         (child,) = logs.files()
@@ -251,7 +251,7 @@ def test_close_leaves_nothing_of_a_family_whenever_it_comes_and_it_can_go_on(tmp
             folder = tmp_path / str(moment)
             folder.mkdir()
             world = a_world(folder)
-            async with world.open() as driver:
+            async with await world.open() as driver:
                 await driver.send(say("go"))
                 for _ in range(moment):
                     await asyncio.sleep(0)
@@ -259,7 +259,7 @@ def test_close_leaves_nothing_of_a_family_whenever_it_comes_and_it_can_go_on(tmp
             assert descriptors() == held
             assert world.clock.pending == 0
             again = a_world(folder)
-            async with again.open() as driver:
+            async with await again.open() as driver:
                 await driver.rest()
                 assert isinstance(driver.state, Idle)
             records = read_log(folder / "parent.jsonl").records

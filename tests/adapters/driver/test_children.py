@@ -75,7 +75,7 @@ def test_what_a_parent_hears_is_in_the_log_of_its_child_before() -> None:
             if isinstance(event, ToolEnded):
                 held.append(len(logs.only.durable))
 
-        async with world.open(look) as driver:
+        async with await world.open(look) as driver:
             await driver.send(say("go"))
             await driver.rest()
         assert held == [len(logs.only.load())]
@@ -192,7 +192,7 @@ def test_a_cancel_goes_down_and_the_call_is_free_when_every_tool_has_stopped(sto
         world, logs = a_family(
             [dispatches(), call_reply(("stubborn", NO_INPUT), usage=SPENT)], tools=tools_with_agents(stubborn=stubborn)
         )
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("go"))
             await stubborn.begun.wait()
             assert isinstance(driver.state, Dispatching)
@@ -225,7 +225,7 @@ def test_a_child_that_waits_for_a_person_is_cancelled_with_its_call() -> None:
         world, logs = a_family(
             [dispatches(), *one_tool_then("never"), text_reply("b")], tools=tools_with_agents(asks=True, echo=echo)
         )
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("go"))
             await driver.rest()
             await driver.send(CancelCall(PARENT_CALL))
@@ -241,7 +241,7 @@ def test_a_child_that_waits_for_a_person_is_cancelled_with_its_call() -> None:
 def test_a_child_that_has_spent_nothing_has_just_stopped() -> None:
     async def run() -> None:
         world, logs = a_family([dispatches(), (asyncio.Event(),)])
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("go"))
             await settled(driver)
             await driver.send(CancelAll())
@@ -263,7 +263,7 @@ def test_a_child_whose_time_is_over_is_stopped_and_leaves_its_partial_text() -> 
         talks = call_reply(("stubborn", NO_INPUT))
         text, *rest = text_reply("I have begun")
         world, _ = a_family([dispatches(), (text, *talks), text_reply("b")], tools=tools_with_agents(stubborn=stubborn))
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("go"))
             await stubborn.begun.wait()
             assert world.policy.child.timeout_ms is not None
@@ -296,7 +296,7 @@ def test_close_leaves_nothing_of_a_child_behind_and_records_no_end(waits_for: st
 
         child = [(asyncio.Event(),)] if waits_for == "a model" else [call_reply(("waits", NO_INPUT))]
         world, logs = a_family([dispatches(), *child], tools=tools_with_agents(waits_for == "a person", waits=waits))
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("go"))
             await settled(driver)
             assert begun.is_set() == (waits_for == "a tool")
@@ -316,7 +316,7 @@ def test_a_close_while_a_child_is_stopping_waits_for_no_end() -> None:
         world, logs = a_family(
             [dispatches(), call_reply(("stubborn", NO_INPUT))], tools=tools_with_agents(stubborn=stubborn)
         )
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("go"))
             await stubborn.begun.wait()
             await driver.send(CancelAll())
@@ -335,7 +335,7 @@ def test_a_close_while_a_child_is_stopping_waits_for_no_end() -> None:
 def test_a_fork_leaves_the_children_to_the_old_lineage() -> None:
     async def run() -> None:
         world, logs = a_family([dispatches(), (asyncio.Event(),)])
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("go"))
             await settled(driver)
             assert isinstance(driver.state, Dispatching)
@@ -356,7 +356,7 @@ def test_a_child_whose_log_breaks_at_the_close_is_told_and_holds_nothing_up() ->
         complaints = complaints_of(asyncio.get_running_loop())
         logs = Logs(failing_from=3)
         world, _ = a_family([dispatches(), (ModelText(ANY, "I was"), asyncio.Event())], logs=logs)
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("go"))
             await settled(driver)
         (told,) = complaints

@@ -82,7 +82,7 @@ def test_a_retry_comes_when_its_delay_has_passed(
 
     async def test(machine: Machine) -> None:
         store = Kept()
-        async with a_world(machine.clock(), store, FAILED).open() as driver:
+        async with await a_world(machine.clock(), store, FAILED).open() as driver:
             await driver.send(say("go"))
             while not isinstance(driver.state, Backoff):
                 await asyncio.sleep(0)
@@ -93,7 +93,7 @@ def test_a_retry_comes_when_its_delay_has_passed(
             assert isinstance(driver.state, Backoff)
         machine.set_by_ms += down_by_ms - sum(before)
         world = a_world(machine.clock(), store, text_reply("there"))
-        async with world.open() as driver:
+        async with await world.open() as driver:
             for by_ms in within:
                 machine.set_by_ms += by_ms
             await driver.rest()
@@ -109,7 +109,7 @@ def test_behind_a_clock_that_ran_ahead_a_session_goes_on_and_says_so() -> None:
     async def test(machine: Machine) -> None:
         store = Kept()
         machine.set_by_ms += YEAR_MS
-        async with a_world(machine.clock(), store, FAILED).open() as driver:
+        async with await a_world(machine.clock(), store, FAILED).open() as driver:
             await driver.send(say("go"))
             while not isinstance(driver.state, Backoff):
                 await asyncio.sleep(0)
@@ -117,7 +117,7 @@ def test_behind_a_clock_that_ran_ahead_a_session_goes_on_and_says_so() -> None:
         machine.set_by_ms -= YEAR_MS
         world = a_world(machine.clock(), store, text_reply("there"))
         began_ms = machine.passed_ms()
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.rest()
             assert isinstance(driver.state, Idle)
         assert machine.passed_ms() - began_ms == pytest.approx(WAIT_MS, abs=2)
@@ -134,7 +134,7 @@ def test_behind_a_clock_that_ran_ahead_a_session_goes_on_and_says_so() -> None:
 def test_a_date_that_is_set_meanwhile_is_told_once_and_a_little_is_not_told() -> None:
     async def test(machine: Machine) -> None:
         world = a_world(machine.clock(), Kept(), text_reply("one"), text_reply("two"), text_reply("three"))
-        async with world.open() as driver:
+        async with await world.open() as driver:
             for by_ms in (YEAR_MS, -1_500, -3_600_000):
                 machine.set_by_ms += by_ms
                 await driver.send(say("go"))
@@ -153,7 +153,7 @@ def test_a_log_that_begins_after_the_date_was_set_begins_with_the_date() -> None
         clock = machine.clock()
         machine.set_by_ms -= YEAR_MS
         world = a_world(clock, Kept(), text_reply("one"))
-        async with world.open():
+        async with await world.open():
             pass
         assert world.store.load()[0].now_ms == machine.set_by_ms
         assert not any(isinstance(event, ClockJumped) for event in world.events)

@@ -36,7 +36,7 @@ def test_timers_fire_in_time_unless_forgotten(monkeypatch: pytest.MonkeyPatch) -
     async def run() -> None:
         clock = ManualClock()
         world = World(clock=clock)
-        async with world.open() as driver:
+        async with await world.open() as driver:
             started = (a_timer(1, 300), a_timer(2, 100), a_timer(3, 200), a_timer(4, 9_000))
             forgotten = (CancelTimer(TimerOperation(3)), CancelTimer(TimerOperation(2)))
             deltas = scripted_effects(monkeypatch, [started, (), forgotten])
@@ -57,7 +57,7 @@ def test_timers_fire_in_time_unless_forgotten(monkeypatch: pytest.MonkeyPatch) -
 def test_a_timer_that_waits_keeps_nobody_from_resting_at_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     async def run() -> None:
         world = World()
-        async with world.open() as driver:
+        async with await world.open() as driver:
             scripted_effects(monkeypatch, [(a_timer(1, 9_000),)])
             await driver.send(say("go"))
             await driver.rest()
@@ -69,7 +69,7 @@ def test_a_timer_that_waits_keeps_nobody_from_resting_at_rest(monkeypatch: pytes
 def test_a_timer_that_waits_will_end_a_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     async def run() -> None:
         world = World([(asyncio.Event(),)], policy=Policy(silence_ms=None))
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("go"))
             scripted_effects(monkeypatch, [(AbortModel(ModelOperation(1)), a_timer(1, 9_000)), ()])
             await driver.send(say("more"))
@@ -87,7 +87,7 @@ def test_a_timer_that_waits_will_end_a_wait(monkeypatch: pytest.MonkeyPatch) -> 
 def test_an_increment_that_causes_a_command_is_durable_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
     async def run() -> None:
         world = World([(ModelText(ANY, "a"), asyncio.Event())], policy=Policy(silence_ms=None))
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("go"))
             scripted_effects(monkeypatch, [(a_timer(1, 9_000),)])
             while world.clock.pending == 0:
@@ -108,7 +108,7 @@ def test_a_timer_that_fires_within_a_step_waits_for_it(monkeypatch: pytest.Monke
             clock.advance(10)
             order.append("end")
 
-        async with world.open(advances) as driver:
+        async with await world.open(advances) as driver:
             order.clear()
             deltas = scripted_effects(monkeypatch, [(a_timer(1, 5), ErrorCleared()), (ErrorCleared(),)])
             await driver.send(say("go"))

@@ -40,7 +40,7 @@ def user_texts(world: World) -> list[str]:
 
 async def turns(world: World, *texts: str) -> None:
     """One turn for each text."""
-    async with world.open() as driver:
+    async with await world.open() as driver:
         for text in texts:
             await driver.send(say(text))
             await driver.rest()
@@ -111,7 +111,7 @@ def test_a_compaction_on_request_at_rest(how: str) -> None:
         summariser = FixedSummary("the gist")
         replies = [text_reply("one"), text_reply("two"), text_reply("three")]
         world = World(replies, policy=ON_REQUEST, optional=OptionalPorts(summariser=summariser))
-        async with world.open() as driver:
+        async with await world.open() as driver:
             for text in ("first", "second"):
                 await driver.send(say(text))
                 await driver.rest()
@@ -144,7 +144,7 @@ def test_a_summary_that_was_being_made_is_asked_for_again_after_a_restart() -> N
         world = World(
             [text_reply("one"), text_reply("two")], policy=ON_REQUEST, optional=OptionalPorts(summariser=summariser)
         )
-        async with world.open() as driver:
+        async with await world.open() as driver:
             for text in ("first", "second"):
                 await driver.send(say(text))
                 await driver.rest()
@@ -152,7 +152,7 @@ def test_a_summary_that_was_being_made_is_asked_for_again_after_a_restart() -> N
         again = World(policy=ON_REQUEST, optional=OptionalPorts(summariser=summariser))
         again.noted.append(world.noted.load(), durable=True)
         summariser.may_end.set()
-        async with again.open() as driver:
+        async with await again.open() as driver:
             await driver.rest()
             assert isinstance(driver.state, Idle)
         assert len(summariser.asked) in (1, 2)  # the first driver was closed before or after it had asked

@@ -33,7 +33,7 @@ def tell(event):
 async def main():
     store = JsonlStore(pathlib.Path(sys.argv[1]))
     world = World([call_reply(*[("echo", NO_INPUT)] * 3), text_reply("b")] * 500, store=store)
-    async with world.open(tell) as driver:
+    async with await world.open(tell) as driver:
         while True:
             await driver.send(say("go"))
             await driver.rest()
@@ -86,7 +86,7 @@ def test_what_was_told_before_a_kill_is_in_the_log_after_it(tmp_path: Path) -> N
 
         async def come_to_rest() -> None:
             world = World([text_reply("b")], store=JsonlStore(path))
-            async with world.open() as driver:
+            async with await world.open() as driver:
                 await driver.rest()
                 await driver.send(CancelAll())
                 await driver.send(say("go on"))

@@ -62,7 +62,7 @@ def test_a_run_with_one_effect_at_a_time_needs_one_task() -> None:
         world = World(
             [*[call_reply(("notes_task", NO_INPUT))] * 5, text_reply("b")], tools=FunctionTools(notes_task=notes_task)
         )
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("go"))
             await driver.rest()
             assert len(asyncio.all_tasks()) == 1  # at rest the driver owns none
@@ -76,7 +76,7 @@ def test_others_get_their_turn_even_if_nothing_ever_waits() -> None:
     async def run() -> None:
         endless = [call_reply(("echo", NO_INPUT))] * 1_000
         world = World(endless, policy=Policy(max_turns=None))
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("go"))
             for _ in range(10):
                 await asyncio.sleep(0)
@@ -88,14 +88,14 @@ def test_others_get_their_turn_even_if_nothing_ever_waits() -> None:
             return said("ok")
 
         world = World([call_reply(("chatters", NO_INPUT))], tools=FunctionTools(chatters=chatters))
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("go"))
             await world.until(ToolProgressed)
             assert len(world.seen(ToolProgressed)) < 1_000
 
         many = (ModelText(ANY, "a"),) * 1_000
         world = World([(*many, *text_reply("b"))])
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("go"))
             await asyncio.sleep(0)
             assert 1 <= len(world.seen(ReplyGrew)) < 1_000
@@ -123,7 +123,7 @@ def test_a_tool_may_speak_to_its_own_session() -> None:
             [call_reply(("enqueues", NO_INPUT)), text_reply("b"), text_reply("c")],
             tools=FunctionTools(enqueues=enqueues),
         )
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("go"))
             await driver.rest()
         assert world.endings() == [TurnEndReason.MODEL_STOP] * 2
@@ -135,7 +135,7 @@ def test_a_tool_may_speak_to_its_own_session() -> None:
 def test_send_returns_when_the_input_is_durable() -> None:
     async def run() -> None:
         world = World([text_reply("b")])
-        async with world.open() as driver:
+        async with await world.open() as driver:
             message = say("go")
             await driver.send(message)
             assert world.noted.durable[-1].delta == message
@@ -149,7 +149,7 @@ def test_send_returns_when_the_input_is_durable() -> None:
 def test_input_is_durable_even_if_nothing_comes_of_it() -> None:
     async def run() -> None:
         world = World()
-        async with world.open() as driver:
+        async with await world.open() as driver:
             change = ChangeInstructions("be brief")
             await driver.send(change)
             assert len(world.events) == 1  # the session's own beginning
@@ -162,7 +162,7 @@ def test_input_is_durable_even_if_nothing_comes_of_it() -> None:
 def test_rest_ends_with_the_task_and_later_input_is_refused() -> None:
     async def run() -> None:
         world = World([text_reply("b")], policy=Policy(lifetime=Lifetime.TASK))
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("go"))
             await asyncio.gather(driver.rest(), driver.rest())
             assert isinstance(driver.state, Done)
@@ -176,7 +176,7 @@ def test_rest_ends_with_the_task_and_later_input_is_refused() -> None:
 def test_a_session_can_be_released() -> None:
     async def run() -> None:
         world = World()
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(Disposed())
             assert isinstance(driver.state, Initial)
             await driver.rest()
@@ -206,7 +206,7 @@ def test_a_check_that_says_no_reaches_the_model() -> None:
 def test_stamps_come_from_the_clock() -> None:
     async def run() -> None:
         world = World([text_reply("b")])
-        async with world.open() as driver:
+        async with await world.open() as driver:
             world.clock.advance(500)
             await driver.send(say("go"))
             await driver.rest()

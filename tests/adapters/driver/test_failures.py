@@ -155,7 +155,7 @@ def failures(world: World) -> list[tuple[ErrorClass, str]]:
 def test_what_a_provider_raises_is_a_failed_model_call(script: Reply, error: ErrorClass, message: str) -> None:
     async def run() -> None:
         world = World([script, text_reply("b")], policy=Policy(retry=None))
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("go"))
             await driver.rest()
             assert failures(world) == [(error, message)]
@@ -235,7 +235,7 @@ def test_a_completion_under_a_foreign_operation_completes_nothing() -> None:
 
 
 async def played(world: World) -> None:
-    async with world.open() as driver:
+    async with await world.open() as driver:
         await driver.send(say("go"))
         await driver.rest()
 
@@ -275,7 +275,7 @@ def test_the_state_stays_readable_and_every_caller_is_told() -> None:
     async def run() -> None:
         gate = asyncio.Event()
         world = World([(gate, *text_reply("b"))])
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("go"))
             resting = asyncio.ensure_future(driver.rest())
             await asyncio.sleep(0)
@@ -309,7 +309,7 @@ def test_nothing_more_is_read_once_the_log_cannot_be_written() -> None:
                 yield evolve(delta, operation=operation)
 
         world = World(provider=FunctionProvider(streams))
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("go"))
             world.noted.failing_from = 1
             with pytest.raises(StoreFailed):
@@ -322,7 +322,7 @@ def test_nothing_more_is_read_once_the_log_cannot_be_written() -> None:
 def test_increments_that_cannot_be_recorded_at_the_end_are_reported() -> None:
     async def run() -> None:
         world = World([(ModelText(ANY, "a"), asyncio.Event())])
-        driver = world.open()
+        driver = await world.open()
         async with driver:
             await driver.send(say("go"))
             await world.until(ReplyGrew)
@@ -343,14 +343,14 @@ def test_a_log_that_cannot_be_read_is_closed_again() -> None:
 
     store = Unreadable()
     with pytest.raises(OSError, match="Input/output error"):
-        World(store=store).open()
+        asyncio.run(World(store=store).open())
     assert store.closed
 
 
 def test_a_fault_of_our_own_stops_the_driver_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     async def run() -> None:
         world = World([text_reply("b")])
-        async with world.open() as driver:
+        async with await world.open() as driver:
 
             def breaks(*_: object) -> None:
                 raise AssertionError("a law is broken")
@@ -374,7 +374,7 @@ def test_late_progress_of_a_tool_is_refused_and_harmless(number: int) -> None:
             return said("ok")
 
         world = World([call_reply(("leaks", NO_INPUT)), text_reply("b")], tools=FunctionTools(leaks=leaks))
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("go"))
             await driver.rest()
             before = driver.state.session

@@ -57,7 +57,7 @@ def gated_of(world: World) -> Gated:
 def test_an_edit_stops_the_tool_that_runs_and_asks_anew() -> None:
     async def run() -> None:
         world = a_call()
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("first"))
             await gated_of(world).begun.wait()
             await driver.send(EditMessage(message=MessageId(1), content=(TextBlock("second"),)))
@@ -85,7 +85,7 @@ def test_a_log_that_is_forked_goes_on_twice(tmp_path: Path) -> None:
 
     async def begin() -> None:
         world = World([call_reply(("echo", NO_INPUT)), text_reply("b")], store=JsonlStore(old))
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("go"))
             await driver.rest()
 
@@ -98,7 +98,7 @@ def test_a_log_that_is_forked_goes_on_twice(tmp_path: Path) -> None:
     async def go_on(path: Path) -> list[str]:
         """The keys of the runs that the branch makes now."""
         world = World([call_reply(("echo", NO_INPUT)), text_reply("d")], store=JsonlStore(path))
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("go on"))
             await driver.rest()
             assert isinstance(driver.state, Idle)
@@ -124,7 +124,7 @@ def test_a_log_that_is_forked_goes_on_twice(tmp_path: Path) -> None:
 def test_a_fork_in_place_lets_go_of_the_lineage_it_leaves() -> None:
     async def run() -> None:
         world = a_call()
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("go"))
             await gated_of(world).begun.wait()
             await driver.send(Forked(session_id="new"))
@@ -149,7 +149,7 @@ def test_a_fork_in_place_stops_the_stream_and_the_countdown() -> None:
     async def run() -> None:
         gate = asyncio.Event()
         world = World([(gate, *text_reply("a")), fails(), text_reply("c")])
-        async with world.open() as driver:
+        async with await world.open() as driver:
             for lineage in (2, 3):
                 await driver.send(say("go"))
                 await settled(driver)

@@ -52,7 +52,7 @@ def test_a_handoff_ends_the_run_in_the_old_session() -> None:
     async def run() -> None:
         carrying = Carrying()
         world = a_world(carrying)
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("first"))
             await driver.rest()
             await driver.send(StartHandoff("finish the tests"))
@@ -78,7 +78,7 @@ def test_after_a_handoff_that_fails_the_session_goes_on(how: str) -> None:
         carrying = Carrying(fails=True)
         carrying.may_end.set()
         world = a_world(carrying if how == "fails" else None)
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("first"))
             await driver.rest()
             await driver.send(StartHandoff("finish the tests"))
@@ -99,7 +99,7 @@ def test_a_cancel_stops_a_handoff() -> None:
     async def run() -> None:
         carrying = Carrying()
         world = a_world(carrying)
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("first"))
             await driver.rest()
             await driver.send(StartHandoff("finish the tests"))
@@ -120,14 +120,14 @@ def test_a_handoff_that_the_end_of_the_process_cut_has_failed() -> None:
     async def run() -> None:
         carrying = Carrying()
         world = a_world(carrying)
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("first"))
             await driver.rest()
             await driver.send(StartHandoff("finish the tests"))
             await settled(driver)
         again = a_world(carrying)
         again.noted.append(world.noted.load(), durable=True)
-        async with again.open() as driver:
+        async with await again.open() as driver:
             await driver.rest()
             assert isinstance(driver.state, Idle)
         assert again.seen(HandoffEnded) == [HandoffEnded(None)]

@@ -122,7 +122,7 @@ def test_a_hook_that_fails_is_treated_as_the_policy_says(
         hooks = ScriptedHooks(gate=[ValueError("oops") if how == "raises" else asyncio.Event()])
         policy = Policy(hooks=(gated(HookPoint.BEFORE_INVOCATION, "gate"),), hook_failure=failure)
         world = hooked_world(hooks, replies=ONE_CALL, policy=policy)
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("go"))
             if how == "hangs":
                 await settled(driver)
@@ -176,7 +176,7 @@ def test_a_cancel_stops_a_hook() -> None:
     async def run() -> None:
         hooks = ScriptedHooks(gate=[asyncio.Event()])
         world = hooked_world(hooks, gated(HookPoint.BEFORE_MODEL, "gate"), replies=[])
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("go"))
             await settled(driver)
             await driver.send(CancelAll())
@@ -195,13 +195,13 @@ def test_a_hook_that_was_open_is_asked_again_after_a_restart() -> None:
     async def run() -> None:
         hooks = ScriptedHooks(gate=[asyncio.Event()])
         world = hooked_world(hooks, gated(HookPoint.BEFORE_MODEL, "gate"), replies=[text_reply("b")])
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("go"))
             await settled(driver)
         records = world.noted.load()
         again = hooked_world(hooks, gated(HookPoint.BEFORE_MODEL, "gate"), replies=[text_reply("b")])
         again.noted.append(records, durable=True)
-        async with again.open() as driver:
+        async with await again.open() as driver:
             await driver.rest()
             assert isinstance(driver.state, Idle)
         assert len(hooks.asked) == 2

@@ -45,7 +45,7 @@ async def cycle(number: int, store: NotedStore | JsonlStore) -> None:
     tool = ROUNDS[number % len(ROUNDS)]
     reply = (asyncio.Event(),) if tool == "stream" else call_reply((tool, NO_INPUT))
     world = World([reply, text_reply("b")], tools=TOOLS, store=store)
-    async with world.open() as driver:
+    async with await world.open() as driver:
         await driver.send(say("go"))
         for _ in range(number // len(ROUNDS) % 7):
             await asyncio.sleep(0)

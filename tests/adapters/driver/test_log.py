@@ -112,7 +112,7 @@ def test_no_command_begins_before_the_delta_that_caused_it_is_durable(
     async def run() -> None:
         replies = [reply for turn in turns for reply in replies_of(turn)]
         world = World(provider=WitnessedProvider(replies, witness_model), tools=WitnessedTools(witness), store=store)
-        async with world.open() as driver:
+        async with await world.open() as driver:
             for _ in turns:
                 await driver.send(say("go"))
                 await driver.rest()
@@ -130,7 +130,7 @@ def test_the_log_replays_to_the_same_state_and_effects(turns: list[tuple[list[st
     async def run() -> None:
         replies = [reply for turn in turns for reply in replies_of(turn)]
         world = World(replies, tools=some_tools(), policy=Policy(loop=None))  # the model may repeat itself
-        async with world.open() as driver:
+        async with await world.open() as driver:
             for _ in turns:
                 await driver.send(say("go"))
                 await driver.rest()
@@ -151,7 +151,7 @@ def test_a_log_that_is_opened_again_goes_on(before: int, after: int) -> None:
     async def run() -> None:
         script = [text_reply(str(number)) for number in range(before + after)]
         world = World(script)
-        async with world.open() as driver:
+        async with await world.open() as driver:
             for _ in range(before):
                 await driver.send(say("go"))
                 await driver.rest()
@@ -159,7 +159,7 @@ def test_a_log_that_is_opened_again_goes_on(before: int, after: int) -> None:
         records = world.noted.load()
         again = World(store=NotedStore(), provider=world.scripted)
         again.store.append(records, durable=True)
-        async with again.open() as driver:
+        async with await again.open() as driver:
             assert again.store.load()[: len(records)] == records
             assert [record.delta for record in again.store.load()[len(records) :]] == [Resumed()]
             assert driver.state.session == left.session
@@ -176,7 +176,7 @@ def test_a_log_that_is_opened_again_goes_on(before: int, after: int) -> None:
 def test_a_fresh_log_begins_with_its_creation() -> None:
     async def run() -> None:
         world = World()
-        async with world.open() as driver:
+        async with await world.open() as driver:
             assert isinstance(driver.state, Idle)
         created, acquired = world.noted.durable
         assert isinstance(created.delta, Created)
@@ -197,7 +197,7 @@ def test_increments_are_recorded_in_groups_and_shown_at_once(pieces: int) -> Non
     async def run() -> None:
         gate = asyncio.Event()
         world = World([(*(ModelText(ANY, "a") for _ in range(pieces)), gate, *text_reply("b"))])
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("go"))
             opening = len(world.noted.appends)
             for _ in range(pieces + 2):
@@ -228,7 +228,7 @@ def test_reports_that_come_together_are_recorded_together(calls: int) -> None:
             return said("ok")
 
         world = World([call_reply(*[("waits", NO_INPUT)] * calls), text_reply("b")], tools=FunctionTools(waits=waits))
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("go"))
             while waiting < calls:
                 await asyncio.sleep(0)
@@ -250,5 +250,5 @@ def test_a_log_of_other_rules_is_not_opened(version: int) -> None:
         demand_same_rules(Restored(records=store.load()))
         return
     with pytest.raises(RulesDiffer, match=f"version {version} of the rules"):
-        World(store=store).open()
+        asyncio.run(World(store=store).open())
     assert store.closed

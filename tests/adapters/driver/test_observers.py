@@ -26,7 +26,7 @@ def test_an_observer_that_fails_stops_nothing_and_hides_nothing(error: BaseExcep
             raise error
 
         world = World([text_reply("b")])
-        async with world.open(fails) as driver:
+        async with await world.open(fails) as driver:
             await driver.send(say("go"))
             await driver.rest()
         assert len(complaints) == len(world.events) > 5
@@ -42,7 +42,7 @@ def test_an_exit_of_the_program_within_a_step_stops_the_driver_for_good() -> Non
                 raise SystemExit(3)
 
         world = World([text_reply("b")])
-        async with world.open(exits) as driver:
+        async with await world.open(exits) as driver:
             with pytest.raises(SystemExit):
                 await driver.send(say("go"))
             with pytest.raises(RuntimeError, match="interrupted in the midst of a step \\(SystemExit\\)"):
@@ -64,7 +64,7 @@ def test_whoever_watches_the_steps_stops_nothing() -> None:
             raise ValueError("no")
 
         world = World([text_reply("b")])
-        driver = Driver.open(
+        driver = await Driver.open(
             store=world.store,
             created=Created(session_id="s"),
             provider=world.provider,
@@ -90,7 +90,7 @@ def test_an_observer_that_breaks_stops_nothing_and_is_heard_of() -> None:
                 raise ValueError("screen is gone")
 
         world = World([text_reply("a")])
-        async with world.open(breaks) as driver:
+        async with await world.open(breaks) as driver:
             await driver.send(say("go"))
             await driver.rest()
         assert world.endings() == [TurnEndReason.MODEL_STOP]

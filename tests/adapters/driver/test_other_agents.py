@@ -76,7 +76,7 @@ def a_world() -> tuple[World, Remote]:
 def test_what_passes_between_a_session_and_a_sub_agent_that_runs_elsewhere() -> None:
     async def run() -> None:
         world, remote = a_world()
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("go"))
             await settled(driver)
             (agent,) = remote.agents
@@ -112,7 +112,7 @@ def test_what_passes_between_a_session_and_a_sub_agent_that_runs_elsewhere() -> 
 def test_a_sub_agent_elsewhere_is_told_to_stop_and_takes_its_time() -> None:
     async def run() -> None:
         world, remote = a_world()
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("go"))
             await settled(driver)
             (agent,) = remote.agents
@@ -134,7 +134,7 @@ def test_a_sub_agent_elsewhere_is_told_to_stop_and_takes_its_time() -> None:
 def test_a_sub_agent_that_was_told_to_stop_and_does_not_ends_with_the_driver() -> None:
     async def run() -> None:
         world, remote = a_world()
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("go"))
             await settled(driver)
             await driver.send(CancelCall(PARENT_CALL))
@@ -153,7 +153,7 @@ def test_an_observer_of_sub_agents_that_fails_stops_nothing() -> None:
             raise ValueError("I cannot look")
 
         world.see_of_child = fails
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("go"))
             await settled(driver)
             (agent,) = remote.agents

@@ -58,7 +58,7 @@ def test_a_run_in_the_background_is_answered_at_once_and_its_end_is_told_in_the_
         background = Background(fails)
         replies = [call_reply(("background", NO_INPUT)), text_reply("started"), text_reply("so it ended")]
         world = World(replies, tools=FunctionTools(background=background))
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("go"))
             await driver.rest()
             assert isinstance(driver.state, Idle)
@@ -83,7 +83,7 @@ def test_a_run_in_the_background_is_answered_at_once_and_its_end_is_told_in_the_
 def test_without_a_handle_the_kernel_says_what_goes_on() -> None:
     async def run() -> None:
         world = a_world("background", tools=FunctionTools(background=Background(handle=" ")))
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("go"))
             await driver.rest()
         ((status, text),) = world.results()
@@ -100,7 +100,7 @@ def test_a_cancel_stops_a_run_in_the_background(stop: UserDelta) -> None:
         background = Background()
         replies = [call_reply(("background", NO_INPUT)), (asyncio.Event(),)]
         world = World(replies, tools=FunctionTools(background=background))
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("go"))
             await world.until(ToolEnded)
             await asyncio.sleep(0)
@@ -119,7 +119,7 @@ def test_close_stops_a_run_in_the_background() -> None:
     async def run() -> None:
         background = Background()
         world = a_world("background", tools=FunctionTools(background=background))
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("go"))
             await driver.rest()
         assert background.stopped
@@ -141,7 +141,7 @@ def test_a_run_in_the_background_cannot_ask_but_tells_how_far_it_is() -> None:
             return said("ok")
 
         world = a_world("background", tools=FunctionTools(background=background))
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("go"))
             await driver.rest()
             while len(asyncio.all_tasks()) > 1:
@@ -159,7 +159,7 @@ def test_a_tool_that_only_claims_to_go_on_has_failed() -> None:
             return ToolOutput(background=True)
 
         world = a_world("claims", tools=FunctionTools(claims=claims))
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("go"))
             await driver.rest()
         ((status, text),) = world.results()
@@ -205,7 +205,7 @@ def test_what_an_aborted_run_holds_is_free_when_it_has_stopped_or_its_time_is_ov
     async def run() -> None:
         stubborn = Stubborn(heeds=ending == "heeds")
         world = a_world("stubborn", "echo", tools=OneResource(stubborn=stubborn, echo=echo))
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("go"))
             await stubborn.begun.wait()
             await driver.send(CancelCall(the_call()))
@@ -239,7 +239,7 @@ def test_a_tool_that_takes_too_long_is_aborted_and_answered() -> None:
     async def run() -> None:
         stubborn = Stubborn(heeds=True)
         world = a_world("stubborn", tools=FunctionTools(stubborn=stubborn))
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("go"))
             await stubborn.begun.wait()
             assert world.policy.tool_timeout_ms is not None

@@ -93,7 +93,7 @@ def test_what_has_no_port_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
             TellChild(RunOperation(8), ChangeMode(ApprovalMode.PLAN)),
         )
         world = World()
-        async with world.open() as driver:
+        async with await world.open() as driver:
             deltas = scripted_effects(monkeypatch, [(hook, correction, child, handoff, *unanswered)])
             await driver.send(say("go"))
             assert [type(delta) for delta in deltas[1:]] == [
@@ -142,7 +142,7 @@ def test_a_port_that_fails_is_answered_and_told(monkeypatch: pytest.MonkeyPatch)
         optional = OptionalPorts(hooks=port, corrector=port, summariser=port, handoffs=port, agents=port)
         world = World(optional=optional)
         complaints = complaints_of(asyncio.get_running_loop())
-        async with world.open() as driver:
+        async with await world.open() as driver:
             told = TellHook(HookContext(point=HookPoint.STOP, name="lint", thread=Thread()))
             deltas = scripted_effects(monkeypatch, [(*commands_beside(), told)])
             await driver.send(say("go"))
@@ -184,7 +184,7 @@ def test_an_answer_that_is_none_counts_as_none(monkeypatch: pytest.MonkeyPatch) 
     async def run() -> None:
         port = Wordless()
         world = World(optional=OptionalPorts(hooks=port, corrector=port, summariser=port))
-        async with world.open() as driver:
+        async with await world.open() as driver:
             deltas = scripted_effects(monkeypatch, [commands_beside()[:3]])
             await driver.send(say("go"))
             await settled(driver)
@@ -240,7 +240,7 @@ def test_what_waits_is_stopped_when_it_is_aborted_or_the_driver_closes(
     async def run() -> None:
         port = Waiting()
         world = World(optional=OptionalPorts(hooks=port, corrector=port, summariser=port, handoffs=port))
-        async with world.open() as driver:
+        async with await world.open() as driver:
             aborts = (
                 AbortOther(OperationKind.HOOK, 1),
                 AbortOther(OperationKind.CORRECTION, 2),

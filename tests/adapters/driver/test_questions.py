@@ -44,7 +44,7 @@ def test_a_question_waits_for_its_answer_which_goes_back_to_the_tool() -> None:
     async def run() -> None:
         asking = Asking("which?", "sure?")
         world = a_world("asking", tools=FunctionTools(asking=asking))
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await asked(driver)
             assert [entry.question for entry in waiting(driver)] == ["which?"]
             await driver.send(AnswerQuestion(call=the_call(), value=Json.of({"one": 1})))
@@ -66,7 +66,7 @@ def test_a_rejection_declines_a_question_and_the_tool_goes_on() -> None:
     async def run() -> None:
         asking = Asking("sure?")
         world = a_world("asking", tools=FunctionTools(asking=asking))
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await asked(driver)
             await driver.send(Reject(call=the_call()))
             await driver.rest()
@@ -85,7 +85,7 @@ def test_each_run_gets_the_answer_to_its_own_question(order: list[int]) -> None:
             return said("nothing" if answer is None else str(answer.value()))
 
         world = a_world("asks", "asks", "asks", tools=FunctionTools(asks=asks))
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await asked(driver)
             assert len(waiting(driver)) == 3
             for position in order:
@@ -106,7 +106,7 @@ def test_a_run_asks_one_question_at_a_time() -> None:
             return said("ok")
 
         world = a_world("asks", tools=FunctionTools(asks=asks))
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await asked(driver)
             for number in (1, 2, 3):
                 assert len(world.seen(QuestionAsked)) == number
@@ -132,7 +132,7 @@ def test_the_answer_to_a_question_that_the_tool_gave_up_is_not_taken_for_another
             return said("ok")
 
         world = a_world("impatient", tools=FunctionTools(impatient=impatient))
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("go"))
             for number in (1, 2):
                 for _ in range(9):  # so that the tool has asked what it can ask now
@@ -160,7 +160,7 @@ def test_a_cancel_ends_the_wait_and_a_tool_that_cleans_up_cannot_ask_again(stop:
             return said("never")
 
         world = a_world("asks", tools=FunctionTools(asks=asks))
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await asked(driver)
             await driver.send(stop)
             await driver.rest()
@@ -182,7 +182,7 @@ def test_what_a_tool_leaves_behind_cannot_ask() -> None:
             return said("ok")
 
         world = a_world("leaks", tools=FunctionTools(leaks=leaks))
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("go"))
             await driver.rest()
             recorded = len(world.noted.load())
@@ -209,7 +209,7 @@ def test_a_question_of_a_run_that_is_answered_gets_no_answer(how: str) -> None:
             return said("ok")
 
         world = a_world("splits", tools=FunctionTools(splits=splits))
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("go"))
             await world.until(ToolEnded)
             await driver.rest()
@@ -224,7 +224,7 @@ def test_a_question_of_a_run_that_is_answered_gets_no_answer(how: str) -> None:
 def test_close_ends_a_run_that_waits_for_an_answer() -> None:
     async def run() -> None:
         world = a_world("asking", tools=FunctionTools(asking=Asking("sure?")))
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await asked(driver)
         assert len(asyncio.all_tasks()) == 1
         assert world.results() == []
@@ -245,7 +245,7 @@ def test_the_timeout_of_a_tool_does_not_run_while_it_waits_for_an_answer() -> No
 
         tools = FunctionTools(asks_and_waits=asks_and_waits)
         world = a_world("asks_and_waits", tools=tools, policy=Policy(tool_timeout_ms=1_000))
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await asked(driver)
             assert world.clock.pending == 0
             world.clock.advance(60_000)

@@ -45,7 +45,7 @@ def models_asked(world: World) -> list[str]:
 def test_a_failed_call_is_tried_again_when_its_time_has_come(script: Reply, error: str) -> None:
     async def run() -> None:
         world = World([script, text_reply("Here I am.")])
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("go"))
             await settled(driver)
             assert isinstance(driver.state, Backoff)
@@ -79,7 +79,7 @@ def test_a_failed_call_is_tried_again_when_its_time_has_come(script: Reply, erro
 def test_the_server_is_waited_for_as_long_as_it_asks_or_given_up(asked_ms: int, lines: list[str]) -> None:
     async def run() -> None:
         world = World([fails(ErrorClass.RATE_LIMITED, asked_ms), text_reply("Here I am.")])
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("go"))
             await rested(driver, world, *([max(asked_ms, 5_000)] if len(lines) == 2 and "retry" in lines[0] else []))
         assert told(world.events) == ["reply 1 failed rate_limited", *lines]
@@ -92,7 +92,7 @@ def test_when_one_model_is_exhausted_the_next_is_asked_at_once() -> None:
     async def run() -> None:
         policy = evolve(ONE_RETRY, model="large", fallback_models=("small",))
         world = World([fails(), fails(), fails(), text_reply("Here I am.")], policy=policy)
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("go"))
             await rested(driver, world, 5_000, 5_000)
         assert models_asked(world) == ["large", "large", "small", "small"]
@@ -105,7 +105,7 @@ def test_when_one_model_is_exhausted_the_next_is_asked_at_once() -> None:
 def test_the_user_need_not_wait() -> None:
     async def run() -> None:
         world = World([fails(), fails(), fails(), text_reply("Here I am.")])
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("first"))
             await settled(driver)
             await driver.send(RetryNow())
@@ -152,7 +152,7 @@ def test_a_stream_that_falls_silent_is_closed_and_the_model_asked_again(pieces: 
                 closed.append(operation)
 
         world = World(provider=FunctionProvider(hangs_at_first))
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("go"))
             await settled(driver)
             assert len(world.seen(ReplyGrew)) == pieces
@@ -183,7 +183,7 @@ def test_a_countdown_keeps_its_deadline_over_a_crash(tmp_path: Path, down_ms: in
 
     async def begin() -> None:
         world = World([fails()], store=JsonlStore(path), clock=ManualClock(10_000))
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("go"))
             await settled(driver)
             world.clock.advance(2_000)
@@ -191,7 +191,7 @@ def test_a_countdown_keeps_its_deadline_over_a_crash(tmp_path: Path, down_ms: in
 
     async def go_on() -> None:
         world = World([text_reply("Here I am.")], store=JsonlStore(path), clock=ManualClock(12_000 + down_ms))
-        async with world.open() as driver:
+        async with await world.open() as driver:
             assert world.seen(SessionResumed)
             assert isinstance(driver.state, Backoff)
             assert driver.state.timer.deadline_ms == 15_000
@@ -220,7 +220,7 @@ def a_policy(on_error: OnError) -> Policy:
 def test_a_run_that_failed_is_raised_where_the_policy_says_so() -> None:
     async def run() -> None:
         world = World([fails(ErrorClass.AUTH)], policy=a_policy(OnError.RAISE))
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("go"))
             with pytest.raises(RunFailed):
                 await driver.rest()
@@ -240,7 +240,7 @@ def test_a_run_that_failed_is_raised_where_the_policy_says_so() -> None:
 def test_under_every_other_policy_nothing_is_raised(on_error: OnError) -> None:
     async def run() -> None:
         world = World([fails(), fails()], policy=a_policy(on_error))
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("go"))
             await driver.rest()
             assert isinstance(driver.state, Done)
@@ -255,7 +255,7 @@ def test_a_run_that_ended_otherwise_is_not_raised(error: ErrorClass | None) -> N
     async def run() -> None:
         script = text_reply("Done.") if error is None else fails(error)
         world = World([script], policy=a_policy(OnError.RAISE))
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("go"))
             await driver.rest()
             assert isinstance(driver.state, Done)
@@ -267,7 +267,7 @@ def test_a_run_that_ended_otherwise_is_not_raised(error: ErrorClass | None) -> N
 def test_an_error_that_the_user_dismissed_is_not_raised() -> None:
     async def run() -> None:
         world = World([fails()], policy=Policy(lifetime=Lifetime.TASK, on_error=OnError.RAISE))
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("go"))
             await settled(driver)
             await driver.send(DismissError())

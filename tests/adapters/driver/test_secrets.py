@@ -92,7 +92,7 @@ def test_what_everybody_says_is_recorded_without_the_value() -> None:
         )
         tool = TellsAll()
         world = World([reply, text_reply("b")], tools=FunctionTools(tells_all=tool), secrets=SECRETS)
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say(f"use {VALUE}"))
             await driver.rest()
             assert isinstance(driver.state, Confirming)
@@ -194,7 +194,7 @@ def test_what_a_person_answers_and_why_a_check_says_no_are_told_without_the_valu
     async def run() -> None:
         replies = [call_reply(("echo", NO_INPUT)), text_reply("b")]
         world = World(replies, tools=Strict(ASKS, echo=echo), secrets=SECRETS)
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await asked(driver)
             await driver.send(Correct(call=the_call(), input=Json.of({"key": VALUE})))
             await driver.send(Reject(call=the_call(), why=f"{VALUE} is mine"))
@@ -222,7 +222,7 @@ def test_faults_that_stop_nothing_are_told_without_the_value() -> None:
                 raise ConnectionError(f"closed with {VALUE}")
 
         world = World(provider=FunctionProvider(streams), secrets=SECRETS)
-        async with world.open(breaks) as driver:
+        async with await world.open(breaks) as driver:
             await driver.send(say("go"))
             await driver.rest()
         assert (
@@ -244,7 +244,7 @@ def test_the_driver_and_its_run_show_no_value() -> None:
 
         world = World([call_reply(("shows", NO_INPUT)), text_reply("b")], tools=FunctionTools(shows=shows))
         world.secrets = SECRETS
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("go"))
             await driver.rest()
             shown.append(repr(driver))

@@ -56,7 +56,7 @@ def test_a_sub_agent_asks_again_for_what_was_taken_back(everything: bool) -> Non
             [dispatches(), reply, call_reply(("echo", NO_INPUT)), text_reply("so be it"), text_reply("b")],
             tools=tools_with_agents(asks=True, echo=echo, other=echo),
         )
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("go"))
             await driver.rest()
             assert isinstance(driver.state, Confirming)

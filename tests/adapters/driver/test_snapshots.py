@@ -50,7 +50,7 @@ def often(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, bool, int]]:
 
 
 async def talk(world: World) -> None:
-    async with world.open() as driver:
+    async with await world.open() as driver:
         for _ in range(3):
             await driver.send(say("go"))
             await driver.rest()
@@ -114,13 +114,13 @@ def test_a_snapshot_of_other_rules_is_replaced_before_anything_follows_it() -> N
 
         failing = Snapshots(Restored(state=state, rules_version=RULES_VERSION - 1, records=()), failing=True)
         with pytest.raises(StoreFailed, match="cannot be replaced"):
-            World(store=failing).open()
+            await World(store=failing).open()
         assert failing.closed
         assert failing.load() == ()
 
         behind = Snapshots(Restored(state=state, rules_version=RULES_VERSION - 1, records=(LogRecord(say("more"), 0),)))
         with pytest.raises(RulesDiffer):
-            World(store=behind).open()
+            await World(store=behind).open()
         assert behind.closed
 
     asyncio.run(run())

@@ -38,7 +38,7 @@ def test_no_part_of_a_secret_that_a_server_says_is_told(letters: int, known: boo
             policy = Policy(approval_mode=ApprovalMode.BYPASS)
             agent = Agent(ScriptedProvider(replies), tools, secrets=secrets, policy=policy)
             result = await agent.run("go")
-            return "\n".join(map(record_to_text, agent.runs.read(result.run)))
+            return "\n".join(map(record_to_text, await agent.runs.read(result.run)))
 
     log = asyncio.run(run())
     assert not [place for place in range(len(SECRET) - 7) if SECRET[place : place + 8] in log]

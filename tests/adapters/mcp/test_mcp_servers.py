@@ -353,7 +353,7 @@ def test_a_session_uses_a_server_of_the_official_library(transport: str) -> None
                 if isinstance(event, ToolEnded):
                     ended.append((event.result.status.value, text_of(event.result.content)))
 
-            driver = Driver.open(
+            driver = await Driver.open(
                 store=MemoryStore(),
                 created=Created(
                     session_id="s", policy=Policy(approval_mode=ApprovalMode.BYPASS), tools=tools.offered()

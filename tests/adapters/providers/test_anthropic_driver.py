@@ -45,7 +45,7 @@ def test_a_round_with_a_call_a_lost_connection_and_an_overload_ends_with_the_ans
 
         async with AnthropicProvider(api_key="k", base_url=url, thinking=2_000) as provider:
             world = World(provider=provider, clock=clock, policy=Policy(model="claude-test"))
-            async with world.open(wait_no_longer) as driver:
+            async with await world.open(wait_no_longer) as driver:
                 await driver.send(say("Echo hello"))
                 await driver.rest()
                 state = driver.state

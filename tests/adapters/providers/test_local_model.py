@@ -151,7 +151,7 @@ def test_the_whole_loop_runs_with_the_real_model_on_real_files(real: LocalProvid
     async def run(workspace: Workspace) -> None:
         tools = Registry(FileTools(workspace).all())
         created = Created(session_id="s", policy=Policy(lifetime=Lifetime.TASK), tools=tools.offered())
-        async with Driver.open(
+        async with await Driver.open(
             store=MemoryStore(),
             created=created,
             provider=real,

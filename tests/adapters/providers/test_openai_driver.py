@@ -78,7 +78,7 @@ async def _turn(api: Api, url: str) -> tuple[World, State]:
     clock = ManualClock(1_000)
     async with provider_at(api, url) as provider:
         world = World(provider=provider, clock=clock, policy=Policy(model=MODEL))
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("Echo hello"))
             resting = asyncio.create_task(driver.rest())
             for count in (1, 2):

@@ -54,7 +54,7 @@ REPLIES: list[list[ModelDelta]] = [
 
 async def task_of(world: World) -> None:
     """One turn, through its countdowns."""
-    async with world.open() as driver:
+    async with await world.open() as driver:
         await driver.send(say("Echo hello"))
         resting = asyncio.create_task(driver.rest())
         while not resting.done():

@@ -357,7 +357,7 @@ def test_no_log_holds_the_key_of_its_provider_and_no_tool_is_given_it(api: Api, 
                 tools = coding_tools(workspace, approval=Decision.ALLOW)
                 agent = Agent(ProviderByModel({"m": provider}), tools, policy=Policy(model="m"))
                 result = await agent.run("Where are my keys?")
-                return tuple(map(record_to_text, agent.runs.read(result.run)))
+                return tuple(map(record_to_text, await agent.runs.read(result.run)))
 
     with WireServer(answers) as server:
         log = "\n".join(asyncio.run(run(server.url)))

@@ -12,9 +12,9 @@ from loopkernel.data.outside_deltas import ChildEnded
 from loopkernel.later_typing import override
 from loopkernel.testing.scenarios.player.agenda import Operation
 from loopkernel.testing.scenarios.player.reply_script import DelayedDelta
+from loopkernel_adapters.blocking_ports import BlockingStore
 from loopkernel_adapters.driver.children import InProcessAgents
 from loopkernel_adapters.optional_ports import Agent, Agents, ChildReport, ParentSession, Ports
-from loopkernel_adapters.ports import Store
 
 from tests.adapters.scenario_driver.ports import Life
 from tests.adapters.scenario_driver.session import FollowedSession
@@ -22,7 +22,7 @@ from tests.adapters.simulation.passing_agent import PassingAgent, PassingParent
 
 # The ports, and the log, of a session in one life.
 PortsOf = Callable[[FollowedSession, Life], Ports]
-StoreOf = Callable[[FollowedSession, Life], Store]
+StoreOf = Callable[[FollowedSession, Life], BlockingStore]
 
 
 class ScriptedAgents(Agents):

@@ -33,10 +33,11 @@ from loopkernel.testing.scenarios.player.trace_lines import CRASHED
 from loopkernel.testing.scenarios.player.user_inputs import delta_of
 from loopkernel.testing.scenarios.player.world import RunStopped, World
 from loopkernel.testing.scenarios.trace import matches
+from loopkernel_adapters.blocking_ports import BlockingStore
 from loopkernel_adapters.driver.asyncio_driver import Driver, is_event
 from loopkernel_adapters.driver.taking_up import ResumeSettings
 from loopkernel_adapters.optional_ports import NoSuchAgent, OptionalPorts, Ports
-from loopkernel_adapters.ports import Store, StoreError
+from loopkernel_adapters.ports import StoreError
 
 from tests.adapters.scenario_driver.agents import ScriptedAgents
 from tests.adapters.scenario_driver.ports import (
@@ -179,7 +180,7 @@ class ScenarioDriver:
             start=foreign_messages(self._scenario.start),
         )
         kind = TurnTakingDriver if is_checked_in_turn(self._scenario) else Driver
-        self._driver = driver = kind.open(
+        self._driver = driver = await kind.open(
             store=FollowedStore(self._session, life, before, doubt="the scenario says so" if crash.doubted else None),
             created=created,
             provider=ports.provider,
@@ -218,7 +219,7 @@ class ScenarioDriver:
             ),
         )
 
-    def _store_of(self, session: FollowedSession, life: Life) -> Store:
+    def _store_of(self, session: FollowedSession, life: Life) -> BlockingStore:
         return FollowedStore(session, life, session.recording().log)
 
     async def _let_die(self) -> None:

@@ -107,7 +107,7 @@ def test_no_log_no_event_and_no_error_holds_the_canary(size: int, tmp_path: Path
         def breaks(event: object) -> None:
             raise ValueError(forms)
 
-        async with world.open(breaks) as driver:
+        async with await world.open(breaks) as driver:
             await driver.send(say(f"use {forms}"))
             await driver.rest()
             shown = [repr(driver), repr(driver.state), repr(SECRETS), effects_to_text(tuple(world.events))]

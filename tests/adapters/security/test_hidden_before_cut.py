@@ -298,7 +298,7 @@ def test_no_tool_of_the_coding_set_tells_a_part_of_a_secret_whatever_cuts_it(tmp
             policy=Policy(approval_mode=ApprovalMode.BYPASS, max_turns=100),
         )
         result = agent.run_sync("look at the keys")
-    records = agent.runs.read(result.run)
+    records = asyncio.run(agent.runs.read(result.run))
     demand_none("\n".join(map(record_to_text, records)), KEY)
     ended = [record.delta for record in records if isinstance(record.delta, ToolSucceeded | ToolFailed | ToolChecked)]
     told = [record_to_text(record) for record in records if "{{secret:KEY}}" in record_to_text(record)]

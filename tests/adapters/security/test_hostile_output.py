@@ -63,7 +63,7 @@ def played(output: str, path: Path, fails: bool) -> tuple[World, tuple[LogRecord
         replies = [call_reply(("speaks", NO_INPUT)), text_reply("b")]
         tools = FunctionTools(speaks=speaks, echo=speaks)
         world = World(replies, tools=tools, store=JsonlStore(path))
-        async with world.open() as driver:
+        async with await world.open() as driver:
             await driver.send(say("go"))
             await driver.rest()
             assert isinstance(driver.state, Idle)

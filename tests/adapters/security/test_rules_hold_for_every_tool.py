@@ -70,7 +70,7 @@ def outcome(folder: Path, calls: Sequence[Given], *rules: ApprovalRule) -> Outco
         with Workspace(folder) as workspace:
             tools = Registry(coding_tools(workspace, confined=without_namespace()))
             reply = call_reply(*[(tool, Json.of(given)) for tool, given in calls])
-            async with Driver.open(
+            async with await Driver.open(
                 store=MemoryStore(),
                 created=Created(session_id="s", policy=policy, tools=tools.offered()),
                 provider=ScriptedProvider([reply, text_reply("done")]),

@@ -15,7 +15,8 @@ from loopkernel.data.user_deltas import Approve
 from loopkernel.later_typing import override
 from loopkernel.replaying import LogRecord, fork, replay
 from loopkernel_adapters.agent import Agent
-from loopkernel_adapters.ports import RunContext, Runs, Sealing
+from loopkernel_adapters.blocking_ports import BlockingRuns
+from loopkernel_adapters.ports import RunContext, Sealing
 from loopkernel_adapters.providers.scripted import Reply, ScriptedProvider, call_reply, text_reply
 from loopkernel_adapters.stores.folders import JsonlFolder
 from loopkernel_adapters.stores.jsonl import JsonlStore
@@ -127,7 +128,7 @@ def test_a_state_that_others_put_beside_a_log_is_not_gone_by(
 # --- agents ---------------------------------------------------------------------------------------------
 
 
-def agent(runs: Runs, ran: list[str], *replies: Reply) -> Agent:
+def agent(runs: BlockingRuns, ran: list[str], *replies: Reply) -> Agent:
     """One whose tool takes notes."""
 
     @tool(effect=EffectClass.IDEMPOTENT, approval=Decision.ASK)
@@ -186,7 +187,7 @@ class Noting(Registry):
         return await super().run(command, context)
 
 
-def keys_of(runs: Runs, run: str, *replies: Reply) -> list[str]:
+def keys_of(runs: BlockingRuns, run: str, *replies: Reply) -> list[str]:
     """The keys under which the calls of one turn run, in a session that goes on with the run."""
 
     @tool(effect=EffectClass.DANGEROUS, approval=Decision.ALLOW)

@@ -14,9 +14,10 @@ from loopkernel_adapters.optional_ports import (
     ParentSession,
     Ports,
 )
+from loopkernel_adapters.ports import Store
 
 from tests.adapters.simulation.evidence import Evidence, PortCall
-from tests.adapters.simulation.machine import SimulatedStore, World
+from tests.adapters.simulation.machine import World, store_of
 from tests.adapters.simulation.passing_agent import PassingAgent, PassingParent
 
 # The session of that name, and the ports of a session.
@@ -39,9 +40,14 @@ class SimulatedAgents(Agents):
         child = self._session_of(command.created.session_id)
         child.begin_life()
         within = PassingParent(parent, self._ports_of(child))
-        agents = InProcessAgents(lambda _: SimulatedStore(here, child))
+        agents = InProcessAgents(partial(opened_store, here, child))
         agent = agents.agent(command, within)
         return _Agent(agent, here, partial(self._session.claim, OperationKind.RUN, command.operation))
+
+
+async def opened_store(here: World, child: Evidence, _: str) -> Store:
+    """The log of the sub-agent, which is opened as slowly as it is written."""
+    return store_of(here, child)
 
 
 class _Agent(PassingAgent):

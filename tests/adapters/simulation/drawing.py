@@ -136,6 +136,7 @@ class _Drawing:
             attentive=self.attentive(),
             reader_ms=chance.choice((0, 0, 3, 20_000)),
             attention_ms=chance.choice((0, 1, 1_000, 30_000)),
+            disk_ms=chance.choice((None, 0, 3, 50)),
             items=tuple(items),
         )
 

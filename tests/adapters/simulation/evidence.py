@@ -11,7 +11,7 @@ from attrs import Factory, define
 from loopkernel.data import effects as commands
 from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import Command
-from loopkernel.data.events import ClockJumped, Event, LineageForked
+from loopkernel.data.events import ClockJumped, Event, LineageForked, Refused, ReplyGrew, ToolProgressed
 from loopkernel.data.hook_calls import HookContext
 from loopkernel.data.ids import OperationKind
 from loopkernel.data.model_deltas import ModelCompleted, ModelFailed
@@ -59,6 +59,8 @@ ENDS: dict[type[Delta], OperationKind] = {
     HandoffDone: OperationKind.HANDOFF,
     HandoffFailed: OperationKind.HANDOFF,
 }
+# Events that follow from no record, or from one that need not be durable before they are shown.
+PASSING_EVENTS = (ClockJumped, ReplyGrew, ToolProgressed, Refused)
 TOLERATED_MS = 2  # by rounding
 FOREIGN = 1_000_000  # added to the number of an operation by a provider that gets it wrong
 
@@ -77,17 +79,20 @@ class PortCall:
 class Evidence:
     """One session: its disk, its steps, and what became of the commands of this life. `accuse` takes what is wrong.
 
-    `passed_ms` is the time that has passed, whatever any clock says; a timer fires no later than `late_ms` after its.
+    `passed_ms` is the time that has passed, whatever any clock says; a timer fires no later than `late_ms` after its. A
+    record is written at most `disk_ms` after it was begun to be, which may be behind another one.
     """
 
     name: str
     accuse: Callable[[str], None]
     passed_ms: Callable[[], int]
     late_ms: int
+    disk_ms: int = 0
     durable: list[LogRecord] = Factory(list)
     unsynced: list[LogRecord] = Factory(list)
     steps: list[StepRecord] = Factory(list)
     state: State = Initial()
+    tells: int = 0  # events that follow from the records of this life
     born: int = 0  # how many steps there were when this life began
     emitted: dict[Key, tuple[int, Command]] = Factory(dict)  # which no port was asked for yet
     asked: dict[Key, PortCall] = Factory(dict)
@@ -129,6 +134,7 @@ class Evidence:
     def begin_life(self) -> None:
         """A new process goes on from here: nothing is under way."""
         self.born = len(self.steps)
+        self.tells = 0
         self.doubted = self.doubt is not None
         for kept in (
             self.emitted,
@@ -157,6 +163,8 @@ class Evidence:
                 self.left |= self.asked.keys()
             elif isinstance(effect, Command):
                 self._note(effect)
+            if is_event(effect) and not isinstance(effect, PASSING_EVENTS):
+                self.tells += 1
 
     def _settle(self, delta: Delta) -> None:
         if isinstance(delta, TimerFired):
@@ -173,7 +181,9 @@ class Evidence:
     def _look_at_time(self, timer: int) -> None:
         """A timer fires when its delay has passed: not by a date, which may be set."""
         due_ms, now_ms = self.due_ms.pop(timer, None), self.passed_ms()
-        if due_ms is not None and not due_ms - 1 <= now_ms <= due_ms + self.late_ms + TOLERATED_MS:
+        if due_ms is not None and not (
+            due_ms - 1 - self.disk_ms <= now_ms <= due_ms + self.late_ms + 3 * self.disk_ms + TOLERATED_MS
+        ):
             self.accuse(f"{self.name}: timer {timer} fires after {now_ms} ms, and was due after {due_ms} ms")
 
     def _note(self, command: Command) -> None:

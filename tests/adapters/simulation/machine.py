@@ -9,7 +9,9 @@ from attrs import Factory, define
 from loopkernel.data.states import State
 from loopkernel.later_typing import override
 from loopkernel.replaying import LogRecord
+from loopkernel_adapters.blocking_ports import BlockingStore
 from loopkernel_adapters.ports import Clock, Restored, Store, StoreError
+from loopkernel_adapters.stores.in_place import InPlaceStore
 
 from tests.adapters.simulation.evidence import Evidence
 from tests.adapters.simulation.plan import Answer, Check, Plan, Reply, Run, StoreFault
@@ -52,6 +54,8 @@ class World:
     appends: int = 0
     offset_ms: int = 0
     hanging: "list[asyncio.Future[None]]" = Factory(list)
+    writing: int = 0  # appends that are under way
+    writes: int = 0  # appends that have begun
     keeps: int = 0  # how many of the records that are not durable survive a death in the midst of an append
 
     @property
@@ -88,8 +92,10 @@ class World:
 Item = Any  # a Reply, Run, Answer or Check: what goes in comes out
 
 
-class SimulatedStore(Store):
+class SimulatedStore(BlockingStore):
     """The log of one session on the simulated disk."""
+
+    returns_at_once = True
 
     def __init__(self, here: World, session: Evidence) -> None:
         self._world = here
@@ -140,6 +146,54 @@ class SimulatedStore(Store):
     @override
     def close(self) -> None:
         pass
+
+
+class SlowStore(Store):
+    """The same log behind a disk that takes its time: an append lands at the end of it. So does nothing of a death."""
+
+    def __init__(self, here: World, session: Evidence) -> None:
+        self._world = here
+        self._inner = SimulatedStore(here, session)
+
+    @override
+    async def append(self, records: Sequence[LogRecord], durable: bool, taken: Sequence[int] = ()) -> None:
+        here = self._world
+        here.writes += 1
+        here.writing += 1
+        here.seen["slow append"] += 1
+        try:
+            await here.lasts(here.writes * 7 % ((here.plan.disk_ms or 0) + 1))
+            self._inner.append(records, durable)
+        finally:
+            here.writing -= 1
+
+    @override
+    async def load(self) -> tuple[LogRecord, ...]:
+        return self._inner.load()
+
+    @override
+    async def restore(self) -> Restored:
+        await self._world.lasts(0)
+        return self._inner.restore()
+
+    def vouch(self) -> None:
+        """As the store within."""
+        self._inner.vouch()
+
+    @override
+    async def save_snapshot(self, state: State) -> None:
+        self._inner.save_snapshot(state)
+
+    @override
+    async def close(self) -> None:
+        self._inner.close()
+
+
+def store_of(here: World, session: Evidence) -> Store:
+    """The log of the session, as the plan has its disk."""
+    if here.plan.disk_ms is None:
+        return InPlaceStore(SimulatedStore(here, session))
+    return SlowStore(here, session)
 
 
 class SimulatedClock(Clock):

@@ -119,6 +119,7 @@ class Plan:
     attentive: tuple[str, ...] = ()  # what a person says to each call that asks, in turn; none: nobody looks
     attention_ms: int = 0  # how long that takes
     reader_ms: int = 0  # how long a slow reader takes over each event; 0: there is none
+    disk_ms: int | None = None  # how long an append may take; None: the store returns at once
     items: tuple[Item, ...] = Factory(tuple)
 
     def with_items(self, items: tuple[Item, ...]) -> "Plan":

@@ -3,12 +3,13 @@
 from collections.abc import Callable, Sequence
 
 import pytest
+from attrs import evolve
 from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import CancelTimer, Command
 from loopkernel.data.events import Event
 from loopkernel.data.states import State
 from loopkernel_adapters.driver import asyncio_driver, supervision
-from loopkernel_adapters.driver.asyncio_driver import Driver
+from loopkernel_adapters.driver.asyncio_driver import Driver, Step
 from loopkernel_adapters.driver.audience import Audience
 from loopkernel_adapters.driver.log_writer import LogWriter
 from loopkernel_adapters.driver.operations import Operations
@@ -30,7 +31,69 @@ def planted(plant: Plant) -> Plant:
 def command_before_append(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a step asks for begins while its records still wait to be written."""
     add = LogWriter.add
-    monkeypatch.setattr(LogWriter, "add", lambda log, records, durable: add(log, records, False))
+    monkeypatch.setattr(LogWriter, "add", lambda log, records, durable, taken=(): add(log, records, False, taken))
+
+
+@planted
+def events_before_the_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What follows from a record is shown while it is being written."""
+    write = Driver._write
+
+    async def hasty(driver: Driver, step: Step) -> None:
+        driver._audience.show(step.events)
+        await write(driver, evolve(step, events=[]))
+
+    monkeypatch.setattr(Driver, "_write", hasty)
+
+
+@planted
+def commands_before_the_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a record asks for begins while it is being written."""
+    write = Driver._write
+
+    async def hasty(driver: Driver, step: Step) -> None:
+        for command in step.commands:
+            driver._operations.begin(command, step.state)
+        await write(driver, evolve(step, commands=()))
+
+    monkeypatch.setattr(Driver, "_write", hasty)
+
+
+@planted
+def sends_before_the_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever sends something hears that it is recorded while it is being written."""
+    write = Driver._write
+
+    async def hasty(driver: Driver, step: Step) -> None:
+        driver._applied = step.arrived
+        driver._senders.wake(everyone=False)
+        await write(driver, step)
+
+    monkeypatch.setattr(Driver, "_write", hasty)
+
+
+@planted
+def writes_after_close(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for the write that is under way when the driver is closed."""
+    close = Driver._close
+
+    async def hasty(driver: Driver, stop_seconds: float) -> None:
+        driver._writing = None
+        await close(driver, stop_seconds)
+
+    monkeypatch.setattr(Driver, "_close", hasty)
+
+
+@planted
+def takes_a_step_while_it_writes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What comes in while a step is recorded is applied to the state before that step."""
+    drain = Driver._drain
+
+    def hasty(driver: Driver) -> None:
+        driver._writing = None
+        drain(driver)
+
+    monkeypatch.setattr(Driver, "_drain", hasty)
 
 
 @planted

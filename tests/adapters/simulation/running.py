@@ -24,8 +24,8 @@ from loopkernel_adapters.optional_ports import (
 from loopkernel_adapters.ports import StoreError
 
 from tests.adapters.simulation.agents import SimulatedAgents
-from tests.adapters.simulation.evidence import Evidence
-from tests.adapters.simulation.machine import Foreign, Life, SimulatedClock, SimulatedStore, World
+from tests.adapters.simulation.evidence import PASSING_EVENTS, Evidence
+from tests.adapters.simulation.machine import Foreign, Life, SimulatedClock, World, store_of
 from tests.adapters.simulation.people import forged_words, word_of
 from tests.adapters.simulation.plan import (
     Act,
@@ -85,6 +85,7 @@ class Simulation:
         self.driver: Driver | None = None
         self.shown: list[Event] = []
         self.events = 0  # shown in all lives
+        self.told = 0  # events of this life that follow from a record
         self.unread: asyncio.Queue[Event] = asyncio.Queue()
         self.own_tasks: set[asyncio.Task[Any] | None] = set()
         self.crash: Crash | None = None  # that is happening; None: the store had the process die
@@ -113,7 +114,11 @@ class Simulation:
 
     def session_of(self, name: str) -> Evidence:
         """The session of that name, old or new."""
-        return self.sessions.setdefault(name, Evidence(name, self.world.accuse, self._passed, self.plan.late_timers_ms))
+        return self.sessions.setdefault(name, self._evidence(name))
+
+    def _evidence(self, name: str) -> Evidence:
+        plan = self.plan
+        return Evidence(name, self.world.accuse, self._passed, plan.late_timers_ms, plan.disk_ms or 0)
 
     def _passed(self) -> int:
         return self.world.elapsed_ms
@@ -165,8 +170,8 @@ class Simulation:
         for session in self.sessions.values():
             session.begin_life()
         self.clocks.clear()
-        self.shown, self.unread = [], asyncio.Queue()
-        driver = self._open()
+        self.shown, self.unread, self.told = [], asyncio.Queue(), 0
+        driver = await self._open()
         reading = asyncio.ensure_future(self._read())
         self.own_tasks = {asyncio.current_task(), reading}
         try:
@@ -204,10 +209,10 @@ class Simulation:
         await self._close(driver, why)
         return why
 
-    def _open(self) -> Driver:
+    async def _open(self) -> Driver:
         ports = self.ports_of(self.root)
-        self.driver = driver = Driver.open(
-            store=SimulatedStore(self.world, self.root),
+        self.driver = driver = await Driver.open(
+            store=store_of(self.world, self.root),
             created=Created(
                 session_id="root",
                 policy=effective_policy(PolicyChoice(preset=self.plan.preset, options=self.plan.options)),
@@ -242,6 +247,10 @@ class Simulation:
 
     def _see(self, event: Event) -> None:
         """An observer: it may raise, and it may speak."""
+        if not isinstance(event, PASSING_EVENTS):
+            self.told += 1
+            if self.told > self.root.tells:
+                self.world.accuse(f"{type(event).__name__} was shown before the record behind it was written")
         self.shown.append(event)
         self.unread.put_nowait(event)
         self.events += 1
@@ -355,6 +364,9 @@ class Simulation:
     async def _close(self, driver: Driver, why: str) -> None:
         """Close the driver, and hold what it did against its log."""
         await self.loop.idle()
+        while self.world.writing:  # what is to be looked at is what the log says when all is in it
+            await self.world.lasts(1)
+            await self.loop.idle()
         orderly = why == "over"
         if orderly and not self.life.end.done():
             pending = Counter[int]()

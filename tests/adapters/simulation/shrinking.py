@@ -52,8 +52,13 @@ def shrunk(plan: Plan, fails: Fails) -> Plan:
 
 
 def _simpler_worlds(plan: Plan) -> Sequence[Plan]:
-    plain = evolve(plan, late_timers_ms=0, attentive=(), reader_ms=0)
-    return (evolve(plan, late_timers_ms=0), plain, evolve(plain, options={}, preset="default"))
+    plain = evolve(plan, late_timers_ms=0, attentive=(), reader_ms=0, disk_ms=None)
+    return (
+        evolve(plan, late_timers_ms=0),
+        evolve(plan, disk_ms=None),
+        plain,
+        evolve(plain, options={}, preset="default"),
+    )
 
 
 def _plainer(plan: Plan, still: Fails) -> Plan:

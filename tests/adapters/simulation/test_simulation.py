@@ -36,6 +36,7 @@ SOMETIMES = (
     *("crash", "unsynced records lost", "clock forward", "clock back", "late timer", "observer raises"),
     *("log in other hands", "words of a person forged"),
     "slow reader",
+    "slow append",
     *("posted within a step", "sub-agent", "send fails", "the run failed", "settled", "a person was needed"),
 )
 

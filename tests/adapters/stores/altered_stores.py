@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from loopkernel.data.states import State
 from loopkernel.replaying import LogRecord
-from loopkernel_adapters.ports import NoSuchRun, Restored, RunEntry, Runs, Store, StoreCorrupt, StoreError, StoreLocked
+from loopkernel_adapters.blocking_ports import BlockingRuns, BlockingStore
+from loopkernel_adapters.ports import NoSuchRun, Restored, RunEntry, StoreCorrupt, StoreError, StoreLocked
 from loopkernel_adapters.stores import durable_files, jsonl
 from loopkernel_adapters.stores.folders import JsonlFolder
 from loopkernel_adapters.stores.jsonl import JsonlStore
@@ -18,7 +19,7 @@ from loopkernel_adapters.stores.snapshots import read_snapshot
 from typing_extensions import override
 
 
-class Altered(Store):
+class Altered(BlockingStore):
     """A JSONL log that does one thing wrong: each method can be given another body."""
 
     def __init__(self, inner: JsonlStore, faults: "Faults") -> None:
@@ -65,7 +66,7 @@ class Faults:
     def close(self, store: Altered) -> None:
         store.inner.close()
 
-    def open(self, runs: JsonlFolder, run: str) -> Store:
+    def open(self, runs: JsonlFolder, run: str) -> BlockingStore:
         return Altered(runs.open(run), self)
 
     def read(self, runs: JsonlFolder, run: str) -> tuple[LogRecord, ...]:
@@ -79,7 +80,7 @@ class Faults:
         yield
 
 
-class AlteredRuns(Runs):
+class AlteredRuns(BlockingRuns):
     """A folder of altered logs."""
 
     def __init__(self, folder: Path, faults: Faults) -> None:
@@ -87,7 +88,7 @@ class AlteredRuns(Runs):
         self.faults = faults
 
     @override
-    def open(self, run: str) -> Store:
+    def open(self, run: str) -> BlockingStore:
         return self.faults.open(self.inner, run)
 
     @override
@@ -173,7 +174,7 @@ class Forgetful(Faults):
     """Leaves out what it cannot read, instead of refusing it."""
 
     @override
-    def open(self, runs: JsonlFolder, run: str) -> Store:
+    def open(self, runs: JsonlFolder, run: str) -> BlockingStore:
         try:
             return Altered(runs.open(run), self)
         except StoreCorrupt as error:
@@ -185,7 +186,7 @@ class Strict(Faults):
     """Takes a torn tail for damage."""
 
     @override
-    def open(self, runs: JsonlFolder, run: str) -> Store:
+    def open(self, runs: JsonlFolder, run: str) -> BlockingStore:
         store = runs.open(run)
         if store.torn_tail is not None:
             store.close()
@@ -197,7 +198,7 @@ class Rash(Faults):
     """Cuts more than the torn tail."""
 
     @override
-    def open(self, runs: JsonlFolder, run: str) -> Store:
+    def open(self, runs: JsonlFolder, run: str) -> BlockingStore:
         store = runs.open(run)
         if store.torn_tail is not None:
             store.close()
@@ -278,7 +279,7 @@ class Sharing(Faults):
     """Two ids lead to one log."""
 
     @override
-    def open(self, runs: JsonlFolder, run: str) -> Store:
+    def open(self, runs: JsonlFolder, run: str) -> BlockingStore:
         return Altered(runs.open(run.replace("%2F", "/")), self)
 
     @override
@@ -320,7 +321,7 @@ class Blunt(Faults):
     """Says that a log is locked as if anything were wrong."""
 
     @override
-    def open(self, runs: JsonlFolder, run: str) -> Store:
+    def open(self, runs: JsonlFolder, run: str) -> BlockingStore:
         try:
             return Altered(runs.open(run), self)
         except StoreLocked as error:
@@ -331,7 +332,7 @@ class AloneInItsProcess(Faults):
     """Its lock is known within the process alone."""
 
     def __init__(self) -> None:
-        self.opened: dict[Store, Path] = {}
+        self.opened: dict[BlockingStore, Path] = {}
 
     @override
     @contextmanager
@@ -340,7 +341,7 @@ class AloneInItsProcess(Faults):
         yield
 
     @override
-    def open(self, runs: JsonlFolder, run: str) -> Store:
+    def open(self, runs: JsonlFolder, run: str) -> BlockingStore:
         path = runs.file_of(run)
         if path in self.opened.values():
             raise StoreLocked("it is open here")

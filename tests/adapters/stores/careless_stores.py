@@ -9,7 +9,8 @@ from attrs import evolve
 from loopkernel.data.model_deltas import ModelText
 from loopkernel.data.states import State
 from loopkernel.replaying import LogRecord
-from loopkernel_adapters.ports import Restored, Store, StoreCorrupt, StoreLocked
+from loopkernel_adapters.blocking_ports import BlockingStore
+from loopkernel_adapters.ports import Restored, StoreCorrupt, StoreLocked
 from loopkernel_adapters.stores.folders import JsonlFolder
 from loopkernel_adapters.stores.jsonl import JsonlStore
 from typing_extensions import override
@@ -84,7 +85,7 @@ class Waiting(Faults):
         self.free = threading.Event()
 
     @override
-    def open(self, runs: JsonlFolder, run: str) -> Store:
+    def open(self, runs: JsonlFolder, run: str) -> BlockingStore:
         try:
             return Altered(runs.open(run), self)
         except StoreLocked:
@@ -96,7 +97,7 @@ class LeavingItsLock(Faults):
     """Its lock is a file that is there, also when whoever made it has died."""
 
     @override
-    def open(self, runs: JsonlFolder, run: str) -> Store:
+    def open(self, runs: JsonlFolder, run: str) -> BlockingStore:
         store = Altered(runs.open(run), self)
         try:
             os.close(os.open(_lock_of(store), os.O_CREAT | os.O_EXCL, 0o600))
@@ -121,7 +122,7 @@ class Trimming(Faults):
     """Takes ids for one that differ only in the spaces behind them, as a column of fixed width does."""
 
     @override
-    def open(self, runs: JsonlFolder, run: str) -> Store:
+    def open(self, runs: JsonlFolder, run: str) -> BlockingStore:
         return Altered(runs.open(run.rstrip()), self)
 
     @override
@@ -133,7 +134,7 @@ class Unruly(Faults):
     """Raises what nobody expects where a file is damaged."""
 
     @override
-    def open(self, runs: JsonlFolder, run: str) -> Store:
+    def open(self, runs: JsonlFolder, run: str) -> BlockingStore:
         try:
             return Altered(runs.open(run), self)
         except StoreCorrupt as error:

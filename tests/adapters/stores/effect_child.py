@@ -20,7 +20,8 @@ from loopkernel.data.states import Confirming, Done, Idle, State
 from loopkernel.data.tools import EffectClass, ToolOutput, ToolProfile
 from loopkernel.data.user_deltas import Reject, Say
 from loopkernel.replaying import LogRecord, replay
-from loopkernel_adapters.ports import NoSuchRun, Provider, Restored, RunContext, Sealing, Store
+from loopkernel_adapters.blocking_ports import BlockingStore
+from loopkernel_adapters.ports import NoSuchRun, Provider, Restored, RunContext, Sealing
 from loopkernel_adapters.providers.scripted import Reply, ScriptedProvider, call_reply, text_reply
 from typing_extensions import override
 
@@ -47,10 +48,10 @@ class Knowing(Provider):
             yield delta
 
 
-class Acknowledging(Store):
+class Acknowledging(BlockingStore):
     """Says how many records are durable, as soon as they are; keeps a snapshot every few records."""
 
-    def __init__(self, inner: Store, acknowledge: Callable[[int], None]) -> None:
+    def __init__(self, inner: BlockingStore, acknowledge: Callable[[int], None]) -> None:
         self.inner = inner
         self.records = list(inner.load())
         self.acknowledge = acknowledge
@@ -122,7 +123,7 @@ async def life(
     store = keeping(runs_in(kind, folder).open(RUN), acknowledge)
     begun = any(isinstance(record.delta, Say) for record in store.records)
     world = World(provider=Knowing(), tools=tools_of(folder), store=store)
-    async with world.open() as driver:
+    async with await world.open() as driver:
         if not begun:
             await driver.send(say("Pay the bills."))
         await driver.rest()

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from loopkernel.replaying import START, replay
-from loopkernel_adapters.ports import Runs, Sealing, Store, StoreError
+from loopkernel_adapters.blocking_ports import BlockingRuns, BlockingStore
+from loopkernel_adapters.ports import Sealing, StoreError
 from loopkernel_adapters.stores.folders import JsonlFolder
 from loopkernel_adapters.stores.seals import Seals
 from loopkernel_adapters.stores.sqlite import SqliteRuns
@@ -34,7 +35,7 @@ Order = dict[str, Any]  # Any: parsed JSON, whose keys are those of `main`
 Report = dict[str, Any]
 
 
-def runs_in(kind: str, folder: Path) -> Runs:
+def runs_in(kind: str, folder: Path) -> BlockingRuns:
     seals = Seals(folder / "seals")
     (folder / "seals").mkdir(exist_ok=True)
     (folder / "seals" / "marks").touch()  # no marks, which are not synced: what is acknowledged is told by calls alone
@@ -120,7 +121,7 @@ def fill(kind: str, folder: Path, acknowledge: Callable[[int], None]) -> None:
     store.close()
 
 
-def try_again(store: Store, written: int, acknowledge: Callable[[int], None]) -> None:
+def try_again(store: BlockingStore, written: int, acknowledge: Callable[[int], None]) -> None:
     """Append to a store that has failed."""
     try:
         store.append(INTENDED[written : written + 1], durable=True)

@@ -13,7 +13,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
-from loopkernel_adapters.ports import Runs, Store, StoreError, StoreLocked
+from loopkernel_adapters.blocking_ports import BlockingRuns, BlockingStore
+from loopkernel_adapters.ports import StoreError, StoreLocked
 from loopkernel_adapters.stores import database
 from loopkernel_adapters.stores.folders import JsonlFolder
 from loopkernel_adapters.stores.memory import MemoryRuns
@@ -49,7 +50,7 @@ except Exception as error:
 """
 
 
-def runs_in(kind: str, folder: Path) -> Runs:
+def runs_in(kind: str, folder: Path) -> BlockingRuns:
     return JsonlFolder(folder / "logs") if kind == "jsonl" else SqliteRuns(folder / "runs.sqlite")
 
 
@@ -131,9 +132,9 @@ def test_another_process_is_refused_at_once_and_so_is_this_one(tmp_path: Path, k
 @pytest.mark.parametrize("make", [lambda folder: MemoryRuns(), *(lambda f, k=k: runs_in(k, f) for k in KINDS)])
 def test_of_many_threads_one_gets_the_run(tmp_path: Path, make: "object") -> None:
     assert callable(make)
-    runs: Runs = make(tmp_path)
+    runs: BlockingRuns = make(tmp_path)
     runs.open("other").close()
-    opened: list[Store] = []
+    opened: list[BlockingStore] = []
     refused: list[Exception] = []
     begin = threading.Barrier(8)
 
@@ -159,7 +160,7 @@ def test_a_run_that_another_begins_while_it_is_looked_up_is_locked_and_not_damag
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs, demand_absent = SqliteRuns(tmp_path / "runs.sqlite"), RunRows._demand_absent
-    others: list[Store] = []
+    others: list[BlockingStore] = []
 
     def begun_meanwhile(rows: RunRows) -> None:
         monkeypatch.setattr(RunRows, "_demand_absent", demand_absent)

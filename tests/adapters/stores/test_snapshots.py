@@ -16,8 +16,9 @@ from loopkernel.data.errors import CodecError, Fault
 from loopkernel.data.states import State
 from loopkernel.data.thread_deltas import RULES_VERSION
 from loopkernel.replaying import START, LogRecord, replay
+from loopkernel_adapters.blocking_ports import BlockingRuns, BlockingStore
 from loopkernel_adapters.driver.log_writer import snapshot_due
-from loopkernel_adapters.ports import Restored, Runs, Sealing, Store, StoreCorrupt, StoreError
+from loopkernel_adapters.ports import Restored, Sealing, StoreCorrupt, StoreError
 from loopkernel_adapters.stores import snapshots
 from loopkernel_adapters.stores.folders import JsonlFolder
 from loopkernel_adapters.stores.jsonl import JsonlStore
@@ -35,7 +36,7 @@ CUT = 40
 
 
 @pytest.fixture(params=["jsonl", "sqlite"])
-def runs(request: pytest.FixtureRequest, tmp_path: Path) -> Runs:
+def runs(request: pytest.FixtureRequest, tmp_path: Path) -> BlockingRuns:
     return JsonlFolder(tmp_path / "logs") if request.param == "jsonl" else SqliteRuns(tmp_path / "runs.sqlite")
 
 
@@ -43,7 +44,7 @@ def state_of(restored: Restored) -> State:
     return replay(restored.records, START if restored.state is None else restored.state)
 
 
-def keep(runs: Runs, records: tuple[LogRecord, ...], cut: int, state: State | None = None) -> None:
+def keep(runs: BlockingRuns, records: tuple[LogRecord, ...], cut: int, state: State | None = None) -> None:
     """Write the records, with a snapshot after the first `cut`."""
     with closing(runs.open("s")) as store:
         vouched(store).append(records[:cut], durable=True)
@@ -51,14 +52,14 @@ def keep(runs: Runs, records: tuple[LogRecord, ...], cut: int, state: State | No
         store.append(records[cut:], durable=True)
 
 
-def vouched(store: Store) -> Store:
+def vouched(store: BlockingStore) -> BlockingStore:
     """The store, of one's own programs: of a foreign log no snapshot is used."""
     assert isinstance(store, Sealing)
     store.vouch()
     return store
 
 
-def restored(runs: Runs) -> Restored:
+def restored(runs: BlockingRuns) -> Restored:
     with closing(runs.open("s")) as store:
         found = store.restore()
         assert store.load() == LOG[: len(store.load())]
@@ -70,7 +71,7 @@ def restored(runs: Runs) -> Restored:
 
 @pytest.mark.rule("RESUME-1")
 @pytest.mark.parametrize("cut", [1, 2, 17, CUT, len(LOG)])
-def test_the_snapshot_and_the_tail_lead_to_the_same_state_as_the_log(runs: Runs, cut: int) -> None:
+def test_the_snapshot_and_the_tail_lead_to_the_same_state_as_the_log(runs: BlockingRuns, cut: int) -> None:
     keep(runs, LOG, cut)
     found = restored(runs)
     assert found.state == replay(LOG[:cut])
@@ -80,7 +81,7 @@ def test_the_snapshot_and_the_tail_lead_to_the_same_state_as_the_log(runs: Runs,
     assert runs.read("s") == LOG
 
 
-def test_a_store_restores_at_any_time_from_its_newest_snapshot(runs: Runs) -> None:
+def test_a_store_restores_at_any_time_from_its_newest_snapshot(runs: BlockingRuns) -> None:
     with closing(runs.open("s")) as store:
         assert vouched(store).restore() == Restored(records=())
         for size in range(1, len(LOG) + 1):
@@ -92,7 +93,7 @@ def test_a_store_restores_at_any_time_from_its_newest_snapshot(runs: Runs) -> No
             assert store.load() == LOG[:size]
 
 
-def test_what_a_snapshot_covers_is_not_parsed(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_snapshot_covers_is_not_parsed(runs: BlockingRuns, monkeypatch: pytest.MonkeyPatch) -> None:
     parsed = 0
 
     def counting(read: Callable[[str], LogRecord]) -> Callable[[str], LogRecord]:
@@ -104,14 +105,14 @@ def test_what_a_snapshot_covers_is_not_parsed(runs: Runs, monkeypatch: pytest.Mo
         return counted
 
     keep(runs, LOG, CUT)
-    for module in ("jsonl", "run_rows"):
+    for module in ("jsonl", "record_chain"):
         monkeypatch.setattr(f"loopkernel_adapters.stores.{module}.record_from_text", counting(record_from_text))
     with closing(runs.open("s")) as store:
         assert state_of(store.restore()) == replay(LOG)
     assert parsed == len(LOG) - CUT
 
 
-def test_the_snapshot_of_other_rules_says_so(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_snapshot_of_other_rules_says_so(runs: BlockingRuns, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshots, "RULES_VERSION", RULES_VERSION - 1)
     keep(runs, LOG, len(LOG))
     monkeypatch.undo()
@@ -140,12 +141,12 @@ def test_it_is_due_now_and_then_and_ever_rarer() -> None:
 # --- what is not trusted ---
 
 
-def file_of(runs: Runs) -> Path:
+def file_of(runs: BlockingRuns) -> Path:
     assert isinstance(runs, JsonlFolder)
     return runs.path / "s.jsonl.snapshot"
 
 
-def content_of(runs: Runs) -> bytes:
+def content_of(runs: BlockingRuns) -> bytes:
     """The bytes of the snapshot that is kept, without its seal."""
     if isinstance(runs, JsonlFolder):
         return without_seal(file_of(runs).read_bytes())
@@ -160,7 +161,7 @@ def without_seal(content: bytes) -> bytes:
     return content.partition(b"\n")[2]
 
 
-def put(runs: Runs, content: object) -> None:
+def put(runs: BlockingRuns, content: object) -> None:
     """Other bytes in the place of the snapshot, sealed as one's own: they have to be right all the same."""
     if isinstance(content, bytes):
         seal = Seals.of_user().seal(b"seal:" + content)
@@ -197,7 +198,7 @@ def lies(content: bytes) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("name", lies(snapshot_of(streaming_after(1), records=9, digest="d" * 32, size=9).to_bytes()))
-def test_a_snapshot_that_does_not_fit_is_ignored(runs: Runs, name: str) -> None:
+def test_a_snapshot_that_does_not_fit_is_ignored(runs: BlockingRuns, name: str) -> None:
     keep(runs, LOG, CUT)
     put(runs, lies(content_of(runs))[name])
     assert restored(runs) == Restored(records=LOG)
@@ -212,7 +213,7 @@ def test_a_snapshot_of_more_bytes_than_there_are_is_ignored(tmp_path: Path) -> N
     assert restored(runs) == Restored(records=LOG)
 
 
-def test_a_damaged_snapshot_is_ignored(runs: Runs) -> None:
+def test_a_damaged_snapshot_is_ignored(runs: BlockingRuns) -> None:
     keep(runs, LOG, CUT)
     content = content_of(runs)
     for place in [*range(0, len(content), 37), len(content) - 1]:
@@ -223,7 +224,7 @@ def test_a_damaged_snapshot_is_ignored(runs: Runs) -> None:
     assert restored(runs).records == LOG[CUT:]
 
 
-def test_a_snapshot_of_a_newer_format_is_ignored(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_snapshot_of_a_newer_format_is_ignored(runs: BlockingRuns, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshots, "_HEADER", {"loopkernel": "snapshot", "version": 2})
     keep(runs, LOG, CUT)
     monkeypatch.undo()
@@ -292,7 +293,7 @@ def test_damage_in_the_covered_records_is_found(tmp_path: Path) -> None:
 # --- what it may cost ---
 
 
-def test_one_that_cannot_be_written_breaks_nothing(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_cannot_be_written_breaks_nothing(runs: BlockingRuns, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(state: State) -> str:
         raise CodecError([Fault("$", "cannot be written")])
 
@@ -340,7 +341,7 @@ def bomb(records: tuple[LogRecord, ...], digest: str, size: int) -> bytes:
 
 
 def test_a_snapshot_that_unpacks_to_far_more_than_the_log_is_ignored(
-    runs: Runs, monkeypatch: pytest.MonkeyPatch
+    runs: BlockingRuns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(snapshots, "SPARE_TEXT", 1 << 20)
     keep(runs, LOG, CUT)

@@ -11,8 +11,9 @@ from loopkernel.data.json_text import Json
 from loopkernel.data.model_deltas import ModelDelta
 from loopkernel.data.tools import EffectClass, ToolOutput, ToolProfile
 from loopkernel.replaying import LogRecord
+from loopkernel_adapters.blocking_ports import BlockingRuns
 from loopkernel_adapters.driver.clocks import ManualClock
-from loopkernel_adapters.ports import RunContext, Runs, ToolError
+from loopkernel_adapters.ports import RunContext, ToolError
 from loopkernel_adapters.providers.scripted import Reply, ScriptedProvider
 from loopkernel_adapters.telemetry.replayed import export_log
 from opentelemetry.sdk.metrics import MeterProvider
@@ -107,7 +108,7 @@ def plain(span: ReadableSpan) -> PlainSpan:
 
 
 def replayed(
-    runs: Runs, run: str, children: Iterable[str] = (), content: bool = False, agent_name: str | None = None
+    runs: BlockingRuns, run: str, children: Iterable[str] = (), content: bool = False, agent_name: str | None = None
 ) -> Collected:
     """What the logs tell when they are folded anew."""
     return told_of(runs.read(run), {child: runs.read(child) for child in children}, content, agent_name)

@@ -12,10 +12,11 @@ from loopkernel.data.tools import ToolOutput
 from loopkernel.data.user_deltas import Approve, CancelAll, StartHandoff
 from loopkernel.replaying import fork
 from loopkernel_adapters.agent import Agent
+from loopkernel_adapters.blocking_ports import BlockingRuns
 from loopkernel_adapters.driver.asyncio_driver import Driver
 from loopkernel_adapters.driver.clocks import ManualClock
 from loopkernel_adapters.optional_ports import OptionalPorts
-from loopkernel_adapters.ports import RunContext, Runs
+from loopkernel_adapters.ports import RunContext
 from loopkernel_adapters.providers.scripted import Reply, call_reply, text_reply
 from loopkernel_adapters.secrets import Secrets
 from loopkernel_adapters.stores.folders import JsonlFolder
@@ -45,23 +46,23 @@ class Watched:
     def __init__(
         self,
         *replies: Reply,
-        runs: Runs | None = None,
+        runs: BlockingRuns | None = None,
         tools: FunctionTools | None = None,
         optional: OptionalPorts | None = None,
         collected: Collected | None = None,
         begun_ms: int = NOON_MS,
     ) -> None:
         self.clock = ManualClock(begun_ms)
-        self.runs = runs or MemoryRuns()
+        self.runs: BlockingRuns = runs or MemoryRuns()
         self.collected = collected or Collected()
         self.telemetry = Telemetry(self.collected.tracers, self.collected.meters)
         self.provider = TakingTime(replies, self.clock)
         self.tools = tools or tools_that_take_time(self.clock)
         self.optional = optional or OptionalPorts()
 
-    def driver(self, run: str = "run") -> Driver:
-        return Driver.open(
-            store=self.telemetry.watch(self.runs).open(run),
+    async def driver(self, run: str = "run") -> Driver:
+        return await Driver.open(
+            store=await self.telemetry.watch(self.runs).open(run),
             created=Created(session_id=run, policy=Policy(), tools=self.tools.offered()),
             provider=self.provider,
             tools=self.tools,
@@ -78,7 +79,7 @@ class Watched:
 def test_a_tool_that_raises_is_a_span_with_an_error() -> None:
     async def run() -> None:
         watched = Watched(call_reply(("fail", an_input()), ("crash", an_input())), text_reply("No milk."))
-        async with watched.driver() as driver:
+        async with await watched.driver() as driver:
             await driver.send(say("go"))
             await driver.rest()
         spans = watched.told()
@@ -101,7 +102,7 @@ def test_a_cancelled_turn_ends_all_that_is_within_it() -> None:
             return await asyncio.Future()
 
         watched = Watched(call_reply(("hang", an_input())), tools=FunctionTools(hang=hang))
-        async with watched.driver() as driver:
+        async with await watched.driver() as driver:
             await driver.send(say("go"))
             await begun.wait()
             watched.clock.advance(2_000)
@@ -122,7 +123,7 @@ def test_a_reply_that_is_cancelled_is_an_aborted_chat() -> None:
     async def run() -> None:
         never = asyncio.Event()
         watched = Watched((*text_reply("Half")[:1], never))
-        async with watched.driver() as driver:
+        async with await watched.driver() as driver:
             await driver.send(say("go"))
             while not watched.provider.requests:
                 await asyncio.sleep(0)
@@ -139,11 +140,11 @@ def test_a_run_that_waits_for_a_person_is_left_and_gone_on_with() -> None:
 
     async def run() -> None:
         watched = Watched(call_reply(("order", an_input(item="milk"))), text_reply("Ordered."))
-        async with watched.driver() as driver:
+        async with await watched.driver() as driver:
             await driver.send(say("go"))
             await driver.rest()
         watched.clock.advance(3_600_000)
-        async with watched.driver() as driver:
+        async with await watched.driver() as driver:
             call = next(iter(driver.state.ledger.entries)).call.id  # type: ignore[union-attr]  # it waits
             watched.clock.advance(60_000)
             await driver.send(Approve(call))
@@ -187,7 +188,7 @@ watched = Watched(*replies, runs=JsonlFolder(pathlib.Path(sys.argv[1])), tools=F
 watched.collected.tracers.add_span_processor(SimpleSpanProcessor(Printing()))
 
 async def main():
-    async with watched.driver() as driver:
+    async with await watched.driver() as driver:
         await driver.send(say("go"))
         await driver.rest()
 
@@ -213,7 +214,7 @@ def test_a_killed_process_and_the_one_that_goes_on_tell_one_tree_together(tmp_pa
 
         tools = FunctionTools(echo=hang, hang=hang)
         watched = Watched(text_reply("Done."), runs=runs, tools=tools, begun_ms=NOON_MS + 60_000)
-        async with watched.driver() as driver:
+        async with await watched.driver() as driver:
             await driver.rest()
         return watched.told()
 
@@ -231,7 +232,7 @@ def test_a_killed_process_and_the_one_that_goes_on_tell_one_tree_together(tmp_pa
 def test_a_fork_is_told_from_where_it_leaves_and_names_what_it_left() -> None:
     async def run() -> None:
         watched = Watched(text_reply("one"), text_reply("two"), text_reply("other"))
-        async with watched.driver() as driver:
+        async with await watched.driver() as driver:
             await driver.send(say("first"))
             await driver.rest()
             watched.clock.advance(1_000)
@@ -247,7 +248,7 @@ def test_a_fork_is_told_from_where_it_leaves_and_names_what_it_left() -> None:
         assert own == 4
 
         other = Watched(text_reply("other"), runs=with_other, begun_ms=NOON_MS + 10_000)
-        async with other.driver("other") as driver:
+        async with await other.driver("other") as driver:
             await driver.send(say("instead"))
             await driver.rest()
         spans = other.told()
@@ -268,7 +269,7 @@ def test_a_run_in_the_background_is_a_tree_of_its_own() -> None:
             text_reply("So it ended."),
             tools=FunctionTools(background=background),
         )
-        async with watched.driver() as driver:
+        async with await watched.driver() as driver:
             await driver.send(say("go"))
             await driver.rest()
             watched.clock.advance(30_000)
@@ -291,7 +292,7 @@ def test_a_handoff_is_told_with_the_session_that_goes_on() -> None:
     async def run() -> None:
         carrying = Carrying()
         watched = Watched(text_reply("one"), optional=OptionalPorts(handoffs=carrying))
-        async with watched.driver() as driver:
+        async with await watched.driver() as driver:
             await driver.send(say("first"))
             await driver.rest()
             await driver.send(StartHandoff("finish the tests"))

@@ -1,0 +1,1 @@
+"""A fleet: workers that take turns at the runs of one place."""

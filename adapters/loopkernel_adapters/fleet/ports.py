@@ -1,0 +1,66 @@
+"""The port of a fleet: what workers on many machines ask of the place where their runs lie. Nothing here acts.
+
+for run in await runs.claim(10):                     # held, until it is opened or its lease ends
+    store = await runs.open(run)
+    ...                                              # apply what `inbox` gives, and append it with its numbers
+    await runs.rest(run, wake_ms, unfinished=False)  # before the log is closed
+    await store.close()
+"""
+
+from typing import Protocol, runtime_checkable
+
+from loopkernel.data.deltas import Delta
+from loopkernel.data.thread_deltas import ThreadDelta
+from loopkernel.data.user_deltas import UserDelta
+
+from loopkernel_adapters.ports import Runs
+
+# What is said to a run from outside.
+Input = UserDelta | ThreadDelta
+
+
+@runtime_checkable
+class Fleet(Runs, Protocol):
+    """Many logs in one place that many workers write, each log by one of them at a time."""
+
+    async def send(self, run: str, delta: Delta) -> int:
+        """Keep an input for the run, from anywhere: durable before this returns. Gives its number, and wakes a worker.
+
+        The run is entered where it is new. Numbers count up from 1, in the order in which the inputs are applied.
+        Raises StoreError for what is not an input (of a user, or of a thread), for what cannot be kept, and for the run
+        of a sub-agent. Where the connection is lost before the answer, it says that nobody knows whether it was kept.
+        """
+        ...
+
+    async def inbox(self, run: str) -> tuple[tuple[int, Input], ...]:
+        """The inputs that wait for the run, in order, each with its number.
+
+        One goes away with the append that names its number in `taken`, in the same transaction. Raises StoreCorrupt
+        for one that this user's programs have not sent.
+        """
+        ...
+
+    async def claim(self, most: int) -> tuple[str, ...]:
+        """At most so many runs that nobody holds and that have work; they are held here from now on.
+
+        Work is an input, a timer that is due, or what a holder has left: it said so, or its lease ended without a word.
+        What is claimed is opened, or said to `rest`; otherwise it is free again when its lease ends. Runs of sub-agents
+        (with a slash in the name) are never claimed: who opens the run that they work for opens them.
+        """
+        ...
+
+    async def rest(self, run: str, wake_ms: int | None, unfinished: bool) -> None:
+        """What the holder knows as it lets go: when the next timer is due (None: never), and whether work is left.
+
+        Said before the log is closed; what is appended after it takes it back, so that the run is looked at again. A
+        log that is closed without it leaves the run as it was found. Raises StoreError where it is not held here.
+        """
+        ...
+
+    async def wait_for_work(self, seconds: float) -> tuple[str, ...]:
+        """Return when an input has come, a run was let go of with work left, a time has come, or the seconds are over.
+
+        Gives the runs that were named to it, also such as are held here. Nothing is promised by it: look with `claim`
+        and `inbox`. It may return for nothing, and the first time it does, at once. One task waits at a time.
+        """
+        ...
