@@ -113,7 +113,10 @@ class Simulation:
 
     def session_of(self, name: str) -> Evidence:
         """The session of that name, old or new."""
-        return self.sessions.setdefault(name, Evidence(name, self.world.accuse, self._passed, self.plan.late_timers_ms))
+        evidence = Evidence(
+            name=name, accuse=self.world.accuse, passed_ms=self._passed, late_ms=self.plan.late_timers_ms
+        )
+        return self.sessions.setdefault(name, evidence)
 
     def _passed(self) -> int:
         return self.world.elapsed_ms
