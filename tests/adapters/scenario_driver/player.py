@@ -26,7 +26,7 @@ from loopkernel.testing.scenarios.data.scenario import Scenario
 from loopkernel.testing.scenarios.player.drive import SESSION, OfCall
 from loopkernel.testing.scenarios.player.recording import Recording
 from loopkernel.testing.scenarios.player.reply_script import DelayedDelta
-from loopkernel.testing.scenarios.player.stage import Stage
+from loopkernel.testing.scenarios.player.stage import ScenarioStage
 from loopkernel.testing.scenarios.player.start import foreign_messages, name_start_calls
 from loopkernel.testing.scenarios.player.trace_lines import CRASHED
 from loopkernel.testing.scenarios.player.user_inputs import delta_of
@@ -115,7 +115,7 @@ class ScenarioDriver:
         self._scenario = scenario
         self._policy = policy
         self._loop = loop
-        self._stage: Stage[FollowedSession] = Stage()
+        self._stage: ScenarioStage[FollowedSession] = ScenarioStage()
         self._session = FollowedSession(self._stage, transition, World(scenario))
         self._crash: actions.Crash | None = None  # that is due
         self._sending: set[asyncio.Task[None]] = set()

@@ -17,7 +17,7 @@ from loopkernel.replaying import LogRecord, Transition
 from loopkernel.testing.scenarios.player.agenda import Operation
 from loopkernel.testing.scenarios.player.reply_script import DelayedDelta
 from loopkernel.testing.scenarios.player.session import Begun, ScriptedSession
-from loopkernel.testing.scenarios.player.stage import Stage
+from loopkernel.testing.scenarios.player.stage import ScenarioStage
 from loopkernel.testing.scenarios.player.world import World
 from typing_extensions import override
 
@@ -27,7 +27,7 @@ class FollowedSession(ScriptedSession):
 
     def __init__(
         self,
-        stage: "Stage[FollowedSession]",
+        stage: "ScenarioStage[FollowedSession]",
         transition: Transition,
         world: World,
         parent: "FollowedSession | None" = None,

@@ -18,7 +18,7 @@ from loopkernel.testing.scenarios.data.actions import TimedAction
 from loopkernel.testing.scenarios.data.scenario import Scenario
 from loopkernel.testing.scenarios.player.driven_kernel import DrivenKernel
 from loopkernel.testing.scenarios.player.recording import Recording
-from loopkernel.testing.scenarios.player.stage import Stage
+from loopkernel.testing.scenarios.player.stage import ScenarioStage
 from loopkernel.testing.scenarios.player.start import foreign_messages, name_start_calls
 from loopkernel.testing.scenarios.player.trace_lines import CRASHED
 from loopkernel.testing.scenarios.player.user_inputs import delta_of
@@ -33,7 +33,7 @@ class Drive:
     def __init__(self, scenario: Scenario, policy: Policy, transition: Transition) -> None:
         self._scenario = scenario
         self._policy = policy
-        self._stage: Stage[DrivenKernel] = Stage()
+        self._stage: ScenarioStage[DrivenKernel] = ScenarioStage()
         self._kernel = DrivenKernel(self._stage, transition, World(scenario))
 
     def run(self) -> Recording:

@@ -25,7 +25,7 @@ from loopkernel.testing.scenarios.player.child_reports import ChildReport, Child
 from loopkernel.testing.scenarios.player.recording import refolded
 from loopkernel.testing.scenarios.player.reply_script import DelayedDelta
 from loopkernel.testing.scenarios.player.session import Begun, ScriptedSession
-from loopkernel.testing.scenarios.player.stage import Stage
+from loopkernel.testing.scenarios.player.stage import ScenarioStage
 from loopkernel.testing.scenarios.player.world import World
 
 
@@ -34,7 +34,7 @@ class DrivenKernel(ScriptedSession):
 
     def __init__(
         self,
-        stage: "Stage[DrivenKernel]",
+        stage: "ScenarioStage[DrivenKernel]",
         transition: Transition,
         world: World,
         parent: "DrivenKernel | None" = None,

@@ -28,7 +28,7 @@ from loopkernel.testing.scenarios.player.call_names import CallNames
 from loopkernel.testing.scenarios.player.recording import Recording, ToolRun, TraceLine
 from loopkernel.testing.scenarios.player.reply_script import DelayedDelta
 from loopkernel.testing.scenarios.player.reports_again import report_behind
-from loopkernel.testing.scenarios.player.stage import Stage
+from loopkernel.testing.scenarios.player.stage import ScenarioStage
 from loopkernel.testing.scenarios.player.trace_lines import lines_of
 from loopkernel.testing.scenarios.player.world import RunStopped, World
 
@@ -49,7 +49,7 @@ class ScriptedSession(Run):
     """One session: the first, whose steps are printed, or that of a sub-agent of `parent`."""
 
     def __init__(
-        self, stage: "Stage[Self]", transition: Transition, world: World, parent: "Self | None" = None
+        self, stage: "ScenarioStage[Self]", transition: Transition, world: World, parent: "Self | None" = None
     ) -> None:
         super().__init__(transition)
         self.number = len(stage.sessions)

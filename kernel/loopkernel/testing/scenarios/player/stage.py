@@ -18,7 +18,7 @@ MAX_MS = 24 * 60 * 60 * 1_000
 
 
 @define(eq=False)
-class Stage(Generic[S]):
+class ScenarioStage(Generic[S]):
     """The virtual time and what happens in it. `raised` says that it was the kernel which ended the run."""
 
     agenda: Agenda = Factory(Agenda)
