@@ -5,9 +5,7 @@ dropped as it is, and another that is opened on what its store holds.
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Sequence
-from typing import assert_never
 
 from attrs import evolve, frozen
 from loopkernel.data import user_deltas
@@ -20,19 +18,19 @@ from loopkernel.data.policy import Policy
 from loopkernel.data.states import State
 from loopkernel.data.thread_deltas import Created, Forked
 from loopkernel.data.tool_deltas import ToolChecked
+from loopkernel.loop.transition import transition
 from loopkernel.replaying import LogRecord
 from loopkernel.testing.scenarios.data import actions
-from loopkernel.testing.scenarios.data.actions import At, TimedAction, When
+from loopkernel.testing.scenarios.data.actions import TimedAction, When
 from loopkernel.testing.scenarios.data.scenario import Scenario
-from loopkernel.testing.scenarios.player.drive import MAX_MS, SESSION, OfCall
+from loopkernel.testing.scenarios.player.drive import SESSION, OfCall
 from loopkernel.testing.scenarios.player.recording import Recording
 from loopkernel.testing.scenarios.player.reply_script import DelayedDelta
-from loopkernel.testing.scenarios.player.reports_again import report_behind
+from loopkernel.testing.scenarios.player.stage import ScenarioStage
 from loopkernel.testing.scenarios.player.start import foreign_messages, name_start_calls
 from loopkernel.testing.scenarios.player.trace_lines import CRASHED
 from loopkernel.testing.scenarios.player.user_inputs import delta_of
 from loopkernel.testing.scenarios.player.world import RunStopped, World
-from loopkernel.testing.scenarios.trace import matches
 from loopkernel_adapters.blocking_ports import BlockingStore
 from loopkernel_adapters.driver.asyncio_driver import Driver, is_event
 from loopkernel_adapters.driver.taking_up import ResumeSettings
@@ -51,7 +49,7 @@ from tests.adapters.scenario_driver.ports import (
     ScriptedSummariser,
     ScriptedTools,
 )
-from tests.adapters.scenario_driver.session import FollowedSession, Stage
+from tests.adapters.scenario_driver.session import FollowedSession
 from tests.adapters.simulation.virtual_loop import VirtualLoop
 
 # --- a driver whose checks report in their turn ----------------------------------------------------------
@@ -118,12 +116,9 @@ class ScenarioDriver:
         self._scenario = scenario
         self._policy = policy
         self._loop = loop
-        self._stage = Stage(self._trigger)
-        self._session = FollowedSession(self._stage, World(scenario))
-        self._waiting: list[tuple[int, When, TimedAction]] = []  # with their places in the file
-        self._urgent: deque[TimedAction] = deque()  # due right after the step that has just been taken
+        self._stage: ScenarioStage[FollowedSession] = ScenarioStage()
+        self._session = FollowedSession(self._stage, transition, World(scenario))
         self._crash: actions.Crash | None = None  # that is due
-        self._noticed = 0  # of the lines of the trace, by actions that wait for one
         self._sending: set[asyncio.Task[None]] = set()
         self._life = Life(self._stage, self._post)
         self._seen: list[Event] = []  # by an observer, in this life
@@ -134,7 +129,8 @@ class ScenarioDriver:
 
     async def run(self) -> Played:
         """Everything, until nothing is left to happen."""
-        self._plan()
+        name_start_calls(self._scenario.start, self._session.names)
+        self._stage.plan(self._scenario.user)
         try:
             await self._open(())
             while await self._go_on():
@@ -154,17 +150,6 @@ class ScenarioDriver:
     def _recording(self) -> Recording:
         children = tuple(child.recording() for child in self._stage.sessions[1:])
         return evolve(self._session.recording(), trouble=self._trouble, children=children)
-
-    def _plan(self) -> None:
-        name_start_calls(self._scenario.start, self._session.names)
-        for index, action in enumerate(self._scenario.user):
-            match action.timing:
-                case At(ms):
-                    self._stage.agenda.plan(index, ms, action)
-                case When() as when:
-                    self._waiting.append((index, when, action))
-                case _:
-                    assert_never(action.timing)
 
     # --- lives of the process -----------------------------------------------------------------------------
 
@@ -258,47 +243,24 @@ class ScenarioDriver:
         if self._crash is not None:
             await self._die_and_rise(self._crash)
             return True
-        if self._urgent:  # now that whatever the step has started has begun
-            self._act(self._urgent.popleft())
+        if self._stage.urgent:  # now that whatever the step has started has begun
+            self._act(self._stage.urgent.pop(0))
             return True
-        due = self._stage.agenda.next()
+        due = self._stage.next()
         if due is None:
             return False
-        stage = self._stage
-        stage.now_ms = max(stage.now_ms, due.at_ms)
-        if stage.now_ms > MAX_MS:
-            raise RunStopped("never settled: the run went on beyond 24 h of virtual time")
         if isinstance(due.happening, TimedAction):
             self._act(due.happening)
         elif due.operation is not None:
             self._life.utter(due.operation, due.happening)
         return True
 
-    def _trigger(self) -> None:
-        """The log has one more record. Actions that wait for one of its lines become due: now, or later."""
-        lines = self._stage.lines
-        printed = lines[self._noticed :]
-        self._noticed = len(lines)
-        if printed:
-            waiting, self._waiting = self._waiting, []
-            urgent: list[TimedAction] = []
-            for index, when, action in waiting:
-                new = sum(matches(when.pattern, line.text) for line in printed)
-                seen = sum(matches(when.pattern, line.text) for line in lines) if new else 0
-                if not seen - new < when.nth <= seen:
-                    self._waiting.append((index, when, action))
-                elif when.after_ms == 0:
-                    urgent.append(action)
-                else:
-                    self._stage.agenda.plan(index, self._stage.now_ms + when.after_ms, action)
-            self._urgent.extendleft(reversed(urgent))
-
     # --- what the user, and the machine, do ---------------------------------------------------------------
 
     def _act(self, timed: TimedAction) -> None:
         action, session = timed.action, self._session
         if isinstance(action, actions.ReportAgain):
-            self._post(self._report_behind(action.pattern))
+            self._post(session.report_behind(action.pattern))
         elif isinstance(action, actions.ChangeTools):
             session.world.change_tools(action.tools)
             self._post(user_deltas.ChangeTools(session.world.offered_tools()))
@@ -334,8 +296,8 @@ class ScenarioDriver:
         try:
             await driver.send(delta, tuple(within))  # type: ignore[arg-type]  # whatever a scenario has a person say
         except NoSuchAgent:  # whoever says it is told so, and no log has it
-            self._stage.print(f"refused {_WORDS[type(delta)]} unknown", self._stage.now_ms)
-            self._trigger()
+            self._session.print(f"refused {_WORDS[type(delta)]} unknown", self._stage.now_ms)
+            self._stage.notice()
 
     def _post(self, delta: Delta) -> None:
         assert self._driver is not None
@@ -348,15 +310,6 @@ class ScenarioDriver:
         operation = self._session.named(OperationKind.CHECK, checked.operation)
         self._stage.agenda.start(operation, self._stage.now_ms, (DelayedDelta(0, checked),))
 
-    def _report_behind(self, pattern: str) -> Delta:
-        """The report that caused the last line that matches."""
-        session = self._session
-        lines, runs = self._stage.lines, session.runs.values()
-        found = report_behind(pattern, lines, session.steps, session.ends, runs)
-        if found is None:
-            raise RunStopped(f"no report stands behind a line that matches `{pattern}`")
-        return found
-
     async def _die_and_rise(self, crash: actions.Crash) -> None:
         """The process dies: reports of work in flight never come. Another takes up what the store holds."""
         self._life.over = True
@@ -365,11 +318,11 @@ class ScenarioDriver:
             self._life.over = False
             await self._close()
             self._life.over = True
-        self._stage.print(CRASHED, self._stage.now_ms)
+        self._session.print(CRASHED, self._stage.now_ms)
         await self._let_die()
         self._loop.complaints.clear()  # of those that died
         self._stage.agenda.drop_all()
         self._session.forget_all_in_flight()
-        self._trigger()
+        self._stage.notice()
         self._stage.now_ms += crash.down_ms
         await self._open(self._session.recording().log, crash)

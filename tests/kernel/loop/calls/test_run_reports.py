@@ -32,6 +32,7 @@ from loopkernel.data.vector import GrowingSet, Vector
 from loopkernel.data.words import CallStatus, CancelReason, RefusalReason, TimerPurpose
 from loopkernel.loop.algorithms.wording import NO_RESULT, cancelled_text
 from loopkernel.loop.calls.run_reports import timer_fired, tool_report
+from loopkernel.testing.run import Run
 from loopkernel.testing.strategies.conversation import contents
 
 from tests.kernel.building import (
@@ -73,7 +74,7 @@ from tests.kernel.building import (
     writes,
 )
 from tests.kernel.drafts import drafted, fresh
-from tests.kernel.plays import Play, plays
+from tests.kernel.plays import plays
 
 DONE, QUEUED, RUNNING, WAITING, ERROR, CANCELLED = (
     CallStatus.DONE,
@@ -106,9 +107,9 @@ def on_run(number: int) -> tuple[ToolDelta, ...]:
 @pytest.mark.rule("DELTA-2")
 @pytest.mark.rule("TOOL-14")
 @given(plays())
-def test_a_report_changes_the_call_of_its_operation_alone(play: Play) -> None:
-    for moment in play.moments:
-        state = moment.before
+def test_a_report_changes_the_call_of_its_operation_alone(play: Run) -> None:
+    for record in play.steps:
+        state = record.before
         if not isinstance(state, Executing | Confirming):
             continue
         for place, entry in enumerate(state.ledger.entries):
