@@ -2,7 +2,7 @@
 
 from attrs import evolve
 from loopkernel.data.blocks import OpaqueBlock, RawInput, TextBlock
-from loopkernel.data.choices import ApprovalMode
+from loopkernel.data.choices import ApprovalMode, Oversize
 from loopkernel.data.foreign import ForeignCall, ForeignReply, ForeignResult, ForeignResults, ForeignUser
 from loopkernel.data.json_text import Json, JsonValue
 from loopkernel.data.model_deltas import ModelOpaque, ModelServerCall
@@ -230,6 +230,20 @@ def at_length(player: Player) -> None:
     player.reply(read("a"), read("b"))
     player.end(text="x" * 30 + "y" * 30)
     player.end(text="z" * 40)
+    player.settle()
+
+
+def into_a_file(player: Player) -> None:
+    """A shell, whose long output goes to a file, and a tool that reads."""
+    limit = ResultLimit(oversize=Oversize.SPILL)
+    policy = evolve(POLICY, result_limit=limit, approval_mode=ApprovalMode.BYPASS)
+    player.begin(policy, (*TOOLS, RUN))
+    player.say("go")
+    player.stream(Call("run", Json.of({"command": "ls"})), read("a"))
+    player.complete(StopReason.TOOL_USE)
+    for operation in tuple(player.checks):
+        del player.checks[operation]
+        player.deliver(ToolChecked(operation, ValidCall(())))
     player.settle()
 
 

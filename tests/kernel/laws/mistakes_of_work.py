@@ -10,6 +10,7 @@ from loopkernel.data.messages import Message
 from loopkernel.data.outside_deltas import HookContinue
 from loopkernel.data.plans import Plan
 from loopkernel.data.policy import Compaction, ResultLimit
+from loopkernel.data.sessions import Settings
 from loopkernel.data.tools import EffectClass
 from loopkernel.data.vector import Vector
 from loopkernel.data.words import CallStatus, LimitName
@@ -228,6 +229,21 @@ def _heads_alone(right: Function) -> Function:
     return shortened
 
 
+def _told(
+    spill: Callable[[ResultLimit | None, ResultLimit | None], ResultLimit | None],
+) -> Callable[[Function], Function]:
+    """Each run is told what is made of what it should be told, and of the limit of the policy."""
+
+    def mistaken(right: Function) -> Function:
+        def start_tool(settings: Settings, *of: object, **named: object) -> object:
+            command = right(settings, *of, **named)
+            return evolve(command, spill=spill(command.spill, settings.policy.result_limit))
+
+        return start_tool
+
+    return mistaken
+
+
 SHORTENING = mistakes(
     "shortening",
     "algorithms.shortening",
@@ -241,6 +257,14 @@ SHORTENING = mistakes(
         runs.at_length,
         "RESULT",
     ),
+)
+
+SPILLING = mistakes(
+    "spilling",
+    "calls.starting",
+    ("no run is told of a file", "start_tool", _told(lambda *_: None), runs.into_a_file, "FINAL-ARGS"),
+    ("each run is told of a file", "start_tool", _told(lambda _, limit: limit), runs.into_a_file, "FINAL-ARGS"),
+    ("a file whatever the policy says", "start_tool", _told(lambda _, limit: limit), runs.commanded, "FINAL-ARGS"),
 )
 
 HOOKS = mistakes(
@@ -348,5 +372,5 @@ RESTART = mistakes(
 
 OF_WORK: tuple[Mistake, ...] = (
     *(*SCHEDULE, *PAIRING, *RETRY, *BUDGET, *COMPACTION, *LOOPS),
-    *(*RESERVATION, *SHORTENING, *HOOKS, *REPAIR, *RECEIPTS, *RESTART),
+    *(*RESERVATION, *SHORTENING, *SPILLING, *HOOKS, *REPAIR, *RECEIPTS, *RESTART),
 )
