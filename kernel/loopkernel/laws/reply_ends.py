@@ -38,7 +38,7 @@ def _acted_on(step: JudgedStep) -> ModelCompleted | None:
 # --- redactions (INFER-10) --------------------------------------------------------------------------------
 
 
-def redacted(step: JudgedStep) -> Iterator[str]:
+def redactions_as_told(step: JudgedStep) -> Iterator[str]:
     """Once a reply goes into the thread, it and the message that policy names read as the guardrail says; no other."""
     end, session = _acted_on(step), step.session_before
     if end is None or session is None or step.policy is None:
