@@ -239,7 +239,8 @@ class Driver:
         arrived = self._arrived
         self._drain()
         while self._applied < arrived:
-            self._demand_running()
+            if self._writing is None or self._failure is not None:  # else it may be recorded just now, also at a close
+                self._demand_running()
             await self._senders.wait(lambda: self._applied >= arrived)
         if self._failure is not None:
             raise self._failure
@@ -460,19 +461,25 @@ class Driver:
             self._drain()
 
     def _follow(self, step: Step) -> None:
-        """What follows from a step that is recorded, as far as it has to be. A driver that stops begins nothing."""
+        """What follows from a step that is recorded, as far as it has to be. A driver that stops begins nothing.
+
+        What is reported at once (the check of a call) belongs to what has come in: whoever waits for that waits for it.
+        """
         self._state = step.state
         self._posts = 0
         going_on = self._failure is None and not self._closed
         if step.forked and going_on:
             self._operations.let_go()
+        reported = False
         for command in step.commands if going_on else ():
             report = self._operations.begin(command, step.state)
             if report is not None:
                 self._enqueue(report)
+                reported = True
         self._audience.show([*step.events, *self._date.jumps()])
-        self._applied = step.arrived
-        self._senders.wake(everyone=False)
+        if not reported:
+            self._applied = step.arrived
+            self._senders.wake(everyone=False)
 
     # --- coming to an end ---
 
