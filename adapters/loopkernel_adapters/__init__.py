@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from loopkernel_adapters.event_buffer import AgentEvent as AgentEvent
     from loopkernel_adapters.event_buffer import EventsDropped as EventsDropped
     from loopkernel_adapters.fleet.ports import Fleet as Fleet
+    from loopkernel_adapters.fleet.worker import Worker as Worker
     from loopkernel_adapters.optional_ports import Agents as Agents
     from loopkernel_adapters.optional_ports import Corrector as Corrector
     from loopkernel_adapters.optional_ports import Handoffs as Handoffs
@@ -89,6 +90,7 @@ else:
             "loopkernel_adapters.event_buffer": "AgentEvent EventsDropped",
             "loopkernel_adapters.blocking_ports": "BlockingRuns BlockingStore",
             "loopkernel_adapters.fleet.ports": "Fleet",
+            "loopkernel_adapters.fleet.worker": "Worker",
             "loopkernel_adapters.optional_ports": "Agents Corrector Handoffs "
             "Hooks OptionalPorts Summariser SummaryError",
             "loopkernel_adapters.ports": "Clock Observer Provider RunContext RunFailed "

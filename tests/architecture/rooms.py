@@ -99,6 +99,7 @@ OPEN_TO_ADAPTERS = (
     "loopkernel.loop.algorithms.retry",
     "loopkernel.presets",
     "loopkernel.public_names",
+    "loopkernel.views.deadlines",
     "loopkernel.views.receipts",
     "loopkernel.replaying",
     "loopkernel.loop.transition",
