@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self, get_args
 
-from attrs import frozen
+from attrs import define
 from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import Command, Effect
 from loopkernel.data.events import Event, LineageForked
@@ -56,7 +56,7 @@ STEPS_PER_SLICE = 64  # after so many in a row, others get their turn
 MOST_POSTS = 1_000  # inputs that may be posted within one step
 
 
-@frozen
+@define(eq=False)  # and not frozen: one is made for each step, at a third of the cost
 class Step:
     """Deltas that were applied together: the state that they lead to, their records, and what follows from them."""
 
@@ -409,7 +409,9 @@ class Driver:
         It is not where the record has to be awaited: `_write` then does the rest.
         """
         step = self._apply_all()
-        taken, self._taken = self._taken, []
+        taken: Sequence[int] = ()
+        if self._taken:
+            taken, self._taken = self._taken, []
         if not self._log.add(step.records, step.lasting, taken):
             self._follow(step)
         elif self._log.in_place:
@@ -476,7 +478,8 @@ class Driver:
             if report is not None:
                 self._enqueue(report)
                 reported = True
-        self._audience.show([*step.events, *self._date.jumps()])
+        step.events += self._date.jumps()
+        self._audience.show(step.events)
         if not reported:
             self._applied = step.arrived
             self._senders.wake(everyone=False)
