@@ -98,7 +98,11 @@ OPEN_TO_ADAPTERS = (
     "loopkernel.loop.algorithms.retry",
     "loopkernel.presets",
     "loopkernel.public_names",
+    "loopkernel.views.event_text",
     "loopkernel.views.receipts",
+    "loopkernel.views.table",
+    "loopkernel.views.waiting",
+    "loopkernel.views.waits",
     "loopkernel.replaying",
     "loopkernel.loop.transition",
 )

@@ -35,6 +35,7 @@ REPLAY_STATUSES = (
     "2 wrong usage, or there is no log, no complete record, or a damaged one; of recordings: 1 a law is broken or the "
     "replay differs, 2 a file could not be read"
 )
+VIEW_STATUSES = "exit status: 0 written, or shown until you end it, 2 wrong usage, unreadable, or it cannot be written"
 DIAGNOSE_STATUSES = "exit status: 0 nothing keeps it from going on, 1 something does, 2 wrong usage, or unreadable"
 REPAIR_STATUSES = "exit status: 0 written, 2 wrong usage, unreadable, or it cannot be written"
 MODELS = "NAME"
@@ -46,6 +47,7 @@ ABOUT_MODELS = (
 )
 ABOUT_RUN = "the id of a run, as `loopkernel runs` lists it, the beginning of one, `last`, or the path of a log"
 
+ABOUT_VIEWED = f"{ABOUT_RUN}; or a recording of another agent; or two of them"
 ABOUT_RECORDING = "a recorded session of Claude Code, Codex and others, in whatever format"
 ABOUT_RECORDINGS = f"{ABOUT_RUN}; or recordings of other agents: files, folders, patterns"
 
@@ -85,7 +87,7 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=Paragraphs,
     )
     whole.add_argument("--version", action="version", version=f"loopkernel {_version()}")
-    names = "run|chat|resume|runs|approvals|log|replay|diagnose|repair|continue|fork|demo"
+    names = "run|chat|resume|runs|approvals|log|view|replay|diagnose|repair|continue|fork|demo"
     commands = whole.add_subparsers(dest="command", required=True, metavar=names)
     _add_run(commands)
     _add_chat(commands)
@@ -93,6 +95,7 @@ def parser() -> argparse.ArgumentParser:
     _add_runs(commands)
     _add_approvals(commands)
     _add_log(commands)
+    _add_view(commands)
     _add_replay(commands)
     _add_diagnose(commands)
     _add_repair(commands)
@@ -195,6 +198,30 @@ def _add_log(commands: Commands) -> None:
     showing.add_argument("run", metavar="RUN", type=values.name, help=ABOUT_RUN)
     showing.add_argument("--json", action="store_true", help="one JSON object a line, for each record")
     _add_store(showing)
+
+
+def _add_view(commands: Commands) -> None:
+    purpose = "make a page of a run or a recording, which shows each step of it and why; two side by side"
+    viewing = _add(commands, "view", purpose, VIEW_STATUSES, "view session.jsonl --html session.html")
+    viewing.add_argument("run", metavar="RUN|RECORDING", nargs="+", type=values.name, help=ABOUT_VIEWED)
+    place = viewing.add_mutually_exclusive_group()
+    place.add_argument(
+        "--html", metavar="FILE", type=values.path, help="where to write the page, which must not be there (RUN.html)"
+    )
+    place.add_argument(
+        "--serve",
+        action="store_true",
+        help="show it to a browser of this machine while it goes on; Ctrl-C ends it",
+    )
+    viewing.add_argument(
+        "--policy",
+        metavar="NAME|FILE",
+        action="append",
+        default=[],
+        type=values.name,
+        help="show it as recorded beside what it would have been under this policy, or given twice, under both",
+    )
+    _add_store(viewing)
 
 
 def _add_replay(commands: Commands) -> None:

@@ -71,6 +71,10 @@ def _carry_out(given: argparse.Namespace, screen: Screen) -> ExitStatus:
             from loopkernel_adapters.cli.replay import show_log
 
             return show_log(given.run, given.store, screen, as_json=given.json)
+        case "view":
+            from loopkernel_adapters.cli.view import view
+
+            return view(given.run, given.store, given.policy, given.html, screen, serves=given.serve)
         case "replay" | "diagnose" | "repair" | "continue" | "fork":
             return _carry_out_on_recording(given, screen)
         case _:
