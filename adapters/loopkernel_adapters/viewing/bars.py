@@ -10,7 +10,7 @@ from collections.abc import Hashable, Iterator
 from attrs import define, field
 from loopkernel.data import effects as commands
 from loopkernel.data import events
-from loopkernel.data.ids import OperationKind
+from loopkernel.data.ids import OperationKind, RunOperation
 from loopkernel.data.json_text import JsonValue
 from loopkernel.data.model_deltas import ModelCompleted, ModelFailed
 from loopkernel.data.outside_deltas import (
@@ -120,7 +120,8 @@ class Bars:
                 self._end((OperationKind.MODEL, delta.operation), f"failed: {delta.error.value}")
             case ToolSucceeded() | ToolFailed() | ToolStopped() | ToolLost():
                 how = type(delta).__name__.removeprefix("Tool").lower()
-                self._end((OperationKind.RUN, delta.operation), "done" if how == "succeeded" else how)
+                if not _goes_on(delta.operation, step.after):
+                    self._end((OperationKind.RUN, delta.operation), "done" if how == "succeeded" else how)
             case ChildEnded():
                 self._end((OperationKind.RUN, delta.operation), delta.reason.value)
             case HookAnswered():
@@ -184,11 +185,20 @@ class Bars:
             retries = after.turn.recovery.retries
             label = f"retry {retries} after: {after.error.value}"
             self._begin(("retry", after.timer.operation), BarKind.RETRY, label)
+        if isinstance(after, Done):
+            for key in [*self._open]:
+                self._end(key, "not over when the run ended")
         waits = {("person", *_asked(wait)): wait for wait in waiting(after)}
         for key in [key for key in self._open if isinstance(key, tuple) and key[0] == "person" and key not in waits]:
             self._end(key, "answered")
         for key, wait in waits.items():
             self._begin(key, BarKind.PERSON, _person(wait), str(wait.call))
+
+
+def _goes_on(run: RunOperation, state: State) -> bool:
+    """Whether the run goes on in the background, although its call has been answered."""
+    held = () if state.session is None else state.session.held
+    return any(each.operation == run and each.background for each in held)
 
 
 def _asked(wait: PersonWait) -> Iterator[str]:

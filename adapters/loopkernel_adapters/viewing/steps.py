@@ -13,8 +13,10 @@ from loopkernel.data.events import Event
 from loopkernel.data.json_text import Json, JsonValue
 from loopkernel.data.ledgers import Ledger
 from loopkernel.data.model_deltas import ModelInput, ModelReasoning, ModelText
+from loopkernel.data.outside_deltas import ChildAsks, ChildEnded, ChildProgress
 from loopkernel.data.records import StepRecord
 from loopkernel.data.steps import is_refused
+from loopkernel.data.tool_deltas import ToolChecked, ToolDelta
 from loopkernel.views.event_text import event_to_text
 from loopkernel.views.explain import Explanation, explain
 from loopkernel.views.waits import told
@@ -37,6 +39,7 @@ class Steps:
     rules: list[JsonValue] = field(factory=list)
     _places: dict[tuple[str, str], int] = field(factory=dict)
     _waits: list[str] = field(factory=list)
+    _calls: dict[tuple[type[Effect], int], str] = field(factory=dict)  # what each check and run of a call is about
 
     def take(self, number: int, at_ms: int, step: StepRecord) -> None:
         """One step more, and its time."""
@@ -50,7 +53,7 @@ class Steps:
             "at": at_ms,
             "phase": type(step.after).__name__,
             "delta": in_words(type(delta).__name__),
-            "text": about(delta),
+            "text": self._about(delta),
             "given": plain(delta),
             "effects": [self._effect(cause.effect, (cause.rule, cause.because)) for cause in explanation.causes],
             "changes": [*changes(step.before, step.after)],
@@ -62,6 +65,18 @@ class Steps:
         if self._waits != waits:
             shown["waits"] = [*self._waits]
         self.steps.append(shown)
+        for effect in step.effects:
+            if isinstance(effect, commands.CheckCall | commands.StartTool | commands.StartChild):
+                kind = commands.CheckCall if isinstance(effect, commands.CheckCall) else commands.StartTool
+                self._calls[kind, effect.operation] = f"call {effect.call}, {effect.tool}"
+
+    def _about(self, delta: Delta) -> str:
+        """What the delta is about; of a report about a call, which one."""
+        call = None
+        if isinstance(delta, ToolDelta | ChildProgress | ChildAsks | ChildEnded):
+            kind = commands.CheckCall if isinstance(delta, ToolChecked) else commands.StartTool
+            call = self._calls.get((kind, delta.operation))
+        return about(delta) if call is None else one_line(", ".join([call, *_said(delta, "operation")]), LONGEST_LINE)
 
     def _effect(self, effect: Effect, rule: tuple[str, str]) -> JsonValue:
         if rule not in self._places:
@@ -98,15 +113,16 @@ def command_told(command: commands.Command) -> str:
 
 # What tells most about a delta or a command, in the order in which it is told.
 _TELLING = (
-    *("session_id", "operation", "call", "tool", "model", "reason", "purpose", "deadline_ms", "message", "text"),
+    *("session_id", "operation", "call", "tool", "model", "reason", "purpose", "message", "text"),
     *("content", "input", "task", "goal", "question", "why", "stop", "error", "kind", "number"),
 )
 
 
-def _said(value: Delta | commands.Command) -> Iterator[str]:
+def _said(value: Delta | commands.Command, known: str = "") -> Iterator[str]:
+    """What it tells by its fields, but for the one that is known."""
     given = attrs.asdict(value, recurse=False)
     for name in _TELLING:
-        if name in given and given[name] not in (None, "", ()):
+        if name != known and name in given and given[name] not in (None, "", ()):
             yield from _field(name, given[name])
 
 

@@ -16,7 +16,7 @@ class Diagram {
     this.ways = svg("g", {});
     this.boxes = new Map();
     this.root = svg("svg", { class: "diagram", viewBox: `-4 -4 ${3 * ACROSS + WIDE + 8} ${3 * DOWN + HIGH + 8}`, role: "img" });
-    const arrow = svg("marker", { id: this.marker, viewBox: "0 0 6 6", refX: 5.5, refY: 3, markerWidth: 6, markerHeight: 6, orient: "auto" },
+    const arrow = svg("marker", { id: this.marker, viewBox: "0 0 6 6", refX: 5.5, refY: 3, markerWidth: 7, markerHeight: 7, markerUnits: "userSpaceOnUse", orient: "auto" },
       svg("path", { d: "M0 0L6 3L0 6z" }));
     this.root.append(svg("defs", {}, arrow), this.ways);
     for (const [state, [column, row]] of Object.entries(PLACES)) {
