@@ -1,5 +1,6 @@
 """`loopkernel view RUN|RECORDING`: a page that shows a run, or two side by side; or a server for one that goes on."""
 
+import contextlib
 import itertools
 import re
 from collections.abc import Sequence
@@ -9,11 +10,12 @@ from loopkernel_adapters.cli.outcomes import ExitStatus, Unusable
 from loopkernel_adapters.cli.repair import demand_new, written_in_words
 from loopkernel_adapters.cli.rules import named_policy
 from loopkernel_adapters.cli.screen import Screen
-from loopkernel_adapters.cli.viewed import two_policies, two_runs, viewed
+from loopkernel_adapters.cli.viewed import live_run, two_policies, two_runs, viewed
 from loopkernel_adapters.cli.words import counted
 from loopkernel_adapters.stores.durable_files import write_new_file
 from loopkernel_adapters.viewing.document import document_of
 from loopkernel_adapters.viewing.page import page_of
+from loopkernel_adapters.viewing.serving import ViewServer
 
 LONGEST_NAME = 60
 _NO_NAME = re.compile(r"[^A-Za-z0-9_-]+")
@@ -30,6 +32,8 @@ def view(
 ) -> ExitStatus:
     """Make the page. Raises Unusable where that cannot be."""
     _demand_usage(names, policies, serves=serves)
+    if serves:
+        return _serve(names[0], store, screen)
     if html is not None:
         demand_new(html, "--html")
     sides = None
@@ -49,6 +53,18 @@ def view(
     if sides is not None:
         screen.labelled("", sides.text)
     screen.labelled("page", f"{path} ({len(page) // 1000} kB); open it in a browser, it needs nothing else")
+    return ExitStatus.NATURAL_END
+
+
+def _serve(name: str, store: str | None, screen: Screen) -> ExitStatus:
+    """Show it until Ctrl-C."""
+    run = live_run(name, store)
+    with ViewServer(run) as server:
+        screen.labelled("page", server.address)
+        screen.labelled("", "open it in a browser of this machine; whoever has the address can read the run")
+        screen.labelled("", "Ctrl-C ends it; approvals are answered where the run goes on, not here")
+        with contextlib.suppress(KeyboardInterrupt):
+            server.serve_forever()
     return ExitStatus.NATURAL_END
 
 

@@ -18,6 +18,7 @@ from loopkernel_adapters.transcripts.source import Source
 from loopkernel_adapters.viewing.document import Sides
 from loopkernel_adapters.viewing.parting import parting_step
 from loopkernel_adapters.viewing.run import Note, RunDocument
+from loopkernel_adapters.viewing.serving import LiveRun
 
 OURS = "a log of loopkernel"
 
@@ -60,6 +61,15 @@ def _of_run(name: str, store: str | None) -> Viewed:
     parts = zip(logs, conversations, strict=True)
     documents = [_document(part, OURS, conversation) for (part, _), conversation in parts]
     return Viewed(conversations=tuple(conversations), documents=tuple(documents))
+
+
+def live_run(name: str, store: str | None) -> LiveRun:
+    """The run, as its log is each time that it is looked at. Raises Unusable where it is none of ours."""
+    if not is_one_run([name], store):
+        raise Unusable(f"{name} is a recording, which does not go on; write it to a page with --html FILE")
+    if not log_of(name, store).records:
+        raise Unusable(f"the log of {name} holds no complete record yet, so there is nothing to show")
+    return LiveRun(name, lambda: log_of(name, store).records)
 
 
 def two_runs(names: Sequence[str], store: str | None) -> tuple[list[RunDocument], Sides]:

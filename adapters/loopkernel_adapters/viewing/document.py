@@ -21,16 +21,20 @@ class Sides:
 
 
 def document_of(
-    title: str, runs: Sequence[RunDocument], sides: Sides | None = None, figures: JsonValue = None
+    title: str,
+    runs: Sequence[RunDocument],
+    sides: Sides | None = None,
+    figures: JsonValue = None,
+    asked_every_ms: int | None = None,
 ) -> dict[str, JsonValue]:
-    """All of it, as plain data."""
+    """All of it, as plain data. `asked_every_ms`: how often the page asks for what is new; None: never."""
     return {
         "title": one_line(title, 300),
         "runs": [run.as_json() for run in runs],
         "states": {row.state: list(row.seen) for row in rows()},
         "sides": None if sides is None else _sides(sides),
         "figures": figures,
-        "live": None,
+        "live": None if asked_every_ms is None else {"every": asked_every_ms},
     }
 
 
