@@ -5,12 +5,14 @@ from pathlib import Path
 
 from attrs import evolve, frozen
 from loopkernel.data.policy import Policy
+from loopkernel.replaying import fold
 
 from loopkernel_adapters.cli.outcomes import Unusable
 from loopkernel_adapters.cli.places import located, log_of
 from loopkernel_adapters.cli.recording_files import LogSource, read_in_words, replayed_log, where
 from loopkernel_adapters.cli.recordings import is_one_run
 from loopkernel_adapters.cli.what_if import as_recorded, asked_what_if, in_words
+from loopkernel_adapters.transcripts.comparing import Difference
 from loopkernel_adapters.transcripts.diagnosing import Diagnosis, diagnosed
 from loopkernel_adapters.transcripts.entries import Place
 from loopkernel_adapters.transcripts.replaying import Conversation, Replayed, replayed
@@ -103,9 +105,12 @@ def two_policies(
             continue
         names = [each.name for each in found_right.conversations]
         at = names.index(difference.conversation)
-        there = [step_of_place(found.conversations[at], difference.place) or 1 for found in (found_left, found_right)]
+        there = (
+            _last_step_of(found_left.conversations[at], difference.place),
+            _step_of(found_right.conversations[at], difference),
+        )
         text = f"they part at {where(found_right.format, difference.place.record)}: {in_words(difference)}"
-        return [*left, *right], Sides(left=at, right=len(left) + at, steps=(there[0], there[1]), text=text)
+        return [*left, *right], Sides(left=at, right=len(left) + at, steps=there, text=text)
     return [*left, *right], Sides(left=0, right=len(left), steps=(1, 1), text="nothing goes otherwise")
 
 
@@ -144,6 +149,20 @@ def _note(note: Note, place: Place, conversations: Sequence[Conversation], docum
             document.notes.append(evolve(note, step=step))
             return
     documents[0].notes.append(note)
+
+
+def _last_step_of(conversation: Conversation, place: Place) -> int:
+    """The last step that the record of the recording has led to."""
+    places = enumerate(conversation.places, start=1)
+    return max((number for number, other in places if other is not None and other.record == place.record), default=1)
+
+
+def _step_of(conversation: Conversation, difference: Difference) -> int:
+    """The step that the difference is told in, or else the first that its record has led to."""
+    for number, step in enumerate(fold(conversation.records), start=1):
+        if difference.place == conversation.places[number - 1] and difference.event in step.effects:
+            return number
+    return 1 if difference.place is None else step_of_place(conversation, difference.place) or 1
 
 
 def step_of_place(conversation: Conversation, place: Place) -> int | None:
