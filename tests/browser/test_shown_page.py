@@ -1,15 +1,18 @@
 """The page in a real browser: it shows what the document says, goes by keys and links, and is light when it is long."""
 
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from loopkernel.data.json_text import JsonValue
 from loopkernel.data.records import LogRecord
 from loopkernel.replaying import fold
 from loopkernel_adapters.viewing.document import Sides, document_of
 from loopkernel_adapters.viewing.page import page_of
 from loopkernel_adapters.viewing.plain import SHORT, plain
 from loopkernel_adapters.viewing.run import Note, RunDocument
+from loopkernel_adapters.viewing.serving import LiveRun, ViewServer
 
 from tests.adapters.viewing.made_runs import HOSTILE, hostile_run, long_run
 from tests.adapters.viewing.shown_runs import logs
@@ -205,3 +208,55 @@ def test_the_browser_holds_the_page_to_its_policy(shared_browser: Browser, tmp_p
     )
     assert shared_browser.evaluate("globalThis.refused") is True
     shared_browser.faults.clear()
+
+
+# --- a run that goes on, and figures ----------------------------------------------------------------------
+
+
+def test_a_run_that_goes_on_is_followed(page: Browser) -> None:
+    log = long_run(120)
+    whole = log.copy()
+    del log[50:]
+    with ViewServer(LiveRun("a run", lambda: log)) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        try:
+            page.open(server.address)
+            page.until("globalThis.page !== undefined && document.querySelector('.where').textContent !== ''")
+            at_step(page, 50)
+            log.extend(whole[50:])
+            at_step(page, len(whole))
+            assert page.evaluate("globalThis.page.runs[0].length") == len(whole)
+            told = page.evaluate(f"globalThis.page.runs[0].stateAfter({len(whole)})")
+            assert told == plain(fold(whole)[-1].after, SHORT)
+            assert page.evaluate("document.querySelector('.live').textContent") == "live"
+            page.evaluate("globalThis.page.open[0].show(3)")
+            at_step(page, 3)
+            assert page.evaluate("globalThis.page.followBox.checked") is False
+        finally:
+            page.open("about:blank")
+            server.shutdown()
+            thread.join()
+
+
+def test_figures_are_a_table_and_charts(page: Browser, tmp_path: Path) -> None:
+    figures: JsonValue = {
+        "title": "Figures",
+        "about": [HOSTILE[0]],
+        "charts": [["What they took", [[HOSTILE[1], 100, 200, 400, HOSTILE[2]]]]],
+        "columns": ["recording", "saved"],
+        "rows": [[HOSTILE[1], "0.2 s"]],
+    }
+    file = tmp_path / "page.html"
+    file.write_text(page_of(document_of("what if", [], figures=figures)))
+    page.open(file.as_uri())
+    page.until("document.querySelector('table') !== null")
+    assert page.evaluate("[...document.querySelectorAll('td')].map((cell) => cell.textContent)") == [
+        HOSTILE[1],
+        "0.2 s",
+    ]
+    widths = page.evaluate(
+        "[...document.querySelectorAll('.figures rect')].map((bar) => Number(bar.getAttribute('width')))"
+    )
+    assert widths == [400, 200, 100]
+    assert page.evaluate("typeof globalThis.attacked") == "undefined"

@@ -64,10 +64,11 @@ class Making:
 
     def run_calls(self, outputs: list[str], fails: int | None = None) -> None:
         """The calls that wait are checked, run side by side, and end one after the other."""
-        checks = [command for command in self.machine.commands() if isinstance(command, CheckCall)]
-        for check in checks:
-            self.send(ToolChecked(check.operation, ValidCall()), 1)
-        runs = [command for command in self.machine.commands() if isinstance(command, StartTool)]
+        commands = self.machine.commands()
+        for check in commands:
+            if isinstance(check, CheckCall):
+                self.send(ToolChecked(check.operation, ValidCall()), 1)
+        runs = [command for command in (*commands, *self.machine.commands()) if isinstance(command, StartTool)]
         for place, run in enumerate(runs):
             self.send(ToolProgress(run.operation, outputs[place][:40]), 20)
             output = ToolOutput((TextBlock(outputs[place]),))

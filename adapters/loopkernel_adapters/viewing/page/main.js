@@ -17,7 +17,7 @@ class Page {
     if (told.figures) this.figures = figures(told.figures);
     const asked = this.asked();
     if (told.sides && asked === null) this.showTwo();
-    else if (this.runs.length) this.showOne(asked?.run ?? 0, asked?.step ?? 1);
+    else if (this.runs.length) this.showOne(asked?.run ?? 0, asked?.step ?? (told.live ? this.runs[0].length : 1));
     else this.panes.append(this.figures);
     addEventListener("hashchange", () => {
       const to = this.asked();
@@ -96,6 +96,7 @@ class Page {
 
   // The address says which step is shown, so that it can be sent to somebody; going back does not lead through all of them.
   chosen(pane, step) {
+    if (this.followBox) this.followBox.checked = step === pane.run.length;
     if (pane !== this.active || this.open.length > 1) return;
     const run = pane.run.number ? `run=${pane.run.number}&` : "";
     try {
