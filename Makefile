@@ -32,8 +32,8 @@ check: environment ## check lint, format, types and architecture
 	$(BIN)/mypy
 	$(PYTEST) $(SPREAD) -q tests/architecture
 
-verify: servers ## run what takes longer: processes and servers killed at many points, in each home of a run
-	$(PYTEST) -q -s tests/homes
+verify: servers ## run what takes longer: processes and servers killed at many points, in each home of a run; and the page in a browser
+	$(PYTEST) -q -s tests/homes tests/browser
 
 coverage: environment ## run the quick suite and fail unless every branch of the kernel is taken
 	$(PYTEST) $(SPREAD) -q --cov --cov-report=term

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from loopkernel_adapters.driver.clocks import WallClock as WallClock
     from loopkernel_adapters.event_buffer import AgentEvent as AgentEvent
     from loopkernel_adapters.event_buffer import EventsDropped as EventsDropped
-    from loopkernel_adapters.fleet.ports import Fleet as Fleet
     from loopkernel_adapters.fleet.worker import Worker as Worker
+    from loopkernel_adapters.fleet_ports import Fleet as Fleet
     from loopkernel_adapters.optional_ports import Agents as Agents
     from loopkernel_adapters.optional_ports import Corrector as Corrector
     from loopkernel_adapters.optional_ports import Handoffs as Handoffs
@@ -89,7 +89,7 @@ else:
             "loopkernel_adapters.driver.clocks": "ManualClock WallClock",
             "loopkernel_adapters.event_buffer": "AgentEvent EventsDropped",
             "loopkernel_adapters.blocking_ports": "BlockingRuns BlockingStore",
-            "loopkernel_adapters.fleet.ports": "Fleet",
+            "loopkernel_adapters.fleet_ports": "Fleet",
             "loopkernel_adapters.fleet.worker": "Worker",
             "loopkernel_adapters.optional_ports": "Agents Corrector Handoffs "
             "Hooks OptionalPorts Summariser SummaryError",

@@ -100,7 +100,11 @@ OPEN_TO_ADAPTERS = (
     "loopkernel.presets",
     "loopkernel.public_names",
     "loopkernel.views.deadlines",
+    "loopkernel.views.event_text",
     "loopkernel.views.receipts",
+    "loopkernel.views.table",
+    "loopkernel.views.waiting",
+    "loopkernel.views.waits",
     "loopkernel.replaying",
     "loopkernel.loop.transition",
 )

@@ -35,6 +35,8 @@ REPLAY_STATUSES = (
     "2 wrong usage, or there is no log, no complete record, or a damaged one; of recordings: 1 a law is broken or the "
     "replay differs, 2 a file could not be read"
 )
+WHAT_IF_STATUSES = "exit status: 0 told, 2 wrong usage, or a file could not be read or written"
+VIEW_STATUSES = "exit status: 0 written, or shown until you end it, 2 wrong usage, unreadable, or it cannot be written"
 DIAGNOSE_STATUSES = "exit status: 0 nothing keeps it from going on, 1 something does, 2 wrong usage, or unreadable"
 REPAIR_STATUSES = "exit status: 0 written, 2 wrong usage, unreadable, or it cannot be written"
 MODELS = "NAME"
@@ -46,6 +48,7 @@ ABOUT_MODELS = (
 )
 ABOUT_RUN = "the id of a run, as `loopkernel runs` lists it, the beginning of one, `last`, or the path of a log"
 
+ABOUT_VIEWED = f"{ABOUT_RUN}; or a recording of another agent; or two of them"
 ABOUT_RECORDING = "a recorded session of Claude Code, Codex and others, in whatever format"
 ABOUT_RECORDINGS = f"{ABOUT_RUN}; or recordings of other agents: files, folders, patterns"
 
@@ -85,7 +88,7 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=Paragraphs,
     )
     whole.add_argument("--version", action="version", version=f"loopkernel {_version()}")
-    names = "run|chat|resume|runs|approvals|log|replay|diagnose|repair|continue|fork|demo"
+    names = "run|chat|resume|runs|approvals|log|view|replay|whatif|diagnose|repair|continue|fork|demo"
     commands = whole.add_subparsers(dest="command", required=True, metavar=names)
     _add_run(commands)
     _add_chat(commands)
@@ -93,7 +96,9 @@ def parser() -> argparse.ArgumentParser:
     _add_runs(commands)
     _add_approvals(commands)
     _add_log(commands)
+    _add_view(commands)
     _add_replay(commands)
+    _add_whatif(commands)
     _add_diagnose(commands)
     _add_repair(commands)
     _add_continue(commands)
@@ -197,6 +202,30 @@ def _add_log(commands: Commands) -> None:
     _add_store(showing)
 
 
+def _add_view(commands: Commands) -> None:
+    purpose = "make a page of a run or a recording, which shows each step of it and why; two side by side"
+    viewing = _add(commands, "view", purpose, VIEW_STATUSES, "view session.jsonl --html session.html")
+    viewing.add_argument("run", metavar="RUN|RECORDING", nargs="+", type=values.name, help=ABOUT_VIEWED)
+    place = viewing.add_mutually_exclusive_group()
+    place.add_argument(
+        "--html", metavar="FILE", type=values.path, help="where to write the page, which must not be there (RUN.html)"
+    )
+    place.add_argument(
+        "--serve",
+        action="store_true",
+        help="show it to a browser of this machine while it goes on; Ctrl-C ends it",
+    )
+    viewing.add_argument(
+        "--policy",
+        metavar="NAME|FILE",
+        action="append",
+        default=[],
+        type=values.name,
+        help="show it as recorded beside what it would have been under this policy, or given twice, under both",
+    )
+    _add_store(viewing)
+
+
 def _add_replay(commands: Commands) -> None:
     purpose = "fold a log again: its events, its last state, the laws; or feed recordings of other agents through it"
     replaying = _add(commands, "replay", purpose, REPLAY_STATUSES, "replay session.jsonl --policy claude")
@@ -210,6 +239,23 @@ def _add_replay(commands: Commands) -> None:
     )
     replaying.add_argument("--json", action="store_true", help="one JSON object a line, for each file or run")
     _add_store(replaying)
+
+
+def _add_whatif(commands: Commands) -> None:
+    purpose = "tell in figures what policies would have made of runs and recordings: time, questions, limits"
+    asking = _add(commands, "whatif", purpose, WHAT_IF_STATUSES, "whatif sessions --policy claude --policy default")
+    asking.add_argument("log", metavar="RUN|PATH", nargs="+", type=values.name, help=ABOUT_RECORDINGS)
+    asking.add_argument(
+        "--policy",
+        metavar="NAME|FILE",
+        action="append",
+        default=[],
+        type=values.name,
+        help="what the loop would have gone by; may be given several times",
+    )
+    asking.add_argument("--html", metavar="FILE", type=values.path, help="also write a page with the figures")
+    asking.add_argument("--json", action="store_true", help="one JSON object a line, for each recording and policy")
+    _add_store(asking)
 
 
 def _add_diagnose(commands: Commands) -> None:

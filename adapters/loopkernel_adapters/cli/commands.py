@@ -71,7 +71,11 @@ def _carry_out(given: argparse.Namespace, screen: Screen) -> ExitStatus:
             from loopkernel_adapters.cli.replay import show_log
 
             return show_log(given.run, given.store, screen, as_json=given.json)
-        case "replay" | "diagnose" | "repair" | "continue" | "fork":
+        case "view":
+            from loopkernel_adapters.cli.view import view
+
+            return view(given.run, given.store, given.policy, given.html, screen, serves=given.serve)
+        case "replay" | "whatif" | "diagnose" | "repair" | "continue" | "fork":
             return _carry_out_on_recording(given, screen)
         case _:
             from loopkernel_adapters.cli.demo import demo
@@ -103,6 +107,10 @@ def _carry_out_on_recording(given: argparse.Namespace, screen: Screen) -> ExitSt
             return replay_recordings(
                 given.log, given.store, given.policy, screen, as_json=given.json, all_findings=given.findings
             )
+        case "whatif":
+            from loopkernel_adapters.cli.what_if_table import whatif
+
+            return whatif(given.log, given.store, given.policy, given.html, screen, as_json=given.json)
         case "diagnose":
             from loopkernel_adapters.cli.diagnosis import diagnose
 

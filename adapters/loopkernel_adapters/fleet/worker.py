@@ -19,7 +19,7 @@ from loopkernel.data.states import State
 from loopkernel.views.deadlines import next_deadline
 
 from loopkernel_adapters.agent import Agent
-from loopkernel_adapters.fleet.ports import Fleet
+from loopkernel_adapters.fleet_ports import Fleet
 from loopkernel_adapters.ports import RunFailed, StoreError, StoreLocked
 from loopkernel_adapters.session import Session
 

@@ -15,7 +15,7 @@ from loopkernel.data.thread_deltas import FromThread
 from loopkernel.data.user_deltas import FromUser
 from loopkernel.replaying import LogRecord
 
-from loopkernel_adapters.fleet.ports import Input
+from loopkernel_adapters.fleet_ports import Input
 from loopkernel_adapters.ports import StoreError
 from loopkernel_adapters.stores.postgres_connections import Connection, Connections
 from loopkernel_adapters.stores.postgres_leases import CHANNEL, Leases

@@ -19,7 +19,7 @@ from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import TracerProvider
 
 from loopkernel_adapters.blocking_ports import BlockingRuns
-from loopkernel_adapters.fleet.ports import Fleet, Input
+from loopkernel_adapters.fleet_ports import Fleet, Input
 from loopkernel_adapters.ports import Restored, RunEntry, RunPage, Runs, Sealing, Store
 from loopkernel_adapters.stores.threaded import asynchronous_runs
 from loopkernel_adapters.telemetry.conventions import OTHER
