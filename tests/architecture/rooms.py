@@ -131,7 +131,9 @@ _FUNCTIONS = "loopkernel_adapters.tools.functions"
 _SCHEMAS = "loopkernel_adapters.tools.input_schema"
 _MCP = "loopkernel_adapters.tools.mcp"
 _BOUNDED = "loopkernel_adapters.providers.wire_bounds"
+_ACP = "loopkernel_adapters.acp"
 VENDORS: dict[str, tuple[str, ...]] = {
+    "acp": (_ACP, "loopkernel_adapters.cli.acp"),
     "anyio": (_MCP,),
     "anthropic": (_ANTHROPIC,),
     "httpx2": (_ANTHROPIC, _OPENAI, _MCP, _BOUNDED),
@@ -145,7 +147,7 @@ VENDORS: dict[str, tuple[str, ...]] = {
     "yaml": ("loopkernel_adapters.transcripts.readers.provider_stream",),
 }
 # These may import their vendor where they like.
-VENDOR_MODULES = (_ANTHROPIC, _OPENAI, _FUNCTIONS, _MCP, _BOUNDED)
+VENDOR_MODULES = (_ANTHROPIC, _OPENAI, _FUNCTIONS, _MCP, _BOUNDED, _ACP)
 
 BANNED_NAMES = {"util", "utils", "helper", "helpers", "common", "core", "base", "manager", "managers", "misc"}
 
