@@ -115,6 +115,7 @@ class EditorAgent:
         """A session in that folder."""
         with _told():
             session = await self._opened(new_run_id(), cwd, additional_directories, mcp_servers, earlier=False)
+            self._surroundings.note(session.run, session.folder)
         return NewSessionResponse(
             session_id=session.run, modes=modes_of(session.policy), config_options=self._options(session)
         )
@@ -241,10 +242,12 @@ class EditorAgent:
         folder, client = _folder(cwd, more_folders), self._connected()
         servers = servers_of(passed or (), folder)
         async with self._opening:
-            if run in self._sessions:
-                raise NotTaken(f"the session {run} is open already")
+            if run in self._sessions:  # loaded once more, perhaps into another window: it is opened anew
+                if self._sessions[run].busy:
+                    raise NotTaken(f"a prompt is under way in the session {run}; cancel it, or wait for its end")
+                await self._sessions.pop(run).close()
             found = await self._stored.found(run) if earlier else None
-            if earlier and found is None:
+            if earlier and found is None and self._surroundings.folder_of(run) is None:  # not even begun and unused
                 raise RequestError(NOT_FOUND, f"there is no session {run} here; session/list tells which there are")
 
             async def send(update: Update) -> None:

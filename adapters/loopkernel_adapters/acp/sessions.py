@@ -1,7 +1,8 @@
 """A session of an editor: a run of an agent in a folder, opened when the editor first says something in it.
 
-Until then nothing of it is under way, and nothing is recorded: an editor makes sessions that nobody uses, and shows old
-ones that nobody wants to go on. What a loaded run had under way goes on with the first prompt, before that is said.
+Until then nothing of it is under way, and nothing but its folder is noted: an editor makes sessions that nobody uses,
+and shows old ones that nobody wants to go on. What a loaded run had under way goes on with the first prompt, before
+that is said.
 """
 
 import asyncio
@@ -13,11 +14,14 @@ from acp.schema import SessionInfoUpdate
 from attrs import evolve, frozen
 from loopkernel.data.blocks import UserBlock, text_of
 from loopkernel.data.choices import ApprovalMode
+from loopkernel.data.effects import CheckCall, StartTool
 from loopkernel.data.events import Event
 from loopkernel.data.policy import Policy
 from loopkernel.data.remembered import Remembered
-from loopkernel.data.states import Initial
+from loopkernel.data.states import Initial, State
+from loopkernel.data.tools import Tool, ToolOutput, Verdict
 from loopkernel.data.user_deltas import ChangeMode, ChangePolicy, Permit
+from loopkernel.later_typing import override
 
 from loopkernel_adapters.acp.outbox import Outbox
 from loopkernel_adapters.acp.questions import Editor, Questions
@@ -29,7 +33,7 @@ from loopkernel_adapters.agent import Agent
 from loopkernel_adapters.bounded_text import one_line
 from loopkernel_adapters.driver.children import WITH_CALLS
 from loopkernel_adapters.optional_ports import Address
-from loopkernel_adapters.ports import Provider, Runs, ToolError, Tools
+from loopkernel_adapters.ports import Provider, RunContext, Runs, ToolError, Tools
 from loopkernel_adapters.secrets import Secrets
 from loopkernel_adapters.session import Result, Session
 from loopkernel_adapters.tools.files import MOST_WRITTEN, Workspace, read_at_most
@@ -109,7 +113,7 @@ class EditorSession:
         )
         self._agent = Agent(
             surroundings.provider,
-            tools,
+            WatchedTools(tools, self._look),
             instructions=surroundings.instructions,
             runs=surroundings.runs,
             secrets=secrets,
@@ -122,6 +126,11 @@ class EditorSession:
     def policy(self) -> Policy:
         """What it goes by now, or will when it is opened."""
         return self._policy if self._session is None else self._session.policy
+
+    @property
+    def busy(self) -> bool:
+        """Whether a prompt is under way."""
+        return self._turn is not None
 
     async def show(self) -> None:
         """Show the whole thread of a session that is loaded, and why it is not believed, if it is not."""
@@ -142,7 +151,7 @@ class EditorSession:
 
         All that happened is told when this returns. What ends this without ending the turn leaves the turn alone.
         """
-        if self._turn is not None:
+        if self.busy:
             raise NotNow("a prompt is under way in this session; cancel it, or wait for its end")
         if self._found is not None and self._found.over is not None:
             raise NotNow(f"the run {self.run} is over ({self._found.over.value}): begin a new session")
@@ -201,7 +210,6 @@ class EditorSession:
     async def _opened(self, words: tuple[UserBlock, ...]) -> Session:
         """The run, open from now on."""
         if self._found is None:
-            self._surroundings.note(self.run, self.folder)
             title = one_line(text_of(words), LONGEST_TITLE)
             self._outbox.put((SessionInfoUpdate(session_update="session_info_update", title=title),))
         opened = self._agent.session(self.run, policy=self._policy, remembered=self._remembered())
@@ -225,8 +233,16 @@ class EditorSession:
     # --- what happens ---
 
     def _see(self, event: Event) -> None:
-        self._outbox.put(self._updates.of(event, Initial() if self._session is None else self._session.state))
+        self._outbox.put(self._updates.of(event, self._state))
         self._questions.look()
+
+    def _look(self) -> None:
+        """A tool begins to run."""
+        self._outbox.put(self._updates.begun(self._state))
+
+    @property
+    def _state(self) -> State:
+        return Initial() if self._session is None else self._session.state
 
     def _see_of_child(self, within: Address, event: Event) -> None:
         self._questions.look()
@@ -241,7 +257,7 @@ class EditorSession:
         """Why what was said of the call earlier does not count; None: nothing was, or it does."""
         if self._session is None or self._session.doubt is None:
             return None
-        state = self._session.state
+        state = self._state
         entries = state.ledger.entries if isinstance(state, WITH_CALLS) else ()
         return next(
             (self._session.doubt for each in entries if each.call.id == call.path[0] and each.person.doubted), None
@@ -253,6 +269,27 @@ class EditorSession:
             return await asyncio.to_thread(_text_at, self._workspace, path)
         except (ToolError, UnicodeDecodeError):
             return None
+
+
+class WatchedTools(Tools):
+    """Tools that say when one of them begins to run, which no event does."""
+
+    def __init__(self, tools: Tools, began: Callable[[], None]) -> None:
+        self._tools = tools
+        self._began = began
+
+    @override
+    def offered(self) -> tuple[Tool, ...]:
+        return self._tools.offered()
+
+    @override
+    def check(self, command: CheckCall) -> Verdict:
+        return self._tools.check(command)
+
+    @override
+    async def run(self, command: StartTool, context: RunContext) -> ToolOutput:
+        self._began()
+        return await self._tools.run(command, context)
 
 
 def _text_at(workspace: Workspace, path: str) -> str | None:

@@ -19,6 +19,7 @@ from acp.schema import (
     ToolCallStart,
     UserMessageChunk,
 )
+from attrs import Factory, define
 from loopkernel.data import events
 from loopkernel.data.blocks import OpaqueBlock, RawInput, ReasoningBlock, ServerCall, TextBlock, ToolCall, ToolResult
 from loopkernel.data.ids import CallId, ModelOperation
@@ -35,49 +36,76 @@ MessageUpdate = UserMessageChunk | AgentMessageChunk | AgentThoughtChunk
 Update = MessageUpdate | ToolCallStart | ToolCallProgress | CurrentModeUpdate | ConfigOptionUpdate | SessionInfoUpdate
 
 
+@define
+class Told:
+    """What was told of a reply while it came: its pieces, each whether it is reasoning, and its calls."""
+
+    pieces: list[tuple[bool, str]] = Factory(list)
+    calls: dict[CallId, ShownCall] = Factory(dict)
+
+    def add(self, reasoning: bool, text: str) -> None:
+        """One more piece; those of one kind in a row are one."""
+        if self.pieces and self.pieces[-1][0] == reasoning:
+            self.pieces[-1] = reasoning, self.pieces[-1][1] + text
+        elif text:
+            self.pieces.append((reasoning, text))
+
+
 class Updates:
     """What an editor is told of each event, given what it was told of those before."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._streamed: set[ModelOperation] = set()  # replies of which something was told as it came
-        self._calls: dict[CallId, ShownCall] = {}  # that were told and have no answer yet
+        self._replies: dict[ModelOperation, Told] = {}  # those that are coming
+        self._open: dict[CallId, ShownCall] = {}  # calls that were told and have no answer yet
         self._running: set[CallId] = set()  # of these, those that were told to run
+        self._answered: set[CallId] = set()  # calls whose answer was told, and is in no message yet
 
     def know(self, thread: Iterable[Message]) -> None:
         """Take up the calls that a loaded thread has left open."""
         for message in thread:
             if isinstance(message, AssistantMessage):
-                self._calls = {call.id: _shown(call) for call in message.calls}
+                self._open = {call.id: _shown(call) for call in message.calls}
             elif isinstance(message, ResultMessage):
                 for result in message.results:
-                    self._calls.pop(result.call, None)
+                    self._open.pop(result.call, None)
 
     def of(self, event: events.Event, state: State) -> tuple[Update, ...]:
         """What to tell of the event; `state` is what it has led to."""
-        return (*self._of(event, state), *self._begun(state))
+        return tuple(self._of(event, state))
+
+    def begun(self, state: State) -> Iterator[Update]:
+        """The calls that have started since: no event says so."""
+        for entry in state.ledger.entries if isinstance(state, WITH_CALLS) else ():
+            call = entry.call.id
+            if entry.status is CallStatus.IN_PROGRESS and call in self._open and call not in self._running:
+                self._running.add(call)
+                yield under_way((call,))
 
     def _of(self, event: events.Event, state: State) -> Iterable[Update]:
         match event:
             case events.ReplyGrew():
-                self._streamed.add(event.reply)
-                return [_grown(event)]
+                self._replies.setdefault(event.reply, Told()).add(event.reasoning, event.text)
+                return [_grown(event.text, event.reasoning, message_id(event.reply))]
             case events.CallAppeared():
                 return [self._appeared(event, state)]
             case events.MessageAdded():
                 return self._added(event.message)
-            case events.ReplyRetracted() | events.ReplyFailed():
+            case events.ReplyRetracted():
                 return self._retracted(event.reply)
             case events.ToolProgressed():
                 self._running.add(event.call)
                 return [under_way((event.call,), event.text)]
             case events.ToolEnded():
                 return self._ended(event.result)
+            case events.ChildStarted():
+                return self.begun(state)
             case (
                 # how far the loop is, which shows by itself
                 events.RunStarted()
                 | events.ReplyEnded()
                 | events.ReplyAborted()
+                | events.ReplyFailed()
                 | events.InputSettled()
                 | events.Steered()
                 | events.SessionResumed()
@@ -110,7 +138,6 @@ class Updates:
                 | events.ThreadCut()
                 | events.MessageReplaced()
                 | events.ResultsCleared()
-                | events.ChildStarted()
                 | events.ChildFinished()
                 | events.CorrectionChecked()
                 | events.CorrectionInjected()
@@ -129,69 +156,88 @@ class Updates:
 
     def _appeared(self, event: events.CallAppeared, state: State) -> Update:
         call = ShownCall(address=(event.call,), tool=event.tool, input=_input_of(event.call, state))
-        self._calls[event.call] = call
+        self._replies.setdefault(event.call.reply, Told()).calls[event.call] = call
+        self._open[event.call] = call
         return started(call, self._folder)
 
     def _added(self, message: Message) -> Iterator[Update]:
         match message:
-            case UserMessage() if message.origin not in SENT_BY_USER:
-                yield from of_message(message, self._folder)
-            case UserMessage() | ResultMessage():
-                return  # whoever has sent it has it; and each result was told when it came
-            case AssistantMessage() if message.reply not in self._streamed and not self._has_calls_of(message.reply):
-                self._calls.update((call.id, _shown(call)) for call in message.calls)
+            case UserMessage() if message.origin in SENT_BY_USER:
+                return  # whoever has sent it has it
+            case UserMessage():
                 yield from of_message(message, self._folder)
             case AssistantMessage():
-                self._streamed.discard(message.reply)
-                yield from self._completed(message)
+                yield from self._completed(message, self._replies.pop(message.reply, Told()))
+            case ResultMessage():
+                for result in message.results:
+                    if result.call not in self._answered:  # as of a thread from elsewhere
+                        yield from self._ended(result)
+                    self._answered.discard(result.call)
             case _:
                 assert_never(message)
 
-    def _completed(self, message: AssistantMessage) -> Iterator[Update]:
-        """What was not known of its calls while it streamed; those that the provider ran itself are not announced."""
+    def _completed(self, message: AssistantMessage, told: Told) -> Iterator[Update]:
+        """The reply as it is kept, as far as it is not what was told while it came."""
+        name = message_id(message.reply)
+        if _pieces_of(message) != told.pieces:
+            if told.pieces:
+                yield _taken_back(name)
+                name = f"{name}-kept"
+            for reasoning, text in _pieces_of(message):
+                yield _grown(text, reasoning, name)
+        yield from self._gone(call for call in told.calls if call not in {kept.id for kept in message.calls})
         for block in message.content:
-            if isinstance(block, ToolCall) and block.id not in self._calls:
-                continue  # it was answered already, and its input told then
-            if isinstance(block, ToolCall) and self._calls[block.id].input is None:
-                self._calls[block.id] = _shown(block)
-                yield known(_shown(block), self._folder)
-            elif isinstance(block, ServerCall):
+            if isinstance(block, ServerCall):
                 yield from _run_elsewhere(block, message.reply)
+            elif isinstance(block, ToolCall):
+                before, call = told.calls.get(block.id), _shown(block)
+                if block.id not in self._answered:
+                    self._open[block.id] = call
+                if before is None:
+                    yield started(call, self._folder)
+                elif before.input != call.input:
+                    yield known(call, self._folder)
 
     def _retracted(self, reply: ModelOperation) -> Iterator[Update]:
-        """The protocol cannot take anything back: who knows what we call so drops it, everybody sees its calls end."""
-        if reply in self._streamed:
-            self._streamed.discard(reply)
-            yield AgentMessageChunk(
-                session_update="agent_message_chunk",
-                content=TextContentBlock(type="text", text=""),
-                message_id=message_id(reply),
-                field_meta={OURS: {"retracted": True}},
-            )
-        for call in [call for call in self._calls if call.reply == reply]:
-            gone: dict[str, JsonValue] = {"retracted": True}
-            shown_call = self._calls.pop(call)
+        """The protocol cannot take anything back: who knows our mark drops it, and everybody sees its calls end."""
+        told = self._replies.pop(reply, Told())
+        if told.pieces:
+            yield _taken_back(message_id(reply))
+        yield from self._gone(told.calls)
+
+    def _gone(self, calls: Iterable[CallId]) -> Iterator[Update]:
+        for call in calls:
+            self._open.pop(call, None)
+            self._answered.discard(call)
             yield ToolCallProgress(
-                session_update="tool_call_update", tool_call_id=shown_call.id, status="failed", field_meta={OURS: gone}
+                session_update="tool_call_update",
+                tool_call_id=str(call),
+                status="failed",
+                field_meta={OURS: {"retracted": True}},
             )
 
     def _ended(self, result: ToolResult) -> Iterator[Update]:
-        call = self._calls.pop(result.call, None)
+        call = self._open.pop(result.call, None)
         self._running.discard(result.call)
-        if call is None:  # it was told before this was loaded, or by a reply that nobody saw streaming
-            call = ShownCall(address=(result.call,), tool=result.tool)
-        yield ended(call, result, self._folder)
+        self._answered.add(result.call)
+        yield ended(ShownCall(address=(result.call,), tool=result.tool) if call is None else call, result, self._folder)
 
-    def _has_calls_of(self, reply: ModelOperation) -> bool:
-        return any(call.reply == reply for call in self._calls)
 
-    def _begun(self, state: State) -> Iterator[Update]:
-        """The calls that have started since: no event says so."""
-        for entry in state.ledger.entries if isinstance(state, WITH_CALLS) else ():
-            call = entry.call.id
-            if entry.status is CallStatus.IN_PROGRESS and call in self._calls and call not in self._running:
-                self._running.add(call)
-                yield under_way((call,))
+def _taken_back(name: str) -> Update:
+    return AgentMessageChunk(
+        session_update="agent_message_chunk",
+        content=TextContentBlock(type="text", text=""),
+        message_id=name,
+        field_meta={OURS: {"retracted": True}},
+    )
+
+
+def _pieces_of(message: AssistantMessage) -> list[tuple[bool, str]]:
+    told = Told()
+    for block in message.content:
+        if isinstance(block, TextBlock | ReasoningBlock):
+            told.add(isinstance(block, ReasoningBlock), block.text)
+    return told.pieces
 
 
 # --- messages that are whole -----------------------------------------------------------------------------
@@ -227,8 +273,7 @@ def of_message(message: Message, folder: Path) -> Iterator[Update]:
             for part in message.content:
                 match part:
                     case TextBlock() | ReasoningBlock():
-                        reasoning = isinstance(part, ReasoningBlock)
-                        yield _grown(events.ReplyGrew(message.reply, part.text, reasoning))
+                        yield _grown(part.text, isinstance(part, ReasoningBlock), message_id(message.reply))
                     case ToolCall():
                         yield started(_shown(part), folder)
                     case ServerCall():
@@ -258,9 +303,9 @@ def message_id(reply: ModelOperation) -> str:
     return f"reply-{reply}"
 
 
-def _grown(event: events.ReplyGrew) -> Update:
-    content, name = TextContentBlock(type="text", text=event.text), message_id(event.reply)
-    if event.reasoning:
+def _grown(text: str, reasoning: bool, name: str) -> Update:
+    content = TextContentBlock(type="text", text=text)
+    if reasoning:
         return AgentThoughtChunk(session_update="agent_thought_chunk", content=content, message_id=name)
     return AgentMessageChunk(session_update="agent_message_chunk", content=content, message_id=name)
 
