@@ -143,8 +143,13 @@ class Questions:
         if self._open is not None and not self._open[1].done() and self._open[0] not in self._waiting():
             self._open[1].set_result(None)
 
+    def leave(self) -> None:
+        """The session is closed: nobody answers any more, and nobody has said no."""
+        if self._open is not None and not self._open[1].done():
+            self._open[1].set_exception(ConnectionError("the session was closed while a call waited for an answer"))
+
     async def ask(self, call: WaitingCall) -> Answer:
-        """The answer of a person, or a no; see `Approver`. Raises ConnectionError where the editor is gone."""
+        """The answer of a person, or a no; see `Approver`. Raises ConnectionError where nobody is there to ask."""
         if call.question is not None:
             return None  # a tool asks for words, and the protocol has no question for them: it is declined
         choices = choices_for(call)
@@ -156,6 +161,7 @@ class Questions:
             self.look()
             await asyncio.wait({asking, gone}, return_when=asyncio.FIRST_COMPLETED)
             if not asking.done():
+                gone.result()
                 return False  # it waits for no answer any more, and takes none
             chosen = asking.result()
         finally:

@@ -193,6 +193,7 @@ class EditorSession:
     async def close(self) -> None:
         """Let go of everything. For its log it is as if the process had ended here."""
         await self._resources.aclose()
+        self._questions.leave()
         if self._turn is not None:
             await asyncio.wait({self._turn})
         await self._outbox.told()

@@ -52,17 +52,18 @@ def serve_editor(options: Options) -> ExitStatus:
 
 async def _served(agent: "EditorAgent") -> None:
     from acp import run_agent
-    from acp.core import DEFAULT_STDIO_BUFFER_LIMIT_BYTES
     from acp.stdio import stdio_streams
+
+    from loopkernel_adapters.acp.lines import LONGEST_LINE, Lines
 
     asyncio.get_running_loop().set_exception_handler(in_loop)
     with _output_of_its_own():
         try:
-            reader, writer = await stdio_streams(limit=DEFAULT_STDIO_BUFFER_LIMIT_BYTES)
+            reader, writer = await stdio_streams(limit=LONGEST_LINE)
         except ValueError as error:
             raise Unusable(f"standard input and output are to be pipes to an editor: {error}") from error
     try:
-        await run_agent(agent, writer, reader, use_unstable_protocol=True)
+        await run_agent(agent, Lines(reader, writer), use_unstable_protocol=True)
     finally:
         await agent.close()
 

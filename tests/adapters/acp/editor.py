@@ -2,9 +2,8 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 from acp import RequestError
@@ -19,6 +18,7 @@ from acp.schema import (
     ToolCallUpdate,
 )
 from loopkernel_adapters.acp.agent import EditorAgent
+from loopkernel_adapters.acp.content import ContentBlock
 from loopkernel_adapters.acp.sessions import Surroundings
 from loopkernel_adapters.acp.updates import Update
 
@@ -77,12 +77,10 @@ class Editor:
 
     def statuses(self) -> list[str | None]:
         """The statuses of calls, as they came."""
-        return [
-            update.status for update in self.updates if update.session_update in ("tool_call", "tool_call_update")
-        ]
+        return [update.status for update in self.updates if update.session_update in ("tool_call", "tool_call_update")]
 
 
-def text(words: str) -> list[TextContentBlock]:
+def text(words: str) -> list[ContentBlock]:
     """A prompt of these words."""
     return [TextContentBlock(type="text", text=words)]
 

@@ -4,7 +4,7 @@ The lines are read by the reader of recordings, which knows nothing of how they 
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from acp.schema import SessionNotification
@@ -64,7 +64,9 @@ def seen_by_client(lines: Iterable[Line], folder: Path) -> Seen:
             parts += [("user", _told(block)) for block in entry.content]
         elif isinstance(entry, ReplyPart):
             parts += [_part(block) for block in entry.content]
-        elif isinstance(entry, ResultSeen):
+        elif isinstance(entry, ResultSeen) and not (entry.call or "").startswith(
+            "provider/"
+        ):  # in its call, in a thread
             done = entry.outcome is Outcome.DONE
             call = entry.call or ""
             results[call] = call, entry.tool, done, entry.content
@@ -118,11 +120,20 @@ def _joined(parts: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
 
 
 def _kept(lines: Sequence[Line]) -> Iterator[Line]:
-    """The lines without what was taken back, and without the view of an input as a change of a file."""
+    """The lines without what was taken back and without the views of an input; of an input, as it was told last."""
     gone = {_name(line) for line in lines if _mark(line, "retracted")}
+    inputs = {_name(line): _update(line)["rawInput"] for line in lines if "rawInput" in _update(line)}
     for line in lines:
         if _name(line) is None or _name(line) not in gone:
-            yield _without_diffs(line)
+            yield _without_diffs(_with_input(line, inputs))
+
+
+def _with_input(line: Line, inputs: Mapping[JsonValue, JsonValue]) -> Line:
+    if _name(line) not in inputs:
+        return line
+    params = line["params"]
+    assert isinstance(params, dict)
+    return {**line, "params": {**params, "update": {**_update(line), "rawInput": inputs[_name(line)]}}}
 
 
 def _update(line: Line) -> Line:

@@ -1,7 +1,6 @@
 """Nothing that asks runs without the editor's explicit answer to exactly that question."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -16,18 +15,15 @@ from acp.schema import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from loopkernel.data.choices import ApprovalMode, Lifetime
 from loopkernel.data.json_text import Json
-from loopkernel.data.policy import Policy
 from loopkernel.data.remembered import RememberedCall, RememberedTool
 from loopkernel.replaying import replay
 from loopkernel.testing.strategies.values import json_values
 from loopkernel_adapters.providers.scripted import call_reply
-from loopkernel_adapters.stores.jsonl import JsonlStore
 from loopkernel_adapters.stores.folders import JsonlFolder
 from loopkernel_adapters.stores.seals import Seals
 
-from tests.adapters.acp.editor import NO, Answering, Editor, choosing, connected, refusal, text
+from tests.adapters.acp.editor import NO, Answering, Editor, choosing, connected, text
 from tests.adapters.acp.world import DONE, World, pay
 
 
@@ -43,7 +39,9 @@ def selected(option: str) -> RequestPermissionResponse:
 
 
 @settings(max_examples=40, deadline=None)
-@given(made_up=st.one_of(st.text(max_size=40), st.sampled_from(["allow", "allow_once", "yes", "Allow once", "0", "true"])))
+@given(
+    made_up=st.one_of(st.text(max_size=40), st.sampled_from(["allow", "allow_once", "yes", "Allow once", "0", "true"]))
+)
 def test_an_option_that_was_not_offered_is_a_no(made_up: str) -> None:
     async def answer(call: ToolCallUpdate, options: list[PermissionOption]) -> RequestPermissionResponse:
         return selected(made_up)
@@ -107,7 +105,6 @@ def test_an_answer_to_an_earlier_question_lets_nothing_run(tmp_path: Path) -> No
 @settings(max_examples=60, deadline=None)
 @given(value=st.dictionaries(st.text(max_size=8), json_values, max_size=4))
 def test_the_question_shows_exactly_what_would_run(value: dict[str, object]) -> None:
-    shown: list[object] = []
     world, editor = World([call_reply(("pay", Json.of(value))), DONE]), Editor()  # type: ignore[arg-type]  # JSON
     asyncio.run(prompted(world, editor, Path.cwd(), "go"))
     (call, _) = editor.asked[0]
@@ -130,7 +127,9 @@ def test_allow_once_is_for_one_call(tmp_path: Path) -> None:
     ("number", "asked", "remembered"),
     [(0, 2, RememberedCall("pay", Json.of({"amount": 1}))), (1, 1, RememberedTool("pay"))],
 )
-def test_allow_always_says_what_the_kernel_remembers(number: int, asked: int, remembered: object, tmp_path: Path) -> None:
+def test_allow_always_says_what_the_kernel_remembers(
+    number: int, asked: int, remembered: object, tmp_path: Path
+) -> None:
     world, editor = World([pay(amount=1), pay(amount=1), pay(amount=2), DONE]), Editor(choosing("allow_always", number))
     asyncio.run(prompted(world, editor, tmp_path, "go"))
     assert (len(world.paid), len(editor.asked)) == (3, asked)
@@ -194,7 +193,7 @@ def test_an_editor_that_goes_away_has_said_nothing(tmp_path: Path) -> None:
     """The call waits in the log, and is asked about when the session is loaded."""
 
     async def play() -> World:
-        world = World([pay(), DONE])
+        world = World([pay(), DONE, DONE])
         never = asyncio.Event()
 
         async def answer(call: ToolCallUpdate, options: list[PermissionOption]) -> RequestPermissionResponse:
@@ -215,5 +214,33 @@ def test_an_editor_that_goes_away_has_said_nothing(tmp_path: Path) -> None:
             await agent.prompt(session_id=session, prompt=text("go on"))
         assert (len(world.paid), len(second.asked)) == (1, 1)
         return world
+
+    asyncio.run(play())
+
+
+def test_a_session_that_is_doubted_asks_anew_and_says_why(tmp_path: Path) -> None:
+    """An approval for every call of the tool, in a log that others may have written, lets nothing run."""
+    store, folder = tmp_path / "runs", tmp_path / "work"
+    folder.mkdir()
+
+    async def play() -> None:
+        first, always = Editor(), choosing("allow_always", 1)
+        world = World([pay(amount=1), pay(amount=2), DONE], place=JsonlFolder(store, Seals(tmp_path / "mine")))
+        world.held = asyncio.Event()
+        first.answering = always
+        async with connected(world.surroundings(), first) as agent:
+            session = (await agent.new_session(cwd=str(folder), mcp_servers=[])).session_id
+            prompt = asyncio.ensure_future(agent.prompt(session_id=session, prompt=text("go")))
+            await first.until(lambda: "in_progress" in first.statuses())
+            prompt.cancel()
+        other = World([DONE, pay(amount=3), DONE], place=JsonlFolder(store, Seals(tmp_path / "theirs")))
+        second = Editor(choosing("reject_once"))
+        async with connected(other.surroundings(), second) as agent:
+            await agent.load_session(session_id=session, cwd=str(folder), mcp_servers=[])
+            assert "is not believed, since" in second.texts()
+            await agent.prompt(session_id=session, prompt=text("go on"))
+        assert other.paid == []
+        told = [call.content[0].content.text for call, _ in second.asked if call.content]
+        assert len(told) == 2 and "is not believed, since" in told[0] and "not believed" not in told[1]
 
     asyncio.run(play())

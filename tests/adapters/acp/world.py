@@ -58,7 +58,7 @@ class World:
 
     @contextmanager
     def _tools(self, folder: Path) -> Iterator[Tools]:
-        profile = ToolProfile(effect=EffectClass.DANGEROUS, approval=Decision.ASK)
+        profile = ToolProfile(effect=EffectClass.IDEMPOTENT, approval=Decision.ASK)
         yield Registry([FunctionTool(tool=Tool(name=self._tool, profile=profile), function=self._pay)])
 
     async def _pay(self, given: JsonObject, _: RunContext) -> str:
