@@ -41,6 +41,7 @@ from loopkernel.data.words import TurnEndReason
 
 from loopkernel_adapters.acp.calls import OURS
 from loopkernel_adapters.acp.content import ContentBlock, NotTaken, said
+from loopkernel_adapters.acp.editor_tools import Offered
 from loopkernel_adapters.acp.servers import PassedServer, servers_of
 from loopkernel_adapters.acp.sessions import EditorSession, NotNow, Surroundings, opened_session
 from loopkernel_adapters.acp.settings import MODE, MODEL, mode_named, modes_of, options_of
@@ -67,6 +68,7 @@ class EditorAgent:
         self._sessions: dict[str, EditorSession] = {}
         self._opening = asyncio.Lock()  # so that no run is opened twice
         self._client: Client | None = None
+        self._offered = Offered()
 
     def on_connect(self, conn: Client) -> None:
         """The editor is there."""
@@ -84,7 +86,13 @@ class EditorAgent:
         client_info: Implementation | None = None,
         **_: Any,
     ) -> InitializeResponse:
-        """Say what is spoken here."""
+        """Say what is spoken here, and learn what the editor offers."""
+        files = None if client_capabilities is None else client_capabilities.fs
+        self._offered = Offered(
+            reads=files is not None and files.read_text_file is True,
+            writes=files is not None and files.write_text_file is True,
+            terminals=client_capabilities is not None and client_capabilities.terminal is True,
+        )
         return InitializeResponse(
             protocol_version=PROTOCOL_VERSION,
             agent_info=Implementation(name=NAME, title=NAME, version=_version()),
@@ -254,7 +262,14 @@ class EditorAgent:
                 await client.session_update(session_id=run, update=update)
 
             session = await opened_session(
-                run, folder, servers, self._surroundings, editor=client, send=send, found=found
+                run,
+                folder,
+                servers,
+                self._surroundings,
+                editor=client,
+                offered=self._offered,
+                send=send,
+                found=found,
             )
             self._sessions[run] = session
             return session

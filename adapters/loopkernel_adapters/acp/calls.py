@@ -153,6 +153,12 @@ def under_way(address: tuple[CallId, ...], text: str | None = None) -> ToolCallP
     )
 
 
+def in_terminal(call: CallId, terminal: str) -> ToolCallProgress:
+    """It runs in that terminal of the editor."""
+    content = TerminalToolCallContent(type="terminal", terminal_id=terminal)
+    return ToolCallProgress(session_update="tool_call_update", tool_call_id=str(call), content=[content])
+
+
 def ended(call: ShownCall, result: ToolResult, folder: Path) -> ToolCallProgress:
     """It is answered, whether it ran or not."""
     content: list[CallContent] = [*diff_of(call, folder)] if result.ran else []

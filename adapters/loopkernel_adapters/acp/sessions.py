@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack
 from pathlib import Path
 
+from acp import Client
 from acp.schema import SessionInfoUpdate
 from attrs import evolve, frozen
 from loopkernel.data.blocks import UserBlock, text_of
@@ -23,8 +24,10 @@ from loopkernel.data.tools import Tool, ToolOutput, Verdict
 from loopkernel.data.user_deltas import ChangeMode, ChangePolicy, Permit
 from loopkernel.later_typing import override
 
+from loopkernel_adapters.acp.calls import in_terminal
+from loopkernel_adapters.acp.editor_tools import EditorTools, Offered
 from loopkernel_adapters.acp.outbox import Outbox
-from loopkernel_adapters.acp.questions import Editor, Questions
+from loopkernel_adapters.acp.questions import Questions
 from loopkernel_adapters.acp.servers import keys_of_servers
 from loopkernel_adapters.acp.settings import with_model
 from loopkernel_adapters.acp.stored import LONGEST_TITLE, Found
@@ -62,6 +65,7 @@ class Surroundings:
     servers: tuple[McpServer, ...]
     instructions: str | None
     secrets: Secrets
+    terminals: bool  # whether commands may run in terminals of the editor
 
 
 class NotNow(Exception):
@@ -77,11 +81,12 @@ class EditorSession:
         folder: Path,
         surroundings: Surroundings,
         *,
-        editor: Editor,
+        editor: Client,
+        offered: Offered,
         send: Callable[[Update], Awaitable[None]],
         found: Found | None,
-        tools: Tools,
-        lasting: frozenset[str],
+        own: Tools,
+        servers: Tools | None,
         workspace: Workspace,
         secrets: Secrets,
         resources: AsyncExitStack,
@@ -90,7 +95,7 @@ class EditorSession:
         self.folder = folder
         self._surroundings = surroundings
         self._found = found
-        self._lasting = lasting
+        self._lasting = frozenset(tool.name for tool in own.offered())
         self._workspace = workspace
         self._resources = resources
         self._outbox = Outbox(send)
@@ -111,6 +116,8 @@ class EditorSession:
             waiting=lambda: () if self._session is None else self._session.waiting,
             doubt=self._doubt_of,
         )
+        through = EditorTools(own, workspace, folder, editor, run, offered, self._show_terminal)
+        tools = through if servers is None else CombinedTools((through, servers))
         self._agent = Agent(
             surroundings.provider,
             WatchedTools(tools, self._look),
@@ -248,6 +255,13 @@ class EditorSession:
     def _see_of_child(self, within: Address, event: Event) -> None:
         self._questions.look()
 
+    def _show_terminal(self, command: StartTool, terminal: str) -> None:
+        """Show the terminal in the call whose run it belongs to, where that is a call of this session itself."""
+        session = self._state.session
+        lineage = 1 if session is None else session.settings.lineage
+        if command.key.startswith(f"{self.run}/{lineage}/{command.call}"):
+            self._outbox.put((in_terminal(command.call, terminal),))
+
     # --- for questions ---
 
     async def _permit(self, rule: Permit) -> None:
@@ -312,9 +326,10 @@ async def opened_session(
     passed: Sequence[McpServer],
     surroundings: Surroundings,
     *,
-    editor: Editor,
+    editor: Client,
+    offered: Offered,
     send: Callable[[Update], Awaitable[None]],
-    found: Found | None = None,
+    found: Found | None,
 ) -> EditorSession:
     """A session in that folder, whose tools and servers are open. `found`: it goes on with that run.
 
@@ -324,18 +339,20 @@ async def opened_session(
     async with AsyncExitStack() as resources:
         own = resources.enter_context(surroundings.tools(folder))
         workspace = resources.enter_context(Workspace(folder))
-        tools, servers = own, (*surroundings.servers, *passed)
-        if servers:
-            tools = CombinedTools((own, await resources.enter_async_context(open_servers(servers, secrets=secrets))))
+        all_servers, opened = (*surroundings.servers, *passed), None
+        if all_servers:
+            opened = await resources.enter_async_context(open_servers(all_servers, secrets=secrets))
+            CombinedTools((own, opened))  # raises where two of their tools have one name
         return EditorSession(
             run,
             folder,
             surroundings,
             editor=editor,
+            offered=offered if surroundings.terminals else evolve(offered, terminals=False),
             send=send,
             found=found,
-            tools=tools,
-            lasting=frozenset(tool.name for tool in own.offered()),
+            own=own,
+            servers=opened,
             workspace=workspace,
             secrets=secrets,
             resources=resources.pop_all(),

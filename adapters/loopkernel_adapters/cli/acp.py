@@ -108,6 +108,7 @@ def _surroundings(options: Options, resources: ExitStack) -> "Surroundings":
         servers=tuple(servers),
         instructions=instructions or None,
         secrets=secrets.with_keys(keys_of(models.provider)),
+        terminals=options.isolation is None,  # a terminal of the editor is in no sandbox
     )
 
 

@@ -54,6 +54,7 @@ class World:
             servers=(),
             instructions=None,
             secrets=NO_SECRETS,
+            terminals=True,
         )
 
     @contextmanager
