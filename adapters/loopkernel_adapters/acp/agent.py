@@ -53,7 +53,7 @@ from loopkernel_adapters.session import Result
 from loopkernel_adapters.tools.mcp import McpUnavailable
 
 NAME = "loopkernel"
-INVALID_PARAMS, INTERNAL, NOT_FOUND = -32602, -32603, -32002  # of JSON-RPC, and of the protocol
+REFUSED, INTERNAL, NOT_FOUND = -32602, -32603, -32002  # of JSON-RPC, and of the protocol
 StopReason = Literal["end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled"]
 
 # Any: a request may carry fields of any kind beside those of the protocol, which mean nothing here.
@@ -83,7 +83,7 @@ class EditorAgent:
         self,
         protocol_version: int,
         client_capabilities: ClientCapabilities | None = None,
-        client_info: Implementation | None = None,
+        *more: Any,
         **_: Any,
     ) -> InitializeResponse:
         """Say what is spoken here, and learn what the editor offers."""
@@ -170,7 +170,7 @@ class EditorAgent:
     async def list_sessions(self, cwd: str | None = None, cursor: str | None = None, **_: Any) -> ListSessionsResponse:
         """The runs that were begun here, the latest first."""
         if cursor is not None and not (cursor.isascii() and cursor.isdigit() and len(cursor) < 10):
-            raise RequestError(INVALID_PARAMS, "the cursor is none that was given here; leave it out to begin anew")
+            raise RequestError(REFUSED, "the cursor is none that was given here; leave it out to begin anew")
         with _told():
             listed, following = await self._stored.listed(None if cwd is None else Path(cwd), int(cursor or 0))
         sessions = [
@@ -229,11 +229,11 @@ class EditorAgent:
                 raise NotTaken(f"there is no option {config_id}; there are {MODE} and {MODEL}")
         return SetSessionConfigOptionResponse(config_options=self._options(session))
 
-    async def ext_method(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+    async def ext_method(self, method: str, *more: Any, **_: Any) -> dict[str, Any]:
         """There are none beside those of the protocol."""
         raise RequestError.method_not_found(f"_{method}")
 
-    async def ext_notification(self, method: str, params: dict[str, Any]) -> None:
+    async def ext_notification(self, method: str, *more: Any, **_: Any) -> None:
         """There are none beside those of the protocol, and nobody waits for an answer."""
 
     # --- how ---
@@ -303,7 +303,7 @@ def _ended(result: Result | None) -> PromptResponse:
     if result is None:
         return PromptResponse(stop_reason="cancelled")
     if result.refused is not None:
-        raise RequestError(INVALID_PARAMS, f"the prompt was not taken: {result.refused.value}; wait, or begin anew")
+        raise RequestError(REFUSED, f"the prompt was not taken: {result.refused.value}; wait, or begin anew")
     if result.reason is TurnEndReason.ERROR:
         error = result.error
         words = "the model failed" if error is None else f"{error.error.value}: {error.message}"
@@ -348,7 +348,7 @@ def _told() -> Iterator[None]:
     try:
         yield
     except (NotTaken, NotNow, McpUnavailable, OtherRules, ValueError) as error:
-        raise RequestError(INVALID_PARAMS, str(error)) from error
+        raise RequestError(REFUSED, str(error)) from error
     except (StoreError, RunFailed) as error:
         raise RequestError(INTERNAL, str(error)) from error
     except OSError as error:

@@ -36,6 +36,59 @@ MessageUpdate = UserMessageChunk | AgentMessageChunk | AgentThoughtChunk
 Update = MessageUpdate | ToolCallStart | ToolCallProgress | CurrentModeUpdate | ConfigOptionUpdate | SessionInfoUpdate
 
 
+# Events that give no update.
+Untold = (
+    # how far the loop is, which shows by itself
+    events.RunStarted
+    | events.ReplyEnded
+    | events.ReplyAborted
+    | events.ReplyFailed
+    | events.InputSettled
+    | events.Steered
+    | events.SessionResumed
+    # told by the answer to the prompt
+    | events.TurnEnded
+    | events.Refused
+    | events.ErrorShown
+    | events.ErrorCleared
+    | events.LimitReached
+    | events.WorkCancelled
+    # asked, and answered, by a request of its own
+    | events.ApprovalAsked
+    | events.ApprovalRemembered
+    | events.ApprovalForgotten
+    | events.EditRefused
+    | events.QuestionAsked
+    | events.ChildAsked
+    # the protocol has no word for these
+    | events.OpaqueDropped
+    | events.LeaseBroken
+    | events.Queued
+    | events.Dequeued
+    | events.Discarded
+    | events.Edited
+    | events.RetryScheduled
+    | events.CompactionStarted
+    | events.CompactionEnded
+    | events.ThreadCompacted
+    | events.ThreadRewritten
+    | events.ThreadCut
+    | events.MessageReplaced
+    | events.ResultsCleared
+    | events.ChildFinished
+    | events.CorrectionChecked
+    | events.CorrectionInjected
+    | events.HandoffStarted
+    | events.HandoffEnded
+    | events.LoopNoted
+    | events.ToolDisabled
+    | events.LoopStopped
+    | events.ThreadRepaired
+    | events.LineageForked
+    | events.ClockJumped
+)
+
+
 @define
 class Told:
     """What was told of a reply while it came: its pieces, each whether it is reasoning, and its calls."""
@@ -83,6 +136,8 @@ class Updates:
                 yield under_way((call,))
 
     def _of(self, event: events.Event, state: State) -> Iterable[Update]:
+        if isinstance(event, Untold):
+            return []
         match event:
             case events.ReplyGrew():
                 self._replies.setdefault(event.reply, Told()).add(event.reasoning, event.text)
@@ -100,57 +155,6 @@ class Updates:
                 return self._ended(event.result)
             case events.ChildStarted():
                 return self.begun(state)
-            case (
-                # how far the loop is, which shows by itself
-                events.RunStarted()
-                | events.ReplyEnded()
-                | events.ReplyAborted()
-                | events.ReplyFailed()
-                | events.InputSettled()
-                | events.Steered()
-                | events.SessionResumed()
-                # told by the answer to the prompt
-                | events.TurnEnded()
-                | events.Refused()
-                | events.ErrorShown()
-                | events.ErrorCleared()
-                | events.LimitReached()
-                | events.WorkCancelled()
-                # asked, and answered, by a request of its own
-                | events.ApprovalAsked()
-                | events.ApprovalRemembered()
-                | events.ApprovalForgotten()
-                | events.EditRefused()
-                | events.QuestionAsked()
-                | events.ChildAsked()
-                # the protocol has no word for these
-                | events.OpaqueDropped()
-                | events.LeaseBroken()
-                | events.Queued()
-                | events.Dequeued()
-                | events.Discarded()
-                | events.Edited()
-                | events.RetryScheduled()
-                | events.CompactionStarted()
-                | events.CompactionEnded()
-                | events.ThreadCompacted()
-                | events.ThreadRewritten()
-                | events.ThreadCut()
-                | events.MessageReplaced()
-                | events.ResultsCleared()
-                | events.ChildFinished()
-                | events.CorrectionChecked()
-                | events.CorrectionInjected()
-                | events.HandoffStarted()
-                | events.HandoffEnded()
-                | events.LoopNoted()
-                | events.ToolDisabled()
-                | events.LoopStopped()
-                | events.ThreadRepaired()
-                | events.LineageForked()
-                | events.ClockJumped()
-            ):
-                return []
             case _:
                 assert_never(event)
 

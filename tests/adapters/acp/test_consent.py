@@ -13,7 +13,7 @@ from acp.schema import (
     TextContentBlock,
     ToolCallUpdate,
 )
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from loopkernel.data.json_text import Json
 from loopkernel.data.remembered import RememberedCall, RememberedTool
@@ -104,6 +104,7 @@ def test_an_answer_to_an_earlier_question_lets_nothing_run(tmp_path: Path) -> No
 
 @settings(max_examples=60, deadline=None)
 @given(value=st.dictionaries(st.text(max_size=8), json_values, max_size=4))
+@example(value={"a": "```\n```` \u202e"})
 def test_the_question_shows_exactly_what_would_run(value: dict[str, object]) -> None:
     world, editor = World([call_reply(("pay", Json.of(value))), DONE]), Editor()  # type: ignore[arg-type]  # JSON
     asyncio.run(prompted(world, editor, Path.cwd(), "go"))
@@ -113,7 +114,7 @@ def test_the_question_shows_exactly_what_would_run(value: dict[str, object]) -> 
     (content, *_) = call.content or []
     assert isinstance(content, ContentToolCallContent) and isinstance(content.content, TextContentBlock)
     words = content.content.text.splitlines()
-    assert words[1] == words[-1] and set(words[1]) == {"`"} and words[1] not in words[2:-1]
+    assert words[1] == words[-1] and set(words[1]) == {"`"} and not any(words[1] in line for line in words[2:-1])
     assert all(character.isprintable() or character == "\n" for character in content.content.text)
 
 
