@@ -215,7 +215,7 @@ class Session:
                     if call in self.waiting:  # and was not answered for another turn meanwhile
                         asked[call.path] = asked.get(call.path, 0) + 1
                         answer = await self._asked(call)
-                        if not any(other.path == call.path and other != call for other in self.waiting):
+                        if call in self.waiting:  # still, and as it was asked about
                             await self.answer(call, answer)
 
     def _can_answer(self, call: WaitingCall) -> bool:

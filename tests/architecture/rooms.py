@@ -140,7 +140,9 @@ _BOUNDED = "loopkernel_adapters.providers.wire_bounds"
 # What tells OpenTelemetry; the fold before it knows nothing of that.
 _TELEMETRY = tuple(f"loopkernel_adapters.telemetry.{module}" for module in ("exporter", "replayed", "watching"))
 _POSTGRES = "loopkernel_adapters.stores.postgres"
+_ACP = "loopkernel_adapters.acp"
 VENDORS: dict[str, tuple[str, ...]] = {
+    "acp": (_ACP, "loopkernel_adapters.cli.acp"),
     "anyio": (_MCP,),
     "anthropic": (_ANTHROPIC,),
     "httpx2": (_ANTHROPIC, _OPENAI, _MCP, _BOUNDED),
@@ -156,7 +158,7 @@ VENDORS: dict[str, tuple[str, ...]] = {
     "yaml": ("loopkernel_adapters.transcripts.readers.provider_stream",),
 }
 # These may import their vendor where they like.
-VENDOR_MODULES = (_ANTHROPIC, _OPENAI, _FUNCTIONS, _MCP, _BOUNDED, _POSTGRES, *_TELEMETRY)
+VENDOR_MODULES = (_ANTHROPIC, _OPENAI, _FUNCTIONS, _MCP, _BOUNDED, _ACP, _POSTGRES, *_TELEMETRY)
 
 BANNED_NAMES = {"util", "utils", "helper", "helpers", "common", "core", "base", "manager", "managers", "misc"}
 

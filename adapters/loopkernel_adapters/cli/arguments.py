@@ -29,6 +29,7 @@ CHAT_STATUSES = (
     "exit status: 0 you have left (behind a pipe: and the last turn ended by itself), 1 it was ended otherwise, "
     f"as by Ctrl-C, {USAGE}"
 )
+ACP_STATUSES = f"exit status: 0 the editor has left, {USAGE}"
 LIST_STATUSES = f"exit status: 0 shown, {USAGE}"
 REPLAY_STATUSES = (
     "exit status: 0 the log is whole and every law held, 1 the log ends in a torn tail or a law is broken, "
@@ -88,11 +89,12 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=Paragraphs,
     )
     whole.add_argument("--version", action="version", version=f"loopkernel {_version()}")
-    names = "run|chat|resume|runs|approvals|log|view|replay|whatif|diagnose|repair|continue|fork|demo"
+    names = "run|chat|resume|acp|runs|approvals|log|view|replay|whatif|diagnose|repair|continue|fork|demo"
     commands = whole.add_subparsers(dest="command", required=True, metavar=names)
     _add_run(commands)
     _add_chat(commands)
     _add_resume(commands)
+    _add_acp(commands)
     _add_runs(commands)
     _add_approvals(commands)
     _add_log(commands)
@@ -131,7 +133,7 @@ def options_of(given: argparse.Namespace) -> Options:
         store=given.store,
         log=getattr(given, "log", None),
         approvals=None if given.approve is None else Approvals(given.approve),
-        json=given.json,
+        json=getattr(given, "json", False),
         max_turns=given.max_turns,
         max_total_tokens=given.max_total_tokens,
         retries=given.retries,
@@ -177,6 +179,21 @@ def _add_resume(commands: Commands) -> None:
     _add_session(resuming)
     _add_policy(resuming)
     _add_store(resuming)
+
+
+def _add_acp(commands: Commands) -> None:
+    serving = _add(
+        commands,
+        "acp",
+        "be the agent of an editor, which starts this command and speaks the Agent Client Protocol with it",
+        ACP_STATUSES,
+        "acp --model anthropic:MODEL",
+        "Serve an editor that speaks the Agent Client Protocol: name this command in its settings (docs/acp.md). Each "
+        "session works in the folder that the editor gives, and asks in the editor.",
+    )
+    _add_asked(serving, folder="the folder that sessions may work in, or in a folder of it (any that the editor gives)")
+    _add_policy(serving)
+    _add_store(serving)
 
 
 def _add_runs(commands: Commands) -> None:
@@ -313,7 +330,19 @@ def _add_conversation(command: argparse.ArgumentParser) -> None:
 
 
 def _add_session(command: argparse.ArgumentParser) -> None:
-    """Whom to ask, with which tools, and who approves."""
+    """Whom to ask, with which tools, who approves, and how it is shown."""
+    _add_asked(command, folder="the folder whose files may be used (the current one)")
+    command.add_argument(
+        "--json",
+        action="store_true",
+        help="each event as a JSON object on a line of its own, and the result as the last one; calls that ask are "
+        'answered by lines of the standard input that come after the question and name the call, as {"call": "1.1", '
+        '"answer": "yes"}, and denied when it ends',
+    )
+
+
+def _add_asked(command: argparse.ArgumentParser, *, folder: str) -> None:
+    """Whom to ask, with which tools, and who approves; `folder` says which one the workspace is."""
     command.add_argument("--model", "--provider", metavar=MODELS, type=values.name, help=ABOUT_MODELS)
     command.add_argument(
         "--base-url",
@@ -328,9 +357,7 @@ def _add_session(command: argparse.ArgumentParser) -> None:
         values.name,
         "the model to ask when the first one fails for good; may be given several times",
     )
-    command.add_argument(
-        "--workspace", metavar="DIR", type=values.path, help="the folder whose files may be used (the current one)"
-    )
+    command.add_argument("--workspace", metavar="DIR", type=values.path, help=folder)
     command.add_argument(
         "--approve",
         choices=[choice.value for choice in Approvals],
@@ -346,13 +373,6 @@ def _add_session(command: argparse.ArgumentParser) -> None:
         values.secret,
         "a value that no log and no model may see, from an environment variable; tools get it where the model "
         "writes {{secret:NAME}}; may be given several times",
-    )
-    command.add_argument(
-        "--json",
-        action="store_true",
-        help="each event as a JSON object on a line of its own, and the result as the last one; calls that ask are "
-        'answered by lines of the standard input that come after the question and name the call, as {"call": "1.1", '
-        '"answer": "yes"}, and denied when it ends',
     )
 
 

@@ -55,6 +55,10 @@ def _carry_out(given: argparse.Namespace, screen: Screen) -> ExitStatus:
             from loopkernel_adapters.cli.resume import resume
 
             return resume(given.run, options_of(given), screen)
+        case "acp":
+            from loopkernel_adapters.cli.acp import serve_editor
+
+            return serve_editor(options_of(given))
         case "runs":
             from loopkernel_adapters.cli.listing import list_runs
 
