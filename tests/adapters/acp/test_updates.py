@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
+from loopkernel.codec import record_to_text
 from loopkernel.data.events import Event, MessageAdded
 from loopkernel.data.messages import SENT_BY_USER, Message, UserMessage
 from loopkernel.data.records import LogRecord
@@ -77,6 +78,7 @@ def test_a_client_has_the_conversation_of_every_scenario(file: Path, tmp_path: P
 @given(run=runs())
 def test_a_client_has_the_conversation_of_any_run(run: Run) -> None:
     log = (*run.log, LogRecord(CancelAll(), run.log[-1].now_ms))  # so that no reply is on its way at the end
+    assume(not any('"data":""' in record_to_text(record) for record in log))  # to a reader, no content is no image
     with tempfile.TemporaryDirectory() as folder:
         client, thread = both(log, Path(folder))
     assert client.in_any_order() == thread.in_any_order()
