@@ -43,16 +43,16 @@ from loopkernel_adapters.temporal.remote_operations import key_of
 Watcher = Callable[[str, Delta], None]
 STOP_SECONDS = 5.0  # that a job has when its worker stops
 TRY_AGAIN_SECONDS = 1.0  # after a report that did not get through
-LONGEST_BEAT_SECONDS = 5.0
 
 
 class AgentActivities:
     """The activities of one agent, whose ports these are."""
 
-    def __init__(self, ports: Ports, client: Client, watch: Watcher | None) -> None:
+    def __init__(self, ports: Ports, client: Client, watch: Watcher | None, cancel_seconds: float) -> None:
         self._ports = ports
         self._client = client
         self._watch = watch
+        self._cancel_seconds = cancel_seconds
 
     @activity.defn(name=CARRY_OUT)
     async def carry_out(self, text: str) -> str:
@@ -60,7 +60,7 @@ class AgentActivities:
         try:
             order = orders().decode_text(text)
             run = self._client.get_workflow_handle(activity.info().workflow_id or "")
-            errand = RemoteErrand(order, self._ports_for(order), run, self._watch)
+            errand = RemoteErrand(order, self._ports_for(order), run, self._watch, self._cancel_seconds)
             return batches().encode_text(await errand.finished())
         except (asyncio.CancelledError, ApplicationError):
             raise
@@ -77,11 +77,19 @@ class AgentActivities:
 class RemoteErrand:
     """One command, carried out here for a run that is elsewhere."""
 
-    def __init__(self, order: Order, ports: Ports, run: WorkflowHandle[object, object], watch: Watcher | None) -> None:
+    def __init__(
+        self,
+        order: Order,
+        ports: Ports,
+        run: WorkflowHandle[object, object],
+        watch: Watcher | None,
+        cancel_seconds: float,
+    ) -> None:
         self._order = order
         self._ports = ports
         self._run = run
         self._watch = watch
+        self._cancel_seconds = cancel_seconds
         command = order.command
         self._key = (OperationKind.HOOK, 0) if isinstance(command, TellHook) else key_of(command)
         self._filter = SecretFilter(ports.secrets)
@@ -89,6 +97,7 @@ class RemoteErrand:
         self._unsaid: list[Delta] = []
         self._unsent: Batch | None = None  # of which nobody knows whether it has come
         self._sent = 0  # how many batches were made
+        self._fresh = asyncio.Event()
         self._urgent = asyncio.Event()
         self._over = asyncio.Event()
 
@@ -125,6 +134,7 @@ class RemoteErrand:
         for shown in self._filter.incoming(delta):
             self._show(shown)
             self._unsaid.append(shown)
+            self._fresh.set()
         if isinstance(delta, ToolAsked) or (isinstance(delta, ToolSucceeded) and delta.output.background):
             self._urgent.set()
 
@@ -145,18 +155,18 @@ class RemoteErrand:
 
     async def _beat(self) -> None:
         """Say that this worker lives; the answer may be a cancellation."""
-        timeout = activity.info().heartbeat_timeout
-        every = LONGEST_BEAT_SECONDS if timeout is None else min(timeout.total_seconds() / 4, LONGEST_BEAT_SECONDS)
         while True:
             activity.heartbeat()
-            await asyncio.sleep(every)
+            await asyncio.sleep(self._cancel_seconds)
 
     async def _report(self) -> None:
         """Send what was said, when it is urgent, and now and then. Then ask for the answer to a question."""
         while True:
+            await self._fresh.wait()
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._order.report_seconds):
                     await self._urgent.wait()
+            self._fresh.clear()
             self._urgent.clear()
             asks = any(isinstance(delta, ToolAsked) for delta in self._unsaid)
             while self._unsent is not None or self._unsaid:

@@ -84,8 +84,8 @@ class Clock(Protocol):
         """The time of the workflow's task, in milliseconds."""
         ...
 
-    def seconds_until(self, deadline_ms: int) -> float:
-        """How long a timer of Temporal takes until then."""
+    def seconds_until(self, timer: StartTimer) -> float:
+        """How long a timer of Temporal takes until the deadline."""
         ...
 
 
@@ -183,7 +183,7 @@ class RemoteOperations:
     # --- timers ---
 
     def _set(self, command: StartTimer) -> None:
-        seconds = max(self._clock.seconds_until(command.deadline_ms), SHORTEST_TIMER)
+        seconds = max(self._clock.seconds_until(command), SHORTEST_TIMER)
         handle = asyncio.get_running_loop().call_later(seconds, self._ring, command)
         self._timers[command.operation] = (command, handle)
 

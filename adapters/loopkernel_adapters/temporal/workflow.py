@@ -21,7 +21,7 @@ with workflow.unsafe.imports_passed_through():
     from loopkernel.data.blocks import TextBlock
     from loopkernel.data.children import ChildCall
     from loopkernel.data.deltas import Delta
-    from loopkernel.data.effects import Command
+    from loopkernel.data.effects import Command, StartTimer
     from loopkernel.data.errors import CodecError
     from loopkernel.data.events import Event, LineageForked, MessageAdded, Refused
     from loopkernel.data.ids import RunOperation
@@ -93,9 +93,9 @@ class RunWorkflow:
         """The time of the workflow task, which is the same in every replay."""
         return workflow.time_ns() // 1_000_000
 
-    def seconds_until(self, deadline_ms: int) -> float:
-        """How long a timer of Temporal takes until then."""
-        return (deadline_ms - self.now_ms()) / 1000
+    def seconds_until(self, timer: StartTimer) -> float:
+        """How long a timer of Temporal takes until the deadline."""
+        return (timer.deadline_ms - self.now_ms()) / 1000
 
     def _begin(self) -> None:
         """Whatever comes first: the run, or an update that is in its first task."""

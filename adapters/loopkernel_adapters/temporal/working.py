@@ -21,7 +21,6 @@ from loopkernel_adapters.temporal.workflow import RunWorkflow
 
 # What the sandbox takes as it is: pure modules, and values of the kernel. The workflow itself is loaded anew.
 PASSED_THROUGH = ("attr", "attrs", "loopkernel", "loopkernel_adapters.driver", "loopkernel_adapters.temporal.documents")
-CANCEL_SECONDS = 1.0  # how long an activity may not have heard that it is to stop
 
 
 def temporal_worker(
@@ -32,14 +31,16 @@ def temporal_worker(
     watch: Watcher | None = None,
     workflow: type[RunWorkflow] = RunWorkflow,
     most_at_once: int = 100,
+    cancel_seconds: float = 1.0,
 ) -> Worker:
     """A worker for the runs of the agent; use it as `async with temporal_worker(...)`, or `await worker.run()`.
 
     `watch` sees every delta of an activity of this worker as it comes, with the id of its run: so a reply streams to a
-    screen, and is no part of a history. `most_at_once` activities are carried out here at a time.
+    screen, and is no part of a history. `most_at_once` activities are carried out here at a time. What is to
+    stop hears of it within `cancel_seconds`; each activity asks the server so often, and no history has it.
     """
     ports = agent.ports
-    activities = AgentActivities(ports, client, watch)
+    activities = AgentActivities(ports, client, watch, cancel_seconds)
     restrictions = SandboxRestrictions.default.with_passthrough_modules(*PASSED_THROUGH)
     return Worker(
         client,
@@ -49,7 +50,7 @@ def temporal_worker(
         workflow_runner=SandboxedWorkflowRunner(restrictions=restrictions),
         interceptors=_doors(ports.secrets),
         max_concurrent_activities=most_at_once,
-        max_heartbeat_throttle_interval=timedelta(seconds=CANCEL_SECONDS),
+        max_heartbeat_throttle_interval=timedelta(seconds=cancel_seconds),
     )
 
 
