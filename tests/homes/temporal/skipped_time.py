@@ -1,0 +1,63 @@
+"""The time of a server that skips it: it jumps when all players of scenarios wait, to the first instant that one waits for."""
+
+import asyncio
+from datetime import timedelta
+
+from temporalio.api.testservice.v1 import LockTimeSkippingRequest, UnlockTimeSkippingRequest
+from temporalio.testing import WorkflowEnvironment
+
+
+class SkippedTime:
+    """Shared by the players that are `active`."""
+
+    def __init__(self, environment: WorkflowEnvironment) -> None:
+        self._environment = environment
+        self._waiting: list[tuple[float, asyncio.Future[None]]] = []
+        self.active = 0
+        self.activities = 0  # under way
+        self._jumping: asyncio.Task[None] | None = None
+
+    async def now_s(self) -> float:
+        """The server's time."""
+        return (await self._environment.get_current_time()).timestamp()
+
+    async def until(self, at_s: float) -> None:
+        """Return when the server's time has come there."""
+        reached = asyncio.get_running_loop().create_future()
+        self._waiting.append((at_s, reached))
+        self._look()
+        await reached
+
+    def enter(self) -> None:
+        """One player more, for whom time waits."""
+        self.active += 1
+
+    def leave(self) -> None:
+        """One player less."""
+        self.active -= 1
+        self._look()
+
+    def _look(self) -> None:
+        if self._waiting and len(self._waiting) >= self.active and self._jumping is None:
+            self._jumping = asyncio.create_task(self._jump())
+
+    async def _jump(self) -> None:
+        first = min(at_s for at_s, _ in self._waiting)
+        left_s = first - await self.now_s()
+        if left_s > 0:
+            await self._skip(left_s)
+        reached = [waiter for at_s, waiter in self._waiting if at_s <= first]
+        self._waiting = [waiting for waiting in self._waiting if waiting[0] > first]
+        self._jumping = None
+        for waiter in reached:
+            waiter.set_result(None)
+        self._look()
+
+    async def _skip(self, left_s: float) -> None:
+        """Each activity that runs holds the server's time, which is let go of for the jump."""
+        service, held = self._environment.client.test_service, self.activities
+        for _ in range(held):
+            await service.unlock_time_skipping(UnlockTimeSkippingRequest())
+        await self._environment.sleep(timedelta(seconds=left_s))
+        for _ in range(held):
+            await service.lock_time_skipping(LockTimeSkippingRequest())
