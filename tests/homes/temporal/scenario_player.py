@@ -9,7 +9,6 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
 
 from attrs import define
 from loopkernel.codec import record_from_text, state_from_text
@@ -38,10 +37,11 @@ from loopkernel.testing.scenarios.player.world import RunStopped
 from loopkernel_adapters.driver.clocks import ManualClock
 from loopkernel_adapters.optional_ports import OptionalPorts, Ports
 from loopkernel_adapters.temporal.activities import AgentActivities
-from loopkernel_adapters.temporal.documents import CARRY_OUT, RUN, Carried, Order, Pace, inputs, orders
+from loopkernel_adapters.temporal.documents import CARRY_OUT, RUN, Carried, Order, Pace, batches, inputs, orders
 from loopkernel_adapters.temporal.documents import carried as carried_codec
 from temporalio import activity
-from temporalio.client import Client, WorkflowHandle
+from temporalio.client import Client
+from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 
 from tests.adapters.scenario_driver.ports import (
@@ -57,10 +57,12 @@ from tests.adapters.scenario_driver.scenario_player import Played, ScenarioPlaye
 from tests.homes.temporal.followers import FOLLOWERS, TICK_S
 from tests.homes.temporal.skipped_time import SkippedTime
 
-PATIENCE_S = 8.0  # of real time, for what must come
-LATE_S = 1.0  # of real time, for what may come: a report that nobody waits for any more
+PATIENCE_S = 20.0  # of real time, for what must come
+LATE_S = 0.5  # of real time, for what may come: a report that nobody waits for any more
 CANCEL_S = 0.05
-REPORTS_S, ACTIONS_S = -400.0, 400.0  # within an instant: before the timers, and behind them
+LOOK_S = 0.01
+NOTHING = batches().encode_text(())
+REPORTS_S, ACTIONS_S = -40.0, 40.0  # within an instant: before the timers, and behind them
 NEVER_S = 1e9  # the server's years pass while an activity waits, and no heart stops
 PACE = Pace(heartbeat_seconds=NEVER_S, report_seconds=0)
 
@@ -93,7 +95,9 @@ class TemporalPlayer(ScenarioPlayer):
         self._checks: set[Operation] = set()  # under way
         self._aborted: set[Operation] = set()  # and nobody has heard it yet
         self._changed = asyncio.Event()
-        self.log: list[LogRecord] = []
+        self.over = asyncio.Event()
+        self.under_way = 0  # activities
+        self._handle = client.get_workflow_handle(name, result_type=str)
         session, life = self._session, self._life
         self.ports = Ports(
             provider=ScriptedModel(session, life),
@@ -116,34 +120,42 @@ class TemporalPlayer(ScenarioPlayer):
         self.time.enter()
         FOLLOWERS[self.name] = self
         try:
-            handle = await self._begin()
-            self._handle = handle
+            await self._begin()
             while await self._go_on():
                 pass
-            await self._compare(handle)
-        except RunStopped as stopped:
+            await self._compare()
+        except (RunStopped, RPCError) as stopped:
             self._trouble = self._trouble or str(stopped)
         finally:
-            self._life.over = True
-            self.time.leave()
-            with suppress(RPCError, AttributeError):
-                await self._handle.terminate()
-            self._changed.set()
+            await self._leave()
         return self._played()
 
-    async def _begin(self) -> WorkflowHandle[Any, str]:  # Any: it is started by its name
+    async def _leave(self) -> None:
+        """Let every activity end, since each holds the server's time, and then the run."""
+        self._life.over = True
+        self.over.set()
+        self._trouble, trouble = None, self._trouble
+        await self._until(lambda: self.under_way == 0, PATIENCE_S)
+        self._trouble = trouble
+        with suppress(RPCError):
+            while (await self._handle.describe()).raw_description.pending_activities:
+                await asyncio.sleep(0.01)
+            await self._handle.terminate()
+        self.time.leave()
+
+    async def _begin(self) -> None:
         self.origin_s = await self.time.now_s() + TICK_S * 0.45
         carried = Carried(pace=PACE, created=self._created(self._policy))
-        return await self._client.start_workflow(
+        await self._client.start_workflow(
             RUN, carried_codec().encode_text(carried), id=self.name, task_queue="scenarios", result_type=str
         )
 
-    async def _compare(self, handle: WorkflowHandle[Any, str]) -> None:
+    async def _compare(self) -> None:
         """Whether the workflow has, and answers, what its records lead to."""
-        lines = await handle.query("records", result_type=list[str])
+        lines = await self._handle.query("records", result_type=list[str])
         if tuple(map(record_from_text, lines)) != self._session.recording().log:
             self._faults.append("the log of the workflow is not what it has told")
-        if state_from_text(await handle.query("state", result_type=str)) != self._session.state:
+        if state_from_text(await self._handle.query("state", result_type=str)) != self._session.state:
             self._faults.append("the state of the workflow is not what its log leads to")
 
     # --- what the workflow tells, from its thread ---
@@ -200,7 +212,8 @@ class TemporalPlayer(ScenarioPlayer):
             async with asyncio.timeout(patience_s):
                 while not ready() and self._trouble is None:
                     self._changed.clear()
-                    await self._changed.wait()
+                    with suppress(TimeoutError):  # that a port was reached is told by nobody
+                        await asyncio.wait_for(self._changed.wait(), LOOK_S)
         return ready() or self._trouble is not None
 
     @override
@@ -257,9 +270,16 @@ class TemporalPlayer(ScenarioPlayer):
             self._changed.set()
             await mouth.heard()
 
-    def begun(self) -> None:
-        """An activity may have reached its port."""
-        self._loop.call_soon(self._changed.set)
+    def enter(self) -> None:
+        """An activity runs."""
+        self.under_way += 1
+        self.time.activities += 1
+
+    def leave(self) -> None:
+        """It runs no more."""
+        self.under_way -= 1
+        self.time.activities -= 1
+        self._changed.set()
 
 
 class ScenarioActivities:
@@ -273,24 +293,25 @@ class ScenarioActivities:
         """As an agent's worker does."""
         player = FOLLOWERS[activity.info().workflow_id or ""]
         assert isinstance(player, TemporalPlayer)
-        activities = AgentActivities(player.ports, self._client, None, CANCEL_S)
-        watching = asyncio.create_task(_watch(player))
-        player.time.activities += 1
+        player.enter()
+        working = asyncio.create_task(self._work(player, text))
+        leaving = asyncio.create_task(player.over.wait())
         try:
-            await player.take_turn(orders().decode_text(text))
-            return await activities.carry_out(text)
+            await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            return NOTHING if player.over.is_set() else await working
+        except asyncio.CancelledError:
+            working.cancel()
+            return await working
         finally:
-            player.time.activities -= 1
-            watching.cancel()
-            player.begun()
+            working.cancel()
+            with suppress(asyncio.CancelledError, ApplicationError):
+                await working
+            leaving.cancel()
+            player.leave()
 
-
-async def _watch(player: TemporalPlayer) -> None:
-    """Let the player look again, until the activity has reached its port."""
-    while True:
-        await asyncio.sleep(0)
-        player.begun()
-        await asyncio.sleep(0.02)
+    async def _work(self, player: TemporalPlayer, text: str) -> str:
+        await player.take_turn(orders().decode_text(text))
+        return await AgentActivities(player.ports, self._client, None, CANCEL_S).carry_out(text)
 
 
 def operation_of(delta: Delta) -> tuple[OperationKind, int] | None:
@@ -314,5 +335,3 @@ def operation_of(delta: Delta) -> tuple[OperationKind, int] | None:
             return (OperationKind.HANDOFF, delta.operation)
         case _:
             return None
-
-

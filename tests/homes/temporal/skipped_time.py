@@ -1,10 +1,12 @@
-"""The time of a server that skips it: it jumps when all players of scenarios wait, to the first instant that one waits for."""
+"""The time of a server that skips it: it jumps when all players wait, to where the first of them waits for."""
 
 import asyncio
 from datetime import timedelta
 
 from temporalio.api.testservice.v1 import LockTimeSkippingRequest, UnlockTimeSkippingRequest
 from temporalio.testing import WorkflowEnvironment
+
+PATIENCE_S = 2.0  # of real time, for a jump
 
 
 class SkippedTime:
@@ -14,7 +16,7 @@ class SkippedTime:
         self._environment = environment
         self._waiting: list[tuple[float, asyncio.Future[None]]] = []
         self.active = 0
-        self.activities = 0  # under way
+        self.activities = 0  # that run, and hold the time
         self._jumping: asyncio.Task[None] | None = None
 
     async def now_s(self) -> float:
@@ -54,10 +56,15 @@ class SkippedTime:
         self._look()
 
     async def _skip(self, left_s: float) -> None:
-        """Each activity that runs holds the server's time, which is let go of for the jump."""
-        service, held = self._environment.client.test_service, self.activities
-        for _ in range(held):
+        """Each activity that runs holds the server's time: it is let go of, once for each, so that time jumps."""
+        service, released = self._environment.client.test_service, 0
+        for _ in range(self.activities):
             await service.unlock_time_skipping(UnlockTimeSkippingRequest())
-        await self._environment.sleep(timedelta(seconds=left_s))
-        for _ in range(held):
+            released += 1
+        sleeping = asyncio.create_task(self._environment.sleep(timedelta(seconds=left_s)))
+        while not (await asyncio.wait({sleeping}, timeout=PATIENCE_S))[0]:  # an end of one is still on its way
+            await service.unlock_time_skipping(UnlockTimeSkippingRequest())
+            released += 1
+        await sleeping
+        for _ in range(released):
             await service.lock_time_skipping(LockTimeSkippingRequest())
