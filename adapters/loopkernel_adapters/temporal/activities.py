@@ -17,7 +17,7 @@ from loopkernel.data.ids import OperationKind, RunOperation
 from loopkernel.data.tool_deltas import ToolAsked, ToolSucceeded
 from loopkernel.replaying import START
 from temporalio import activity
-from temporalio.client import Client, WorkflowHandle
+from temporalio.client import Client, WorkflowHandle, WorkflowUpdateRPCTimeoutOrCancelledError
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 
@@ -189,7 +189,7 @@ class RemoteErrand:
         while text is None:
             try:
                 text = await self._run.execute_update("answer", run, result_type=str)
-            except RPCError as error:
+            except (RPCError, WorkflowUpdateRPCTimeoutOrCancelledError) as error:
                 complain("an answer could not be asked for; it is asked for again", error, self._ports.secrets)
                 await asyncio.sleep(TRY_AGAIN_SECONDS)
         self._operations.begin(AnswerTool(operation=run, value=answers().decode_text(text)), START)

@@ -265,7 +265,12 @@ class RemoteOperations:
                 self._take(*self._new(activity, (batch,)))
 
     def _new(self, activity: Activity, said: tuple[Batch, ...]) -> tuple[Delta, ...]:
-        """The reports that were not heard before: a signal of which nobody knows whether it has come is sent again."""
+        """The reports that were not heard before: a signal of which nobody knows whether it has come is sent again.
+
+        Of what was aborted only the end of a tool's run is owed; a stream, a hook and the like are not heard any more.
+        """
+        if activity.aborted and not isinstance(activity.command, StartTool | CheckCall):
+            return ()
         found: list[Delta] = []
         for batch in said:
             if batch.number > activity.heard:

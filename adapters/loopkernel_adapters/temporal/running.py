@@ -1,6 +1,8 @@
 """A run in Temporal, as a program sees it from anywhere: begun, spoken to, looked at."""
 
-from collections.abc import Sequence
+import asyncio
+import uuid
+from typing import TypeVar
 
 from loopkernel.codec import record_from_text, state_from_text
 from loopkernel.data.errors import CodecError
@@ -11,12 +13,17 @@ from loopkernel.data.states import State
 from loopkernel.data.user_deltas import CancelAll
 from loopkernel.replaying import LogRecord
 from temporalio.api.enums.v1 import EventType
-from temporalio.client import Client, WorkflowHandle, WorkflowUpdateFailedError
+from temporalio.client import (
+    Client,
+    WorkflowHandle,
+    WorkflowUpdateFailedError,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
+)
 from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.exceptions import ApplicationError
 
 from loopkernel_adapters.agent import Agent, new_run_id
-from loopkernel_adapters.driver.children import WITH_CALLS, last_said
+from loopkernel_adapters.driver.children import WITH_CALLS, last_said, waiting_calls
 from loopkernel_adapters.driver.taking_up import new_nonce
 from loopkernel_adapters.optional_ports import Address, NoSuchAgent
 from loopkernel_adapters.secret_filter import SecretFilter
@@ -27,6 +34,7 @@ from loopkernel_adapters.temporal.documents import carried as carried_codec
 from loopkernel_adapters.waiting_calls import Answer, WaitingCall, answer_in_full, calls_waiting
 
 DEFAULT_PACE = Pace()
+T = TypeVar("T", str, bool)
 
 
 class InputRefused(Exception):
@@ -97,7 +105,7 @@ class TemporalRun:
         handle = await self._handle(within)
         for shown in self._filter.incoming(delta):
             try:
-                text = await handle.execute_update("send", _text(shown), result_type=str)
+                text = await _updated(handle, "send", str, _text(shown))
             except WorkflowUpdateFailedError as error:
                 cause = error.cause
                 words = cause.message if isinstance(cause, ApplicationError) else str(cause)
@@ -109,7 +117,7 @@ class TemporalRun:
 
     async def rest(self) -> str:
         """Wait until nothing goes on by itself, and give what the model said last. It may take as long as it likes."""
-        while not await self._of(self.run).execute_update("rest", result_type=bool):
+        while not await _updated(self._of(self.run), "rest", bool):
             pass
         return last_said(await self.state())
 
@@ -119,22 +127,16 @@ class TemporalRun:
 
     async def waiting(self) -> tuple[WaitingCall, ...]:
         """The calls that wait for a person, those of sub-agents included."""
-        states: dict[Address, State | None] = {}
-
-        def looked_up(address: Address) -> State | None:
-            return states.get(address)
-
-        while True:
-            found = calls_waiting(looked_up) if states else ()
-            missing = {(): None} if not states else dict.fromkeys(_addresses(states[()]))
-            unknown = [address for address in missing if address not in states]
-            if not unknown:
-                return found
-            for address in unknown:
+        own = await self.state()
+        states: dict[Address, State | None] = {(): own}
+        for asked in waiting_calls(own):
+            address = asked.path[:-1]
+            if address not in states:
                 try:
                     states[address] = await self.state(address)
                 except NoSuchAgent:
                     states[address] = None
+        return calls_waiting(states.get)
 
     async def over(self) -> ChildEnded:
         """Wait for the end of the run: why it ended, what it said last, what it used."""
@@ -168,6 +170,18 @@ class TemporalRun:
         return handle
 
 
+async def _updated(handle: WorkflowHandle[object, str], name: str, result: type[T], *arguments: str) -> T:
+    """What comes of the update. Where the answer takes longer than a request may, the same one is asked for again."""
+    update = uuid.uuid4().hex
+    while True:
+        try:
+            return await handle.execute_update(name, args=arguments, id=update, result_type=result)
+        except WorkflowUpdateRPCTimeoutOrCancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+
+
 def _text(delta: object) -> str:
     """The input as text. Raises InputRefused for what is none."""
     try:
@@ -186,10 +200,3 @@ def _session_of(state: State, call: CallId, address: Address) -> str:
         if entry.call.id == call and entry.child is not None and entry.is_open:
             return entry.child.session_id
     raise NoSuchAgent(f"no sub-agent runs for call {'/'.join(map(str, address))}")
-
-
-def _addresses(state: State | None) -> Sequence[Address]:
-    """Those of the sub-agents that have calls that wait for a person."""
-    from loopkernel_adapters.driver.children import waiting_calls
-
-    return [] if state is None else [asked.path[:-1] for asked in waiting_calls(state)]

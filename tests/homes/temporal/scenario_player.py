@@ -124,8 +124,8 @@ class TemporalPlayer(ScenarioPlayer):
             while await self._go_on():
                 pass
             await self._compare()
-        except (RunStopped, RPCError) as stopped:
-            self._trouble = self._trouble or str(stopped)
+        except Exception as stopped:  # whatever it is, this scenario has failed, and the others go on
+            self._trouble = self._trouble or repr(stopped)
         finally:
             await self._leave()
         return self._played()
@@ -167,6 +167,7 @@ class TemporalPlayer(ScenarioPlayer):
     def timer_set(self, timer: TimerOperation, at_s: float) -> None:
         """A timer; see `Follower`."""
         self.timers[timer] = at_s
+        self._loop.call_soon_threadsafe(self._changed.set)
 
     def _see(self, record: LogRecord) -> None:
         session = self._session
@@ -200,6 +201,8 @@ class TemporalPlayer(ScenarioPlayer):
                 run = session.named(OperationKind.RUN, effect.operation)
                 if run not in session.stubborn and run in self._life.mouths:
                     self._aborted.add(run)
+            case _:
+                pass
 
     def _abort_heard(self, operation: Operation) -> None:
         self._aborted.discard(operation)
@@ -229,7 +232,10 @@ class TemporalPlayer(ScenarioPlayer):
     async def _reach(self, due: Appointment) -> None:
         instant_s = self.origin_s + self._stage.now_ms * TICK_S
         if isinstance(due.happening, TimerFired):
-            await self.time.until(self.timers[due.happening.operation] + 0.01)
+            timer = due.happening.operation
+            if not await self._until(lambda: timer in self.timers, PATIENCE_S):
+                raise RunStopped(f"timer {timer} was never set")
+            await self.time.until(self.timers[timer] + 0.01)
         elif isinstance(due.happening, TimedAction):
             await self.time.until(instant_s + ACTIONS_S)
         else:
@@ -322,7 +328,7 @@ def operation_of(delta: Delta) -> tuple[OperationKind, int] | None:
         case ToolChecked():
             return (OperationKind.CHECK, delta.operation)
         case FromTool():
-            return (OperationKind.RUN, delta.operation)  # type: ignore[attr-defined]  # of which the others are
+            return (OperationKind.RUN, delta.operation)
         case TimerFired():
             return (OperationKind.TIMER, delta.operation)
         case HookAnswered():

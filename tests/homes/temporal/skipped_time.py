@@ -52,7 +52,8 @@ class SkippedTime:
         self._waiting = [waiting for waiting in self._waiting if waiting[0] > first]
         self._jumping = None
         for waiter in reached:
-            waiter.set_result(None)
+            if not waiter.done():  # its player may have given up
+                waiter.set_result(None)
         self._look()
 
     async def _skip(self, left_s: float) -> None:
