@@ -1,9 +1,9 @@
 """The agent in Temporal. Start a server first, then a worker, then a run; each may be killed and started again.
 
-    .venv/bin/temporal server start-dev --headless --ip 127.0.0.1 --db-filename runs.db
-    .venv/bin/python examples/homes/in_temporal.py worker
-    .venv/bin/python examples/homes/in_temporal.py run invoice-1
-    .venv/bin/python examples/homes/in_temporal.py approve invoice-1
+.venv/bin/temporal server start-dev --headless --ip 127.0.0.1 --db-filename runs.db
+.venv/bin/python examples/homes/in_temporal.py worker
+.venv/bin/python examples/homes/in_temporal.py run invoice-1
+.venv/bin/python examples/homes/in_temporal.py approve invoice-1
 """
 
 import asyncio

@@ -175,7 +175,8 @@ async def _updated(handle: WorkflowHandle[object, str], name: str, result: type[
     update = uuid.uuid4().hex
     while True:
         try:
-            return await handle.execute_update(name, args=arguments, id=update, result_type=result)
+            answer: T = await handle.execute_update(name, args=arguments, id=update, result_type=result)
+            return answer
         except WorkflowUpdateRPCTimeoutOrCancelledError:
             task = asyncio.current_task()
             if task is not None and task.cancelling():

@@ -5,7 +5,7 @@ from typing import Protocol
 from loopkernel.data.ids import TimerOperation
 from loopkernel.replaying import LogRecord
 
-TICK_S = 100  # of the server's time is a millisecond of a scenario: what calls take in real time is lost in rounding
+TICK_S = 400  # of the server's time is a millisecond of a scenario: what calls take in real time is lost in rounding
 
 
 class Follower(Protocol):

@@ -57,12 +57,12 @@ from tests.adapters.scenario_driver.scenario_player import Played, ScenarioPlaye
 from tests.homes.temporal.followers import FOLLOWERS, TICK_S
 from tests.homes.temporal.skipped_time import SkippedTime
 
-PATIENCE_S = 20.0  # of real time, for what must come
+PATIENCE_S = 60.0  # of real time, for what must come
 LATE_S = 0.5  # of real time, for what may come: a report that nobody waits for any more
 CANCEL_S = 0.05
 LOOK_S = 0.01
 NOTHING = batches().encode_text(())
-REPORTS_S, ACTIONS_S = -40.0, 40.0  # within an instant: before the timers, and behind them
+REPORTS_S, ACTIONS_S = -160.0, 160.0  # within an instant: before the timers, and behind them
 NEVER_S = 1e9  # the server's years pass while an activity waits, and no heart stops
 PACE = Pace(heartbeat_seconds=NEVER_S, report_seconds=0)
 

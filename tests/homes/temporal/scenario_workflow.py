@@ -1,4 +1,4 @@
-"""The workflow, with the time of a scenario: a millisecond takes 100 seconds on the server, which skips them."""
+"""The workflow, with the time of a scenario: a millisecond takes 400 seconds on the server, which skips them."""
 
 from loopkernel.later_typing import override
 from loopkernel_adapters.temporal.documents import RUN
@@ -12,7 +12,7 @@ with workflow.unsafe.imports_passed_through():
     from tests.homes.temporal.followers import FOLLOWERS, TICK_S, Follower
 
 APART_S = 0.02  # timers of one instant fire one after the other
-SOONEST_S = 5.0  # a timer whose deadline has passed fires only when the player lets it
+SOONEST_S = 10.0  # a timer whose deadline has passed fires only when the player lets it
 
 
 @workflow.defn(name=RUN)
