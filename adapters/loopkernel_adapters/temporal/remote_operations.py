@@ -129,8 +129,8 @@ class RemoteOperations:
 
     def is_full(self) -> bool:
         """Whether this history is to end as soon as nothing is under way."""
-        info = workflow.info()
-        return info.get_current_history_length() >= self._pace.most_events or info.is_continue_as_new_suggested()
+        history = workflow.info()
+        return history.get_current_history_length() >= self._pace.most_events or history.is_continue_as_new_suggested()
 
     # --- commands ---
 

@@ -229,12 +229,12 @@ class RunWorkflow:
             self._telling = asyncio.create_task(self._tell())
 
     async def _tell(self) -> None:
-        info = workflow.info()
-        assert info.parent is not None  # nothing is to be told otherwise
-        parent = workflow.get_external_workflow_handle(info.parent.workflow_id)
+        own = workflow.info()
+        assert own.parent is not None  # nothing is to be told otherwise
+        parent = workflow.get_external_workflow_handle(own.parent.workflow_id)
         try:
             while self._to_tell:
-                words = ChildWords(info.workflow_id, self._to_tell.popleft())
+                words = ChildWords(own.workflow_id, self._to_tell.popleft())
                 await parent.signal("child", child_words().encode_text(words))
         except FailureError:  # there is no parent any more
             self._to_tell.clear()
