@@ -137,9 +137,11 @@ class TemporalPlayer(ScenarioPlayer):
         self._trouble, trouble = None, self._trouble
         await self._until(lambda: self.under_way == 0, PATIENCE_S)
         self._trouble = trouble
+        with suppress(RPCError, TimeoutError):
+            async with asyncio.timeout(PATIENCE_S):
+                while (await self._handle.describe()).raw_description.pending_activities:
+                    await asyncio.sleep(0.01)
         with suppress(RPCError):
-            while (await self._handle.describe()).raw_description.pending_activities:
-                await asyncio.sleep(0.01)
             await self._handle.terminate()
         self.time.leave()
 

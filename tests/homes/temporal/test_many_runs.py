@@ -1,4 +1,4 @@
-"""Many runs at once on one worker (RUNS=1000 for a thousand); what a turn adds to a history; and what a worker streams beside it."""
+"""Many runs at once on one worker (RUNS=1000: a thousand), what a turn adds to a history, and what is streamed beside it."""
 
 import asyncio
 import os
