@@ -1,4 +1,4 @@
-"""Many runs at once on one worker (RUNS=1000: a thousand), what a turn adds to a history, and what is streamed beside it."""
+"""Many runs at once on one worker (RUNS=1000: a thousand), what a turn adds to a history, what is streamed beside."""
 
 import asyncio
 import os
