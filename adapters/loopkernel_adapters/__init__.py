@@ -2,12 +2,13 @@
 
     from loopkernel_adapters import Agent, SqliteRuns, tool
 
-Public is what stands in the `__all__` of this package, and of its `testing` and `transcripts`; all else may change in
-any release. A name is imported when it is first asked for: only who asks for a vendor's provider needs its package.
+Public is what stands in the `__all__` of this package, and of its `temporal`, `testing` and `transcripts`; all else may
+change in any release. A name is imported when it is first asked for: only who asks for a vendor's needs its package.
 """
 
 TYPE_CHECKING = False  # as a type checker knows the name; importing `typing` would cost more than all else here
 if TYPE_CHECKING:
+    from loopkernel_adapters import temporal as temporal
     from loopkernel_adapters import testing as testing
     from loopkernel_adapters import transcripts as transcripts
     from loopkernel_adapters.agent import Agent as Agent
@@ -120,5 +121,5 @@ else:
             "loopkernel_adapters.tools.shell": "Shell",
             "loopkernel_adapters.waiting_calls": "Answer Approver WaitingCall",
         },
-        namespaces="testing transcripts",
+        namespaces="temporal testing transcripts",
     )

@@ -136,6 +136,10 @@ _OPENAI = "loopkernel_adapters.providers.openai"
 _FUNCTIONS = "loopkernel_adapters.tools.functions"
 _SCHEMAS = "loopkernel_adapters.tools.input_schema"
 _MCP = "loopkernel_adapters.tools.mcp"
+_TEMPORAL = tuple(
+    f"loopkernel_adapters.temporal.{part}"
+    for part in ("activities", "remote_children", "remote_operations", "running", "workflow", "working")
+)
 _BOUNDED = "loopkernel_adapters.providers.wire_bounds"
 # What tells OpenTelemetry; the fold before it knows nothing of that.
 _TELEMETRY = tuple(f"loopkernel_adapters.telemetry.{module}" for module in ("exporter", "replayed", "watching"))
@@ -154,11 +158,12 @@ VENDORS: dict[str, tuple[str, ...]] = {
     "psycopg": (_POSTGRES,),
     "pydantic": (_FUNCTIONS,),
     "pydantic_core": (_FUNCTIONS,),
+    "temporalio": _TEMPORAL,
     "xllamacpp": ("loopkernel_adapters.providers.local",),
     "yaml": ("loopkernel_adapters.transcripts.readers.provider_stream",),
 }
 # These may import their vendor where they like.
-VENDOR_MODULES = (_ANTHROPIC, _OPENAI, _FUNCTIONS, _MCP, _BOUNDED, _ACP, _POSTGRES, *_TELEMETRY)
+VENDOR_MODULES = (_ANTHROPIC, _OPENAI, _FUNCTIONS, _MCP, _BOUNDED, _ACP, _POSTGRES, *_TELEMETRY, *_TEMPORAL)
 
 BANNED_NAMES = {"util", "utils", "helper", "helpers", "common", "core", "base", "manager", "managers", "misc"}
 
