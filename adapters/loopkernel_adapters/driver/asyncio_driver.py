@@ -304,8 +304,9 @@ class Driver:
 
         For the log it is as if the process had died here, so the next `open` treats it as a restart. Raises
         StoreFailed when the last increments cannot be recorded. Closing twice is harmless, and waits as the first does.
-        A cancellation meanwhile is raised when all is done, at the latest `stop_seconds` later. What was under way may
-        close its own driver: it is cancelled like the rest.
+        All that is under way is aborted at once, and waited for `stop_seconds` at most. The log is waited for as long
+        as its store takes: the write under way, what is left to record, and the store's own close. A cancellation
+        meanwhile is raised when all is done. What was under way may close its own driver: it is aborted like the rest.
         """
         first = self._closing is None
         if self._closing is None:
@@ -328,6 +329,7 @@ class Driver:
             raise asyncio.CancelledError
 
     async def _close(self, stop_seconds: float) -> None:
+        stopping = asyncio.ensure_future(self._operations.close(stop_seconds))  # no tool goes on while a disk is slow
         try:
             try:
                 if self._writing is not None:
@@ -335,7 +337,7 @@ class Driver:
                 if self._failure is None:
                     await self._log.finish(self._state)
             finally:
-                for name in await self._operations.close(stop_seconds):
+                for name in await stopping:
                     complain(f"{name} does not stop: its task is left behind", TimeoutError(name), self._secrets)
         finally:
             await self._log.close()

@@ -7,11 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from loopkernel.data.choices import ApprovalMode
+from loopkernel.data.effects import StartTool
 from loopkernel.data.states import Idle
+from loopkernel.data.tools import ToolOutput
 from loopkernel.data.user_deltas import CancelAll, ChangeInstructions, ChangeMode
 from loopkernel.replaying import LogRecord, replay
 from loopkernel_adapters.driver.asyncio_driver import Driver
-from loopkernel_adapters.ports import StoreFailed
+from loopkernel_adapters.ports import RunContext, StoreFailed
 from loopkernel_adapters.providers.scripted import call_reply, text_reply
 from loopkernel_adapters.secrets import Secrets
 from loopkernel_adapters.stores.memory import MemoryStore
@@ -19,7 +21,7 @@ from typing_extensions import override
 
 from tests.adapters.driver.awaited_stores import Held
 from tests.adapters.driver.children_world import PARENT_CALL
-from tests.adapters.driver.driver_world import NO_INPUT, World, say
+from tests.adapters.driver.driver_world import NO_INPUT, FunctionTools, World, said, say
 
 pytestmark = pytest.mark.in_place  # its worlds have stores of their own
 
@@ -90,6 +92,48 @@ def test_a_close_waits_for_the_write_that_is_under_way_and_begins_nothing_of_it(
         assert world.scripted.requests == []
         assert driver.state == replay(world.store.load())
         assert world.noted.closed
+        assert len(asyncio.all_tasks()) == 1
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("under_way", [True, False])
+def test_a_close_aborts_what_is_under_way_before_the_log_is_written(under_way: bool) -> None:
+    """Also where the store stands still: in the write that is under way, or in the last one, of what is left."""
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def works(command: StartTool, context: RunContext) -> ToolOutput:
+        await context.report_progress("half")  # recorded in a group, so it is left for the close
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        return said("never")
+
+    async def run() -> None:
+        world = HeldWorld([call_reply(("works", NO_INPUT))], tools=FunctionTools(works=works)).hold()
+        driver = await opened(world)
+        for _ in range(20):
+            world.held.permits.release()
+        await driver.send(say("go"))
+        await begun.wait()
+        while not world.held.permits.locked():
+            await world.held.permits.acquire()
+        asked = len(world.held.asked)
+        if under_way:
+            driver.post(ChangeMode(ApprovalMode.PLAN))
+            await turns()
+            assert len(world.held.asked) == asked + 1
+        closing = asyncio.ensure_future(driver.close())
+        await turns()
+        assert ended.is_set()
+        assert not closing.done()
+        assert len(world.held.asked) == asked + 1
+        world.held.permits.release()
+        world.held.permits.release()
+        await closing
+        assert driver.state == replay(world.store.load())
         assert len(asyncio.all_tasks()) == 1
 
     asyncio.run(run())
