@@ -59,8 +59,9 @@ class SharesSyncs(Protocol):
         ...
 
     def sync_ended(self, done: bool) -> None:
-        """A sync that covers this store is done; or it failed, and from now on every append is refused, and no sync
-        is tried: nobody knows what a second attempt would really write.
+        """A sync that covers this store is done; or it failed. Then this store and all others of its key refuse every
+        append and every sync until all of them are closed: nobody knows what a second attempt would really write, and
+        what they had written without a sync may be lost.
         """
         ...
 

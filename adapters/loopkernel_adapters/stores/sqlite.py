@@ -11,10 +11,13 @@ writer whose lock file was deleted while it stood still writes nothing any more.
 
 import os
 import sqlite3
+import threading
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
+from weakref import WeakValueDictionary
 
+from attrs import define
 from loopkernel.data.states import State
 from loopkernel.later_typing import override
 from loopkernel.replaying import LogRecord
@@ -97,6 +100,7 @@ def _written_meanwhile(path: Path) -> StoreLocked:
 
 # --- runs, opened and written ----------------------------------------------------------------------------
 
+FAILED_SYNC = "SQLITE_IOERR_FSYNC"
 LASTING, PASSING = "PRAGMA synchronous = FULL", "PRAGMA synchronous = NORMAL"  # a commit with a sync, and one without
 
 
@@ -170,6 +174,35 @@ class SqliteRuns(BlockingRuns):
         """There is nothing to let go of: a connection lives as long as one store, or one reading."""
 
 
+@define(eq=False)
+class SharedLog:
+    """The write-ahead log that the open stores of one database share; gone when all of them are closed.
+
+    Once a sync of it has failed, the system may have dropped what it was to write, and calls the next sync a success.
+    So nothing more is written behind that, whoever asked for the sync.
+    """
+
+    failed: bool = False
+
+    def demand_whole(self, path: Path) -> None:
+        """Raises StoreError where a sync has failed."""
+        if self.failed:
+            raise StoreError(
+                f"a sync of {path} failed, so what its last writes have left on the disk is not known: look after the "
+                "disk, close all runs of this database, and open them again, which checks them"
+            )
+
+
+_SHARED_LOGS: WeakValueDictionary[Hashable, SharedLog] = WeakValueDictionary()
+_SHARED_LOGS_GUARD = threading.Lock()
+
+
+def shared_log(sync_key: Hashable) -> SharedLog:
+    """The one that all stores of that key share which are open in this process."""
+    with _SHARED_LOGS_GUARD:
+        return _SHARED_LOGS.setdefault(sync_key, SharedLog())
+
+
 class SqliteStore(BlockingStore):
     """The log of one run in a database, which `SqliteRuns.open` opens for its one writer."""
 
@@ -184,20 +217,22 @@ class SqliteStore(BlockingStore):
         self._lock: RunLock | None = None
         connection = connect(path)
         self._connection: sqlite3.Connection | None = connection
+        self._shared = SharedLog()
         try:
             self._file = path.stat()
+            self._shared = shared_log(self.sync_key)
             with told(path):
                 self._rows = rows = RunRows(connection, path, run, seals)
                 connection.execute(PASSING)  # the first durable append makes these rows durable too
                 with transaction(connection, READ):  # else who begins the run meanwhile makes it look damaged
                     found = rows.find()
                 if not found:
-                    with transaction(connection):
+                    with self._transaction(connection):
                         rows.add()
                 folder = lock_folder(path)
                 make_lock_folder(folder)
                 self._lock = RunLock(folder / f"{rows.number}.lock", run)
-                with transaction(connection):
+                with self._transaction(connection):
                     self._epoch = rows.take_over()
                 connection.execute(LASTING)
         except BaseException:
@@ -243,15 +278,19 @@ class SqliteStore(BlockingStore):
         self._rows.records, self._rows.digest = count, digest
         self._unsynced = not durable
         self._broken = False
-        self._note_mark(count)
+        if self._vouched and count and self._mark is None:
+            with told(self._path):
+                self._mark = self._rows.mark()
+        if durable:
+            self._note_mark()
 
-    def _note_mark(self, count: int) -> None:
-        """How many records there are is noted beside the secret, if the run is sealed."""
-        if self._vouched and count:
-            if self._mark is None:
-                with told(self._path):
-                    self._mark = self._rows.mark()
-            self._mark.note(count)
+    def _note_mark(self) -> None:
+        """How many records are durable is noted beside the secret, if the run is sealed.
+
+        Others may be lost, and what is left of the run is then not an older copy of it.
+        """
+        if self._mark is not None:
+            self._mark.note(self._rows.records)
 
     @property
     def sync_key(self) -> Hashable:
@@ -261,13 +300,16 @@ class SqliteStore(BlockingStore):
     def sync(self) -> None:
         """See `SharesSyncs`. Whose run it is, and who writes it, makes no difference to a sync."""
         connection = self._demand_writable()
-        with told(self._path), transaction(connection):
+        with told(self._path), self._transaction(connection):
             self._rows.touch()
 
     def sync_ended(self, done: bool) -> None:
         """See `SharesSyncs`."""
         self._unsynced = not done
-        self._broken = self._broken or not done
+        if done:
+            self._note_mark()
+        else:
+            self._broken = self._shared.failed = True
 
     @override
     def close(self) -> None:
@@ -280,11 +322,12 @@ class SqliteStore(BlockingStore):
         finally:
             self._connection = None
             try:
-                if connection is not None and self._broken:
+                if connection is not None and (self._broken or self._shared.failed):
                     close_untouched(connection, self._path)
                 elif connection is not None:
                     connection.close()
             finally:
+                self._shared = SharedLog()
                 if self._lock is not None:
                     self._lock.release()
 
@@ -308,12 +351,24 @@ class SqliteStore(BlockingStore):
         if mode != LASTING:
             connection.execute(mode)
         try:
-            with transaction(connection):
+            with self._transaction(connection):
                 self._rows.demand_epoch(self._epoch)
                 yield
         finally:
             if mode != LASTING:
                 connection.execute(LASTING)
+
+    @contextmanager
+    def _transaction(self, connection: sqlite3.Connection) -> Iterator[None]:
+        """A transaction that nothing which may be lost lies before. If its own sync fails, all others are to know."""
+        try:
+            with transaction(connection):
+                self._shared.demand_whole(self._path)
+                yield
+        except sqlite3.Error as error:
+            if getattr(error, "sqlite_errorname", "") == FAILED_SYNC:
+                self._shared.failed = True
+            raise
 
     def _demand_open(self) -> sqlite3.Connection:
         if self._connection is None:

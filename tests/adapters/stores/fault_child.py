@@ -10,17 +10,20 @@ import os
 import shutil
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from loopkernel.replaying import START, replay
 from loopkernel_adapters.blocking_ports import BlockingRuns, BlockingStore
 from loopkernel_adapters.ports import Sealing, StoreError
 from loopkernel_adapters.stores.folders import JsonlFolder
 from loopkernel_adapters.stores.seals import Seals
-from loopkernel_adapters.stores.sqlite import SqliteRuns
+from loopkernel_adapters.stores.sqlite import SqliteRuns, SqliteStore
 
 from tests.adapters.stores.log_lines import some_records
+from tests.adapters.stores.together import append_together
 
 FAULTS = ctypes.CDLL(None)
 PASS, KILL, TEAR, FAIL, SHORTEN, STOP = range(6)
@@ -29,6 +32,7 @@ INTENDED = tuple(some_records(90))
 # How many records an append adds, and whether they are to last; 0 stands for a snapshot of what is there.
 PLAN = ((3, True), (2, False), (2, True), (0, True), (1, True), (30, True), (0, True), (2, False))
 RUN = "a/run"
+ROUNDS = 6  # of appends that share their syncs
 NOT_OPENED, BROKEN, NO_SNAPSHOT, DONE, TAKEN, REFUSED, NOT_CLOSED = range(-1, -8, -1)  # marks of a run in trouble
 
 Order = dict[str, Any]  # Any: parsed JSON, whose keys are those of `main`
@@ -137,6 +141,54 @@ def open_only(kind: str, folder: Path, acknowledge: Callable[[int], None]) -> No
     store.close()
 
 
+def share(kind: str, folder: Path, acknowledge: Callable[[int], None]) -> None:
+    """Rounds of appends that wait together, one of which need not last; each round is acknowledged at its end."""
+    runs = runs_in(kind, folder)
+    stores = [runs.open(name) for name in (RUN, "b", "c", "d")]
+    for number in range(ROUNDS):
+        records = INTENDED[number : number + 1]
+        if not any(append_together(*((store, records, place != 2) for place, store in enumerate(stores)))):
+            acknowledge(number + 1)
+    for store in stores:
+        store.close()
+
+
+def share_without_sync(kind: str, folder: Path, acknowledge: Callable[[int], None]) -> None:
+    """As `share`, but nobody syncs: a planted fault."""
+    with patch.object(SqliteStore, "sync"):
+        share(kind, folder, acknowledge)
+
+
+def fail_sync(kind: str, folder: Path, acknowledge: Callable[[int], None], *, shared: bool) -> None:
+    """A sync fails, of two runs or of one; a third was written without. Then each is tried again, and a new one opened.
+
+    When all are closed, the disk is whole again, and the new one takes what it is given.
+    """
+    runs = runs_in(kind, folder)
+    stores = a, b, c = runs.open(RUN), runs.open("b"), runs.open("c")
+    first = INTENDED[:1]
+    FAULTS.faults_arm(b"s", 1, FAIL, errno.EIO, -1)
+    if shared:
+        ends = append_together((a, first, True), (b, first, True), (c, first, False))
+    else:
+        ends = [*append_together((c, first, False)), *append_together((a, first, True))]
+    marks = [BROKEN for end in ends if end is not None]  # told later: what is written meanwhile is looked at
+    for store in stores:
+        try_again(store, 1, marks.append)
+    try:
+        runs.open("d")
+    except StoreError:
+        marks.append(NOT_OPENED)
+    for store in stores:
+        store.close()
+    FAULTS.faults_disarm()
+    for mark in marks:
+        acknowledge(mark)
+    again = runs.open("d")
+    try_again(again, 0, acknowledge)
+    again.close()
+
+
 def lie(kind: str, folder: Path, acknowledge: Callable[[int], None]) -> None:
     """As `write`, but acknowledges what is not there yet: a planted fault."""
     store = runs_in(kind, folder).open(RUN)
@@ -146,7 +198,18 @@ def lie(kind: str, folder: Path, acknowledge: Callable[[int], None]) -> None:
     store.close()
 
 
-JOBS = {"write": write, "trouble": write_in_trouble, "fill": fill, "syncs": count_syncs, "open": open_only, "lie": lie}
+JOBS: dict[str, Callable[[str, Path, Callable[[int], None]], None]] = {
+    "write": write,
+    "trouble": write_in_trouble,
+    "fill": fill,
+    "syncs": count_syncs,
+    "open": open_only,
+    "lie": lie,
+    "share": share,
+    "share without sync": share_without_sync,
+    "failed sync of many": partial(fail_sync, shared=True),
+    "failed sync of one": partial(fail_sync, shared=False),
+}
 
 
 def in_fork(order: Order) -> Report:

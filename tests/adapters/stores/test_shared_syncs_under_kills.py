@@ -1,4 +1,7 @@
-"""Many sessions that share their syncs, killed by a real SIGKILL: nothing acknowledged is lost, no pair is halved."""
+"""Many sessions that share their syncs: after a real SIGKILL nothing acknowledged is lost, and no pair is halved.
+
+A kill leaves what the system has; so that a loss of power does as well, the system calls are looked at, too.
+"""
 
 import subprocess
 import sys
@@ -9,7 +12,9 @@ from loopkernel_adapters.ports import NoSuchRun
 from loopkernel_adapters.stores.sqlite import SqliteRuns
 
 from tests.adapters.stores import sharing_child
+from tests.adapters.stores.fault_world import BROKEN, NOT_OPENED, REFUSED, TAKEN, FaultChild
 from tests.adapters.stores.sharing_child import PAIRS, RECORDS, SESSIONS
+from tests.adapters.stores.test_crash_points import told_too_early
 
 KILLED_AFTER = (1, 30, 77, 150, 301, 500)  # acknowledgements
 
@@ -76,3 +81,27 @@ def test_what_sessions_that_share_a_sync_are_told_is_there_after_a_kill(tmp_path
     there = held(path)
     assert all(there[number] >= records for number, records in told.items())
     assert sum(there) < SESSIONS * 2 * PAIRS or lines == KILLED_AFTER[-1]
+
+
+@pytest.mark.rule("RESUME-2")
+def test_what_sessions_that_share_a_sync_are_told_has_been_synced_once(child: FaultChild) -> None:
+    trace = child.point("sqlite", job="share", look=False)["trace"]
+    first, *others = trace.split("!")[:6]
+    assert first.endswith("s")
+    assert [round_.count("s") for round_ in others] == [1] * 5
+    assert told_too_early(trace) == 0
+    assert told_too_early(child.point("sqlite", job="share without sync", look=False)["trace"]) == 6
+
+
+@pytest.mark.rule("RESUME-2")
+@pytest.mark.parametrize(("job", "told"), [("failed sync of many", 2), ("failed sync of one", 1)])
+def test_after_a_failed_sync_no_run_of_the_database_is_written_until_all_are_closed(
+    child: FaultChild, job: str, told: int
+) -> None:
+    report = child.point("sqlite", job=job)
+    assert report["status"] == 0, report["error"]
+    assert report["marks"] == [BROKEN] * told + [REFUSED] * 3 + [NOT_OPENED, TAKEN]
+    behind = report["calls"].partition("s")[2]
+    assert set(behind) <= {"o", "u", "m"}, "something was written or synced after the failure"
+    assert report["clean"]
+    assert report["went_on"]

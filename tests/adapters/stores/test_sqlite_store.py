@@ -14,11 +14,13 @@ from loopkernel.replaying import LogRecord
 from loopkernel_adapters.ports import NoSuchRun, RunEntry, StoreError, StoreLocked
 from loopkernel_adapters.stores import database
 from loopkernel_adapters.stores.database import APPLICATION, SCHEMA
-from loopkernel_adapters.stores.sqlite import SqliteRuns
+from loopkernel_adapters.stores.seals import OLDER, Seals
+from loopkernel_adapters.stores.sqlite import SqliteRuns, SqliteStore
 
 from tests.adapters.driver.driver_world import descriptors
 from tests.adapters.stores.log_lines import some_records
 from tests.adapters.stores.test_jsonl_store import RECORDS
+from tests.adapters.stores.together import append_together
 
 LOG = tuple(some_records(30))
 
@@ -111,6 +113,90 @@ def test_reading_looks_at_one_instant(runs: SqliteRuns) -> None:
             store.append(LOG[size - 1 : size], durable=size % 3 == 0)
             assert runs.read("a") == LOG[:size]
             assert runs.entries()[0].records == size
+
+
+# --- syncs that are shared, and the mark of what is durable ---
+
+
+def test_a_run_that_is_removed_before_the_shared_sync_harms_no_other(
+    runs: SqliteRuns, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sync = SqliteStore.sync
+
+    def too_late(store: SqliteStore) -> None:
+        with closing(sqlite3.connect(path)) as connection, connection:
+            connection.execute("DELETE FROM records WHERE run = (SELECT id FROM runs WHERE run = 'c')")
+            connection.execute("DELETE FROM runs WHERE run = 'c'")
+        sync(store)
+
+    monkeypatch.setattr(SqliteStore, "sync", too_late)
+    stores = [runs.open(name) for name in "abc"]
+    assert append_together(*((store, LOG[:2], True) for store in stores)) == [None] * 3
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT sum(syncs) FROM runs").fetchone() == (1,)  # something was there to commit
+    for store in stores[:2]:
+        store.append(LOG[2:3], durable=True)
+        store.close()
+    assert [runs.read(name) for name in "ab"] == [LOG[:3]] * 2
+
+
+APPENDS = st.lists(
+    st.tuples(st.integers(1, 3), st.sampled_from(("passing", "alone", "shared"))), min_size=1, max_size=6
+)
+
+
+@given(appends=APPENDS)
+def test_a_loss_of_power_does_not_make_an_older_copy_of_what_it_leaves(
+    shared_folder: Path, appends: list[tuple[int, str]]
+) -> None:
+    """What lies there after the latest sync is believed, and what lay there before it is an older copy."""
+    folder = Path(mkdtemp(dir=shared_folder))
+    runs = SqliteRuns(folder / "runs.sqlite", Seals(folder / "seals"))
+    other, store = runs.open("other"), runs.open("a")
+    store.vouch()
+    store.append(LOG[:1], durable=True)
+    left, written = [copied(folder, 0)], 1
+    for many, how in appends:
+        records = LOG[written : written + many]
+        if how == "shared":
+            assert append_together((store, records, True), (other, LOG[:1], True)) == [None, None]
+        else:
+            store.append(records, how == "alone")
+        written += many
+        if how != "passing":
+            left.append(copied(folder, len(left)))
+    marks = {path: path.read_bytes() for path in (folder / "seals" / "marks").iterdir()}
+    store.close()  # makes what is left durable, which a loss of power does not
+    other.close()
+    for path, content in marks.items():
+        path.write_bytes(content)
+    doubts = [SqliteRuns(copy, Seals(folder / "seals")).doubt("a") for copy in left]
+    assert doubts == [OLDER] * (len(left) - 1) + [None]
+
+
+def test_the_mark_is_not_noted_before_the_sync(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(store: SqliteStore) -> None:
+        raise OSError(5, "Input/output error")
+
+    runs = SqliteRuns(path, Seals(tmp_path / "seals"))
+    stores = [runs.open("a"), runs.open("b")]
+    for store in stores:
+        store.vouch()
+        store.append(LOG[:1], durable=True)
+    left = copied(tmp_path, 0)
+    monkeypatch.setattr(SqliteStore, "sync", fails)
+    assert None not in append_together(*((store, LOG[1:3], True) for store in stores))
+    for store in stores:
+        store.close()
+    assert SqliteRuns(left, Seals(tmp_path / "seals")).doubt("a") is None
+
+
+def copied(folder: Path, number: int) -> Path:
+    """What the database holds now, in a file of its own."""
+    copy = folder / f"copy{number}.sqlite"
+    with closing(sqlite3.connect(folder / "runs.sqlite")) as connection, closing(sqlite3.connect(copy)) as target:
+        connection.backup(target)
+    return copy
 
 
 # --- files ---
