@@ -13,15 +13,18 @@ from loopkernel.data.tools import ToolOutput
 from loopkernel.data.user_deltas import CancelAll, ChangeInstructions, ChangeMode
 from loopkernel.replaying import LogRecord, replay
 from loopkernel_adapters.driver.asyncio_driver import Driver
+from loopkernel_adapters.driver.log_writer import FOLDED_PER_SLICE, taken_up_from
 from loopkernel_adapters.ports import RunContext, StoreFailed
 from loopkernel_adapters.providers.scripted import call_reply, text_reply
 from loopkernel_adapters.secrets import Secrets
 from loopkernel_adapters.stores.memory import MemoryStore
+from loopkernel_adapters.stores.threaded import asynchronous
 from typing_extensions import override
 
 from tests.adapters.driver.awaited_stores import Held
 from tests.adapters.driver.children_world import PARENT_CALL
 from tests.adapters.driver.driver_world import NO_INPUT, FunctionTools, World, said, say
+from tests.adapters.stores.log_lines import some_records
 
 pytestmark = pytest.mark.in_place  # its worlds have stores of their own
 
@@ -212,6 +215,24 @@ def test_what_came_out_of_the_inbox_is_named_where_it_is_recorded(
         )
 
     asyncio.run(run())
+
+
+def test_others_get_their_turn_while_a_long_log_is_folded() -> None:
+    """So many turns more for each further slice of the log; nothing else of an opening depends on its length."""
+
+    async def turns_of_another(slices: int) -> int:
+        store = MemoryStore()
+        store.append(some_records(FOLDED_PER_SLICE * slices), durable=True)
+        opening = asyncio.ensure_future(taken_up_from(asynchronous(store)))
+        taken = 0
+        while not opening.done():
+            taken += 1
+            await asyncio.sleep(0)
+        assert len(opening.result()[0].records) == FOLDED_PER_SLICE * slices
+        return taken
+
+    once, often = (asyncio.run(turns_of_another(slices)) for slices in (1, 8))
+    assert often == once + 7
 
 
 def test_nothing_can_be_taken_out_of_a_store_without_an_inbox() -> None:
