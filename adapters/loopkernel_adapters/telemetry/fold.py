@@ -60,6 +60,7 @@ from loopkernel.data.tool_deltas import ToolFailed, ToolLost, ToolStopped, ToolS
 from loopkernel.data.usage import NO_USAGE, Usage
 from loopkernel.data.words import CallStatus, TurnEndReason
 from loopkernel.loop.algorithms.budget import cost_usd
+from loopkernel.loop.algorithms.redaction import redacted
 
 from loopkernel_adapters.telemetry import conventions as named
 from loopkernel_adapters.telemetry.conventions import LinkReason, Metric, Operation
@@ -191,6 +192,9 @@ def _work_cancelled(telling: Telling, after: State, cancelled: WorkCancelled) ->
 def _message(telling: Telling, after: State, event: MessageAdded | MessageReplaced) -> None:
     if not isinstance(event.message, ResultMessage):
         telling.hear(event.message)
+    elif isinstance(event, MessageReplaced):
+        for result in event.message.results:
+            telling.answer(result.call, text_of(result.content))
 
 
 # --- model calls, summaries, handoffs ---------------------------------------------------------------------
@@ -285,7 +289,7 @@ def _run_started(telling: Telling, after: State, command: StartTool | StartChild
     if entry is not None:
         attributes[named.TOOL_CALL_ID] = entry.call.provider_id
     if telling.about.content:
-        attributes[named.TOOL_ARGUMENTS] = command.input.text
+        attributes[named.TOOL_ARGUMENTS] = redacted(command.input).text
     child = command.created.session_id if isinstance(command, StartChild) else None
     if child is not None:
         attributes[named.CHILD_SESSION] = child
@@ -307,14 +311,10 @@ def _note_run(
     telling: Telling, after: State, delta: ToolSucceeded | ToolFailed | ToolStopped | ToolLost | ChildEnded
 ) -> None:
     """How a run has ended. One that was aborted has ended for the turn by then."""
-    content: dict[str, AttributeValue] = {}
-    if telling.about.content and isinstance(delta, ToolSucceeded | ToolFailed):
-        content[named.TOOL_RESULT] = text_of(delta.output.content)
-    if isinstance(delta, ChildEnded):
-        content[named.CHILD_END] = delta.reason.value
+    learnt = {named.CHILD_END: delta.reason.value} if isinstance(delta, ChildEnded) else {}
     for slot in _runs_open(telling, delta.operation):
         span = telling.open[slot].begun
-        telling.end(slot, content, _failure(delta))
+        telling.end(slot, learnt, _failure(delta))
         if slot[0] is Kind.TOOL and _in_background(after, delta.operation):
             begun = {name: span.attributes[name] for name in _OF_A_RUN if name in span.attributes}
             _begin_background(telling, delta.operation, begun, (Link(span.key, LinkReason.STARTED_BY),))
@@ -353,6 +353,7 @@ def _call_answered(telling: Telling, after: State, ended: ToolEnded) -> None:
     for slot in [slot for slot in telling.open if slot[0] is Kind.TOOL]:
         if telling.open[slot].begun.attributes[named.CALL] == call:
             telling.end(slot, error=None if ended.result.status is CallStatus.DONE else ended.result.status.value)
+    telling.answer(ended.result.call, text_of(ended.result.content))
 
 
 # --- waiting for people -----------------------------------------------------------------------------------

@@ -6,9 +6,14 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from loopkernel.data.blocks import text_of
+from loopkernel.data.effects import StartChild, StartTool
+from loopkernel.data.events import MessageReplaced, ToolEnded, TurnEnded
+from loopkernel.data.messages import ResultMessage
 from loopkernel.data.states import Cancelled, Done, Idle, Initial, State
 from loopkernel.data.thread_deltas import Forked, Resumed
-from loopkernel.replaying import LogRecord, replay
+from loopkernel.loop.algorithms.redaction import redacted
+from loopkernel.replaying import LogRecord, fold, replay
 from loopkernel_adapters.telemetry import conventions as named
 from loopkernel_adapters.telemetry.conventions import Metric, Operation
 from loopkernel_adapters.telemetry.facts import About, Begun, Ended, Fact, Happened, Measured, SpanKey
@@ -75,6 +80,44 @@ def test_the_tokens_of_the_spans_are_those_of_the_session(file: Path) -> None:
         facts = facts_of(log)
         tokens = sum(fact.value for fact in facts if isinstance(fact, Measured) and fact.metric is Metric.TOKEN_USAGE)
         assert tokens <= state.session.usage.total, name
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda path: path.stem)
+def test_what_is_told_of_a_call_is_what_was_shown_of_it_when_its_turn_ended(file: Path) -> None:
+    """TOOL-12, HOOK-2, INFER-10: secrets are redacted, and hooks and guardrails may have put a result otherwise."""
+    for name, log in logs_of(file).items():
+        if was_cut(log):
+            continue
+        asked, answered = calls_shown(log)
+        for begun, ended in demand_well_formed(facts_of(log, about=About(content=True))).values():
+            if begun.operation is Operation.EXECUTE_TOOL and named.BACKGROUND not in begun.attributes:
+                call = begun.attributes[named.CALL]
+                run = (call, begun.attributes[named.RUN])
+                assert begun.attributes[named.TOOL_ARGUMENTS] == asked[run], name
+                is_last = run == max(other for other in asked if other[0] == call)
+                expected = answered.get(call) if is_last else None
+                assert ended.attributes.get(named.TOOL_RESULT) == expected, name
+
+
+def calls_shown(log: Sequence[LogRecord]) -> tuple[dict[tuple[object, object], str], dict[object, str]]:
+    """What events show of calls: the input of each run, and how the result read when its turn, or the log, ended."""
+    asked: dict[tuple[object, object], str] = {}
+    latest: dict[object, str] = {}
+    answered: dict[object, str] = {}
+    for step in fold(log):
+        for effect in step.effects:
+            match effect:
+                case StartTool() | StartChild():
+                    asked[str(effect.call), effect.run] = redacted(effect.input).text
+                case ToolEnded():
+                    latest[str(effect.result.call)] = text_of(effect.result.content)
+                case MessageReplaced(message=ResultMessage() as message):
+                    latest.update({str(result.call): text_of(result.content) for result in message.results})
+                case TurnEnded():
+                    answered = {**latest, **answered}
+                case _:
+                    pass
+    return asked, {**latest, **answered}
 
 
 def some_log() -> st.SearchStrategy[tuple[LogRecord, ...]]:
