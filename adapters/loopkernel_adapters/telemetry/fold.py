@@ -215,7 +215,7 @@ def _note_reply(telling: Telling, after: State, delta: FromModel) -> None:
     if slot not in telling.open:
         return
     if isinstance(delta, ModelStarted):
-        telling.learn(slot, {named.RESPONSE_MODEL: delta.model})
+        telling.learn(slot, {named.RESPONSE_MODEL: delta.model[:LONGEST_NAME]})  # a name too
     elif isinstance(delta, ModelUsage):
         telling.learn(slot, {}, delta.usage)
     elif isinstance(delta, ModelCompleted):
@@ -287,7 +287,7 @@ def _run_started(telling: Telling, after: State, command: StartTool | StartChild
     }
     entry = _entry_of(after, command.call)
     if entry is not None:
-        attributes[named.TOOL_CALL_ID] = entry.call.provider_id
+        attributes[named.TOOL_CALL_ID] = entry.call.provider_id[:LONGEST_NAME]  # a name, which the provider gave
     if telling.about.content:
         attributes[named.TOOL_ARGUMENTS] = redacted(command.input).text
     child = command.created.session_id if isinstance(command, StartChild) else None
@@ -446,6 +446,7 @@ def _cost(usage: Usage, state: State) -> Attributes:
 
 
 ABORTED = "aborted"
+LONGEST_NAME = 256  # characters of what comes out of a provider's stream and is told without content
 _OF_A_RUN = (named.TOOL_NAME, named.TOOL_TYPE, named.CALL, named.RUN, named.TOOL_CALL_ID)
 _WAITS: Mapping[type, str] = {ApprovalWait: "approval", QuestionWait: "question", CrashWait: "after a crash"}
 # By the type of the effect. An effect that is not here tells nothing: it is within a step, or about the thread.
