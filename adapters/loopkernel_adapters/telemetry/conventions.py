@@ -1,9 +1,10 @@
 """The names of spans, attributes and metrics: those of OpenTelemetry's conventions, and our own.
 
-The strings that begin with `gen_ai.` and `error.` are those of the semantic conventions for generative AI
-(https://github.com/open-telemetry/semantic-conventions, docs/gen-ai/, as of the package
-opentelemetry-semantic-conventions 0.66b2). They are written here again, since that package keeps them in a module whose
-name says that it may change. What the conventions have no word for begins with `loopkernel.`.
+The strings that begin with `gen_ai.` and `error.` are those of the semantic conventions for generative AI, as of the
+package opentelemetry-semantic-conventions 0.66b2. They are written here again, since that package keeps them in a
+module whose name says that it may change, and calls them deprecated there: they have moved to
+https://github.com/open-telemetry/semantic-conventions-genai.
+What the conventions have no word for begins with `loopkernel.`.
 """
 
 import enum

@@ -7,11 +7,7 @@ part of the same tree, and a link to what a dead one was doing leads there.
 import hashlib
 import threading
 from collections.abc import Iterable, Mapping
-from importlib.util import find_spec
 from typing import assert_never
-
-if find_spec("opentelemetry.sdk") is None:
-    raise ImportError("OpenTelemetry is an extra: pip install 'loopkernel[telemetry]'")
 
 from loopkernel.later_typing import override
 from opentelemetry.metrics import Counter, Histogram, Meter, MeterProvider

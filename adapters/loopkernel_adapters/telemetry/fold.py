@@ -60,6 +60,7 @@ from loopkernel.data.tool_deltas import ToolFailed, ToolLost, ToolStopped, ToolS
 from loopkernel.data.usage import NO_USAGE, Usage
 from loopkernel.data.words import CallStatus, TurnEndReason
 from loopkernel.loop.algorithms.budget import cost_usd
+from loopkernel.loop.algorithms.redaction import redacted
 
 from loopkernel_adapters.telemetry import conventions as named
 from loopkernel_adapters.telemetry.conventions import LinkReason, Metric, Operation
@@ -191,6 +192,9 @@ def _work_cancelled(telling: Telling, after: State, cancelled: WorkCancelled) ->
 def _message(telling: Telling, after: State, event: MessageAdded | MessageReplaced) -> None:
     if not isinstance(event.message, ResultMessage):
         telling.hear(event.message)
+    elif isinstance(event, MessageReplaced):
+        for result in event.message.results:
+            telling.answer(result.call, text_of(result.content))
 
 
 # --- model calls, summaries, handoffs ---------------------------------------------------------------------
@@ -211,7 +215,7 @@ def _note_reply(telling: Telling, after: State, delta: FromModel) -> None:
     if slot not in telling.open:
         return
     if isinstance(delta, ModelStarted):
-        telling.learn(slot, {named.RESPONSE_MODEL: delta.model})
+        telling.learn(slot, {named.RESPONSE_MODEL: delta.model[:LONGEST_NAME]})  # a name too
     elif isinstance(delta, ModelUsage):
         telling.learn(slot, {}, delta.usage)
     elif isinstance(delta, ModelCompleted):
@@ -283,9 +287,9 @@ def _run_started(telling: Telling, after: State, command: StartTool | StartChild
     }
     entry = _entry_of(after, command.call)
     if entry is not None:
-        attributes[named.TOOL_CALL_ID] = entry.call.provider_id
+        attributes[named.TOOL_CALL_ID] = entry.call.provider_id[:LONGEST_NAME]  # a name, which the provider gave
     if telling.about.content:
-        attributes[named.TOOL_ARGUMENTS] = command.input.text
+        attributes[named.TOOL_ARGUMENTS] = redacted(command.input).text
     child = command.created.session_id if isinstance(command, StartChild) else None
     if child is not None:
         attributes[named.CHILD_SESSION] = child
@@ -307,14 +311,10 @@ def _note_run(
     telling: Telling, after: State, delta: ToolSucceeded | ToolFailed | ToolStopped | ToolLost | ChildEnded
 ) -> None:
     """How a run has ended. One that was aborted has ended for the turn by then."""
-    content: dict[str, AttributeValue] = {}
-    if telling.about.content and isinstance(delta, ToolSucceeded | ToolFailed):
-        content[named.TOOL_RESULT] = text_of(delta.output.content)
-    if isinstance(delta, ChildEnded):
-        content[named.CHILD_END] = delta.reason.value
+    learnt = {named.CHILD_END: delta.reason.value} if isinstance(delta, ChildEnded) else {}
     for slot in _runs_open(telling, delta.operation):
         span = telling.open[slot].begun
-        telling.end(slot, content, _failure(delta))
+        telling.end(slot, learnt, _failure(delta))
         if slot[0] is Kind.TOOL and _in_background(after, delta.operation):
             begun = {name: span.attributes[name] for name in _OF_A_RUN if name in span.attributes}
             _begin_background(telling, delta.operation, begun, (Link(span.key, LinkReason.STARTED_BY),))
@@ -353,6 +353,7 @@ def _call_answered(telling: Telling, after: State, ended: ToolEnded) -> None:
     for slot in [slot for slot in telling.open if slot[0] is Kind.TOOL]:
         if telling.open[slot].begun.attributes[named.CALL] == call:
             telling.end(slot, error=None if ended.result.status is CallStatus.DONE else ended.result.status.value)
+    telling.answer(ended.result.call, text_of(ended.result.content))
 
 
 # --- waiting for people -----------------------------------------------------------------------------------
@@ -445,6 +446,7 @@ def _cost(usage: Usage, state: State) -> Attributes:
 
 
 ABORTED = "aborted"
+LONGEST_NAME = 256  # characters of what comes out of a provider's stream and is told without content
 _OF_A_RUN = (named.TOOL_NAME, named.TOOL_TYPE, named.CALL, named.RUN, named.TOOL_CALL_ID)
 _WAITS: Mapping[type, str] = {ApprovalWait: "approval", QuestionWait: "question", CrashWait: "after a crash"}
 # By the type of the effect. An effect that is not here tells nothing: it is within a step, or about the thread.

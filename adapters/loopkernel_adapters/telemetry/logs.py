@@ -43,8 +43,9 @@ class FoldedLog:
 
     @property
     def open(self) -> tuple[Begun, ...]:
-        """What has begun and not ended, as it was told when it began."""
-        return tuple(span.begun for span in self._tracing.open.values())
+        """What has begun, and whose end is not told yet, as it was told when it began."""
+        kept = [run.begun for run in self._tracing.kept]
+        return (*(span.begun for span in self._tracing.open.values()), *kept)
 
     def leave(self) -> tuple[Fact, ...]:
         """What is to be told where the log ends for now."""

@@ -24,9 +24,9 @@ def export_log(
 ) -> None:
     """Give what a log tells to a tracer and a meter, as `Telemetry` does while it is written.
 
-    `children` are the logs of its sub-agents by their sessions (`Runs.read` gives them); the rest is as for
-    `Telemetry`. What the log leaves open ends with it, marked `loopkernel.unfinished`. Raises RulesDiffer for a log of
-    other rules.
+    `children` are the logs of its sub-agents by their sessions. Logs come from `runs.read(run)`, of asynchronous runs
+    from `await runs.read(run)`; the rest is as for `Telemetry`. What the log leaves open ends with
+    it, marked `loopkernel.unfinished`. Raises RulesDiffer for a log of other rules.
     """
     about = About(provider_name=provider_name, agent_name=agent_name, content=content)
     Exporter(tracer_provider, meter_provider).take(facts_of(log, children, about))

@@ -61,6 +61,15 @@ class OpenSpan:
 
 
 @final
+@frozen
+class EndedRun:
+    """A tool run that has ended, and is told of when its turn ends: until then its result may be put otherwise."""
+
+    begun: Begun
+    ended: Ended
+
+
+@final
 @frozen(kw_only=True)
 class Tracing:
     """A run so far: `open` is what is under way at `now_ms`, the latest time of the log.
@@ -68,7 +77,7 @@ class Tracing:
     `identity` is the session and the nonce of its log; `spans` and `turns` count what has begun. `parents` are the
     spans that the run's turns are children of, each with the time from which on it is: the calls that started a
     sub-agent. `before` is the turn that the next one follows, and how. `asked`: since when people are waited
-    for, also where processes ended meanwhile.
+    for, also where processes ended meanwhile. `kept` are runs of the turn that have ended, where content is told.
     """
 
     about: About = About()
@@ -81,6 +90,7 @@ class Tracing:
     open: Mapping[Slot, OpenSpan] = Factory(dict)
     before: Link | None = None
     asked: Mapping[Slot, int] = Factory(dict)
+    kept: tuple[EndedRun, ...] = ()
 
 
 class Telling:
@@ -97,6 +107,7 @@ class Telling:
         self.turns = tracing.turns
         self.previous = tracing.before
         self._asked = dict(tracing.asked)
+        self._kept = [*tracing.kept]
         self.total = NO_USAGE  # of the session, when the next turn begins
         self._spans = tracing.spans
 
@@ -112,6 +123,7 @@ class Telling:
             open=self.open,
             before=self.previous,
             asked=self._asked,
+            kept=tuple(self._kept),
         )
 
     @property
@@ -183,9 +195,27 @@ class Telling:
                 self.end(inner, {named.UNFINISHED: True}, at_ms=at_ms)
         span = self.open.pop(slot)
         given = {**span.learnt, **_content_of(span), **(attributes or {})}
-        self.facts.append(Ended(key=span.begun.key, at_ms=end_ms, attributes=given, error=error))
+        ended = Ended(key=span.begun.key, at_ms=end_ms, attributes=given, error=error)
+        if slot[0] is Kind.TOOL and self.about.content and span.within is not None:
+            self._kept.append(EndedRun(span.begun, ended))
+        else:
+            self._tell_kept(span.begun.key)
+            self.facts.append(ended)
         if named.UNFINISHED not in given:  # where it ends is not known
             self._measure_end(slot, span, given, error, (end_ms - self._asked.pop(slot, span.begun.at_ms)) / 1000)
+
+    def answer(self, call: CallId, result: str) -> None:
+        """The call's result reads so. Of several runs of one call it is that of the last."""
+        for place, run in reversed([*enumerate(self._kept)]):
+            if run.begun.attributes[named.CALL] == str(call):
+                attributes = {**run.ended.attributes, named.TOOL_RESULT: result}
+                self._kept[place] = evolve(run, ended=evolve(run.ended, attributes=attributes))
+                return
+
+    def _tell_kept(self, turn: SpanKey) -> None:
+        """Runs of this turn are told of now, since it ends."""
+        self.facts += [run.ended for run in self._kept if run.begun.parent == turn]
+        self._kept = [run for run in self._kept if run.begun.parent != turn]
 
     def end_all(self, at_ms: int) -> None:
         """Nothing that is under way will be heard of again in this run, or in this part of it."""

@@ -5,7 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from attrs import evolve
 from loopkernel.data.effects import StartTool
+from loopkernel.data.model_deltas import ModelCall
 from loopkernel.data.policy import Policy
 from loopkernel.data.thread_deltas import Created
 from loopkernel.data.tools import ToolOutput
@@ -324,3 +326,38 @@ def test_content_is_told_where_it_is_asked_for_and_never_a_secret() -> None:
     assert "please" in with_content and "milk" in with_content and "Milk." in with_content
     assert "please" not in without and "milk" not in without and "Milk." not in without
     assert "hunter2" not in with_content + without
+
+
+def test_an_argument_whose_name_tells_of_a_secret_is_redacted_wherever_it_is_told() -> None:
+    """TOOL-12: in the reply and in the call alike; the tool receives the value."""
+
+    async def run() -> list[PlainSpan]:
+        clock, collected = ManualClock(NOON_MS), Collected()
+        with Telemetry(collected.tracers, content=True) as telemetry:
+            reply = call_reply(("read", an_input(user="ann", password="hunter2")))
+            tools = tools_that_take_time(clock)
+            agent = Agent(TakingTime([reply, text_reply("Milk.")], clock), tools, runs=telemetry.watch(MemoryRuns()))
+            await agent.run("Log in.")
+        return collected.spans
+
+    spans = asyncio.run(run())
+    (call,) = named(spans, "execute_tool read")
+    assert call["gen_ai.tool.call.arguments"] == '{"user":"ann","password":"[redacted]"}'
+    assert "hunter2" not in str(spans)
+
+
+def test_an_id_that_a_provider_made_up_is_told_with_a_bound() -> None:
+    async def run() -> list[PlainSpan]:
+        watched = Watched(replace_ids(call_reply(("read", an_input())), "x" * 100_000), text_reply("Milk."))
+        async with await watched.driver() as driver:
+            await driver.send(say("go"))
+            await driver.rest()
+        return watched.told()
+
+    (call,) = named(asyncio.run(run()), "execute_tool read")
+    assert call["gen_ai.tool.call.id"] == "x" * 256
+
+
+def replace_ids(reply: Reply, provider_id: str) -> Reply:
+    """The reply, whose calls bear that id."""
+    return tuple(evolve(part, provider_id=provider_id) if isinstance(part, ModelCall) else part for part in reply)
