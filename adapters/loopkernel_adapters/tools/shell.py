@@ -3,19 +3,24 @@
 import os
 import signal
 from collections.abc import Mapping
-from contextlib import closing
 from pathlib import Path
 
 from attrs import field, frozen
 from loopkernel.data.json_text import Json
-from loopkernel.data.policy import ResultLimit
 from loopkernel.data.tools import Decision, EffectClass, Tool, ToolProfile
 
 from loopkernel_adapters.ports import RunContext, ToolError
 from loopkernel_adapters.tools.files import Workspace
 from loopkernel_adapters.tools.input_schema import JsonObject
 from loopkernel_adapters.tools.output_bounds import Capture
-from loopkernel_adapters.tools.processes import Command, Confined, Confinement, run_command, strongest_confinement
+from loopkernel_adapters.tools.processes import (
+    Command,
+    Confined,
+    Confinement,
+    Ended,
+    run_command,
+    strongest_confinement,
+)
 from loopkernel_adapters.tools.registry import FunctionTool
 from loopkernel_adapters.tools.spilling import OutputFile, SpillingCapture
 from loopkernel_adapters.tools.threads import run_in_thread
@@ -102,34 +107,38 @@ class Shell:
             raise ToolError(
                 f"a command has no NUL character and at most {LONGEST_COMMAND} bytes; write a file and run it"
             )
-        file = OutputFile(self.workspace, context.key)
-        with closing(file):
-            output = _capture(context.spill, file)
-            with self.workspace.opened_folder(".") as folder:
-                command = Command(
-                    program=(self.program, "-c", text),
-                    folder=folder,
-                    environment=clean_environment(os.environ, self.environment),
-                    timeout_ms=int(timeout_ms),
-                    confined=self.confined,
-                )
-                ended = await run_command(command, output, context.report_progress)
-            output.end(cut=ended.timed_out)
-            if file.written:
-                await run_in_thread(lambda _: file.keep(), "the tool shell")  # waits for the disk
-            words = output.text()
-        if ended.timed_out:
-            raise ToolError(
-                _beneath(words, f"The command was stopped after {int(timeout_ms)} ms; what it had done is done.")
+        output = _capture(context, self.workspace)
+        with self.workspace.opened_folder(".") as folder:
+            command = Command(
+                program=(self.program, "-c", text),
+                folder=folder,
+                environment=clean_environment(os.environ, self.environment),
+                timeout_ms=int(timeout_ms),
+                confined=self.confined,
             )
-        if ended.status == 0:
-            return words or "(no output)"
-        return _beneath(words, f"({exit_words(ended.status)})")
+            ended = await run_command(command, output, context.report_progress)
+        output.end(cut=ended.timed_out)
+        note = _note(ended, int(timeout_ms))
+        if isinstance(output, SpillingCapture):
+            await run_in_thread(lambda _: output.keep(len(note) + 1 if note else 0), "the tool shell")
+        words = _beneath(output.text(), note)
+        if ended.timed_out:
+            raise ToolError(words)
+        return words or "(no output)"
 
 
-def _capture(spill: ResultLimit | None, file: OutputFile) -> Capture:
-    """What takes in the output, which by policy goes to the file where it is long."""
-    return Capture(HEAD_BYTES, TAIL_BYTES) if spill is None else SpillingCapture(spill, file, HEAD_BYTES, TAIL_BYTES)
+def _capture(context: RunContext, workspace: Workspace) -> Capture:
+    """What takes in the output, which by policy goes to a file where it is long."""
+    if context.spill is None:
+        return Capture(HEAD_BYTES, TAIL_BYTES)
+    return SpillingCapture(context.spill, OutputFile(workspace, context.key), HEAD_BYTES, TAIL_BYTES)
+
+
+def _note(ended: Ended, timeout_ms: int) -> str:
+    """What is said beneath the output; nothing where the command has succeeded."""
+    if ended.timed_out:
+        return f"The command was stopped after {timeout_ms} ms; what it had done is done."
+    return "" if ended.status == 0 else f"({exit_words(ended.status)})"
 
 
 def exit_words(status: int | None) -> str:
@@ -145,7 +154,7 @@ def exit_words(status: int | None) -> str:
 
 
 def _beneath(words: str, note: str) -> str:
-    return f"{words.removesuffix(chr(10))}\n{note}" if words else note
+    return f"{words.removesuffix(chr(10))}\n{note}" if words and note else words or note
 
 
 def _schema() -> JsonObject:

@@ -19,6 +19,7 @@ from loopkernel.data.sessions import Turn
 from loopkernel.data.states import Compacting, Finishing, Streaming, Thinking
 from loopkernel.data.words import RequestReason, StopReason, TurnEndReason
 from loopkernel.laws.accounts.cutting import is_sent_by_user
+from loopkernel.laws.recoveries import LONGEST_PAUSE
 from loopkernel.laws.shadow.step import JudgedStep
 
 _NATURAL = frozenset({TurnEndReason.MODEL_STOP, TurnEndReason.STOP_SEQUENCE})
@@ -131,11 +132,19 @@ def _follows(step: JudgedStep) -> RequestReason | TurnEndReason | None:
 
 
 def _paused(judged: _Judged, policy: Policy) -> Iterator[str]:
-    gone_on = judged.follows in (RequestReason.TOKEN_BUDGET_CONTINUATION, TurnEndReason.STUCK)
-    if policy.on_pause is OnPause.END and gone_on:
-        yield f"reply {judged.end.operation} paused without calls, which is an end, and was gone on with"
-    if policy.on_pause is OnPause.CONTINUE and judged.follows in _NATURAL:
-        yield f"reply {judged.end.operation} paused, which is to be gone on with, and was taken for an end"
+    reply, follows = judged.end.operation, judged.follows
+    nudged, stuck = follows is RequestReason.NUDGE, follows is TurnEndReason.STUCK
+    if policy.on_pause is OnPause.END:
+        demanded = nudged and policy.output_required  # as after any natural end
+        if stuck or follows is RequestReason.TOKEN_BUDGET_CONTINUATION or (nudged and not demanded):
+            yield f"reply {reply} paused without calls, which is an end, and was gone on with"
+        return
+    if follows in _NATURAL:
+        yield f"reply {reply} paused, which is to be gone on with, and was taken for an end"
+    if nudged:
+        yield f"reply {reply} paused, which is to be gone on with, and was nudged"
+    if stuck and judged.turn.pauses < LONGEST_PAUSE:
+        yield f"reply {reply} is pause {judged.turn.pauses + 1} in a row, and its turn ends as stuck"
 
 
 def _empty(judged: _Judged, policy: Policy) -> Iterator[str]:

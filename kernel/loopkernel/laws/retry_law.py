@@ -19,6 +19,8 @@ from loopkernel.data.events import (
     CompactionStarted,
     ErrorCleared,
     ErrorShown,
+    LimitReached,
+    LoopStopped,
     MessageAdded,
     MessageReplaced,
     ReplyEnded,
@@ -94,6 +96,16 @@ def _shortens(effect: Effect) -> bool:
     return isinstance(effect, MessageReplaced) and isinstance(effect.message, ResultMessage)
 
 
+def _is_for_end(step: JudgedStep, place: int) -> bool:
+    """Whether the compaction that ends at that place was made for the end of a turn, not for a request (COMPACT-1)."""
+    for effect in step.effects[place:]:
+        if isinstance(effect, CallModel | LimitReached | LoopStopped):  # asked, or in the way of that
+            return False
+        if isinstance(effect, TurnEnded):
+            return True
+    return False
+
+
 @final
 class RetryLaw:
     """Each failure takes the way out that is open, no sooner than it may, and shows what it must; each is bounded.
@@ -120,8 +132,8 @@ class RetryLaw:
     def take(self, step: JudgedStep) -> Iterator[str]:
         """What is wrong with this step."""
         self._begin(step)
-        for effect in step.effects:
-            yield from self._judge(effect, step)
+        for place, effect in enumerate(step.effects):
+            yield from self._judge(effect, step, place)
             yield from self._seen.take(effect)
         yield from self._prepared(step)
         self._hear(step)
@@ -147,8 +159,8 @@ class RetryLaw:
         if isinstance(step.before, Backoff) and isinstance(step.delta, DismissError):
             self._start_again()
 
-    def _judge(self, effect: Effect, step: JudgedStep) -> Iterator[str]:
-        """What is wrong with this effect."""
+    def _judge(self, effect: Effect, step: JudgedStep, place: int) -> Iterator[str]:
+        """What is wrong with this effect, which stands at that place of the step."""
         policy = step.policy
         if policy is None:
             return
@@ -171,7 +183,7 @@ class RetryLaw:
                 failed = self._failed
                 self._failed = evolve(failed, shown=0, cleared=failed.cleared + failed.shown)
         elif isinstance(effect, CompactionEnded):
-            if effect.done:
+            if effect.done and not _is_for_end(step, place):
                 yield from self._shrinks(RequestReason.REACTIVE_COMPACT_RETRY, policy)
             self._compacting = False
         elif isinstance(effect, ErrorShown):

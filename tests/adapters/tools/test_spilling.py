@@ -4,7 +4,6 @@ import asyncio
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -25,6 +24,7 @@ from loopkernel_adapters.secrets import Secrets
 from loopkernel_adapters.tools import spilling
 from loopkernel_adapters.tools.coding import coding_tools
 from loopkernel_adapters.tools.files import Workspace
+from loopkernel_adapters.tools.output_bounds import MOST_CHARACTERS
 from loopkernel_adapters.tools.registry import Registry
 from loopkernel_adapters.tools.shell import Shell
 from loopkernel_adapters.tools.spilling import FOLDER, OutputFile, SpillingCapture
@@ -98,12 +98,12 @@ def test_nothing_is_lost_and_what_is_shown_is_not_cut_again(
     )
     content = b"".join(pieces)
     folder = tmp_path_factory.mktemp("workspace")
-    with Workspace(folder) as workspace, closing(OutputFile(workspace, "k")) as file:
-        capture = SpillingCapture(limit, file, ends, ends)
+    with Workspace(folder) as workspace:
+        capture = SpillingCapture(limit, OutputFile(workspace, "k"), ends, ends)
         for piece in pieces:
             capture.add(piece)
         capture.end()
-        file.keep()
+        capture.keep()
         said = capture.text()
     whole = content.decode("utf-8", "replace")
     assert shortened((TextBlock(said),), limit) == (TextBlock(said),)
@@ -123,14 +123,15 @@ def test_no_secret_gets_into_the_file(tmp_path_factory: pytest.TempPathFactory, 
     content = ("x" * before + value) * 100
     folder = tmp_path_factory.mktemp("workspace")
     secrets = Secrets({"KEY": value})
-    with in_force(secrets), Workspace(folder) as workspace, closing(OutputFile(workspace, "k")) as file:
+    with in_force(secrets), Workspace(folder) as workspace:
+        file = OutputFile(workspace, "k")
         capture = SpillingCapture(
             ResultLimit(chars=1_000, head=0, tail=0, oversize=Oversize.SPILL, preview=0), file, 9, 9
         )
         for place in range(0, len(content), size):
             capture.add(content[place : place + size].encode())
         capture.end()
-        file.keep()
+        capture.keep()
     (kept,) = files_in(folder)
     assert kept.read_text() == secrets.hide(content)
 
@@ -193,11 +194,24 @@ def test_what_is_there_is_the_users_alone_and_not_for_git(workspace: Workspace, 
     assert (tmp_path / FOLDER / ".gitignore").read_text() == "*\n"
 
 
-def test_a_folder_of_the_user_is_taken_as_it_is(workspace: Workspace, tmp_path: Path) -> None:
-    (tmp_path / FOLDER).mkdir()
+@pytest.mark.parametrize("ignored", [None, "mine"])
+def test_a_folder_that_is_there_gets_what_keeps_it_out_of_commits(
+    workspace: Workspace, tmp_path: Path, ignored: str | None
+) -> None:
+    (tmp_path / FOLDER).mkdir(mode=0o755)
+    if ignored is not None:
+        (tmp_path / FOLDER / ".gitignore").write_text(ignored)
     ran(workspace)
     assert len(files_in(tmp_path)) == 1
-    assert not (tmp_path / FOLDER / ".gitignore").exists()
+    assert (tmp_path / FOLDER / ".gitignore").read_text() == (ignored or "*\n")
+
+
+@pytest.mark.parametrize("mode", [0o720, 0o702, 0o777])
+def test_nothing_is_put_where_others_may_write(workspace: Workspace, tmp_path: Path, mode: int) -> None:
+    (tmp_path / FOLDER).mkdir()
+    (tmp_path / FOLDER).chmod(mode)
+    demand_head_and_tail(ran(workspace), f"other users may write into the folder {FOLDER}; ")
+    assert list((tmp_path / FOLDER).iterdir()) == []
 
 
 def demand_head_and_tail(said: str, why: str) -> None:
@@ -240,20 +254,151 @@ def test_what_stands_in_the_place_is_left_alone(workspace: Workspace, tmp_path: 
     assert files_in(tmp_path) == [file]
 
 
-def test_a_file_and_the_folder_are_bounded(
-    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_is_bounded(workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spilling, "MOST_OF_ONE", 5_000)
-    monkeypatch.setattr(spilling, "MOST_OF_ALL", 12_000)
     said = ran(workspace)
     (file,) = files_in(tmp_path)
     assert file.read_text() == WRITTEN[:5_000]
     assert f"its first 5,000 bytes are in {FOLDER}/" in said
+
+
+def test_a_search_does_not_read_what_it_writes_and_the_folder_stays_bounded(
+    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spilling, "MOST_OF_ONE", 100_000)
+    monkeypatch.setattr(spilling, "MOST_OF_ALL", 300_000)
+    (tmp_path / "words").write_text("needle\n" * 400)
+    for number in range(12):
+        said = ran(workspace, "grep -rn needle .", key=str(number))
+        latest = tmp_path / OutputFile(workspace, str(number)).path
+        assert f"in {FOLDER}/{latest.name}. " in said
+        assert f"Leave {FOLDER} out of searches." in said
+        assert latest.name not in latest.read_text()
+        assert sum(file.stat().st_size for file in files_in(tmp_path)) <= 300_000
+
+
+@given(
+    names=st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=12),
+    most=st.integers(1, 5),
+    fits=st.integers(1, 5),
+)
+def test_the_newest_outputs_stay_as_many_as_there_is_room_for(
+    tmp_path_factory: pytest.TempPathFactory, names: list[str], most: int, fits: int
+) -> None:
+    folder = tmp_path_factory.mktemp("workspace")
+    with pytest.MonkeyPatch.context() as patched, Workspace(folder) as workspace:
+        patched.setattr(spilling, "MOST_FILES", most + 1)  # with .gitignore
+        patched.setattr(spilling, "MOST_OF_ALL", 100 * fits + 2)
+        newest: list[str] = []
+        kept: set[str] = set()
+        for moment, name in enumerate(names):
+            file = OutputFile(workspace, name)
+            file.write(b"x" * 100)
+            file.keep()
+            assert file.problem is None
+            os.utime(folder / file.path, ns=(moment, moment))
+            newest = [*(other for other in newest if other != file.path), file.path]
+            kept = {str(path.relative_to(folder)) for path in files_in(folder)}
+            assert file.path in kept
+            assert kept == set(newest[-len(kept) :])
+            assert len(kept) <= min(most, fits)
+        assert len(kept) == min(most, fits, len(set(names)))
+
+
+def test_what_is_no_output_is_never_removed(
+    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spilling, "MOST_FILES", 5)
+    ran(workspace)
+    (output,) = files_in(tmp_path)
+    theirs = [tmp_path / FOLDER / name for name in ("notes.txt", "0123456789abcdef.txt.bak", "fedcba9876543210.txt")]
+    for path in theirs[:2]:
+        path.write_text("mine")
+    theirs[2].symlink_to(output)
     ran(workspace, key="b")
-    demand_head_and_tail(ran(workspace, key="c"), f"{FOLDER} holds 10,002 bytes already")
-    assert len(files_in(tmp_path)) == 2
+    assert not output.exists()
+    assert set(theirs) < set(files_in(tmp_path))
+    (tmp_path / FOLDER / "more").write_text("mine")
+    demand_head_and_tail(ran(workspace, key="c"), f"{FOLDER} is full of other files")
+    assert len(files_in(tmp_path)) == 5
+
+
+def test_what_a_killed_process_left_makes_room(
+    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(spilling, "MOST_FILES", 2)
-    demand_head_and_tail(ran(workspace, key="c"), f"{FOLDER} holds more than 2 files")
+    (tmp_path / FOLDER).mkdir()
+    left = tmp_path / FOLDER / ".0123456789abcdef.writing"
+    left.write_text("half")
+    ran(workspace)
+    ran(workspace, key="b")
+    assert not left.exists()
+    assert len(files_in(tmp_path)) == 1
+
+
+@pytest.mark.parametrize("short", [0, 1])
+def test_the_words_about_a_failure_are_within_the_limit_as_well(
+    workspace: Workspace, tmp_path: Path, short: int
+) -> None:
+    note = "\n(exit status 3)"
+    output = "x" * (LIMIT.chars - len(note) + 1 - short)
+    said = ran(workspace, f"head -c {len(output)} /dev/zero | tr '\\0' x; exit 3")
+    assert said.endswith(note)
+    assert shortened((TextBlock(said),), LIMIT) == (TextBlock(said),)
+    if short:
+        assert (said, (tmp_path / FOLDER).exists()) == (f"{output}{note}", False)
+    else:
+        assert files_in(tmp_path)[0].read_text() == output
+
+
+def test_the_words_about_a_command_that_took_too_long_are_within_the_limit_as_well(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    """The shell may say of itself, in one word, that it was ended."""
+    output = "x" * (LIMIT.chars - 50)
+    late = started("shell", command=f"head -c {len(output)} /dev/zero | tr '\\0' x; exec sleep 1000", timeout_ms=1_500)
+    with pytest.raises(ToolError, match="was stopped after 1500 ms") as raised:
+        asyncio.run(Registry([Shell(workspace).tool()]).run(late, Listener(LIMIT)))
+    said = (TextBlock(str(raised.value)),)
+    assert shortened(said, LIMIT) == said
+    assert files_in(tmp_path)[0].read_text().startswith(output)
+
+
+def test_a_preview_beyond_what_a_run_may_give_back_names_the_file(workspace: Workspace, tmp_path: Path) -> None:
+    limit = ResultLimit(chars=3_000_000, head=1, tail=1, oversize=Oversize.SPILL, preview=900_000)
+    said = ran(workspace, "head -c 1500000 /dev/zero | tr '\\0' x", limit)
+    (file,) = files_in(tmp_path)
+    assert file.stat().st_size == 1_500_000
+    assert f"all of it is in {file.relative_to(tmp_path)}. " in said
+    assert len(said) <= MOST_CHARACTERS
+
+
+def test_a_command_that_takes_the_folder_away_is_told_of_it(tmp_path: Path) -> None:
+    root = tmp_path / "workspace"
+    root.mkdir()
+    with Workspace(root) as workspace:
+        ran(workspace)
+        ran(workspace, f"{LONG}; rm -r {FOLDER}")
+        assert len(files_in(root)) == 1
+        demand_head_and_tail(ran(workspace, f"{LONG}; rm -r '{root}'"), "was removed meanwhile")
+
+
+def test_it_is_on_disk_before_it_is_told_of(
+    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[tuple[int, bool]] = []
+    file = OutputFile(workspace, "k")
+    right = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        synced.append((os.fstat(descriptor).st_ino, (tmp_path / file.path).exists()))
+        right(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    file.write(b"long")
+    file.keep()
+    places = ((tmp_path / file.path, False), (tmp_path / FOLDER, True), (tmp_path, True))
+    assert synced == [(place.stat().st_ino, is_there) for place, is_there in places]
 
 
 def test_a_run_that_is_aborted_leaves_nothing(workspace: Workspace, tmp_path: Path) -> None:
@@ -263,11 +408,12 @@ def test_a_run_that_is_aborted_leaves_nothing(workspace: Workspace, tmp_path: Pa
         listener = Listener(LIMIT)
         command = started("shell", command=f"{LONG}; touch begun; exec sleep 1000")
         running = asyncio.create_task(Registry([Shell(workspace).tool()]).run(command, listener))
-        assert await soon_here(lambda: (tmp_path / FOLDER).exists() and files_in(tmp_path))
+        assert await soon_here((tmp_path / "begun").exists)
+        assert not (tmp_path / FOLDER).exists()
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
 
     asyncio.run(run())
-    assert files_in(tmp_path) == []
+    assert not (tmp_path / FOLDER).exists()
     assert descriptors() == before

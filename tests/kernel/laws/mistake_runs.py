@@ -298,6 +298,25 @@ def paused_for_good(player: Player) -> None:
     player.settle()
 
 
+def _paused(player: Player, times: int) -> None:
+    player.begin()
+    player.say("go")
+    for _ in range(times):
+        player.reply(text="wait", stop=StopReason.PAUSE)
+    player.reply(text="so")
+    player.settle()
+
+
+def paused_once(player: Player) -> None:
+    """A reply pauses, and is gone on with."""
+    _paused(player, 1)
+
+
+def paused_twice(player: Player) -> None:
+    """Two replies pause, and are gone on with."""
+    _paused(player, 2)
+
+
 def _clears_at_the_end(player: Player, trigger_tokens: int) -> None:
     clears = Compaction(
         strategy=CompactionStrategy.CLEAR,

@@ -6,18 +6,19 @@ from typing import Any
 from attrs import evolve
 from loopkernel.data.blocks import TextBlock, UserBlock
 from loopkernel.data.children import Reservation, Taken
-from loopkernel.data.choices import OnPause, Redacts, StillEmpty
+from loopkernel.data.choices import OnPause, Redacts, RunCalls, StillEmpty
 from loopkernel.data.compactions import Cut
 from loopkernel.data.messages import Message, ResultMessage
 from loopkernel.data.outside_deltas import HookContinue
 from loopkernel.data.plans import Plan
-from loopkernel.data.policy import Compaction, ResultLimit
-from loopkernel.data.sessions import Settings
+from loopkernel.data.policy import Compaction, Policy, ResultLimit
+from loopkernel.data.sessions import Settings, Turn
 from loopkernel.data.tools import EffectClass
 from loopkernel.data.vector import Vector
-from loopkernel.data.words import CallStatus, LimitName
+from loopkernel.data.words import CallStatus, LimitName, StopReason
 from loopkernel.loop.algorithms.loop_detection import Stopped
 from loopkernel.loop.algorithms.repair import Repaired
+from loopkernel.loop.algorithms.replies import Outcome
 from loopkernel.loop.algorithms.retry import GiveUp, NextModel, WaitForRetry
 from loopkernel.loop.draft import Draft
 
@@ -223,6 +224,20 @@ def _paused_as(on_pause: OnPause) -> Callable[[Function], Function]:
     return lambda right: lambda *of: right(*of[:4], on_pause)
 
 
+def _pauses_are_empty(right: Function) -> Function:
+    def outcome(run_calls: RunCalls, stop: StopReason, *of: object) -> object:
+        return Outcome.EMPTY if stop is StopReason.PAUSE else right(run_calls, stop, *of)
+
+    return outcome
+
+
+def _stuck_at_second_pause(right: Function) -> Function:
+    def follow(policy: Policy, turn: Turn, *of: object) -> object:
+        return right(policy, evolve(turn, pauses=turn.pauses * 6), *of)
+
+    return follow
+
+
 ENDS = mistakes(
     "ends",
     "turn.reply",
@@ -231,6 +246,9 @@ ENDS = mistakes(
     ("empty is an end at once", "_after_empty", _by(empty_reply_nudges=0), SCRIPTS["empty"], "PROGRESS"),
     ("a pause is gone on with", "outcome", _paused_as(OnPause.CONTINUE), runs.paused_for_good, "PROGRESS"),
     ("a pause is an end", "outcome", _paused_as(OnPause.END), SCRIPTS["empty"], "PROGRESS"),
+    ("a pause that is an end is nudged", "outcome", _pauses_are_empty, runs.paused_for_good, "PROGRESS"),
+    ("a pause that is gone on with is nudged", "outcome", _pauses_are_empty, runs.paused_once, "PROGRESS"),
+    ("the second pause is stuck", "_follow", _stuck_at_second_pause, runs.paused_twice, "PROGRESS"),
 )
 
 

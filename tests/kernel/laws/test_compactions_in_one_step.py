@@ -4,7 +4,7 @@ import pytest
 from attrs import evolve
 from loopkernel.data.choices import CompactionMoment, CompactionStrategy
 from loopkernel.data.deltas import Delta
-from loopkernel.data.events import CompactionEnded, ResultsCleared, ThreadCompacted, ThreadRewritten
+from loopkernel.data.events import CompactionEnded, ResultsCleared, ThreadCompacted, ThreadRewritten, TurnEnded
 from loopkernel.data.ids import MessageId, ModelOperation
 from loopkernel.data.model_deltas import ModelText
 from loopkernel.data.outside_deltas import SummaryReady
@@ -17,7 +17,19 @@ from loopkernel.judging import KERNEL, check_trace
 from loopkernel.laws.cut_law import cut_safe
 from loopkernel.replaying import LogRecord, fold, replay
 
-from tests.kernel.building import ASKING_NOBODY, a, completed, created, failed, made_call, of_kind, say, succeeded, text
+from tests.kernel.building import (
+    ASKING_NOBODY,
+    a,
+    completed,
+    created,
+    failed,
+    made_call,
+    of_kind,
+    say,
+    steer,
+    succeeded,
+    text,
+)
 
 
 @pytest.mark.rule("COMPACT-4")
@@ -52,6 +64,27 @@ def test_results_that_are_cleared_before_an_edit_puts_messages_back_are_put_back
     told = [type(effect) for effect in steps[-1].effects if isinstance(effect, ResultsCleared | ThreadRewritten)]
     assert told == [ResultsCleared, ThreadRewritten]
     assert list(cut_safe(steps, KERNEL)) == []
+
+
+@pytest.mark.rule("INFER-8", "COMPACT-1")
+def test_a_compaction_at_the_end_of_a_turn_is_no_way_out_of_its_failure() -> None:
+    """A prompt was too long, nothing makes it smaller, and the end of the turn has a compaction of its own."""
+    at_end = Compaction(
+        strategy=CompactionStrategy.WINDOW,
+        when=CompactionMoment.TURN_END,
+        trigger_ratio=None,
+        trigger_tokens=1,
+        keep_turns=None,
+        keep_messages=1,
+    )
+    deltas: list[Delta] = [
+        *(created(evolve(ASKING_NOBODY, compaction=at_end)), Acquired(), say()),
+        *(ModelText(ModelOperation(1), "so"), steer("on"), completed(), failed(ErrorClass.PROMPT_TOO_LONG, 2)),
+    ]
+    steps = fold([LogRecord(delta, 0) for delta in deltas])
+    ends = [type(effect) for effect in steps[-1].effects if isinstance(effect, CompactionEnded | TurnEnded)]
+    assert ends == [CompactionEnded, TurnEnded]
+    assert [str(breach) for breach in check_trace(steps).breaches] == []
 
 
 def called(reply: int) -> tuple[Delta, ...]:
