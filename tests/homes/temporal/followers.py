@@ -2,23 +2,18 @@
 
 from typing import Protocol
 
-from loopkernel.data.ids import TimerOperation
 from loopkernel.replaying import LogRecord
-
-TICK_S = 400  # of the server's time is a millisecond of a scenario: what calls take in real time is lost in rounding
 
 
 class Follower(Protocol):
-    """The player of one run. It is called from the threads of workflows."""
+    """The player of one run. It is called from the threads of workflows, in a replay again."""
 
-    origin_s: float  # of the scenario's time, on the server
-
-    def recorded(self, record: LogRecord) -> None:
-        """The workflow has applied a delta."""
+    def time_of(self, number: int) -> int:
+        """The time of the scenario at which that record is, or will be, made."""
         ...
 
-    def timer_set(self, timer: TimerOperation, at_s: float) -> None:
-        """A timer of Temporal fires then."""
+    def recorded(self, number: int, record: LogRecord) -> None:
+        """The workflow has applied a delta: its `number`-th, from 0."""
         ...
 
 

