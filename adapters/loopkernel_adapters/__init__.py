@@ -2,12 +2,13 @@
 
     from loopkernel_adapters import Agent, SqliteRuns, tool
 
-Public is what stands in the `__all__` of this package, and of its `testing` and `transcripts`; all else may change in
-any release. A name is imported when it is first asked for: only who asks for a vendor's provider needs its package.
+Public is what stands in the `__all__` of this package, and of its `temporal`, `testing` and `transcripts`; all else may
+change in any release. A name is imported when it is first asked for: only who asks for a vendor's needs its package.
 """
 
 TYPE_CHECKING = False  # as a type checker knows the name; importing `typing` would cost more than all else here
 if TYPE_CHECKING:
+    from loopkernel_adapters import temporal as temporal
     from loopkernel_adapters import testing as testing
     from loopkernel_adapters import transcripts as transcripts
     from loopkernel_adapters.agent import Agent as Agent
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
     from loopkernel_adapters.driver.clocks import WallClock as WallClock
     from loopkernel_adapters.event_buffer import AgentEvent as AgentEvent
     from loopkernel_adapters.event_buffer import EventsDropped as EventsDropped
-    from loopkernel_adapters.fleet.ports import Fleet as Fleet
+    from loopkernel_adapters.fleet.worker import Worker as Worker
+    from loopkernel_adapters.fleet_ports import Fleet as Fleet
     from loopkernel_adapters.optional_ports import Agents as Agents
     from loopkernel_adapters.optional_ports import Corrector as Corrector
     from loopkernel_adapters.optional_ports import Handoffs as Handoffs
@@ -59,6 +61,8 @@ if TYPE_CHECKING:
     from loopkernel_adapters.stores.postgres import PostgresRuns as PostgresRuns
     from loopkernel_adapters.stores.sqlite import SqliteRuns as SqliteRuns
     from loopkernel_adapters.stores.sqlite import SqliteStore as SqliteStore
+    from loopkernel_adapters.telemetry.replayed import export_log as export_log
+    from loopkernel_adapters.telemetry.watching import Telemetry as Telemetry
     from loopkernel_adapters.tools.coding import coding_tools as coding_tools
     from loopkernel_adapters.tools.files import FileTools as FileTools
     from loopkernel_adapters.tools.files import Workspace as Workspace
@@ -86,7 +90,8 @@ else:
             "loopkernel_adapters.driver.clocks": "ManualClock WallClock",
             "loopkernel_adapters.event_buffer": "AgentEvent EventsDropped",
             "loopkernel_adapters.blocking_ports": "BlockingRuns BlockingStore",
-            "loopkernel_adapters.fleet.ports": "Fleet",
+            "loopkernel_adapters.fleet_ports": "Fleet",
+            "loopkernel_adapters.fleet.worker": "Worker",
             "loopkernel_adapters.optional_ports": "Agents Corrector Handoffs "
             "Hooks OptionalPorts Summariser SummaryError",
             "loopkernel_adapters.ports": "Clock Observer Provider RunContext RunFailed "
@@ -105,6 +110,8 @@ else:
             "loopkernel_adapters.stores.memory": "MemoryRuns MemoryStore",
             "loopkernel_adapters.stores.postgres": "PostgresRuns",
             "loopkernel_adapters.stores.sqlite": "SqliteRuns SqliteStore",
+            "loopkernel_adapters.telemetry.replayed": "export_log",
+            "loopkernel_adapters.telemetry.watching": "Telemetry",
             "loopkernel_adapters.tools.coding": "coding_tools",
             "loopkernel_adapters.tools.files": "FileTools Workspace",
             "loopkernel_adapters.tools.functions": "tool",
@@ -114,5 +121,5 @@ else:
             "loopkernel_adapters.tools.shell": "Shell",
             "loopkernel_adapters.waiting_calls": "Answer Approver WaitingCall",
         },
-        namespaces="testing transcripts",
+        namespaces="temporal testing transcripts",
     )

@@ -20,6 +20,7 @@ from loopkernel.data.choices import ApprovalMode
 from loopkernel.data.foreign import ForeignMessage
 from loopkernel.data.policy import Policy
 from loopkernel.data.remembered import Remembered
+from loopkernel.data.thread_deltas import Created
 from loopkernel.loop.algorithms.beginnings import start_from
 from loopkernel.presets import preset
 from loopkernel.replaying import replay
@@ -30,8 +31,9 @@ from loopkernel_adapters.driver.children import InProcessAgents
 from loopkernel_adapters.driver.clocks import WallClock
 from loopkernel_adapters.driver.taking_up import ResumeSettings
 from loopkernel_adapters.event_buffer import AgentEvent, EventsDropped
-from loopkernel_adapters.optional_ports import NO_PORTS, ChildObserver, OptionalPorts
+from loopkernel_adapters.optional_ports import NO_PORTS, ChildObserver, OptionalPorts, Ports
 from loopkernel_adapters.ports import Clock, NoSuchRun, Observer, Provider, RunFailed, Runs, Tools
+from loopkernel_adapters.provider_keys import keys_of
 from loopkernel_adapters.secrets import NO_SECRETS, Secrets
 from loopkernel_adapters.session import MOST_EVENTS, Listeners, Result, Session, Turn, Words, said
 from loopkernel_adapters.stores.memory import MemoryRuns
@@ -214,6 +216,19 @@ class Agent:
                 yield session
             finally:
                 session.end_events()
+
+    @property
+    def ports(self) -> Ports:
+        """What its runs are carried out with, for a home of runs that is not this process."""
+        secrets = self._secrets.with_keys(keys_of(self._provider))
+        return Ports(
+            provider=self._provider, tools=self._tools, clock=self._clock, secrets=secrets, optional=self._optional
+        )
+
+    def created(self, run: str, nonce: str) -> Created:
+        """The first record of a run that begins there; `nonce` is a text that no other run has."""
+        given = ResumeSettings(tools=self._tools.offered(), instructions=self._instructions)
+        return evolve(given.begin(run, self._policy), nonce=nonce)
 
     async def _has_begun(self, run: str) -> bool:
         try:

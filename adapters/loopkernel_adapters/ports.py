@@ -16,6 +16,7 @@ from loopkernel.data.events import Event
 from loopkernel.data.ids import ModelOperation
 from loopkernel.data.json_text import Json
 from loopkernel.data.model_deltas import ModelDelta
+from loopkernel.data.policy import ResultLimit
 from loopkernel.data.states import State
 from loopkernel.data.thread_deltas import RULES_VERSION, Created
 from loopkernel.data.tools import Tool, ToolOutput, Verdict
@@ -48,6 +49,16 @@ class Provider(Protocol):
 
 class RunContext(Protocol):
     """What a run can say and ask while it is under way. Belongs to the event loop: await it there, not in a thread."""
+
+    @property
+    def key(self) -> str:
+        """What the run is known by outside, as `StartTool.key`; empty where whoever runs the tool does not say."""
+        return ""
+
+    @property
+    def spill(self) -> ResultLimit | None:
+        """The limit beyond which a shell puts its output into a file, as `StartTool.spill`; None: it does not."""
+        return None
 
     async def report_progress(self, text: str) -> None:
         """Say how far the run is. Returns when the text is applied, so a tool cannot run ahead of the session."""

@@ -158,9 +158,17 @@ class Session:
         """Stop everything that is under way, and have it recorded so. Who waits for the turn gets its result."""
         await self._driver.send(CancelAll())
 
-    async def send(self, delta: UserDelta | ThreadDelta, within: Address = ()) -> None:
+    async def send(self, delta: UserDelta | ThreadDelta, within: Address = (), taken: int | None = None) -> None:
         """Say anything that the kernel understands (`loopkernel.data.user_deltas`); see `Driver.send`."""
-        await self._driver.send(delta, within)
+        await self._driver.send(delta, within, taken)
+
+    async def settled(self) -> None:
+        """Wait until nothing is under way, also in the background; meanwhile the approver, where there is one, answers.
+
+        What waits for a person stays so, questions included. Raises as a turn does.
+        """
+        await self._attended(self._approve is not None)
+        await self._driver.stopped()
 
     async def events(self) -> AsyncGenerator[AgentEvent, None]:
         """All events from now on, until the session is closed."""
@@ -192,18 +200,22 @@ class Session:
                 seen.being_said = True
                 await self._driver.send(delta)
                 seen.being_said = False
+        await self._attended(answering=True)
+
+    async def _attended(self, answering: bool) -> None:
+        """Wait until nothing goes on by itself; if `answering`, answer what waits for a person and can be answered."""
         asked: dict[tuple[object, ...], int] = {}
         while True:
             await self._driver.rest()
             to_ask = [call for call in self.waiting if asked.get(call.path, 0) < MOST_ASKED and self._can_answer(call)]
-            if not to_ask:
+            if not (answering and to_ask):
                 return
             for call in to_ask:
                 async with self._asking:
                     if call in self.waiting:  # and was not answered for another turn meanwhile
                         asked[call.path] = asked.get(call.path, 0) + 1
                         answer = await self._asked(call)
-                        if not any(other.path == call.path and other != call for other in self.waiting):
+                        if call in self.waiting:  # still, and as it was asked about
                             await self.answer(call, answer)
 
     def _can_answer(self, call: WaitingCall) -> bool:

@@ -53,9 +53,15 @@ Approver = Callable[[WaitingCall], Answer | Awaitable[Answer]]
 
 def calls_waiting_in(driver: Driver) -> tuple[WaitingCall, ...]:
     """The calls of the session and of its sub-agents that wait for a person, in the model's order."""
+    return calls_waiting(driver.state_of)
+
+
+def calls_waiting(state_of: Callable[[Address], State | None]) -> tuple[WaitingCall, ...]:
+    """As `calls_waiting_in`, of the session whose state, and those of its sub-agents, are found by their addresses."""
     found: list[WaitingCall] = []
-    for asked in waiting_calls(driver.state):
-        entry = _entry(driver.state_of(asked.path[:-1]), asked.path[-1])
+    own = state_of(())
+    for asked in () if own is None else waiting_calls(own):
+        entry = _entry(state_of(asked.path[:-1]), asked.path[-1])
         if entry is not None:
             after_crash = isinstance(entry.person.wait, CrashWait)
             found.append(

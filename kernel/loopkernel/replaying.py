@@ -28,9 +28,8 @@ def fold(
     state = start
     for record in records:
         context = Context(record.delta, record.now_ms)
-        after, effects = transition(state, context)
-        steps.append(StepRecord(state, context, after, effects))
-        state = after
+        steps.append(StepRecord(state, context, *transition(state, context)))
+        state = steps[-1].after
     return tuple(steps)
 
 

@@ -19,7 +19,8 @@ from loopkernel.replaying import LogRecord, StepRecord, replay
 from loopkernel.testing.explorer.explore import explore
 from loopkernel.testing.explorer.moves import moves
 from loopkernel.testing.explorer.scope import Move, MoveKind
-from loopkernel.testing.strategies.walks import EVENTFUL, WIDE, Run, creations_that_run, runs
+from loopkernel.testing.run import Run
+from loopkernel.testing.strategies.walks import EVENTFUL, WIDE, creations_that_run, runs
 
 from scripts.sameness.corpus import CorpusCase, CorpusStep, of_log
 from tests.kernel.explore_care import QUICK_CARE

@@ -90,6 +90,7 @@ OPEN_TO_ADAPTERS = (
     "loopkernel.laws",
     "loopkernel.machine",
     "loopkernel.loop.algorithms.beginnings",
+    "loopkernel.loop.algorithms.budget",
     "loopkernel.loop.algorithms.interaction",
     "loopkernel.loop.algorithms.projection",
     "loopkernel.loop.algorithms.redaction",
@@ -98,7 +99,12 @@ OPEN_TO_ADAPTERS = (
     "loopkernel.loop.algorithms.retry",
     "loopkernel.presets",
     "loopkernel.public_names",
+    "loopkernel.views.deadlines",
+    "loopkernel.views.event_text",
     "loopkernel.views.receipts",
+    "loopkernel.views.table",
+    "loopkernel.views.waiting",
+    "loopkernel.views.waits",
     "loopkernel.replaying",
     "loopkernel.loop.transition",
 )
@@ -130,9 +136,17 @@ _OPENAI = "loopkernel_adapters.providers.openai"
 _FUNCTIONS = "loopkernel_adapters.tools.functions"
 _SCHEMAS = "loopkernel_adapters.tools.input_schema"
 _MCP = "loopkernel_adapters.tools.mcp"
+_TEMPORAL = tuple(
+    f"loopkernel_adapters.temporal.{part}"
+    for part in ("activities", "remote_children", "remote_operations", "running", "workflow", "working")
+)
 _BOUNDED = "loopkernel_adapters.providers.wire_bounds"
+# What tells OpenTelemetry; the fold before it knows nothing of that.
+_TELEMETRY = tuple(f"loopkernel_adapters.telemetry.{module}" for module in ("exporter", "replayed", "watching"))
 _POSTGRES = "loopkernel_adapters.stores.postgres"
+_ACP = "loopkernel_adapters.acp"
 VENDORS: dict[str, tuple[str, ...]] = {
+    "acp": (_ACP, "loopkernel_adapters.cli.acp"),
     "anyio": (_MCP,),
     "anthropic": (_ANTHROPIC,),
     "httpx2": (_ANTHROPIC, _OPENAI, _MCP, _BOUNDED),
@@ -140,14 +154,16 @@ VENDORS: dict[str, tuple[str, ...]] = {
     "mcp": (_MCP,),
     "mcp_types": (_MCP,),
     "openai": (_OPENAI,),
+    "opentelemetry": _TELEMETRY,
     "psycopg": (_POSTGRES,),
     "pydantic": (_FUNCTIONS,),
     "pydantic_core": (_FUNCTIONS,),
+    "temporalio": _TEMPORAL,
     "xllamacpp": ("loopkernel_adapters.providers.local",),
     "yaml": ("loopkernel_adapters.transcripts.readers.provider_stream",),
 }
 # These may import their vendor where they like.
-VENDOR_MODULES = (_ANTHROPIC, _OPENAI, _FUNCTIONS, _MCP, _BOUNDED, _POSTGRES)
+VENDOR_MODULES = (_ANTHROPIC, _OPENAI, _FUNCTIONS, _MCP, _BOUNDED, _ACP, _POSTGRES, *_TELEMETRY, *_TEMPORAL)
 
 BANNED_NAMES = {"util", "utils", "helper", "helpers", "common", "core", "base", "manager", "managers", "misc"}
 

@@ -49,6 +49,9 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("tools.reading", "_bound"): "hidden before it is kept",
     ("tools.reading", "take"): "whole lines, each of which is hidden by itself",
     ("tools.registry", "_told"): "a list of faults",
+    ("tools.spilling", "_first"): "hidden before it was kept",
+    ("tools.spilling", "_last"): "hidden before it was kept",
+    ("tools.spilling", "write"): "hidden before it is written",
     ("tools.searching", "find_files"): "a path below a folder, and a list of paths",
     ("tools.searching", "find_lines"): "a path below a folder",
 }

@@ -37,7 +37,6 @@ from loopkernel.data.model_deltas import (
 from loopkernel.data.outside_deltas import SummaryFailed, SummaryReady
 from loopkernel.data.policy import ClearResults, Compaction, Policy
 from loopkernel.data.states import Backoff, Compacting, Initial, Streaming
-from loopkernel.data.steps import Context
 from loopkernel.data.thread_deltas import Acquired, Created, Disposed, Forked, Resumed
 from loopkernel.data.tool_deltas import ToolFailed, ToolLost, ToolStopped, ToolSucceeded
 from loopkernel.data.tools import ToolOutput, ValidCall
@@ -122,17 +121,13 @@ class CutMachine(JudgedMachine):
     def deliver(self, delta: Delta) -> None:
         """Send a delta; no witness follows, since none knows conversations from elsewhere."""
         self.sound = False
-        context = Context(delta, self.now_ms)
-        record = StepRecord(self.state, context, *self.judged.transition(self.state, context))
-        self.judge_step(record)
-        self.state = record.after
-        self.steps.append(record)
+        self.judge_step(self.take(delta))
         self.sound = True
 
     @override
-    def judge_step(self, record: StepRecord) -> None:
-        super().judge_step(record)
-        wrong = [*map(str, cut_safe([record], self.judged)), *badly_kept(record)]
+    def judge_step(self, step: StepRecord) -> None:
+        super().judge_step(step)
+        wrong = [*map(str, cut_safe([step], self.judged)), *badly_kept(step)]
         assert not wrong, "; ".join(wrong)
 
     @property

@@ -3,16 +3,15 @@
 from collections.abc import Iterable, Iterator
 
 from attrs import evolve
-from loopkernel.data.states import Initial, State
-from loopkernel.data.steps import Context
+from loopkernel.data.states import State
 from loopkernel.judging import check_pairs, check_trace
 from loopkernel.laws import Breach
-from loopkernel.loop.transition import transition
 from loopkernel.replaying import LogRecord, StepRecord
 from loopkernel.testing.explorer.as_scenario import scenario_text
 from loopkernel.testing.explorer.explore import Exploration, explore
 from loopkernel.testing.explorer.strays import strays
 from loopkernel.testing.explorer.views import outline, whole
+from loopkernel.testing.run import Run
 
 from tests.kernel.explore_care_goals import GOALS_OF_CARE
 from tests.kernel.explore_endurance_goals import GOALS_OF_ENDURANCE
@@ -55,16 +54,13 @@ def wrong_with_runs(case: Case, found: Exploration, most: int) -> Iterator[str]:
 
 def noisy(case: Case, run: Iterable[LogRecord]) -> list[StepRecord]:
     """The run, with everything ill-timed that can come before each of its deltas, by a clock that has gone back."""
-    state: State = Initial()
-    steps: list[StepRecord] = []
+    disturbed = Run()
     for due in (*case.beginning, *run):
-        disturbances = strays(state) if state.session is not None else ()
-        contexts = [Context(delta, state.stamp.now_ms - 1) for delta in disturbances]
-        for context in (*contexts, Context(due.delta, due.now_ms)):
-            after, effects = transition(state, context)
-            steps.append(StepRecord(state, context, after, effects))
-            state = after
-    return steps
+        state = disturbed.state
+        for delta in strays(state) if state.session is not None else ():
+            disturbed.take(delta, state.stamp.now_ms - 1)
+        disturbed.take(due.delta, due.now_ms)
+    return disturbed.steps
 
 
 def wrong_with_outlines(case: Case, limit: int) -> Iterator[str]:

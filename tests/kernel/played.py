@@ -21,11 +21,6 @@ _DELTAS: tuple[Delta, ...] = tuple(step.context.delta for steps in PLAYED.values
 _BEGIN: tuple[Delta, ...] = tuple(step.context.delta for step in PLAYED["reads"][:2])
 
 
-def log_of(steps: Sequence[StepRecord]) -> tuple[LogRecord, ...]:
-    """The log of a run."""
-    return tuple(LogRecord(step.context.delta, step.context.now_ms) for step in steps)
-
-
 def _timed(deltas: Sequence[Delta]) -> st.SearchStrategy[list[LogRecord]]:
     times = st.lists(st.integers(0, 100), min_size=len(deltas), max_size=len(deltas))
     return times.map(lambda chosen: [LogRecord(*pair) for pair in zip(deltas, chosen, strict=True)])

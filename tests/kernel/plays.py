@@ -4,9 +4,8 @@ Nearly everything that comes is about something that is open, so that a short pl
 """
 
 from collections.abc import Iterator
-from typing import final
 
-from attrs import evolve, frozen
+from attrs import evolve
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 from loopkernel.data.blocks import RawInput
@@ -33,7 +32,6 @@ from loopkernel.data.outside_deltas import HookAnswer, HookAnswered, HookBlock, 
 from loopkernel.data.policy import ApprovalRule, OnRestart, Policy
 from loopkernel.data.remembered import RememberedTool
 from loopkernel.data.states import Confirming, Dispatching, Executing, Finishing, Initial, State, Streaming, Thinking
-from loopkernel.data.steps import Context, Step
 from loopkernel.data.thread_deltas import Acquired, Disposed, Forked, Resumed
 from loopkernel.data.tool_deltas import ToolAsked, ToolChecked, ToolProgress
 from loopkernel.data.tools import AccessMode, Claim, Decision, InvalidCall, UnknownTool, ValidCall, Verdict
@@ -57,8 +55,7 @@ from loopkernel.data.user_deltas import (
     Swap,
 )
 from loopkernel.data.words import StopReason, TurnEndReason
-from loopkernel.loop.transition import transition
-from typing_extensions import override
+from loopkernel.testing.run import Run
 
 from tests.kernel.building import (
     ALL_TOOLS,
@@ -123,28 +120,6 @@ answers: SearchStrategy[HookAnswer] = st.one_of(
     st.sampled_from(plain_answers),
     st.builds(HookModify, input=st.none() | keys.map(lambda key: Json.of({"path": key})), result=st.none() | keys),
 )
-
-
-@final
-@frozen
-class Moment:
-    """A step of a play: the state before it, what came, and what it led to."""
-
-    before: State
-    context: Context
-    step: Step[State]
-
-
-@final
-class Play:
-    """The steps of a run; shown as what came, since states are long."""
-
-    def __init__(self, moments: tuple[Moment, ...]) -> None:
-        self.moments = moments
-
-    @override
-    def __repr__(self) -> str:
-        return "".join(f"\n    {moment.context.now_ms} ms: {moment.context.delta}" for moment in self.moments)
 
 
 def open_entries(state: State) -> list[LedgerEntry]:
@@ -266,13 +241,12 @@ _KINDS = (*[on_the_way] * 9, *[about_calls] * 4, *[about_time] * 2, about_settin
 
 
 @st.composite
-def plays(draw: DrawFn, most: int = 60, *, outside: bool = False) -> Play:
+def plays(draw: DrawFn, most: int = 60, *, outside: bool = False) -> Run:
     """The steps of a run, from its creation on. Most replies have a few calls before anything else happens.
 
     With `outside` there are hooks and sub-agents.
     """
-    state: State = Initial()
-    moments: list[Moment] = []
+    run = Run()
     policy = draw(policies)
     if outside:
         policy = evolve(policy, hooks=draw(hooks), hook_timeout_ms=draw(st.sampled_from((None, 90))))
@@ -280,6 +254,7 @@ def plays(draw: DrawFn, most: int = 60, *, outside: bool = False) -> Play:
     coming: list[Delta] = [created(policy, ALL_TOOLS), Acquired(), say()]
     calls_to_come = 0
     for _ in range(len(coming) + draw(st.integers(4, most))):
+        state = run.state
         if isinstance(state, Streaming) and not state.ledger.entries.size and not state.pieces:
             calls_to_come = draw(st.integers(0, 5))
         if coming:
@@ -295,8 +270,5 @@ def plays(draw: DrawFn, most: int = 60, *, outside: bool = False) -> Play:
             delta = draw(st.sampled_from(found))
         if outside and isinstance(delta, ModelCall) and draw(st.integers(0, 2)) == 0:
             delta = evolve(delta, tool="child")
-        context = Context(delta, state.stamp.now_ms + draw(st.sampled_from((0, 1, 10))))
-        step = transition(state, context)
-        moments.append(Moment(state, context, step))
-        state = step.next
-    return Play(tuple(moments))
+        run.take(delta, state.stamp.now_ms + draw(st.sampled_from((0, 1, 10))))
+    return run

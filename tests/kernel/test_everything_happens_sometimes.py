@@ -152,8 +152,8 @@ class Watched(KernelMachine):
         self.missing = missing
 
     @override
-    def judge_step(self, record: StepRecord) -> None:
-        self.missing.difference_update(shown(record))
+    def judge_step(self, step: StepRecord) -> None:
+        self.missing.difference_update(shown(step))
 
     def play_at_random(self, policy: Policy, dice: Random) -> None:
         """A run under the policy, until it is over, or long enough."""

@@ -83,12 +83,13 @@ from loopkernel.data.words import (
 )
 from loopkernel.loop.algorithms.interaction import Interaction
 from loopkernel.loop.transition import transition
+from loopkernel.testing.run import Run
 from loopkernel.testing.scenarios.data.scenario import Scenario
 from loopkernel.testing.scenarios.format.document import read_scenario_file
 from loopkernel.testing.scenarios.player.drive import Drive
 from loopkernel.testing.scenarios.player.effective_policy import effective_policy
 from loopkernel.testing.strategies.effects import effects_of_any_kind
-from loopkernel.testing.strategies.walks import Run, runs
+from loopkernel.testing.strategies.walks import runs
 from loopkernel.views.causes import rule_of
 from loopkernel.views.explain import accepted_inputs, explain, interaction_of
 from loopkernel.views.waits import waits_of
@@ -116,7 +117,7 @@ from tests.kernel.building import (
     text,
     working,
 )
-from tests.kernel.plays import Play, plays
+from tests.kernel.plays import plays
 from tests.specs.rule_documents import rules
 
 RULES = rules()
@@ -149,8 +150,8 @@ def test_every_effect_of_any_run_has_a_rule_and_every_open_call_a_reason(run: Ru
 
 
 @given(plays() | plays(outside=True))
-def test_every_effect_of_any_play_has_a_rule(play: Play) -> None:
-    for moment in play.moments:
+def test_every_effect_of_any_play_has_a_rule(play: Run) -> None:
+    for moment in play.steps:
         assert_told(moment.before, moment.context)
 
 
@@ -336,8 +337,8 @@ def candidates(state: State) -> set[UserDelta]:
 
 @pytest.mark.rule("STATE-6")
 @given(plays() | plays(outside=True))
-def test_what_may_be_said_is_exactly_what_would_not_be_refused(play: Play) -> None:
-    state = play.moments[-1].step.next
+def test_what_may_be_said_is_exactly_what_would_not_be_refused(play: Run) -> None:
+    state = play.steps[-1].after
     contexts = [Context(delta, state.stamp.now_ms) for delta in candidates(state)]
     accepted = {ctx.delta for ctx in contexts if not is_refused(transition(state, ctx).effects)}
     found = accepted_inputs(state)

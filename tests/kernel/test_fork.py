@@ -16,8 +16,9 @@ from loopkernel.data.thread_deltas import RULES_VERSION, Created, Forked
 from loopkernel.data.user_deltas import Say
 from loopkernel.loop.transition import transition
 from loopkernel.replaying import LogRecord, fold, fork, replay
+from loopkernel.testing.run import log_of
 
-from tests.kernel.played import PLAYED, log_of
+from tests.kernel.played import PLAYED
 from tests.kernel.scenario_logs import FILES, logs_of
 
 LOG = log_of(PLAYED["reads"])

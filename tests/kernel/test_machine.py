@@ -13,6 +13,7 @@ from loopkernel.data.user_deltas import CancelCall
 from loopkernel.data.words import ErrorClass, TimerPurpose
 from loopkernel.machine import Machine
 from loopkernel.replaying import LogRecord, fold
+from loopkernel.testing.run import Run
 
 from tests.kernel.building import (
     after,
@@ -26,7 +27,7 @@ from tests.kernel.building import (
     working,
 )
 from tests.kernel.played import PLAYED, logs
-from tests.kernel.plays import Play, plays
+from tests.kernel.plays import plays
 
 
 def test_a_new_machine_is_at_the_start_and_wants_nothing() -> None:
@@ -70,9 +71,9 @@ def test_commands_wait_until_they_are_fetched_and_are_handed_out_once() -> None:
 
 
 @given(plays() | plays(outside=True))
-def test_the_next_deadline_is_that_of_the_first_pending_timer(play: Play) -> None:
-    for moment in play.moments:
-        state = moment.step.next
+def test_the_next_deadline_is_that_of_the_first_pending_timer(play: Run) -> None:
+    for record in play.steps:
+        state = record.after
         timers = [] if state.session is None else pending_timers(state)
         assert Machine(state).next_deadline() == min((timer.deadline_ms for timer in timers), default=None)
 

@@ -13,8 +13,9 @@ from loopkernel.data.thread_deltas import RULES_VERSION, Acquired, Created
 from loopkernel.data.user_deltas import Say
 from loopkernel.loop.transition import transition
 from loopkernel.replaying import START, LogRecord, StepRecord, first_divergence, fold, fork, replay
+from loopkernel.testing.run import log_of
 
-from tests.kernel.played import PLAYED, log_of, logs
+from tests.kernel.played import PLAYED, logs
 
 SCRIPTED = st.sampled_from(sorted(PLAYED)).map(lambda name: PLAYED[name])
 
@@ -27,7 +28,7 @@ def test_an_empty_log_leads_nowhere() -> None:
 @given(logs)
 def test_a_fold_is_a_chain_of_steps_one_for_each_record(log: list[LogRecord]) -> None:
     steps = fold(log)
-    assert [LogRecord(step.context.delta, step.context.now_ms) for step in steps] == log
+    assert list(log_of(steps)) == log
     assert [step.before for step in steps] == [START, *(step.after for step in steps[:-1])][: len(steps)]
     for step in steps:
         assert Step(step.after, step.effects) == transition(step.before, step.context)

@@ -19,8 +19,7 @@ from loopkernel.data.json_text import Json
 from loopkernel.data.model_deltas import ModelCall, ModelCompleted
 from loopkernel.data.outside_deltas import TimerFired
 from loopkernel.data.policy import ApprovalRule, Policy
-from loopkernel.data.states import Confirming, Executing, Initial, State, Streaming
-from loopkernel.data.steps import Context
+from loopkernel.data.states import Confirming, Executing, Streaming
 from loopkernel.data.thread_deltas import Acquired, Created
 from loopkernel.data.tool_deltas import ToolChecked, ToolFailed, ToolLost, ToolStopped, ToolSucceeded
 from loopkernel.data.tools import AccessMode, Claim, Decision, EffectClass, InvalidCall, Tool, ToolProfile, ValidCall
@@ -28,7 +27,7 @@ from loopkernel.data.user_deltas import Approve, CancelAll, CancelCall, Correct,
 from loopkernel.data.words import CallStatus, StopReason
 from loopkernel.loop.algorithms.projection import project
 from loopkernel.loop.algorithms.scheduling import Claimant, batches, conflict
-from loopkernel.loop.transition import transition
+from loopkernel.testing.run import Run
 from loopkernel.testing.slow_pairing import wrong_order, wrong_pairs
 from loopkernel.testing.slow_schedule import Followed, SlowCall, SlowReply, SlowRules
 
@@ -204,11 +203,11 @@ def policy_of(rules: SlowRules, calls: Sequence[Sequence[SlowCall]]) -> Policy:
     )
 
 
-class KernelRun:
+class KernelRun(Run):
     """A run of the kernel in which the model makes these replies; it is told what a `SlowReply` is told."""
 
     def __init__(self, rules: SlowRules, replies: Sequence[Sequence[SlowCall]]) -> None:
-        self.state: State = Initial()
+        super().__init__()
         self.replies = replies
         self.reply = 0
         self.runs: dict[int, RunOperation] = {}
@@ -305,8 +304,7 @@ class KernelRun:
 
     def _apply(self, delta: Delta) -> list[Followed]:
         """What follows from the delta, in the words of the slow schedule."""
-        self.state, effects = transition(self.state, Context(delta, 0))
-        return [told for effect in effects for told in self._told(effect)]
+        return [told for effect in self.take(delta).effects for told in self._told(effect)]
 
     def _told(self, effect: Effect) -> list[Followed]:
         told: list[Followed] = []

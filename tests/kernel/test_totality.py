@@ -25,10 +25,11 @@ from loopkernel.loop.algorithms.interaction import Interaction
 from loopkernel.loop.transition import transition
 from loopkernel.machine import Machine
 from loopkernel.replaying import LogRecord, StepRecord
+from loopkernel.testing.run import Run
 from loopkernel.testing.strategies.deltas import deltas
 from loopkernel.testing.strategies.states import done_states, states
 from loopkernel.testing.strategies.values import times_ms
-from loopkernel.testing.strategies.walks import Run, aimed_deltas, next_deltas, runs
+from loopkernel.testing.strategies.walks import aimed_deltas, next_deltas, runs
 from loopkernel.views.explain import accepted_inputs, explain, interaction_of
 
 T = TypeVar("T")

@@ -39,9 +39,10 @@ from loopkernel.data.words import (
 )
 from loopkernel.loop.transition import transition
 from loopkernel.replaying import fold
+from loopkernel.testing.run import Run
 from loopkernel.testing.strategies.deltas import deltas
 from loopkernel.testing.strategies.states import states
-from loopkernel.testing.strategies.walks import Run, next_deltas, reachable_states, runs
+from loopkernel.testing.strategies.walks import next_deltas, reachable_states, runs
 
 from tests.kernel.building import (
     ALL_TOOLS,
@@ -71,7 +72,7 @@ from tests.kernel.building import (
 from tests.kernel.grids import (
     deltas_about,
 )
-from tests.kernel.plays import Play, plays
+from tests.kernel.plays import plays
 
 times = st.integers(-5, 5)
 
@@ -127,9 +128,9 @@ def test_a_delta_counts_or_is_refused_with_one_reason(state: State, data: st.Dat
 @pytest.mark.rule("DELTA-7")
 @pytest.mark.rule("TOOL-17")
 @given(plays() | plays(outside=True))
-def test_so_it_is_in_plays_with_calls(play: Play) -> None:
-    for moment in play.moments:
-        assert_counted_or_refused(moment.before, moment.context, moment.step)
+def test_so_it_is_in_plays_with_calls(play: Run) -> None:
+    for moment in play.steps:
+        assert_counted_or_refused(moment.before, moment.context, Step(moment.after, moment.effects))
 
 
 def assert_counted_or_refused(state: State, context: Context, step: Step[State]) -> None:
@@ -173,7 +174,7 @@ def test_each_operation_has_a_number_of_its_own_from_one_on(run: Run) -> None:
 @pytest.mark.rule("DELTA-8")
 @given(runs())
 def test_the_log_alone_gives_the_run_again(run: Run) -> None:
-    assert fold(run.log) == run.steps
+    assert fold(run.log) == tuple(run.steps)
 
 
 @pytest.mark.rule("DELTA-1")

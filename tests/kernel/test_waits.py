@@ -35,6 +35,7 @@ from loopkernel.data.waits import (
     Wait,
 )
 from loopkernel.data.words import CallStatus, StopReason
+from loopkernel.testing.run import Run
 from loopkernel.testing.strategies.states import states
 from loopkernel.views.waits import MOST, told, waits_of
 
@@ -59,7 +60,7 @@ from tests.kernel.building import (
     working,
     writes,
 )
-from tests.kernel.plays import Play, plays
+from tests.kernel.plays import plays
 
 FIRST, SECOND, THIRD = call_id(1), call_id(2), call_id(3)
 WRITE_A, READ_A = made_call("write", writes("a")), made_call("read", reads("a"))
@@ -75,9 +76,9 @@ def reasons(state: State) -> list[tuple[Reason, ...]]:
 
 @pytest.mark.rule("TOOL-3")
 @given(plays())
-def test_each_open_call_has_a_reason_to_wait_and_no_other_has(play: Play) -> None:
-    for moment in play.moments:
-        state = moment.step.next
+def test_each_open_call_has_a_reason_to_wait_and_no_other_has(play: Run) -> None:
+    for step in play.steps:
+        state = step.after
         waits = waits_of(state)
         if not isinstance(state, Streaming | Executing | Confirming):
             assert waits == ()

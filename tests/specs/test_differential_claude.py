@@ -79,7 +79,7 @@ def test_a_request_is_shown_without_what_is_no_conversation() -> None:
     assert messages_of(body) == (
         GO,
         ("assistant", (("call", "t1", "Bash"),)),
-        ("user", (("result", "t1", "error"), ("note",))),
+        ("user", (("result", "t1", "error", "here"), ("note",))),
     )
 
 

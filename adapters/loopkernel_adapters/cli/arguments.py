@@ -29,12 +29,15 @@ CHAT_STATUSES = (
     "exit status: 0 you have left (behind a pipe: and the last turn ended by itself), 1 it was ended otherwise, "
     f"as by Ctrl-C, {USAGE}"
 )
+ACP_STATUSES = f"exit status: 0 the editor has left, {USAGE}"
 LIST_STATUSES = f"exit status: 0 shown, {USAGE}"
 REPLAY_STATUSES = (
     "exit status: 0 the log is whole and every law held, 1 the log ends in a torn tail or a law is broken, "
     "2 wrong usage, or there is no log, no complete record, or a damaged one; of recordings: 1 a law is broken or the "
     "replay differs, 2 a file could not be read"
 )
+WHAT_IF_STATUSES = "exit status: 0 told, 2 wrong usage, or a file could not be read or written"
+VIEW_STATUSES = "exit status: 0 written, or shown until you end it, 2 wrong usage, unreadable, or it cannot be written"
 DIAGNOSE_STATUSES = "exit status: 0 nothing keeps it from going on, 1 something does, 2 wrong usage, or unreadable"
 REPAIR_STATUSES = "exit status: 0 written, 2 wrong usage, unreadable, or it cannot be written"
 MODELS = "NAME"
@@ -46,6 +49,7 @@ ABOUT_MODELS = (
 )
 ABOUT_RUN = "the id of a run, as `loopkernel runs` lists it, the beginning of one, `last`, or the path of a log"
 
+ABOUT_VIEWED = f"{ABOUT_RUN}; or a recording of another agent; or two of them"
 ABOUT_RECORDING = "a recorded session of Claude Code, Codex and others, in whatever format"
 ABOUT_RECORDINGS = f"{ABOUT_RUN}; or recordings of other agents: files, folders, patterns"
 
@@ -85,15 +89,18 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=Paragraphs,
     )
     whole.add_argument("--version", action="version", version=f"loopkernel {_version()}")
-    names = "run|chat|resume|runs|approvals|log|replay|diagnose|repair|continue|fork|demo"
+    names = "run|chat|resume|acp|runs|approvals|log|view|replay|whatif|diagnose|repair|continue|fork|demo"
     commands = whole.add_subparsers(dest="command", required=True, metavar=names)
     _add_run(commands)
     _add_chat(commands)
     _add_resume(commands)
+    _add_acp(commands)
     _add_runs(commands)
     _add_approvals(commands)
     _add_log(commands)
+    _add_view(commands)
     _add_replay(commands)
+    _add_whatif(commands)
     _add_diagnose(commands)
     _add_repair(commands)
     _add_continue(commands)
@@ -126,7 +133,7 @@ def options_of(given: argparse.Namespace) -> Options:
         store=given.store,
         log=getattr(given, "log", None),
         approvals=None if given.approve is None else Approvals(given.approve),
-        json=given.json,
+        json=getattr(given, "json", False),
         max_turns=given.max_turns,
         max_total_tokens=given.max_total_tokens,
         retries=given.retries,
@@ -174,6 +181,21 @@ def _add_resume(commands: Commands) -> None:
     _add_store(resuming)
 
 
+def _add_acp(commands: Commands) -> None:
+    serving = _add(
+        commands,
+        "acp",
+        "be the agent of an editor, which starts this command and speaks the Agent Client Protocol with it",
+        ACP_STATUSES,
+        "acp --model anthropic:MODEL",
+        "Serve an editor that speaks the Agent Client Protocol: name this command in its settings (docs/acp.md). Each "
+        "session works in the folder that the editor gives, and asks in the editor.",
+    )
+    _add_asked(serving, folder="the folder that sessions may work in, or in a folder of it (any that the editor gives)")
+    _add_policy(serving)
+    _add_store(serving)
+
+
 def _add_runs(commands: Commands) -> None:
     listing = _add(commands, "runs", "list the runs that were recorded", LIST_STATUSES, "runs --store jsonl:DIR")
     listing.add_argument("--json", action="store_true", help="one JSON object a line, for each run")
@@ -197,6 +219,30 @@ def _add_log(commands: Commands) -> None:
     _add_store(showing)
 
 
+def _add_view(commands: Commands) -> None:
+    purpose = "make a page of a run or a recording, which shows each step of it and why; two side by side"
+    viewing = _add(commands, "view", purpose, VIEW_STATUSES, "view session.jsonl --html session.html")
+    viewing.add_argument("run", metavar="RUN|RECORDING", nargs="+", type=values.name, help=ABOUT_VIEWED)
+    place = viewing.add_mutually_exclusive_group()
+    place.add_argument(
+        "--html", metavar="FILE", type=values.path, help="where to write the page, which must not be there (RUN.html)"
+    )
+    place.add_argument(
+        "--serve",
+        action="store_true",
+        help="show it to a browser of this machine while it goes on; Ctrl-C ends it",
+    )
+    viewing.add_argument(
+        "--policy",
+        metavar="NAME|FILE",
+        action="append",
+        default=[],
+        type=values.name,
+        help="show it as recorded beside what it would have been under this policy, or given twice, under both",
+    )
+    _add_store(viewing)
+
+
 def _add_replay(commands: Commands) -> None:
     purpose = "fold a log again: its events, its last state, the laws; or feed recordings of other agents through it"
     replaying = _add(commands, "replay", purpose, REPLAY_STATUSES, "replay session.jsonl --policy claude")
@@ -210,6 +256,23 @@ def _add_replay(commands: Commands) -> None:
     )
     replaying.add_argument("--json", action="store_true", help="one JSON object a line, for each file or run")
     _add_store(replaying)
+
+
+def _add_whatif(commands: Commands) -> None:
+    purpose = "tell in figures what policies would have made of runs and recordings: time, questions, limits"
+    asking = _add(commands, "whatif", purpose, WHAT_IF_STATUSES, "whatif sessions --policy claude --policy default")
+    asking.add_argument("log", metavar="RUN|PATH", nargs="+", type=values.name, help=ABOUT_RECORDINGS)
+    asking.add_argument(
+        "--policy",
+        metavar="NAME|FILE",
+        action="append",
+        default=[],
+        type=values.name,
+        help="what the loop would have gone by; may be given several times",
+    )
+    asking.add_argument("--html", metavar="FILE", type=values.path, help="also write a page with the figures")
+    asking.add_argument("--json", action="store_true", help="one JSON object a line, for each recording and policy")
+    _add_store(asking)
 
 
 def _add_diagnose(commands: Commands) -> None:
@@ -267,7 +330,19 @@ def _add_conversation(command: argparse.ArgumentParser) -> None:
 
 
 def _add_session(command: argparse.ArgumentParser) -> None:
-    """Whom to ask, with which tools, and who approves."""
+    """Whom to ask, with which tools, who approves, and how it is shown."""
+    _add_asked(command, folder="the folder whose files may be used (the current one)")
+    command.add_argument(
+        "--json",
+        action="store_true",
+        help="each event as a JSON object on a line of its own, and the result as the last one; calls that ask are "
+        'answered by lines of the standard input that come after the question and name the call, as {"call": "1.1", '
+        '"answer": "yes"}, and denied when it ends',
+    )
+
+
+def _add_asked(command: argparse.ArgumentParser, *, folder: str) -> None:
+    """Whom to ask, with which tools, and who approves; `folder` says which one the workspace is."""
     command.add_argument("--model", "--provider", metavar=MODELS, type=values.name, help=ABOUT_MODELS)
     command.add_argument(
         "--base-url",
@@ -282,9 +357,7 @@ def _add_session(command: argparse.ArgumentParser) -> None:
         values.name,
         "the model to ask when the first one fails for good; may be given several times",
     )
-    command.add_argument(
-        "--workspace", metavar="DIR", type=values.path, help="the folder whose files may be used (the current one)"
-    )
+    command.add_argument("--workspace", metavar="DIR", type=values.path, help=folder)
     command.add_argument(
         "--approve",
         choices=[choice.value for choice in Approvals],
@@ -300,13 +373,6 @@ def _add_session(command: argparse.ArgumentParser) -> None:
         values.secret,
         "a value that no log and no model may see, from an environment variable; tools get it where the model "
         "writes {{secret:NAME}}; may be given several times",
-    )
-    command.add_argument(
-        "--json",
-        action="store_true",
-        help="each event as a JSON object on a line of its own, and the result as the last one; calls that ask are "
-        'answered by lines of the standard input that come after the question and name the call, as {"call": "1.1", '
-        '"answer": "yes"}, and denied when it ends',
     )
 
 

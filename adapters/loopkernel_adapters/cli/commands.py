@@ -55,6 +55,10 @@ def _carry_out(given: argparse.Namespace, screen: Screen) -> ExitStatus:
             from loopkernel_adapters.cli.resume import resume
 
             return resume(given.run, options_of(given), screen)
+        case "acp":
+            from loopkernel_adapters.cli.acp import serve_editor
+
+            return serve_editor(options_of(given))
         case "runs":
             from loopkernel_adapters.cli.listing import list_runs
 
@@ -71,7 +75,11 @@ def _carry_out(given: argparse.Namespace, screen: Screen) -> ExitStatus:
             from loopkernel_adapters.cli.replay import show_log
 
             return show_log(given.run, given.store, screen, as_json=given.json)
-        case "replay" | "diagnose" | "repair" | "continue" | "fork":
+        case "view":
+            from loopkernel_adapters.cli.view import view
+
+            return view(given.run, given.store, given.policy, given.html, screen, serves=given.serve)
+        case "replay" | "whatif" | "diagnose" | "repair" | "continue" | "fork":
             return _carry_out_on_recording(given, screen)
         case _:
             from loopkernel_adapters.cli.demo import demo
@@ -103,6 +111,10 @@ def _carry_out_on_recording(given: argparse.Namespace, screen: Screen) -> ExitSt
             return replay_recordings(
                 given.log, given.store, given.policy, screen, as_json=given.json, all_findings=given.findings
             )
+        case "whatif":
+            from loopkernel_adapters.cli.what_if_table import whatif
+
+            return whatif(given.log, given.store, given.policy, given.html, screen, as_json=given.json)
         case "diagnose":
             from loopkernel_adapters.cli.diagnosis import diagnose
 

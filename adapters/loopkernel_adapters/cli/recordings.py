@@ -72,7 +72,7 @@ def replay_recordings(
     """Replay them all, and say what came of it. Raises Unusable where there is nothing to replay."""
     asked = None if policy is None else (policy, named_policy(policy))
     showing = Showing(as_json=as_json, all_findings=all_findings, policy=asked)
-    files = [_of_a_store(names[0], store)] if _is_stored(names, store) else named_files(names)
+    files = files_of(names, store)
     table: list[tuple[str, ...]] = []
     passed_over = failed = 0
     sound = True
@@ -80,7 +80,7 @@ def replay_recordings(
     for number, file in enumerate(files, start=1):
         progress.at(number, file.path)
         try:
-            if not file.by_name and not _is_recording(file.path):
+            if not file.by_name and not is_recording(file.path):
                 passed_over += 1
                 continue
             with read_in_words(file.path):
@@ -105,6 +105,16 @@ def replay_recordings(
     return ExitStatus.NATURAL_END if sound else ExitStatus.OTHER_END
 
 
+def files_of(names: Sequence[str], store: str | None) -> list[NamedFile]:
+    """What is named: files, or a run of a store. Raises Unusable where it is neither."""
+    return [_of_a_store(names[0], store)] if _is_stored(names, store) else named_files(names)
+
+
+def log_in(file: NamedFile) -> LogSource | None:
+    """The log of ours that it is; None: it is a recording of another agent. Raises Unusable."""
+    return log_source(file.path) if file.log is None and is_our_log(file.path) else file.log
+
+
 def _is_stored(names: Sequence[str], store: str | None) -> bool:
     return is_one_run(names, store) and (store is not None or not Path(names[0]).is_file())
 
@@ -116,7 +126,7 @@ def _of_a_store(run: str, store: str | None) -> NamedFile:
     return NamedFile(Path(run), by_name=True, log=LogSource(Path(run), records))
 
 
-def _is_recording(path: Path) -> bool:
+def is_recording(path: Path) -> bool:
     """Whether a file of a folder is a recording. Raises Unusable where that cannot be told."""
     with read_in_words(path):
         try:
@@ -126,7 +136,7 @@ def _is_recording(path: Path) -> bool:
 
 
 def _replayed(file: NamedFile, showing: Showing) -> tuple[Replayed, WhatIf | None]:
-    log = log_source(file.path) if file.log is None and is_our_log(file.path) else file.log
+    log = log_in(file)
     if showing.policy is not None:
         return asked_what_if(Source(file.path) if log is None else log, *showing.policy)
     return replayed(Source(file.path), AS_RECORDED) if log is None else replayed_log(log), None

@@ -98,25 +98,25 @@ def chosen(found: Conversations, wanted: str | None, path: Path) -> str:
     return name
 
 
-def demand_new(out: Path) -> None:
-    """Refuse to write over a file. Raises Unusable."""
+def demand_new(out: Path, option: str = "--out") -> None:
+    """Refuse to write over a file, which the option has named. Raises Unusable."""
     if out.exists() or out.is_symlink():
-        raise Unusable(f"{out} exists already, and nothing is overwritten; name another file with --out")
+        raise Unusable(f"{out} exists already, and nothing is overwritten; name another file with {option}")
     if not out.parent.is_dir():
         raise Unusable(f"{out} cannot be written: there is no folder {out.parent}; make it, or name another file")
 
 
 @contextmanager
-def written_in_words(out: Path) -> Iterator[None]:
+def written_in_words(out: Path, option: str = "--out") -> Iterator[None]:
     """What keeps the file from being written, in words. Raises Unusable."""
     try:
         yield
     except OSError as error:
         if isinstance(error, FileExistsError):
-            demand_new(out)
+            demand_new(out, option)
         raise Unusable(
             f"{out} cannot be written: {error.strerror or error}; nothing of it was left behind. "
-            "Make room, or name another file with --out"
+            f"Make room, or name another file with {option}"
         ) from error
 
 

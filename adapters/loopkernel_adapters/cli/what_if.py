@@ -39,11 +39,21 @@ class WhatIf:
     comparison: Comparison
 
 
-def asked_what_if(source: Source, name: str, policy: Policy) -> tuple[Replayed, WhatIf]:
-    """The recording, played under the policy, as a session that may have many turns. Raises Unreadable, OSError."""
-    recorded = AS_RECORDED
+def as_recorded(source: Source) -> Policy:
+    """What the recording was made under, as far as that is known."""
     if isinstance(source, LogSource) and isinstance(begun := source.records[0].delta, Created):
-        recorded = begun.policy
+        return begun.policy
+    return AS_RECORDED
+
+
+def asked_what_if(
+    source: Source, name: str, policy: Policy, *, recorded: Policy | None = None
+) -> tuple[Replayed, WhatIf]:
+    """The recording, played under the policy, as a session that may have many turns; held against `recorded`.
+
+    By default that is what it was recorded under. Raises Unreadable, OSError.
+    """
+    recorded = as_recorded(source) if recorded is None else recorded
     found, comparison = played_under(source, evolve(policy, lifetime=Lifetime.SESSION), recorded)
     turns, calls = Counter[str](), Counter[str]()
     for conversation in found.conversations:

@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self, get_args
 
-from attrs import frozen
+from attrs import define
 from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import Command, Effect
 from loopkernel.data.events import Event, LineageForked
@@ -56,7 +56,7 @@ STEPS_PER_SLICE = 64  # after so many in a row, others get their turn
 MOST_POSTS = 1_000  # inputs that may be posted within one step
 
 
-@frozen
+@define(eq=False)  # and not frozen: one is made for each step, at a third of the cost
 class Step:
     """Deltas that were applied together: the state that they lead to, their records, and what follows from them."""
 
@@ -239,7 +239,8 @@ class Driver:
         arrived = self._arrived
         self._drain()
         while self._applied < arrived:
-            self._demand_running()
+            if self._writing is None or self._failure is not None:  # else it may be recorded just now, also at a close
+                self._demand_running()
             await self._senders.wait(lambda: self._applied >= arrived)
         if self._failure is not None:
             raise self._failure
@@ -408,7 +409,9 @@ class Driver:
         It is not where the record has to be awaited: `_write` then does the rest.
         """
         step = self._apply_all()
-        taken, self._taken = self._taken, []
+        taken: Sequence[int] = ()
+        if self._taken:
+            taken, self._taken = self._taken, []
         if not self._log.add(step.records, step.lasting, taken):
             self._follow(step)
         elif self._log.in_place:
@@ -460,19 +463,26 @@ class Driver:
             self._drain()
 
     def _follow(self, step: Step) -> None:
-        """What follows from a step that is recorded, as far as it has to be. A driver that stops begins nothing."""
+        """What follows from a step that is recorded, as far as it has to be. A driver that stops begins nothing.
+
+        What is reported at once (the check of a call) belongs to what has come in: whoever waits for that waits for it.
+        """
         self._state = step.state
         self._posts = 0
         going_on = self._failure is None and not self._closed
         if step.forked and going_on:
             self._operations.let_go()
+        reported = False
         for command in step.commands if going_on else ():
             report = self._operations.begin(command, step.state)
             if report is not None:
                 self._enqueue(report)
-        self._audience.show([*step.events, *self._date.jumps()])
-        self._applied = step.arrived
-        self._senders.wake(everyone=False)
+                reported = True
+        step.events += self._date.jumps()
+        self._audience.show(step.events)
+        if not reported:
+            self._applied = step.arrived
+            self._senders.wake(everyone=False)
 
     # --- coming to an end ---
 

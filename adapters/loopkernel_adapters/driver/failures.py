@@ -6,9 +6,11 @@ other way round, a run that ended by a failure is raised to the caller where the
 
 import asyncio
 import traceback
+from typing import TypeAlias, assert_never
 
 from loopkernel.data.blocks import TextBlock
 from loopkernel.data.choices import OnError
+from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import (
     AskHook,
     CallModel,
@@ -18,6 +20,7 @@ from loopkernel.data.effects import (
     StartChild,
     StartTool,
     Summarise,
+    TellHook,
 )
 from loopkernel.data.model_deltas import ModelFailed
 from loopkernel.data.outside_deltas import (
@@ -38,6 +41,8 @@ from loopkernel_adapters.optional_ports import SummaryError
 from loopkernel_adapters.ports import RunFailed, ToolError
 from loopkernel_adapters.secrets import Secrets
 
+# What a task, or an activity, can carry out by itself.
+Errand: TypeAlias = CallModel | CheckCall | StartTool | AskHook | TellHook | CheckCorrection | Summarise | HandOff
 LONGEST_MESSAGE = 2_000  # characters of an exception's own words; what is longer is cut
 
 
@@ -94,6 +99,29 @@ def child_failure(command: StartChild, error: BaseException) -> ChildEnded:
 def handoff_failure(command: HandOff, error: BaseException) -> HandoffFailed:
     """A handoff that raised: there is no new thread."""
     return HandoffFailed(command.operation, words_of(error))
+
+
+def failure_of(command: Errand, error: BaseException) -> Delta | None:
+    """What a command is reported as that could not be carried out at all; None: no report is owed."""
+    match command:
+        case CallModel():
+            return model_failure(command, error)
+        case CheckCall():
+            return check_failure(command, error)
+        case StartTool():
+            return tool_failure(command, error)
+        case AskHook():
+            return hook_failure(command, error)
+        case CheckCorrection():
+            return CorrectionAnswered(command.operation, None)
+        case Summarise():
+            return summary_failure(command, error)
+        case HandOff():
+            return handoff_failure(command, error)
+        case TellHook():
+            return None
+        case _:
+            assert_never(command)
 
 
 def failure_to_raise(state: State) -> RunFailed | None:

@@ -93,7 +93,8 @@ class LogWriter:
     def add(self, records: Sequence[LogRecord], durable: bool, taken: Sequence[int] = ()) -> bool:
         """Keep the records; whether they are to be written now, as they are to last, or make a group full."""
         self._unstored += records
-        self._taken += taken
+        if taken:
+            self._taken += taken
         return bool(self._unstored) and (durable or len(self._unstored) >= RECORDS_PER_GROUP)
 
     def write_in_place(self, durable: bool) -> None:
@@ -119,7 +120,8 @@ class LogWriter:
     def _written(self) -> None:
         self._since_snapshot += len(self._unstored)
         self._unstored.clear()
-        self._taken.clear()
+        if self._taken:
+            self._taken.clear()
 
     def look_back_in_place(self, state: State) -> None:
         """As `look_back`, for a store that returns at once."""

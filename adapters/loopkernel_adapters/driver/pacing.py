@@ -11,7 +11,7 @@ burst of 1,000 lets a reply of ordinary length through as it came, also from a c
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 from loopkernel.data.deltas import Delta
@@ -86,6 +86,21 @@ class PacedStream:
 
 def _alike(first: Mergeable, second: Mergeable) -> bool:
     return type(first) is type(second) and first.operation == second.operation
+
+
+def joined(said: Iterable[Delta]) -> tuple[Delta, ...]:
+    """The same in as few deltas as can be: increments that follow each other are one."""
+    found: list[Delta] = []
+    alike: list[Mergeable] = []
+    for delta in said:
+        if alike and not (isinstance(delta, Mergeable) and _alike(alike[0], delta)):
+            found.append(_merged(alike))
+            alike = []
+        if isinstance(delta, Mergeable):
+            alike.append(delta)
+        else:
+            found.append(delta)
+    return (*found, _merged(alike)) if alike else tuple(found)
 
 
 def _merged(held: list[Mergeable]) -> Mergeable:

@@ -34,6 +34,7 @@ from loopkernel.data.outside_deltas import (
     OutsideDelta,
     SummaryReady,
 )
+from loopkernel.data.policy import ResultLimit
 from loopkernel.data.tool_deltas import ToolAsked, ToolChecked, ToolProgress, ToolSucceeded
 from loopkernel.data.tools import InvalidCall, ToolOutput, UnknownTool, ValidCall
 from loopkernel.data.words import ErrorClass, TurnEndReason
@@ -98,6 +99,16 @@ class ToolRun(RunContext):
     def _is_over(self) -> bool:
         """Whether the call has been answered, or soon will be: then nobody can be asked any more."""
         return self._job.aborted or self._ended or self._in_background
+
+    @property
+    @override
+    def key(self) -> str:
+        return self._command.key
+
+    @property
+    @override
+    def spill(self) -> ResultLimit | None:
+        return self._command.spill
 
     @override
     async def report_progress(self, text: str) -> None:

@@ -10,6 +10,7 @@ from loopkernel.data.deltas import Delta
 from loopkernel.later_typing import override
 from loopkernel.replaying import LogRecord
 
+from loopkernel_adapters.fleet_ports import Input
 from loopkernel_adapters.ports import NoSuchRun, RunEntry, RunPage, Runs, StoreCorrupt
 from loopkernel_adapters.stores.postgres_connections import Connection, Connections
 from loopkernel_adapters.stores.postgres_fleet import FleetTables
@@ -109,7 +110,7 @@ class PostgresRuns(Runs):
         """See `Fleet`."""
         return await self._fleet.send(run, delta)
 
-    async def inbox(self, run: str) -> tuple[tuple[int, Delta], ...]:
+    async def inbox(self, run: str) -> tuple[tuple[int, Input], ...]:
         """See `Fleet`."""
         return await self._fleet.inbox(run)
 

@@ -15,6 +15,7 @@ from loopkernel.data.thread_deltas import FromThread
 from loopkernel.data.user_deltas import FromUser
 from loopkernel.replaying import LogRecord
 
+from loopkernel_adapters.fleet_ports import Input
 from loopkernel_adapters.ports import StoreError
 from loopkernel_adapters.stores.postgres_connections import Connection, Connections
 from loopkernel_adapters.stores.postgres_leases import CHANNEL, Leases
@@ -87,7 +88,7 @@ class FleetTables:
             raise StoreError(f"{self._connections.place} is not as loopkernel makes its tables; name another schema")
         return number
 
-    async def inbox(self, run: str) -> tuple[tuple[int, Delta], ...]:
+    async def inbox(self, run: str) -> tuple[tuple[int, Input], ...]:
         """The inputs that wait, in order, with their numbers. Raises DatabaseCorrupt for one that is not ours."""
         kept, seals = kept_id(run), self._seals
 
@@ -144,7 +145,7 @@ class FleetTables:
             await connection.execute(f"LISTEN {CHANNEL}")
         self._listening = connection
 
-    def _input(self, run: str, row: tuple[object, ...], seals: Seals) -> tuple[int, Delta]:
+    def _input(self, run: str, row: tuple[object, ...], seals: Seals) -> tuple[int, Input]:
         number, text, seal = row
         source = f"{self._connections.place}, run {run!r}, input {number}"
         if not isinstance(number, int) or not isinstance(text, str):
@@ -179,7 +180,7 @@ def _input_text(delta: Delta) -> str:
     return text
 
 
-def _demand_input(delta: Delta) -> Delta:
+def _demand_input(delta: Delta) -> Input:
     if not isinstance(delta, FromUser | FromThread):
         raise StoreError(
             f"{type(delta).__name__} is not an input: only what a user says (FromUser) and what is done with a thread "

@@ -99,13 +99,17 @@ class StoreThreads:
         """They are not needed any more, once what waits is done; with the last one who says so, they end."""
         with self._guard:
             self._holders -= 1
-            if self._holders:
-                return
-            executor, self._executor = self._executor, None
-            idle = self._unfinished == 0
-            self._shared.clear()
-        if executor is not None:
-            executor.shutdown(wait=idle)  # idle threads end at once; others are not waited for in the event loop
+            idle = self._idle_executor()
+        if idle is not None:
+            idle.shutdown()
+
+    def _idle_executor(self) -> ThreadPoolExecutor | None:
+        """The threads, where nobody needs them any more and nothing waits: they are to end."""
+        if self._holders or self._unfinished:
+            return None
+        executor, self._executor = self._executor, None
+        self._shared.clear()
+        return executor
 
     def shared_lane(self, key: Hashable) -> Lane:
         """The lane for the appends of all stores with that `sync_key`."""
@@ -148,7 +152,10 @@ class StoreThreads:
             lane.busy = bool(lane.waiting)
             if lane.busy:
                 self._work_soon(lane)
+            idle = self._idle_executor()
         tell(calls)
+        if idle is not None:
+            idle.shutdown(wait=False)  # this is one of its threads
 
 
 # --- calls that wait together ----------------------------------------------------------------------------

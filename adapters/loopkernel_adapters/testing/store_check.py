@@ -6,15 +6,17 @@
 
 The verdict says which duty is broken, what was seen, where the store raised or stands still, and what is due.
 
-The factory is given an empty folder, or one that an earlier call was given (or a copy of one), and returns the `Runs`
-that keep their logs there. Give `lasting=False` for a store that keeps nothing beyond its process; the same folder then
-has to give the same logs. What a loss of power would leave cannot be seen from outside, and is not checked.
+The factory is given an empty folder, or one that an earlier call was given (or a copy of one), and returns the `Runs`,
+or the `BlockingRuns`, that keep their logs there. Give `lasting=False` for a store that keeps nothing beyond its
+process; the same folder then has to give the same logs. What a loss of power would leave
+cannot be seen from outside, and is not checked.
 """
 
+import asyncio
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -23,17 +25,23 @@ from loopkernel.data.ids import ModelOperation
 from loopkernel.data.model_deltas import ModelText
 from loopkernel.replaying import LogRecord, replay
 
-from loopkernel_adapters.blocking_ports import BlockingStore
-from loopkernel_adapters.ports import NoSuchRun, StoreCorrupt, StoreError, StoreLocked
+from loopkernel_adapters.blocking_ports import BlockingRuns, BlockingStore
+from loopkernel_adapters.ports import NoSuchRun, Runs, StoreCorrupt, StoreError, StoreLocked
+from loopkernel_adapters.stores.threaded import runs_block
 from loopkernel_adapters.testing.store_check_contents import (
     keeps_many_runs,
     keeps_odd_ids_apart,
     keeps_records_as_they_are,
     outlives_its_writer,
 )
+from loopkernel_adapters.testing.store_check_under_way import (
+    keeps_the_order_of_what_is_under_way,
+    loses_nothing_behind_a_cancelled_append,
+)
 from loopkernel_adapters.testing.store_trial import (
     RECORDS,
     RUN,
+    AnyFactory,
     Factory,
     another_process,
     copied,
@@ -46,6 +54,7 @@ from loopkernel_adapters.testing.store_trial import (
     loaded,
     sizes,
 )
+from loopkernel_adapters.testing.store_waiting import WaitedRuns, WaitingLoop
 from loopkernel_adapters.testing.watched_checks import judged, raising
 
 FLIPS = 96  # bits that are flipped, one at a time, spread over all files
@@ -55,18 +64,33 @@ PATIENCE_SECONDS = 20.0  # for one check, most of which take less than one
 Check = Callable[[Factory, Path], None]
 
 
-def check_store(factory: Factory, *, lasting: bool = True, patience_seconds: float = PATIENCE_SECONDS) -> None:
+def check_store(factory: AnyFactory, *, lasting: bool = True, patience_seconds: float = PATIENCE_SECONDS) -> None:
     """Raises AssertionError, with the duty that is broken, what was seen, and what is due.
 
     None of the checks may take longer than `patience_seconds`: it is broken where a store waits instead of refusing.
     """
     for check, duty in (*_CHECKS, *(_CHECKS_OF_LASTING if lasting else ())):
         judged(duty, partial(_in_a_folder, check, factory), patience_seconds)
+    for awaited_check in (keeps_the_order_of_what_is_under_way, loses_nothing_behind_a_cancelled_append):
+        judged("store 11", partial(_under_way, awaited_check, factory), patience_seconds)
 
 
-def _in_a_folder(check: Check, factory: Factory) -> None:
+def _in_a_folder(check: Check, factory: AnyFactory) -> None:
+    with tempfile.TemporaryDirectory(prefix="check-store-") as folder, WaitingLoop() as loop:
+        check(partial(_waited, factory, loop), Path(folder))
+
+
+def _waited(factory: AnyFactory, loop: WaitingLoop, folder: Path) -> BlockingRuns:
+    runs = factory(folder)
+    return runs if runs_block(runs) else WaitedRuns(runs, loop)
+
+
+def _under_way(check: Callable[[Runs], Coroutine[object, object, None]], factory: AnyFactory) -> None:
+    """Of a blocking store there is never more than one call under way."""
     with tempfile.TemporaryDirectory(prefix="check-store-") as folder:
-        check(factory, Path(folder))
+        runs = factory(Path(folder))
+        if not runs_block(runs):
+            asyncio.run(check(runs))
 
 
 # --- every store ---

@@ -19,9 +19,10 @@ from loopkernel.data.words import StopReason
 from loopkernel.replaying import START, LogRecord, replay
 
 from loopkernel_adapters.blocking_ports import BlockingRuns
-from loopkernel_adapters.ports import Restored
+from loopkernel_adapters.ports import Restored, Runs
 
 Factory = Callable[[Path], BlockingRuns]
+AnyFactory = Callable[[Path], Runs | BlockingRuns]  # of either kind, as it is given
 
 RUN = "a/run of ../two words"
 GENEROUS = 4_096  # bytes that the disk still has when it is full

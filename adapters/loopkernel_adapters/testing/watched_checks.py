@@ -43,6 +43,7 @@ DUTIES: Mapping[str, str] = {
     "store 7": "`restore()` gives the newest snapshot that can be trusted and the records behind it, or all records.",
     "store 8": "`save_snapshot(state)` is a favour.",
     "store 9": "What a store makes can be read by its owner only.",
+    "store 11": "Appends take effect in the order of their calls, also where one begins before another has returned",
     "runs 1": "Any text is an id; no two lead to the same log, and none out of the place.",
     "runs 2": "`read(run)` gives all complete records without a lock, also while they are written",
     "runs 3": "`entries()` lists the runs that have records, the latest last.",

@@ -15,11 +15,20 @@ def edit(workspace: Workspace, path: str, old_text: str, new_text: str, *, every
     Where all lines of the file end with CR LF, the two texts may have LF instead. Raises ToolError, and then the
     file is as it was: not found, found more than once, no UTF-8, changed meanwhile, not writable.
     """
+    content, seen = _content(workspace, path)
+    changed, count = replaced(content, path, old_text, new_text, every=every)
+    workspace.rewrite(path, changed, seen)
+    return (
+        f"Replaced {count} {'place' if count == 1 else 'places'} of {shown_path(path)}, now {shown_size(len(changed))}."
+    )
+
+
+def replaced(content: bytes, path: str, old_text: str, new_text: str, *, every: bool) -> tuple[bytes, int]:
+    """What the file then holds, and in how many places it is new. Raises ToolError, as `edit`."""
     if not old_text:
         raise ToolError("the text to replace is empty; write_file makes a whole file")
     if old_text == new_text:
         raise ToolError("the text to replace and the new one are the same; nothing was changed")
-    content, seen = _content(workspace, path)
     old, new = safe_text(old_text).encode(), safe_text(new_text).encode()
     if _ends_with_cr_lf(content):
         old, new = _with_cr_lf(old), _with_cr_lf(new)
@@ -35,10 +44,7 @@ def edit(workspace: Workspace, path: str, old_text: str, new_text: str, *, every
     if size > MOST_WRITTEN:  # before it is made: a short text that stands often, and a long one for it, fill the memory
         raise ToolError(f"{shown_path(path)} would have {size} bytes; at most {MOST_WRITTEN} can be written")
     changed = content.replace(old, new)
-    workspace.rewrite(path, changed, seen)
-    return (
-        f"Replaced {count} {'place' if count == 1 else 'places'} of {shown_path(path)}, now {shown_size(len(changed))}."
-    )
+    return changed, count
 
 
 def _content(workspace: Workspace, path: str) -> tuple[bytes, FileSeen]:

@@ -51,7 +51,7 @@ MOST_WRITTEN = 1_000_000  # bytes of a file
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Non-blocking, so that a pipe in the place of a file does not hang; no terminal becomes ours.
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW_MODE = 0o666  # less what the process masks
 
 
@@ -257,7 +257,7 @@ def replace(folder: int, name: str, content: bytes, mode: int | None) -> None:
     if len(content) > MOST_WRITTEN:
         raise ToolError(f"{len(content)} bytes are too many for one file; write at most {MOST_WRITTEN}")
     beside = f".{secrets.token_hex(8)}.writing"
-    descriptor = os.open(beside, _NEW, _NEW_MODE, dir_fd=folder)
+    descriptor = os.open(beside, NEW_FILE, _NEW_MODE, dir_fd=folder)
     try:
         with os.fdopen(descriptor, "wb") as file:
             if mode is not None:

@@ -3,10 +3,12 @@
 import os
 import signal
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 
 from attrs import field, frozen
 from loopkernel.data.json_text import Json
+from loopkernel.data.policy import ResultLimit
 from loopkernel.data.tools import Decision, EffectClass, Tool, ToolProfile
 
 from loopkernel_adapters.ports import RunContext, ToolError
@@ -15,6 +17,8 @@ from loopkernel_adapters.tools.input_schema import JsonObject
 from loopkernel_adapters.tools.output_bounds import Capture
 from loopkernel_adapters.tools.processes import Command, Confined, Confinement, run_command, strongest_confinement
 from loopkernel_adapters.tools.registry import FunctionTool
+from loopkernel_adapters.tools.spilling import OutputFile, SpillingCapture
+from loopkernel_adapters.tools.threads import run_in_thread
 
 DEFAULT_TIMEOUT_MS = 120_000
 LONGEST_TIMEOUT_MS = 600_000
@@ -98,18 +102,22 @@ class Shell:
             raise ToolError(
                 f"a command has no NUL character and at most {LONGEST_COMMAND} bytes; write a file and run it"
             )
-        output = Capture(HEAD_BYTES, TAIL_BYTES)
-        with self.workspace.opened_folder(".") as folder:
-            command = Command(
-                program=(self.program, "-c", text),
-                folder=folder,
-                environment=clean_environment(os.environ, self.environment),
-                timeout_ms=int(timeout_ms),
-                confined=self.confined,
-            )
-            ended = await run_command(command, output, context.report_progress)
-        output.end(cut=ended.timed_out)
-        words = output.text()
+        file = OutputFile(self.workspace, context.key)
+        with closing(file):
+            output = _capture(context.spill, file)
+            with self.workspace.opened_folder(".") as folder:
+                command = Command(
+                    program=(self.program, "-c", text),
+                    folder=folder,
+                    environment=clean_environment(os.environ, self.environment),
+                    timeout_ms=int(timeout_ms),
+                    confined=self.confined,
+                )
+                ended = await run_command(command, output, context.report_progress)
+            output.end(cut=ended.timed_out)
+            if file.written:
+                await run_in_thread(lambda _: file.keep(), "the tool shell")  # waits for the disk
+            words = output.text()
         if ended.timed_out:
             raise ToolError(
                 _beneath(words, f"The command was stopped after {int(timeout_ms)} ms; what it had done is done.")
@@ -117,6 +125,11 @@ class Shell:
         if ended.status == 0:
             return words or "(no output)"
         return _beneath(words, f"({exit_words(ended.status)})")
+
+
+def _capture(spill: ResultLimit | None, file: OutputFile) -> Capture:
+    """What takes in the output, which by policy goes to the file where it is long."""
+    return Capture(HEAD_BYTES, TAIL_BYTES) if spill is None else SpillingCapture(spill, file, HEAD_BYTES, TAIL_BYTES)
 
 
 def exit_words(status: int | None) -> str:

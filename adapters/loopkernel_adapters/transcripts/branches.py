@@ -4,7 +4,12 @@ A program that lets its user go back to an earlier message chains the next recor
 stays in the file, and is not part of the conversation any more.
 """
 
+from collections.abc import Iterator, Mapping
+
 from attrs import Factory, define
+
+from loopkernel_adapters.transcripts.entries import Place, Undone
+from loopkernel_adapters.transcripts.fields import Record, at, time_at
 
 
 @define
@@ -39,3 +44,18 @@ class Branches:
                 before = self.positions[at] - 1
                 at = self.numbers[before] if before >= 0 else None
         return frozenset(self.numbers) - passed
+
+
+def gone_back(place: Place, record: Record, numbers: Mapping[str, int], branches: Branches) -> Iterator[Undone]:
+    """That the user has gone back, where the record does not follow the latest one. What it follows may be lost.
+
+    It follows the one that its `parentId` names; `numbers` are those of the records by their ids.
+    """
+    told, latest = at(record, "parentId"), branches.latest
+    parent = numbers.get(told, latest) if isinstance(told, str) else latest
+    if told is None and "parentId" in record and latest is not None:
+        parent = None
+    if parent != latest:
+        time = time_at(record, "timestamp")
+        yield Undone(place=place, at_ms=time, conversation="", records=branches.left(parent))
+    branches.add(place.record, parent)

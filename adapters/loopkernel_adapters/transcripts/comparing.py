@@ -5,7 +5,7 @@ since calls that wait for each other are answered later. What streams, and what 
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias, assert_never
 
 from attrs import evolve, frozen
@@ -77,7 +77,7 @@ class Comparison:
 
 
 @frozen(kw_only=True)
-class _Play:
+class Play:
     """A conversation as it was played: its log, and for each record of it the place in the recording."""
 
     records: Sequence[LogRecord]
@@ -90,27 +90,37 @@ def played_under(source: Source, policy: Policy, recorded: Policy) -> tuple[Repl
 
     Raises Unreadable, OSError.
     """
-    reader = reader_of(source)
-    first = {
-        name: _Play(records=played.records, places=played.places, unplaced=played.unplaced)
-        for name, played in reenacted(source, reader, recorded, Tally(counts_reasoning=False), []).items()
-    }
+    first = plays_of(source, recorded)
     found = replayed(source, policy)
+    second = {
+        other.name: Play(records=other.records, places=other.places, unplaced=other.unplaced)
+        for other in found.conversations
+    }
+    return found, compared(first, second)
+
+
+def plays_of(source: Source, policy: Policy) -> dict[str, Play]:
+    """Each conversation of the recording, played under the policy and not judged. Raises Unreadable, OSError."""
+    return {
+        name: Play(records=played.records, places=played.places, unplaced=played.unplaced)
+        for name, played in reenacted(source, reader_of(source), policy, Tally(counts_reasoning=False), []).items()
+    }
+
+
+def compared(first: Mapping[str, Play], second: Mapping[str, Play]) -> Comparison:
+    """What the second plays do that the first do not."""
     differences: list[Difference] = []
     missing: list[Place] = []
-    for other in found.conversations:
-        one = first[other.name]
-        second = _Play(records=other.records, places=other.places, unplaced=other.unplaced)
-        differences += _differences(other.name, one, second)
-        missing += (Counter(second.unplaced) - Counter(one.unplaced)).elements()
+    for name, other in second.items():
+        differences += _differences(name, first[name], other)
+        missing += (Counter(other.unplaced) - Counter(first[name].unplaced)).elements()
     seen = [seen.event for play in first.values() for seen in _turning_points(play)]
-    comparison = Comparison(
+    return Comparison(
         differences=tuple(sorted(differences, key=lambda found: _order(found.place))),
         not_asked_for=tuple(sorted(missing, key=_order)),
         turns=Counter(event.reason.value for event in seen if isinstance(event, events.TurnEnded)),
         calls=Counter(event.result.status.value for event in seen if isinstance(event, events.ToolEnded)),
     )
-    return found, comparison
 
 
 def _order(place: Place | None) -> int:
@@ -126,7 +136,7 @@ class _Seen:
     place: Place | None
 
 
-def _turning_points(play: _Play) -> Iterator[_Seen]:
+def _turning_points(play: Play) -> Iterator[_Seen]:
     for step, place in zip(fold(play.records), play.places, strict=True):
         delta = step.context.delta
         put_in = isinstance(delta, Say) and delta.content == PUT_IN
@@ -139,7 +149,7 @@ def _turning_points(play: _Play) -> Iterator[_Seen]:
                 yield _Seen(effect, step.after, place)
 
 
-def _differences(name: str, first: _Play, second: _Play) -> list[Difference]:
+def _differences(name: str, first: Play, second: Play) -> list[Difference]:
     expected: Counter[tuple[object, ...]] = Counter()
     ends: dict[str, str] = {}
     for seen in _turning_points(first):

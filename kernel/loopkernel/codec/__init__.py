@@ -29,8 +29,8 @@ __all__ = [
     "state_to_text",
 ]
 
-STATE_VERSION = 6
-POLICY_VERSION = 5
+STATE_VERSION = 7
+POLICY_VERSION = 6
 
 
 @cache

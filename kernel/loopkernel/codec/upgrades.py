@@ -101,8 +101,10 @@ UPGRADES = (
     Upgrade("state", 3, _state_with_gates),
     Upgrade("state", 4, _as_it_stands),
     Upgrade("state", 5, _as_it_stands),
+    Upgrade("state", 6, _as_it_stands),
     Upgrade("policy", 1, _as_it_stands),
     Upgrade("policy", 2, _as_it_stands),
     Upgrade("policy", 3, _as_it_stands),
     Upgrade("policy", 4, _as_it_stands),
+    Upgrade("policy", 5, _as_it_stands),
 )

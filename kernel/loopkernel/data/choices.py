@@ -55,6 +55,13 @@ class WriteConflict(enum.Enum):
     LAST_WRITE = "last_write"
 
 
+class Oversize(enum.Enum):
+    """What becomes of the long output of a command, beside the head and the tail that the model sees (rule TOOL-11)."""
+
+    CUT = "cut"
+    SPILL = "spill"
+
+
 class RunCalls(enum.Enum):
     """What decides that the calls of a reply run (rule INFER-5)."""
 

@@ -23,6 +23,7 @@ from loopkernel.data.ids import (
     TimerOperation,
 )
 from loopkernel.data.json_text import Json
+from loopkernel.data.policy import ResultLimit
 from loopkernel.data.sessions import QueuedInput
 from loopkernel.data.thread_deltas import Created
 from loopkernel.data.threads import Thread
@@ -83,7 +84,8 @@ class CheckCall:
 class StartTool:
     """Run a tool. Reports: the rest of the tool family.
 
-    `key` is the same for every run of a call that may be repeated, and shared by no other call.
+    `key` is the same for every run of a call that may be repeated, and shared by no other call. Where `spill` is given,
+    an output of more than its `chars` goes to a file, and its `preview` to the model (rule TOOL-11).
     """
 
     operation: RunOperation
@@ -92,6 +94,7 @@ class StartTool:
     tool: str
     input: Json
     key: str
+    spill: ResultLimit | None = None
 
 
 @final

@@ -184,18 +184,24 @@ class ClearResults:
         _demand(_faults([("clear_results.above", self.above, 0), ("clear_results.keep", self.keep, 0)]))
 
 
+ROOM_FOR_PATH = 1_000  # characters beside a preview, for the words about its file: it is not cut again
+
+
 @final
 @frozen(kw_only=True, field_transformer=checked_options)
 class ResultLimit:
     """A result of more than `chars` keeps `head` and `tail` characters (rule TOOL-11).
 
-    A medium with more than `media_chars` characters of data becomes a placeholder.
+    A medium with more than `media_chars` characters of data becomes a placeholder. Where `oversize` is `spill`, what a
+    command puts out goes to a file, and `preview` characters of either end are the result.
     """
 
     chars: int = 20_000
     head: int = 2_000
     tail: int = 2_000
     media_chars: int = 5_000_000
+    oversize: choices.Oversize = choices.Oversize.CUT
+    preview: int = 2_000
 
     def __attrs_post_init__(self) -> None:
         faults = _faults(
@@ -204,10 +210,14 @@ class ResultLimit:
                 ("result_limit.head", self.head, 0),
                 ("result_limit.tail", self.tail, 0),
                 ("result_limit.media_chars", self.media_chars, 0),
+                ("result_limit.preview", self.preview, 0),
             ]
         )
         if self.head + self.tail > self.chars:
             faults.append(Fault("result_limit", "head and tail together must not pass chars"))
+        if self.oversize is choices.Oversize.SPILL and 2 * self.preview + ROOM_FOR_PATH > self.chars:
+            room = f"chars must be at least twice preview and {ROOM_FOR_PATH:,} more, for the words that name the file"
+            faults.append(Fault("result_limit", f"where oversize is spill, {room}"))
         _demand(faults)
 
 

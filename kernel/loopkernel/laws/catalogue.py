@@ -43,7 +43,7 @@ STEP_LAWS = (
         id="FINAL-ARGS",
         kind=LawKind.STEP,
         statement="A run gets its whole input, found valid: the model's, references resolved, a hook's or a person's.",
-        rules=("TOOL-5", "TOOL-9", "TOOL-18", "TOOL-15", "ASK-3", "CALL-1", "HOOK-2", "CHILD-1"),
+        rules=("TOOL-5", "TOOL-9", "TOOL-11", "TOOL-18", "TOOL-15", "ASK-3", "CALL-1", "HOOK-2", "CHILD-1"),
     ),
     Law(
         id="RESULT",

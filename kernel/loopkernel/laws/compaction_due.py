@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import final
 
+from loopkernel.data.blocks import TextBlock
 from loopkernel.data.choices import CompactionMoment, CompactionStrategy
 from loopkernel.data.compactions import ContextSize
 from loopkernel.data.effects import CallModel
@@ -19,6 +20,7 @@ from loopkernel.data.events import (
     ThreadRewritten,
     TurnEnded,
 )
+from loopkernel.data.messages import Message, ResultMessage
 from loopkernel.data.model_deltas import ModelFailed
 from loopkernel.data.policy import Compaction
 from loopkernel.data.sessions import Session, Turn
@@ -26,6 +28,7 @@ from loopkernel.data.states import Compacting, Thinking
 from loopkernel.data.user_deltas import ChangesSettings
 from loopkernel.data.words import ErrorClass, RequestReason
 from loopkernel.laws.accounts.cutting import is_due, where_to_cut, with_message
+from loopkernel.laws.accounts.sentences import CLEARED
 from loopkernel.laws.retry_law import pending_failure
 from loopkernel.laws.shadow.step import JudgedStep
 
@@ -128,7 +131,7 @@ def _uncut(
     """A turn ends, a compaction was due, and none was made."""
     added = {message.id: message for message in after.thread.messages.since(len(before.thread))}
     thread, useless_at = list(before.thread), before.compactions.useless_at
-    for effect in step.effects:
+    for place, effect in enumerate(step.effects):
         if isinstance(effect, MessageAdded):
             message = added.get(effect.message.id)  # with its secrets, which are not told
             if message is None:  # it was cut away since: nobody can say how long it was
@@ -136,14 +139,24 @@ def _uncut(
             thread.append(message)
             size = with_message(size, message)
         elif isinstance(effect, CompactionStarted | _REWRITES):
+            made_at_end = isinstance(effect, CompactionStarted) and _made_for(step, place) is None
+            if made_at_end and not before.compactions.requested and not is_due(thread, size, compaction, first=True):
+                yield f"a turn ends with {len(thread)} messages, of {size}, and is compacted, which is not due"
             return  # it was made; or the thread is another, of a length that nobody has told
         elif isinstance(effect, TurnEnded):
             useless = useless_at is not None and len(thread) <= useless_at
-            if compaction.strategy is CompactionStrategy.CLEAR or useless:
-                return
-            due = is_due(thread, size, compaction, first=True)
-            if due and where_to_cut(thread, compaction) is not None:
+            cut = None if useless else where_to_cut(thread, compaction)
+            clears = compaction.strategy is CompactionStrategy.CLEAR
+            has_work = cut is not None and (not clears or any(map(_has_bodies, thread[: cut.until])))
+            if has_work and is_due(thread, size, compaction, first=True):
                 yield f"a turn ends with {len(thread)} messages, of {size}, and a compaction is due"
+            return  # what follows belongs to the next turn
+
+
+def _has_bodies(message: Message) -> bool:
+    """Whether the message is one of results that could be cleared."""
+    cleared = (TextBlock(CLEARED),)
+    return isinstance(message, ResultMessage) and any(each.content != cleared for each in message.results)
 
 
 def _overdue(asked: CallModel, step: JudgedStep, session: Session, size: ContextSize) -> Iterator[str]:

@@ -4,13 +4,12 @@ Two things are judged. What the kernel did: each cut that is told, and the threa
 threads that were sent are cut as the kernel would, under many policies, again and again, until nothing is left to cut.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from loopkernel.data.blocks import TextBlock
 from loopkernel.data.choices import CompactionStrategy
 from loopkernel.data.compactions import Cut
 from loopkernel.data.events import (
-    MessageAdded,
     MessageReplaced,
     ResultsCleared,
     ThreadCompacted,
@@ -38,6 +37,7 @@ from loopkernel.laws.reports import Breach, Judged, PlanCut, Project
 from loopkernel.laws.request_laws import rounds_of, unpaired
 from loopkernel.laws.shadow.shadow import steps_of
 from loopkernel.laws.shadow.step import JudgedStep
+from loopkernel.laws.shadow.thread import thread_after
 
 # To cut a thread under every policy costs so many times its length. So that judging a run stays linear, each step earns
 # the right to so many messages; the last thread of a run is always cut.
@@ -101,17 +101,14 @@ def _begins(step: JudgedStep) -> bool:
 
 def _cut_wrongly(step: JudgedStep, policy: Policy | None) -> Iterator[str]:
     """What is wrong with the cuts of this step, judged by the thread before each, and by the policy if it is known."""
-    thread = [] if step.session_before is None else list(step.session_before.thread)
+    messages: Vector[Message] = Vector() if step.session_before is None else step.session_before.thread.messages
     taken_out = {message.id: message for message in _removed_before(step)}
     for place, effect in enumerate(step.effects):
-        if isinstance(effect, MessageAdded):
-            thread.append(effect.message)
-        elif isinstance(effect, ThreadCut):
-            del thread[effect.length :]
-        elif isinstance(effect, ThreadRewritten):
-            yield from _put_back_wrongly(effect, thread, taken_out)
-            thread = list(effect.messages)
+        if isinstance(effect, ThreadRewritten):
+            yield from _put_back_wrongly(effect, messages, taken_out)
         elif isinstance(effect, ThreadCompacted):
+            thread = list(messages)
+            taken_out.update((message.id, message) for message in thread)
             yield from _compacted_wrongly(effect, thread)
             if policy is not None and policy.compaction is not None and policy.compaction.strategy is WINDOW:
                 shorter = is_reactive(step, place)
@@ -119,6 +116,7 @@ def _cut_wrongly(step: JudgedStep, policy: Policy | None) -> Iterator[str]:
                 yield from _cut_elsewhere(effect, thread, compaction)
             if policy is not None:
                 yield from _keeps_too_much(effect, thread, policy.compaction)
+        messages = thread_after(messages, effect)
 
 
 def _removed_before(step: JudgedStep) -> Iterator[Message]:
@@ -128,7 +126,7 @@ def _removed_before(step: JudgedStep) -> Iterator[Message]:
 
 
 def _put_back_wrongly(
-    rewritten: ThreadRewritten, thread: Sequence[Message], taken_out: dict[MessageId, Message]
+    rewritten: ThreadRewritten, thread: Iterable[Message], taken_out: dict[MessageId, Message]
 ) -> Iterator[str]:
     """INPUT-4: what is put back is what was taken out."""
     known = taken_out | {message.id: message for message in thread}

@@ -28,8 +28,10 @@ from loopkernel.data.outside_deltas import FromOutside
 from loopkernel.data.sessions import Inbox, QueuedInput, WaitingSteer
 from loopkernel.data.states import AtRest, Compacting, Done, HandingOff, State
 from loopkernel.data.user_deltas import EditMessage, Enqueue, Say, Steer
+from loopkernel.data.vector import Vector
 from loopkernel.data.words import InputFate
 from loopkernel.laws.shadow.step import JudgedStep
+from loopkernel.laws.shadow.thread import thread_after
 from loopkernel.laws.views import at_rest
 
 _EMPTY = Inbox()
@@ -68,12 +70,12 @@ class Conserve:
         self._fates: dict[ReceiptId, InputFate] = {}
         self._waiting: dict[ReceiptId, InputFate] = {}
         self._queue = [(queued.number, queued.receipt) for queued in inbox.queue]
-        self._thread = [] if start.session is None else [_place(message) for message in start.session.thread]
+        self._thread: Vector[Message] = Vector.of(() if start.session is None else start.session.thread.messages)
         self._compacted: set[tuple[MessageId, ReceiptId | None]] = set()  # out of the thread, and may be put back
         if start.session is not None:
             taken = (message for removal in start.session.compactions.removals for message in removal.messages)
             self._compacted.update(map(_place, taken))
-        places = (*self._thread, *self._compacted)
+        places = (*map(_place, self._thread), *self._compacted)
         self._fates.update((receipt, InputFate.IN_THREAD) for _, receipt in places if receipt is not None)
         self._inbox, self._held = inbox, _held(inbox)  # as they were when they were compared
         for waiting, fate in self._held.items():
@@ -148,16 +150,15 @@ class Conserve:
         at: MessageId | None = None
         edit = _edit_in(step)
         for effect in step.effects:
-            if isinstance(effect, MessageAdded):
-                self._thread.append(_place(effect.message))
-            elif isinstance(effect, ThreadCompacted):
-                self._compact(effect)
+            before, self._thread = self._thread, thread_after(self._thread, effect)
+            if isinstance(effect, ThreadCompacted):  # what it takes out stays in the log, and keeps its fate
+                self._compacted.update(set(map(_place, before)).difference(map(_place, self._thread)))
             elif isinstance(effect, ThreadRewritten):
-                yield from self._put_back(effect)
+                yield from self._put_back(before)
             elif isinstance(effect, ThreadCut):
-                at = self._thread[effect.length][0] if effect.length < len(self._thread) else None
-                gone.update(receipt for _, receipt in self._thread[effect.length :] if receipt is not None)
-                del self._thread[effect.length :]
+                cut = tuple(map(_place, before.since(effect.length)))
+                at = cut[0][0] if cut else None
+                gone.update(receipt for _, receipt in cut if receipt is not None)
             elif isinstance(effect, Edited) and effect != edit:
                 yield f"message {effect.message} is said to be edited, and no edit of it is taken"
         for receipt in sorted(gone ^ told):
@@ -166,26 +167,15 @@ class Conserve:
         if edit is not None and at != edit.message:
             yield f"message {edit.message} is edited, and the thread is cut at {'no message' if at is None else at}"
 
-    def _compact(self, cut: ThreadCompacted) -> None:
-        """COMPACT-3: what a compaction takes out of the thread stays in the log, and keeps its fate."""
-        places = [message for message, _ in self._thread]
-        until = places.index(cut.first) if cut.first in places else len(places)
-        opening = [place for place in self._thread[:until] if place[0] == cut.opening]
-        note = [] if cut.note is None else [_place(cut.note)]
-        self._compacted.update(place for place in self._thread[:until] if place not in opening)
-        self._thread = [*opening, *note, *self._thread[until:]]
-
-    def _put_back(self, rewritten: ThreadRewritten) -> Iterator[str]:
+    def _put_back(self, before: Vector[Message]) -> Iterator[str]:
         """INPUT-4: what a compaction took out is put back; nothing that the user sent is lost or made up."""
-        now = [_place(message) for message in rewritten.messages]
-        sent = {place for place in self._thread if place[1] is not None}
-        for place in sorted(sent.difference(now)):
+        now, known = set(map(_place, self._thread)), set(map(_place, before))
+        for place in sorted(place for place in known - now if place[1] is not None):
             yield f"message {place[0]} is not in the thread any more after messages were put back"
-        for place in set(now).difference(self._thread, self._compacted):
+        for place in now.difference(known, self._compacted):
             if place[1] is not None:
                 yield f"message {place[0]} is put back into the thread, and no compaction has taken it out"
         self._compacted.difference_update(now)
-        self._thread = now
 
     def _move(self, effects: tuple[Effect, ...], before: Inbox, after: Inbox) -> Iterator[str]:
         """INPUT-2: in at the end, out at the head; only a discard takes from the middle, a steer goes to the head."""

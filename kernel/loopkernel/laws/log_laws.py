@@ -24,6 +24,7 @@ from loopkernel.data.ledgers import Ledger, LedgerEntry
 from loopkernel.data.states import Confirming, Dispatching, Executing, State, Streaming
 from loopkernel.data.threads import Thread
 from loopkernel.data.words import CallStatus
+from loopkernel.laws.reply_ends import redactions_as_told
 from loopkernel.laws.shadow.step import JudgedStep
 from loopkernel.laws.views import Answering, calls_kept, extends, started_operation
 
@@ -169,6 +170,7 @@ class Prefix:
 
     def take(self, step: JudgedStep) -> Iterator[str]:
         """What is wrong with this step."""
+        yield from redactions_as_told(step)
         for effect in step.effects:
             self._rewritten = self._rewritten or isinstance(effect, _REWRITES)
             if not isinstance(effect, CallModel):

@@ -3,33 +3,23 @@
 from collections.abc import Iterator, Sequence
 from typing import final
 
-from attrs import evolve
-
-from loopkernel.data.blocks import TextBlock
 from loopkernel.data.effects import Effect, TellHook
 from loopkernel.data.events import (
     ApprovalForgotten,
     ErrorCleared,
     ErrorShown,
-    MessageAdded,
-    MessageReplaced,
-    ResultsCleared,
-    ThreadCompacted,
-    ThreadCut,
-    ThreadRewritten,
 )
-from loopkernel.data.ids import CallId
-from loopkernel.data.messages import Message, ResultMessage
+from loopkernel.data.messages import Message
 from loopkernel.data.records import StepRecord
 from loopkernel.data.remembered import RememberedCall
 from loopkernel.data.sessions import ShownError
 from loopkernel.data.states import State
 from loopkernel.data.vector import Vector
 from loopkernel.laws.accounts.secrets import as_shown, shown_json
-from loopkernel.laws.accounts.sentences import CLEARED
 from loopkernel.laws.reports import Breach, Judged
 from loopkernel.laws.shadow.shadow import steps_of
 from loopkernel.laws.shadow.step import JudgedStep
+from loopkernel.laws.shadow.thread import thread_after
 from loopkernel.laws.views import extends
 
 
@@ -44,46 +34,11 @@ class Client:
 
     def take(self, effect: Effect) -> None:
         """Fold one event; what a client has no view of is passed over."""
-        if isinstance(effect, MessageAdded):
-            self.messages = self.messages.append(effect.message)
-        elif isinstance(effect, ThreadCompacted):
-            self._compact(effect)
-        elif isinstance(effect, ThreadRewritten):
-            self.messages = Vector.of(effect.messages)
-        elif isinstance(effect, ThreadCut):
-            self.messages = Vector.of(self.messages[place] for place in range(effect.length))
-        elif isinstance(effect, MessageReplaced):
-            self._replace(effect.message)
-        elif isinstance(effect, ResultsCleared):
-            self._clear(set(effect.calls))
-        elif isinstance(effect, ErrorShown):
+        self.messages = thread_after(self.messages, effect)
+        if isinstance(effect, ErrorShown):
             self.error = ShownError(effect.error, effect.message)
         elif isinstance(effect, ErrorCleared):
             self.error = None
-
-    def _replace(self, message: Message) -> None:
-        """The message of that id now reads otherwise."""
-        for place, held in enumerate(self.messages):
-            if held.id == message.id:
-                self.messages = self.messages.replace(place, message)
-
-    def _compact(self, cut: ThreadCompacted) -> None:
-        """COMPACT-3: the opening message, the note, and the messages from the first that is kept on."""
-        places = {message.id: place for place, message in enumerate(self.messages)}
-        opening = [message for message in self.messages if message.id == cut.opening]
-        note = [] if cut.note is None else [cut.note]
-        start = len(self.messages) if cut.first is None else places.get(cut.first, len(self.messages))
-        self.messages = Vector.of((*opening, *note, *self.messages.since(start)))
-
-    def _clear(self, calls: set[CallId]) -> None:
-        """TOOL-11: the bodies of these results are gone. They stand near the end: the search ends with the last."""
-        for place in range(len(self.messages) - 1, -1, -1):
-            message = self.messages[place]
-            if not calls:
-                return
-            if isinstance(message, ResultMessage):
-                self.messages = self.messages.replace(place, _cleared(message, calls))
-                calls = calls.difference(result.call for result in message.results)
 
 
 def _secrets_told(step: JudgedStep) -> Iterator[str]:
@@ -97,13 +52,6 @@ def _secrets_told(step: JudgedStep) -> Iterator[str]:
             approval = effect.remembered
             if isinstance(approval, RememberedCall) and shown_json(approval.input) != approval.input:
                 yield f"an approval of tool {approval.tool} is told to be taken back with a secret in it"
-
-
-def _cleared(message: ResultMessage, calls: set[CallId]) -> ResultMessage:
-    note = (TextBlock(CLEARED),)
-    return evolve(
-        message, results=tuple(evolve(one, content=note) if one.call in calls else one for one in message.results)
-    )
 
 
 def mirror(records: Sequence[StepRecord], _: Judged) -> Iterator[Breach]:

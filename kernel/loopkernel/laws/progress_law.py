@@ -13,6 +13,7 @@ from loopkernel.data.states import Finishing, State, Thinking
 from loopkernel.data.words import TurnEndReason
 from loopkernel.laws.recoveries import Recoveries
 from loopkernel.laws.repetition import Repetition
+from loopkernel.laws.reply_ends import ended_as_due
 from loopkernel.laws.shadow.step import JudgedStep
 from loopkernel.laws.shadow.turn import TurnTold
 from loopkernel.laws.turn_hooks import TurnHooks
@@ -42,6 +43,7 @@ class Progress:
             self._started = self._started or isinstance(effect, RunStarted)
         yield from _rests(step)
         yield from _repeats(step)
+        yield from ended_as_due(step)
         yield from self._repetition.take(step)
         yield from self._hooks.take(step)
         yield from self._works.take(step)

@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 
 from loopkernel.data.blocks import RawInput
-from loopkernel.data.effects import CheckCall, StartChild
+from loopkernel.data.choices import Oversize
+from loopkernel.data.effects import CheckCall, StartChild, StartTool
 from loopkernel.data.events import EditRefused
 from loopkernel.data.ids import CallId
 from loopkernel.data.json_text import Json
@@ -33,6 +34,8 @@ def final_args(step: JudgedStep) -> Findings:
     asked = {check.call for check in checks}
     for start in starts:
         found.extend(f"call {start.call} starts, {wrong}" for wrong in _not_final(start, step, asked))
+        if isinstance(start, StartTool):
+            found.extend(_spills_otherwise(start, step))
     return found
 
 
@@ -126,6 +129,19 @@ def _not_final(start: Start, step: JudgedStep, asked: set[CallId]) -> Iterator[s
     if not isinstance(entry.verdict, ValidCall):
         found = "not checked" if entry.verdict is None else f"checked as {type(entry.verdict).__name__}"
         yield f"but it is {found}"
+
+
+def _spills_otherwise(start: StartTool, step: JudgedStep) -> Iterator[str]:
+    """TOOL-11: by policy the output of a tool that runs commands goes to a file where it is too long, and no other."""
+    session = step.session
+    limit = None if session is None else session.settings.policy.result_limit
+    tools = () if session is None else session.settings.tools
+    profiles = [tool.profile for tool in tools if tool.name == start.tool and tool.profile is not None]
+    due = (
+        limit if limit is not None and limit.oversize is Oversize.SPILL and any(p.commands for p in profiles) else None
+    )
+    if start.spill != due:
+        yield f"call {start.call} starts, and is told to keep its output by {start.spill}, and not by {due}"
 
 
 def _other_child(start: StartChild, state: State) -> Iterator[str]:

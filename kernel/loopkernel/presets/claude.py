@@ -32,5 +32,5 @@ CLAUDE = Policy(
     on_pause=choices.OnPause.END,
     still_empty=choices.StillEmpty.NATURAL,
     stop_hook_limit=8,
-    result_limit=ResultLimit(chars=30_000, head=15_000, tail=15_000),
+    result_limit=ResultLimit(chars=30_000, head=15_000, tail=15_000, oversize=choices.Oversize.SPILL),
 )

@@ -7,6 +7,7 @@
 - `played`: runs played by hand, for a test that needs one run
 - `conformance`: a kernel that is another program, and golden logs of other releases
 - `planted`: kernels with a planted bug, to see whether tests would notice
+- `run`: one run, a delta at a time; every player above is one, with its own choice of the next delta
 - `witness` and the modules named `slow_...`: second opinions that share no code with the kernel
 
 Public is what stands in `__all__`.

@@ -1,7 +1,8 @@
-"""A second opinion on a run: what is open, cut short, billed and sent, known from deltas and effects alone.
+"""A second opinion on a run: what is open, cut short and sent, known from deltas and effects alone.
 
-It predicts how deltas are taken, and what the state must then hold. Kept far simpler than the kernel, so that the two
-are not wrong in the same way.
+It predicts how deltas are taken, and what the state must then hold. What became of messages, what
+the thread holds and what was used is for the laws CONSERVE, MIRROR and BUDGET to say, which judge the run as well. Kept
+far simpler than the kernel, so that the two are not wrong in the same way.
 """
 
 from collections.abc import Iterator
@@ -38,7 +39,7 @@ from loopkernel.data.events import (
     TurnEnded,
 )
 from loopkernel.data.ids import CallId, OperationKind
-from loopkernel.data.model_deltas import ModelCall, ModelCompleted, ModelFailed, ModelUsage
+from loopkernel.data.model_deltas import ModelCall, ModelCompleted, ModelFailed
 from loopkernel.data.outside_deltas import (
     ChildAsks,
     ChildEnded,
@@ -50,10 +51,9 @@ from loopkernel.data.outside_deltas import (
     SummaryReady,
     TimerFired,
 )
-from loopkernel.data.states import Initial, State, Streaming
+from loopkernel.data.states import Initial, State
 from loopkernel.data.thread_deltas import Acquired, Disposed, Resumed
 from loopkernel.data.tool_deltas import ToolChecked, ToolFailed, ToolLost, ToolStopped, ToolSucceeded
-from loopkernel.data.usage import NO_USAGE
 from loopkernel.data.user_deltas import (
     AnswersCall,
     Approve,
@@ -77,7 +77,6 @@ _RunEnded = ToolSucceeded | ToolFailed | ToolStopped | ToolLost
 Closing = (ModelCompleted | ModelFailed | ToolChecked | _RunEnded | TimerFired) | (
     HookAnswered | CorrectionAnswered | SummaryReady | SummaryFailed | ChildEnded | HandoffDone | HandoffFailed
 )
-_BILLED_ONCE = CorrectionAnswered | SummaryReady | SummaryFailed | ChildEnded
 _ABOUT_CALLS = CheckCall | StartTool | StartChild | ApprovalAsked | QuestionAsked | EditRefused | ToolEnded
 
 
@@ -91,12 +90,6 @@ class Witness(Foresight):
         self, delta: Delta, refusal: RefusalReason | None, effects: tuple[Effect, ...], over: bool
     ) -> Iterator[str]:
         """Learns from a step, `over` if the run ended with it; gives what is wrong with it."""
-        billable = refusal is None or refusal is RefusalReason.STALE
-        if billable and isinstance(delta, ModelUsage | ModelCompleted | ModelFailed):
-            before = self.billed.get(delta.operation, NO_USAGE)
-            self.billed[delta.operation] = before.most(delta.usage)
-        if billable and isinstance(delta, _BILLED_ONCE):
-            self.billed_once.setdefault((kind_of(delta), delta.operation), delta.usage)
         if refusal is None:
             yield from self._accept(delta, effects)
         elif refusal is RefusalReason.STALE and isinstance(delta, ToolSucceeded | ToolFailed | ChildEnded):
@@ -286,13 +279,6 @@ class Witness(Foresight):
         pending = sorted(timer.operation for timer in pending_timers(state))
         if pending != sorted(self.open_operations(OperationKind.TIMER)):
             yield f"pending are the timers {pending}, and not {self.open_operations(OperationKind.TIMER)}"
-        streaming = state.reply.operation if isinstance(state, Streaming) else None
-        total = NO_USAGE
-        for used in (*(used for reply, used in self.billed.items() if reply != streaming), *self.billed_once.values()):
-            total = total.plus(used)
-        if session.usage != total:
-            yield f"the usage is {session.usage}, and what was reported comes to {total}"
-        yield from self.thread.contradictions(session)
 
     def _contradictions_at_rest(self, state: State) -> Iterator[str]:
         """Nothing is open but runs that outlast their calls, and the calls of a released thread that wait."""

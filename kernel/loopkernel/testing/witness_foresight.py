@@ -14,7 +14,6 @@ from loopkernel.data.policy import Policy
 from loopkernel.data.states import Backoff, Cancelled, Compacting, Done, HandingOff, Idle, Initial, State
 from loopkernel.data.thread_deltas import Acquired, Disposed, Forked, Resumed, ThreadDelta
 from loopkernel.data.tool_deltas import ToolDelta, ToolLost, ToolStopped
-from loopkernel.data.usage import Usage
 from loopkernel.data.user_deltas import (
     AnswersCall,
     CancelAll,
@@ -61,8 +60,6 @@ class Foresight:
     aborted: dict[int, CallId] = Factory(dict)
     aside: dict[int, CallId] = Factory(dict)
     repeated: set[int] = Factory(set)  # of those aside: begun again by a restart, they may say once more that they are
-    billed: dict[int, Usage] = Factory(dict)
-    billed_once: dict[tuple[OperationKind, int], Usage] = Factory(dict)  # by those that report at their end
     turns_open: int = 0
 
     @property

@@ -107,8 +107,8 @@ class NotedStore(MemoryStore):
         self.closed = True
 
 
-def as_it_is(store: BlockingStore) -> BlockingStore:
-    return store
+Around = Callable[[BlockingStore], Store | BlockingStore]
+AROUND: list[Around] = []  # what a world puts around its store where it is told nothing: the last of these, if any
 
 
 class World:
@@ -124,7 +124,7 @@ class World:
         provider: Provider | None = None,
         tools: FunctionTools | None = None,
         store: BlockingStore | None = None,
-        around: Callable[[BlockingStore], Store | BlockingStore] = as_it_is,
+        around: Around | None = None,
         clock: ManualClock | None = None,
         policy: Policy | None = None,
         secrets: Secrets = NO_SECRETS,
@@ -135,7 +135,7 @@ class World:
         self.tools = tools or FunctionTools(echo=echo)
         self.noted = NotedStore()
         self.store = store or self.noted
-        self.around = around
+        self.around = around or (AROUND[-1] if AROUND else None)
         self.clock = clock or ManualClock(1_000)
         self.policy = policy or Policy()
         self.secrets = secrets
@@ -147,7 +147,7 @@ class World:
 
     async def open(self, *observers: Observer) -> Driver:
         return await Driver.open(
-            store=self.around(self.store),
+            store=self.store if self.around is None else self.around(self.store),
             created=Created(session_id="s", policy=self.policy, tools=self.tools.offered()),
             provider=self.provider,
             tools=self.tools,

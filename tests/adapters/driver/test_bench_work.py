@@ -7,6 +7,8 @@ import pytest
 from bench import agent_work, installation, naive
 from bench.agent_work import by_hand, conversation, driven, streamed_by_hand
 
+pytestmark = pytest.mark.in_place
+
 
 def test_both_do_their_work() -> None:
     asyncio.run(driven(3, calls=2, pieces=4))

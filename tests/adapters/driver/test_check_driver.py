@@ -45,6 +45,8 @@ HANGING = (  # what is told of drivers that hang
     "were aborted",
 )
 
+pytestmark = pytest.mark.in_place
+
 
 def test_this_driver_has_all_duties() -> None:
     check_driver(opened_as(Driver))

@@ -31,7 +31,7 @@ from tests.adapters.driver.children_world import (
     one_tool_then,
     tools_with_agents,
 )
-from tests.adapters.driver.driver_world import NO_INPUT, echo, said, say
+from tests.adapters.driver.driver_world import AROUND, NO_INPUT, echo, said, say
 from tests.adapters.driver.lawful import breaches
 
 
@@ -191,7 +191,10 @@ def test_a_change_that_comes_before_a_child_has_begun_reaches_it_all_the_same() 
             assert isinstance(driver.state, Idle)
         assert world.results() == [("done", "so be it")]
         deltas = [type(record.delta).__name__ for record in logs.only.load()]
-        assert deltas[:4] == ["Created", "Acquired", "ChangeMode", "Say"]
+        if AROUND:  # the change is recorded behind a write of its parent, and the child may have begun meanwhile
+            assert "ChangeMode" in deltas
+        else:
+            assert deltas[:4] == ["Created", "Acquired", "ChangeMode", "Say"]
 
     asyncio.run(run())
 

@@ -66,6 +66,7 @@ def test_a_timer_that_waits_keeps_nobody_from_resting_at_rest(monkeypatch: pytes
     asyncio.run(run())
 
 
+@pytest.mark.in_place
 def test_a_timer_that_waits_will_end_a_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     async def run() -> None:
         world = World([(asyncio.Event(),)], policy=Policy(silence_ms=None))
@@ -83,6 +84,7 @@ def test_a_timer_that_waits_will_end_a_wait(monkeypatch: pytest.MonkeyPatch) -> 
     asyncio.run(run())
 
 
+@pytest.mark.in_place
 @pytest.mark.rule("RESUME-2")
 def test_an_increment_that_causes_a_command_is_durable_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
     async def run() -> None:
@@ -97,6 +99,7 @@ def test_an_increment_that_causes_a_command_is_durable_before_it(monkeypatch: py
     asyncio.run(run())
 
 
+@pytest.mark.in_place
 def test_a_timer_that_fires_within_a_step_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     async def run() -> None:
         clock = ManualClock()

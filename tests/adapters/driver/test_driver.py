@@ -51,6 +51,7 @@ def test_results_come_back_in_any_order() -> None:
     asyncio.run(run())
 
 
+@pytest.mark.in_place
 def test_a_run_with_one_effect_at_a_time_needs_one_task() -> None:
     async def run() -> None:
         tasks: set[asyncio.Task[object] | None] = set()
@@ -132,6 +133,7 @@ def test_a_tool_may_speak_to_its_own_session() -> None:
     asyncio.run(run())
 
 
+@pytest.mark.in_place
 def test_send_returns_when_the_input_is_durable() -> None:
     async def run() -> None:
         world = World([text_reply("b")])

@@ -164,6 +164,7 @@ def test_a_tool_that_ignores_its_abort_holds_nothing_up_and_its_report_is_late()
     asyncio.run(run())
 
 
+@pytest.mark.in_place
 @pytest.mark.parametrize("calls", [1, 2, 3])
 def test_a_run_that_is_aborted_before_it_begins_never_does(calls: int) -> None:
     async def run() -> None:

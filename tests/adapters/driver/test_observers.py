@@ -35,6 +35,7 @@ def test_an_observer_that_fails_stops_nothing_and_hides_nothing(error: BaseExcep
     asyncio.run(run())
 
 
+@pytest.mark.in_place
 def test_an_exit_of_the_program_within_a_step_stops_the_driver_for_good() -> None:
     async def run() -> None:
         def exits(event: Event) -> None:

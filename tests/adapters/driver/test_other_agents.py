@@ -72,6 +72,7 @@ def a_world() -> tuple[World, Remote]:
     return world, remote
 
 
+@pytest.mark.in_place
 @pytest.mark.rule("CHILD-2")
 def test_what_passes_between_a_session_and_a_sub_agent_that_runs_elsewhere() -> None:
     async def run() -> None:

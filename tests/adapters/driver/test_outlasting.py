@@ -93,6 +93,7 @@ def test_without_a_handle_the_kernel_says_what_goes_on() -> None:
     asyncio.run(run())
 
 
+@pytest.mark.in_place
 @pytest.mark.parametrize("stop", [CancelAll(), CancelCall(the_call())], ids=lambda value: type(value).__name__)
 @pytest.mark.rule("TOOL-20")
 def test_a_cancel_stops_a_run_in_the_background(stop: UserDelta) -> None:

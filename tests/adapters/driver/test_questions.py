@@ -119,6 +119,7 @@ def test_a_run_asks_one_question_at_a_time() -> None:
     asyncio.run(run())
 
 
+@pytest.mark.in_place
 def test_the_answer_to_a_question_that_the_tool_gave_up_is_not_taken_for_another() -> None:
     async def run() -> None:
         answers: list[JsonValue] = []

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
+import pytest
 from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,6 +11,8 @@ from loopkernel.data.deltas import Delta
 from loopkernel.data.ids import OperationKind, RunOperation
 from loopkernel.data.tool_deltas import ToolFailed, ToolStopped, ToolSucceeded
 from loopkernel_adapters.driver.supervision import Job, Supervisor
+
+pytestmark = pytest.mark.in_place
 
 Work = Callable[[Job], Awaitable[Delta | None]]
 

@@ -5,7 +5,7 @@ import json
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from loopkernel.data.effects import Request
 from loopkernel.data.ids import ModelOperation
@@ -125,6 +125,11 @@ def joined(parts: tuple[Reply, Reply, Reply]) -> list[ScriptItem]:
     return [item for part in parts for item in part]
 
 
+def counted(item: object) -> int:
+    """How much a text is in what is held: an empty piece counts as a character."""
+    return max(len(item.text), 1) if isinstance(item, ModelText) else 0
+
+
 class Streamed:
     """A stream that takes notes: how much of its text had not passed on when more was asked for, and that it ended."""
 
@@ -145,7 +150,7 @@ class Streamed:
                 assert not isinstance(item, asyncio.Event)
                 before = len(self.seen)
                 yield item
-                given += len(item.text) if isinstance(item, ModelText) else 0
+                given += counted(item)
                 self.lives = self.lives and len(self.seen) > before
                 if not any(isinstance(told, ModelCall) for told in self.seen):
                     self.most_held = max(self.most_held, given - self.passed)
@@ -161,7 +166,7 @@ class Streamed:
             while most is None or len(self.seen) < most:
                 delta = await anext(stream)
                 self.seen.append(delta)
-                self.passed += len(delta.text) if isinstance(delta, ModelText) else 0
+                self.passed += counted(delta)
         except (StopAsyncIteration, ConnectionError):
             pass
         finally:
@@ -201,11 +206,24 @@ def held_size(reply: Sequence[object]) -> int:
     """How much text comes behind the last of the other content; an empty piece counts as a character."""
     size = 0
     for delta in said(reply)[:-1]:
-        size = size + max(len(delta.text), 1) if isinstance(delta, ModelText) else 0
+        size = size + counted(delta) if isinstance(delta, ModelText) else 0
     return size
 
 
-@given(st.tuples(beginnings, objects, ends).map(joined))
+def in_texts(*texts: str, then: Reply = ENDS[0]) -> list[ScriptItem]:
+    """A reply of these texts; `R` stands for reasoning, `C` for a call."""
+    others: dict[str, ScriptItem] = {"R": ModelReasoning(ONE, "so"), "C": CALL}
+    return [*(others.get(text) or ModelText(ONE, text) for text in texts), *then]
+
+
+# Each finds out a mistake that is planted where it says, and that few replies come by.
+@example(reply=in_texts("{", '{"a": 1}', '{"a": 1}'))  # the bound
+@example(reply=in_texts("{", *[""] * BOUND))  # the bound, of empty pieces
+@example(reply=in_texts(*[" "] * 9, "R", '{"a": 1}'))  # what was let go is not held
+@example(reply=in_texts("{", "R", "{}"))  # other content rules an object out
+@example(reply=in_texts("1", "{}"))  # and so does other text
+@example(reply=in_texts("C", "{}"))  # and a call
+@given(reply=st.tuples(beginnings, objects, ends).map(joined))
 def test_any_reply_passes_as_it_is_or_with_a_call_for_its_text(reply: list[ScriptItem]) -> None:
     streamed = Streamed(reply)
     with pytest.MonkeyPatch.context() as patch:

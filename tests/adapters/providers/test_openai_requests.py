@@ -18,8 +18,9 @@ from loopkernel.data.ids import ModelOperation
 from loopkernel.data.json_text import Json
 from loopkernel.data.messages import AssistantMessage, Message, ReplyState, ResultMessage, UserMessage
 from loopkernel.data.threads import Thread
+from loopkernel.testing.run import Run
 from loopkernel.testing.strategies import conversation, values
-from loopkernel.testing.strategies.walks import Run, runs
+from loopkernel.testing.strategies.walks import runs
 from loopkernel_adapters.providers.json_fields import JsonObject
 
 from tests.adapters.providers.openai_threads import (

@@ -28,7 +28,8 @@ from loopkernel.data.tools import ToolOutput, ValidCall
 from loopkernel.data.usage import Usage
 from loopkernel.data.words import ErrorClass, StopReason, TurnEndReason
 from loopkernel.replaying import LogRecord
-from loopkernel.testing.strategies.walks import Run, runs
+from loopkernel.testing.run import Run
+from loopkernel.testing.strategies.walks import runs
 from loopkernel_adapters.ports import NoSuchRun, RunContext, StoreCorrupt
 from loopkernel_adapters.providers.recorded import RecordedProvider
 from loopkernel_adapters.providers.scripted import ANY

@@ -5,11 +5,9 @@ dropped as it is, and another that is opened on what its store holds.
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Sequence
-from typing import assert_never
 
-from attrs import evolve, frozen
+from attrs import evolve
 from loopkernel.data import user_deltas
 from loopkernel.data.choices import ApprovalMode
 from loopkernel.data.deltas import Delta
@@ -18,21 +16,19 @@ from loopkernel.data.events import Event
 from loopkernel.data.ids import CallId, OperationKind
 from loopkernel.data.policy import Policy
 from loopkernel.data.states import State
-from loopkernel.data.thread_deltas import Created, Forked
+from loopkernel.data.thread_deltas import Forked
 from loopkernel.data.tool_deltas import ToolChecked
+from loopkernel.later_typing import override
 from loopkernel.replaying import LogRecord
 from loopkernel.testing.scenarios.data import actions
-from loopkernel.testing.scenarios.data.actions import At, TimedAction, When
+from loopkernel.testing.scenarios.data.actions import TimedAction, When
 from loopkernel.testing.scenarios.data.scenario import Scenario
-from loopkernel.testing.scenarios.player.drive import MAX_MS, SESSION, OfCall
-from loopkernel.testing.scenarios.player.recording import Recording
+from loopkernel.testing.scenarios.player.agenda import Appointment
+from loopkernel.testing.scenarios.player.drive import SESSION, OfCall
 from loopkernel.testing.scenarios.player.reply_script import DelayedDelta
-from loopkernel.testing.scenarios.player.reports_again import report_behind
-from loopkernel.testing.scenarios.player.start import foreign_messages, name_start_calls
 from loopkernel.testing.scenarios.player.trace_lines import CRASHED
 from loopkernel.testing.scenarios.player.user_inputs import delta_of
-from loopkernel.testing.scenarios.player.world import RunStopped, World
-from loopkernel.testing.scenarios.trace import matches
+from loopkernel.testing.scenarios.player.world import RunStopped
 from loopkernel_adapters.blocking_ports import BlockingStore
 from loopkernel_adapters.driver.asyncio_driver import Driver, is_event
 from loopkernel_adapters.driver.taking_up import ResumeSettings
@@ -51,7 +47,8 @@ from tests.adapters.scenario_driver.ports import (
     ScriptedSummariser,
     ScriptedTools,
 )
-from tests.adapters.scenario_driver.session import FollowedSession, Stage
+from tests.adapters.scenario_driver.scenario_player import Played, ScenarioPlayer
+from tests.adapters.scenario_driver.session import FollowedSession
 from tests.adapters.simulation.virtual_loop import VirtualLoop
 
 # --- a driver whose checks report in their turn ----------------------------------------------------------
@@ -98,40 +95,20 @@ _WORDS: dict[type[Delta], str] = {
 NO_CRASH = actions.Crash()  # how a session begins
 
 
-@frozen(kw_only=True)
-class Played:
-    """A scenario that was played: what was seen, and what the driver did otherwise than its log says."""
-
-    run: Recording
-    faults: tuple[str, ...]
-
-    @property
-    def log(self) -> tuple[LogRecord, ...]:
-        """What the driver has written."""
-        return self.run.log
-
-
-class ScenarioDriver:
+class ScenarioDriver(ScenarioPlayer):
     """One run of one scenario on the real driver."""
 
     def __init__(self, scenario: Scenario, policy: Policy, loop: VirtualLoop) -> None:
-        self._scenario = scenario
-        self._policy = policy
+        super().__init__(scenario, policy)
         self._loop = loop
-        self._stage = Stage(self._trigger)
-        self._session = FollowedSession(self._stage, World(scenario))
-        self._waiting: list[tuple[int, When, TimedAction]] = []  # with their places in the file
-        self._urgent: deque[TimedAction] = deque()  # due right after the step that has just been taken
         self._crash: actions.Crash | None = None  # that is due
-        self._noticed = 0  # of the lines of the trace, by actions that wait for one
         self._sending: set[asyncio.Task[None]] = set()
-        self._life = Life(self._stage, self._post)
+        self._life = Life(self._stage, self._post_now)
         self._seen: list[Event] = []  # by an observer, in this life
         self._told = 0  # of the session's steps, before this life
         self._driver: Driver | None = None
-        self._trouble: str | None = None
-        self._faults: list[str] = []
 
+    @override
     async def run(self) -> Played:
         """Everything, until nothing is left to happen."""
         self._plan()
@@ -149,40 +126,19 @@ class ScenarioDriver:
         self._faults += [
             f"the loop heard of: {told.get('message')} {told.get('exception')!r}" for told in self._loop.complaints
         ]
-        return Played(run=self._recording(), faults=tuple(dict.fromkeys(self._faults)))
-
-    def _recording(self) -> Recording:
-        children = tuple(child.recording() for child in self._stage.sessions[1:])
-        return evolve(self._session.recording(), trouble=self._trouble, children=children)
-
-    def _plan(self) -> None:
-        name_start_calls(self._scenario.start, self._session.names)
-        for index, action in enumerate(self._scenario.user):
-            match action.timing:
-                case At(ms):
-                    self._stage.agenda.plan(index, ms, action)
-                case When() as when:
-                    self._waiting.append((index, when, action))
-                case _:
-                    assert_never(action.timing)
+        return self._played()
 
     # --- lives of the process -----------------------------------------------------------------------------
 
     async def _open(self, before: Sequence[LogRecord], crash: actions.Crash = NO_CRASH) -> None:
-        self._life = life = Life(self._stage, self._post)
+        self._life = life = Life(self._stage, self._post_now)
         self._seen, self._told = [], len(self._session.steps)
         ports = self._ports_of(self._session, life)
         own = evolve(self._policy, approval_mode=ApprovalMode.DEFAULT) if crash.doubted else self._policy
-        created = Created(
-            session_id=SESSION,
-            policy=own,
-            tools=self._session.world.offered_tools(),
-            start=foreign_messages(self._scenario.start),
-        )
         kind = TurnTakingDriver if is_checked_in_turn(self._scenario) else Driver
         self._driver = driver = await kind.open(
             store=FollowedStore(self._session, life, before, doubt="the scenario says so" if crash.doubted else None),
-            created=created,
+            created=self._created(own),
             provider=ports.provider,
             tools=ports.tools,
             clock=ports.clock,
@@ -250,58 +206,29 @@ class ScenarioDriver:
 
     # --- what is due --------------------------------------------------------------------------------------
 
-    async def _go_on(self) -> bool:
-        """The next thing happens; False if nothing is left."""
+    @override
+    async def _settle(self) -> None:
         await self._loop.idle()
-        if self._trouble is not None:
-            raise RunStopped(self._trouble)
-        if self._crash is not None:
+        while self._crash is not None and self._trouble is None:
             await self._die_and_rise(self._crash)
-            return True
-        if self._urgent:  # now that whatever the step has started has begun
-            self._act(self._urgent.popleft())
-            return True
-        due = self._stage.agenda.next()
-        if due is None:
-            return False
-        stage = self._stage
-        stage.now_ms = max(stage.now_ms, due.at_ms)
-        if stage.now_ms > MAX_MS:
-            raise RunStopped("never settled: the run went on beyond 24 h of virtual time")
-        if isinstance(due.happening, TimedAction):
-            self._act(due.happening)
-        elif due.operation is not None:
-            self._life.utter(due.operation, due.happening)
-        return True
+            await self._loop.idle()
 
-    def _trigger(self) -> None:
-        """The log has one more record. Actions that wait for one of its lines become due: now, or later."""
-        lines = self._stage.lines
-        printed = lines[self._noticed :]
-        self._noticed = len(lines)
-        if printed:
-            waiting, self._waiting = self._waiting, []
-            urgent: list[TimedAction] = []
-            for index, when, action in waiting:
-                new = sum(matches(when.pattern, line.text) for line in printed)
-                seen = sum(matches(when.pattern, line.text) for line in lines) if new else 0
-                if not seen - new < when.nth <= seen:
-                    self._waiting.append((index, when, action))
-                elif when.after_ms == 0:
-                    urgent.append(action)
-                else:
-                    self._stage.agenda.plan(index, self._stage.now_ms + when.after_ms, action)
-            self._urgent.extendleft(reversed(urgent))
+    @override
+    async def _reach(self, due: Appointment) -> None:
+        pass  # the clock is the stage's
+
+    @override
+    async def _utter(self, due: Appointment) -> None:
+        assert due.operation is not None and not isinstance(due.happening, TimedAction)
+        self._life.utter(due.operation, due.happening)
 
     # --- what the user, and the machine, do ---------------------------------------------------------------
 
-    def _act(self, timed: TimedAction) -> None:
-        action, session = timed.action, self._session
+    @override
+    async def _happens_to_the_home(self, action: actions.UserAction) -> bool:
+        session = self._session
         if isinstance(action, actions.ReportAgain):
-            self._post(self._report_behind(action.pattern))
-        elif isinstance(action, actions.ChangeTools):
-            session.world.change_tools(action.tools)
-            self._post(user_deltas.ChangeTools(session.world.offered_tools()))
+            self._post_now(session.report_behind(action.pattern))
         elif isinstance(action, actions.Crash):
             self._crash = action
             self._life.over = True
@@ -309,12 +236,13 @@ class ScenarioDriver:
             self._life.silence()  # but for timers: those are the driver's to forget
             session.forget_all_in_flight()
             session.disown_children()
-            self._post(Forked(session_id=f"{SESSION}, forked at step {len(session.steps)}"))
+            self._post_now(Forked(session_id=f"{SESSION}, forked at step {len(session.steps)}"))
         else:
-            self._say(action)
+            return self._is_said_to_a_child(action)
+        return True
 
-    def _say(self, action: actions.UserAction) -> None:
-        """A user's word goes to the driver, or where it is about a call of a sub-agent, to that."""
+    def _is_said_to_a_child(self, action: actions.UserAction) -> bool:
+        """Whether it is about a call of a sub-agent, to which it goes."""
         if isinstance(action, OfCall) and action.call is not None:
             way, name = self._session.addressed(action.call)
             if way:
@@ -322,8 +250,8 @@ class ScenarioDriver:
                 task = asyncio.ensure_future(self._send(told, way))
                 self._sending.add(task)
                 task.add_done_callback(self._sending.discard)
-                return
-        self._post(delta_of(action, self._session.names))
+                return True
+        return False
 
     async def _send(self, delta: Delta, way: Sequence[FollowedSession]) -> None:
         driver, above, within = self._driver, self._session, list[CallId]()
@@ -334,10 +262,14 @@ class ScenarioDriver:
         try:
             await driver.send(delta, tuple(within))  # type: ignore[arg-type]  # whatever a scenario has a person say
         except NoSuchAgent:  # whoever says it is told so, and no log has it
-            self._stage.print(f"refused {_WORDS[type(delta)]} unknown", self._stage.now_ms)
-            self._trigger()
+            self._session.print(f"refused {_WORDS[type(delta)]} unknown", self._stage.now_ms)
+            self._stage.notice()
 
-    def _post(self, delta: Delta) -> None:
+    @override
+    async def _post(self, delta: Delta) -> None:
+        self._post_now(delta)
+
+    def _post_now(self, delta: Delta) -> None:
         assert self._driver is not None
         # A report that comes twice is not a user's word: no honest port sends it, but the door is open.
         self._driver.post(delta)  # type: ignore[arg-type]
@@ -348,15 +280,6 @@ class ScenarioDriver:
         operation = self._session.named(OperationKind.CHECK, checked.operation)
         self._stage.agenda.start(operation, self._stage.now_ms, (DelayedDelta(0, checked),))
 
-    def _report_behind(self, pattern: str) -> Delta:
-        """The report that caused the last line that matches."""
-        session = self._session
-        lines, runs = self._stage.lines, session.runs.values()
-        found = report_behind(pattern, lines, session.steps, session.ends, runs)
-        if found is None:
-            raise RunStopped(f"no report stands behind a line that matches `{pattern}`")
-        return found
-
     async def _die_and_rise(self, crash: actions.Crash) -> None:
         """The process dies: reports of work in flight never come. Another takes up what the store holds."""
         self._life.over = True
@@ -365,11 +288,11 @@ class ScenarioDriver:
             self._life.over = False
             await self._close()
             self._life.over = True
-        self._stage.print(CRASHED, self._stage.now_ms)
+        self._session.print(CRASHED, self._stage.now_ms)
         await self._let_die()
         self._loop.complaints.clear()  # of those that died
         self._stage.agenda.drop_all()
         self._session.forget_all_in_flight()
-        self._trigger()
+        self._stage.notice()
         self._stage.now_ms += crash.down_ms
         await self._open(self._session.recording().log, crash)

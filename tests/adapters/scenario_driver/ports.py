@@ -43,12 +43,13 @@ from loopkernel.later_typing import override
 from loopkernel.replaying import LogRecord
 from loopkernel.testing.scenarios.player.agenda import Operation
 from loopkernel.testing.scenarios.player.reply_script import DelayedDelta
+from loopkernel.testing.scenarios.player.stage import ScenarioStage
 from loopkernel.testing.scenarios.player.verdicts import adapter_verdict
 from loopkernel_adapters.optional_ports import ChildReport, Corrector, Handoffs, Hooks, Summariser, SummaryError
 from loopkernel_adapters.ports import Clock, Provider, RunContext, ToolError, Tools
 from loopkernel_adapters.stores.memory import MemoryStore
 
-from tests.adapters.scenario_driver.session import FollowedSession, Stage
+from tests.adapters.scenario_driver.session import FollowedSession
 
 
 @define(eq=False)
@@ -76,7 +77,7 @@ class Mouth:
 class Life:
     """One process: when it is over, nothing of it writes, speaks or waits any more."""
 
-    stage: Stage
+    stage: ScenarioStage[FollowedSession]
     post: Callable[[Delta], None]  # at the driver's door: what no honest port can send
     over: bool = False
     closing: bool = False  # what is aborted now stops at once

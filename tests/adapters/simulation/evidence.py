@@ -27,12 +27,11 @@ from loopkernel.data.outside_deltas import (
     TimerFired,
 )
 from loopkernel.data.states import Initial, State
-from loopkernel.data.steps import Context
 from loopkernel.data.thread_deltas import Resumed
 from loopkernel.data.tool_deltas import ToolFailed, ToolStopped, ToolSucceeded
 from loopkernel.data.user_deltas import AnswerAfterCrash, CrashAnswerKind
-from loopkernel.loop.transition import transition
-from loopkernel.replaying import LogRecord, StepRecord
+from loopkernel.replaying import LogRecord
+from loopkernel.testing.run import Run
 from loopkernel_adapters.driver.asyncio_driver import is_event
 
 Key = tuple[OperationKind, int]
@@ -75,8 +74,8 @@ class PortCall:
     owes: bool = False  # it has an outcome that the log must hold
 
 
-@define(eq=False)
-class Evidence:
+@define(eq=False, repr=False, kw_only=True)
+class Evidence(Run):
     """One session: its disk, its steps, and what became of the commands of this life. `accuse` takes what is wrong.
 
     `passed_ms` is the time that has passed, whatever any clock says; a timer fires no later than `late_ms` after its. A
@@ -90,8 +89,6 @@ class Evidence:
     disk_ms: int = 0
     durable: list[LogRecord] = Factory(list)
     unsynced: list[LogRecord] = Factory(list)
-    steps: list[StepRecord] = Factory(list)
-    state: State = Initial()
     tells: int = 0  # events that follow from the records of this life
     born: int = 0  # how many steps there were when this life began
     emitted: dict[Key, tuple[int, Command]] = Factory(dict)  # which no port was asked for yet
@@ -105,6 +102,9 @@ class Evidence:
     starts: Counter[str] = Factory(Counter)  # of dangerous calls, over all lives
     doubt: str | None = None  # why its store does not vouch for it
     doubted: bool = False  # when this life began
+
+    def __attrs_pre_init__(self) -> None:
+        super().__init__()
 
     # --- the disk -----------------------------------------------------------------------------------------
 
@@ -149,9 +149,7 @@ class Evidence:
             kept.clear()
 
     def _fold(self, record: LogRecord) -> None:
-        before, context = self.state, Context(record.delta, record.now_ms)
-        self.state, effects = transition(before, context)
-        self.steps.append(StepRecord(before, context, self.state, effects))
+        effects = self.take(record.delta, record.now_ms).effects
         self._settle(record.delta)
         if isinstance(record.delta, Resumed) and self.doubted and not record.delta.doubted:
             self.accuse(f"{self.name}: a log was believed that no store vouches for")

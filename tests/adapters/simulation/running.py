@@ -114,11 +114,14 @@ class Simulation:
 
     def session_of(self, name: str) -> Evidence:
         """The session of that name, old or new."""
-        return self.sessions.setdefault(name, self._evidence(name))
-
-    def _evidence(self, name: str) -> Evidence:
-        plan = self.plan
-        return Evidence(name, self.world.accuse, self._passed, plan.late_timers_ms, plan.disk_ms or 0)
+        evidence = Evidence(
+            name=name,
+            accuse=self.world.accuse,
+            passed_ms=self._passed,
+            late_ms=self.plan.late_timers_ms,
+            disk_ms=self.plan.disk_ms or 0,
+        )
+        return self.sessions.setdefault(name, evidence)
 
     def _passed(self) -> int:
         return self.world.elapsed_ms

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 from loopkernel_adapters.stores.folders import JsonlFolder
+from loopkernel_adapters.stores.in_place import InPlaceRuns, InPlaceStore
 from loopkernel_adapters.stores.memory import MemoryRuns
 from loopkernel_adapters.stores.sqlite import SqliteRuns
+from loopkernel_adapters.stores.threaded import ThreadedRuns
 from loopkernel_adapters.testing import store_check as checks
 from loopkernel_adapters.testing.store_check import check_store
 
@@ -50,6 +52,15 @@ from tests.adapters.stores.careless_stores import (
     Waiting,
 )
 from tests.adapters.stores.fault_world import IN_MEMORY
+from tests.adapters.stores.hasty_stores import (
+    EarlyStore,
+    GivingUpStore,
+    HalvingStore,
+    HastyRuns,
+    HonestStore,
+    OvertakingStore,
+    TaillessStore,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -108,6 +119,31 @@ def test_a_store_that_breaks_a_duty_is_caught(broken: Callable[[], Faults], monk
     monkeypatch.undo()
     assert str(caught.value).startswith(BROKEN[broken])
     assert "    Due is (" in str(caught.value)
+
+
+HASTY: dict[type[InPlaceStore], str] = {
+    EarlyStore: "store 6: it took an append after it was closed",
+    OvertakingStore: "store 11: of 12 appends under way, the records",
+    GivingUpStore: "store 11: the second of three appends was cancelled after",
+    HalvingStore: "store 11: ",
+    TaillessStore: "store 7: after 1 records",
+}
+
+
+@pytest.mark.parametrize("hasty", HASTY, ids=lambda hasty: hasty.__name__)
+def test_an_asynchronous_store_that_breaks_a_duty_is_caught(hasty: type[InPlaceStore]) -> None:
+    with pytest.raises(AssertionError) as caught:
+        check_store(lambda folder: HastyRuns(folder, hasty))
+    assert str(caught.value).startswith(HASTY[hasty])
+    assert "    Due is (" in str(caught.value)
+
+
+def test_an_asynchronous_store_is_held_to_the_same_duties() -> None:
+    check_store(lambda folder: HastyRuns(folder, HonestStore))
+    check_store(lambda folder: ThreadedRuns(SqliteRuns(folder / "runs.sqlite")))
+    check_store(lambda folder: ThreadedRuns(JsonlFolder(folder)))
+    in_memory: dict[Path, InPlaceRuns] = {}
+    check_store(lambda folder: in_memory.setdefault(folder, InPlaceRuns(MemoryRuns())), lasting=False)
 
 
 def test_an_unaltered_store_is_not_caught() -> None:

@@ -10,6 +10,7 @@ from loopkernel.data.blocks import text_of
 from loopkernel.data.effects import CheckCall, StartTool
 from loopkernel.data.ids import CallId, CheckOperation, ModelOperation, RunOperation
 from loopkernel.data.json_text import Json, JsonValue
+from loopkernel.data.policy import ResultLimit
 from loopkernel.data.tools import ToolOutput, Verdict
 from loopkernel_adapters.ports import RunContext, ToolError
 from loopkernel_adapters.tools.registry import FunctionTool, Registry
@@ -22,9 +23,21 @@ PATIENCE_S = 60.0  # for what comes soon, on a machine that has much to do
 class Listener(RunContext):
     """Keeps the progress that a run reports."""
 
-    def __init__(self) -> None:
+    def __init__(self, spill: ResultLimit | None = None, key: str = "k") -> None:
         self.progress: list[str] = []
         self.heard = asyncio.Event()
+        self._spill = spill
+        self._key = key
+
+    @property
+    @override
+    def key(self) -> str:
+        return self._key
+
+    @property
+    @override
+    def spill(self) -> ResultLimit | None:
+        return self._spill
 
     @override
     async def report_progress(self, text: str) -> None:

@@ -36,6 +36,7 @@ GONE_ON_WITH = {
         "Rake it.",
         "Raked.",
     ],
+    "droid/rewound.jsonl": ["Look at the beds.", "They are dry.", "Water them.", "I do."],
     "pi/branches.jsonl": [
         "Dig.",
         "Dug.",

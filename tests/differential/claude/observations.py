@@ -1,11 +1,17 @@
 """What is seen of a conversation that a loop has had, the same for both loops: its requests, runs, waits and ends."""
 
+import re
+
 from attrs import frozen
+from loopkernel_adapters.tools.spilling import FOLDER
 
 from tests.differential.claude.service import JsonObject, Service
 
-Block = tuple[str, ...]  # ("text", text), ("call", id, tool), ("result", id, how) or ("note",)
+# ("text", text), ("call", id, tool), ("result", id, how, where all of it is: "here" or "in a file") or ("note",)
+Block = tuple[str, ...]
 Shown = tuple[str, tuple[Block, ...]]  # a message: its role and its blocks
+
+_IN_A_FILE = re.compile(rf"all of it is in {FOLDER}/|[Oo]utput saved to: /")
 
 
 @frozen
@@ -62,7 +68,9 @@ def _blocks(role: str, content: object) -> list[Block]:
             case "tool_use":
                 found.append(("call", block["id"], block["name"]))
             case "tool_result":
-                found.append(("result", block["tool_use_id"], "error" if block.get("is_error") else "success"))
+                how = "error" if block.get("is_error") else "success"
+                where = "in a file" if _IN_A_FILE.search(str(block["content"])) else "here"
+                found.append(("result", block["tool_use_id"], how, where))
             case other:
                 found.append((str(other),))
     return found

@@ -1,8 +1,8 @@
 """The preset, with the project's own driver and provider, in the same conversation."""
 
 import asyncio
-import subprocess
 import tempfile
+from collections.abc import Awaitable
 from pathlib import Path
 
 from attrs import evolve
@@ -20,8 +20,10 @@ from loopkernel_adapters.driver.clocks import ManualClock
 from loopkernel_adapters.optional_ports import Hooks, OptionalPorts
 from loopkernel_adapters.ports import RunContext, ToolError
 from loopkernel_adapters.providers.anthropic.provider import AnthropicProvider
+from loopkernel_adapters.tools.files import Workspace
 from loopkernel_adapters.tools.input_schema import JsonObject
 from loopkernel_adapters.tools.registry import FunctionTool, Registry
+from loopkernel_adapters.tools.shell import Shell
 
 from tests.differential.claude.observations import Seen, seen
 from tests.differential.claude.scripts import Conversation
@@ -33,11 +35,15 @@ WELL = frozenset({TurnEndReason.MODEL_STOP, TurnEndReason.STOP_SEQUENCE})
 
 def played(conversation: Conversation) -> Seen:
     """The conversation as the preset has it."""
-    with Service(conversation.answers) as service, tempfile.TemporaryDirectory() as folder:
-        return asyncio.run(_played(conversation, service, Path(folder)))
+    with (
+        Service(conversation.answers) as service,
+        tempfile.TemporaryDirectory() as folder,
+        Workspace(Path(folder)) as workspace,
+    ):
+        return asyncio.run(_played(conversation, service, Path(folder), workspace))
 
 
-async def _played(conversation: Conversation, service: Service, work: Path) -> Seen:
+async def _played(conversation: Conversation, service: Service, work: Path, workspace: Workspace) -> Seen:
     clock, waits, ends = ManualClock(1_000), list[int](), list[bool]()
 
     def wait_no_longer(event: Event) -> None:
@@ -48,7 +54,7 @@ async def _played(conversation: Conversation, service: Service, work: Path) -> S
     async with AnthropicProvider(api_key="no-key", base_url=service.url) as provider:
         agent = Agent(
             provider,
-            _tools(work),
+            _tools(work, workspace),
             policy=_policy(conversation),
             optional=OptionalPorts(hooks=_StopHook(conversation.blocks)),
             observers=(wait_no_longer,),
@@ -88,15 +94,19 @@ class _StopHook(Hooks):
         pass
 
 
-def _tools(work: Path) -> Registry:
+def _tools(work: Path, workspace: Workspace) -> Registry:
     """Tools that go by the names of the product's, and do what the scripts need of them."""
 
-    def shell(given: JsonObject, context: RunContext) -> str:
-        command = ["bash", "-c", str(given["command"])]
-        done = subprocess.run(command, cwd=work, capture_output=True, text=True, stdin=subprocess.DEVNULL)
-        if done.returncode:
-            raise ToolError(f"exit code {done.returncode}\n{done.stdout}{done.stderr}")
-        return done.stdout + done.stderr
+    shell = Shell(workspace).tool()
+
+    async def run(given: JsonObject, context: RunContext) -> str:
+        running = shell.function(given, context)
+        assert isinstance(running, Awaitable)
+        said = await running
+        assert isinstance(said, str)
+        if said.endswith(")") and "(exit status " in said.splitlines()[-1]:
+            raise ToolError(said)
+        return said
 
     def read(given: JsonObject, context: RunContext) -> str:
         try:
@@ -105,10 +115,11 @@ def _tools(work: Path) -> Registry:
             raise ToolError(str(error)) from error
 
     path = FieldResource("file_path", AccessMode.READ)
+    runs = ToolProfile(commands=("command",))
     reads = ToolProfile(effect=EffectClass.READ_ONLY, resources=(path,), early=True)
     return Registry(
         [
-            FunctionTool(tool=_tool("Bash", "command", ToolProfile()), function=shell),
+            FunctionTool(tool=evolve(shell.tool, name="Bash", profile=runs), function=run),
             FunctionTool(tool=_tool("Read", "file_path", reads), function=read),
         ]
     )

@@ -172,6 +172,8 @@ def _failures() -> dict[str, Sequence[Answer]]:
         "one-id-twice": [reply(shell("again"), shell("again", "echo twice"))],
         "an-id-again": [reply(shell("again")), reply(shell("again", "echo twice"))],
         "much-output": [reply(shell("t1", "seq 1 20000"))],
+        "output-of-the-limit": [reply(shell("t1", "head -c 30000 /dev/zero | tr '\\0' x"))],
+        "output-beyond-the-limit": [reply(shell("t1", "head -c 30001 /dev/zero | tr '\\0' x"))],
     }
 
 

@@ -9,7 +9,7 @@ from loopkernel.data.ids import ModelOperation
 from loopkernel.data.model_deltas import ModelText
 from loopkernel.data.thread_deltas import Created
 from loopkernel.data.user_deltas import CancelAll
-from loopkernel_adapters.fleet.ports import Fleet
+from loopkernel_adapters.fleet_ports import Fleet
 from loopkernel_adapters.ports import StoreError
 from loopkernel_adapters.stores.postgres import PostgresRuns
 from loopkernel_adapters.stores.seals import Seals

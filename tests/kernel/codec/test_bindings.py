@@ -29,12 +29,13 @@ from loopkernel.data.threads import Thread
 from loopkernel.data.vector import GrowingSet, Vector
 from loopkernel.data.words import RequestReason
 from loopkernel.laws.views import ledger_in
+from loopkernel.testing.run import Run
 from loopkernel.testing.strategies.deltas import deltas
 from loopkernel.testing.strategies.effects import effects_of_any_kind
 from loopkernel.testing.strategies.policies import policies
 from loopkernel.testing.strategies.states import states, working_states
 from loopkernel.testing.strategies.values import times_ms
-from loopkernel.testing.strategies.walks import Run, reachable_states, runs
+from loopkernel.testing.strategies.walks import reachable_states, runs
 from loopkernel.views.waits import waits_of
 
 from tests.kernel.building import ONE, at_rest, say, text

@@ -5,8 +5,10 @@ from typing import Any
 
 import attrs
 import pytest
+from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
+from loopkernel.data.choices import Oversize
 from loopkernel.data.errors import PolicyError
 from loopkernel.data.policy import (
     ChildLimits,
@@ -65,7 +67,7 @@ MINIMA: dict[type, tuple[str, dict[str, int]]] = {
         },
     ),
     ClearResults: ("clear_results.", {"above": 0, "keep": 0}),
-    ResultLimit: ("result_limit.", {"chars": 0, "head": 0, "tail": 0}),
+    ResultLimit: ("result_limit.", {"chars": 0, "head": 0, "tail": 0, "preview": 0}),
     CourseCorrection: ("course_correction.", {"after_calls": 0, "after_writes": 0}),
     ChildLimits: ("child.", {"max_turns": 1, "max_output_tokens": 1, "timeout_ms": 0, "depth": 0}),
 }
@@ -131,6 +133,12 @@ def test_a_compaction_keeps_by_exactly_one_measure(valid: Compaction, data: st.D
 def test_head_and_tail_fit_into_the_limit(limit: ResultLimit) -> None:
     too_small = {"chars": limit.head + limit.tail, "head": limit.head + 1, "tail": limit.tail}
     assert faults_of(ResultLimit, too_small) == ["result_limit"]
+
+
+@given(result_limits())
+def test_a_preview_leaves_room_for_the_words_about_its_file(limit: ResultLimit) -> None:
+    wide = evolve(limit, oversize=Oversize.CUT, preview=limit.chars)
+    assert faults_of(ResultLimit, {**attrs.asdict(wide, recurse=False), "oversize": Oversize.SPILL}) == ["result_limit"]
 
 
 def test_ratios_are_at_most_one() -> None:

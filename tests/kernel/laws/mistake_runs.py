@@ -2,18 +2,35 @@
 
 from attrs import evolve
 from loopkernel.data.blocks import OpaqueBlock, RawInput, TextBlock
-from loopkernel.data.choices import ApprovalMode
+from loopkernel.data.choices import (
+    ApprovalMode,
+    CompactionMoment,
+    CompactionStrategy,
+    OnPause,
+    Oversize,
+    Redacts,
+    StillEmpty,
+)
 from loopkernel.data.foreign import ForeignCall, ForeignReply, ForeignResult, ForeignResults, ForeignUser
 from loopkernel.data.json_text import Json, JsonValue
-from loopkernel.data.model_deltas import ModelOpaque, ModelServerCall
-from loopkernel.data.policy import ApprovalRule, FieldPattern, Hook, LoopTiers, Policy, ResourcePattern, ResultLimit
+from loopkernel.data.model_deltas import ModelCompleted, ModelOpaque, ModelServerCall, Redaction
+from loopkernel.data.policy import (
+    ApprovalRule,
+    Compaction,
+    FieldPattern,
+    Hook,
+    LoopTiers,
+    Policy,
+    ResourcePattern,
+    ResultLimit,
+)
 from loopkernel.data.thread_deltas import Resumed
 from loopkernel.data.tool_deltas import ToolChecked
 from loopkernel.data.tools import Decision, Tool, ToolProfile, ValidCall
 from loopkernel.data.user_deltas import Approve, CancelAll, ChangeMode, Correct, Forget, RememberCall, RememberPattern
 from loopkernel.data.words import CallStatus, HookPoint, StopReason
 from loopkernel.testing.played.player import Player
-from loopkernel.testing.played.tools import NOTHING, POLICY, TO_ASK, TOOLS, Call, path_of, read, shell, write
+from loopkernel.testing.played.tools import NOTHING, POLICY, TO_ASK, TOOLS, USAGE, Call, path_of, read, shell, write
 
 RUN = Tool(name="run", profile=ToolProfile(approval=Decision.ASK, commands=("command",)))
 
@@ -230,6 +247,95 @@ def at_length(player: Player) -> None:
     player.reply(read("a"), read("b"))
     player.end(text="x" * 30 + "y" * 30)
     player.end(text="z" * 40)
+    player.settle()
+
+
+def _guarded(player: Player, redaction: Redaction) -> None:
+    """The reply under way is complete, and a guardrail has stepped in."""
+    operation, player.model = player.model, None
+    if operation is not None:
+        player.deliver(ModelCompleted(operation, StopReason.GUARDRAIL_INTERVENED, redaction=redaction))
+
+
+def _redacted(player: Player, redacts: Redacts) -> None:
+    player.begin(evolve(POLICY, redacts=redacts))
+    player.say("before")
+    player.reply(text="so")
+    player.say("go")
+    player.reply(read("a"), read("b"))
+    player.end()
+    player.end()
+    player.stream(text="what it says")
+    _guarded(player, Redaction(user_text="(removed)", reply_text="(withheld)"))
+    player.say("on")
+    player.settle()
+
+
+def redacted_results(player: Player) -> None:
+    """A guardrail redacts what the model was told last, which is two results, and the reply."""
+    _redacted(player, Redacts.LAST_MESSAGE)
+
+
+def redacted_input(player: Player) -> None:
+    """A guardrail redacts what the user said last, behind which are results, and the reply."""
+    _redacted(player, Redacts.INPUT)
+
+
+def still_empty_naturally(player: Player) -> None:
+    """A reply says nothing, is nudged, and says nothing again: that is an end."""
+    player.begin(evolve(POLICY, still_empty=StillEmpty.NATURAL))
+    player.say("go")
+    player.reply()
+    player.reply()
+    player.settle()
+
+
+def paused_for_good(player: Player) -> None:
+    """A reply pauses without calls: that is an end."""
+    player.begin(evolve(POLICY, on_pause=OnPause.END))
+    player.say("go")
+    player.reply(text="wait", stop=StopReason.PAUSE)
+    player.settle()
+
+
+def _clears_at_the_end(player: Player, trigger_tokens: int) -> None:
+    clears = Compaction(
+        strategy=CompactionStrategy.CLEAR,
+        when=CompactionMoment.TURN_END,
+        trigger_ratio=None,
+        trigger_tokens=trigger_tokens,
+        keep_turns=1,
+    )
+    player.begin(evolve(POLICY, compaction=clears, clear_results=None))
+    for _ in range(3):
+        player.say("go")
+        player.reply(read("a"))
+        player.end()
+        player.reply(text="so")
+    player.settle()
+
+
+def cleared_at_the_end(player: Player) -> None:
+    """The results of earlier turns are cleared when a turn ends: each reply tells of more tokens than it takes."""
+    _clears_at_the_end(player, USAGE.total)
+
+
+def short_at_the_end(player: Player) -> None:
+    """Turns end with one token too few for results to be cleared."""
+    _clears_at_the_end(player, USAGE.total + 1)
+
+
+def into_a_file(player: Player) -> None:
+    """A shell, whose long output goes to a file, and a tool that reads."""
+    limit = ResultLimit(oversize=Oversize.SPILL)
+    policy = evolve(POLICY, result_limit=limit, approval_mode=ApprovalMode.BYPASS)
+    player.begin(policy, (*TOOLS, RUN))
+    player.say("go")
+    player.stream(Call("run", Json.of({"command": "ls"})), read("a"))
+    player.complete(StopReason.TOOL_USE)
+    for operation in tuple(player.checks):
+        del player.checks[operation]
+        player.deliver(ToolChecked(operation, ValidCall(())))
     player.settle()
 
 

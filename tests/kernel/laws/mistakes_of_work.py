@@ -1,21 +1,25 @@
 """Mistakes in how work goes on: the schedule, results, retries, budgets, cuts, repetition, shares, hooks, restart."""
 
 from collections.abc import Callable
+from typing import Any
 
 from attrs import evolve
 from loopkernel.data.blocks import TextBlock, UserBlock
 from loopkernel.data.children import Reservation, Taken
+from loopkernel.data.choices import OnPause, Redacts, StillEmpty
 from loopkernel.data.compactions import Cut
-from loopkernel.data.messages import Message
+from loopkernel.data.messages import Message, ResultMessage
 from loopkernel.data.outside_deltas import HookContinue
 from loopkernel.data.plans import Plan
 from loopkernel.data.policy import Compaction, ResultLimit
+from loopkernel.data.sessions import Settings
 from loopkernel.data.tools import EffectClass
 from loopkernel.data.vector import Vector
 from loopkernel.data.words import CallStatus, LimitName
 from loopkernel.loop.algorithms.loop_detection import Stopped
 from loopkernel.loop.algorithms.repair import Repaired
 from loopkernel.loop.algorithms.retry import GiveUp, NextModel, WaitForRetry
+from loopkernel.loop.draft import Draft
 
 from tests.kernel.laws import mistake_runs as runs
 from tests.kernel.laws.mistakes import Function, Mistake, mistakes
@@ -164,6 +168,72 @@ COMPACTION = mistakes(
 )
 
 
+COMPACTION_AT_END = mistakes(
+    "compaction",
+    "history.compaction",
+    ("a turn ends uncleared", "compact_at_end", as_it_is, runs.cleared_at_the_end, "CUT-SAFE"),
+    ("the limit itself is not too large", "is_too_large", always(False), runs.cleared_at_the_end, "CUT-SAFE"),
+    ("a turn ends with its window uncut", "compact_at_end", as_it_is, SCRIPTS["windowed_at_the_end"], "CUT-SAFE"),
+    ("each turn ends cleared", "is_too_large", always(True), runs.short_at_the_end, "CUT-SAFE"),
+)
+
+
+def _under(**options: Any) -> Callable[[Function], Function]:  # Any: the value of whatever option
+    """What is given a draft goes by other options of the policy."""
+
+    def mistaken(right: Function) -> Function:
+        def act(draft: Draft[None], *of: object) -> object:
+            settings = draft.session.settings
+            other = evolve(settings, policy=evolve(settings.policy, **options))
+            acted = right(draft.with_session(evolve(draft.session, settings=other)), *of)
+            return acted.with_session(evolve(acted.session, settings=settings))
+
+        return act
+
+    return mistaken
+
+
+def _first_result_alone(right: Function) -> Function:
+    def redacted(message: Message, text: str) -> object:
+        found = right(message, text)
+        if not isinstance(message, ResultMessage):
+            return found
+        return evolve(message, results=(found.results[0], *message.results[1:]))
+
+    return redacted
+
+
+GUARDRAILS = mistakes(
+    "guardrails",
+    "turn.editing",
+    ("nothing is redacted", "redact_input", as_it_is, runs.redacted_results, "PREFIX"),
+    ("the input is, not the results", "redact_input", _under(redacts=Redacts.INPUT), runs.redacted_results, "PREFIX"),
+    ("results are redacted too", "redact_input", _under(redacts=Redacts.LAST_MESSAGE), runs.redacted_input, "PREFIX"),
+    ("of the results the first alone", "_redacted", _first_result_alone, runs.redacted_results, "PREFIX"),
+    ("the reply is not", "redacted_reply", as_it_is, runs.redacted_input, "PREFIX"),
+)
+
+
+def _by(**options: Any) -> Callable[[Function], Function]:  # Any: as above
+    """What is given a policy goes by other options of it."""
+    return lambda right: lambda policy, *of: right(evolve(policy, **options), *of)
+
+
+def _paused_as(on_pause: OnPause) -> Callable[[Function], Function]:
+    return lambda right: lambda *of: right(*of[:4], on_pause)
+
+
+ENDS = mistakes(
+    "ends",
+    "turn.reply",
+    ("still empty is stuck", "_after_empty", _by(still_empty=StillEmpty.STUCK), runs.still_empty_naturally, "PROGRESS"),
+    ("still empty is an end", "_after_empty", _by(still_empty=StillEmpty.NATURAL), SCRIPTS["empty"], "PROGRESS"),
+    ("empty is an end at once", "_after_empty", _by(empty_reply_nudges=0), SCRIPTS["empty"], "PROGRESS"),
+    ("a pause is gone on with", "outcome", _paused_as(OnPause.CONTINUE), runs.paused_for_good, "PROGRESS"),
+    ("a pause is an end", "outcome", _paused_as(OnPause.END), SCRIPTS["empty"], "PROGRESS"),
+)
+
+
 def _never_stops(right: Function) -> Function:
     def assess(*of: object) -> object:
         watch, found = right(*of)
@@ -228,6 +298,21 @@ def _heads_alone(right: Function) -> Function:
     return shortened
 
 
+def _told(
+    spill: Callable[[ResultLimit | None, ResultLimit | None], ResultLimit | None],
+) -> Callable[[Function], Function]:
+    """Each run is told what is made of what it should be told, and of the limit of the policy."""
+
+    def mistaken(right: Function) -> Function:
+        def start_tool(settings: Settings, *of: object, **named: object) -> object:
+            command = right(settings, *of, **named)
+            return evolve(command, spill=spill(command.spill, settings.policy.result_limit))
+
+        return start_tool
+
+    return mistaken
+
+
 SHORTENING = mistakes(
     "shortening",
     "algorithms.shortening",
@@ -241,6 +326,14 @@ SHORTENING = mistakes(
         runs.at_length,
         "RESULT",
     ),
+)
+
+SPILLING = mistakes(
+    "spilling",
+    "calls.starting",
+    ("no run is told of a file", "start_tool", _told(lambda *_: None), runs.into_a_file, "FINAL-ARGS"),
+    ("each run is told of a file", "start_tool", _told(lambda _, limit: limit), runs.into_a_file, "FINAL-ARGS"),
+    ("a file whatever the policy says", "start_tool", _told(lambda _, limit: limit), runs.commanded, "FINAL-ARGS"),
 )
 
 HOOKS = mistakes(
@@ -347,6 +440,6 @@ RESTART = mistakes(
 )
 
 OF_WORK: tuple[Mistake, ...] = (
-    *(*SCHEDULE, *PAIRING, *RETRY, *BUDGET, *COMPACTION, *LOOPS),
-    *(*RESERVATION, *SHORTENING, *HOOKS, *REPAIR, *RECEIPTS, *RESTART),
+    *(*SCHEDULE, *PAIRING, *RETRY, *BUDGET, *COMPACTION, *COMPACTION_AT_END, *GUARDRAILS, *ENDS, *LOOPS),
+    *(*RESERVATION, *SHORTENING, *SPILLING, *HOOKS, *REPAIR, *RECEIPTS, *RESTART),
 )

@@ -4,7 +4,7 @@ import pytest
 from attrs import evolve
 from loopkernel.data.choices import CompactionMoment, CompactionStrategy
 from loopkernel.data.deltas import Delta
-from loopkernel.data.events import CompactionEnded, ThreadCompacted
+from loopkernel.data.events import CompactionEnded, ResultsCleared, ThreadCompacted, ThreadRewritten
 from loopkernel.data.ids import MessageId, ModelOperation
 from loopkernel.data.model_deltas import ModelText
 from loopkernel.data.outside_deltas import SummaryReady
@@ -12,12 +12,12 @@ from loopkernel.data.policy import Compaction, Policy
 from loopkernel.data.states import Compacting
 from loopkernel.data.thread_deltas import Acquired
 from loopkernel.data.user_deltas import ChangePolicy, CompactNow, EditMessage
-from loopkernel.data.words import ErrorClass
+from loopkernel.data.words import ErrorClass, StopReason
 from loopkernel.judging import KERNEL, check_trace
 from loopkernel.laws.cut_law import cut_safe
 from loopkernel.replaying import LogRecord, fold, replay
 
-from tests.kernel.building import ASKING_NOBODY, a, completed, created, failed, of_kind, say, text
+from tests.kernel.building import ASKING_NOBODY, a, completed, created, failed, made_call, of_kind, say, succeeded, text
 
 
 @pytest.mark.rule("COMPACT-4")
@@ -36,6 +36,28 @@ def test_a_compaction_that_begins_in_the_step_that_cuts_one_short_needs_no_summa
     steps = fold([LogRecord(delta, 0) for delta in (created(summarise), Acquired(), *turns, *end)])
     assert [ended.done for ended in of_kind(CompactionEnded, steps[-1].effects)] == [False, True]
     assert [str(breach) for breach in check_trace(steps).breaches] == []
+
+
+@pytest.mark.rule("INPUT-4")
+def test_results_that_are_cleared_before_an_edit_puts_messages_back_are_put_back_so() -> None:
+    """The edit ends the turn, which clears results at its end, and then puts back what a window took out."""
+    window = Compaction(strategy=CompactionStrategy.WINDOW, keep_turns=1, trigger_ratio=None, trigger_tokens=1)
+    clear = evolve(window, strategy=CompactionStrategy.CLEAR, when=CompactionMoment.TURN_END)
+    deltas: list[Delta] = [
+        *(created(evolve(ASKING_NOBODY, compaction=window)), Acquired(), *called(1), completed(reply=2)),
+        *(*called(3), completed(reply=4), ChangePolicy(evolve(ASKING_NOBODY, compaction=clear)), *called(5)),
+        EditMessage(message=MessageId(1), content=text("other")),
+    ]
+    steps = fold([LogRecord(delta, 0) for delta in deltas])
+    told = [type(effect) for effect in steps[-1].effects if isinstance(effect, ResultsCleared | ThreadRewritten)]
+    assert told == [ResultsCleared, ThreadRewritten]
+    assert list(cut_safe(steps, KERNEL)) == []
+
+
+def called(reply: int) -> tuple[Delta, ...]:
+    """The user wants more, and the model calls a tool in this reply, whose output follows."""
+    run = (reply + 1) // 2
+    return say("more " * 9), made_call("read", reply=reply), completed(StopReason.TOOL_USE, reply=reply), succeeded(run)
 
 
 @pytest.mark.rule("COMPACT-2")

@@ -1,7 +1,5 @@
 """Who is in the way of a call, found from what is kept up step by step, beside comparing all calls in pairs."""
 
-from collections.abc import Iterable
-
 from hypothesis import given
 from loopkernel.data.ledgers import LedgerEntry
 from loopkernel.data.states import Streaming
@@ -9,13 +7,9 @@ from loopkernel.data.words import CallStatus
 from loopkernel.laws.shadow.memory import Memory
 from loopkernel.laws.shadow.standing import Standing
 from loopkernel.laws.shadow.uses import may_run
-from loopkernel.replaying import StepRecord
+from loopkernel.testing.run import Run
 
-from tests.kernel.plays import Play, plays
-
-
-def steps_of(play: Play) -> Iterable[StepRecord]:
-    return (StepRecord(one.before, one.context, one.step.next, one.step.effects) for one in play.moments)
+from tests.kernel.plays import plays
 
 
 def is_kept(standing: Standing, place: int, entry: LedgerEntry) -> bool:
@@ -31,9 +25,9 @@ def is_kept(standing: Standing, place: int, entry: LedgerEntry) -> bool:
 
 
 @given(plays() | plays(outside=True))
-def test_who_is_in_the_way_is_found_as_by_comparing_all_calls(play: Play) -> None:
+def test_who_is_in_the_way_is_found_as_by_comparing_all_calls(play: Run) -> None:
     memory = Memory()
-    for record in steps_of(play):
+    for record in play.steps:
         standing = memory.standing(record.after)
         for place, entry in enumerate(() if standing is None else standing.ledger.entries):
             assert standing is not None

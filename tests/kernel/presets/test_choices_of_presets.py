@@ -157,7 +157,7 @@ TABLE: dict[str, Cells] = {
         limit("20,000", "2,000"),
         NO_LIMIT,
         limit("20,000", "2,000"),
-        limit("30,000", "15,000"),
+        f"{limit('30,000', '15,000')}; result_limit.oversize = spill",
         NO_LIMIT,
         NO_LIMIT,
     ),

@@ -112,6 +112,10 @@ def head_and_tail(policy: Policy, cell: str) -> None:
         assert (policy.result_limit.head, policy.result_limit.tail) == (number(head), number(tail))
 
 
+def oversize(policy: Policy, cell: str) -> None:
+    assert ("" if policy.result_limit is None else policy.result_limit.oversize.value) == cell
+
+
 def strategy(policy: Policy, cell: str) -> None:
     told = cell.split(" ")[0]
     assert (policy.compaction.strategy.value if policy.compaction else "none") == told
@@ -213,6 +217,7 @@ CHECKS: dict[str, Callable[[Policy, str], None]] = {
     "tool_timeout_ms": field("tool_timeout_ms", milliseconds),
     "result_limit: characters": result_characters,
     "result_limit: head, tail": head_and_tail,
+    "result_limit: oversize": oversize,
     "retry: base, factor": base_and_factor,
     "retry: cap": retry("cap_ms", milliseconds),
     "retry: retries": retry("retries", number),

@@ -87,6 +87,8 @@ OPTIONS: list[tuple[str, dict[str, object]]] = [
     ("clear_results: {above: 3, when: each_request}",
      {"clear_results": ClearResults(above=3, when=choices.ClearMoment.EACH_REQUEST)}),
     ("result_limit: {chars: 9, head: 4, tail: 5}", {"result_limit": ResultLimit(chars=9, head=4, tail=5)}),
+    ("result_limit: {oversize: spill, preview: 7}",
+     {"result_limit": ResultLimit(oversize=choices.Oversize.SPILL, preview=7)}),
     ("approval_mode: plan", {"approval_mode": choices.ApprovalMode.PLAN}),
     ("approval_rules: [{decision: deny, tool: rm, input: {path: '/*'}}, {decision: ask}]",
      {"approval_rules": (ApprovalRule(decision=Decision.DENY, tool="rm", input=(FieldPattern("path", "/*"),)),

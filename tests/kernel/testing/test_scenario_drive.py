@@ -6,9 +6,10 @@ from loopkernel.data.states import State
 from loopkernel.data.steps import Context, Step
 from loopkernel.loop.transition import transition
 from loopkernel.testing.scenarios.format.document import read_scenarios
-from loopkernel.testing.scenarios.player.drive import MAX_DELTAS, Drive
+from loopkernel.testing.scenarios.player.drive import Drive
 from loopkernel.testing.scenarios.player.effective_policy import effective_policy
 from loopkernel.testing.scenarios.player.recording import Recording
+from loopkernel.testing.scenarios.player.stage import MAX_DELTAS
 
 
 def drive(text: str) -> Recording:

@@ -4,6 +4,7 @@ import pytest
 from attrs import evolve
 from loopkernel.data.choices import ApprovalMode
 from loopkernel.data.json_text import Json
+from loopkernel.data.model_deltas import Redaction
 from loopkernel.data.policy import ApprovalRule, FieldPattern
 from loopkernel.data.remembered import RememberedCall, RememberedPattern, RememberedTool
 from loopkernel.data.tools import AccessMode, Decision, EffectClass, FieldResource, FixedResource, ToolProfile
@@ -79,6 +80,10 @@ MODEL: list[tuple[str, world.ModelEntry]] = [
     ("{}", world.ModelEntry(text="", ending=world.ModelCompletes(StopReason.END_TURN))),
     ("{text: hi, reasoning: why, takes_ms: 7, model_name: small}",
      world.ModelEntry(text="hi", reasoning="why", takes_ms=7, model_name="small")),
+    ("{text: so, stop: guardrail_intervened, redaction: {user_text: x, reply_text: y}}",
+     world.ModelEntry(text="so", redaction=Redaction("x", "y"),
+                      ending=world.ModelCompletes(StopReason.GUARDRAIL_INTERVENED))),
+    ("{redaction: {reply_text: y}}", world.ModelEntry(redaction=Redaction(reply_text="y"))),
     ("{usage: {input: 1, output: 2, cache_read: 3, cache_write: 4}}",
      world.ModelEntry(usage=Usage(input=1, output=2, cache_read=3, cache_write=4))),
     ("{usage: {}}", world.ModelEntry(usage=Usage())),

@@ -78,6 +78,7 @@ VALUES: list[tuple[str, str, JsonValue]] = [
     ("clear_results", "{above: 15, keep: 5, when: each_request}", {"above": 15, "keep": 5, "when": "each_request"}),
     ("clear_results", "{when: on_pressure}", {"when": "on_pressure"}),
     ("result_limit", "{chars: 9, head: 2, tail: 3}", {"chars": 9, "head": 2, "tail": 3}),
+    ("result_limit", "{chars: 2_000, oversize: spill, preview: 3}", {"chars": 2000, "oversize": "spill", "preview": 3}),
     ("approval_rules", "[{decision: deny, tool: 'sh*', input: {cmd: rm *}}, {decision: ask}]",
      [{"decision": "deny", "tool": "sh*", "input": {"cmd": "rm *"}}, {"decision": "ask"}]),
     ("output_required", "true", True),

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from loopkernel.data.choices import ApprovalMode
 from loopkernel.data.json_text import Json
+from loopkernel.data.model_deltas import Redaction
 from loopkernel.data.policy import ApprovalRule, FieldPattern
 from loopkernel.data.remembered import RememberedCall, RememberedPattern, RememberedTool
 from loopkernel.data.tools import AccessMode, Decision, EffectClass, FieldResource, FixedResource, ToolProfile
@@ -123,6 +124,9 @@ ENDINGS = (
 )
 
 
+REDACTIONS = st.builds(Redaction, maybe(TEXTS), maybe(TEXTS))
+
+
 @st.composite
 def entries(draw: st.DrawFn) -> world.ModelEntry:
     made = draw(st.lists(calls(), max_size=3, unique_by=lambda call: call.name))
@@ -145,6 +149,7 @@ def entries(draw: st.DrawFn) -> world.ModelEntry:
         takes_ms=draw(COUNTS),
         pieces=draw(few(pieces)),
         model_name=draw(maybe(TEXTS)),
+        redaction=draw(maybe(REDACTIONS)) if isinstance(ending, world.ModelCompletes) else None,
         ending=ending,
     )
 

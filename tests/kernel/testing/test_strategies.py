@@ -30,6 +30,7 @@ from loopkernel.data.threads import Thread
 from loopkernel.data.tools import Verdict
 from loopkernel.data.user_deltas import Remembrance, Say
 from loopkernel.replaying import LogRecord, fold
+from loopkernel.testing.run import Run
 from loopkernel.testing.strategies import values
 from loopkernel.testing.strategies.conversation import (
     assistant_blocks,
@@ -52,7 +53,7 @@ from loopkernel.testing.strategies.states import (
     thinking_states,
     working_states,
 )
-from loopkernel.testing.strategies.walks import EVENTFUL, Run, creations_that_run, reachable_states, runs
+from loopkernel.testing.strategies.walks import EVENTFUL, creations_that_run, reachable_states, runs
 
 from tests.kernel.testing.coherence import incoherences, kinds_in
 
@@ -221,7 +222,7 @@ def test_runs_reach_every_phase_that_is_built() -> None:
 
 @given(runs())
 def test_a_run_is_the_fold_of_its_log(run: Run) -> None:
-    assert fold(run.log) == run.steps
+    assert fold(run.log) == tuple(run.steps)
 
 
 # --- shrinking ------------------------------------------------------------------------------------------

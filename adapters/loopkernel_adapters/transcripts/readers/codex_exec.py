@@ -216,7 +216,10 @@ def _output(item: Record) -> Iterator[UserBlock]:
         yield TextBlock(output)
     if (code := at(item, "exit_code")) not in (None, 0):
         yield TextBlock(f"(exit code {code})")
-    yield from content_of(items_at(item, "result", "content"))
+    content = tuple(content_of(items_at(item, "result", "content")))
+    yield from content
+    if not content and (structured := at(item, "result", "structured_content")) is not None:
+        yield TextBlock(kept(structured).text)  # what else a server of tools says, it says in its content too
     if (error := text_at(item, "error", "message")) is not None:
         yield TextBlock(error)
     if states := record_at(item, "agents_states"):

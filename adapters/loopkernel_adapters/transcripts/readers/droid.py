@@ -6,13 +6,14 @@ In what is printed, calls and results are lines of their own; a call names its r
 from collections.abc import Iterator
 from typing import Protocol
 
-from attrs import define
+from attrs import Factory, define
 from loopkernel.data.blocks import ReasoningBlock, TextBlock, UserBlock
 from loopkernel.data.foreign import ForeignBlock
 from loopkernel.data.json_text import JsonValue
 from loopkernel.data.words import ErrorClass
 from loopkernel.later_typing import override
 
+from loopkernel_adapters.transcripts.branches import Branches, gone_back
 from loopkernel_adapters.transcripts.entries import (
     Bookkeeping,
     Compacted,
@@ -110,12 +111,20 @@ def _unknown(place: Place, what: str) -> Finding:
 # --- what it keeps ---------------------------------------------------------------------------------------
 
 
+@define
 class _Session:
-    """A session that it keeps."""
+    """A session that it keeps, whose messages follow each other by `parentId`."""
+
+    numbers: dict[str, int] = Factory(dict)  # of the messages, by the ids of these and of what else follows them
+    branches: Branches = Factory(Branches)
 
     def entries_of(self, place: Place, time: int | None, record: Record) -> Iterator[Entry]:
         """What a record says."""
         kind, message = text_at(record, "type"), record_at(record, "message")
+        if kind == "message":
+            yield from gone_back(place, record, self.numbers, self.branches)
+        if self.branches.latest is not None:
+            self.numbers.setdefault(text_at(record, "id") or "", self.branches.latest)
         match kind:
             case "message" if text_at(message, "role") == "user":
                 yield from _said(place, time, message)

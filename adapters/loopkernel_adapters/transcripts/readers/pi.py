@@ -13,7 +13,7 @@ from loopkernel.data.usage import Usage
 from loopkernel.data.words import ErrorClass, StopReason
 from loopkernel.later_typing import override
 
-from loopkernel_adapters.transcripts.branches import Branches
+from loopkernel_adapters.transcripts.branches import Branches, gone_back
 from loopkernel_adapters.transcripts.entries import (
     Bookkeeping,
     Compacted,
@@ -26,7 +26,6 @@ from loopkernel_adapters.transcripts.entries import (
     ReplyEnd,
     ReplyPart,
     ResultSeen,
-    Undone,
     UserSaid,
 )
 from loopkernel_adapters.transcripts.fields import (
@@ -74,7 +73,7 @@ class Pi(Reader):
             read.append(line.number)
             name = text_at(record, "id")
             if name is not None and text_at(record, "type") != "session":
-                yield from _branch(place, record_at(record), numbers, branches)
+                yield from gone_back(place, record_at(record), numbers, branches)
             numbers.setdefault(name or "", line.number)
             match text_at(record, "type"):
                 case "message":
@@ -102,18 +101,6 @@ class Pi(Reader):
                 case kind:
                     text = f"a record of unknown type {kind!r}"
                     yield Finding(place=place, kind=FindingKind.UNKNOWN_RECORD, text=text)
-
-
-def _branch(place: Place, record: Record, numbers: dict[str, int], branches: Branches) -> Iterator[Undone]:
-    """That the user has gone back, where the record does not follow the latest one. What it follows may be lost."""
-    told, latest = at(record, "parentId"), branches.latest
-    parent = numbers.get(told, latest) if isinstance(told, str) else latest
-    if told is None and "parentId" in record and latest is not None:
-        parent = None
-    if parent != latest:
-        time = time_at(record, "timestamp")
-        yield Undone(place=place, at_ms=time, conversation="", records=branches.left(parent))
-    branches.add(place.record, parent)
 
 
 def _is_of_pi(line: JsonValue) -> bool:

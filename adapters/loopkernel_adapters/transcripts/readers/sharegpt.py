@@ -4,13 +4,15 @@ A list of conversations, one a line, or one alone. Calls stand in the text: as t
 `function_call`, or between tags within what the model said. There are no ids: results answer calls in their order.
 """
 
+import ast
 import re
 from collections.abc import Iterator
 
 from attrs import Factory, define
 from loopkernel.data.blocks import MediaBlock, ReasoningBlock, TextBlock, UserBlock
+from loopkernel.data.errors import CodecError
 from loopkernel.data.foreign import ForeignBlock, ForeignCall
-from loopkernel.data.json_text import JsonValue
+from loopkernel.data.json_text import Json, JsonValue
 from loopkernel.later_typing import override
 
 from loopkernel_adapters.transcripts.entries import (
@@ -82,6 +84,18 @@ def _are_messages(value: JsonValue) -> bool:
     )
 
 
+def _read(text: str) -> JsonValue:
+    """What the text of a call holds: JSON, or a mapping in the quotes of Python, which some data has in its place."""
+    found = decoded(text)
+    if found is not text:
+        return found
+    try:
+        written = Json.of(ast.literal_eval(text)) if text.lstrip().startswith("{") else None
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError, CodecError):
+        return text
+    return text if written is None else written.value()
+
+
 def _conversation(source: Source, number: int, name: str, value: JsonValue) -> Iterator[Entry]:
     if not _are_messages(at(value, KEY)):
         yield Finding(place=Place(number), kind=FindingKind.UNKNOWN_RECORD, text="a record without a conversation")
@@ -119,7 +133,7 @@ class _Reading:
         elif speaker in MODEL:
             yield self._reply(place, self._blocks(place, value))
         elif speaker in CALLS:
-            given = decoded(value)
+            given = _read(value)
             calls = given if isinstance(given, list) and given else [given]
             yield self._reply(place, [self._call(place, call) for call in calls])
         elif speaker in RESULTS:
@@ -147,7 +161,7 @@ class _Reading:
         for found in PARTS.finditer(value):
             blocks += [TextBlock(value[ends : found.start()].strip())]
             inner = found[2]
-            blocks.append(ReasoningBlock(inner) if found[1] == "think" else self._call(place, decoded(inner)))
+            blocks.append(ReasoningBlock(inner) if found[1] == "think" else self._call(place, _read(inner)))
             ends = found.end()
         blocks.append(TextBlock(value[ends:].strip() if blocks else value))
         return [block for block in blocks if not isinstance(block, TextBlock | ReasoningBlock) or block.text]

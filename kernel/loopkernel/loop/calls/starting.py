@@ -3,6 +3,7 @@
 from attrs import evolve
 
 from loopkernel.data.children import ChildRun
+from loopkernel.data.choices import Oversize
 from loopkernel.data.effects import StartTool
 from loopkernel.data.events import ApprovalAsked
 from loopkernel.data.ids import CallId, OperationKind, RunOperation
@@ -21,13 +22,14 @@ def start_run(draft: CallsDraft, place: int, given: Json) -> CallsDraft:
     """One more run of the call starts, within its time (rule TOOL-10)."""
     entry, settings = draft.ledger.entries[place], draft.session.settings
     session, operation = counted_run(draft.session, entry)
-    command = StartTool(
+    command = start_tool(
+        settings,
+        draft.ledger.nonce,
         operation=operation,
         call=entry.call.id,
         run=entry.runs + 1,
         tool=entry.tool,
-        input=given,
-        key=run_key(settings, draft.ledger.nonce, entry.call.id),
+        given=given,
     )
     draft = draft.with_session(session, command)
     return put_started(draft, place, operation, TimerPurpose.TOOL_TIMEOUT, timeout_of(entry, settings))
@@ -43,10 +45,26 @@ def counted_run(session: Session, entry: LedgerEntry) -> tuple[Session, RunOpera
     return session.updated(operations=operations, started=started, course=course), RunOperation(number)
 
 
-def run_key(settings: Settings, nonce: str, call: CallId) -> str:
-    """What a run of the call is known by outside, the same for each run of it, and for no other call of any run."""
-    key = f"{settings.session_id}/{settings.lineage}/{call}"
-    return f"{key}/{nonce}" if nonce else key
+def start_tool(
+    settings: Settings, nonce: str, *, operation: RunOperation, call: CallId, run: int, tool: str, given: Json
+) -> StartTool:
+    """The command that starts a run.
+
+    Its key is the same for each run of the call, and for no other call of any run. A shell puts its long output into a
+    file, where the policy says so (rule TOOL-11).
+    """
+    key, limit = f"{settings.session_id}/{settings.lineage}/{call}", settings.policy.result_limit
+    known = offered(settings, tool)
+    runs_commands = known is not None and known.profile is not None and bool(known.profile.commands)
+    return StartTool(
+        operation=operation,
+        call=call,
+        run=run,
+        tool=tool,
+        input=given,
+        key=f"{key}/{nonce}" if nonce else key,
+        spill=limit if runs_commands and limit is not None and limit.oversize is Oversize.SPILL else None,
+    )
 
 
 def timeout_of(entry: LedgerEntry, settings: Settings) -> int | None:

@@ -10,7 +10,6 @@ from attrs import evolve
 
 from loopkernel.data.blocks import RawInput, TextBlock
 from loopkernel.data.choices import RestartChild, RestartDangerous, RestartSafe
-from loopkernel.data.effects import StartTool
 from loopkernel.data.events import ChildFinished
 from loopkernel.data.held_runs import HeldRun
 from loopkernel.data.hook_calls import NO_HOOKS
@@ -39,7 +38,7 @@ from loopkernel.loop.calls.ledger import (
     offered,
 )
 from loopkernel.loop.calls.schedule import forget_plan
-from loopkernel.loop.calls.starting import ask, run_key, time_approval
+from loopkernel.loop.calls.starting import ask, start_tool, time_approval
 from loopkernel.loop.draft import CallsDraft, Draft, L
 
 
@@ -235,13 +234,14 @@ def restart_held_runs(draft: Draft[L], delta: Resumed) -> Draft[L]:
         again = evolve(run, operation=RunOperation(number), runs=run.runs + 1, effect=effect, handle=False)
         held.append(again)
         draft = draft.tell(
-            StartTool(
+            start_tool(
+                settings,
+                run.nonce,
                 operation=again.operation,
                 call=run.call,
                 run=again.runs,
                 tool=run.tool,
-                input=run.input,
-                key=run_key(settings, run.nonce, run.call),
+                given=run.input,
             )
         )
     return draft.with_session(evolve(draft.session, held=tuple(held)))

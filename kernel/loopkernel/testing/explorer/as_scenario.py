@@ -248,11 +248,8 @@ class _Teller:
                 entry = evolve(entry, calls=(*entry.calls, call), pieces=(*entry.pieces, piece))
             case ModelCompleted(stop=stop):
                 cut = entry.calls[-1].name if delta.cut_call and entry.calls else None
-                entry = evolve(
-                    entry, ending=world.ModelCompletes(stop, cut), takes_ms=after_ms, usage=_told_usage(delta)
-                )
-                if delta.redaction is not None:
-                    self.untold.append(f"{at_ms} ms: {delta.redaction!r}")
+                ending, usage = world.ModelCompletes(stop, cut), _told_usage(delta)
+                entry = evolve(entry, ending=ending, takes_ms=after_ms, usage=usage, redaction=delta.redaction)
             case ModelFailed(error=error, retry_after_ms=wait_ms):
                 entry = evolve(
                     entry, ending=world.ModelFails(error, wait_ms), takes_ms=after_ms, usage=_told_usage(delta)

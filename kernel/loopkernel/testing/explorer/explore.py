@@ -156,8 +156,7 @@ def _judged(state: State, move: Move, step: Transition, laws: Laws) -> tuple[Ste
     """The step by a move, and what is wrong with it; a step that raises is a breach of TOTAL."""
     context = Context(move.delta, move.now_ms)
     try:
-        after, effects = step(state, context)
-        record = StepRecord(state, context, after, effects)
+        record = StepRecord(state, context, *step(state, context))
         return record, (*laws(record), *_by_a_clock_gone_back(record, step))
     except Exception as error:  # whatever it is: a step never raises
         raised = Breach("TOTAL", 0, f"{type(error).__name__}: {error}")

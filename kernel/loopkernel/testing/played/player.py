@@ -57,7 +57,6 @@ from loopkernel.data.outside_deltas import (
 )
 from loopkernel.data.policy import Policy
 from loopkernel.data.records import StepRecord
-from loopkernel.data.states import Initial, State
 from loopkernel.data.steps import Context
 from loopkernel.data.thread_deltas import Acquired, Created, Resumed
 from loopkernel.data.tool_deltas import ToolAsked, ToolChecked, ToolFailed, ToolLost, ToolStopped, ToolSucceeded
@@ -70,6 +69,7 @@ from loopkernel.data.user_deltas import AnswerAfterCrash, AnswerQuestion, Approv
 from loopkernel.data.words import ErrorClass, StopReason, TimerPurpose, TurnEndReason
 from loopkernel.replaying import Transition
 from loopkernel.testing.played.tools import NOTHING, POLICY, TOOLS, USAGE, Call, verdict_on
+from loopkernel.testing.run import Run
 
 Other = AskHook | CheckCorrection | Summarise | HandOff
 
@@ -78,14 +78,11 @@ MOST_ROUNDS = 20  # after which `settle` gives up: the laws say what is wrong
 
 
 @final
-class Player:
-    """Plays one run against a transition, and keeps its steps. Each move takes MOVE_MS."""
+class Player(Run):
+    """Plays one run against a transition. Each move takes MOVE_MS."""
 
     def __init__(self, transition: Transition) -> None:
-        self._transition = transition
-        self.state: State = Initial()
-        self.steps: list[StepRecord] = []
-        self.now_ms = 0
+        super().__init__(transition)
         self.model: ModelOperation | None = None
         self.checks: dict[CheckOperation, CheckCall] = {}
         self.runs: dict[RunOperation, CallId] = {}
@@ -98,13 +95,12 @@ class Player:
     def deliver(self, delta: Delta, *, earlier_ms: int = 0) -> None:
         """One delta. Where the kernel raises, nothing has happened: that is what law TOTAL is told by."""
         self.now_ms += MOVE_MS
-        context = Context(delta, self.now_ms - earlier_ms)
+        now_ms = self.now_ms - earlier_ms
         try:
-            after, effects = self._transition(self.state, context)
+            effects = self.take(delta, now_ms).effects
         except Exception:  # whatever it is: the laws judge the step
-            after, effects = self.state, ()
-        self.steps.append(StepRecord(self.state, context, after, effects))
-        self.state = after
+            self.steps.append(StepRecord(self.state, Context(delta, now_ms), self.state, ()))
+            return
         for effect in effects:
             self._keep(effect)
 

@@ -15,27 +15,25 @@ from loopkernel.data.events import Refused
 from loopkernel.data.ids import (
     OperationKind,
 )
-from loopkernel.data.states import Done, Initial, State
-from loopkernel.data.steps import Context
+from loopkernel.data.states import Done
 from loopkernel.data.thread_deltas import Acquired, Created
 from loopkernel.judging import KERNEL, check_pairs, check_step, check_trace
 from loopkernel.later_typing import override
 from loopkernel.laws import Judged
-from loopkernel.replaying import START, LogRecord, StepRecord, fold
+from loopkernel.replaying import START, StepRecord, fold
+from loopkernel.testing.run import Run
 from loopkernel.testing.strategies.walks import creations_that_run
 from loopkernel.testing.witness import Witness
 
 
-class JudgedMachine(RuleBasedStateMachine):
+class JudgedMachine(RuleBasedStateMachine, Run):
     """A run that goes on delta by delta. A subclass has the rules."""
 
     judged: ClassVar[Judged] = KERNEL
 
     def __init__(self) -> None:
         super().__init__()
-        self.state: State = Initial()
-        self.now_ms = 0
-        self.steps: list[StepRecord] = []
+        Run.__init__(self, self.judged.transition)
         self.witness = Witness()
         self.sound = True  # no step has failed: the whole run may be judged
 
@@ -44,24 +42,20 @@ class JudgedMachine(RuleBasedStateMachine):
     def deliver(self, delta: Delta) -> None:
         """Send a delta, and judge how it is taken."""
         self.sound = False
-        before = self.state
-        foreseen = self.witness.outcomes(before, delta)
-        context = Context(delta, self.now_ms)
-        after, effects = self.judged.transition(before, context)
-        record = StepRecord(before, context, after, effects)
-        refusal = next((effect.reason for effect in effects if isinstance(effect, Refused)), None)
-        assert refusal in foreseen, f"{delta} in {type(before).__name__} gives {refusal}, not one of {foreseen}"
-        self.judge_step(record)
-        wrong = [*self.witness.take(delta, refusal, effects, isinstance(after, Done))]
-        wrong += self.witness.contradictions(after)
-        assert not wrong, f"after {delta} in {type(before).__name__}: " + "; ".join(wrong)
-        self.state = after
-        self.steps.append(record)
+        foreseen = self.witness.outcomes(self.state, delta)
+        step = self.take(delta)
+        before = type(step.before).__name__
+        refusal = next((effect.reason for effect in step.effects if isinstance(effect, Refused)), None)
+        assert refusal in foreseen, f"{delta} in {before} gives {refusal}, not one of {foreseen}"
+        self.judge_step(step)
+        wrong = [*self.witness.take(delta, refusal, step.effects, isinstance(step.after, Done))]
+        wrong += self.witness.contradictions(step.after)
+        assert not wrong, f"after {delta} in {before}: " + "; ".join(wrong)
         self.sound = True
 
-    def judge_step(self, record: StepRecord) -> None:
+    def judge_step(self, step: StepRecord) -> None:
         """The step laws."""
-        breaches = check_step(record, len(self.steps), judged=self.judged)
+        breaches = check_step(step, len(self.steps) - 1, judged=self.judged)
         assert not breaches, "; ".join(map(str, breaches))
 
     def number(self, kind: OperationKind, data: st.DataObject) -> int:
@@ -91,9 +85,8 @@ class JudgedMachine(RuleBasedStateMachine):
         for judge in (check_trace, check_pairs):
             report = judge(self.steps, judged=self.judged)
             assert report.held, str(report)
-        log = [LogRecord(step.context.delta, step.context.now_ms) for step in self.steps]
-        read = [record_from_text(record_to_text(record)) for record in log]
-        assert read == log
+        read = tuple(record_from_text(record_to_text(record)) for record in self.log)
+        assert read == self.log
         folded = fold(read, transition=self.judged.transition)
         assert (folded[-1].after if folded else START) == self.state
         written = state_to_text(self.state)

@@ -10,6 +10,7 @@ from loopkernel.data import choices
 from loopkernel.data.json_text import Json
 from loopkernel.data.policy import (
     RETRYABLE,
+    ROOM_FOR_PATH,
     ApprovalRule,
     ChildLimits,
     ClearResults,
@@ -104,8 +105,11 @@ def compactions(draw: DrawFn) -> Compaction:
 @st.composite
 def result_limits(draw: DrawFn) -> ResultLimit:
     """Head and tail that fit into the limit."""
-    head, tail = draw(_small), draw(_small)
-    return ResultLimit(chars=head + tail + draw(_small), head=head, tail=tail)
+    head, tail, preview = draw(_small), draw(_small), draw(_small)
+    oversize = draw(st.sampled_from(choices.Oversize))
+    room = 2 * preview + ROOM_FOR_PATH if oversize is choices.Oversize.SPILL else 0
+    chars = max(head + tail, room) + draw(_small)
+    return ResultLimit(chars=chars, head=head, tail=tail, oversize=oversize, preview=preview)
 
 
 clear_results: SearchStrategy[ClearResults] = st.builds(

@@ -4,8 +4,6 @@ A run is drawn delta by delta, mostly from what the state before it can expect, 
 anything at all. Shrinking drops deltas from the end, and makes what is left plainer.
 """
 
-from typing import final
-
 from attrs import evolve
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
@@ -38,7 +36,7 @@ from loopkernel.data.outside_deltas import (
     TimerFired,
 )
 from loopkernel.data.policy import Compaction, FieldPattern, Hook, Policy
-from loopkernel.data.states import Initial, State, Streaming
+from loopkernel.data.states import State, Streaming
 from loopkernel.data.steps import Context
 from loopkernel.data.thread_deltas import Acquired, Created, Resumed
 from loopkernel.data.tool_deltas import ToolChecked
@@ -66,16 +64,14 @@ from loopkernel.data.user_deltas import (
     Swap,
 )
 from loopkernel.data.words import ErrorClass, HookPoint, StopReason, TurnEndReason
-from loopkernel.later_typing import override
 from loopkernel.laws.gates import asked_outside
 from loopkernel.laws.step_laws import pending_timers
 from loopkernel.laws.views import ledger_in
-from loopkernel.loop.transition import transition
-from loopkernel.replaying import LogRecord, StepRecord
 from loopkernel.testing.explorer.moves import wishes
 from loopkernel.testing.explorer.reports import answers, reports
 from loopkernel.testing.explorer.scope import ANY_CALL, ANY_REPLY, Answer, EndOfRun, Scope
 from loopkernel.testing.explorer.strays import strays
+from loopkernel.testing.run import Run
 from loopkernel.testing.strategies.conversation import access_modes, contents, tool_sets, verdicts
 from loopkernel.testing.strategies.deltas import (
     WAITS_MS,
@@ -307,28 +303,6 @@ def _next_calls(draw: DrawFn, state: Streaming) -> ModelCall:
     )
 
 
-@final
-class Run:
-    """The steps of a run; shown as its log, since states are long."""
-
-    def __init__(self, steps: tuple[StepRecord, ...]) -> None:
-        self.steps = steps
-
-    @property
-    def log(self) -> tuple[LogRecord, ...]:
-        """What came in, and when."""
-        return tuple(LogRecord(step.context.delta, step.context.now_ms) for step in self.steps)
-
-    @property
-    def state(self) -> State:
-        """The state that it reaches."""
-        return self.steps[-1].after
-
-    @override
-    def __repr__(self) -> str:
-        return "".join(f"\n    {step.context.now_ms} ms: {step.context.delta}" for step in self.steps)
-
-
 @st.composite
 def _moments(draw: DrawFn, state: State, now_ms: int) -> Context | None:
     """The next thing that happens, in one piece, so that shrinking can take it out; None: nothing more.
@@ -348,18 +322,15 @@ def _moments(draw: DrawFn, state: State, now_ms: int) -> Context | None:
 @st.composite
 def runs(draw: DrawFn, most: int = 40, creations: SearchStrategy[Created] = creations_that_run) -> Run:
     """A run of up to `most` deltas after the creation and the acquisition of its session."""
-    contexts = [Context(draw(creations), 0), Context(Acquired(), 0)]
-    state: State = Initial()
-    steps: list[StepRecord] = []
-    while contexts:
-        context = contexts.pop(0)
-        after, effects = transition(state, context)
-        steps.append(StepRecord(state, context, after, effects))
-        state = after
-        if not contexts and len(steps) < 2 + most:
-            moment = draw(_moments(state, context.now_ms))
-            contexts = [] if moment is None else [moment]
-    return Run(tuple(steps))
+    run = Run()
+    run.take(draw(creations))
+    run.take(Acquired())
+    for _ in range(most):
+        moment = draw(_moments(run.state, run.steps[-1].context.now_ms))
+        if moment is None:
+            break
+        run.take(moment.delta, moment.now_ms)
+    return run
 
 
 def reachable_states(most: int = 40) -> SearchStrategy[State]:

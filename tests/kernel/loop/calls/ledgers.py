@@ -9,10 +9,10 @@ from loopkernel.data.ledgers import Ledger
 from loopkernel.data.tools import Verdict
 from loopkernel.loop.calls.ledger import add_call
 from loopkernel.loop.draft import CallsDraft
+from loopkernel.testing.run import Run
 
 from tests.kernel.building import ALL_TOOLS, FREE, at_rest, call_id
 from tests.kernel.drafts import drafted
-from tests.kernel.plays import Play
 
 EMPTY = Ledger(reply=ModelOperation(1), first_check=1, first_run=1, first_timer=1)
 SESSION = at_rest(tools=ALL_TOOLS).session
@@ -31,8 +31,8 @@ def ledger_with(*calls: ToolCall, verdict: Verdict | None = FREE) -> CallsDraft:
     return found
 
 
-def ledgers_of(play: Play) -> Iterator[Ledger]:
-    for moment in play.moments:
-        ledger = getattr(moment.step.next, "ledger", None)
+def ledgers_of(play: Run) -> Iterator[Ledger]:
+    for step in play.steps:
+        ledger = getattr(step.after, "ledger", None)
         if isinstance(ledger, Ledger):
             yield ledger

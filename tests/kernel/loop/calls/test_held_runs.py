@@ -37,6 +37,7 @@ from loopkernel.loop.calls.held_runs import (
 )
 from loopkernel.loop.calls.late_reports import late_report
 from loopkernel.loop.calls.schedule import forget_plan
+from loopkernel.testing.run import Run
 
 from tests.kernel.building import (
     ASKING_NOBODY,
@@ -67,7 +68,7 @@ from tests.kernel.building import (
     writes,
 )
 from tests.kernel.drafts import drafted, outcome
-from tests.kernel.plays import Play, plays
+from tests.kernel.plays import plays
 
 SESSION = at_rest().session
 
@@ -92,9 +93,9 @@ def with_held(*runs: HeldRun) -> Session:
 @pytest.mark.rule("TOOL-17")
 @pytest.mark.rule("TOOL-20")
 @given(plays())
-def test_a_held_run_is_of_an_answered_call_and_abandoned_exactly_if_it_has_a_grace_time(play: Play) -> None:
-    for moment in play.moments:
-        state = moment.step.next
+def test_a_held_run_is_of_an_answered_call_and_abandoned_exactly_if_it_has_a_grace_time(play: Run) -> None:
+    for record in play.steps:
+        state = record.after
         if state.session is None:
             continue
         abandoned = state.session.operations.abandoned[OperationKind.RUN]
@@ -112,11 +113,11 @@ def test_a_held_run_is_of_an_answered_call_and_abandoned_exactly_if_it_has_a_gra
 @pytest.mark.rule("TOOL-20")
 @pytest.mark.rule("CANCEL-2")
 @given(plays())
-def test_after_a_cancel_of_all_or_a_release_nothing_runs_in_the_background(play: Play) -> None:
-    for moment in play.moments:
-        for effect in moment.step.effects:
+def test_after_a_cancel_of_all_or_a_release_nothing_runs_in_the_background(play: Run) -> None:
+    for record in play.steps:
+        for effect in record.effects:
             if type(effect).__name__ == "WorkCancelled":
-                assert not any(found.background for found in session_of(moment.step.next).held)
+                assert not any(found.background for found in session_of(record.after).held)
 
 
 # --- leases -----------------------------------------------------------------------------------------------

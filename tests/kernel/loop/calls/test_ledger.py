@@ -20,6 +20,7 @@ from loopkernel.data.vector import Vector
 from loopkernel.data.words import CallStatus
 from loopkernel.loop.calls.ledger import add_call, ask_check, forget_check, noted, open_check, open_run, take_verdict
 from loopkernel.loop.calls.stopping import answer_all_faulty, answer_faulty
+from loopkernel.testing.run import Run
 
 from tests.kernel.building import (
     ALL_TOOLS,
@@ -44,7 +45,7 @@ from tests.kernel.building import (
 )
 from tests.kernel.drafts import drafted, fresh
 from tests.kernel.loop.calls.ledgers import EMPTY, SESSION, ledger_with, ledgers_of, linked_call
-from tests.kernel.plays import Play, plays
+from tests.kernel.plays import plays
 
 # --- what a ledger counts ---------------------------------------------------------------------------------
 
@@ -52,7 +53,7 @@ from tests.kernel.plays import Play, plays
 @pytest.mark.rule("STATE-5")
 @pytest.mark.rule("TOOL-4")
 @given(plays())
-def test_what_a_ledger_counts_is_what_a_scan_of_it_finds(play: Play) -> None:
+def test_what_a_ledger_counts_is_what_a_scan_of_it_finds(play: Run) -> None:
     for ledger in ledgers_of(play):
         entries = list(ledger.entries)
         assert ledger.unanswered == sum(entry.is_open for entry in entries)
@@ -74,9 +75,9 @@ def test_what_a_ledger_counts_is_what_a_scan_of_it_finds(play: Play) -> None:
 @pytest.mark.rule("TOOL-4")
 @pytest.mark.rule("TOOL-14")
 @given(plays())
-def test_a_terminal_status_never_changes_and_the_calls_stay_in_their_order(play: Play) -> None:
-    for moment in play.moments:
-        before, following = (getattr(state, "ledger", None) for state in (moment.before, moment.step.next))
+def test_a_terminal_status_never_changes_and_the_calls_stay_in_their_order(play: Run) -> None:
+    for step in play.steps:
+        before, following = (getattr(state, "ledger", None) for state in (step.before, step.after))
         if isinstance(before, Ledger) and isinstance(following, Ledger) and before.reply == following.reply:
             for entry, later in zip(before.entries, following.entries, strict=False):
                 assert later.call == entry.call

@@ -29,6 +29,7 @@ from loopkernel.loop.calls.ledger import (
     results,
 )
 from loopkernel.loop.calls.schedule import planned
+from loopkernel.testing.run import Run
 
 from tests.kernel.building import (
     FREE,
@@ -54,7 +55,7 @@ from tests.kernel.building import (
 )
 from tests.kernel.drafts import all_of, drafted, fresh
 from tests.kernel.loop.calls.ledgers import EMPTY, SESSION, ledger_with, ledgers_of, linked_call
-from tests.kernel.plays import Play, plays
+from tests.kernel.plays import plays
 
 # --- answers ----------------------------------------------------------------------------------------------
 
@@ -275,7 +276,7 @@ DANGEROUS = EffectClass.DANGEROUS
 
 
 @given(plays())
-def test_the_changes_of_an_entry_keep_all_that_they_do_not_name(play: Play) -> None:
+def test_the_changes_of_an_entry_keep_all_that_they_do_not_name(play: Run) -> None:
     """They are built field by field: a field that is forgotten there shows here."""
     for ledger in ledgers_of(play):
         for entry in ledger.entries:

@@ -5,7 +5,7 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 from loopkernel.data.blocks import MediaBlock, RawInput, TextBlock, text_of
-from loopkernel.data.choices import OnToolFailure
+from loopkernel.data.choices import ApprovalMode, OnToolFailure, Oversize
 from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import AbortTool, CancelTimer, StartTimer, StartTool
 from loopkernel.data.events import Refused, ToolEnded, ToolProgressed
@@ -26,12 +26,13 @@ from loopkernel.data.tool_deltas import (
     ToolStopped,
     ToolSucceeded,
 )
-from loopkernel.data.tools import EffectClass, InvalidCall, ToolOutput, UnknownTool, Verdict
+from loopkernel.data.tools import EffectClass, InvalidCall, Tool, ToolOutput, ToolProfile, UnknownTool, Verdict
 from loopkernel.data.user_deltas import CancelCall, Correct
 from loopkernel.data.vector import GrowingSet, Vector
 from loopkernel.data.words import CallStatus, CancelReason, RefusalReason, TimerPurpose
 from loopkernel.loop.algorithms.wording import NO_RESULT, cancelled_text
 from loopkernel.loop.calls.run_reports import timer_fired, tool_report
+from loopkernel.testing.run import Run
 from loopkernel.testing.strategies.conversation import contents
 
 from tests.kernel.building import (
@@ -73,7 +74,7 @@ from tests.kernel.building import (
     writes,
 )
 from tests.kernel.drafts import drafted, fresh
-from tests.kernel.plays import Play, plays
+from tests.kernel.plays import plays
 
 DONE, QUEUED, RUNNING, WAITING, ERROR, CANCELLED = (
     CallStatus.DONE,
@@ -106,9 +107,9 @@ def on_run(number: int) -> tuple[ToolDelta, ...]:
 @pytest.mark.rule("DELTA-2")
 @pytest.mark.rule("TOOL-14")
 @given(plays())
-def test_a_report_changes_the_call_of_its_operation_alone(play: Play) -> None:
-    for moment in play.moments:
-        state = moment.before
+def test_a_report_changes_the_call_of_its_operation_alone(play: Run) -> None:
+    for record in play.steps:
+        state = record.before
         if not isinstance(state, Executing | Confirming):
             continue
         for place, entry in enumerate(state.ledger.entries):
@@ -221,6 +222,20 @@ def test_a_large_result_is_cut_and_what_refers_to_it_gets_it_in_full() -> None:
     assert start.input == Json.of({"path": long})
     failed = effects_of(state, broken(1, long))
     assert text_of(of_kind(ToolEnded, failed)[0].result.content) == text_of(ended.result.content)
+
+
+@pytest.mark.rule("TOOL-11")
+@pytest.mark.parametrize("oversize", Oversize)
+@pytest.mark.parametrize("commands", [(), ("command",)])
+def test_a_shell_alone_is_told_to_keep_a_long_output_in_a_file_and_only_by_policy(
+    oversize: Oversize, commands: tuple[str, ...]
+) -> None:
+    limit = ResultLimit(oversize=oversize)
+    profile = ToolProfile(effect=EffectClass.READ_ONLY, commands=commands)
+    permissive = evolve(ASKING_NOBODY, result_limit=limit, approval_mode=ApprovalMode.BYPASS)
+    state = working(made_call("runs", verdict=None), policy=permissive, tools=(Tool(name="runs", profile=profile),))
+    (start,) = of_kind(StartTool, effects_of(state, checked(1)))
+    assert start.spill == (limit if oversize is Oversize.SPILL and commands else None)
 
 
 @pytest.mark.rule("ASK-3")

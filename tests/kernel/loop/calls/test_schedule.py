@@ -18,6 +18,7 @@ from loopkernel.loop.algorithms.scheduling import blockers, places_of
 from loopkernel.loop.calls.ledger import is_output_call, offered
 from loopkernel.loop.calls.schedule import forget_plan, holder_elsewhere, planned, unjudged_output
 from loopkernel.loop.transition import transition
+from loopkernel.testing.run import Run
 
 from tests.kernel.building import (
     ALL_TOOLS,
@@ -46,7 +47,7 @@ from tests.kernel.building import (
     working,
     writes,
 )
-from tests.kernel.plays import Play, plays
+from tests.kernel.plays import plays
 
 DONE, QUEUED, RUNNING, WAITING = (
     CallStatus.DONE,
@@ -75,19 +76,19 @@ def restored(state: State) -> State:
 @pytest.mark.rule("TOOL-3")
 @pytest.mark.rule("RESUME-1")
 @given(plays())
-def test_the_plan_follows_from_the_calls_the_settings_and_the_held_runs(play: Play) -> None:
+def test_the_plan_follows_from_the_calls_the_settings_and_the_held_runs(play: Run) -> None:
     """Whoever restores a state plans anew, and the same follows, whatever comes."""
-    for moment in play.moments:
-        again = transition(restored(moment.before), moment.context)
-        assert (again.next, again.effects) == (moment.step.next, moment.step.effects)
+    for record in play.steps:
+        again = transition(restored(record.before), record.context)
+        assert (again.next, again.effects) == (record.after, record.effects)
 
 
 @pytest.mark.rule("TOOL-3")
 @given(plays())
-def test_no_call_waits_that_may_start(play: Play) -> None:
+def test_no_call_waits_that_may_start(play: Run) -> None:
     """Of the calls that wait for nothing before them, each is allowed and waits for a slot: none is forgotten."""
-    for moment in play.moments:
-        state = moment.step.next
+    for record in play.steps:
+        state = record.after
         if not isinstance(state, Executing | Confirming):
             continue
         settings, ledger = state.session.settings, planned(forget_plan(state.ledger), state.session)

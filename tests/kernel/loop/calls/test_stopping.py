@@ -33,6 +33,7 @@ from loopkernel.loop.calls.stopping import (
     waits_for_person,
 )
 from loopkernel.loop.turn.input import input_on_calls
+from loopkernel.testing.run import Run
 
 from tests.kernel.building import (
     ALL_TOOLS,
@@ -61,7 +62,7 @@ from tests.kernel.building import (
     writes,
 )
 from tests.kernel.drafts import all_of, drafted, fresh
-from tests.kernel.plays import Play, plays
+from tests.kernel.plays import plays
 
 CANCELLED, RUNNING = CallStatus.CANCELLED, CallStatus.IN_PROGRESS
 USER = CancelReason.USER_CANCELLED
@@ -209,9 +210,9 @@ def test_the_others_are_cancelled_with_or_without_those_that_run(running: bool) 
 @pytest.mark.rule("CANCEL-2")
 @pytest.mark.rule("TOOL-4")
 @given(st.sampled_from(CancelReason), plays())
-def test_a_cancel_of_all_first_aborts_and_then_answers_each_open_call_once(reason: CancelReason, play: Play) -> None:
-    for moment in play.moments:
-        state = moment.before
+def test_a_cancel_of_all_first_aborts_and_then_answers_each_open_call_once(reason: CancelReason, play: Run) -> None:
+    for step in play.steps:
+        state = step.before
         if not isinstance(state, Streaming | Executing | Confirming):
             continue
         still_open = [entry for entry in state.ledger.entries if entry.is_open]

@@ -13,13 +13,14 @@ from loopkernel.data.words import CallStatus
 from loopkernel.laws.views import ledger_in
 from loopkernel.loop.algorithms.children import with_share
 from loopkernel.loop.calls.totals import totals_of, with_totals
+from loopkernel.testing.run import Run
 
-from tests.kernel.plays import Play, plays
+from tests.kernel.plays import plays
 
 
-def ledgers(play: Play) -> list[tuple[Ledger, Session]]:
+def ledgers(play: Run) -> list[tuple[Ledger, Session]]:
     """The ledgers of the play, each with its session."""
-    found = ((ledger_in(state), state.session) for state in (moment.step.next for moment in play.moments))
+    found = ((ledger_in(state), state.session) for state in (step.after for step in play.steps))
     return [(ledger, session) for ledger, session in found if ledger is not None and session is not None]
 
 
@@ -27,7 +28,7 @@ def ledgers(play: Play) -> list[tuple[Ledger, Session]]:
 @pytest.mark.rule("TOOL-6")
 @pytest.mark.rule("CALL-5")
 @given(plays(outside=True), st.data())
-def test_totals_that_are_kept_up_are_those_that_are_counted_anew(play: Play, data: st.DataObject) -> None:
+def test_totals_that_are_kept_up_are_those_that_are_counted_anew(play: Run, data: st.DataObject) -> None:
     found = ledgers(play)
     if not found:
         return

@@ -7,10 +7,11 @@ from loopkernel.data.effects import CancelTimer, Effect, StartTimer
 from loopkernel.data.states import Done
 from loopkernel.data.timers import Timer
 from loopkernel.data.words import TimerPurpose
+from loopkernel.testing.run import Run
 
 from tests.kernel.building import at_rest, pending_timers, timer
 from tests.kernel.drafts import drafted
-from tests.kernel.plays import Play, plays
+from tests.kernel.plays import plays
 
 
 @given(st.lists(st.tuples(st.sampled_from(TimerPurpose), st.integers(0, 99)), max_size=4))
@@ -34,14 +35,14 @@ def test_only_what_is_pending_is_closed() -> None:
 @pytest.mark.rule("ASK-6")
 @pytest.mark.rule("CANCEL-2")
 @given(plays() | plays(outside=True))
-def test_what_is_pending_in_the_state_is_what_was_started_and_neither_fired_nor_cancelled(play: Play) -> None:
+def test_what_is_pending_in_the_state_is_what_was_started_and_neither_fired_nor_cancelled(play: Run) -> None:
     """A restart leaves timers to the process that is gone, and starts anew what it wants; a fork leaves them all."""
     running: dict[int, Effect] = {}
-    for moment in play.moments:
-        delta = moment.context.delta
+    for step in play.steps:
+        delta = step.context.delta
         if type(delta).__name__ in ("Resumed", "Acquired", "Forked"):
             running.clear()
-        for effect in moment.step.effects:
+        for effect in step.effects:
             if isinstance(effect, StartTimer):
                 assert effect.operation not in running
                 running[effect.operation] = effect
@@ -49,7 +50,7 @@ def test_what_is_pending_in_the_state_is_what_was_started_and_neither_fired_nor_
                 assert running.pop(effect.operation, None) is not None
         if type(delta).__name__ == "TimerFired":
             running.pop(getattr(delta, "operation", 0), None)
-        state = moment.step.next
+        state = step.after
         pending = [] if state.session is None else pending_timers(state)
         assert not (isinstance(state, Done) and pending)
         assert [found.operation for found in pending] == sorted(running)

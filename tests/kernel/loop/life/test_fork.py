@@ -27,6 +27,7 @@ from loopkernel.data.words import (
     TurnEndReason,
     UserAction,
 )
+from loopkernel.testing.run import Run
 
 from tests.kernel.building import (
     ALL_TOOLS,
@@ -60,7 +61,7 @@ from tests.kernel.building import (
     working,
     writes,
 )
-from tests.kernel.plays import Play, plays
+from tests.kernel.plays import plays
 
 FORK = Forked(session_id="t")
 LEFT = CancelReason.USER_INTERRUPTED
@@ -219,9 +220,9 @@ def test_a_task_that_is_forked_is_at_rest_and_may_go_on() -> None:
 
 @pytest.mark.rule("RESUME-6")
 @given(plays(most=25))
-def test_any_fork_is_at_rest_with_every_call_answered_and_nothing_pending(play: Play) -> None:
-    for moment in play.moments[1::3]:
-        state = moment.step.next
+def test_any_fork_is_at_rest_with_every_call_answered_and_nothing_pending(play: Run) -> None:
+    for record in play.steps[1::3]:
+        state = record.after
         following, effects = step(state, FORK)
         if isinstance(effects[0], Refused):
             assert isinstance(state, Initial)

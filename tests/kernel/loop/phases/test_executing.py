@@ -20,6 +20,7 @@ from loopkernel.data.tools import Decision, InvalidCall, UnknownTool, Verdict
 from loopkernel.data.usage import NO_USAGE, Usage
 from loopkernel.data.user_deltas import AnswerQuestion, Approve, CancelCall, ChangePolicy, ChangeTools, Permit
 from loopkernel.data.words import CallStatus, RefusalReason, RequestReason, StopReason, TurnEndReason, UserAction
+from loopkernel.testing.run import Run
 
 from tests.kernel.building import (
     ALL_TOOLS,
@@ -50,7 +51,7 @@ from tests.kernel.building import (
     writes,
 )
 from tests.kernel.grids import expected_grid, grid
-from tests.kernel.plays import Play, plays
+from tests.kernel.plays import plays
 
 TWO_RUN = working(made_call(), made_call())
 IN_TURN = Policy(schedule=Schedule.SERIAL)
@@ -145,10 +146,10 @@ def test_an_answer_to_a_call_that_waits_is_taken() -> None:
 
 @pytest.mark.rule("STATE-5")
 @given(plays())
-def test_the_phase_is_a_function_of_the_ledger(play: Play) -> None:
+def test_the_phase_is_a_function_of_the_ledger(play: Run) -> None:
     """Somebody is asked, and nothing runs: what is only checked, or held back, does not count."""
-    for moment in play.moments:
-        state = moment.step.next
+    for record in play.steps:
+        state = record.after
         if isinstance(state, Executing | Confirming):
             entries = list(state.ledger.entries)
             runs = any(entry.status is CallStatus.IN_PROGRESS for entry in entries)

@@ -9,6 +9,7 @@ from typing import Annotated, TypeAlias, final
 
 from attrs import Factory, frozen
 
+from loopkernel.data.model_deltas import Redaction
 from loopkernel.data.tools import ToolProfile
 from loopkernel.data.usage import Usage
 from loopkernel.data.words import CallStatus, HookPoint, StopReason
@@ -205,6 +206,7 @@ class ModelEntry:
     takes_ms: int = 0
     pieces: tuple[Piece, ...] = ()
     model_name: str | None = None
+    redaction: Redaction | None = None
     ending: Annotated[ModelEnding, Mark.FLAT] = ModelCompletes(StopReason.END_TURN)
 
 

@@ -158,6 +158,8 @@ def _check_entry(fields: Fields, entry: world.ModelEntry) -> world.ModelEntry:
     for twice in sorted({one for one in names if names.count(one) > 1}):
         fields.place.fault(fields.line, f"two calls are named `{twice}`; rename one of them with `as`")
     named = [piece.call for piece in entry.pieces if isinstance(piece, world.CallPiece)]
+    if entry.redaction is not None and not isinstance(ending, world.ModelCompletes):
+        fields.place.fault(fields.line, "`redaction` goes with a reply that is complete")
     if isinstance(ending, world.ModelCompletes) and ending.cut is not None:
         named.append(ending.cut)
     for missing in sorted(set(named).difference(names)):

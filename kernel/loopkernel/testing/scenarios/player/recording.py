@@ -15,6 +15,7 @@ from loopkernel.data.messages import ResultMessage
 from loopkernel.data.states import Done, Initial, State
 from loopkernel.data.words import TurnEndReason
 from loopkernel.replaying import LogRecord, StepRecord, Transition, fold
+from loopkernel.testing.run import log_of
 from loopkernel.testing.scenarios.player.call_names import CallNames
 
 
@@ -61,7 +62,7 @@ class Recording:
     @property
     def log(self) -> tuple[LogRecord, ...]:
         """The deltas and their times."""
-        return tuple(LogRecord(step.context.delta, step.context.now_ms) for step in self.steps)
+        return log_of(self.steps)
 
     @property
     def last_state(self) -> State:

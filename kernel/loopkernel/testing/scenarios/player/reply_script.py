@@ -131,7 +131,9 @@ class _Script:
         usage = self.entry.usage or NO_USAGE
         match self.entry.ending:
             case ModelCompletes(stop, cut):
-                self.add(self._end_ms, ModelCompleted(self.operation, stop, usage, cut_call=cut is not None))
+                redaction = self.entry.redaction
+                end = ModelCompleted(self.operation, stop, usage, cut_call=cut is not None, redaction=redaction)
+                self.add(self._end_ms, end)
             case ModelFails(error, retry_after_ms):
                 failed = ModelFailed(
                     self.operation,

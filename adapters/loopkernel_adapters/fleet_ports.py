@@ -7,13 +7,19 @@ for run in await runs.claim(10):                     # held, until it is opened 
     await store.close()
 """
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from loopkernel.data.deltas import Delta
+from loopkernel.data.thread_deltas import ThreadDelta
+from loopkernel.data.user_deltas import UserDelta
 
 from loopkernel_adapters.ports import Runs
 
+# What is said to a run from outside.
+Input = UserDelta | ThreadDelta
 
+
+@runtime_checkable
 class Fleet(Runs, Protocol):
     """Many logs in one place that many workers write, each log by one of them at a time."""
 
@@ -26,7 +32,7 @@ class Fleet(Runs, Protocol):
         """
         ...
 
-    async def inbox(self, run: str) -> tuple[tuple[int, Delta], ...]:
+    async def inbox(self, run: str) -> tuple[tuple[int, Input], ...]:
         """The inputs that wait for the run, in order, each with its number.
 
         One goes away with the append that names its number in `taken`, in the same transaction. Raises StoreCorrupt

@@ -1,0 +1,203 @@
+"""A run in Temporal, as a program sees it from anywhere: begun, spoken to, looked at."""
+
+import asyncio
+import uuid
+from typing import TypeVar
+
+from loopkernel.codec import record_from_text, state_from_text
+from loopkernel.data.errors import CodecError
+from loopkernel.data.events import Refused
+from loopkernel.data.ids import CallId
+from loopkernel.data.outside_deltas import ChildEnded
+from loopkernel.data.states import State
+from loopkernel.data.user_deltas import CancelAll
+from loopkernel.replaying import LogRecord
+from temporalio.api.enums.v1 import EventType
+from temporalio.client import (
+    Client,
+    WorkflowHandle,
+    WorkflowUpdateFailedError,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
+)
+from temporalio.common import WorkflowIDConflictPolicy
+from temporalio.exceptions import ApplicationError
+
+from loopkernel_adapters.agent import Agent, new_run_id
+from loopkernel_adapters.driver.children import WITH_CALLS, last_said, waiting_calls
+from loopkernel_adapters.driver.taking_up import new_nonce
+from loopkernel_adapters.optional_ports import Address, NoSuchAgent
+from loopkernel_adapters.secret_filter import SecretFilter
+from loopkernel_adapters.secrets import NO_SECRETS, Secrets
+from loopkernel_adapters.session import Words, said
+from loopkernel_adapters.temporal.documents import RUN, Carried, Input, Pace, endings, inputs, refusals
+from loopkernel_adapters.temporal.documents import carried as carried_codec
+from loopkernel_adapters.waiting_calls import Answer, WaitingCall, answer_in_full, calls_waiting
+
+DEFAULT_PACE = Pace()
+T = TypeVar("T", str, bool)
+
+
+class InputRefused(Exception):
+    """The run has not taken an input. `refused` is the kernel's word, which is in the log; None: it was no input."""
+
+    def __init__(self, message: str, refused: Refused | None = None) -> None:
+        super().__init__(message)
+        self.refused = refused
+
+
+async def start(
+    client: Client, task_queue: str, agent: Agent, run: str | None = None, *, pace: Pace = DEFAULT_PACE
+) -> "TemporalRun":
+    """Begin a run of the agent, or find the one of that id that is under way. A worker of that queue carries it out.
+
+    The id of the run is that of its workflow.
+    """
+    name = new_run_id() if run is None else run
+    secrets = agent.ports.secrets
+    created = secrets.hide_in(agent.created(name, new_nonce()))
+    handle = await client.start_workflow(
+        RUN,
+        carried_codec().encode_text(Carried(pace=pace, created=created)),
+        id=name,
+        task_queue=task_queue,
+        result_type=str,
+        id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+    )
+    return TemporalRun(client, handle.id, secrets)
+
+
+class TemporalRun:
+    """A run that was begun with `start`, here or elsewhere.
+
+    `secrets` are hidden in all that is said; without them the run's worker refuses what holds one.
+    """
+
+    def __init__(self, client: Client, run: str, secrets: Secrets = NO_SECRETS) -> None:
+        self.run = run
+        self._client = client
+        self._filter = SecretFilter(secrets)
+
+    async def say(self, words: Words) -> None:
+        """Say something to the model; on return it is recorded. Raises InputRefused, as all that is said does."""
+        await self.send(said(words))
+
+    async def approve(self, call: WaitingCall) -> None:
+        """Let the call run."""
+        await self.answer(call, True)
+
+    async def reject(self, call: WaitingCall, why: str = "") -> None:
+        """Do not let the call run; the model is told why."""
+        await self.answer(call, why or False)
+
+    async def answer(self, call: WaitingCall, answer: Answer) -> None:
+        """Answer a call that waits for a person; see `Answer`. Raises TypeError where the answer does not fit."""
+        await self.send(answer_in_full(call, answer), call.within)
+
+    async def cancel(self) -> None:
+        """Stop everything that is under way."""
+        await self.send(CancelAll())
+
+    async def send(self, delta: Input, within: Address = ()) -> None:
+        """Say anything that the kernel understands, to the run or to the sub-agent at that address.
+
+        Raises NoSuchAgent where there is none.
+        """
+        handle = await self._handle(within)
+        for shown in self._filter.incoming(delta):
+            try:
+                text = await _updated(handle, "send", str, _text(shown))
+            except WorkflowUpdateFailedError as error:
+                cause = error.cause
+                words = cause.message if isinstance(cause, ApplicationError) else str(cause)
+                raise InputRefused(f"the run {self.run} did not take the input: {words}") from error
+            refused = refusals().decode_text(text)
+            if refused is not None:
+                what = f"{refused.action.value} was refused as {refused.reason.value}"
+                raise InputRefused(f"the run {self.run} did not take the input: {what}", refused)
+
+    async def rest(self) -> str:
+        """Wait until nothing goes on by itself, and give what the model said last. It may take as long as it likes."""
+        while not await _updated(self._of(self.run), "rest", bool):
+            pass
+        return last_said(await self.state())
+
+    async def state(self, within: Address = ()) -> State:
+        """The state of the run, or of the sub-agent at the address. Raises NoSuchAgent."""
+        return await _state(await self._handle(within))
+
+    async def waiting(self) -> tuple[WaitingCall, ...]:
+        """The calls that wait for a person, those of sub-agents included."""
+        own = await self.state()
+        states: dict[Address, State | None] = {(): own}
+        for asked in waiting_calls(own):
+            address = asked.path[:-1]
+            if address not in states:
+                try:
+                    states[address] = await self.state(address)
+                except NoSuchAgent:
+                    states[address] = None
+        return calls_waiting(states.get)
+
+    async def over(self) -> ChildEnded:
+        """Wait for the end of the run: why it ended, what it said last, what it used."""
+        return endings().decode_text(await self._of(self.run).result())
+
+    async def log(self) -> tuple[LogRecord, ...]:
+        """All records, from all histories that the server still has."""
+        lines: list[str] = []
+        history: str | None = (await self._of(self.run).describe()).raw_description.workflow_execution_info.first_run_id
+        while history is not None:
+            lines += await self._of(self.run, history).query("records", result_type=list[str])
+            history = await self._next_history(history)
+        return tuple(map(record_from_text, lines))
+
+    async def _next_history(self, history: str) -> str | None:
+        """The history that goes on where that one ended."""
+        handle = self._client.get_workflow_handle(self.run, run_id=history)
+        async for event in handle.fetch_history_events(page_size=1_000):
+            if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW:
+                return event.workflow_execution_continued_as_new_event_attributes.new_execution_run_id
+        return None
+
+    def _of(self, run: str, history: str | None = None) -> WorkflowHandle[object, str]:
+        return self._client.get_workflow_handle(run, run_id=history, result_type=str)
+
+    async def _handle(self, within: Address) -> WorkflowHandle[object, str]:
+        """The workflow of the run, or of the sub-agent that runs for a call of it."""
+        handle = self._of(self.run)
+        for depth, call in enumerate(within):
+            handle = self._of(_session_of(await _state(handle), call, within[: depth + 1]))
+        return handle
+
+
+async def _updated(handle: WorkflowHandle[object, str], name: str, result: type[T], *arguments: str) -> T:
+    """What comes of the update. Where the answer takes longer than a request may, the same one is asked for again."""
+    update = uuid.uuid4().hex
+    while True:
+        try:
+            answer: T = await handle.execute_update(name, args=arguments, id=update, result_type=result)
+            return answer
+        except WorkflowUpdateRPCTimeoutOrCancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+
+
+def _text(delta: object) -> str:
+    """The input as text. Raises InputRefused for what is none."""
+    try:
+        return inputs().encode_text(delta)  # type: ignore[arg-type]  # the codec says what is wrong with it
+    except CodecError as error:
+        raise InputRefused(f"this is not an input of a run: {error}") from error
+
+
+async def _state(handle: WorkflowHandle[object, str]) -> State:
+    return state_from_text(await handle.query("state", result_type=str))
+
+
+def _session_of(state: State, call: CallId, address: Address) -> str:
+    entries = state.ledger.entries if isinstance(state, WITH_CALLS) else ()
+    for entry in entries:
+        if entry.call.id == call and entry.child is not None and entry.is_open:
+            return entry.child.session_id
+    raise NoSuchAgent(f"no sub-agent runs for call {'/'.join(map(str, address))}")
