@@ -182,6 +182,7 @@ def test_an_append_whose_answer_was_lost_is_found_and_not_written_again(
         await worker.send("s", said("b"))
         lose_the_answer(monkeypatch, times=1)
         await store.append((), durable=True, taken=(2,))
+        lose_the_answer(monkeypatch, times=1)
         await store.append(RECORDS[3:4], durable=True)
         await store.close()
         assert await worker.read("s") == RECORDS[:4]
