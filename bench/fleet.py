@@ -36,7 +36,9 @@ from loopkernel_adapters.stores.seals import Seals
 from loopkernel_adapters.tools.functions import tool
 
 SECRET, LEASE_SECONDS, SENDERS, WORK_SECONDS = bytes(32), 5.0, 16, 5.0
-AT_REST = "SELECT count(*) FROM runs WHERE records > 0 AND holder IS NULL AND NOT unfinished AND position(%s IN run) = 1"
+AT_REST = (
+    "SELECT count(*) FROM runs WHERE records > 0 AND holder IS NULL AND NOT unfinished AND position(%s IN run) = 1"
+)
 
 
 class Clerk(Provider):

@@ -85,7 +85,10 @@ class Worker:
         """Take sessions and hold them until `stop` is called."""
         searching = [asyncio.create_task(work) for work in (self._search(), self._watch_leases())]
         try:
-            await self._stopped.wait()
+            await asyncio.wait(searching, return_when=asyncio.FIRST_COMPLETED)
+            for task in searching:
+                if task.done():  # the search ends when the worker is to stop; anything else is a fault of its own
+                    task.result()
             if self._held:
                 await asyncio.wait([held.task for held in self._held.values()], timeout=self._grace_seconds)
         finally:

@@ -150,7 +150,7 @@ def test_a_session_that_waits_for_a_person_is_held_by_nobody_and_goes_on_with_th
 def test_a_session_that_cannot_be_gone_on_with_stops_no_other(world: World, tmp_path: Path) -> None:
     async def play() -> None:
         fleet, file = world.worker(), tmp_path / "payments"
-        told: list[tuple[str, Exception]] = []
+        told: list[tuple[str | None, Exception]] = []
         worker = Worker(clerk(world.worker(), file), complain=lambda run, error: told.append((run, error)))
         store = await world.vouching(fleet, "damaged")
         await store.append(RECORDS[:3], True)
@@ -172,7 +172,7 @@ def test_a_session_that_cannot_be_gone_on_with_stops_no_other(world: World, tmp_
 
 
 def test_a_run_that_nobody_vouches_for_is_left_to_a_person(world: World, tmp_path: Path) -> None:
-    """An approval that waits was said to another log: the worker does not even open this one, which would believe it."""
+    """An approval that waits was said to another log; a worker that opened this one would vouch for it."""
 
     async def play() -> None:
         fleet, file = world.worker(), tmp_path / "payments"
