@@ -23,6 +23,7 @@ held AS (
         seal = CASE WHEN %(count)s > 0 THEN %(seal)s ELSE seal END,
         first_ms = CASE records WHEN 0 THEN %(first_ms)s ELSE first_ms END,
         last_ms = CASE WHEN %(count)s > 0 THEN %(last_ms)s ELSE last_ms END,
+        highest_taken = greatest(highest_taken, %(highest)s),
         lease_until = clock_timestamp() + make_interval(secs => %(seconds)s)
     FROM mode
     WHERE id = %(number)s AND epoch = %(epoch)s AND records = %(records)s AND lease_until > clock_timestamp()
@@ -86,6 +87,7 @@ class Append:
             "digests": [row[1] for row in rows],
             "texts": [row[2] for row in rows],
             "taken": list(taken),
+            "highest": max(taken, default=0),
         }
 
     async def make(self, connection: Connection) -> None:

@@ -16,6 +16,7 @@ from loopkernel.replaying import LogRecord
 from loopkernel_adapters.ports import Restored, Store, StoreError
 from loopkernel_adapters.stores.postgres_appends import Append, Ending
 from loopkernel_adapters.stores.postgres_connections import Connection, Connections
+from loopkernel_adapters.stores.postgres_inputs import taken_mark
 from loopkernel_adapters.stores.postgres_leases import Lease, Leases
 from loopkernel_adapters.stores.postgres_rows import RunRow, RunRows
 from loopkernel_adapters.stores.record_chain import chained, row_time
@@ -60,6 +61,8 @@ class PostgresStore(Store):
         self._writing: asyncio.Task[None] | None = None
         self._vouched = False
         self._mark: Mark | None = None
+        self._taken_mark = taken_mark(seals, rows.run, row.identity)
+        self._highest_taken = 0
         self._owner = os.getpid()
         self._broken = False
         self._unsynced = False
@@ -141,6 +144,7 @@ class PostgresStore(Store):
         await self._all_written()
         if self._mark is not None:
             self._mark.close()
+        self._taken_mark.close()
         try:
             await self._leases.release(self._lease)
         except StoreError as error:
@@ -199,6 +203,10 @@ class PostgresStore(Store):
         self._written = after
         self._unsynced = not durable
         self._lease.goes_on()
+        self._highest_taken = max([self._highest_taken, *taken])
+        if durable and self._highest_taken:
+            self._taken_mark.note(self._highest_taken)
+            self._highest_taken = 0
         if vouched and durable:  # a run that has lost what was not durable is no older copy: no call began on that
             if self._mark is None:
                 self._mark = self._rows.mark(self._first_digest)

@@ -141,14 +141,14 @@ def test_inputs_go_away_with_the_append_that_takes_them_and_with_no_other(world:
         worker = world.worker()
         assert [await worker.send("s", said(text)) for text in "abc"] == [1, 2, 3]
         store = await world.vouching(worker, "s")
-        await store.append(RECORDS[:2], durable=True, taken=(1, 3))
-        assert await worker.inbox("s") == ((2, said("b")),)
+        await store.append(RECORDS[:2], durable=True, taken=(1, 2))
+        assert await worker.inbox("s") == ((3, said("c")),)
         with pytest.raises(StoreError, match=r"of the inputs \[2, 3\] only 1 are waiting, so nothing was taken"):
             await store.append(RECORDS[2:3], durable=True, taken=(2, 3))
-        assert (await worker.inbox("s"), await worker.read("s")) == (((2, said("b")),), RECORDS[:2])
+        assert (await worker.inbox("s"), await worker.read("s")) == (((3, said("c")),), RECORDS[:2])
         await store.close()
         store = await worker.open("s")
-        await store.append((), durable=True, taken=(2,))
+        await store.append((), durable=True, taken=(3,))
         assert await worker.inbox("s") == ()
         await store.close()
 
