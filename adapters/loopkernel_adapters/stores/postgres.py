@@ -124,6 +124,14 @@ class PostgresRuns(Runs):
         """See `Fleet`."""
         await self._leases.rest(run, kept_id(run), wake_ms, unfinished)
 
+    def holds(self, run: str) -> bool:
+        """See `Fleet`."""
+        return self._leases.holds(kept_id(run))
+
+    async def set_aside(self, run: str) -> None:
+        """See `Fleet`."""
+        await self._leases.set_aside(kept_id(run))
+
     async def wait_for_work(self, seconds: float) -> tuple[str, ...]:
         """See `Fleet`."""
         return await self._fleet.wait_for_work(seconds)

@@ -49,11 +49,12 @@ class FleetTables:
         holder = uuid4()
         values = {"most": most, "holder": holder, "owner": self._leases.owner, "seconds": self._leases.seconds}
 
-        async def claimed(connection: Connection) -> list[str]:
-            return [str(row[0]) for row in await (await connection.execute(CLAIM, values)).fetchall()]
+        async def claimed(connection: Connection) -> tuple[list[str], float]:
+            sent_at = time.monotonic()
+            return [str(row[0]) for row in await (await connection.execute(CLAIM, values)).fetchall()], sent_at
 
-        found = await self._connections.run(claimed)
-        self._leases.claimed.update(dict.fromkeys(found, holder))
+        found, sent_at = await self._connections.run(claimed)
+        self._leases.claimed(found, holder, sent_at)
         return tuple(id_of(kept) for kept in found)
 
     async def wait_for_work(self, seconds: float) -> tuple[str, ...]:
