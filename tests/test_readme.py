@@ -29,6 +29,8 @@ COMMANDS: dict[str, list[str]] = {
     "run": ["x"],
     "chat": [],
     "acp": [],
+    "worker": [],
+    "send": ["x"],
     "resume": ["x"],
     "runs": [],
     "approvals": ["x"],

@@ -57,6 +57,22 @@ class Fleet(Runs, Protocol):
         """
         ...
 
+    def holds(self, run: str) -> bool:
+        """Whether the run is held here, by all that is known here: nothing is asked.
+
+        It was taken or renewed less than a lease ago, counted from before that was asked for, and no renewal has said
+        otherwise. Ask it before what must not be done twice.
+        """
+        ...
+
+    async def set_aside(self, run: str) -> None:
+        """Leave a run that could not be gone on with alone for as long as a lease lasts; then it has work again.
+
+        It is held by nobody meanwhile, and so is one that is open here: its log takes nothing more. Nothing happens
+        where another one holds it, and where there is no such run.
+        """
+        ...
+
     async def wait_for_work(self, seconds: float) -> tuple[str, ...]:
         """Return when an input has come, a run was let go of with work left, a time has come, or the seconds are over.
 

@@ -29,6 +29,7 @@ CHAT_STATUSES = (
     "exit status: 0 you have left (behind a pipe: and the last turn ended by itself), 1 it was ended otherwise, "
     f"as by Ctrl-C, {USAGE}"
 )
+WORKER_STATUSES = f"exit status: 0 it is done, {USAGE}"
 ACP_STATUSES = f"exit status: 0 the editor has left, {USAGE}"
 LIST_STATUSES = f"exit status: 0 shown, {USAGE}"
 REPLAY_STATUSES = (
@@ -89,12 +90,14 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=Paragraphs,
     )
     whole.add_argument("--version", action="version", version=f"loopkernel {_version()}")
-    names = "run|chat|resume|acp|runs|approvals|log|view|replay|whatif|diagnose|repair|continue|fork|demo"
+    names = "run|chat|resume|acp|worker|send|runs|approvals|log|view|replay|whatif|diagnose|repair|continue|fork|demo"
     commands = whole.add_subparsers(dest="command", required=True, metavar=names)
     _add_run(commands)
     _add_chat(commands)
     _add_resume(commands)
     _add_acp(commands)
+    _add_worker(commands)
+    _add_send(commands)
     _add_runs(commands)
     _add_approvals(commands)
     _add_log(commands)
@@ -194,6 +197,30 @@ def _add_acp(commands: Commands) -> None:
     _add_asked(serving, folder="the folder that sessions may work in, or in a folder of it (any that the editor gives)")
     _add_policy(serving)
     _add_store(serving)
+
+
+def _add_worker(commands: Commands) -> None:
+    serving = _add(
+        commands,
+        "worker",
+        "serve the runs of a PostgreSQL database, beside as many other workers as there are",
+        WORKER_STATUSES,
+        "worker --store postgres:DSN --model anthropic:MODEL",
+        "Take the runs that have work (what `send` has sent, and what a worker that died has left), hold each under a "
+        "lease, and let go of it at rest. A call that asks waits until a program sends its answer (docs/homes.md).",
+    )
+    _add_asked(serving, folder="the folder that all of its runs work in (the current one)")
+    _add_policy(serving)
+    _add_store(serving)
+
+
+def _add_send(commands: Commands) -> None:
+    purpose = "say something to a run that workers serve; a new one is begun"
+    sending = _add(commands, "send", purpose, WORKER_STATUSES, "send RUN 'And now?' --store postgres:DSN")
+    sending.add_argument("run", metavar="RUN", type=values.name, help="the id of the run, new or not")
+    sending.add_argument("words", metavar="WORDS", nargs="?", help="what to say")
+    sending.add_argument("--cancel", action="store_true", help="stop what is under way first")
+    _add_store(sending)
 
 
 def _add_runs(commands: Commands) -> None:
@@ -461,7 +488,7 @@ def _add_places(command: argparse.ArgumentParser) -> None:
 def _add_store(command: "argparse.ArgumentParser | argparse._MutuallyExclusiveGroup") -> None:
     command.add_argument(
         "--store",
-        metavar="sqlite:FILE|jsonl:DIR|memory",
+        metavar="sqlite:FILE|jsonl:DIR|postgres:DSN|memory",
         type=values.name,
         help=f"where the runs are kept (sqlite:{FOLDER / 'runs.sqlite'})",
     )

@@ -59,6 +59,14 @@ def _carry_out(given: argparse.Namespace, screen: Screen) -> ExitStatus:
             from loopkernel_adapters.cli.acp import serve_editor
 
             return serve_editor(options_of(given))
+        case "worker":
+            from loopkernel_adapters.cli.fleet import work
+
+            return work(options_of(given), screen)
+        case "send":
+            from loopkernel_adapters.cli.fleet import inputs_of, send
+
+            return send(given.run, inputs_of(given.words, cancel=given.cancel), given.store, screen)
         case "runs":
             from loopkernel_adapters.cli.listing import list_runs
 

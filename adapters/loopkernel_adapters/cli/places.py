@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import quote
 
 from attrs import frozen
@@ -31,11 +32,14 @@ from loopkernel_adapters.stores.folders import JsonlFolder
 from loopkernel_adapters.stores.jsonl import JsonlStore, LogFile, NotALog, doubt_of, read_log
 from loopkernel_adapters.stores.seals import Seals
 
-SQLITE, JSONL, MEMORY = "sqlite:", "jsonl:", "memory"
+if TYPE_CHECKING:  # an extra
+    from loopkernel_adapters.stores.postgres import PostgresRuns
+
+SQLITE, JSONL, POSTGRES, MEMORY = "sqlite:", "jsonl:", "postgres:", "memory"
 DEFAULT = f"{SQLITE}{FOLDER / 'runs.sqlite'}"
 LAST = "last"
 SHORTEST_BEGINNING = 4  # characters of an id that stand for it
-FORMS = f"{SQLITE}FILE, {JSONL}DIR or {MEMORY}"
+FORMS = f"{SQLITE}FILE, {JSONL}DIR, {POSTGRES}DSN or {MEMORY}"
 
 
 class Place(Protocol):
@@ -290,12 +294,29 @@ def opened_place(name: str | None, *, make: bool) -> Iterator[StoredRuns]:
         path = Path(text.removeprefix(JSONL))
         _demand_place(path, text, is_folder=True, make=make)
         runs = JsonlFolder(path)
+    elif text.startswith(POSTGRES) and text != POSTGRES:
+        from loopkernel_adapters.cli.awaited_runs import AwaitedRuns
+
+        dsn = text.removeprefix(POSTGRES)
+        runs = AwaitedRuns(partial(postgres_runs, dsn))
+        path, text = None, f"{POSTGRES}DSN"  # which may hold a password
     else:
         raise Unusable(f"there is no store {text}; choose {FORMS}")
     try:
         yield StoredRuns(runs=runs, name=text, path=path)
     finally:
         runs.close()
+
+
+def postgres_runs(dsn: str) -> "PostgresRuns":
+    """The runs of that database. Raises Unusable where the extra is not installed."""
+    try:
+        from loopkernel_adapters.stores.postgres import PostgresRuns
+    except ModuleNotFoundError as error:
+        raise Unusable(
+            f"{error.name} is needed for a PostgreSQL database: pip install 'loopkernel[postgres]'"
+        ) from error
+    return PostgresRuns(dsn)
 
 
 def _demand_place(path: Path, name: str, *, is_folder: bool, make: bool) -> None:

@@ -9,7 +9,7 @@ the answer comes.
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Literal, TypeVar
@@ -20,27 +20,31 @@ from loopkernel.views.deadlines import next_deadline
 
 from loopkernel_adapters.agent import Agent
 from loopkernel_adapters.fleet_ports import Fleet
-from loopkernel_adapters.ports import RunFailed, StoreError, StoreLocked
+from loopkernel_adapters.ports import NoSuchRun, RunFailed, StoreError, StoreLocked
 from loopkernel_adapters.session import Session
 
 MOST_SESSIONS = 200  # that one worker holds at a time
 LOOK_SECONDS = 5.0  # how often it looks for work where nothing wakes it, as when another worker has died
+LEASE_LOOK_SECONDS = 0.5  # how often it looks whether it still has what it holds
 GRACE_SECONDS = 10.0  # how long sessions may take to come to rest when the worker is to stop
-HELD_SECONDS = 2.0  # a session whose timer is due so soon is not let go of
 TICK_SECONDS = 0.01  # a timer fires when its time is over, not before
-AGAIN_SECONDS = 30.0  # how long a session that could not be gone on with is left alone
 
-# Told of each session that could not be gone on with: its run, and what was raised.
-Complaint = Callable[[str, Exception], None]
+# Told of what could not be gone on with, and what was raised: a run, or, for None, the search for work.
+Complaint = Callable[[str | None, Exception], None]
 T = TypeVar("T")
+
+
+class DoubtedRun(StoreError):
+    """The store does not vouch for the log of a run, so no worker goes on with it: that is for a person to do."""
 
 
 class Worker:
     """Serves the sessions of the agent's runs, which are a `Fleet`; as many at once as `most_sessions`.
 
     Where the agent has an approver, it answers for a person; else a call waits until its answer is sent to the run,
-    from anywhere. `complain` is told what went wrong with a session, which stops no other; without it, the exception
-    handler of the event loop is. Raises TypeError where the agent keeps its runs in a place that workers cannot share.
+    from anywhere. A session that waits so is let go of, unless a timer of it runs: who takes a run up sets its timers
+    anew. `complain` is told what went wrong, which stops no other session; without it, the exception handler of the
+    event loop is. Raises TypeError where the agent keeps its runs in a place that workers cannot share.
     """
 
     def __init__(
@@ -78,39 +82,62 @@ class Worker:
         self._changed.set()
 
     async def serve(self) -> None:
-        """Take sessions and hold them until `stop` is called. Raises what the store raises when it cannot be asked."""
+        """Take sessions and hold them until `stop` is called."""
+        searching = [asyncio.create_task(work) for work in (self._search(), self._watch_leases())]
+        try:
+            await asyncio.wait(searching, return_when=asyncio.FIRST_COMPLETED)
+            for task in searching:
+                if task.done():  # the search ends when the worker is to stop; anything else is a fault of its own
+                    task.result()
+            if self._held:
+                await asyncio.wait([held.task for held in self._held.values()], timeout=self._grace_seconds)
+        finally:
+            await ended(searching)
+            await ended([held.task for held in self._held.values()])
+
+    # --- what there is to do ---
+
+    async def _search(self) -> None:
+        """Take what has work, and hand on what comes in. Where the store cannot be asked, ask again later."""
+        while not self._stopped.is_set():
+            try:
+                await self._look()
+            except StoreError as error:
+                self._complain(None, error)
+                await asyncio.sleep(self._look_seconds)
+
+    async def _look(self) -> None:
+        """Until nothing has come for a while: then all that is held looks into its inbox, whatever was missed."""
+        until = time.monotonic() + self._look_seconds
         waiting: asyncio.Future[tuple[str, ...]] | None = None
         try:
-            while not self._stopped.is_set():
+            while not self._stopped.is_set() and (left := until - time.monotonic()) > 0:
                 self._changed.clear()
-                if waiting is None:
-                    waiting = asyncio.ensure_future(self._fleet.wait_for_work(self._look_seconds))
                 await self._take()
+                waiting = asyncio.ensure_future(self._fleet.wait_for_work(left)) if waiting is None else waiting
                 await first_of(waiting, self._changed)
                 if waiting.done():
                     self._tell(waiting.result())
                     waiting = None
-            if self._held:
-                await asyncio.wait([held.task for held in self._held.values()], timeout=self._grace_seconds)
         finally:
             if waiting is not None:
                 await ended([waiting])
-            await ended([held.task for held in self._held.values()])
+        self._tell(tuple(self._held))
 
     async def _take(self) -> None:
-        """Take as many as there is room for. One that is held here already is told instead."""
-        free = self._most - len(self._held)
+        """Take as many as there is room for. One that is held here was lost, or it could not be taken."""
+        free = 0 if self._stopped.is_set() else self._most - len(self._held)
         for run in await self._fleet.claim(free) if free > 0 else ():
             if run in self._held:
-                self._tell((run,))
+                self._held[run].task.cancel()
                 continue
             task = asyncio.create_task(self._hold(run), name=f"session {run}")
             self._held[run] = _Held(task)
             task.add_done_callback(partial(self._released, run))
 
-    def _tell(self, runs: tuple[str, ...]) -> None:
-        """Have those that are held here look into their inboxes; all of them where nothing says which."""
-        for run in runs or self._held:
+    def _tell(self, runs: Iterable[str]) -> None:
+        """Have those of them that are held here look into their inboxes."""
+        for run in runs:
             if run in self._held:
                 self._held[run].news.set()
 
@@ -118,44 +145,62 @@ class Worker:
         del self._held[run]
         self._changed.set()
 
+    async def _watch_leases(self) -> None:
+        """Stop each session whose lease is over, with all that it does: another worker may hold it by now."""
+        while True:
+            await asyncio.sleep(LEASE_LOOK_SECONDS)
+            for run, held in self._held.items():
+                if held.is_open and not self._fleet.holds(run):
+                    held.task.cancel()
+
     # --- one session ---
 
     async def _hold(self, run: str) -> None:
         """Serve the session until it is at rest. What goes wrong with it stops no other."""
         try:
+            await self._demand_vouched(run)
             async with self._agent.session(run) as session:
-                await self._attend(run, session, self._held[run].news)
+                self._held[run].is_open = True
+                try:
+                    await self._attend(run, session, self._held[run].news)
+                except BaseException:
+                    with suppress(StoreError):  # then the end of its lease tells
+                        await self._fleet.rest(run, None, unfinished=True)
+                    raise
         except StoreLocked:  # another worker was quicker
             return
         except Exception as error:
             self._complain(run, error)
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._stopped.wait(), AGAIN_SECONDS)
+            with suppress(StoreError):
+                await self._fleet.set_aside(run)
+
+    async def _demand_vouched(self, run: str) -> None:
+        """Raises DoubtedRun before the run is opened: what waits in its inbox was said to another log."""
+        with suppress(NoSuchRun):
+            doubt = await self._fleet.doubt(run)
+            if doubt is not None:
+                raise DoubtedRun(f"run {run} is not gone on with, since {doubt}. Look at it, and resume it by hand")
 
     async def _attend(self, run: str, session: Session, news: asyncio.Event) -> None:
-        """Hand on what comes in, until nothing is under way and nothing has come; then say what is left to do."""
-        is_settled = False
+        """Hand on what comes in, until nothing is under way and nothing has come; then say that nothing is left."""
         settling: asyncio.Future[None] | None = None
         try:
-            while not is_settled:
+            while True:
                 news.clear()
-                for number, delta in await self._fleet.inbox(run):
-                    await session.send(delta, taken=number)
+                while waiting := await self._fleet.inbox(run):
+                    for number, delta in waiting:
+                        await session.send(delta, taken=number)
                 settling = asyncio.ensure_future(settled(session)) if settling is None else settling
                 await first_of(settling, news)
                 if settling.done():
                     with suppress(RunFailed):  # the log says so
                         settling.result()
-                    settling, is_settled = None, not news.is_set()
-        except asyncio.CancelledError:
-            with suppress(StoreError):  # then the end of its lease tells
-                await self._fleet.rest(run, None, unfinished=True)
-            raise
+                    settling = None
+                    if not news.is_set():
+                        break
         finally:
             await ended([] if settling is None else [settling])
-        left = seconds_left(session.state)
-        wake_ms = None if left is None else round((time.time() + left) * 1000)
-        await self._fleet.rest(run, wake_ms, unfinished=False)
+        await self._fleet.rest(run, None, unfinished=False)
 
 
 @define(eq=False)
@@ -164,14 +209,15 @@ class _Held:
 
     task: asyncio.Task[None]
     news: asyncio.Event = field(factory=asyncio.Event)
+    is_open: bool = False
 
 
 async def settled(session: Session) -> None:
-    """Wait until nothing is under way, and no timer is about to fire. Raises as a turn does."""
+    """Wait until nothing is under way, and no timer runs. Raises as a turn does."""
     while True:
         await session.settled()
         left = seconds_left(session.state)
-        if left is None or left > HELD_SECONDS:
+        if left is None:
             return
         await asyncio.sleep(left)
 
@@ -195,15 +241,14 @@ async def first_of(work: asyncio.Future[T], event: asyncio.Event) -> None:
         waiting.cancel()
 
 
-async def ended(tasks: list[asyncio.Future[T]]) -> None:
+async def ended(tasks: Sequence[asyncio.Future[T]]) -> None:
     """Cancel them, and wait until all have come to their end."""
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def told_to_the_loop(run: str, error: Exception) -> None:
+def told_to_the_loop(run: str | None, error: Exception) -> None:
     """Have the exception handler of the event loop hear of it."""
-    asyncio.get_running_loop().call_exception_handler(
-        {"message": f"session {run} cannot be gone on with; it is left alone for a while", "exception": error}
-    )
+    what = "the fleet cannot be asked for work; it is asked again" if run is None else f"session {run} cannot go on"
+    asyncio.get_running_loop().call_exception_handler({"message": what, "exception": error})

@@ -14,6 +14,7 @@ from loopkernel_adapters.fleet_ports import Input
 from loopkernel_adapters.ports import NoSuchRun, RunEntry, RunPage, Runs, StoreCorrupt
 from loopkernel_adapters.stores.postgres_connections import Connection, Connections
 from loopkernel_adapters.stores.postgres_fleet import FleetTables
+from loopkernel_adapters.stores.postgres_inputs import Inputs
 from loopkernel_adapters.stores.postgres_leases import Leases
 from loopkernel_adapters.stores.postgres_names import id_of, kept_id
 from loopkernel_adapters.stores.postgres_rows import RunRow, RunRows
@@ -50,7 +51,8 @@ class PostgresRuns(Runs):
         self._seals = Seals.of_user() if seals is None else seals
         self._connections = Connections(dsn, schema, connections, patience_seconds=lease_seconds)
         self._leases = Leases(self._connections, lease_seconds)
-        self._fleet = FleetTables(self._connections, self._leases, schema, self._seals)
+        self._fleet = FleetTables(self._connections, self._leases, schema)
+        self._inputs = Inputs(self._connections, self._seals)
 
     # --- runs ---
 
@@ -108,11 +110,11 @@ class PostgresRuns(Runs):
 
     async def send(self, run: str, delta: Delta) -> int:
         """See `Fleet`."""
-        return await self._fleet.send(run, delta)
+        return await self._inputs.send(run, delta)
 
     async def inbox(self, run: str) -> tuple[tuple[int, Input], ...]:
         """See `Fleet`."""
-        return await self._fleet.inbox(run)
+        return await self._inputs.inbox(run)
 
     async def claim(self, most: int) -> tuple[str, ...]:
         """See `Fleet`."""
@@ -121,6 +123,14 @@ class PostgresRuns(Runs):
     async def rest(self, run: str, wake_ms: int | None, unfinished: bool) -> None:
         """See `Fleet`."""
         await self._leases.rest(run, kept_id(run), wake_ms, unfinished)
+
+    def holds(self, run: str) -> bool:
+        """See `Fleet`."""
+        return self._leases.holds(kept_id(run))
+
+    async def set_aside(self, run: str) -> None:
+        """See `Fleet`."""
+        await self._leases.set_aside(kept_id(run))
 
     async def wait_for_work(self, seconds: float) -> tuple[str, ...]:
         """See `Fleet`."""

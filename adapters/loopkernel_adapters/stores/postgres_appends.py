@@ -6,12 +6,13 @@ the digest of the last.
 """
 
 from collections.abc import Sequence
+from time import monotonic
 
 from attrs import frozen
 
 from loopkernel_adapters.ports import StoreError
 from loopkernel_adapters.stores.postgres_connections import Connection
-from loopkernel_adapters.stores.postgres_leases import Lease
+from loopkernel_adapters.stores.postgres_leases import Lease, lease_ended
 
 LASTING, PASSING = "on", "off"  # a commit that waits for the disk, and one that does not
 
@@ -23,9 +24,11 @@ held AS (
         seal = CASE WHEN %(count)s > 0 THEN %(seal)s ELSE seal END,
         first_ms = CASE records WHEN 0 THEN %(first_ms)s ELSE first_ms END,
         last_ms = CASE WHEN %(count)s > 0 THEN %(last_ms)s ELSE last_ms END,
+        highest_taken = greatest(highest_taken, %(highest)s),
         lease_until = clock_timestamp() + make_interval(secs => %(seconds)s)
     FROM mode
-    WHERE id = %(number)s AND epoch = %(epoch)s AND records = %(records)s AND lease_until > clock_timestamp()
+    WHERE id = %(number)s AND epoch = %(epoch)s AND holder = %(holder)s AND records = %(records)s
+        AND lease_until > clock_timestamp()
         AND (SELECT count(*) FROM inbox WHERE run = %(number)s AND number = ANY (%(taken)s::bigint[]))
             = cardinality(%(taken)s::bigint[])
     RETURNING id),
@@ -35,7 +38,7 @@ added AS (
 taken AS (DELETE FROM inbox USING held WHERE inbox.run = held.id AND number = ANY (%(taken)s::bigint[]))
 SELECT id FROM held"""
 HOW_IT_STANDS = """
-SELECT epoch, records, coalesce(lease_until > clock_timestamp(), false),
+SELECT epoch, holder, records, coalesce(lease_until > clock_timestamp(), false),
     (SELECT digest FROM records WHERE run = runs.id AND n = runs.records),
     (SELECT count(*) FROM inbox WHERE run = runs.id AND number = ANY (%(taken)s::bigint[]))
 FROM runs WHERE id = %(number)s"""
@@ -69,12 +72,14 @@ class Append:
     ) -> None:
         self._source = source
         self._before, self._after = before, after
-        self._epoch, self._taken = lease.epoch, tuple(taken)
-        self._attempts = 0
+        self._epoch, self._holder, self._taken = lease.epoch, lease.holder, tuple(taken)
+        self._attempts: list[float] = []  # when each was sent, by the clock of this machine
+        self.sent_at = 0.0  # when the attempt that was made was sent, or an earlier one
         self._values = {
             "mode": LASTING if durable else PASSING,
             "number": lease.number,
             "epoch": lease.epoch,
+            "holder": lease.holder,
             "seconds": seconds,
             "records": before.records,
             "count": len(rows),
@@ -86,14 +91,18 @@ class Append:
             "digests": [row[1] for row in rows],
             "texts": [row[2] for row in rows],
             "taken": list(taken),
+            "highest": max(taken, default=0),
         }
 
     async def make(self, connection: Connection) -> None:
         """Add the records where the run is as it was left. Raises StoreError where it is not."""
-        self._attempts += 1
+        self._attempts.append(monotonic())
         cursor = connection.cursor(binary=True)
-        if await (await cursor.execute(APPEND, self._values)).fetchone() is None:
+        if await (await cursor.execute(APPEND, self._values)).fetchone() is not None:
+            self.sent_at = self._attempts[-1]
+        else:
             await self._explain(connection)
+            self.sent_at = self._attempts[0]
 
     async def _explain(self, connection: Connection) -> None:
         """See why nothing was added; returns where it was this very append, whose answer was lost, that was made."""
@@ -101,26 +110,25 @@ class Append:
         row: tuple[object, ...] | None = await (await cursor.execute(HOW_IT_STANDS, self._values)).fetchone()
         if row is None:
             raise StoreError(f"{self._source} was removed while it was open")
-        epoch, records, lasts, digest, inputs = row
+        epoch, holder, records, lasts, digest, inputs = row
         before, after = self._before, self._after
-        if epoch != self._epoch:
-            raise StoreError(
-                f"{self._source} was opened by another writer, so this one is fenced off and writes nothing more; "
-                "open the run again when the other one is done"
-            )
         added = before.records < after.records and (records, digest) == (after.records, after.digest)
         took = before.records == after.records == records and self._taken and not inputs
-        if self._attempts > 1 and (added or took):
+        made = len(self._attempts) > 1 and (added or took)
+        what = "what was to be written is kept" if made else "nothing more is written"
+        if (epoch, holder) != (self._epoch, self._holder):
+            raise StoreError(
+                f"{self._source} was opened by another writer, so this one is fenced off, and {what}; open the run "
+                "again when the other one is done"
+            )
+        if not lasts:
+            raise lease_ended(self._source, what)
+        if made:
             return
         if records != before.records:
             raise StoreError(
                 f"{self._source} has {records} records, and {before.records} were written: somebody else has added or "
                 "removed some, or the server has lost those that were not durable; open the run again, which checks it"
-            )
-        if not lasts:
-            raise StoreError(
-                f"the lease of {self._source} has ended, since nothing renewed it in time, so nothing more is written; "
-                "open the run again to go on"
             )
         raise StoreError(
             f"{self._source}: of the inputs {list(self._taken)} only {inputs} are waiting, so nothing was taken and "

@@ -7,15 +7,17 @@ taken the run meanwhile. So nobody has to ask whether a writer that stood still 
 import asyncio
 import os
 import socket
-from contextlib import suppress
+from collections.abc import Sequence
+from time import monotonic
 from uuid import UUID, uuid4
 
-from attrs import define
+from attrs import define, frozen
 
 from loopkernel_adapters.ports import StoreError, StoreLocked
 from loopkernel_adapters.stores.postgres_connections import Connection, Connections
 
 BEATS = 3  # so often a lease is renewed before it would end
+LOCK_SHARE = 0.25  # of a beat: so long a renewal waits for a lock
 CHANNEL = "loopkernel"  # of the notifications, each of which names the schema and the run
 
 ENTER = "INSERT INTO runs (run) VALUES (%s) ON CONFLICT DO NOTHING"
@@ -29,10 +31,15 @@ WHERE runs.id = before.id
     AND (runs.lease_until IS NULL OR runs.lease_until <= clock_timestamp() OR runs.holder = %(holder)s)
 RETURNING runs.id, runs.epoch, before.unfinished"""
 WHO = "SELECT owner, ceil(extract(epoch FROM lease_until - clock_timestamp()))::bigint FROM runs WHERE run = %s"
-RENEW = """
+HELD = """
+SELECT runs.id FROM runs JOIN unnest(%(numbers)s::bigint[], %(epochs)s::bigint[], %(holders)s::uuid[])
+    AS mine (id, epoch, holder) USING (id, epoch, holder)
+WHERE lease_until > clock_timestamp()"""
+# A row that is locked is left out, so that it holds up no other; its lease has two beats more.
+RENEW = f"""
+WITH held AS ({HELD} FOR UPDATE OF runs SKIP LOCKED)
 UPDATE runs SET lease_until = clock_timestamp() + make_interval(secs => %(seconds)s)
-FROM unnest(%(numbers)s::bigint[], %(epochs)s::bigint[]) AS held (id, epoch)
-WHERE runs.id = held.id AND runs.epoch = held.epoch AND lease_until > clock_timestamp()"""
+FROM held WHERE runs.id = held.id RETURNING runs.id"""
 RELEASE = """
 WITH released AS (
     UPDATE runs SET holder = NULL, owner = NULL, lease_until = NULL, unfinished = %(unfinished)s
@@ -41,18 +48,39 @@ SELECT pg_notify(%(channel)s, current_schema() || ':' || run) FROM released
 WHERE %(unfinished)s OR EXISTS (SELECT FROM inbox WHERE inbox.run = released.id)"""
 REST = """
 UPDATE runs SET wake_ms = %(wake_ms)s, unfinished = %(unfinished)s
-WHERE id = %(number)s AND epoch = %(epoch)s AND lease_until > clock_timestamp()"""
+WHERE id = %(number)s AND epoch = %(epoch)s AND holder = %(holder)s AND lease_until > clock_timestamp()"""
+# It has a lease and no holder, so nobody renews it.
+SET_ASIDE = """
+UPDATE runs SET epoch = epoch + 1, holder = NULL, owner = %(owner)s, unfinished = true,
+    lease_until = clock_timestamp() + make_interval(secs => %(seconds)s)
+WHERE run = %(run)s AND (lease_until IS NULL OR lease_until <= clock_timestamp() OR holder = %(holder)s)"""
 
 
 @define(eq=False)
 class Lease:
-    """One holding of a run. `unfinished`: whether its holder, letting go now, leaves something to do."""
+    """One holding of a run. `unfinished`: whether its holder, letting go now, leaves something to do.
+
+    `renewed_at` is by the clock of this machine, before the statement was sent: it ends here before it does there.
+    """
 
     kept: str
     number: int
     epoch: int
+    holder: UUID
+    seconds: float
+    renewed_at: float
     unfinished: bool
     has_rested: bool = False
+    is_lost: bool = False  # a renewal has found another holder there, or none
+
+    @property
+    def lasts(self) -> bool:
+        """Whether it does, by all that is known here."""
+        return not self.is_lost and monotonic() - self.renewed_at < self.seconds
+
+    def was_renewed(self, sent_at: float) -> None:
+        """A statement that was sent then has renewed it."""
+        self.renewed_at = max(self.renewed_at, sent_at)
 
     def goes_on(self) -> None:
         """Something was written: what was said of a rest before does not hold any more."""
@@ -61,24 +89,41 @@ class Lease:
             self.unfinished = True
 
 
+@frozen
+class Claim:
+    """A run that was claimed, and not opened yet."""
+
+    holder: UUID
+    claimed_at: float
+
+
+def lease_ended(source: str, what: str) -> StoreError:
+    """That the lease is over, and what became of that which was to be written."""
+    return StoreError(
+        f"the lease of {source} has ended, since nothing renewed it in time, and {what}; open the run again to go on"
+    )
+
+
 class Leases:
     """The leases of one `PostgresRuns`, which one task renews as long as there are any."""
 
     def __init__(self, connections: Connections, seconds: float) -> None:
         self.seconds = seconds
         self.owner = f"process {os.getpid()} on {socket.gethostname()}"
-        self.claimed: dict[str, UUID] = {}  # taken by a claim, and not opened yet
+        self._claims: dict[str, Claim] = {}
         self._connections = connections
         self._held: dict[str, Lease] = {}
         self._beating: asyncio.Task[None] | None = None
 
     async def take(self, run: str, kept: str) -> Lease:
         """Hold the run, which is entered where it is new. Raises StoreLocked where somebody else does."""
-        holder = self.claimed.pop(kept, None) or uuid4()
+        claim = self._claims.pop(kept, None)
+        holder = uuid4() if claim is None else claim.holder
 
         async def taken(connection: Connection) -> Lease:
             await connection.execute(ENTER, (kept,))
             values = {"run": kept, "holder": holder, "owner": self.owner, "seconds": self.seconds}
+            sent_at = monotonic()
             row: tuple[object, ...] | None = await (await connection.execute(TAKE, values)).fetchone()
             if row is None:
                 row = await (await connection.execute(WHO, (kept,))).fetchone()
@@ -92,13 +137,37 @@ class Leases:
                 raise StoreError(
                     f"{self._connections.place} is not as loopkernel makes its tables; name another schema"
                 )
-            return Lease(kept, number, epoch, unfinished)
+            return Lease(kept, number, epoch, holder, self.seconds, sent_at, unfinished)
 
         lease = await self._connections.run(taken)
         self._held[kept] = lease
         if self._beating is None or self._beating.done():
             self._beating = asyncio.create_task(self._renew_them())
         return lease
+
+    def claimed(self, runs: Sequence[str], holder: UUID, sent_at: float) -> None:
+        """These were claimed by a statement that was sent then. Claims that are over are forgotten."""
+        self._claims = {kept: claim for kept, claim in self._claims.items() if self._is_fresh(claim)}
+        self._claims.update(dict.fromkeys(runs, Claim(holder, sent_at)))
+
+    def holds(self, kept: str) -> bool:
+        """Whether the run is held here, by all that is known here."""
+        lease, claim = self._held.get(kept), self._claims.get(kept)
+        return lease.lasts if lease is not None else claim is not None and self._is_fresh(claim)
+
+    async def set_aside(self, kept: str) -> None:
+        """Leave the run alone for as long as a lease lasts. Nothing happens where another one holds it."""
+        lease, claim = self._held.get(kept), self._claims.pop(kept, None)
+        if lease is not None:
+            lease.is_lost = True
+            self.forget(lease)
+        holder = lease.holder if lease is not None else None if claim is None else claim.holder
+        values = {"run": kept, "holder": holder, "owner": f"set aside by {self.owner}", "seconds": self.seconds}
+
+        async def aside(connection: Connection) -> None:
+            await connection.execute(SET_ASIDE, values)
+
+        await self._connections.run(aside)
 
     async def release(self, lease: Lease) -> None:
         """Let go, durably, with all that was written before. Nothing happens where somebody else holds the run."""
@@ -125,14 +194,20 @@ class Leases:
     async def rest(self, run: str, kept: str, wake_ms: int | None, unfinished: bool) -> None:
         """Note what the holder knows when it lets go. Raises StoreError where it does not hold the run."""
         lease = self._held.get(kept)
-        claimed = lease is None and kept in self.claimed
+        claimed = lease is None and kept in self._claims
         if claimed:
             lease = await self.take(run, kept)
         if lease is None:
             raise StoreError(
                 f"run {run!r} is not held here, so nothing is known of it; say it before its log is closed"
             )
-        values = {"number": lease.number, "epoch": lease.epoch, "wake_ms": wake_ms, "unfinished": unfinished}
+        values = {
+            "number": lease.number,
+            "epoch": lease.epoch,
+            "holder": lease.holder,
+            "wake_ms": wake_ms,
+            "unfinished": unfinished,
+        }
 
         async def rested(connection: Connection) -> int:
             return (await connection.execute(REST, values)).rowcount
@@ -149,13 +224,52 @@ class Leases:
         if task is not None:
             task.cancel()
 
+    def _is_fresh(self, claim: Claim) -> bool:
+        return monotonic() - claim.claimed_at < self.seconds
+
     async def _renew_them(self) -> None:
-        while True:
-            await asyncio.sleep(self.seconds / BEATS)
-            with suppress(StoreError):  # a lease that could not be renewed has its append say so
-                await self._connections.run(self._renew)
+        """Beat, on a connection of its own, whatever the others are busy with. What goes wrong is tried again."""
+        connection: Connection | None = None
+        beat = self.seconds / BEATS
+        try:
+            while True:
+                await asyncio.sleep(beat)
+                try:
+                    if connection is None or connection.closed:
+                        connection = await self._connection(beat)
+                    await asyncio.wait_for(self._renew(connection), beat)
+                except Exception:  # no beat may be the last one: a lease that it did not renew tells its writer
+                    if connection is not None:
+                        await connection.close()
+        finally:
+            if connection is not None:
+                await connection.close()
+
+    async def _connection(self, beat: float) -> Connection:
+        """One that waits for no lock as long as a beat."""
+        connection = await self._connections.connect(monotonic() + beat)
+        longest_ms = max(int(beat * LOCK_SHARE * 1000), 1)
+        try:
+            await connection.execute("SELECT set_config('lock_timeout', %s, false)", (f"{longest_ms}ms",))
+        except BaseException:
+            await connection.close()
+            raise
+        return connection
 
     async def _renew(self, connection: Connection) -> None:
-        held = tuple(self._held.values())
-        numbers, epochs = [lease.number for lease in held], [lease.epoch for lease in held]
-        await connection.execute(RENEW, {"seconds": self.seconds, "numbers": numbers, "epochs": epochs})
+        """Renew all that still last; those that do not are lost."""
+        held = {lease.number: lease for lease in self._held.values() if not lease.is_lost}
+        values = {
+            "seconds": self.seconds,
+            "numbers": list(held),
+            "epochs": [lease.epoch for lease in held.values()],
+            "holders": [lease.holder for lease in held.values()],
+        }
+        sent_at = monotonic()
+        renewed = {row[0] for row in await (await connection.execute(RENEW, values)).fetchall()}
+        for number in renewed & held.keys():
+            held[number].was_renewed(sent_at)
+        if renewed != held.keys():
+            there = {row[0] for row in await (await connection.execute(HELD, values)).fetchall()}
+            for number in held.keys() - renewed - there:
+                held[number].is_lost = True

@@ -4,6 +4,7 @@ A run is only ever added to. So what its row counted at one instant is whole, ho
 """
 
 import asyncio
+from uuid import UUID
 
 from attrs import evolve, frozen
 from loopkernel.replaying import LogRecord
@@ -22,7 +23,7 @@ from loopkernel_adapters.stores.seals import OLDER, Mark, Seals
 from loopkernel_adapters.stores.snapshots import Snapshot, opened_content
 
 FIND = """
-SELECT id, records, bytes, seal,
+SELECT id, identity, records, bytes, seal,
     (SELECT digest FROM records WHERE run = runs.id AND n = 1),
     (SELECT digest FROM records WHERE run = runs.id AND n = runs.records),
     (SELECT max(n) FROM records WHERE run = runs.id)
@@ -37,6 +38,7 @@ class RunRow:
     """What the row of a run says, and the digests of its first and last record (before any: that of its name)."""
 
     number: int
+    identity: UUID
     records: int
     size: int
     seal: bytes | None
@@ -60,13 +62,20 @@ class RunRows:
         found: tuple[object, ...] | None = await (await cursor.execute(FIND, (self.kept,))).fetchone()
         if found is None:
             return None
-        number, records, size, seal, first, last, highest = found
-        if not (isinstance(number, int) and isinstance(records, int) and isinstance(size, int) and records >= 0):
+        number, identity, records, size, seal, first, last, highest = found
+        if not (
+            isinstance(number, int)
+            and isinstance(identity, UUID)
+            and isinstance(records, int)
+            and isinstance(size, int)
+            and records >= 0
+        ):
             raise DatabaseCorrupt(self.source, 0, 0, "the list of runs is damaged")
         demand_count(self.source, records, highest if isinstance(highest, int) else 0)
         begun = origin(self._name)
         return RunRow(
             number=number,
+            identity=identity,
             records=records,
             size=size,
             seal=seal if isinstance(seal, bytes) else None,

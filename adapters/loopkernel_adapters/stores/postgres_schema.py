@@ -60,6 +60,16 @@ SCHEMA: tuple[tuple[str, ...], ...] = (
             PRIMARY KEY (run, number)
         )""",
     ),
+    (
+        # What the sender of an input saw: how many records there were, and the digest of the last. `identity` tells a
+        # run from another one of its name, and `highest_taken` says which inputs have been taken.
+        """ALTER TABLE runs
+            ADD COLUMN identity uuid NOT NULL DEFAULT gen_random_uuid(),
+            ADD COLUMN highest_taken bigint NOT NULL DEFAULT 0""",
+        """ALTER TABLE inbox
+            ADD COLUMN seen bigint NOT NULL DEFAULT 0,
+            ADD COLUMN seen_digest bytea NOT NULL DEFAULT ''""",
+    ),
 )
 
 

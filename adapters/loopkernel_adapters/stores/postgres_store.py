@@ -16,7 +16,8 @@ from loopkernel.replaying import LogRecord
 from loopkernel_adapters.ports import Restored, Store, StoreError
 from loopkernel_adapters.stores.postgres_appends import Append, Ending
 from loopkernel_adapters.stores.postgres_connections import Connection, Connections
-from loopkernel_adapters.stores.postgres_leases import Lease, Leases
+from loopkernel_adapters.stores.postgres_inputs import taken_mark
+from loopkernel_adapters.stores.postgres_leases import Lease, Leases, lease_ended
 from loopkernel_adapters.stores.postgres_rows import RunRow, RunRows
 from loopkernel_adapters.stores.record_chain import chained, row_time
 from loopkernel_adapters.stores.seals import Mark, Seals
@@ -25,7 +26,7 @@ from loopkernel_adapters.stores.snapshots import sealed_content, snapshot_of
 KEEP = """
 WITH mode AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true))
 INSERT INTO snapshots (run, content) SELECT id, %(content)s FROM runs, mode
-WHERE id = %(number)s AND epoch = %(epoch)s AND lease_until > clock_timestamp()
+WHERE id = %(number)s AND epoch = %(epoch)s AND holder = %(holder)s AND lease_until > clock_timestamp()
 ON CONFLICT (run) DO UPDATE SET content = EXCLUDED.content"""
 
 
@@ -60,6 +61,8 @@ class PostgresStore(Store):
         self._writing: asyncio.Task[None] | None = None
         self._vouched = False
         self._mark: Mark | None = None
+        self._taken_mark = taken_mark(seals, rows.run, row.identity)
+        self._highest_taken = 0
         self._owner = os.getpid()
         self._broken = False
         self._unsynced = False
@@ -95,7 +98,12 @@ class PostgresStore(Store):
         await self._all_written()
         self._demand_writable()
         content = sealed_content(snapshot, seals)
-        values = {"number": self._lease.number, "epoch": self._lease.epoch, "content": content}
+        values = {
+            "number": self._lease.number,
+            "epoch": self._lease.epoch,
+            "holder": self._lease.holder,
+            "content": content,
+        }
 
         async def kept(connection: Connection) -> None:
             if not (await connection.execute(KEEP, values)).rowcount:
@@ -141,6 +149,7 @@ class PostgresStore(Store):
         await self._all_written()
         if self._mark is not None:
             self._mark.close()
+        self._taken_mark.close()
         try:
             await self._leases.release(self._lease)
         except StoreError as error:
@@ -196,9 +205,16 @@ class PostgresStore(Store):
             durable=durable,
         )
         await self._connections.run(append.make)
+        self._lease.was_renewed(append.sent_at)
+        if not self._lease.lasts:  # the answer was too long on its way: somebody else may have the run by now
+            raise lease_ended(self._rows.source, "what was to be written is kept")
         self._written = after
         self._unsynced = not durable
         self._lease.goes_on()
+        self._highest_taken = max([self._highest_taken, *taken])
+        if durable and self._highest_taken:
+            self._taken_mark.note(self._highest_taken)
+            self._highest_taken = 0
         if vouched and durable:  # a run that has lost what was not durable is no older copy: no call began on that
             if self._mark is None:
                 self._mark = self._rows.mark(self._first_digest)
@@ -227,6 +243,8 @@ class PostgresStore(Store):
                 f"an earlier write to {self._rows.source} failed, so what it holds is not known; open the run again, "
                 "which checks it"
             )
+        if self._lease.is_lost:
+            raise lease_ended(self._rows.source, "nothing more is written")
         if self._owner != os.getpid():
             raise StoreError(
                 f"{self._rows.source} was opened by the process that this one was forked from, which writes it"

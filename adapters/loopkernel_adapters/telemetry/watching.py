@@ -269,6 +269,14 @@ class WatchedFleet(WatchedRuns, Fleet):
         await self._fleet.rest(run, wake_ms, unfinished)
 
     @override
+    def holds(self, run: str) -> bool:
+        return self._fleet.holds(run)
+
+    @override
+    async def set_aside(self, run: str) -> None:
+        await self._fleet.set_aside(run)
+
+    @override
     async def wait_for_work(self, seconds: float) -> tuple[str, ...]:
         return await self._fleet.wait_for_work(seconds)
 

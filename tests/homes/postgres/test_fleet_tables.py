@@ -16,7 +16,7 @@ from loopkernel_adapters.stores.seals import Seals
 
 from tests.homes.postgres.world import RECORDS, World, said
 
-LONG = 600.0  # seconds: nothing here waits so long unless it is broken
+LONG = 60.0  # seconds: nothing here waits so long unless it is broken
 
 
 def now_ms() -> int:

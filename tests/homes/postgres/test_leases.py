@@ -1,15 +1,20 @@
 """One writer a run, on whatever machine: leases by the server's clock, fencing, and records that are written once."""
 
 import asyncio
+import time
+from collections.abc import Awaitable, Callable
 
 import psycopg
 import pytest
 from loopkernel.replaying import replay
 from loopkernel_adapters.ports import NoSuchRun, StoreError, StoreLocked
+from loopkernel_adapters.stores import postgres_appends, postgres_leases
 from loopkernel_adapters.stores.postgres_appends import Append
 from loopkernel_adapters.stores.postgres_connections import Connection
 
 from tests.homes.postgres.world import RECORDS, World, said
+
+PATIENCE_SECONDS = 60.0  # for what takes a moment
 
 
 def test_what_one_worker_wrote_another_goes_on_with(world: World) -> None:
@@ -103,6 +108,120 @@ def test_heartbeats_and_appends_make_the_lease_longer(world: World) -> None:
     world.play(play)
 
 
+def test_a_row_that_is_locked_holds_up_no_other_lease(world: World) -> None:
+    async def play() -> None:
+        worker = world.worker()
+        stores = [await world.vouching(worker, run) for run in ("a", "b", "c")]
+        await world.sql("UPDATE runs SET lease_until = clock_timestamp() + interval '100 s'")
+        await world.end_lease("c")
+        async with await psycopg.AsyncConnection.connect(world.dsn) as other:
+            await other.execute("SELECT set_config('search_path', %s, false)", (world.schema,))
+            await other.execute("SELECT FROM runs WHERE run = 'a' FOR UPDATE")
+            connection = await worker._leases._connection(PATIENCE_SECONDS)
+            await worker._leases._renew(connection)
+            await connection.close()
+        long = await world.sql("SELECT run, lease_until > clock_timestamp() + interval '300 s' FROM runs ORDER BY run")
+        assert long == [("a", False), ("b", True), ("c", False)]
+        assert [worker.holds(run) for run in ("a", "b", "c", "d")] == [True, True, False, False]
+        await world.sql("UPDATE runs SET lease_until = clock_timestamp() + interval '100 s'")
+        with pytest.raises(StoreError, match=r"the lease of .* 'c' has ended"):
+            await stores[2].append(RECORDS[:1], durable=True)  # once lost, lost for good
+        for store in stores[:2]:
+            await store.append(RECORDS[:1], durable=True)
+        for store in stores:
+            await store.close()
+        assert not worker.holds("a")
+
+    world.play(play)
+
+
+def test_the_heartbeat_survives_whatever_goes_wrong_with_a_beat(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def play() -> None:
+        worker = world.worker(lease_seconds=0.9)
+        renew, beats = worker._leases._renew, asyncio.Queue[Connection]()
+
+        async def broken(connection: Connection) -> None:
+            beats.put_nowait(connection)
+            raise RuntimeError("a mistake")
+
+        monkeypatch.setattr(worker._leases, "_renew", broken)
+        store = await world.vouching(worker, "s")
+        first, second = await beats.get(), await beats.get()
+        assert first.closed and first is not second
+        monkeypatch.setattr(worker._leases, "_renew", renew)
+        await store.close()
+
+    world.play(play)
+
+
+def test_a_lease_ends_here_by_the_clock_of_this_machine(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counted from before it was asked for: who stood still knows that the run may be another's, and asks nobody."""
+    shift = [0.0]
+
+    def later() -> float:
+        return time.monotonic() + shift[0]
+
+    async def play() -> None:
+        for module in (postgres_leases, postgres_appends):
+            monkeypatch.setattr(module, "monotonic", later)
+        worker = world.worker()
+        store = await world.vouching(worker, "s")
+        await worker.send("claimed", said("hello"))
+        assert await worker.claim(5) == ("claimed",)
+        assert worker.holds("s") and worker.holds("claimed")
+        shift[0] += 400.0
+        await store.append(RECORDS[:1], durable=True)
+        shift[0] += 400.0
+        assert worker.holds("s") and not worker.holds("claimed")
+        slow_answers(monkeypatch, shift, 601.0)
+        with pytest.raises(StoreError, match=r"the lease of .* has ended.*, and what was to be written is kept; open"):
+            await store.append(RECORDS[1:2], durable=True)
+        assert not worker.holds("s")
+        await store.close()
+        assert await worker.read("s") == RECORDS[:2]
+
+    world.play(play)
+
+
+def slow_answers(patch: pytest.MonkeyPatch, shift: list[float], seconds: float) -> None:
+    """The next appends are made, and their answers take so long."""
+    make = Append.make
+
+    async def made(append: Append, connection: Connection) -> None:
+        await make(append, connection)
+        shift[0] += seconds
+
+    patch.setattr(Append, "make", made)
+
+
+def test_a_run_that_is_set_aside_is_held_by_nobody_for_one_lease(world: World) -> None:
+    async def play() -> None:
+        worker, other = world.worker(), world.worker()
+        for run in ("open", "claimed", "closed", "of another"):
+            await worker.send(run, said("hello"))
+        theirs = await other.open("of another")
+        assert set(await worker.claim(5)) == {"open", "claimed", "closed"}
+        store, closed = await worker.open("open"), await worker.open("closed")
+        await closed.close()
+        for run in ("open", "claimed", "closed", "of another", "nobody"):
+            await worker.set_aside(run)
+            assert not worker.holds(run)
+        with pytest.raises(StoreError, match="has ended, since nothing renewed it"):
+            await store.append(RECORDS[:1], durable=True)
+        await store.close()  # which does not let go of it
+        await worker._leases._connections.run(worker._leases._renew)
+        assert (await worker.claim(5), await other.claim(5)) == ((), ())
+        found = await world.sql("SELECT run, holder, unfinished FROM runs WHERE run <> 'of another' ORDER BY run")
+        assert found == [("claimed", None, True), ("closed", None, True), ("open", None, True)]
+        await theirs.append(RECORDS[:1], durable=True)
+        await theirs.close()
+        for run in ("open", "claimed", "closed"):
+            await world.end_lease(run)
+        assert set(await other.claim(5)) == {"open", "claimed", "closed", "of another"}
+
+    world.play(play)
+
+
 def test_the_heartbeat_comes_by_itself(world: World) -> None:
     async def play() -> None:
         worker = world.worker(lease_seconds=0.9)
@@ -141,21 +260,25 @@ def test_inputs_go_away_with_the_append_that_takes_them_and_with_no_other(world:
         worker = world.worker()
         assert [await worker.send("s", said(text)) for text in "abc"] == [1, 2, 3]
         store = await world.vouching(worker, "s")
-        await store.append(RECORDS[:2], durable=True, taken=(1, 3))
-        assert await worker.inbox("s") == ((2, said("b")),)
+        await store.append(RECORDS[:2], durable=True, taken=(1, 2))
+        assert await worker.inbox("s") == ((3, said("c")),)
         with pytest.raises(StoreError, match=r"of the inputs \[2, 3\] only 1 are waiting, so nothing was taken"):
             await store.append(RECORDS[2:3], durable=True, taken=(2, 3))
-        assert (await worker.inbox("s"), await worker.read("s")) == (((2, said("b")),), RECORDS[:2])
+        assert (await worker.inbox("s"), await worker.read("s")) == (((3, said("c")),), RECORDS[:2])
         await store.close()
         store = await worker.open("s")
-        await store.append((), durable=True, taken=(2,))
+        await store.append((), durable=True, taken=(3,))
         assert await worker.inbox("s") == ()
         await store.close()
 
     world.play(play)
 
 
-def lose_the_answer(patch: pytest.MonkeyPatch, times: int) -> None:
+async def nothing() -> None:
+    """What happens meanwhile, unless a test says otherwise."""
+
+
+def lose_the_answer(patch: pytest.MonkeyPatch, times: int, then: Callable[[], Awaitable[object]] = nothing) -> None:
     """The next appends are made, and the connection is gone before anybody hears of it."""
     make, left = Append.make, [times]
 
@@ -164,6 +287,7 @@ def lose_the_answer(patch: pytest.MonkeyPatch, times: int) -> None:
         if left[0]:
             left[0] -= 1
             connection.pgconn.finish()
+            await then()
             raise psycopg.OperationalError("server closed the connection unexpectedly")
 
     patch.setattr(Append, "make", made)
@@ -182,9 +306,39 @@ def test_an_append_whose_answer_was_lost_is_found_and_not_written_again(
         await worker.send("s", said("b"))
         lose_the_answer(monkeypatch, times=1)
         await store.append((), durable=True, taken=(2,))
+        lose_the_answer(monkeypatch, times=1)
         await store.append(RECORDS[3:4], durable=True)
         await store.close()
         assert await worker.read("s") == RECORDS[:4]
+
+    world.play(play)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("lease_until = clock_timestamp() - interval '1 s'", "has ended, since nothing renewed it in time"),
+        ("holder = gen_random_uuid()", "was opened by another writer, so this one is fenced off"),
+        ("epoch = epoch + 1", "was opened by another writer, so this one is fenced off"),
+    ],
+)
+def test_nothing_begins_on_an_append_that_was_made_under_a_lease_that_is_over(
+    world: World, monkeypatch: pytest.MonkeyPatch, change: str, words: str
+) -> None:
+    async def play() -> None:
+        worker = world.worker()
+        for taken in ((), (1,)):
+            await worker.send("s", said("a"))
+            store = await world.vouching(worker, "s")
+            with monkeypatch.context() as patch:
+                lose_the_answer(patch, times=1, then=lambda: world.sql(f"UPDATE runs SET {change}"))
+                with pytest.raises(
+                    StoreError, match=f"{words}, and what was to be written is kept; open the run again"
+                ):
+                    await store.append(() if taken else RECORDS[:2], durable=True, taken=taken)
+            await store.close()
+            await world.end_lease("s")
+        assert (await worker.read("s"), await worker.inbox("s")) == (RECORDS[:2], ((2, said("a")),))
 
     world.play(play)
 

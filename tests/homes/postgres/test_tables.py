@@ -72,7 +72,9 @@ def test_a_step_that_fails_leaves_the_tables_as_they_were(world: World, monkeypa
             patch.setattr(postgres_schema, "SCHEMA", broken)
             with pytest.raises(StoreError, match="syntax error"):
                 await world.worker().entries()
-        assert await world.sql("SELECT version, to_regclass('later') FROM schema_version") == [(1, None)]
+        assert await world.sql("SELECT version, to_regclass('later') FROM schema_version") == [
+            (len(postgres_schema.SCHEMA), None)
+        ]
         assert await world.worker().read("s") == RECORDS[:6]
 
     world.play(play)
@@ -196,18 +198,92 @@ def test_an_input_that_nobody_of_ours_sent_is_refused(world: World) -> None:
         for change in (
             "UPDATE inbox SET seal = ''",
             "UPDATE inbox SET delta = replace(delta, 'one', 'no!')",
+            "UPDATE inbox SET number = 3 - number + 1 WHERE number = 1",
+            "UPDATE inbox SET seen = 1",
+            "UPDATE runs SET identity = gen_random_uuid()",
             "UPDATE inbox SET run = (SELECT id FROM runs WHERE run = 's'), number = 7 "
             "WHERE run <> (SELECT id FROM runs WHERE run = 's')",
         ):
             before = await world.sql("SELECT * FROM inbox")
+            identities = await world.sql("SELECT identity, id FROM runs")
             await world.sql(change)
             with pytest.raises(StoreCorrupt, match=r"run 's', input \d: it may say what a person never said"):
                 await worker.inbox("s")
             await world.sql("DELETE FROM inbox")
-            for row in before:
-                await world.sql("INSERT INTO inbox VALUES (%s, %s, %s, %s)", *row)
+            await put_back(world, before)
+            for row in identities:
+                await world.sql("UPDATE runs SET identity = %s WHERE id = %s", *row)
         with pytest.raises(StoreCorrupt, match="input 1"):
             await world.worker(seals=Seals(world.folder / "stranger")).inbox("s")
+
+    world.play(play)
+
+
+async def put_back(world: World, inputs: list[tuple[object, ...]]) -> None:
+    """Have the rows of inputs there again, as somebody can who has seen them."""
+    for row in inputs:
+        await world.sql("INSERT INTO inbox VALUES (%s, %s, %s, %s, %s, %s)", *row)
+
+
+@pytest.mark.rule("RESUME-8")
+def test_an_input_holds_for_the_log_that_its_sender_saw_and_what_was_added_to_it(world: World) -> None:
+    async def play() -> None:
+        worker = await written(world, 4)
+        await worker.send("s", said("yes"))
+        store = await world.vouching(worker, "s")
+        await store.append(RECORDS[4:6], durable=True)
+        await store.close()
+        assert await worker.inbox("s") == ((1, said("yes")),)
+        forged = "UPDATE records SET digest = decode(repeat('00', 16), 'hex') WHERE n >= 4"
+        for change in (forged, "DELETE FROM records WHERE n >= 4", "DELETE FROM records"):
+            await world.sql(change)
+            for each in (worker, world.worker()):
+                with pytest.raises(StoreCorrupt, match="sent for another log: record 4, the last that its sender saw"):
+                    await each.inbox("s")
+
+    world.play(play)
+
+
+@pytest.mark.rule("RESUME-8")
+def test_an_input_that_was_taken_cannot_be_put_back(world: World) -> None:
+    """Neither into the run as it is, nor into one that was emptied, which nobody doubts."""
+
+    async def play() -> None:
+        worker, other = world.worker(), world.worker()
+        await worker.send("s", said("pay"))
+        runs, inputs = await world.sql("SELECT highest_taken, sent FROM runs"), await world.sql("SELECT * FROM inbox")
+        store = await world.vouching(worker, "s")
+        await store.append(RECORDS[:1], durable=False, taken=[1])
+        await store.append(RECORDS[1:2], durable=True)
+        await store.close()
+        await put_back(world, inputs)
+        for each in (worker, other):
+            with pytest.raises(StoreCorrupt, match="run 's', input 1: it was taken before, and was put back"):
+                await each.inbox("s")
+        await world.sql("UPDATE runs SET records = 0, seal = NULL, highest_taken = %s, sent = %s", *runs[0])
+        await world.sql("DELETE FROM records")
+        with pytest.raises(StoreCorrupt, match="input 1: it was taken before, and was put back"):
+            await worker.inbox("s")  # by its own mark
+        await world.sql("DROP TABLE runs, records, inbox, snapshots, schema_version")
+        again = world.worker(seals=worker._seals)
+        await again.send("s", said("pay"))
+        assert await again.inbox("s") == ((1, said("pay")),)  # another run of that name
+
+    world.play(play)
+
+
+def test_an_input_of_before_inputs_told_what_was_seen_is_refused_in_words(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def play() -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(postgres_schema, "SCHEMA", postgres_schema.SCHEMA[:1])
+            await world.worker().entries()
+        await world.sql("INSERT INTO runs (run, sent) VALUES ('s', 1)")
+        await world.sql("INSERT INTO inbox SELECT id, 1, '{}', 'seal' FROM runs")
+        with pytest.raises(StoreCorrupt, match="it may say what a person never said"):
+            await world.worker().inbox("s")
+        assert await world.sql("SELECT seen FROM inbox") == [(0,)]
 
     world.play(play)
 
