@@ -49,8 +49,9 @@ class Fleet(Runs, Protocol):
         """
         ...
 
-    async def rest(self, run: str, wake_ms: int | None, unfinished: bool) -> None:
-        """What the holder knows as it lets go: when the next timer is due (None: never), and whether work is left.
+    async def rest(self, run: str, wake_seconds: float | None, unfinished: bool) -> None:
+        """What the holder knows as it lets go: in how many seconds, counted from now where the runs lie, the next timer
+        is due (None: never), and whether work is left.
 
         Said before the log is closed; what is appended after it takes it back, so that the run is looked at again. A
         log that is closed without it leaves the run as it was found. Raises StoreError where it is not held here.

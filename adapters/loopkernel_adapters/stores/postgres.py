@@ -6,16 +6,19 @@ run is still held and ends where its writer left it (`postgres_appends.py`). Wha
 `postgres_fleet.py`.
 """
 
+import asyncio
+import time
+
 from loopkernel.data.deltas import Delta
 from loopkernel.later_typing import override
 from loopkernel.replaying import LogRecord
 
 from loopkernel_adapters.fleet_ports import Input
-from loopkernel_adapters.ports import NoSuchRun, RunEntry, RunPage, Runs, StoreCorrupt
+from loopkernel_adapters.ports import NoSuchRun, RunEntry, RunPage, Runs, StoreCorrupt, StoreLocked
 from loopkernel_adapters.stores.postgres_connections import Connection, Connections
 from loopkernel_adapters.stores.postgres_fleet import FleetTables
 from loopkernel_adapters.stores.postgres_inputs import Inputs
-from loopkernel_adapters.stores.postgres_leases import Leases
+from loopkernel_adapters.stores.postgres_leases import Lease, Leases
 from loopkernel_adapters.stores.postgres_names import id_of, kept_id
 from loopkernel_adapters.stores.postgres_rows import RunRow, RunRows
 from loopkernel_adapters.stores.postgres_store import PostgresStore
@@ -24,6 +27,7 @@ from loopkernel_adapters.stores.seals import Seals
 SCHEMA = "loopkernel"
 LEASE_SECONDS = 30.0
 CONNECTIONS = 10
+LOCKED_PAUSE_SECONDS = 0.1  # between two attempts to take what is held
 
 LISTED = "SELECT run, records, first_ms, last_ms FROM runs WHERE records > 0"
 ALL = f"{LISTED} ORDER BY last_ms, id"
@@ -36,7 +40,8 @@ class PostgresRuns(Runs):
 
     `seals` are those of the user who runs this, if no others are given; workers of several machines share one secret
     (`Seals.of_user(secret=...)`). A run that is open is held for `lease_seconds`, and longer as long as this process
-    renews it. Used in one event loop. At most `connections` are open, and one more while somebody waits for work.
+    renews it. Used in one event loop. At most `connections` are open, one more while somebody waits for
+    work, and one that renews what is held.
     """
 
     def __init__(
@@ -59,7 +64,7 @@ class PostgresRuns(Runs):
     @override
     async def open(self, run: str) -> PostgresStore:
         rows = self._rows(run)
-        lease = await self._leases.take(run, rows.kept)
+        lease = await self._taken(run, rows.kept)
         try:
             row = await self._found(rows)
         except StoreCorrupt:
@@ -69,6 +74,20 @@ class PostgresRuns(Runs):
             await self._leases.release(lease)
             raise
         return PostgresStore(self._connections, self._leases, lease, rows, row, self._seals)
+
+    async def _taken(self, run: str, kept: str) -> Lease:
+        """The lease of the run. That of a sub-agent is waited for: whoever had it before has died, or is about to end.
+
+        Else who takes up a run could find its sub-agents held for some moments more than the run itself.
+        """
+        deadline = time.monotonic() + self._leases.seconds
+        while True:
+            try:
+                return await self._leases.take(run, kept)
+            except StoreLocked:
+                if "/" not in run or self._leases.holds(kept) or time.monotonic() > deadline:
+                    raise
+            await asyncio.sleep(LOCKED_PAUSE_SECONDS)
 
     @override
     async def read(self, run: str) -> tuple[LogRecord, ...]:
@@ -120,9 +139,9 @@ class PostgresRuns(Runs):
         """See `Fleet`."""
         return await self._fleet.claim(most)
 
-    async def rest(self, run: str, wake_ms: int | None, unfinished: bool) -> None:
+    async def rest(self, run: str, wake_seconds: float | None, unfinished: bool) -> None:
         """See `Fleet`."""
-        await self._leases.rest(run, kept_id(run), wake_ms, unfinished)
+        await self._leases.rest(run, kept_id(run), wake_seconds, unfinished)
 
     def holds(self, run: str) -> bool:
         """See `Fleet`."""

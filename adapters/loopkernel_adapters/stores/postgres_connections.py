@@ -32,6 +32,13 @@ DEFAULTS = {
     "keepalives_count": "3",
     "tcp_user_timeout": "20000",
 }
+# Whatever the role, the database or the DSN say: what is acknowledged is on the disk, and who has waited for a row sees
+# it as it is then.
+BEGIN = """
+SELECT set_config('search_path', %s, false), set_config('lock_timeout', %s, false),
+    set_config('synchronous_commit', 'on', false),
+    set_config('default_transaction_isolation', 'read committed', false)"""
+LONGEST_SCHEMA = 63  # bytes in UTF-8: PostgreSQL cuts off the rest of a longer name
 HIDDEN = "***"
 # What a server says last of all: the connection may look whole for a moment after that.
 GOING_AWAY = (psycopg.errors.AdminShutdown, psycopg.errors.CrashShutdown, psycopg.errors.CannotConnectNow)
@@ -48,6 +55,7 @@ class Connections:
     """
 
     def __init__(self, dsn: str, schema: str, most: int, patience_seconds: float) -> None:
+        _demand_schema(schema)
         self._dsn, self._password, self.place = _read_dsn(dsn, schema)
         self._schema = schema
         self._patience = patience_seconds
@@ -73,7 +81,7 @@ class Connections:
                 try:
                     return await work(connection)
                 except psycopg.Error as error:
-                    if not connection.closed and not isinstance(error, GOING_AWAY):
+                    if not _is_gone(connection, error):
                         raise
                     raise ConnectionLost(
                         f"the connection to {self.place} was lost before the server answered ({self._text(error)}), so "
@@ -84,14 +92,18 @@ class Connections:
         """A new connection, which the caller closes; a server that was there once is waited for until the deadline."""
         if self._closed:
             raise StoreError(f"{self.place} was closed here; make another PostgresRuns")
-        connection = await self._connected(deadline)
-        try:
-            with self.told():
-                await self._begin(connection)
-        except BaseException:
-            await connection.close()
-            raise
-        return connection
+        pause = FIRST_PAUSE_SECONDS
+        while True:
+            try:
+                return await self._begun()
+            except psycopg.Error as error:
+                if not self._known or time.monotonic() + pause > deadline:
+                    raise StoreError(
+                        f"{self.place} cannot be reached ({self._text(error)}): look whether the server runs there, "
+                        "and who may use it"
+                    ) from self._cause(error)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
     async def close(self) -> None:
         """Let go of all connections. Twice is harmless."""
@@ -112,19 +124,21 @@ class Connections:
                 "there, then open the run again"
             ) from self._cause(error)
 
-    async def _connected(self, deadline: float) -> Connection:
-        pause = FIRST_PAUSE_SECONDS
-        while True:
+    async def _begun(self) -> Connection:
+        """A new connection that sees the tables. Raises psycopg.Error where the server is away, or goes away."""
+        connection = await AsyncConnection.connect(self._dsn, autocommit=True)
+        try:
             try:
-                return await AsyncConnection.connect(self._dsn, autocommit=True)
+                await self._begin(connection)
             except psycopg.Error as error:
-                if not self._known or time.monotonic() + pause > deadline:
-                    raise StoreError(
-                        f"{self.place} cannot be reached ({self._text(error)}): look whether the server runs there, "
-                        "and who may use it"
-                    ) from self._cause(error)
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+                if _is_gone(connection, error):
+                    raise
+                with self.told():
+                    raise
+        except BaseException:
+            await connection.close()
+            raise
+        return connection
 
     @asynccontextmanager
     async def _borrowed(self, deadline: float) -> AsyncIterator[Connection]:
@@ -145,7 +159,7 @@ class Connections:
         """The one that was used last. One that the server has something to say on is not idle: it was ended."""
         while self._idle:
             connection = self._idle.pop()
-            if not connection.closed and not select.select([connection.fileno()], [], [], 0)[0]:
+            if not connection.closed and not _is_readable(connection.fileno()):
                 return connection
             connection.pgconn.finish()
         return None
@@ -153,7 +167,7 @@ class Connections:
     async def _begin(self, connection: Connection) -> None:
         path = sql.SQL("{}, pg_temp").format(sql.Identifier(self._schema)).as_string(connection)
         await connection.execute(
-            "SELECT set_config('search_path', %s, false), set_config('lock_timeout', %s, false)",
+            BEGIN,
             (path, LONGEST_LOCK_WAIT),
         )
         if not self._known:
@@ -167,6 +181,27 @@ class Connections:
 
     def _cause(self, error: psycopg.Error) -> psycopg.Error | None:
         return None if self._password and self._password in str(error) else error
+
+
+def _is_gone(connection: Connection, error: psycopg.Error) -> bool:
+    """Whether the connection was lost. What the client library says by itself has no code of the server."""
+    lost = isinstance(error, psycopg.OperationalError) and error.sqlstate is None
+    return connection.closed or lost or isinstance(error, GOING_AWAY)
+
+
+def _demand_schema(schema: str) -> None:
+    """Raises StoreError for a name that the server would refuse, or cut off."""
+    size = len(schema.encode("utf-8", "surrogatepass"))
+    if not 0 < size <= LONGEST_SCHEMA:
+        raise StoreError(
+            f"the name of the schema has {size} bytes, and PostgreSQL keeps from 1 to {LONGEST_SCHEMA}; give another"
+        )
+
+
+def _is_readable(descriptor: int) -> bool:
+    waiting = select.poll()  # `select.select` takes no descriptor from 1,024 on
+    waiting.register(descriptor, select.POLLIN)
+    return bool(waiting.poll(0))
 
 
 def _read_dsn(dsn: str, schema: str) -> tuple[str, str, str]:

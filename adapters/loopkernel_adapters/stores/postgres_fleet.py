@@ -11,8 +11,11 @@ import psycopg
 from loopkernel_adapters.stores.postgres_connections import Connection, Connections
 from loopkernel_adapters.stores.postgres_leases import CHANNEL, Leases
 from loopkernel_adapters.stores.postgres_names import id_of
+from loopkernel_adapters.stores.postgres_schema import HIGHEST
 
-CLAIM = """
+# The sub-agents of a run have its name, a slash and more; "0" is what follows the slash. Where one of them is held,
+# their lease is some moments younger: who took the run could not open them.
+CLAIM = f"""
 WITH found AS (
     SELECT id FROM runs
     WHERE id IN (
@@ -21,18 +24,23 @@ WITH found AS (
             UNION SELECT id FROM runs WHERE wake_ms <= (extract(epoch FROM clock_timestamp()) * 1000)::bigint)
         AND position('/' IN run) = 0
         AND (lease_until IS NULL OR lease_until <= clock_timestamp() OR holder = %(holder)s)
+        AND epoch < {HIGHEST}
+        AND NOT EXISTS (
+            SELECT FROM runs AS child WHERE child.run > runs.run || '/' AND child.run < runs.run || '0'
+                AND child.lease_until > clock_timestamp())
     LIMIT %(most)s FOR UPDATE OF runs SKIP LOCKED)
 UPDATE runs SET epoch = epoch + 1, holder = %(holder)s, owner = %(owner)s,
     lease_until = clock_timestamp() + make_interval(secs => %(seconds)s)
 FROM found WHERE runs.id = found.id RETURNING runs.run"""
-# When the next run may be claimed by the time alone: a timer is due, or a lease ends.
+# In how many milliseconds the next run may be claimed by the time alone: a timer is due, or a lease ends.
 NEXT_TIME = """
 SELECT least(
-        (SELECT min(wake_ms) FROM runs WHERE wake_ms IS NOT NULL AND position('/' IN run) = 0
+        (SELECT min(wake_ms)::float8 FROM runs WHERE wake_ms IS NOT NULL AND position('/' IN run) = 0
             AND (lease_until IS NULL OR lease_until <= clock_timestamp())),
-        (SELECT min(extract(epoch FROM lease_until) * 1000)::bigint FROM runs
-            WHERE unfinished AND position('/' IN run) = 0 AND lease_until > clock_timestamp()))
-    - (extract(epoch FROM clock_timestamp()) * 1000)::bigint"""
+        (SELECT extract(epoch FROM min(lease_until))::float8 * 1000 FROM runs
+            WHERE unfinished AND isfinite(lease_until) AND lease_until > clock_timestamp()))
+    - extract(epoch FROM clock_timestamp())::float8 * 1000"""
+SHORTEST_WAIT_SECONDS = 0.05  # where a time has come already, and yet nothing can be claimed
 
 
 class FleetTables:
@@ -66,9 +74,8 @@ class FleetTables:
         if listening is None or listening.closed:
             await self._listen()
             return ()
-        rest = min(seconds, await self._connections.run(_seconds_to_next))
-        if rest <= 0:
-            return ()
+        next_time = await self._connections.run(_seconds_to_next)
+        rest = min(seconds, next_time if next_time > 0 else SHORTEST_WAIT_SECONDS)
         prefix = f"{self._schema}:"
         named: list[str] = []
         try:
@@ -89,11 +96,15 @@ class FleetTables:
 
     async def _listen(self) -> None:
         connection = await self._connections.connect(time.monotonic() + self._leases.seconds)
-        with self._connections.told():
-            await connection.execute(f"LISTEN {CHANNEL}")
+        try:
+            with self._connections.told():
+                await connection.execute(f"LISTEN {CHANNEL}")
+        except BaseException:
+            await connection.close()
+            raise
         self._listening = connection
 
 
 async def _seconds_to_next(connection: Connection) -> float:
     row: tuple[object, ...] | None = await (await connection.execute(NEXT_TIME)).fetchone()
-    return row[0] / 1000 if row is not None and isinstance(row[0], int) else float("inf")
+    return row[0] / 1000 if row is not None and isinstance(row[0], float) else float("inf")

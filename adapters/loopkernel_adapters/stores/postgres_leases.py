@@ -17,6 +17,7 @@ from loopkernel_adapters.ports import StoreError, StoreLocked
 from loopkernel_adapters.stores.postgres_connections import Connection, Connections
 
 BEATS = 3  # so often a lease is renewed before it would end
+LONGEST_REST_SECONDS = 100 * 366 * 86_400.0  # what is later than that is as late as that
 LOCK_SHARE = 0.25  # of a beat: so long a renewal waits for a lock
 CHANNEL = "loopkernel"  # of the notifications, each of which names the schema and the run
 
@@ -30,7 +31,9 @@ FROM before
 WHERE runs.id = before.id
     AND (runs.lease_until IS NULL OR runs.lease_until <= clock_timestamp() OR runs.holder = %(holder)s)
 RETURNING runs.id, runs.epoch, before.unfinished"""
-WHO = "SELECT owner, ceil(extract(epoch FROM lease_until - clock_timestamp()))::bigint FROM runs WHERE run = %s"
+WHO = """
+SELECT owner, CASE WHEN isfinite(lease_until)
+    THEN ceil(extract(epoch FROM lease_until - clock_timestamp()))::bigint END FROM runs WHERE run = %s"""
 HELD = """
 SELECT runs.id FROM runs JOIN unnest(%(numbers)s::bigint[], %(epochs)s::bigint[], %(holders)s::uuid[])
     AS mine (id, epoch, holder) USING (id, epoch, holder)
@@ -47,7 +50,8 @@ WITH released AS (
 SELECT pg_notify(%(channel)s, current_schema() || ':' || run) FROM released
 WHERE %(unfinished)s OR EXISTS (SELECT FROM inbox WHERE inbox.run = released.id)"""
 REST = """
-UPDATE runs SET wake_ms = %(wake_ms)s, unfinished = %(unfinished)s
+UPDATE runs SET unfinished = %(unfinished)s,
+    wake_ms = ((extract(epoch FROM clock_timestamp())::float8 + %(wake_seconds)s::float8) * 1000)::bigint
 WHERE id = %(number)s AND epoch = %(epoch)s AND holder = %(holder)s AND lease_until > clock_timestamp()"""
 # It has a lease and no holder, so nobody renews it.
 SET_ASIDE = """
@@ -191,7 +195,7 @@ class Leases:
         if not self._held:
             self.stop()
 
-    async def rest(self, run: str, kept: str, wake_ms: int | None, unfinished: bool) -> None:
+    async def rest(self, run: str, kept: str, wake_seconds: float | None, unfinished: bool) -> None:
         """Note what the holder knows when it lets go. Raises StoreError where it does not hold the run."""
         lease = self._held.get(kept)
         claimed = lease is None and kept in self._claims
@@ -205,7 +209,7 @@ class Leases:
             "number": lease.number,
             "epoch": lease.epoch,
             "holder": lease.holder,
-            "wake_ms": wake_ms,
+            "wake_seconds": None if wake_seconds is None else max(0.0, min(wake_seconds, LONGEST_REST_SECONDS)),
             "unfinished": unfinished,
         }
 

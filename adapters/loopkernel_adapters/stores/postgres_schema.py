@@ -15,6 +15,8 @@ IS_THERE = """
 SELECT FROM pg_catalog.pg_class AS relation JOIN pg_catalog.pg_namespace AS schema ON schema.oid = relation.relnamespace
 WHERE schema.nspname = %s AND relation.relname = 'schema_version'"""
 
+HIGHEST = 2**53  # of what is counted
+
 # Version n of the schema is what the first n steps lead to. A step that was released stays as it is.
 SCHEMA: tuple[tuple[str, ...], ...] = (
     (
@@ -69,6 +71,19 @@ SCHEMA: tuple[tuple[str, ...], ...] = (
         """ALTER TABLE inbox
             ADD COLUMN seen bigint NOT NULL DEFAULT 0,
             ADD COLUMN seen_digest bytea NOT NULL DEFAULT ''""",
+    ),
+    (
+        # A row that no worker writes ends none: what is counted with stays within what can be counted with.
+        f"""UPDATE runs SET
+            epoch = greatest(0, least(epoch, {HIGHEST})),
+            lease_until = CASE WHEN isfinite(lease_until) THEN lease_until END,
+            wake_ms = greatest(0, least(wake_ms, {HIGHEST}))
+            WHERE epoch NOT BETWEEN 0 AND {HIGHEST} OR NOT isfinite(lease_until)
+                OR wake_ms NOT BETWEEN 0 AND {HIGHEST}""",
+        f"""ALTER TABLE runs
+            ADD CONSTRAINT runs_epoch CHECK (epoch BETWEEN 0 AND {HIGHEST}),
+            ADD CONSTRAINT runs_lease CHECK (isfinite(lease_until)),
+            ADD CONSTRAINT runs_wake CHECK (wake_ms BETWEEN 0 AND {HIGHEST})""",
     ),
 )
 

@@ -265,8 +265,8 @@ class WatchedFleet(WatchedRuns, Fleet):
         return await self._fleet.claim(most)
 
     @override
-    async def rest(self, run: str, wake_ms: int | None, unfinished: bool) -> None:
-        await self._fleet.rest(run, wake_ms, unfinished)
+    async def rest(self, run: str, wake_seconds: float | None, unfinished: bool) -> None:
+        await self._fleet.rest(run, wake_seconds, unfinished)
 
     @override
     def holds(self, run: str) -> bool:

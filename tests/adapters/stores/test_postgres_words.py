@@ -65,6 +65,13 @@ def test_no_word_of_a_password_is_in_what_is_raised(dsn: str) -> None:
     )
 
 
+@pytest.mark.parametrize("schema", ["", "s" * 64, "\N{SNOWMAN}" * 22])
+def test_a_schema_whose_name_would_be_cut_off_is_refused_in_words(schema: str) -> None:
+    size = len(schema.encode())
+    with pytest.raises(StoreError, match=f"the name of the schema has {size} bytes, and PostgreSQL keeps from 1 to 63"):
+        PostgresRuns("dbname=agents", schema=schema)
+
+
 def test_a_server_that_was_never_there_is_told_at_once_with_its_place() -> None:
     async def play() -> None:
         await PostgresRuns("host=/nowhere/at/all dbname=agents user=me").read("s")

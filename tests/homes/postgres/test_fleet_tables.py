@@ -2,7 +2,9 @@
 
 import asyncio
 import time
+from contextlib import suppress
 
+import psycopg
 import pytest
 from loopkernel.data.deltas import Delta
 from loopkernel.data.ids import ModelOperation
@@ -10,8 +12,12 @@ from loopkernel.data.model_deltas import ModelText
 from loopkernel.data.thread_deltas import Created
 from loopkernel.data.user_deltas import CancelAll
 from loopkernel_adapters.fleet_ports import Fleet
-from loopkernel_adapters.ports import StoreError
+from loopkernel_adapters.ports import StoreError, StoreLocked
+from loopkernel_adapters.stores import postgres_fleet
 from loopkernel_adapters.stores.postgres import PostgresRuns
+from loopkernel_adapters.stores.postgres_connections import Connection
+from loopkernel_adapters.stores.postgres_inputs import MOST_AT_ONCE
+from loopkernel_adapters.stores.postgres_leases import Lease
 from loopkernel_adapters.stores.seals import Seals
 
 from tests.homes.postgres.world import RECORDS, World, said
@@ -19,14 +25,10 @@ from tests.homes.postgres.world import RECORDS, World, said
 LONG = 60.0  # seconds: nothing here waits so long unless it is broken
 
 
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
-async def rests(worker: PostgresRuns, run: str, wake_ms: int | None = None, *, unfinished: bool = False) -> None:
+async def rests(worker: PostgresRuns, run: str, wake_seconds: float | None = None, *, unfinished: bool = False) -> None:
     """The worker holds the run, and lets go of it."""
     store = await worker.open(run)
-    await worker.rest(run, wake_ms, unfinished)
+    await worker.rest(run, wake_seconds, unfinished)
     await store.close()
 
 
@@ -90,8 +92,8 @@ def test_what_has_work_is_claimed_by_one_worker(world: World) -> None:
         for n in range(20):
             await sender.send(f"r{n}", said("go"))
         await rests(sender, "quiet")
-        await rests(sender, "later", now_ms() + 3_600_000)
-        await rests(sender, "due", now_ms() - 1)
+        await rests(sender, "later", 3_600)
+        await rests(sender, "due", -1)
         await rests(sender, "left", unfinished=True)
         await rests(sender, "left/child", unfinished=True)
         claims = await asyncio.gather(*(worker.claim(7) for worker in workers))
@@ -127,6 +129,160 @@ def test_a_run_whose_holder_died_is_claimed_when_its_lease_has_ended(world: Worl
         await second.rest("s", None, False)
         await other.close()
         assert (await second.claim(5), await first.read("s")) == ((), RECORDS[:4])
+
+    world.play(play)
+
+
+def test_a_run_is_claimed_when_no_lease_of_its_sub_agents_lasts_either(world: World) -> None:
+    """Each append renews its own lease alone, so that of a sub-agent may outlive that of the run."""
+
+    async def play() -> None:
+        dead, other = world.worker(), world.worker()
+        for run in ("s", "s/1/2", "s0/1", "s-/1", "S/1", "s_", "%"):
+            await dead.open(run)
+        for run in ("s", "s_", "%"):
+            await world.end_lease(run)
+        assert set(await other.claim(5)) == {"s_", "%"}
+        await world.end_lease("s/1/2")
+        assert await other.claim(5) == ("s",)
+
+    world.play(play)
+
+
+def test_a_sub_agent_that_is_held_is_waited_for_until_its_lease_ends(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def play() -> None:
+        dead, other, hasty = world.worker(), world.worker(), world.worker(lease_seconds=0.3)
+        await dead.open("s/1")
+        with pytest.raises(StoreLocked, match="is open for writing elsewhere"):
+            await dead.open("s/1")  # it is held here, so nothing is to be waited for
+        with pytest.raises(StoreLocked, match="is open for writing elsewhere"):
+            await hasty.open("s/1")  # no longer than its own lease
+        take, refused = other._leases.take, asyncio.Event()
+
+        async def taken(run: str, kept: str) -> Lease:
+            try:
+                return await take(run, kept)
+            except StoreLocked:
+                refused.set()
+                raise
+
+        monkeypatch.setattr(other._leases, "take", taken)
+        opening = asyncio.create_task(other.open("s/1"))
+        await refused.wait()
+        await world.end_lease("s/1")
+        await (await opening).close()
+
+    world.play(play)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "lease_until = 'infinity'",
+        "lease_until = '-infinity'",
+        "lease_until = '290000-01-01'",
+        "wake_ms = -9223372036854775808",
+        "wake_ms = 9223372036854775807",
+        "epoch = 9223372036854775807",
+        "epoch = -9223372036854775808",
+    ],
+)
+def test_a_row_that_no_worker_writes_stops_none(world: World, change: str) -> None:
+    async def play() -> None:
+        worker = world.worker()
+        await worker.wait_for_work(LONG)
+        await rests(worker, "bad", unfinished=True)
+        with pytest.raises(psycopg.errors.CheckViolation):
+            await world.sql(f"UPDATE runs SET {change.replace('290000-01-01', 'infinity')} WHERE run = 'bad'")
+        await world.sql("ALTER TABLE runs DROP CONSTRAINT runs_epoch, DROP CONSTRAINT runs_lease")
+        await world.sql("ALTER TABLE runs DROP CONSTRAINT runs_wake")
+        await world.sql(f"UPDATE runs SET {change} WHERE run = 'bad'")
+        await rests(worker, "good", unfinished=True)
+        await worker.wait_for_work(0.01)
+        assert "good" in await worker.claim(5)
+        await worker.wait_for_work(0.01)
+        try:
+            await (await worker.open("bad")).close()
+        except StoreError:
+            assert "lease" in change or "epoch" in change
+        await world.sql("UPDATE schema_version SET version = 2")
+        other = world.worker()
+        assert "good" not in await other.claim(5)  # the same steps again put the row right
+
+    world.play(play)
+
+
+def test_a_rest_is_counted_by_the_clock_of_the_server(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def left(run: str) -> object:
+        ((found,),) = await world.sql(
+            "SELECT wake_ms / 1000.0 - extract(epoch FROM clock_timestamp()) BETWEEN 3000 AND 3600 "
+            "FROM runs WHERE run = %s",
+            run,
+        )
+        return found
+
+    async def play() -> None:
+        worker = world.worker()
+        monkeypatch.setattr(time, "time", lambda: 0.0)
+        monkeypatch.setattr(time, "time_ns", lambda: 0)
+        await rests(worker, "hour", 3_600)
+        await rests(worker, "never", 1e300)
+        await rests(worker, "due", -1e300)
+        assert (await left("hour"), await left("never"), await left("due")) == (True, False, False)
+        assert await worker.claim(5) == ("due",)
+
+    world.play(play)
+
+
+def test_no_more_inputs_are_given_at_once_than_can_be_held(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def play() -> None:
+        worker = world.worker()
+        for n in range(MOST_AT_ONCE + 2):
+            await worker.send("s", said(str(n)))
+        assert [number for number, _ in await worker.inbox("s")] == list(range(1, MOST_AT_ONCE + 1))
+        store = await world.vouching(worker, "s")
+        await store.append((), durable=True, taken=range(1, MOST_AT_ONCE + 1))
+        assert [number for number, _ in await worker.inbox("s")] == [MOST_AT_ONCE + 1, MOST_AT_ONCE + 2]
+
+    world.play(play)
+
+
+def test_a_time_that_has_come_for_nothing_that_can_be_claimed_is_waited_out(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def play() -> None:
+        dead, waiting = world.worker(), world.worker()
+        await waiting.wait_for_work(LONG)
+        await rests(dead, "s", 0)
+        await dead.open("s/1")  # so the run cannot be claimed
+        monkeypatch.setattr(postgres_fleet, "SHORTEST_WAIT_SECONDS", LONG)
+        woken = asyncio.create_task(waiting.wait_for_work(LONG))
+        await dead.send("t", said("hello"))
+        assert await woken == ("t",)
+
+    world.play(play)
+
+
+def test_a_connection_that_cannot_listen_is_closed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def play() -> None:
+        worker = world.worker()
+        connect, made = worker._connections.connect, list[Connection]()
+
+        async def connected(deadline: float) -> Connection:
+            made.append(await connect(deadline))
+            await made[-1].execute("BEGIN READ ONLY")
+            with suppress(psycopg.Error):
+                await made[-1].execute("no statement at all")
+            return made[-1]
+
+        with monkeypatch.context() as patch:
+            patch.setattr(worker._connections, "connect", connected)
+            with pytest.raises(StoreError, match="current transaction is aborted"):
+                await worker.wait_for_work(LONG)
+        assert [connection.closed for connection in made] == [True]
+        assert await worker.wait_for_work(LONG) == ()
 
     world.play(play)
 
@@ -169,10 +325,10 @@ def test_a_worker_that_waits_is_woken(world: World) -> None:
         await store.close()
         assert await woken == ("left",)
         assert await waiting.claim(5) == ("left",)
-        await rests(sender, "due", now_ms() - 1)
+        await rests(sender, "due", -1)
         assert await waiting.wait_for_work(LONG) == ()
         assert await waiting.claim(5) == ("due",)
-        await rests(sender, "soon", now_ms() + 300)
+        await rests(sender, "soon", 0.3)
         assert await waiting.wait_for_work(LONG) == ()
         assert await waiting.wait_for_work(0.001) == ()
 
@@ -216,7 +372,7 @@ def test_runs_that_rest_hold_nothing(world: World) -> None:
         stores = [await worker.open(f"r{n}") for n in range(40)]
         await asyncio.gather(*(store.append(RECORDS[:2], durable=True) for store in stores))
         for n, store in enumerate(stores):
-            await worker.rest(f"r{n}", now_ms() + 3_600_000, False)
+            await worker.rest(f"r{n}", 3_600, False)
             await store.close()
         assert asyncio.all_tasks() == {asyncio.current_task()}
         assert await worker.claim(100) == ()

@@ -1,18 +1,22 @@
 """What lies in the tables: made once by however many, of this version, and trusted for what it is and no more."""
 
 import asyncio
+import os
+import resource
 
 import pytest
 from loopkernel.replaying import START, replay
 from loopkernel_adapters.ports import Restored, StoreCorrupt, StoreError
 from loopkernel_adapters.stores import postgres_schema
 from loopkernel_adapters.stores.postgres import PostgresRuns
+from loopkernel_adapters.stores.postgres_connections import Connection
 from loopkernel_adapters.stores.seals import ALTERED, FOREIGN, OLDER, Seals
 from loopkernel_adapters.stores.snapshots import sealed_content, snapshot_of
 
-from tests.homes.postgres.world import RECORDS, World, said
+from tests.homes.postgres.world import RECORDS, SECRET, World, said
 
 WORKERS = 12
+SELECT_LIMIT = 1024  # descriptors from here on are too high for `select`
 VERSION_LATER = (*postgres_schema.SCHEMA, ("CREATE TABLE later (n bigint)",))
 
 
@@ -98,6 +102,48 @@ def test_tables_of_others_are_refused_in_words(world: World, change: str, words:
             await world.worker().entries()
 
     world.play(play)
+
+
+# --- connections ---
+
+
+def test_the_settings_of_a_server_are_not_trusted(world: World) -> None:
+    async def play() -> None:
+        options = "-c synchronous_commit=off -c default_transaction_isolation=serializable"
+        worker = PostgresRuns(
+            f"{world.dsn} options='{options}'", schema=world.schema, seals=Seals(world.folder, SECRET)
+        )
+        try:
+            assert await worker.entries() == ()
+            assert await worker._connections.run(settings) == ("on", "read committed")
+        finally:
+            await worker.close()
+
+    async def settings(connection: Connection) -> tuple[object, ...] | None:
+        asked = "SELECT current_setting('synchronous_commit'), current_setting('transaction_isolation')"
+        return await (await connection.execute(asked)).fetchone()
+
+    world.play(play)
+
+
+def test_descriptors_beyond_what_select_takes_are_used_like_others(world: World) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limits[1] != resource.RLIM_INFINITY and limits[1] < 2 * SELECT_LIMIT:
+        pytest.skip("this process may not open so many files")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(limits[0], 2 * SELECT_LIMIT), limits[1]))
+    taken = [os.open(os.devnull, os.O_RDONLY) for _ in range(SELECT_LIMIT)]
+
+    async def play() -> None:
+        worker = await written(world)
+        for _ in range(3):
+            assert await worker.read("s") == RECORDS[:6]
+
+    try:
+        world.play(play)
+    finally:
+        for descriptor in taken:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
 # --- damage ---
