@@ -21,6 +21,7 @@ from temporalio.client import (
 )
 from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError, RPCStatusCode
 
 from loopkernel_adapters.agent import Agent, new_run_id
 from loopkernel_adapters.driver.children import WITH_CALLS, last_said, waiting_calls
@@ -34,6 +35,9 @@ from loopkernel_adapters.temporal.documents import carried as carried_codec
 from loopkernel_adapters.waiting_calls import Answer, WaitingCall, answer_in_full, calls_waiting
 
 DEFAULT_PACE = Pace()
+# What a server says that cannot keep up, or is about to go on elsewhere: nothing was refused for good.
+BUSY = (RPCStatusCode.UNAVAILABLE, RPCStatusCode.ABORTED, RPCStatusCode.RESOURCE_EXHAUSTED)
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.05, 2.0
 T = TypeVar("T", str, bool)
 
 
@@ -171,8 +175,11 @@ class TemporalRun:
 
 
 async def _updated(handle: WorkflowHandle[object, str], name: str, result: type[T], *arguments: str) -> T:
-    """What comes of the update. Where the answer takes longer than a request may, the same one is asked for again."""
-    update = uuid.uuid4().hex
+    """What comes of the update. Where no answer comes, or the server is too busy, the same one is asked for again.
+
+    It is taken once, however often it is asked for: the server knows it by its id.
+    """
+    update, pause = uuid.uuid4().hex, FIRST_PAUSE_SECONDS
     while True:
         try:
             answer: T = await handle.execute_update(name, args=arguments, id=update, result_type=result)
@@ -181,6 +188,11 @@ async def _updated(handle: WorkflowHandle[object, str], name: str, result: type[
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
+        except RPCError as error:
+            if error.status not in BUSY:
+                raise
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
 
 def _text(delta: object) -> str:
