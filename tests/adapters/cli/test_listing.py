@@ -114,7 +114,7 @@ def test_a_store_that_is_no_store_is_told(loopkernel: CommandLine, content: byte
 @pytest.mark.parametrize(
     ("store", "told"),
     [
-        ("nonsense", "there is no store nonsense; choose sqlite:FILE, jsonl:DIR or memory"),
+        ("nonsense", "there is no store nonsense; choose sqlite:FILE, jsonl:DIR, postgres:DSN or memory"),
         ("sqlite:", "there is no store sqlite:"),
         ("sqlite:absent/runs", "there is no such folder"),
         ("sqlite:folder", "is a folder"),

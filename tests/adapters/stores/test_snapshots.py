@@ -36,7 +36,8 @@ CUT = 40
 
 
 @pytest.fixture(params=["jsonl", "sqlite"])
-def runs(request: pytest.FixtureRequest, tmp_path: Path) -> BlockingRuns:
+def runs(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BlockingRuns:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))  # no mark of a run that another test has begun in the same way
     return JsonlFolder(tmp_path / "logs") if request.param == "jsonl" else SqliteRuns(tmp_path / "runs.sqlite")
 
 
