@@ -4,6 +4,7 @@ import asyncio
 import sqlite3
 import threading
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -216,7 +217,7 @@ def test_a_run_that_is_fenced_off_in_a_database_does_not_harm_those_it_shares_a_
     async def run() -> None:
         runs = ThreadedRuns(SqliteRuns(path))
         stores = [await runs.open(f"r{number}") for number in range(12)]
-        with sqlite3.connect(path) as connection:  # another writer has taken one run over
+        with closing(sqlite3.connect(path)) as connection, connection:  # another writer has taken one run over
             connection.execute("UPDATE runs SET epoch = epoch + 1 WHERE run = 'r7'")
         ends = await asyncio.gather(*(store.append(RECORDS[:2], True) for store in stores), return_exceptions=True)
         assert [isinstance(end, StoreError) for end in ends] == [number == 7 for number in range(12)]
