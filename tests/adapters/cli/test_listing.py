@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -99,7 +100,7 @@ def test_a_run_that_is_damaged_is_listed_as_such_and_the_others_can_be_used(loop
 def test_a_store_that_is_no_store_is_told(loopkernel: CommandLine, content: bytes | None) -> None:
     path = Path("runs.sqlite")
     if content is None:
-        with sqlite3.connect(path) as other:
+        with closing(sqlite3.connect(path)) as other, other:
             other.execute("create table things (name text)")
         other.close()
     else:

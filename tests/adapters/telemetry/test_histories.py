@@ -4,6 +4,7 @@ import asyncio
 import logging
 import sqlite3
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -69,7 +70,7 @@ def test_a_damaged_record_behind_a_snapshot_keeps_no_run_from_opening(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     runs = with_a_snapshot(tmp_path / "runs.db")
-    with sqlite3.connect(tmp_path / "runs.db") as database:
+    with closing(sqlite3.connect(tmp_path / "runs.db")) as database, database:
         assert database.execute("UPDATE records SET text = 'x' WHERE n = 2").rowcount == 1
     database.close()
     collected = Collected()
