@@ -137,6 +137,7 @@ def test_a_run_that_is_removed_before_the_shared_sync_harms_no_other(
     for store in stores[:2]:
         store.append(LOG[2:3], durable=True)
         store.close()
+    stores[2].close()
     assert [runs.read(name) for name in "ab"] == [LOG[:3]] * 2
 
 
