@@ -62,6 +62,8 @@ StopReason = Literal["end_turn", "max_tokens", "max_turn_requests", "refusal", "
 class EditorAgent:
     """What `acp.run_agent` serves: any number of sessions, for one editor."""
 
+    # Any: whatever a later version of the protocol adds to a request; it is not looked at.
+
     def __init__(self, surroundings: Surroundings) -> None:
         self._surroundings = surroundings
         self._stored = StoredSessions(surroundings.runs, surroundings.folder_of)
