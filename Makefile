@@ -23,8 +23,8 @@ help: ## list the targets
 run: model ## run the main job: a real model on this machine's processor, calling real tools on real files
 	@$(MAIN_JOB)
 
-test: environment ## run the quick suite (about 7 minutes on two cores)
-	$(PYTEST) $(SPREAD) -q
+test: environment ## run the quick suite (about a minute on two idle cores)
+	$(PYTEST) $(SPREAD) -q -m "not slow"
 
 check: environment ## check lint, format, types and architecture
 	$(BIN)/ruff check .
@@ -32,13 +32,14 @@ check: environment ## check lint, format, types and architecture
 	$(BIN)/mypy
 	$(PYTEST) $(SPREAD) -q tests/architecture
 
-verify: servers ## run what takes longer: processes and servers killed at many points, in each home of a run; and the page in a browser
+verify: servers ## run all that make test leaves out: what is slow, runs killed in each of their homes, and the page in a browser
+	$(PYTEST) $(SPREAD) -q -m slow
 	$(PYTEST) -q -s tests/homes tests/browser
 
-coverage: environment ## run the quick suite and fail unless every branch of the kernel is taken
+coverage: environment ## run the quick suite and what is slow, and fail unless every branch of the kernel is taken
 	$(PYTEST) $(SPREAD) -q --cov --cov-report=term
 
-matrix: environment ## run the quick suite under each supported Python that this machine has
+matrix: environment ## run the suites under each other supported Python that this machine has
 	@$(BIN)/python scripts/matrix.py
 
 fuzz: environment ## look for a breach with fresh seeds: ten minutes of properties, then every scope (MINUTES=n, SEED=n to repeat)
@@ -47,8 +48,8 @@ fuzz: environment ## look for a breach with fresh seeds: ten minutes of properti
 simulate: environment ## run the driver in simulated worlds for five minutes (MINUTES=n)
 	@$(BIN)/python -m scripts.simulate $(if $(MINUTES),--minutes $(MINUTES))
 
-mutants: environment ## try mutants of the kernel; fail when fewer than 90 % die (MUTANTS=n SEED=s, or MUTANT=name)
-	$(BIN)/python -m mutation --workers $(WORKERS) $(MUTANTS:%=--mutants %) $(SEED:%=--seed %) $(MUTANT:%=--mutant %)
+mutants: environment ## try mutants of the kernel; fail when fewer than 90 % die (MUTANTS=n SEED=s, or MUTANT=name; QUICK=1: by make test alone)
+	$(BIN)/python -m mutation --workers $(WORKERS) $(QUICK:%=--quick) $(MUTANTS:%=--mutants %) $(SEED:%=--seed %) $(MUTANT:%=--mutant %)
 
 same: environment ## hold a refactoring: every step of a large corpus beside that of a base commit, to the byte (BASE=commit)
 	@$(BIN)/python -m scripts.same $(BASE:%=--base %) $(if $(ONLY),--only $(ONLY)) $(if $(CASE),--case "$(CASE)")

@@ -5,21 +5,23 @@ import json
 import signal
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from attrs import define, field
+from attrs import define, evolve, field
 
 from mutation import preloading
 from mutation.mutants import Mutant
 from mutation.plans import Planner
 from mutation.recording import RecordingFailed, recorded
 from mutation.sampling import sample
-from mutation.subject import KERNEL, ROOT
+from mutation.subject import KERNEL, ROOT, Subject
 from mutation.survivors import Kind, Survivor, entry_for, key_of, read_survivors
-from mutation.trial import Outcome, TrialFault, Verdict, failure_without_mutant, try_all
+from mutation.trial import Outcome, TrialFault, Verdict, Way, failure_without_mutant, try_all
 
 CACHE = ROOT / ".mutation_cache"
+QUICK = "not slow"  # the marks of the tests that `make test` runs
 TARGET = 0.90
 MUTANTS = 400
 SEED = 1
@@ -71,29 +73,33 @@ def main() -> int:
 
 def _run(arguments: argparse.Namespace, chosen: list[Mutant], listed: list[Survivor]) -> int:
     started = time.monotonic()
+    subject = evolve(KERNEL, marked=QUICK) if arguments.quick else KERNEL
+    cache = CACHE / "quick" if arguments.quick else CACHE / "whole"
     print(f"{len(KERNEL.mutants)} mutants in {len(KERNEL.paths)} files; trying {len(chosen)}", flush=True)
     print(f"seed {arguments.seed}; recording which test reaches what, unless that is known ...", flush=True)
-    record = recorded(KERNEL, CACHE, arguments.workers)
+    record = recorded(subject, cache, arguments.workers)
     seconds = {test.test: test.seconds for test in record.tests}
-    planner = Planner.of(KERNEL, record)
+    planner = Planner.of(subject, record)
     del record
     preloading.load()
     print(f"{len(seconds)} tests recorded after {time.monotonic() - started:.0f} s", flush=True)
     score = Score(listed=listed)
     planned = ((mutant, planner.batches(mutant)) for mutant in chosen)
-    is_shown = arguments.mutant is not None
-    results = CACHE / ("result.jsonl" if is_shown else "results.jsonl")
+    way = Way(is_exhaustive=arguments.matrix, is_shown=arguments.mutant is not None)
+    results = cache / ("result.jsonl" if way.is_shown else "results.jsonl")
     with results.open("w", encoding="utf-8") as file:
-        for outcome in try_all(KERNEL, planned, arguments.workers, is_shown=is_shown):
+        for outcome in try_all(subject, planned, arguments.workers, way):
             score.outcomes.append(outcome)
             print(_line(outcome), file=file, flush=True)
             _tell_progress(score, len(chosen), started)
-    wrong = _control(score.outcomes, seconds)
+    wrong = _control(subject, score.outcomes, seconds)
     if wrong:
         print(f"a test that killed a mutant fails without any mutant too: {wrong}")
         return 2
     if arguments.listed:
         return _report_listed(score)
+    if arguments.matrix:
+        _report_matrix(score, set(map(function_of, seconds)))
     _report(score, arguments, time.monotonic() - started, results)
     return 0 if score.is_met else 1
 
@@ -106,6 +112,8 @@ def _parsed() -> argparse.Namespace:
     parser.add_argument("--mutant", help="try this one alone, and show its tests")
     parser.add_argument("--only", default="", help="try those alone whose file contains this")
     parser.add_argument("--listed", action="store_true", help="try the listed survivors, and no others")
+    parser.add_argument("--quick", action="store_true", help="against the tests of `make test` alone")
+    parser.add_argument("--matrix", action="store_true", help="run every test of each mutant: which kill it, all told")
     return parser.parse_args()
 
 
@@ -148,17 +156,17 @@ def _line(outcome: Outcome) -> str:
         "before": mutant.before,
         "after": mutant.after,
         "verdict": outcome.verdict.value,
-        "test": outcome.test,
+        "tests": outcome.tests,
         "seconds": round(outcome.seconds, 2),
     }
     return json.dumps(told)
 
 
-def _control(outcomes: Iterable[Outcome], seconds: dict[str, float]) -> str:
+def _control(subject: Subject, outcomes: Iterable[Outcome], seconds: dict[str, float]) -> str:
     """Every test that killed a mutant passes without one: the name of one that does not."""
-    killers = {outcome.test for outcome in outcomes if outcome.verdict is Verdict.KILLED}
+    killers = {test for outcome in outcomes if outcome.verdict is Verdict.KILLED for test in outcome.tests}
     tests = {test: seconds[test] for test in sorted(killers) if test in seconds}
-    return failure_without_mutant(KERNEL, tests) if tests else ""
+    return failure_without_mutant(subject, tests) if tests else ""
 
 
 def _report(score: Score, arguments: argparse.Namespace, seconds: float, results: Path) -> None:
@@ -170,6 +178,26 @@ def _report(score: Score, arguments: argparse.Namespace, seconds: float, results
         print(line)
     print(f"seed {arguments.seed}, {seconds:.0f} s; every outcome is in {results.relative_to(ROOT)}")
     print("repeat one: make mutants MUTANT=NAME    another sample: make mutants MUTANTS=n SEED=s")
+
+
+def _report_matrix(score: Score, functions: set[str]) -> None:
+    """How many mutants each test function kills, and how many of them nothing else kills."""
+    kills: Counter[str] = Counter()
+    alone: Counter[str] = Counter()
+    for outcome in score.outcomes:
+        killers = {function_of(test) for test in outcome.tests} & functions
+        kills.update(killers)
+        if len(killers) == 1:
+            alone.update(killers)
+    print("\nkills, of which alone, by which test function")
+    for function, count in kills.most_common():
+        print(f"{count:>5} {alone[function]:>5}  {function}")
+    print(f"{len(functions) - len(kills)} of {len(functions)} functions kill none of this sample")
+
+
+def function_of(test: str) -> str:
+    """The name of a test without its parameters."""
+    return test.partition("[")[0]
 
 
 def _report_listed(score: Score) -> int:

@@ -127,7 +127,8 @@ class RecordingFailed(Exception):
 
 def _run_all(subject: Subject, folder: Path, workers: int) -> None:
     spread = ["-n", str(workers), "--dist", "worksteal"] if workers > 1 else []
-    options = ["-q", "--no-header", "-p", "no:cacheprovider", "-p", "mutation.recording", *spread]
+    marked = ["-m", subject.marked] if subject.marked else []
+    options = ["-q", "--no-header", "-p", "no:cacheprovider", "-p", "mutation.recording", *spread, *marked]
     places_of_modules = [str(ROOT), os.environ.get("PYTHONPATH", "")]
     variables = {
         FOLDER: str(folder),
@@ -144,7 +145,7 @@ def _run_all(subject: Subject, folder: Path, workers: int) -> None:
 
 def _digest(subject: Subject) -> str:
     """A digest of all files that decide what a record holds."""
-    found = hashlib.sha256(sys.version.encode())
+    found = hashlib.sha256(f"{sys.version}\0{subject.marked}".encode())
     for name in sorted({subject.sources, *subject.tests, *subject.also_read}):
         place = subject.root / name
         for path in [place] if place.is_file() else sorted(place.rglob("*")):

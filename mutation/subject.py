@@ -24,6 +24,7 @@ class Subject:
     mutated: tuple[str, ...]
     left_out: tuple[str, ...] = ()
     tests: tuple[str, ...] = ("tests",)
+    marked: str = ""  # of the tests only those with these marks, as pytest's `-m` takes them
     also_read: tuple[str, ...] = ()  # what the tests read besides: a change there makes the record stale
     patience: float = 10.0  # seconds that every test may take, however fast it was before
 
@@ -38,6 +39,7 @@ class Subject:
             mutated=tuple(told["mutated"]),
             left_out=tuple(told["left_out"]),
             tests=tuple(told["tests"]),
+            marked=told["marked"],
             also_read=tuple(told["also_read"]),
             patience=told["patience"],
         )
@@ -95,5 +97,5 @@ KERNEL = Subject(
     mutated=("*.py", "data/*.py", "loop/*.py", "loop/*/*.py", "views/*.py"),
     left_out=("views/causes.py", "codec/*", "laws/*", "presets/*", "testing/*"),
     tests=("tests/kernel", "tests/specs", "tests/adapters"),
-    also_read=("adapters", "constraints", "specs/rules", "specs/scenarios", "tests/conftest.py"),
+    also_read=("adapters", "constraints", "specs/rules", "specs/scenarios", "tests/conftest.py", "tests/slow.txt"),
 )

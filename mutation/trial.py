@@ -49,21 +49,26 @@ class Verdict(Enum):
 
 @frozen(kw_only=True)
 class Outcome:
-    """The verdict on a mutant, and the test that gave it."""
+    """The verdict on a mutant, and the tests that gave it: the first, unless every one was asked for."""
 
     mutant: Mutant
     verdict: Verdict
-    test: str = ""
+    tests: tuple[str, ...] = ()
     seconds: float = 0.0
+
+    @property
+    def test(self) -> str:
+        """The first test that noticed the mutant, or how its process died."""
+        return self.tests[0] if self.tests else ""
 
 
 class Chosen:
-    """The plugin that runs the tests of a batch in its order, under limits, and remembers the first that fails."""
+    """The plugin that runs the tests of a batch in its order, under limits, and remembers those that fail."""
 
     def __init__(self, batch: Batch, patience: float) -> None:
         self.batch = batch
         self.patience = patience
-        self.failed = ""
+        self.failed: list[str] = []
 
     @pytest.hookimpl
     def pytest_configure(self) -> None:
@@ -88,12 +93,12 @@ class Chosen:
     @pytest.hookimpl
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
-            self.failed = self.failed or report.nodeid
+            self.failed.append(report.nodeid)
 
     @pytest.hookimpl
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
-            self.failed = self.failed or f"{report.nodeid} (while it was collected)"
+            self.failed.append(f"{report.nodeid} (while it was collected)")
 
 
 def limit(seconds: float) -> None:
@@ -107,33 +112,39 @@ def mutant_finder(subject: Subject, mutant: Mutant) -> TreeFinder:
     return TreeFinder({subject.module(mutant.path): lambda text: mutated(text, mutant.number, subject.enums)})
 
 
-def first_failure(subject: Subject, batches: list[Batch], folder: Path, *, is_shown: bool = False) -> str:
-    """Run the batches until a test fails, and name it; "" when none does."""
+@frozen(kw_only=True)
+class Way:
+    """How the tests of a mutant are run: until the first that fails, or every one; their output hidden, or shown."""
+
+    is_exhaustive: bool = False
+    is_shown: bool = False
+
+    @property
+    def options(self) -> list[str]:
+        """What pytest is told."""
+        told = ["--tb=short"] if self.is_shown else ["--tb=no", "--no-header"]
+        return told if self.is_exhaustive else ["-x", *told]
+
+
+def failures(subject: Subject, batches: list[Batch], folder: Path, way: Way) -> list[str]:
+    """Run the batches, until a test fails unless every one is wanted, and name those that fail."""
     os.chdir(subject.root)
     quiet = ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # of Hypothesis, which is there before pytest starts
-    told = ["--tb=short"] if is_shown else ["--tb=no", "--no-header"]
+    found: list[str] = []
     for number, batch in enumerate(batches):
         limit(COLLECTING_SECONDS)
         chosen = Chosen(batch, subject.patience)
-        options = [
-            "-x",
-            "-q",
-            "-p",
-            "no:cacheprovider",
-            "-p",
-            "no:xdist",
-            f"--basetemp={folder}/{number}",
-            *quiet,
-            *told,
-        ]
-        status = pytest.main([*options, *batch.files], plugins=[chosen])
+        options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", f"--basetemp={folder}/{number}", *quiet]
+        status = pytest.main([*options, *way.options, *batch.files], plugins=[chosen])
         if status != pytest.ExitCode.OK:
-            return chosen.failed or f"pytest ended with {status!r}"
-    return ""
+            found += dict.fromkeys(chosen.failed or [f"pytest ended with {status!r}"])
+        if found and not way.is_exhaustive:
+            break
+    return found
 
 
-def run_forked(work: Callable[[Path], str], *, is_shown: bool = False) -> tuple[int, Path]:
-    """Do the work in a forked process, which writes the text that it gives into the file `result` of the folder."""
+def run_forked(work: Callable[[Path], list[str]], *, is_shown: bool = False) -> tuple[int, Path]:
+    """Do the work in a forked process, which writes the names that it gives into the file `result` of the folder."""
     folder = Path(tempfile.mkdtemp(prefix="mutation-"))
     sys.stdout.flush()
     process = os.fork()
@@ -142,7 +153,7 @@ def run_forked(work: Callable[[Path], str], *, is_shown: bool = False) -> tuple[
     return process, folder
 
 
-def _work_and_leave(work: Callable[[Path], str], folder: Path, is_shown: bool) -> NoReturn:
+def _work_and_leave(work: Callable[[Path], list[str]], folder: Path, is_shown: bool) -> NoReturn:
     try:
         os.setpgid(0, 0)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -151,7 +162,7 @@ def _work_and_leave(work: Callable[[Path], str], folder: Path, is_shown: bool) -
             silence = os.open(os.devnull, os.O_RDWR)
             for stream in (0, 1, 2):
                 os.dup2(silence, stream)
-        told = {"failed": work(folder)}
+        told: dict[str, object] = {"failed": work(folder)}
     except BaseException:
         told = {"fault": traceback.format_exc()}
     finally:
@@ -160,18 +171,19 @@ def _work_and_leave(work: Callable[[Path], str], folder: Path, is_shown: bool) -
     os._exit(0)
 
 
-def verdict_of(status: int, folder: Path) -> tuple[Verdict, str]:
+def verdict_of(status: int, folder: Path) -> tuple[Verdict, tuple[str, ...]]:
     """What the forked process said, or how it died. Raises TrialFault when the tool itself failed there."""
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
-        return (Verdict.TIMED_OUT if number in OUT_OF_TIME else Verdict.CRASHED), signal.Signals(number).name
+        how = signal.Signals(number).name
+        return (Verdict.TIMED_OUT if number in OUT_OF_TIME else Verdict.CRASHED), (how,)
     result = folder / "result"
     if not result.exists():
-        return Verdict.CRASHED, "the process ended early"
+        return Verdict.CRASHED, ("the process ended early",)
     told = json.loads(result.read_text(encoding="utf-8"))
     if "fault" in told:
         raise TrialFault(told["fault"])
-    return (Verdict.KILLED, told["failed"]) if told["failed"] else (Verdict.SURVIVED, "")
+    return (Verdict.KILLED if told["failed"] else Verdict.SURVIVED), tuple(told["failed"])
 
 
 class TrialFault(Exception):
@@ -188,13 +200,13 @@ class Trial:
 
     def outcome(self, status: int) -> Outcome:
         """What came of it, now that it has ended with that status."""
-        verdict, test = verdict_of(status, self.folder)
+        verdict, tests = verdict_of(status, self.folder)
         shutil.rmtree(self.folder, ignore_errors=True)
-        return Outcome(mutant=self.mutant, verdict=verdict, test=test, seconds=time.monotonic() - self.started)
+        return Outcome(mutant=self.mutant, verdict=verdict, tests=tests, seconds=time.monotonic() - self.started)
 
 
 def try_all(
-    subject: Subject, planned: Iterator[tuple[Mutant, list[Batch]]], workers: int, *, is_shown: bool = False
+    subject: Subject, planned: Iterator[tuple[Mutant, list[Batch]]], workers: int, way: Way
 ) -> Iterator[Outcome]:
     """Try the mutants, so many at a time, each outcome as it comes."""
     running: dict[int, Trial] = {}
@@ -206,7 +218,7 @@ def try_all(
             while len(running) >= workers:
                 yield _ended(running)
             started = time.monotonic()
-            process, folder = run_forked(_against(subject, mutant, batches, is_shown), is_shown=is_shown)
+            process, folder = run_forked(_against(subject, mutant, batches, way), is_shown=way.is_shown)
             running[process] = Trial(mutant=mutant, folder=folder, started=started)
         while running:
             yield _ended(running)
@@ -215,10 +227,10 @@ def try_all(
             _end_group(process)
 
 
-def _against(subject: Subject, mutant: Mutant, batches: list[Batch], is_shown: bool) -> Callable[[Path], str]:
-    def work(folder: Path) -> str:
+def _against(subject: Subject, mutant: Mutant, batches: list[Batch], way: Way) -> Callable[[Path], list[str]]:
+    def work(folder: Path) -> list[str]:
         mutant_finder(subject, mutant).install()
-        return first_failure(subject, batches, folder, is_shown=is_shown)
+        return failures(subject, batches, folder, way)
 
     return work
 
@@ -237,9 +249,9 @@ def _end_group(process: int) -> None:
 
 def failure_without_mutant(subject: Subject, tests: dict[str, float]) -> str:
     """The first of the tests that fails on the sources as they are; "" when all pass, as they must."""
-    process, folder = run_forked(lambda place: first_failure(subject, [Batch(tests=tests)], place))
+    process, folder = run_forked(lambda place: failures(subject, [Batch(tests=tests)], place, Way()))
     _, status = os.waitpid(process, 0)
     _end_group(process)
-    verdict, test = verdict_of(status, folder)
+    verdict, failed = verdict_of(status, folder)
     shutil.rmtree(folder, ignore_errors=True)
-    return "" if verdict is Verdict.SURVIVED else f"{verdict.value}: {test}"
+    return "" if verdict is Verdict.SURVIVED else f"{verdict.value}: {failed[0]}"

@@ -1,10 +1,12 @@
-"""How many examples Hypothesis generates: the profile that HYPOTHESIS_PROFILE names, or `quick`. And less waste."""
+"""How many examples Hypothesis generates (the profile that HYPOTHESIS_PROFILE names, or `quick`); what is slow."""
 
 import gc
 import os
 import sys
 import tempfile
+from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # The secret that seals logs is one for all tests, and not that of whoever runs them.
@@ -13,9 +15,9 @@ if "LOOPKERNEL_TEST_CONFIGURATION" not in os.environ:
 os.environ["XDG_CONFIG_HOME"] = os.environ["LOOPKERNEL_TEST_CONFIGURATION"]
 
 EXAMPLES = {
-    "quick": 35,  # make test, make check
-    "matrix": 15,  # make matrix: under another Python the suite with what the quick one leaves out
-    "again": 15,  # make matrix: under each further one, without what does not depend on the version of Python
+    "quick": 35,  # make test, make check, make verify
+    "matrix": 15,  # make matrix: under another Python every test, each with all that it can look at
+    "again": 15,  # make matrix: under each further one the quick suite
     "fuzz": 250,  # a round of make fuzz, each from a seed of its own
     "deep": 2_000,  # for a test alone
 }
@@ -32,6 +34,25 @@ for profile, examples in EXAMPLES.items():
     )
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "quick")
 settings.load_profile(PROFILE)
+
+
+# The files and functions that `make test` leaves to `make verify` (scripts/slow_tests.py says how they were chosen).
+SLOW = frozenset(Path(__file__).with_name("slow.txt").read_text(encoding="utf-8").split())
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what is listed as slow."""
+    for item in items:
+        function = item.nodeid.partition("[")[0]
+        if function in SLOW or function.partition("::")[0] in SLOW:
+            item.add_marker("slow")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not even read a file that is slow as a whole where nothing slow is asked for."""
+    if config.option.markexpr != "not slow":
+        return None
+    return True if collection_path.relative_to(config.rootpath).as_posix() in SLOW else None
 
 
 def pytest_collection_finish() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from mutation.plans import Planner
 from mutation.recording import RecordingFailed, recorded
 from mutation.subject import Subject
-from mutation.trial import Outcome, TrialFault, failure_without_mutant, run_forked, try_all, verdict_of
+from mutation.trial import Outcome, TrialFault, Way, failure_without_mutant, run_forked, try_all, verdict_of
 
 SOURCE = '''"""Prices."""
 
@@ -93,11 +93,11 @@ def build(root: Path, *, tests: str = TESTS) -> Subject:
     )
 
 
-def outcomes(subject: Subject) -> Iterator[Outcome]:
+def outcomes(subject: Subject, way: Way) -> Iterator[Outcome]:
     """What became of each mutant."""
     record = recorded(subject, subject.root / ".mutation_cache", workers=1)
     planner = Planner.of(subject, record)
-    return try_all(subject, ((mutant, planner.batches(mutant)) for mutant in subject.mutants), workers=2)
+    return try_all(subject, ((mutant, planner.batches(mutant)) for mutant in subject.mutants), 2, way)
 
 
 def main() -> None:
@@ -106,23 +106,29 @@ def main() -> None:
     subject = build(root / "green")
     found = [
         (outcome.mutant.function, outcome.mutant.after, outcome.verdict.value, outcome.test)
-        for outcome in outcomes(subject)
+        for outcome in outcomes(subject, Way())
     ]
+    every = {
+        outcome.mutant.after: outcome.tests
+        for outcome in outcomes(subject, Way(is_exhaustive=True))
+        if outcome.mutant.function == "strong"
+    }
     passing = failure_without_mutant(subject, {"tests/test_prices.py::test_weak": 0.1})
     red = build(root / "red", tests=f"{TESTS}\n\ndef test_wrong():\n    assert prices.strong(1)\n")
     failing = failure_without_mutant(red, {"tests/test_prices.py::test_wrong": 0.1})
     try:
-        list(outcomes(red))
+        list(outcomes(red, Way()))
         refused = ""
     except RecordingFailed as error:
         refused = str(error)
-    process, folder = run_forked(lambda place: str(place / "result" / 1))  # type: ignore[operator]
+    process, folder = run_forked(lambda place: [str(place / "result" / 1)])  # type: ignore[operator]
     try:
         verdict_of(os.waitpid(process, 0)[1], folder)
         fault = ""
     except TrialFault as error:
         fault = str(error)
-    print(json.dumps({"fault": fault, "outcomes": found, "passing": passing, "failing": failing, "refused": refused}))
+    told = {"fault": fault, "outcomes": found, "every": every}
+    print(json.dumps({**told, "passing": passing, "failing": failing, "refused": refused}))
 
 
 if __name__ == "__main__":

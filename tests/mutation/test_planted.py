@@ -69,6 +69,14 @@ def test_the_test_that_kills_is_named(found: dict[str, Any]) -> None:
     assert killers <= {f"tests/test_prices.py::test_strong[{case}]" for case in ("100-False", "101-True")}
 
 
+def test_every_test_that_kills_is_named_where_each_is_wanted(found: dict[str, Any]) -> None:
+    cases = [f"tests/test_prices.py::test_strong[{case}]" for case in ("100-False", "101-True")]
+    killers = found["every"]
+    assert sorted(killers["return total <= 100"]) == cases
+    assert killers["return total >= 100"] == cases[:1]
+    assert killers["return total > 101"] == cases[1:]
+
+
 def test_each_test_that_kills_is_held_against_the_sources_as_they_are(found: dict[str, Any]) -> None:
     assert found["passing"] == ""
     assert found["failing"] == "killed: tests/test_prices.py::test_wrong"
