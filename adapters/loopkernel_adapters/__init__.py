@@ -30,14 +30,20 @@ if TYPE_CHECKING:
     from loopkernel_adapters.optional_ports import Summariser as Summariser
     from loopkernel_adapters.optional_ports import SummaryError as SummaryError
     from loopkernel_adapters.ports import Clock as Clock
+    from loopkernel_adapters.ports import NoSuchRun as NoSuchRun
     from loopkernel_adapters.ports import Observer as Observer
     from loopkernel_adapters.ports import Provider as Provider
+    from loopkernel_adapters.ports import Restored as Restored
     from loopkernel_adapters.ports import RunContext as RunContext
+    from loopkernel_adapters.ports import RunEntry as RunEntry
     from loopkernel_adapters.ports import RunFailed as RunFailed
+    from loopkernel_adapters.ports import RunPage as RunPage
     from loopkernel_adapters.ports import Runs as Runs
     from loopkernel_adapters.ports import Store as Store
+    from loopkernel_adapters.ports import StoreCorrupt as StoreCorrupt
     from loopkernel_adapters.ports import StoreError as StoreError
     from loopkernel_adapters.ports import StoreFailed as StoreFailed
+    from loopkernel_adapters.ports import StoreLocked as StoreLocked
     from loopkernel_adapters.ports import ToolError as ToolError
     from loopkernel_adapters.ports import Tools as Tools
     from loopkernel_adapters.providers.anthropic.provider import AnthropicProvider as AnthropicProvider
@@ -70,6 +76,7 @@ if TYPE_CHECKING:
     from loopkernel_adapters.tools.mcp import HttpServer as HttpServer
     from loopkernel_adapters.tools.mcp import McpTools as McpTools
     from loopkernel_adapters.tools.mcp import StdioServer as StdioServer
+    from loopkernel_adapters.tools.mcp import open_servers as open_servers
     from loopkernel_adapters.tools.registry import CombinedTools as CombinedTools
     from loopkernel_adapters.tools.registry import FunctionTool as FunctionTool
     from loopkernel_adapters.tools.registry import Registry as Registry
@@ -94,8 +101,8 @@ else:
             "loopkernel_adapters.fleet.worker": "Worker",
             "loopkernel_adapters.optional_ports": "Agents Corrector Handoffs "
             "Hooks OptionalPorts Summariser SummaryError",
-            "loopkernel_adapters.ports": "Clock Observer Provider RunContext RunFailed "
-            "Runs Store StoreError StoreFailed ToolError Tools",
+            "loopkernel_adapters.ports": "Clock NoSuchRun Observer Provider Restored RunContext RunEntry RunFailed "
+            "RunPage Runs Store StoreCorrupt StoreError StoreFailed StoreLocked ToolError Tools",
             "loopkernel_adapters.providers.anthropic.provider": "AnthropicProvider",
             "loopkernel_adapters.providers.local.provider": "LocalProvider",
             "loopkernel_adapters.providers.named": "ProviderByModel",
@@ -115,7 +122,7 @@ else:
             "loopkernel_adapters.tools.coding": "coding_tools",
             "loopkernel_adapters.tools.files": "FileTools Workspace",
             "loopkernel_adapters.tools.functions": "tool",
-            "loopkernel_adapters.tools.mcp": "HttpServer McpTools StdioServer",
+            "loopkernel_adapters.tools.mcp": "HttpServer McpTools StdioServer open_servers",
             "loopkernel_adapters.tools.registry": "CombinedTools FunctionTool Registry",
             "loopkernel_adapters.tools.sandbox": "Sandbox",
             "loopkernel_adapters.tools.shell": "Shell",
