@@ -3,7 +3,6 @@
 import argparse
 import datetime
 import json
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -85,8 +84,7 @@ def _progress(total: int) -> Callable[[Found], None]:
                 how = f"not played: {found.trouble}"
             else:
                 how = "; ".join(f"{each.law} is broken: {each.detail}" for each in found.breaches) or "held"
-            if sys.stderr.isatty() or found.trouble:
-                complain(f"{done[0]} of {total}: {found.scenario.name}: {how}")
+            complain(f"{done[0]} of {total}: {found.scenario.name}: {how}")
 
     return tell
 

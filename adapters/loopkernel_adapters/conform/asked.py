@@ -72,19 +72,20 @@ class Asked:
         return (item.text for item in self.items if isinstance(item, Text) and item.role == role)
 
     def answers(self) -> Iterator[tuple[Call, Given | None]]:
-        """Each call with its answer: the next one of its id, before the id is used again."""
-        for place, item in enumerate(self.items):
-            if isinstance(item, Call):
-                yield item, _answer_of(item, self.items[place + 1 :])
-
-
-def _answer_of(call: Call, behind: tuple[Item, ...]) -> Given | None:
-    for item in behind:
-        if isinstance(item, Given) and item.id == call.id:
-            return item
-        if isinstance(item, Call) and item.id == call.id:
-            return None
-    return None
+        """Each call with its answer. Answers of one id belong to its calls in order."""
+        found: list[tuple[Call, Given | None]] = []
+        for item in self.items:
+            match item:
+                case Call():
+                    found.append((item, None))
+                case Given(id=name):
+                    waiting = (at for at, (call, given) in enumerate(found) if call.id == name and given is None)
+                    place = next(waiting, None)
+                    if place is not None:
+                        found[place] = (found[place][0], item)
+                case Text():
+                    pass
+        yield from found
 
 
 # --- reading what a stranger has sent ---

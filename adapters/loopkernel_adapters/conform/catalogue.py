@@ -151,7 +151,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     Scenario(
         name="overloaded",
         about="the server is overloaded, once",
-        laws=("RETRY-LAW", "PROGRESS"),
+        laws=("PREFIX", "PROGRESS"),
         answers=(calling(Called(label="a")), BUSY, _DONE),
     ),
     Scenario(
@@ -178,28 +178,28 @@ SCENARIOS: tuple[Scenario, ...] = (
         name="cancel-within-command",
         about="a person cancels while a command runs, and goes on",
         laws=("CANCEL-STOP", "SHOWN", "AT-MOST-ONCE", "CONSERVE"),
-        answers=(calling(Called(label="a", sleeps_s=8)), _DONE, _DONE, _DONE),
+        answers=(calling(Called(label="a", sleeps_s=6)), _DONE, _DONE, _DONE),
         lives=_CANCELLED_THEN_GOES_ON,
     ),
     Scenario(
         name="cancel-within-two",
         about="a person cancels while the first of two commands runs, and goes on",
         laws=("CANCEL-STOP", "PAIR", "AT-MOST-ONCE"),
-        answers=(calling(Called(label="a", sleeps_s=8), Called(label="b", sleeps_s=8)), _DONE, _DONE, _DONE),
+        answers=(calling(Called(label="a", sleeps_s=6), Called(label="b", sleeps_s=6)), _DONE, _DONE, _DONE),
         lives=_CANCELLED_THEN_GOES_ON,
     ),
     Scenario(
         name="kill-within-command",
         about="the agent is killed while a command runs, and goes on",
         laws=("WRITE-AHEAD", "PAIR", "AT-MOST-ONCE", "CONSERVE"),
-        answers=(calling(Called(label="a", sleeps_s=8)), _DONE, _DONE),
+        answers=(calling(Called(label="a", sleeps_s=6)), _DONE, _DONE),
         lives=_KILLED_THEN_GOES_ON,
     ),
     Scenario(
         name="kill-after-command",
         about="the agent is killed within its second command, and goes on",
         laws=("WRITE-AHEAD", "PAIR", "AT-MOST-ONCE"),
-        answers=(calling(Called(label="a")), calling(Called(label="b", sleeps_s=8)), _DONE, _DONE),
+        answers=(calling(Called(label="a")), calling(Called(label="b", sleeps_s=6)), _DONE, _DONE),
         lives=(Life(end=End.KILLED, within="b"), Life()),
     ),
 )

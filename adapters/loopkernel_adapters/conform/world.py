@@ -22,7 +22,7 @@ from loopkernel_adapters.conform.scenario import End, Life, Scenario, prompt_of
 from loopkernel_adapters.conform.trace import lines_of
 
 _CANCEL_PATIENCE_S = 15.0  # for a cancelled agent to end
-_AFTERMATH_S = 12.0  # for a command that was not stopped to show it
+_AFTERMATH_S = 8.0  # for a command that was not stopped to show it
 
 
 def played(agent: AgentFile, scenario: Scenario, folder: Path) -> Record:

@@ -7,7 +7,7 @@ from loopkernel_adapters.conform.judges.judgement import Judge, Judgement, check
 from loopkernel_adapters.conform.record import Record
 from loopkernel_adapters.conform.scenario import End
 from loopkernel_adapters.conform.scorecard import Weight
-from loopkernel_adapters.conform.script import Problem
+from loopkernel_adapters.conform.script import Cut, Problem, Reply
 
 _EARLY_S = 0.1  # a clock may be so much off
 _MOST_TRIES = 25
@@ -32,10 +32,16 @@ def rest(record: Record) -> Iterator[Judgement]:
         asked = len(record.of_life(number))
         if life.end is End.BY_ITSELF and asked:
             detail = f"process {number + 1} had not ended after {record.scenario.patience_s} s and {asked} requests"
-            yield check("PROGRESS", seen.status is None, Weight.SHOULD, detail)
+            # How long a silent stream may be waited for is a setting: no more than noted.
+            weight = Weight.NOTED if _falls_silent(record) else Weight.SHOULD
+            yield check("PROGRESS", seen.status is None, weight, detail)
     most = len(record.scenario.answers) + _MOST_TRIES
     detail = f"{len(record.exchanges)} requests were made"
     yield check("PROGRESS", len(record.exchanges) > most, Weight.MUST, detail)
+
+
+def _falls_silent(record: Record) -> bool:
+    return any(isinstance(each, Reply) and each.cut is Cut.SILENCE for each in record.scenario.answers)
 
 
 def totality(record: Record) -> Iterator[Judgement]:

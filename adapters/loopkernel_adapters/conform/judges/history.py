@@ -14,18 +14,39 @@ def pairing(record: Record) -> Iterator[Judgement]:
     """PAIR: in each request each call has one answer, before anybody else speaks, and each answer its call."""
     for each in record.exchanges:
         if each.asked.calls or any(isinstance(item, Given) for item in each.asked.items):
-            wrong = _pairing_fault(each.asked)
-            yield check("PAIR", bool(wrong), Weight.MUST, f"request {each.number}: {wrong}")
+            wrong, weight = _pairing_fault(each.asked)
+            yield check("PAIR", bool(wrong), weight, f"request {each.number}: {wrong}")
 
 
-def _pairing_fault(asked: Asked) -> str:
+def _pairing_fault(asked: Asked) -> tuple[str, Weight]:
+    ids = [call.id for call in asked.calls]
+    wrong = _unpaired(asked)
+    if wrong or not any(_neighbours_share_an_id(asked)):
+        return wrong, Weight.MUST
+    twice = next(name for name in ids if ids.count(name) > 1)
+    return f"two calls side by side have the id {twice}, which providers refuse", Weight.SHOULD
+
+
+def _neighbours_share_an_id(asked: Asked) -> Iterator[bool]:
+    """Of each call, whether another one of its id waits for its answer, too."""
+    waiting: list[str] = []
+    for item in asked.items:
+        match item:
+            case Call(id=name):
+                yield name in waiting
+                waiting.append(name)
+            case Given(id=name) if name in waiting:
+                waiting.remove(name)
+            case _:
+                pass
+
+
+def _unpaired(asked: Asked) -> str:
     open_calls: list[str] = []
     answered: set[str] = set()
     for item in asked.items:
         match item:
             case Call(id=name):
-                if name in open_calls:
-                    return f"the id {name} stands twice before it is answered"
                 open_calls.append(name)
                 answered.discard(name)
             case Given(id=name) if name in open_calls:
@@ -99,7 +120,7 @@ def one_end(record: Record) -> Iterator[Judgement]:
 def prefix(record: Record) -> Iterator[Judgement]:
     """PREFIX: what was in a request stays in the next, in its order."""
     for before, after in _neighbours(record):
-        if _summed_up(record, before, after) or _is_refused(before):
+        if _summed_up(record, before, after):
             continue
         kept = _spine(before.asked)
         later = iter(_spine(after.asked))
@@ -140,7 +161,7 @@ def task(record: Record) -> Iterator[Judgement]:
 def inputs(record: Record) -> Iterator[Judgement]:
     """CONSERVE: what a person says is in the requests that follow, once."""
     for life in range(1, len(record.lives)):
-        for each in record.of_life(life):
+        for each in record.of_life(life)[-1:]:  # an interrupted turn may be brought to its end first
             times = sum(marker_of(life) in text for text in each.asked.words("user"))
             yield check("CONSERVE", times == 0, Weight.MUST, f"request {each.number} has not the prompt of its process")
             if times:
@@ -168,7 +189,9 @@ def _is_killed(record: Record, life: int) -> bool:
 
 
 def _summed_up(record: Record, before: Exchange, after: Exchange) -> bool:
-    return any(before.number <= number < after.number for number in record.summaries)
+    """Whether the history was to become shorter between them: a summary was asked for, or it was too long as it was."""
+    too_long = any(_is_refused(each) for each in record.exchanges[before.number - 1 : after.number - 1])
+    return too_long or any(before.number <= number < after.number for number in record.summaries)
 
 
 HISTORY_JUDGES: tuple[Judge, ...] = (pairing, order, shown, results, one_end, prefix, task, inputs)
