@@ -10,12 +10,12 @@ from attrs import field, frozen
 from loopkernel.data.json_text import JsonValue
 
 from loopkernel_adapters.conform.asked import listed, mapping
-from loopkernel_adapters.conform.shell import ShellHint
+from loopkernel_adapters.conform.shell import Finish, ShellHint
 
 WIRES = ("messages", "chat", "responses")
 _KEYS = {
     *("name", "about", "tried", "wire", "version", "start", "resume", "stdin", "signal", "signals", "environment"),
-    *("files", "shell", "patience_s", "without"),
+    *("files", "shell", "finish", "patience_s", "without"),
 }
 
 
@@ -45,6 +45,7 @@ class AgentFile:
     environment: Mapping[str, str] = field(factory=dict)
     files: Mapping[str, str] = field(factory=dict)
     shell: ShellHint = field(factory=ShellHint)
+    finish: Finish | None = None
     patience_s: int | None = None
     without: Mapping[str, str] = field(factory=dict)
 
@@ -100,6 +101,7 @@ def agent_of(text: str) -> AgentFile:
             argument=_word(shell, "argument", "") or None,
             rest=mapping(shell.get("rest")),
         ),
+        finish=_finish(document),
         patience_s=_number(document, "patience_s"),
         without=_texts(document, "without"),
     )
@@ -131,6 +133,16 @@ def _texts(document: Mapping[str, JsonValue], key: str) -> dict[str, str]:
     if not isinstance(table, dict) or not all(isinstance(value, str) for value in table.values()):
         raise AgentFileUnusable(f"the agent file must have {key!r} as a table of texts")
     return {name: str(value) for name, value in table.items()}
+
+
+def _finish(document: Mapping[str, JsonValue]) -> Finish | None:
+    finish = mapping(document.get("finish"))
+    if not finish:
+        return None
+    tool, command = _word(finish, "tool", "") or None, _word(finish, "command", "") or None
+    if (tool is None) == (command is None):
+        raise AgentFileUnusable("the agent file must have a tool or a command in [finish], and not both")
+    return Finish(tool=tool, arguments=mapping(finish.get("arguments")), command=command)
 
 
 def _signal(name: str) -> Signals:

@@ -27,7 +27,7 @@ from loopkernel_adapters.conform.script import (
     cut_arguments,
     said,
 )
-from loopkernel_adapters.conform.shell import ShellHint, ShellTool, shell_in
+from loopkernel_adapters.conform.shell import Finish, ShellHint, ShellTool, shell_in
 from loopkernel_adapters.conform.wires.chat import Chat
 from loopkernel_adapters.conform.wires.messages import Messages
 from loopkernel_adapters.conform.wires.responses import Responses
@@ -45,10 +45,11 @@ _BEFORE_RESET_S = 0.3  # what was sent has to reach the client before the reset,
 class Provider:
     """Answers requests of the conversation in order, each other one apart, and keeps what was asked."""
 
-    def __init__(self, answers: tuple[Answer, ...], effects: str, hint: ShellHint) -> None:
+    def __init__(self, answers: tuple[Answer, ...], effects: str, hint: ShellHint, finish: Finish | None) -> None:
         self._left = list(answers)
         self._effects = effects
         self._hint = hint
+        self._finish = finish
         self._lock = threading.Lock()
         self._over = threading.Event()
         self._number = 0
@@ -120,6 +121,10 @@ class Provider:
         return None
 
     def _parts(self, reply: Reply) -> Iterator[str | WireCall]:
+        if reply == _LAST and self._finish is not None and self.shell is not None:
+            name, arguments = self._finish.called_in(self.shell)
+            yield WireCall(id=f"call_finish_{self._number}", name=name, arguments=arguments, whole=True)
+            return
         for part in reply.parts:
             match part:
                 case Said(text):

@@ -38,6 +38,21 @@ class ShellHint:
     rest: Mapping[str, JsonValue] = field(factory=dict)
 
 
+@frozen(kw_only=True)
+class Finish:
+    """The call that ends a turn of an agent which words alone do not end: of a tool, or a command of its shell."""
+
+    tool: str | None = None
+    arguments: Mapping[str, JsonValue] = field(factory=dict)
+    command: str | None = None
+
+    def called_in(self, shell: ShellTool) -> tuple[str, str]:
+        """The tool that is called, and the arguments."""
+        if self.command is not None:
+            return shell.name, shell.arguments(self.command)
+        return self.tool or shell.name, as_json(dict(self.arguments))
+
+
 def shell_in(tools: Iterable[Tool], hint: ShellHint) -> ShellTool | None:
     """The tool that runs commands: the one that is named, or else the one with the likeliest name."""
     offered = list(tools)

@@ -5,6 +5,7 @@ It is given the text of the agent file and the name of the scenario on standard 
 
 import json
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,13 +23,14 @@ from loopkernel_adapters.conform.scenario import End, Life, Scenario, prompt_of
 from loopkernel_adapters.conform.trace import lines_of
 
 _CANCEL_PATIENCE_S = 15.0  # for a cancelled agent to end
+_SETTLE_S = 1.0  # a command that runs beside another begins within this
 _AFTERMATH_S = 8.0  # for a command that was not stopped to show it
 
 
 def played(agent: AgentFile, scenario: Scenario, folder: Path) -> Record:
     """The scenario with the agent in the folder, life by life."""
     effects = folder / "work" / "effects"
-    with Provider(scenario.answers, str(effects), agent.shell) as provider:
+    with Provider(scenario.answers, str(effects), agent.shell, agent.finish) as provider:
         home = Home(folder=folder, url=provider.url)
         furnish(home, agent)
         lives: list[LifeSeen] = []
@@ -61,6 +63,7 @@ def _lived(
         return LifeSeen(status=living.status, last_words=living.last_words)
     begun = Effect("begin", life.within)
     wait_for(lambda: living.is_over or begun in _effects_in(effects), patience)
+    _settle(effects)
     exchanges, written = len(provider.exchanges), list(_effects_in(effects))
     signalled = begun in written and not living.is_over
     if life.end is End.KILLED:
@@ -77,6 +80,14 @@ def _lived(
         effects=len(written),
         last_words=living.last_words,
     )
+
+
+def _settle(effects: Path) -> None:
+    """Wait until no other command begins, so that one which began beside it is not taken for a later one."""
+    written: list[Effect] = []
+    while written != (now := list(_effects_in(effects))):
+        written = now
+        time.sleep(_SETTLE_S)
 
 
 def _effects_in(path: Path) -> Iterator[Effect]:
