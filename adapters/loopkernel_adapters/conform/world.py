@@ -4,6 +4,7 @@ It is given the text of the agent file and the name of the scenario on standard 
 """
 
 import json
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -100,6 +101,8 @@ def _effects_in(path: Path) -> Iterator[Effect]:
 
 def main() -> None:
     """Play what standard input says, in the folder that is given, and tell what was found."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)  # a job in the background ignores some, and so would the agent
     given = json.load(sys.stdin)
     if given["box"]:
         box.raise_loopback()
