@@ -1,6 +1,10 @@
 """`loopkernel conform` on the command line: what it refuses, and how an agent that cannot be judged is told."""
 
+import contextlib
 import json
+import os
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -8,6 +12,7 @@ import pytest
 from loopkernel_adapters.cli.main import main
 from loopkernel_adapters.conform import running
 from loopkernel_adapters.conform.catalogue import SCENARIOS, scenario_named
+from loopkernel_adapters.conform.living import wait_for
 from loopkernel_adapters.conform.running import Found
 from loopkernel_adapters.conform.scenario import Scenario
 from loopkernel_adapters.conform.scorecard import Breach, Weight
@@ -28,7 +33,7 @@ def agent(tmp_path: Path) -> str:
     return str(path)
 
 
-def broken(text: str, scenario: Scenario, again: str) -> Found:
+def broken(text: str, scenario: Scenario, again: str, line: int) -> Found:
     """What playing gives, without playing: a breach that should not be."""
     breach = Breach(law="PAIR", weight=Weight.SHOULD, scenario=scenario.name, detail="no answer", again=again)
     return Found(scenario=scenario, checks=("PAIR", "ORDER"), breaches=(breach,), choices={"parallel": "together"})
@@ -91,3 +96,25 @@ def test_an_agent_that_asks_nobody_is_told_as_such(agent: str) -> None:
     assert "the agent never asked the model with its tools" in found.trouble
     assert "it said last: say-1" in found.trouble
     assert not found.breaches
+
+
+@pytest.mark.slow
+def test_a_person_who_interrupts_leaves_nothing_behind(tmp_path: Path) -> None:
+    path, alive = tmp_path / "agent.toml", tmp_path / "alive"
+    code = f"import os, signal; open('{alive}', 'w').write('x'); signal.pause()"
+    path.write_text(AGENT.replace("print('{prompt}')", code.replace("'", "\\'")).replace("\\'", "'"))
+    command = [sys.executable, "-m", "loopkernel_adapters", "conform", "--agent", str(path), "--only", "one-call"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        assert wait_for(alive.exists, 120)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) != 0
+    assert wait_for(lambda: not _goes_on(str(alive)), 60)
+
+
+def _goes_on(word: str) -> bool:
+    """Whether a process has that word in its command."""
+    for each in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if word.encode() in each.read_bytes() and int(each.parent.name) != os.getpid():
+                return True
+    return False
