@@ -25,9 +25,9 @@ from loopkernel_adapters.conform.record import Effect, LifeSeen, Record
 from loopkernel_adapters.conform.scenario import End, Life, Scenario, prompt_of
 from loopkernel_adapters.conform.trace import lines_of
 
-_CANCEL_PATIENCE_S = 15.0  # for a cancelled agent to end
+_CANCEL_PATIENCE_S = 40.0  # for a cancelled agent to end
 _SETTLE_S = 1.0  # a command that runs beside another begins within this
-_AFTERMATH_S = 8.0  # for a command that was not stopped to show it
+_AFTERMATH_S = 11.0  # for a command that was not stopped to show it
 
 
 def played(agent: AgentFile, scenario: Scenario, folder: Path, begun: list[Living]) -> Record:
@@ -64,7 +64,7 @@ def _lived(
     patience = max(scenario.patience_s, agent.patience_s or 0)
     if life.within is None:
         living.wait(patience)
-        return LifeSeen(status=living.status, last_words=living.last_words)
+        return LifeSeen(status=living.status, patience_s=patience, last_words=living.last_words)
     begun = Effect("begin", life.within)
     wait_for(lambda: living.is_over or begun in _effects_in(effects), patience)
     _settle(effects)
