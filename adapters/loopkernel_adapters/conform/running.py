@@ -22,7 +22,7 @@ from loopkernel_adapters.conform.living import Home, environment_of
 from loopkernel_adapters.conform.scenario import Scenario
 from loopkernel_adapters.conform.scorecard import Breach, Choice, Played, Scorecard, Subject, Weight, verdicts_of
 
-_OVER_ALL_S = 120  # what a scenario takes beyond the patience with its lives
+_OVER_ALL_S = 600  # what a scenario takes beyond the patience with its lives
 _WIRES = {"messages": "Anthropic Messages", "chat": "OpenAI chat completions", "responses": "OpenAI responses"}
 
 

@@ -32,7 +32,7 @@ class Life:
 class Scenario:
     """A world that can be played from outside. `laws` are those that it is made for; every judge sees each world.
 
-    `patience_s` is how long a life may take that ends by itself.
+    `patience_s` is how long a life that ends by itself may ask for nothing.
     """
 
     name: str

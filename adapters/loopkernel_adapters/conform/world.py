@@ -63,7 +63,7 @@ def _lived(
     """Wait for the end of the life, or bring it about."""
     patience = max(scenario.patience_s, agent.patience_s or 0)
     if life.within is None:
-        living.wait(patience)
+        _wait_for_end(living, provider, patience)
         return LifeSeen(status=living.status, patience_s=patience, last_words=living.last_words)
     begun = Effect("begin", life.within)
     wait_for(lambda: living.is_over or begun in _effects_in(effects), patience)
@@ -84,6 +84,15 @@ def _lived(
         effects=len(written),
         last_words=living.last_words,
     )
+
+
+def _wait_for_end(living: Living, provider: Provider, patience_s: float) -> None:
+    """Wait until it ends by itself, or has asked for nothing for so long."""
+    known = -1
+    while known != len(provider.exchanges):
+        known = len(provider.exchanges)
+        if living.wait(patience_s):
+            return
 
 
 def _settle(effects: Path) -> None:
