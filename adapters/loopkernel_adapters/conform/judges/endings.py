@@ -37,7 +37,8 @@ def memory(record: Record) -> Iterator[Judgement]:
                 continue
             for later in record.of_life(number + 1)[:1]:
                 there = any(each.label == call.label for each in later.asked.calls)
-                how = "had run to its end" if record.count("end", call.label) else "had begun"
+                before = record.effects[: record.lives[number].effects]
+                how = "had run to its end" if Effect("end", call.label) in before else "had begun"
                 detail = f"command {call.label} {how} before the kill, and request {later.number} has nothing of it"
                 yield check("WRITE-AHEAD", not there, Weight.MUST, detail)
 
