@@ -42,6 +42,7 @@ COMMANDS: dict[str, list[str]] = {
     "repair": ["x", "--out", "y"],
     "continue": ["x"],
     "fork": ["x", "--at", "1"],
+    "conform": [],
     "demo": [],
 }
 EXAMPLES = list(zip(blocks("python"), blocks("text"), strict=True))
