@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from loopkernel_adapters.driver.children import InProcessAgents as InProcessAgents
     from loopkernel_adapters.driver.clocks import ManualClock as ManualClock
     from loopkernel_adapters.driver.clocks import WallClock as WallClock
+    from loopkernel_adapters.driver.taking_up import SettingsDiffer as SettingsDiffer
     from loopkernel_adapters.event_buffer import AgentEvent as AgentEvent
     from loopkernel_adapters.event_buffer import EventsDropped as EventsDropped
     from loopkernel_adapters.fleet.worker import Worker as Worker
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from loopkernel_adapters.ports import Clock as Clock
     from loopkernel_adapters.ports import Observer as Observer
     from loopkernel_adapters.ports import Provider as Provider
+    from loopkernel_adapters.ports import ProviderUnavailable as ProviderUnavailable
     from loopkernel_adapters.ports import RunContext as RunContext
     from loopkernel_adapters.ports import RunFailed as RunFailed
     from loopkernel_adapters.ports import Runs as Runs
@@ -49,8 +51,9 @@ if TYPE_CHECKING:
     from loopkernel_adapters.providers.scripted import ScriptedProvider as ScriptedProvider
     from loopkernel_adapters.providers.scripted import call_reply as call_reply
     from loopkernel_adapters.providers.scripted import text_reply as text_reply
+    from loopkernel_adapters.result import NoAnswer as NoAnswer
+    from loopkernel_adapters.result import Result as Result
     from loopkernel_adapters.secrets import Secrets as Secrets
-    from loopkernel_adapters.session import Result as Result
     from loopkernel_adapters.session import Session as Session
     from loopkernel_adapters.session import Turn as Turn
     from loopkernel_adapters.stores.folders import JsonlFolder as JsonlFolder
@@ -88,13 +91,14 @@ else:
             "loopkernel_adapters.driver.asyncio_driver": "Driver",
             "loopkernel_adapters.driver.children": "InProcessAgents",
             "loopkernel_adapters.driver.clocks": "ManualClock WallClock",
+            "loopkernel_adapters.driver.taking_up": "SettingsDiffer",
             "loopkernel_adapters.event_buffer": "AgentEvent EventsDropped",
             "loopkernel_adapters.blocking_ports": "BlockingRuns BlockingStore",
             "loopkernel_adapters.fleet_ports": "Fleet",
             "loopkernel_adapters.fleet.worker": "Worker",
             "loopkernel_adapters.optional_ports": "Agents Corrector Handoffs "
             "Hooks OptionalPorts Summariser SummaryError",
-            "loopkernel_adapters.ports": "Clock Observer Provider RunContext RunFailed "
+            "loopkernel_adapters.ports": "Clock Observer Provider ProviderUnavailable RunContext RunFailed "
             "Runs Store StoreError StoreFailed ToolError Tools",
             "loopkernel_adapters.providers.anthropic.provider": "AnthropicProvider",
             "loopkernel_adapters.providers.local.provider": "LocalProvider",
@@ -104,7 +108,8 @@ else:
             "loopkernel_adapters.providers.recorded": "RecordedProvider",
             "loopkernel_adapters.providers.scripted": "ScriptedProvider call_reply text_reply",
             "loopkernel_adapters.secrets": "Secrets",
-            "loopkernel_adapters.session": "Result Session Turn",
+            "loopkernel_adapters.result": "NoAnswer Result",
+            "loopkernel_adapters.session": "Session Turn",
             "loopkernel_adapters.stores.folders": "JsonlFolder",
             "loopkernel_adapters.stores.jsonl": "JsonlStore read_log",
             "loopkernel_adapters.stores.memory": "MemoryRuns MemoryStore",

@@ -108,6 +108,10 @@ class Tools(Protocol):
         ...
 
 
+class ProviderUnavailable(Exception):
+    """No provider can be had so. The message says why, and what to do."""
+
+
 class ToolError(Exception):
     """A tool failed. The message is for the model: what happened, with what, and what to try instead.
 

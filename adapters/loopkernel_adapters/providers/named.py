@@ -14,7 +14,7 @@ from loopkernel.data.model_deltas import ModelDelta, ModelFailed
 from loopkernel.data.words import ErrorClass
 from loopkernel.later_typing import override
 
-from loopkernel_adapters.ports import Provider, StoreError
+from loopkernel_adapters.ports import Provider, ProviderUnavailable, StoreError
 from loopkernel_adapters.provider_keys import keys_of_all
 from loopkernel_adapters.providers.local.provider import MODEL_NAME, LocalProvider, ModelMissing, find_model
 from loopkernel_adapters.providers.recorded import RecordedProvider
@@ -28,16 +28,12 @@ FORMS = (
     "scripted:FILE",
     "recorded:LOG",
     "anthropic:MODEL",
-    "openai:MODEL (the Responses API)",
+    "openai:MODEL, or openai-responses:MODEL (the Responses API)",
     "openai-chat:MODEL (chat completions, also of other servers, with a base URL)",
 )
 _NO_KEY = "no-key"  # a server of one's own may want none, and the client wants one
 
 Opening = AbstractContextManager[tuple[Provider, str]]
-
-
-class ProviderUnavailable(Exception):
-    """No provider can be had by this name. The message says why, and what to do."""
 
 
 def opened(name: str, *, base_url: str | None = None) -> Opening:
@@ -132,6 +128,7 @@ _OPENINGS: dict[str, Callable[[str, str | None], Opening]] = {
     "recorded": _recorded,
     "anthropic": _anthropic,
     "openai": _openai,
+    "openai-responses": _openai,
     "openai-chat": _openai_chat,
 }
 
