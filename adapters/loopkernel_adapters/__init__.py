@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from loopkernel_adapters.providers.named import ProviderByModel as ProviderByModel
     from loopkernel_adapters.providers.openai.chat import OpenAIChatProvider as OpenAIChatProvider
     from loopkernel_adapters.providers.openai.responses import OpenAIResponsesProvider as OpenAIResponsesProvider
+    from loopkernel_adapters.providers.pydantic_ai import PydanticAIProvider as PydanticAIProvider
     from loopkernel_adapters.providers.recorded import RecordedProvider as RecordedProvider
     from loopkernel_adapters.providers.scripted import ScriptedProvider as ScriptedProvider
     from loopkernel_adapters.providers.scripted import call_reply as call_reply
@@ -105,6 +106,7 @@ else:
             "loopkernel_adapters.providers.named": "ProviderByModel",
             "loopkernel_adapters.providers.openai.chat": "OpenAIChatProvider",
             "loopkernel_adapters.providers.openai.responses": "OpenAIResponsesProvider",
+            "loopkernel_adapters.providers.pydantic_ai": "PydanticAIProvider",
             "loopkernel_adapters.providers.recorded": "RecordedProvider",
             "loopkernel_adapters.providers.scripted": "ScriptedProvider call_reply text_reply",
             "loopkernel_adapters.secrets": "Secrets",

@@ -44,7 +44,8 @@ REPAIR_STATUSES = "exit status: 0 written, 2 wrong usage, unreadable, or it cann
 MODELS = "NAME"
 ABOUT_MODELS = (
     f"the model: `{LOCAL}` (the embedded one, the default), `anthropic:MODEL`, `openai:MODEL`, `openai-chat:MODEL` "
-    "(the key is taken from ANTHROPIC_API_KEY or OPENAI_API_KEY), `scripted:FILE` (a script of replies, for trying "
+    "(the key is taken from ANTHROPIC_API_KEY or OPENAI_API_KEY), `pydantic-ai:VENDOR:MODEL`, "
+    "`scripted:FILE` (a script of replies, for trying "
     'things out; the shortest is [{"text": "Hello"}]) or `recorded:LOG` (the replies of another run; LOG is a JSONL '
     f"log, or {FOLDER / 'runs.sqlite'}#RUN)"
 )

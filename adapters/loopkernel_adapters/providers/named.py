@@ -30,6 +30,7 @@ FORMS = (
     "anthropic:MODEL",
     "openai:MODEL, or openai-responses:MODEL (the Responses API)",
     "openai-chat:MODEL (chat completions, also of other servers, with a base URL)",
+    "pydantic-ai:VENDOR:MODEL (all that pydantic-ai speaks to, as pydantic-ai:groq:NAME)",
 )
 _NO_KEY = "no-key"  # a server of one's own may want none, and the client wants one
 
@@ -123,6 +124,21 @@ def _openai_chat(model: str, base_url: str | None) -> Opening:
     return nullcontext((OpenAIChatProvider(api_key=key, base_url=url), model))
 
 
+def _pydantic_ai(model: str, base_url: str | None) -> Opening:
+    if base_url is not None:
+        raise ProviderUnavailable("a model of pydantic-ai takes its address from the environment, not from a base URL")
+    try:
+        from pydantic_ai.exceptions import UserError
+
+        from loopkernel_adapters.providers.pydantic_ai import PydanticAIProvider
+    except ImportError as error:
+        raise ProviderUnavailable("pydantic-ai is an extra: pip install 'loopkernel[pydantic-ai]'") from error
+    try:
+        return nullcontext((PydanticAIProvider(model), model))
+    except (UserError, ValueError, ImportError) as error:  # no key, no such vendor, no client of that vendor
+        raise ProviderUnavailable(f"pydantic-ai has no model {model!r}: {error}") from error
+
+
 _OPENINGS: dict[str, Callable[[str, str | None], Opening]] = {
     "scripted": _scripted,
     "recorded": _recorded,
@@ -130,6 +146,7 @@ _OPENINGS: dict[str, Callable[[str, str | None], Opening]] = {
     "openai": _openai,
     "openai-responses": _openai,
     "openai-chat": _openai_chat,
+    "pydantic-ai": _pydantic_ai,
 }
 
 
