@@ -165,7 +165,11 @@ VENDORS: dict[str, tuple[str, ...]] = {
     "yaml": ("loopkernel_adapters.transcripts.readers.provider_stream",),
 }
 # These may import their vendor where they like.
-VENDOR_MODULES = (_ANTHROPIC, _OPENAI, _FUNCTIONS, _MCP, _BOUNDED, _ACP, _POSTGRES, _PYDANTIC_AI, *_TELEMETRY, *_TEMPORAL)
+VENDOR_MODULES = (
+    *(_ANTHROPIC, _OPENAI, _FUNCTIONS, _MCP, _BOUNDED, _ACP, _POSTGRES, _PYDANTIC_AI),
+    *_TELEMETRY,
+    *_TEMPORAL,
+)
 
 BANNED_NAMES = {"util", "utils", "helper", "helpers", "common", "core", "base", "manager", "managers", "misc"}
 

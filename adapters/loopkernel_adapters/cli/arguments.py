@@ -41,6 +41,8 @@ WHAT_IF_STATUSES = "exit status: 0 told, 2 wrong usage, or a file could not be r
 VIEW_STATUSES = "exit status: 0 written, or shown until you end it, 2 wrong usage, unreadable, or it cannot be written"
 DIAGNOSE_STATUSES = "exit status: 0 nothing keeps it from going on, 1 something does, 2 wrong usage, or unreadable"
 REPAIR_STATUSES = "exit status: 0 written, 2 wrong usage, unreadable, or it cannot be written"
+DOCTOR_STATUSES = "exit status: 0 all that is installed works, 1 something that is installed does not"
+POLICY_STATUSES = "exit status: 0 usable, or the same, 1 the two differ, 2 it cannot be used"
 MODELS = "NAME"
 ABOUT_MODELS = (
     f"the model: `{LOCAL}` (the embedded one, the default), `anthropic:MODEL`, `openai:MODEL`, `openai-chat:MODEL` "
@@ -91,7 +93,10 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=Paragraphs,
     )
     whole.add_argument("--version", action="version", version=f"loopkernel {_version()}")
-    names = "run|chat|resume|acp|worker|send|runs|approvals|log|view|replay|whatif|diagnose|repair|continue|fork|demo"
+    names = (
+        "run|chat|resume|acp|worker|send|runs|approvals|log|why|view|replay|whatif|policy|diagnose|repair|continue|fork|"
+        "doctor|demo"
+    )
     commands = whole.add_subparsers(dest="command", required=True, metavar=names)
     _add_run(commands)
     _add_chat(commands)
@@ -102,13 +107,17 @@ def parser() -> argparse.ArgumentParser:
     _add_runs(commands)
     _add_approvals(commands)
     _add_log(commands)
+    _add_why(commands)
     _add_view(commands)
     _add_replay(commands)
     _add_whatif(commands)
+    _add_policies(commands)
     _add_diagnose(commands)
     _add_repair(commands)
     _add_continue(commands)
     _add_fork(commands)
+    purpose = "say what is installed, which models can be asked, and what holds a shell"
+    _add(commands, "doctor", purpose, DOCTOR_STATUSES, "doctor")
     _add(commands, "demo", "let the embedded model read a file in a workspace made for it", RUN_STATUSES, "demo")
     return whole
 
@@ -243,8 +252,35 @@ def _add_approvals(commands: Commands) -> None:
 def _add_log(commands: Commands) -> None:
     showing = _add(commands, "log", "show the events of a run", LIST_STATUSES, "log last")
     showing.add_argument("run", metavar="RUN", type=values.name, help=ABOUT_RUN)
-    showing.add_argument("--json", action="store_true", help="one JSON object a line, for each record")
+    kind = showing.add_mutually_exclusive_group()
+    kind.add_argument("--json", action="store_true", help="one JSON object a line, for each record")
+    kind.add_argument("--steps", action="store_true", help="list its records by the numbers that `fork --at` takes")
     _add_store(showing)
+
+
+def _add_why(commands: Commands) -> None:
+    purpose = "say why each thing in a run happened: by which rule, and what it waited for"
+    asking = _add(commands, "why", purpose, LIST_STATUSES, "why last 12")
+    asking.add_argument("run", metavar="RUN", type=values.name, help=ABOUT_RUN)
+    asking.add_argument(
+        "step", metavar="STEP", nargs="?", type=values.count, help="a record of it, as `log --steps` counts them (all)"
+    )
+    _add_store(asking)
+
+
+def _add_policies(commands: Commands) -> None:
+    purpose = "print a policy as data, check a file, or tell what differs between two"
+    asking = _add(commands, "policy", purpose, POLICY_STATUSES, "policy diff default claude")
+    does = asking.add_subparsers(dest="does", required=True, metavar="show|check|diff")
+    named = f"{', '.join([*PRESETS, *VARIANTS])}, or the file of a policy"
+    for name, about, wanted in (
+        ("show", "print it as a document that --policy takes", ("policy",)),
+        ("check", "say whether it can be used, and each fault of it", ("policy",)),
+        ("diff", "tell each option that differs, with both values", ("policy", "other")),
+    ):
+        command = does.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.")
+        for argument in wanted:
+            command.add_argument(argument, metavar="NAME|FILE", type=values.name, help=named)
 
 
 def _add_view(commands: Commands) -> None:
