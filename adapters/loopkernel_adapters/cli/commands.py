@@ -10,6 +10,7 @@ from loopkernel_adapters.cli.argument_values import runs_shown
 from loopkernel_adapters.cli.arguments import options_of, parser
 from loopkernel_adapters.cli.outcomes import ExitStatus, Unusable, complain, described, told_in_words
 from loopkernel_adapters.cli.screen import Screen, terminal
+from loopkernel_adapters.cli.user_settings import with_settings
 
 # Each command imports what it needs when it is carried out: the help, and the list of runs, need next to nothing.
 
@@ -42,6 +43,7 @@ def run_command_line(arguments: Sequence[str] | None = None) -> int:
 
 def _carry_out(given: argparse.Namespace, screen: Screen) -> ExitStatus:
     _demand_folder()
+    given = with_settings(given)
     match given.command:
         case "run":
             from loopkernel_adapters.cli.run import run

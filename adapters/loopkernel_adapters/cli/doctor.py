@@ -7,6 +7,7 @@ from pathlib import Path
 
 from loopkernel_adapters.cli.outcomes import ExitStatus
 from loopkernel_adapters.cli.screen import Screen
+from loopkernel_adapters.cli.user_settings import KINDS, PREFIX, settings_file
 
 # What each extra brings that its part of the program cannot do without.
 EXTRAS = {
@@ -36,6 +37,7 @@ def examine(screen: Screen) -> ExitStatus:
         given = [name for name in variables if os.environ.get(name, "").strip()]
         told = f"{given[0]} is set" if given else f"there is no key: put it into the environment as {variables[0]}"
         screen.labelled("key", f"{vendor}: {told}")
+    _tell_settings(screen)
     works = _tell_model(screen)
     _tell_isolation(screen)
     return ExitStatus.NATURAL_END if works else ExitStatus.OTHER_END
@@ -46,6 +48,15 @@ def _version(package: str) -> str | None:
         return version(package)
     except PackageNotFoundError:
         return None
+
+
+def _tell_settings(screen: Screen) -> None:
+    path = settings_file()
+    screen.labelled("settings", f"{path}{'' if path.exists() else ' (there is none)'}")
+    for name in KINDS:
+        variable = f"{PREFIX}{name.upper()}"
+        if os.environ.get(variable, "").strip():
+            screen.labelled("", f"{variable} is set, and counts before the file")
 
 
 def _tell_model(screen: Screen) -> bool:
