@@ -27,7 +27,7 @@ def run_command_line(arguments: Sequence[str] | None = None) -> int:
     screen = terminal()
     try:
         with told_in_words():
-            status = _carry_out(given, screen)
+            status = _carry_out(with_settings(given), screen)
     except Unusable as error:
         return _failed(str(error), given, screen)
     except OSError as error:
@@ -43,7 +43,6 @@ def run_command_line(arguments: Sequence[str] | None = None) -> int:
 
 def _carry_out(given: argparse.Namespace, screen: Screen) -> ExitStatus:
     _demand_folder()
-    given = with_settings(given)
     match given.command:
         case "run":
             from loopkernel_adapters.cli.run import run
