@@ -5,7 +5,7 @@ delta (`ModelFailed`, `ToolFailed`) and never an exception that ends the run; th
 adapter raises into such a delta. Only a store may stop the driver: what cannot be recorded must not go on.
 The ports that a session can do without are in `optional_ports.py`, stores that block in `blocking_ports.py`.
 `specs/ports.md` states the same as numbered duties. All of them belong to asyncio: what is awaited is awaited in its
-event loop, and a program of another one, as of trio, has a thread wait (`trio.to_thread.run_sync(agent.run_sync, ...)`).
+event loop, and a program of trio has a thread wait (`trio.to_thread.run_sync(agent.run_sync, words)`).
 """
 
 from collections.abc import AsyncIterator, Callable, Sequence
