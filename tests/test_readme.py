@@ -48,7 +48,9 @@ COMMANDS: dict[str, list[str]] = {
 EXAMPLES = list(zip(blocks("python"), blocks("text"), strict=True))
 
 
-@pytest.mark.parametrize(("example", "printed"), EXAMPLES, ids=["agent", "tool", "loop", "retries", "limits", "forks"])
+@pytest.mark.parametrize(
+    ("example", "printed"), EXAMPLES, ids=["agent", "tool", "output", "loop", "retries", "limits", "forks"]
+)
 def test_an_example_is_at_most_fifteen_lines_and_prints_what_the_readme_shows(example: str, printed: str) -> None:
     assert len(example.strip().splitlines()) <= 15
     run = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, check=True)

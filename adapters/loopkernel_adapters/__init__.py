@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from loopkernel_adapters.driver.children import InProcessAgents as InProcessAgents
     from loopkernel_adapters.driver.clocks import ManualClock as ManualClock
     from loopkernel_adapters.driver.clocks import WallClock as WallClock
+    from loopkernel_adapters.driver.taking_up import SettingsDiffer as SettingsDiffer
     from loopkernel_adapters.event_buffer import AgentEvent as AgentEvent
     from loopkernel_adapters.event_buffer import EventsDropped as EventsDropped
     from loopkernel_adapters.fleet.worker import Worker as Worker
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from loopkernel_adapters.ports import NoSuchRun as NoSuchRun
     from loopkernel_adapters.ports import Observer as Observer
     from loopkernel_adapters.ports import Provider as Provider
+    from loopkernel_adapters.ports import ProviderUnavailable as ProviderUnavailable
     from loopkernel_adapters.ports import Restored as Restored
     from loopkernel_adapters.ports import RunContext as RunContext
     from loopkernel_adapters.ports import RunEntry as RunEntry
@@ -51,12 +53,14 @@ if TYPE_CHECKING:
     from loopkernel_adapters.providers.named import ProviderByModel as ProviderByModel
     from loopkernel_adapters.providers.openai.chat import OpenAIChatProvider as OpenAIChatProvider
     from loopkernel_adapters.providers.openai.responses import OpenAIResponsesProvider as OpenAIResponsesProvider
+    from loopkernel_adapters.providers.pydantic_ai import PydanticAIProvider as PydanticAIProvider
     from loopkernel_adapters.providers.recorded import RecordedProvider as RecordedProvider
     from loopkernel_adapters.providers.scripted import ScriptedProvider as ScriptedProvider
     from loopkernel_adapters.providers.scripted import call_reply as call_reply
     from loopkernel_adapters.providers.scripted import text_reply as text_reply
+    from loopkernel_adapters.result import NoAnswer as NoAnswer
+    from loopkernel_adapters.result import Result as Result
     from loopkernel_adapters.secrets import Secrets as Secrets
-    from loopkernel_adapters.session import Result as Result
     from loopkernel_adapters.session import Session as Session
     from loopkernel_adapters.session import Turn as Turn
     from loopkernel_adapters.stores.folders import JsonlFolder as JsonlFolder
@@ -95,23 +99,26 @@ else:
             "loopkernel_adapters.driver.asyncio_driver": "Driver",
             "loopkernel_adapters.driver.children": "InProcessAgents",
             "loopkernel_adapters.driver.clocks": "ManualClock WallClock",
+            "loopkernel_adapters.driver.taking_up": "SettingsDiffer",
             "loopkernel_adapters.event_buffer": "AgentEvent EventsDropped",
             "loopkernel_adapters.blocking_ports": "BlockingRuns BlockingStore",
             "loopkernel_adapters.fleet_ports": "Fleet",
             "loopkernel_adapters.fleet.worker": "Worker",
             "loopkernel_adapters.optional_ports": "Agents Corrector Handoffs "
             "Hooks OptionalPorts Summariser SummaryError",
-            "loopkernel_adapters.ports": "Clock NoSuchRun Observer Provider Restored RunContext RunEntry RunFailed "
-            "RunPage Runs Store StoreCorrupt StoreError StoreFailed StoreLocked ToolError Tools",
+            "loopkernel_adapters.ports": "Clock NoSuchRun Observer Provider ProviderUnavailable Restored RunContext "
+            "RunEntry RunFailed RunPage Runs Store StoreCorrupt StoreError StoreFailed StoreLocked ToolError Tools",
             "loopkernel_adapters.providers.anthropic.provider": "AnthropicProvider",
             "loopkernel_adapters.providers.local.provider": "LocalProvider",
             "loopkernel_adapters.providers.named": "ProviderByModel",
             "loopkernel_adapters.providers.openai.chat": "OpenAIChatProvider",
             "loopkernel_adapters.providers.openai.responses": "OpenAIResponsesProvider",
+            "loopkernel_adapters.providers.pydantic_ai": "PydanticAIProvider",
             "loopkernel_adapters.providers.recorded": "RecordedProvider",
             "loopkernel_adapters.providers.scripted": "ScriptedProvider call_reply text_reply",
             "loopkernel_adapters.secrets": "Secrets",
-            "loopkernel_adapters.session": "Result Session Turn",
+            "loopkernel_adapters.result": "NoAnswer Result",
+            "loopkernel_adapters.session": "Session Turn",
             "loopkernel_adapters.stores.folders": "JsonlFolder",
             "loopkernel_adapters.stores.jsonl": "JsonlStore read_log",
             "loopkernel_adapters.stores.memory": "MemoryRuns MemoryStore",

@@ -13,11 +13,13 @@ import time
 import uuid
 import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Generic, Literal, TypeVar, assert_never, cast, get_args
 
 from attrs import evolve
 from loopkernel.data.choices import ApprovalMode
 from loopkernel.data.foreign import ForeignMessage
+from loopkernel.data.json_text import Json
 from loopkernel.data.policy import Policy
 from loopkernel.data.remembered import Remembered
 from loopkernel.data.thread_deltas import Created
@@ -29,16 +31,18 @@ from loopkernel_adapters.blocking_ports import BlockingRuns
 from loopkernel_adapters.driver.asyncio_driver import Driver
 from loopkernel_adapters.driver.children import InProcessAgents
 from loopkernel_adapters.driver.clocks import WallClock
-from loopkernel_adapters.driver.taking_up import ResumeSettings
+from loopkernel_adapters.driver.taking_up import ResumeSettings, SettingsDiffer
 from loopkernel_adapters.event_buffer import AgentEvent, EventsDropped
 from loopkernel_adapters.optional_ports import NO_PORTS, ChildObserver, OptionalPorts, Ports
 from loopkernel_adapters.ports import Clock, NoSuchRun, Observer, Provider, RunFailed, Runs, Tools
 from loopkernel_adapters.provider_keys import keys_of
+from loopkernel_adapters.result import NoAnswer, Output_co, Result
 from loopkernel_adapters.secrets import NO_SECRETS, Secrets
-from loopkernel_adapters.session import MOST_EVENTS, Listeners, Result, Session, Turn, Words, said
+from loopkernel_adapters.session import MOST_EVENTS, Listeners, Session, Turn, Words, said
 from loopkernel_adapters.stores.memory import MemoryRuns
 from loopkernel_adapters.stores.threaded import asynchronous_runs
-from loopkernel_adapters.tools.registry import FunctionTool, Registry
+from loopkernel_adapters.tools.registry import CombinedTools, FunctionTool, Registry
+from loopkernel_adapters.turn_locks import TurnLocks
 from loopkernel_adapters.waiting_calls import Answer, Approver, WaitingCall
 
 __all__ = [
@@ -47,18 +51,25 @@ __all__ = [
     "Answer",
     "Approver",
     "EventsDropped",
+    "NoAnswer",
     "Result",
     "RunFailed",
     "Session",
+    "SettingsDiffer",
     "Turn",
     "WaitingCall",
 ]
 
 # A typed function (it needs the extra `tools`), or a tool that was made already.
 AnyTool = FunctionTool | Callable[..., object]
+# What a run that goes on goes by, where its log has other tools, instructions or another policy than its agent:
+# `raise` SettingsDiffer, `refresh` them from the agent, or `keep` those of the log.
+OnChange = Literal["raise", "refresh", "keep"]
+Outcome = TypeVar("Outcome")
+_SETTINGS = frozenset({"policy", "tools", "instructions"})
 
 
-class Agent:
+class Agent(Generic[Output_co]):
     """Everything that runs have in common; it holds nothing of any of them.
 
     >>> import asyncio
@@ -75,11 +86,17 @@ class Agent:
     >>> asyncio.run(main())
     InputSettled MessageAdded ReplyGrew ReplyEnded MessageAdded TurnEnded -> model_stop
 
-    `tools` are typed functions and registry tools, or whatever fulfils the port `Tools`. `policy` is a policy, or the
-    name of a preset; without one a new run goes by the default, and a run that goes on by its own. `model` is the
-    model's name, where it is not to be the policy's. `runs` keeps the logs; without it they are in memory, as long as
-    the agent. `optional` are the ports that a session can do without; sub-agents run in this process where it names
-    nobody else for them.
+    `provider` is a model's name, such as "anthropic:NAME", "openai:NAME" or "local", or whatever fulfils the port; what
+    a name needs and is not there, as a key, is told at once (ProviderUnavailable). `tools` are typed functions and
+    registry tools, or whatever fulfils the port `Tools`. `policy` is a policy, or the name of a preset; without one a
+    new run goes by the default, and a run that goes on by its own. `model` is the model's name, where it is not to be
+    the policy's. With `output_type`, each turn has to end with an output of that type (a pydantic model, a dataclass, a
+    TypedDict, a plain type), which is `result.output`; what does not fit is told to the model, which tries again as
+    long as the policy lets it. `runs` keeps the logs; without it they are in memory, as long as the agent. `optional`
+    are the ports that a session can do without; sub-agents run in this process where it names nobody else for them.
+
+    `on_change` says what a run goes by that was begun with other tools, instructions or another policy than this agent
+    has: see `OnChange`. What this agent is not given is not compared.
 
     `approve` answers, in the place of a person, for each call that waits for one; see `Answer`. It may be asynchronous,
     and what it raises ends the run. Without it, calls that have to be approved are left waiting: the turn ends with a
@@ -88,16 +105,21 @@ class Agent:
 
     `observers` see each event as it happens; `child_observers` those of sub-agents. `most_events` is how many events
     wait for a slow reader; beyond that some are left out, and `EventsDropped` stands in their place.
+
+    Everything here belongs to asyncio. In a program of trio, have a thread wait for it: `await
+    trio.to_thread.run_sync(agent.run_sync, "Hello")`.
     """
 
     def __init__(
         self,
-        provider: Provider,
+        provider: Provider | str,
         tools: Tools | Sequence[AnyTool] = (),
         *,
         policy: Policy | str | None = None,
         model: str | None = None,
         instructions: str | None = None,
+        output_type: type[Output_co] | None = None,
+        on_change: OnChange = "raise",
         runs: Runs | BlockingRuns | None = None,
         secrets: Secrets | Mapping[str, str] = NO_SECRETS,
         optional: OptionalPorts = NO_PORTS,
@@ -107,12 +129,20 @@ class Agent:
         clock: Clock | None = None,
         most_events: int = MOST_EVENTS,
     ) -> None:
+        if on_change not in get_args(OnChange):
+            raise ValueError(f"on_change is {on_change!r}; it is one of {', '.join(map(repr, get_args(OnChange)))}")
         self.runs = asynchronous_runs(MemoryRuns() if runs is None else runs)
+        if isinstance(provider, str):
+            provider, model = self._named(provider, model)
         self._provider = provider
         self._tools = registered(tools) if isinstance(tools, Sequence) else tools
-        self._given = None if policy is None else _policy(policy, model)
         self._model = model
-        self._policy = _policy("default", model) if self._given is None else self._given
+        self._output_tool: str | None = None
+        self._read_output: Callable[[Json], Output_co] = cast(Callable[[Json], Output_co], _as_json)  # without a type
+        if output_type is not None:
+            self._demand_output(output_type)
+        self._given = None if policy is None else self._whole_policy(policy)
+        self._policy = self._whole_policy("default") if self._given is None else self._given
         output, names = self._policy.output_tool, [each.name for each in self._tools.offered()]
         if output is not None and output not in names:
             raise ValueError(
@@ -126,12 +156,15 @@ class Agent:
         self._child_observers = tuple(child_observers)
         self._clock = WallClock() if clock is None else clock
         self._most_events = most_events
+        self._on_change: OnChange = on_change
+        self._turns = TurnLocks()
         self._waiting_loop = WaitingLoop()
 
-    def run(self, words: Words, run: str | None = None, *, after: str | None = None) -> Turn:
+    def run(self, words: Words, run: str | None = None, *, after: str | None = None) -> Turn[Output_co]:
         """A run of one turn: await it for its result, or iterate over it for its events, as they come and in order.
 
-        `after` is a run whose messages this one begins with, where it begins anew: so a task has a second prompt.
+        `after` is a run whose messages this one begins with, where it begins anew: so a task has a second prompt. Of
+        two turns of one run at a time, the second waits for the first.
 
         When the turn is over, everything is closed. To leave the iteration early, iterate in the block of
         `async with agent.run(words) as turn`, whose end closes everything. Raises, out of either: RunFailed where the
@@ -139,19 +172,21 @@ class Agent:
         """
 
         @asynccontextmanager
-        async def opened() -> AsyncIterator[Session]:
-            async with self.session(run, after=after) as session:
-                yield session
+        async def opened() -> AsyncIterator[Session[Output_co]]:
+            async with AsyncExitStack() as resources:
+                if run is not None:
+                    await resources.enter_async_context(self._turns.of(run))
+                yield await resources.enter_async_context(self.session(run, after=after))
 
         return Turn(opened, said(words))
 
-    def run_sync(self, words: Words, run: str | None = None, *, after: str | None = None) -> Result:
+    def run_sync(self, words: Words, run: str | None = None, *, after: str | None = None) -> Result[Output_co]:
         """As awaiting `run`, for programs without an event loop. Raises RuntimeError inside a running one.
 
         One event loop serves all calls, since clients of models are bound to one; it ends with the agent.
         """
 
-        async def finished() -> Result:
+        async def finished() -> Result[Output_co]:
             return await self.run(words, run, after=after)
 
         return self._waiting_loop.run(finished)
@@ -165,17 +200,19 @@ class Agent:
         policy: Policy | str | None = None,
         mode: ApprovalMode | None = None,
         remembered: Sequence[Remembered] | None = None,
-    ) -> AsyncIterator[Session]:
+        on_change: OnChange | None = None,
+    ) -> AsyncIterator[Session[Output_co]]:
         """A session of any number of turns. With the id of a run it goes on with that, where there is one.
 
             async with agent.session(run) as session:
                 result = await session.say("And now?")
 
-        A run goes on with the tools of this agent, and with the policy and the instructions in its log, unless this
-        agent was given others. `policy`, `mode` and `remembered` (the approvals that hold for later calls) are given
-        for this session. All that is given holds before anything of the run goes on. A run that its store does not
-        vouch for, as one that was copied here, goes on under what is given alone, and its open calls ask anew
-        (`session.doubt` says why).
+        A run goes on with the tools of this agent, and with the policy and the instructions that this agent was given;
+        where none were given, with those in its log. Where its log has others, `on_change` says what holds (None: as
+        the agent says), and nothing goes on before. `policy`, `mode` and `remembered` (the approvals that hold for
+        later calls) are given for this session, whatever the log has. All that is given holds before anything of the
+        run goes on. A run that its store does not vouch for, as one that was copied here, goes on under what is given
+        alone, and its open calls ask anew (`session.doubt` says why).
 
         A run that begins anew begins with the messages of the run `after`, where one is named, and nothing else of it;
         that one is not touched. Raises NoSuchRun where there is none, and OtherRules where other rules wrote it. A run
@@ -185,17 +222,12 @@ class Agent:
         of the block everything is closed; what is still under way then is treated as after a crash. Raises what
         `runs.open` and `Driver.open` raise.
         """
+        _demand_asyncio()
         name = new_run_id() if run is None else run
         listeners = Listeners()
-        given = ResumeSettings(
-            policy=self._given if policy is None else _policy(policy, self._model),
-            mode=mode,
-            model=self._model,
-            tools=self._tools.offered(),
-            instructions=self._instructions,
-            remembered=None if remembered is None else tuple(remembered),
-        )
+        given = self._given_for(policy, mode, remembered)
         created = given.begin(name, self._policy)
+        given = _agreeing(given, on_change or self._on_change, own_policy=policy is not None)
         if after is not None and not await self._has_begun(name):
             created = evolve(created, start=await self._messages_of(after))
         driver = await Driver.open(
@@ -211,7 +243,7 @@ class Agent:
             child_observers=self._child_observers,
         )
         async with driver:
-            session = Session(name, driver, listeners, self._approve, self._most_events)
+            session = Session(name, driver, listeners, self._approve, self._read_output, self._most_events)
             try:
                 yield session
             finally:
@@ -229,6 +261,46 @@ class Agent:
         """The first record of a run that begins there; `nonce` is a text that no other run has."""
         given = ResumeSettings(tools=self._tools.offered(), instructions=self._instructions)
         return evolve(given.begin(run, self._policy), nonce=nonce)
+
+    def _named(self, name: str, model: str | None) -> tuple[Provider, str]:
+        """The provider of that name, closed with this agent, and its model. Raises ProviderUnavailable, ValueError."""
+        from loopkernel_adapters.providers.named import opened
+
+        opening = opened(name)
+        provider, named_model = opening.__enter__()
+        weakref.finalize(self, opening.__exit__, None, None, None)
+        if model not in (None, named_model):
+            raise ValueError(f"{name!r} names the model {named_model}, and model={model!r} another one; leave one out")
+        return provider, named_model
+
+    def _demand_output(self, output_type: type[Output_co]) -> None:
+        try:
+            from loopkernel_adapters.tools.functions_outputs import OUTPUT_TOOL, OutputType
+        except ImportError as error:
+            raise ImportError("output_type needs an extra: pip install 'loopkernel[tools]'") from error
+        wanted = OutputType(output_type)
+        self._tools = CombinedTools((self._tools, Registry([wanted.tool()])))
+        self._output_tool = OUTPUT_TOOL
+        self._read_output = wanted.read
+
+    def _given_for(
+        self, policy: Policy | str | None, mode: ApprovalMode | None, remembered: Sequence[Remembered] | None
+    ) -> ResumeSettings:
+        return ResumeSettings(
+            policy=self._given if policy is None else self._whole_policy(policy),
+            mode=mode,
+            model=self._model,
+            tools=self._tools.offered(),
+            instructions=self._instructions,
+            remembered=None if remembered is None else tuple(remembered),
+        )
+
+    def _whole_policy(self, policy: Policy | str) -> Policy:
+        """The policy, or the preset of that name, for this agent's model and output."""
+        policy = preset(policy) if isinstance(policy, str) else policy
+        if self._output_tool is not None:
+            policy = evolve(policy, output_tool=self._output_tool, output_required=True)
+        return policy if self._model is None else evolve(policy, model=self._model)
 
     async def _has_begun(self, run: str) -> bool:
         try:
@@ -248,7 +320,7 @@ class WaitingLoop:
         self._runner: asyncio.Runner | None = None
         self._in_use = threading.Lock()
 
-    def run(self, work: Callable[[], Coroutine[object, object, Result]]) -> Result:
+    def run(self, work: Callable[[], Coroutine[object, object, Outcome]]) -> Outcome:
         """The result of the work. Raises RuntimeError where it cannot be waited for."""
         try:
             asyncio.get_running_loop()
@@ -277,10 +349,33 @@ def _close(runner: asyncio.Runner) -> None:
         runner.get_loop().close()
 
 
-def _policy(policy: Policy | str, model: str | None) -> Policy:
-    """The policy, or the preset of that name, for that model where one is named."""
-    policy = preset(policy) if isinstance(policy, str) else policy
-    return policy if model is None else evolve(policy, model=model)
+def _as_json(given: Json) -> Json:
+    return given
+
+
+def _agreeing(given: ResumeSettings, on_change: OnChange, *, own_policy: bool) -> ResumeSettings:
+    """What a run is gone on with, where its log may have other settings; `own_policy` is given for this session."""
+    kept = _SETTINGS - {"policy"} if own_policy else _SETTINGS
+    match on_change:
+        case "raise":
+            return evolve(given, must_agree=kept)
+        case "refresh":
+            return given
+        case "keep":
+            given = evolve(given, tools=None, instructions=None)
+            return given if own_policy else evolve(given, policy=None, model=None)
+        case _:
+            assert_never(on_change)
+
+
+def _demand_asyncio() -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        raise RuntimeError(
+            "an agent belongs to an event loop of asyncio, and none runs here; in a program of trio, have a thread "
+            "wait for it: await trio.to_thread.run_sync(agent.run_sync, words)"
+        ) from None
 
 
 def registered(tools: Sequence[AnyTool]) -> Registry:

@@ -4,7 +4,8 @@ An adapter fulfils one of them and decides nothing about what happens next. A fa
 delta (`ModelFailed`, `ToolFailed`) and never an exception that ends the run; the driver turns what an
 adapter raises into such a delta. Only a store may stop the driver: what cannot be recorded must not go on.
 The ports that a session can do without are in `optional_ports.py`, stores that block in `blocking_ports.py`.
-`specs/ports.md` states the same as numbered duties.
+`specs/ports.md` states the same as numbered duties. All of them belong to asyncio: what is awaited is awaited in its
+event loop, and a program of trio has a thread wait (`trio.to_thread.run_sync(agent.run_sync, words)`).
 """
 
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -106,6 +107,10 @@ class Tools(Protocol):
         belongs into a thread or a process that the tool owns and ends.
         """
         ...
+
+
+class ProviderUnavailable(Exception):
+    """No provider can be had so. The message says why, and what to do."""
 
 
 class ToolError(Exception):

@@ -8,8 +8,8 @@ import enum
 import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from typing import Generic
 
-from attrs import field, frozen
 from loopkernel.data.blocks import TextBlock, ToolCall, ToolResult, UserBlock, text_of
 from loopkernel.data.events import (
     Dequeued,
@@ -26,10 +26,9 @@ from loopkernel.data.json_text import Json
 from loopkernel.data.messages import AssistantMessage, Message, ResultMessage
 from loopkernel.data.policy import Policy
 from loopkernel.data.sessions import Session as KernelSession
-from loopkernel.data.sessions import ShownError
 from loopkernel.data.states import State
 from loopkernel.data.thread_deltas import ThreadDelta
-from loopkernel.data.usage import NO_USAGE, Usage
+from loopkernel.data.usage import NO_USAGE
 from loopkernel.data.user_deltas import CancelAll, Say, UserDelta
 from loopkernel.data.words import CallStatus, InputFate, RefusalReason, TurnEndReason, UserAction
 from loopkernel.loop.algorithms.references import resolved
@@ -39,6 +38,7 @@ from loopkernel_adapters.driver.children import said_in
 from loopkernel_adapters.event_buffer import AgentEvent, EventBuffer
 from loopkernel_adapters.optional_ports import Address
 from loopkernel_adapters.ports import Observer, StoreError
+from loopkernel_adapters.result import Output_co, Result
 from loopkernel_adapters.standing_approvals import StandingApproval, standing_approvals
 from loopkernel_adapters.waiting_calls import Answer, Approver, WaitingCall, answer_in_full, calls_waiting_in
 
@@ -46,30 +46,6 @@ MOST_EVENTS = 1_000  # that wait for a reader
 MOST_ASKED = 3  # times that a call is put to the approver, whose answers were refused
 
 Words = str | tuple[UserBlock, ...]
-
-
-@frozen(kw_only=True)
-class Result:
-    """What has come of a turn.
-
-    `run` is the id to go on with. `reason` is why the turn ended; None: it has not, and `waiting` says what waits for a
-    person, or the message is still in the queue. `text` is the last text of the model in this turn, `calls` are the
-    answers to its tool calls, in the order in which they came. `output` is what the model gave to the policy's
-    `output_tool`, checked as its inputs are; None where the turn did not end with that (`reason` is not `OUTPUT`).
-    `usage` is that of the whole run so far. `refused`: what was said was not taken, and why. `error` is the failure of
-    the model that the turn ended with. `state` is that of the kernel, and is not printed.
-    """
-
-    run: str
-    reason: TurnEndReason | None
-    text: str = ""
-    usage: Usage = NO_USAGE
-    calls: tuple[ToolResult, ...] = ()
-    output: Json | None = None
-    waiting: tuple[WaitingCall, ...] = ()
-    refused: RefusalReason | None = None
-    error: ShownError | None = None
-    state: State = field(repr=False)
 
 
 class Listeners:
@@ -91,16 +67,23 @@ class Listeners:
         self._hearing = tuple(other for other in self._hearing if other != observer)
 
 
-class Session:
+class Session(Generic[Output_co]):
     """A run that is open. `Agent.session` makes it, and closes it at the end of its block."""
 
     def __init__(
-        self, run: str, driver: Driver, listeners: Listeners, approve: Approver | None, most_events: int = MOST_EVENTS
+        self,
+        run: str,
+        driver: Driver,
+        listeners: Listeners,
+        approve: Approver | None,
+        read_output: Callable[[Json], Output_co],
+        most_events: int = MOST_EVENTS,
     ) -> None:
         self.run = run
         self._driver = driver
         self._listeners = listeners
         self._approve = approve
+        self._read_output = read_output
         self._most_events = most_events
         self._readers: list[EventBuffer] = []
         self._saying = asyncio.Lock()
@@ -133,14 +116,14 @@ class Session:
         """What runs unasked, since a person has said so; `send(Forget(...))` takes it back."""
         return standing_approvals(self._driver.state_of)
 
-    def say(self, words: Words) -> "Turn":
+    def say(self, words: Words) -> "Turn[Output_co]":
         """Say something to the model: await the turn for its result, or iterate over it for its events.
 
         It is said when that begins. What is said while a turn is under way is treated as the policy says (`on_busy`).
         """
         return Turn(self._here, said(words))
 
-    def go_on(self) -> "Turn":
+    def go_on(self) -> "Turn[Output_co]":
         """As `say`, without a word: what goes on by itself after a restart, or after an answer to a waiting call."""
         return Turn(self._here, None)
 
@@ -188,7 +171,7 @@ class Session:
             buffer.end()
 
     @asynccontextmanager
-    async def _here(self) -> AsyncIterator["Session"]:
+    async def _here(self) -> AsyncIterator["Session[Output_co]"]:
         yield self
 
     # --- for a turn ---
@@ -249,18 +232,19 @@ class Session:
         """A buffer of the size that was asked for."""
         return EventBuffer(self._most_events)
 
-    def result(self, seen: "TurnRecord") -> Result:
+    def result(self, seen: "TurnRecord") -> Result[Output_co]:
         """What has come of a turn, by what was seen of it."""
         waiting, session = self.waiting, self.state.session
         ended = session.last_end if session is not None else None
         reason = seen.reason if seen.stage in (Stage.QUEUED, Stage.OVER) else None if waiting else seen.reason or ended
+        given = output_in(session, seen.messages) if session is not None and reason is TurnEndReason.OUTPUT else None
         return Result(
             run=self.run,
             reason=reason,
             text=seen.text,
             usage=NO_USAGE if session is None else session.usage,
             calls=tuple(seen.calls),
-            output=None if session is None or reason is not TurnEndReason.OUTPUT else output_in(session, seen.messages),
+            output=None if given is None else self._read_output(given),
             waiting=waiting,
             refused=seen.refused,
             error=None if session is None else session.error,
@@ -337,23 +321,25 @@ class TurnRecord:
                 self.stage = Stage.OVER
 
 
-class Turn:
+class Turn(Generic[Output_co]):
     """A turn that begins when it is awaited (for its `Result`) or iterated over (for its events), once.
 
     Whoever leaves the iteration early, or is cancelled, cancels the turn. A loop that is left with `break` is tidied up
     by Python soon after; use the turn as a context manager, and that is done at the end of the block.
     """
 
-    def __init__(self, opened: Callable[[], AbstractAsyncContextManager[Session]], delta: UserDelta | None) -> None:
+    def __init__(
+        self, opened: Callable[[], AbstractAsyncContextManager[Session[Output_co]]], delta: UserDelta | None
+    ) -> None:
         self._opened = opened
         self._delta = delta
         self._begun = False
         self._in_block = False
         self._iterating: AsyncGenerator[AgentEvent, None] | None = None  # for the end of the block
-        self._result: Result | None = None
+        self._result: Result[Output_co] | None = None
 
     @property
-    def result(self) -> Result:
+    def result(self) -> Result[Output_co]:
         """What has come of it, also of a turn that was cancelled. Raises RuntimeError while it is not over."""
         if self._result is None:
             raise RuntimeError("the turn is not over; await it, or iterate over its events to their end, first")
@@ -364,10 +350,10 @@ class Turn:
         self._iterating = events if self._in_block else None
         return events
 
-    def __await__(self) -> Generator[object, None, Result]:
+    def __await__(self) -> Generator[object, None, Result[Output_co]]:
         return self._finished().__await__()
 
-    async def __aenter__(self) -> "Turn":
+    async def __aenter__(self) -> "Turn[Output_co]":
         self._in_block = True
         return self
 
@@ -375,7 +361,7 @@ class Turn:
         if self._iterating is not None:
             await self._iterating.aclose()
 
-    async def _finished(self) -> Result:
+    async def _finished(self) -> Result[Output_co]:
         async for _ in self._events(shown=False):  # shows none, and ends with the turn
             pass
         return self.result

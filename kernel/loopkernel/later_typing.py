@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeGuard
 
 if TYPE_CHECKING:
     from typing_extensions import TypeIs as TypeIs
+    from typing_extensions import TypeVar as TypeVar  # with a default; at run time there is none
     from typing_extensions import override as override
 else:
     TypeIs = TypeGuard  # an annotation that nothing reads

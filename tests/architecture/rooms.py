@@ -144,6 +144,7 @@ _BOUNDED = "loopkernel_adapters.providers.wire_bounds"
 # What tells OpenTelemetry; the fold before it knows nothing of that.
 _TELEMETRY = tuple(f"loopkernel_adapters.telemetry.{module}" for module in ("exporter", "replayed", "watching"))
 _POSTGRES = "loopkernel_adapters.stores.postgres"
+_PYDANTIC_AI = "loopkernel_adapters.providers.pydantic_ai"
 _ACP = "loopkernel_adapters.acp"
 VENDORS: dict[str, tuple[str, ...]] = {
     "acp": (_ACP, "loopkernel_adapters.cli.acp"),
@@ -156,14 +157,19 @@ VENDORS: dict[str, tuple[str, ...]] = {
     "openai": (_OPENAI,),
     "opentelemetry": _TELEMETRY,
     "psycopg": (_POSTGRES,),
-    "pydantic": (_FUNCTIONS,),
+    "pydantic": (_FUNCTIONS, _PYDANTIC_AI),
+    "pydantic_ai": (_PYDANTIC_AI, "loopkernel_adapters.providers.named"),
     "pydantic_core": (_FUNCTIONS,),
     "temporalio": _TEMPORAL,
     "xllamacpp": ("loopkernel_adapters.providers.local",),
     "yaml": ("loopkernel_adapters.transcripts.readers.provider_stream",),
 }
 # These may import their vendor where they like.
-VENDOR_MODULES = (_ANTHROPIC, _OPENAI, _FUNCTIONS, _MCP, _BOUNDED, _ACP, _POSTGRES, *_TELEMETRY, *_TEMPORAL)
+VENDOR_MODULES = (
+    *(_ANTHROPIC, _OPENAI, _FUNCTIONS, _MCP, _BOUNDED, _ACP, _POSTGRES, _PYDANTIC_AI),
+    *_TELEMETRY,
+    *_TEMPORAL,
+)
 
 BANNED_NAMES = {"util", "utils", "helper", "helpers", "common", "core", "base", "manager", "managers", "misc"}
 

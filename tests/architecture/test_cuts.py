@@ -37,7 +37,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("tools.editing", "_lines_of"): "a list of numbers",
     ("tools.files", "names"): "a list of names",
     ("tools.files", "read"): "hidden as it was read",
-    ("tools.functions", "_first_line"): "the words of a library on a function, when it is made a tool",
+    ("tools.functions", "first_line"): "the words of a library on a function, when it is made a tool",
     ("tools.functions_faults", "_replaced"): "a list of values",
     ("tools.functions_faults", "faults_of"): "a path, and the first letter of words",
     ("tools.input_schema", "_leads_somewhere"): "a reference of a schema",

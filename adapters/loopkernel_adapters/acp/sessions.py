@@ -37,8 +37,9 @@ from loopkernel_adapters.bounded_text import one_line
 from loopkernel_adapters.driver.children import WITH_CALLS
 from loopkernel_adapters.optional_ports import Address
 from loopkernel_adapters.ports import Provider, RunContext, Runs, ToolError, Tools
+from loopkernel_adapters.result import Result
 from loopkernel_adapters.secrets import Secrets
-from loopkernel_adapters.session import Result, Session
+from loopkernel_adapters.session import Session
 from loopkernel_adapters.tools.files import MOST_WRITTEN, Workspace, read_at_most
 from loopkernel_adapters.tools.mcp import McpServer, open_servers
 from loopkernel_adapters.tools.registry import CombinedTools
@@ -220,7 +221,7 @@ class EditorSession:
         if self._found is None:
             title = one_line(text_of(words), LONGEST_TITLE)
             self._outbox.put((SessionInfoUpdate(session_update="session_info_update", title=title),))
-        opened = self._agent.session(self.run, policy=self._policy, remembered=self._remembered())
+        opened = self._agent.session(self.run, policy=self._policy, remembered=self._remembered(), on_change="refresh")
         self._session = await self._resources.enter_async_context(opened)
         return self._session
 

@@ -44,10 +44,13 @@ REPAIR_STATUSES = "exit status: 0 written, 2 wrong usage, unreadable, or it cann
 CONFORM_STATUSES = (
     "exit status: 0 no law is broken, 1 one is, as badly as --fail-on says, 2 wrong usage, or nothing could be played"
 )
+DOCTOR_STATUSES = "exit status: 0 all that is installed works, 1 something that is installed does not"
+POLICY_STATUSES = "exit status: 0 usable, or the same, 1 the two differ, 2 it cannot be used"
 MODELS = "NAME"
 ABOUT_MODELS = (
     f"the model: `{LOCAL}` (the embedded one, the default), `anthropic:MODEL`, `openai:MODEL`, `openai-chat:MODEL` "
-    "(the key is taken from ANTHROPIC_API_KEY or OPENAI_API_KEY), `scripted:FILE` (a script of replies, for trying "
+    "(the key is taken from ANTHROPIC_API_KEY or OPENAI_API_KEY), `pydantic-ai:VENDOR:MODEL`, "
+    "`scripted:FILE` (a script of replies, for trying "
     'things out; the shortest is [{"text": "Hello"}]) or `recorded:LOG` (the replies of another run; LOG is a JSONL '
     f"log, or {FOLDER / 'runs.sqlite'}#RUN)"
 )
@@ -93,8 +96,10 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=Paragraphs,
     )
     whole.add_argument("--version", action="version", version=f"loopkernel {_version()}")
-    names = "run|chat|resume|acp|worker|send|runs|approvals|log|view|replay|whatif|diagnose|repair|continue|fork"
-    names += "|conform|demo"
+    names = (
+        "run|chat|resume|acp|worker|send|runs|approvals|log|why|view|replay|whatif|policy|diagnose|repair|continue|fork|"
+        "conform|doctor|demo"
+    )
     commands = whole.add_subparsers(dest="command", required=True, metavar=names)
     _add_run(commands)
     _add_chat(commands)
@@ -105,14 +110,18 @@ def parser() -> argparse.ArgumentParser:
     _add_runs(commands)
     _add_approvals(commands)
     _add_log(commands)
+    _add_why(commands)
     _add_view(commands)
     _add_replay(commands)
     _add_whatif(commands)
+    _add_policies(commands)
     _add_diagnose(commands)
     _add_repair(commands)
     _add_continue(commands)
     _add_fork(commands)
     _add_conform(commands)
+    purpose = "say what is installed, which models can be asked, and what holds a shell"
+    _add(commands, "doctor", purpose, DOCTOR_STATUSES, "doctor")
     _add(commands, "demo", "let the embedded model read a file in a workspace made for it", RUN_STATUSES, "demo")
     return whole
 
@@ -247,8 +256,35 @@ def _add_approvals(commands: Commands) -> None:
 def _add_log(commands: Commands) -> None:
     showing = _add(commands, "log", "show the events of a run", LIST_STATUSES, "log last")
     showing.add_argument("run", metavar="RUN", type=values.name, help=ABOUT_RUN)
-    showing.add_argument("--json", action="store_true", help="one JSON object a line, for each record")
+    kind = showing.add_mutually_exclusive_group()
+    kind.add_argument("--json", action="store_true", help="one JSON object a line, for each record")
+    kind.add_argument("--steps", action="store_true", help="list its records by the numbers that `fork --at` takes")
     _add_store(showing)
+
+
+def _add_why(commands: Commands) -> None:
+    purpose = "say why each thing in a run happened: by which rule, and what it waited for"
+    asking = _add(commands, "why", purpose, LIST_STATUSES, "why last 12")
+    asking.add_argument("run", metavar="RUN", type=values.name, help=ABOUT_RUN)
+    asking.add_argument(
+        "step", metavar="STEP", nargs="?", type=values.count, help="a record of it, as `log --steps` counts them (all)"
+    )
+    _add_store(asking)
+
+
+def _add_policies(commands: Commands) -> None:
+    purpose = "print a policy as data, check a file, or tell what differs between two"
+    asking = _add(commands, "policy", purpose, POLICY_STATUSES, "policy diff default claude")
+    does = asking.add_subparsers(dest="does", required=True, metavar="show|check|diff")
+    named = f"{', '.join([*PRESETS, *VARIANTS])}, or the file of a policy"
+    for name, about, wanted in (
+        ("show", "print it as a document that --policy takes", ("policy",)),
+        ("check", "say whether it can be used, and each fault of it", ("policy",)),
+        ("diff", "tell each option that differs, with both values", ("policy", "other")),
+    ):
+        command = does.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.")
+        for argument in wanted:
+            command.add_argument(argument, metavar="NAME|FILE", type=values.name, help=named)
 
 
 def _add_view(commands: Commands) -> None:

@@ -10,6 +10,7 @@ from loopkernel_adapters.cli.argument_values import runs_shown
 from loopkernel_adapters.cli.arguments import options_of, parser
 from loopkernel_adapters.cli.outcomes import ExitStatus, Unusable, complain, described, told_in_words
 from loopkernel_adapters.cli.screen import Screen, terminal
+from loopkernel_adapters.cli.user_settings import with_settings
 
 # Each command imports what it needs when it is carried out: the help, and the list of runs, need next to nothing.
 
@@ -26,7 +27,7 @@ def run_command_line(arguments: Sequence[str] | None = None) -> int:
     screen = terminal()
     try:
         with told_in_words():
-            status = _carry_out(given, screen)
+            status = _carry_out(with_settings(given), screen)
     except Unusable as error:
         return _failed(str(error), given, screen)
     except OSError as error:
@@ -80,9 +81,15 @@ def _carry_out(given: argparse.Namespace, screen: Screen) -> ExitStatus:
 
             return list_approvals(given.run, given.store, screen, as_json=given.json)
         case "log":
+            if given.steps:
+                from loopkernel_adapters.cli.why import show_steps
+
+                return show_steps(given.run, given.store, screen)
             from loopkernel_adapters.cli.replay import show_log
 
             return show_log(given.run, given.store, screen, as_json=given.json)
+        case "why" | "policy" | "doctor":
+            return _tell(given, screen)
         case "view":
             from loopkernel_adapters.cli.view import view
 
@@ -97,6 +104,25 @@ def _carry_out(given: argparse.Namespace, screen: Screen) -> ExitStatus:
             from loopkernel_adapters.cli.demo import demo
 
             return demo(screen)
+
+
+def _tell(given: argparse.Namespace, screen: Screen) -> ExitStatus:
+    """What tells about runs, policies and this machine."""
+    match given.command:
+        case "why":
+            from loopkernel_adapters.cli.why import why
+
+            return why(given.run, given.step, given.store, screen)
+        case "policy":
+            from loopkernel_adapters.cli.policies import check_policy, compare_policies, show_policy
+
+            if given.does == "diff":
+                return compare_policies(given.policy, given.other, screen)
+            return (show_policy if given.does == "show" else check_policy)(given.policy, screen)
+        case _:
+            from loopkernel_adapters.cli.doctor import examine
+
+            return examine(screen)
 
 
 def _demand_folder() -> None:

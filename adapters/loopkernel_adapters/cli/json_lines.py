@@ -1,26 +1,8 @@
 """`--json`: what happens, and what is asked, as one JSON object a line; the result is the last of them.
 
-    {"type": "run", "run": ID, ...}         first: also "log", "resume", "models", "tools", "workspace", "mode"
-    {"type": "event", "event": {...}}       each event; "within" is the address of a sub-agent, "cause" the reason why
-                                            a request failed, as the service of the model gave it
-    {"type": "ask", "call": "1.1", ...}     a call or a question waits for a line of the standard input
-    {"type": "ready"}                       a session waits for a line: a message, or a command such as /compact
-    {"type": "note", "text": ...}           a line was not understood, or what a command has told
-    {"type": "result", "status": 0, ...}    last; `status` is the exit status
-
-A line is read when it is asked for. A message is a line as it is, or {"say": "..."}, which may have several lines; at
-an "ask", the latter waits for the end of the turn. An answer is an object that names the call as the "ask" does, and
-has nothing else but what belongs to the answer:
-
-    {"call": "1.1", "answer": "yes"}        or "always": each call of the tool from now on
-    {"call": "1.1", "answer": "no"}         also with "why": "..."
-    {"call": "1.1", "answer": "edit", "input": {...}}
-    {"call": "1.1", "answer": ...}          to a "question": any value, null declines; after a crash "rerun", "cancel",
-                                            or "done", also with "text": "...", what it has given
-
-It answers the "ask" that came before it: a line that was there already when the call was asked about is none. Such
-lines are messages of a chat, and otherwise dropped with a note. The end of the input denies what asks and leaves what
-rests. SIGINT cancels a turn, a second one leaves.
+`docs/json-protocol.md` has the protocol for those who write programs, and its version; a test holds this to the page's
+schema. An answer names its call, and counts for the "ask" that came before it alone: a line that was there already when
+the call was asked about is none.
 """
 
 import json
@@ -69,6 +51,8 @@ from loopkernel_adapters.optional_ports import Address
 
 Object = dict[str, JsonValue]
 
+PROTOCOL = 1  # its version: a change that a program would notice makes it another
+
 
 def put(screen: Screen, line: Object) -> None:
     """Write the object as one line, in ASCII."""
@@ -100,7 +84,7 @@ def event_as_json(event: Event) -> JsonValue:
 
 def tell_beginning(bench: Workbench, screen: Screen) -> None:
     """Which run it is, what it goes by, and how it can be gone on with."""
-    put(screen, {"type": "run", **introduction_as_json(bench)})
+    put(screen, {"type": "run", "protocol": PROTOCOL, **introduction_as_json(bench)})
 
 
 def tell_result(played: Played, bench: Workbench, screen: Screen, left: bool = False) -> ExitStatus:

@@ -75,7 +75,8 @@ class SoughtModels:
 
 def opened_model(wanted: str, base_url: str | None) -> Opening:
     """The model of that name and its own name: sought now, ready when the context is entered. Both raise Unusable."""
-    from loopkernel_adapters.providers.named import ProviderUnavailable, opened
+    from loopkernel_adapters.ports import ProviderUnavailable
+    from loopkernel_adapters.providers.named import opened
 
     try:
         return _told(opened(wanted, base_url=base_url))
@@ -85,7 +86,7 @@ def opened_model(wanted: str, base_url: str | None) -> Opening:
 
 @contextmanager
 def _told(opening: Opening) -> Iterator[tuple[Provider, str]]:
-    from loopkernel_adapters.providers.named import ProviderUnavailable
+    from loopkernel_adapters.ports import ProviderUnavailable
 
     with ExitStack() as resources:
         try:

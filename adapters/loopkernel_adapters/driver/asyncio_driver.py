@@ -149,18 +149,18 @@ class Driver:
 
         No value of `secrets`, and no key of the provider, gets into a delta; the tools get the values. The events of
         sub-agents go to `child_observers`, and `watch` is called after each step. A store that blocks runs in a thread
-        of this driver, unless it says that it returns at once. Raises what the store's `restore`
-        raises, RulesDiffer where the log was written under other rules, and StoreFailed where a snapshot of other rules
-        cannot be replaced; the store is then closed.
+        of this driver, unless it says that it returns at once. Raises what the store's `restore` raises, RulesDiffer
+        where the log was written under other rules, SettingsDiffer where `resume_with` demands that they agree, and
+        StoreFailed where a snapshot of other rules cannot be replaced; the store is then closed.
         """
         store = asynchronous(store)
         try:
             restored, state = await taken_up_from(store)
+            keys, doubted = new_nonce() if nonce is None else nonce, restored.doubt is not None
+            opening = opening_deltas(state, created, resume_with, keys, clock_behind_ms(clock, state), doubted=doubted)
         except BaseException:
             await store.close()
             raise
-        keys, doubted = new_nonce() if nonce is None else nonce, restored.doubt is not None
-        opening = opening_deltas(state, created, resume_with, keys, clock_behind_ms(clock, state), doubted=doubted)
         return cls(
             state,
             provider=provider,

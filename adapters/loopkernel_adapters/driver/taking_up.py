@@ -2,7 +2,7 @@
 
 import secrets
 
-from attrs import evolve, frozen
+from attrs import evolve, fields, frozen
 from loopkernel.data.choices import ApprovalMode
 from loopkernel.data.policy import Policy
 from loopkernel.data.remembered import Remembered
@@ -28,6 +28,7 @@ class ResumeSettings:
     tools: tuple[Tool, ...] | None = None
     instructions: str | None = None
     remembered: tuple[Remembered, ...] | None = None
+    must_agree: frozenset[str] = frozenset()  # of `policy`, `tools` and `instructions`: else SettingsDiffer
 
     def begin(self, session_id: str, policy: Policy) -> Created:
         """The first record of a run that begins with these; `policy` is that where none is given."""
@@ -42,6 +43,10 @@ class ResumeSettings:
 
 
 AS_IT_WAS = ResumeSettings()
+
+
+class SettingsDiffer(Exception):
+    """The settings in a log are others than those that are given. The message says which, and what can be done."""
 
 
 def new_nonce() -> str:
@@ -85,6 +90,8 @@ def taken_up(settings: Settings, created: Created, given: ResumeSettings, nonce:
     tools = before.tools if given.tools is None else given.tools
     instructions = before.instructions if given.instructions is None else given.instructions
     remembered = before.remembered if given.remembered is None else given.remembered
+    if not doubted:
+        _demand_agreement(settings, given, policy, tools, instructions)
     return Resumed(
         policy=policy if doubted or policy != settings.policy else None,
         tools=tools if doubted or tools != settings.tools else None,
@@ -93,3 +100,36 @@ def taken_up(settings: Settings, created: Created, given: ResumeSettings, nonce:
         doubted=doubted,
         nonce=nonce,
     )
+
+
+def _demand_agreement(
+    settings: Settings, given: ResumeSettings, policy: Policy, tools: tuple[Tool, ...], instructions: str
+) -> None:
+    asked = settings.policy if given.mode is None else evolve(settings.policy, approval_mode=given.mode)
+    changes = {
+        "policy": ", ".join(options_that_differ(asked, policy)),
+        "tools": _told_tools(settings.tools, tools),
+        "instructions": "" if instructions == settings.instructions else "another text",
+    }
+    told = [f"{what} ({change})" for what, change in changes.items() if change and what in given.must_agree]
+    if told:
+        raise SettingsDiffer(
+            f"run {settings.session_id} was begun with other settings than are given now: {'; '.join(told)}. Say which "
+            "shall hold: on_change='refresh' takes those of now, on_change='keep' those of the run"
+        )
+
+
+def options_that_differ(one: Policy, other: Policy) -> tuple[str, ...]:
+    """The names of the options that differ."""
+    return tuple(each.name for each in fields(Policy) if getattr(one, each.name) != getattr(other, each.name))
+
+
+def _told_tools(before: tuple[Tool, ...], now: tuple[Tool, ...]) -> str:
+    old, new = {tool.name: tool for tool in before}, {tool.name: tool for tool in now}
+    changes = {
+        "new": [name for name in new if name not in old],
+        "gone": [name for name in old if name not in new],
+        "changed": [name for name in new if name in old and new[name] != old[name]],
+    }
+    told = [f"{how}: {', '.join(names)}" for how, names in changes.items() if names]
+    return "; ".join(told) or ("" if before == now else "in another order")

@@ -159,7 +159,7 @@ class Worker:
         """Serve the session until it is at rest. What goes wrong with it stops no other."""
         try:
             await self._demand_vouched(run)
-            async with self._agent.session(run) as session:
+            async with self._agent.session(run, on_change="refresh") as session:
                 self._held[run].is_open = True
                 try:
                     await self._attend(run, session, self._held[run].news)

@@ -14,7 +14,7 @@ from loopkernel.data.model_deltas import ModelDelta, ModelFailed
 from loopkernel.data.words import ErrorClass
 from loopkernel.later_typing import override
 
-from loopkernel_adapters.ports import Provider, StoreError
+from loopkernel_adapters.ports import Provider, ProviderUnavailable, StoreError
 from loopkernel_adapters.provider_keys import keys_of_all
 from loopkernel_adapters.providers.local.provider import MODEL_NAME, LocalProvider, ModelMissing, find_model
 from loopkernel_adapters.providers.recorded import RecordedProvider
@@ -28,16 +28,13 @@ FORMS = (
     "scripted:FILE",
     "recorded:LOG",
     "anthropic:MODEL",
-    "openai:MODEL (the Responses API)",
+    "openai:MODEL, or openai-responses:MODEL (the Responses API)",
     "openai-chat:MODEL (chat completions, also of other servers, with a base URL)",
+    "pydantic-ai:VENDOR:MODEL (all that pydantic-ai speaks to, as pydantic-ai:groq:NAME)",
 )
 _NO_KEY = "no-key"  # a server of one's own may want none, and the client wants one
 
 Opening = AbstractContextManager[tuple[Provider, str]]
-
-
-class ProviderUnavailable(Exception):
-    """No provider can be had by this name. The message says why, and what to do."""
 
 
 def opened(name: str, *, base_url: str | None = None) -> Opening:
@@ -127,12 +124,29 @@ def _openai_chat(model: str, base_url: str | None) -> Opening:
     return nullcontext((OpenAIChatProvider(api_key=key, base_url=url), model))
 
 
+def _pydantic_ai(model: str, base_url: str | None) -> Opening:
+    if base_url is not None:
+        raise ProviderUnavailable("a model of pydantic-ai takes its address from the environment, not from a base URL")
+    try:
+        from pydantic_ai.exceptions import UserError
+
+        from loopkernel_adapters.providers.pydantic_ai import PydanticAIProvider
+    except ImportError as error:
+        raise ProviderUnavailable("pydantic-ai is an extra: pip install 'loopkernel[pydantic-ai]'") from error
+    try:
+        return nullcontext((PydanticAIProvider(model), model))
+    except (UserError, ValueError, ImportError) as error:  # no key, no such vendor, no client of that vendor
+        raise ProviderUnavailable(f"pydantic-ai has no model {model!r}: {error}") from error
+
+
 _OPENINGS: dict[str, Callable[[str, str | None], Opening]] = {
     "scripted": _scripted,
     "recorded": _recorded,
     "anthropic": _anthropic,
     "openai": _openai,
+    "openai-responses": _openai,
     "openai-chat": _openai_chat,
+    "pydantic-ai": _pydantic_ai,
 }
 
 

@@ -43,9 +43,10 @@ class RecordedProvider(Provider):
         self._last = max(self._replies, default=0)
 
     @classmethod
-    def from_log(cls, path: Path, run: str | None = None) -> Self:
+    def from_log(cls, path: Path | str, run: str | None = None) -> Self:
         """The model of a recorded run: a JSONL log, or in an SQLite file the run of that id, which may be left out
         where there is only one. Raises NoSuchRun, OSError, StoreCorrupt, StoreError."""
+        path = Path(path)
         if path.exists() and not (path.is_file() or path.is_dir()):  # reading a pipe or a device might never end
             raise StoreError("it is not a regular file; name a JSONL log, or a database")
         with path.open("rb") as file:

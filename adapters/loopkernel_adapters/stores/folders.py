@@ -30,7 +30,7 @@ class JsonlFolder(BlockingRuns):
     `seals` are those of the user who runs this, if no others are given.
     """
 
-    path: Path
+    path: Path = field(converter=Path)
     seals: Seals = field(factory=Seals.of_user)
 
     def __call__(self, session_id: str) -> JsonlStore:

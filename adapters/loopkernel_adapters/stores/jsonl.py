@@ -76,12 +76,13 @@ class LogFile:
     torn_tail: TornTail | None
 
 
-def read_log(path: Path) -> LogFile:
+def read_log(path: Path | str) -> LogFile:
     """Read a log without a lock and without changing anything, also while it is being written.
 
     Raises OSError when the file cannot be read, StoreError when it is not a regular one, StoreCorrupt when a line of it
     cannot be trusted.
     """
+    path = Path(path)
     if not stat.S_ISREG(path.stat().st_mode):  # a pipe would be waited for, and a device never ends
         raise StoreError(f"{path} is not a regular file, so it cannot be a log; name another path")
     return parse_log(path.read_bytes(), str(path))
@@ -208,7 +209,8 @@ class JsonlStore(BlockingStore):
     user who runs this, if no others are given.
     """
 
-    def __init__(self, path: Path, seals: Seals | None = None) -> None:
+    def __init__(self, path: Path | str, seals: Seals | None = None) -> None:
+        path = Path(path)
         demand_no_links(path)
         self._path = path
         self._seals = Seals.of_user() if seals is None else seals

@@ -111,9 +111,9 @@ class SqliteRuns(BlockingRuns):
     there, or the database of a newer release.
     """
 
-    def __init__(self, path: Path, seals: Seals | None = None) -> None:
+    def __init__(self, path: Path | str, seals: Seals | None = None) -> None:
         self._seals = Seals.of_user() if seals is None else seals
-        self._path = path.resolve()  # two names of one file shall lead to the same locks
+        self._path = Path(path).resolve()  # two names of one file shall lead to the same locks
         if self._path.exists():
             with reading(self._path):
                 pass

@@ -81,7 +81,7 @@ class Workspace:
     Raises OSError when it is not a folder or cannot be opened.
     """
 
-    def __init__(self, root: Path, *, dot_names: bool = False) -> None:
+    def __init__(self, root: Path | str, *, dot_names: bool = False) -> None:
         self._root: int | None = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._lock = threading.Lock()  # a thread must not copy a descriptor that another one closes
         self._dot_names = dot_names

@@ -276,24 +276,18 @@ class _Signature:
         try:
             return pydantic.create_model("Input", __config__=_CONFIG, **fields)
         except (pydantic.errors.PydanticUserError, TypeError) as error:
-            raise self._refuse(f"a parameter has a type that cannot be checked: {_first_line(error)}") from error
+            raise self._refuse(f"a parameter has a type that cannot be checked: {first_line(error)}") from error
 
     def _schema(self) -> JsonObject:
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("error", PydanticJsonSchemaWarning)
-                schema: JsonObject = self._model.model_json_schema(schema_generator=_WithoutTitles)
+            schema = plain_schema(self._model.model_json_schema)
             Json.of(schema)
         except (pydantic.errors.PydanticUserError, PydanticJsonSchemaWarning) as error:
             raise self._refuse(
-                f"a parameter has a type or a default that JSON cannot say: {_first_line(error)}"
+                f"a parameter has a type or a default that JSON cannot say: {first_line(error)}"
             ) from error
         except CodecError as error:
             raise self._refuse(f"a default is nothing that JSON can say: {error}") from error
-        definitions = schema.get("$defs")
-        for part in (schema, *(definitions.values() if isinstance(definitions, dict) else ())):
-            if isinstance(part, dict):
-                part.pop("title", None)
         return schema
 
     def _demand_fitting_defaults(self) -> None:
@@ -343,6 +337,18 @@ class _Signature:
         return await returned if inspect.isawaitable(returned) else returned  # as of an async def that is decorated
 
 
+def plain_schema(made: Callable[..., JsonObject]) -> JsonObject:
+    """The schema that pydantic makes, without titles. Raises PydanticUserError, PydanticJsonSchemaWarning."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", PydanticJsonSchemaWarning)
+        schema = made(schema_generator=_WithoutTitles)
+    definitions = schema.get("$defs")
+    for part in (schema, *(definitions.values() if isinstance(definitions, dict) else ())):
+        if isinstance(part, dict):
+            part.pop("title", None)
+    return schema
+
+
 class _WithoutTitles(GenerateJsonSchema):
     """Titles say again what names say, and models pay for every word."""
 
@@ -360,7 +366,8 @@ def _with_description(annotation: object, text: str | None) -> object:
     return described_type
 
 
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
+    """What pydantic has against a type, in short."""
     return str(error).partition("\n")[0].partition(". ")[0]  # what follows is advice for users of pydantic
 
 

@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 from shutil import which
 
-from attrs import frozen
+from attrs import field, frozen
 
 from loopkernel_adapters.bounded_text import both_ends
 from loopkernel_adapters.tools.processes import PROBE_SECONDS, Confined, Confinement
@@ -45,7 +45,7 @@ class Sandbox:
     `readable` are folders in the workspace that commands may read and not write; where one is missing, nothing is made.
     """
 
-    workspace: Path
+    workspace: Path = field(converter=Path)
     network: bool = False
     readable: tuple[Path, ...] = ()
 

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 from loopkernel.data.model_deltas import ModelCall, ModelCompleted, ModelFailed, ModelText
 from loopkernel.data.words import ErrorClass, StopReason
+from loopkernel_adapters.ports import ProviderUnavailable
 from loopkernel_adapters.providers import named
 from loopkernel_adapters.providers.anthropic.provider import AnthropicProvider
 from loopkernel_adapters.providers.local import provider as local
 from loopkernel_adapters.providers.local.provider import ModelMissing
-from loopkernel_adapters.providers.named import ProviderUnavailable, opened
+from loopkernel_adapters.providers.named import opened
 from loopkernel_adapters.providers.openai.chat import OpenAIChatProvider
 from loopkernel_adapters.providers.openai.responses import OpenAIResponsesProvider
 from loopkernel_adapters.providers.recorded import RecordedProvider
@@ -87,7 +88,8 @@ def test_a_missing_extra_is_told_with_what_to_run(extra: str, modules: tuple[str
     program = f"""
 import sys
 sys.modules[{extra!r}] = None
-from loopkernel_adapters.providers.named import ProviderUnavailable, opened
+from loopkernel_adapters.ports import ProviderUnavailable
+from loopkernel_adapters.providers.named import opened
 try:
     opened("{extra}:m", base_url="http://127.0.0.1:1")
 except ProviderUnavailable as error:

@@ -22,7 +22,7 @@ from loopkernel.data.model_deltas import ModelDelta, ModelFailed
 from loopkernel.data.usage import Usage
 from loopkernel.later_typing import override
 
-from loopkernel_adapters.ports import Provider
+from loopkernel_adapters.ports import Provider, ProviderUnavailable
 from loopkernel_adapters.provider_keys import real_keys, without_keys
 from loopkernel_adapters.providers.anthropic.reply import SERVICE, ReplyReader
 from loopkernel_adapters.providers.anthropic.request import RequestOptions, request_body
@@ -54,7 +54,8 @@ class AnthropicProvider(Provider):
     `api_key` and `base_url` or from the environment as the vendor's client does, keeps none between two replies, and is
     closed by `close`. `thinking` is a budget of tokens (at least 1,024) or
     `adaptive`; `max_output_tokens` counts where a request names none; `caching` marks instructions, tools and the last
-    messages for the provider's cache; `server_tools` are definitions of tools that the provider runs itself.
+    messages for the provider's cache; `server_tools` are definitions of tools that the provider runs itself. Raises
+    ProviderUnavailable where nothing is given and the environment has no key.
     """
 
     def __init__(
@@ -68,6 +69,8 @@ class AnthropicProvider(Provider):
         caching: bool = True,
         server_tools: tuple[Json, ...] = (),
     ) -> None:
+        if client is None and api_key is None and base_url is None:
+            _demand_credentials()
         self._given = client
         self._api_key = api_key
         self._base_url = base_url
@@ -160,6 +163,15 @@ class AnthropicProvider(Provider):
                 http_client=anthropic.DefaultAsyncHttpxClient(limits=limits),
             )
         return self._own
+
+
+def _demand_credentials() -> None:
+    """Raises ProviderUnavailable now where the vendor's client would find no key at the first request."""
+    found = anthropic.AsyncAnthropic(max_retries=0)
+    if found.api_key is None and found.auth_token is None and found.credentials is None:
+        raise ProviderUnavailable(
+            f"there is no key: put it into the environment as {_KEY}, or give AnthropicProvider(api_key=...)"
+        )
 
 
 async def _read_to_its_end(pieces: AsyncGenerator[bytes, None]) -> None:

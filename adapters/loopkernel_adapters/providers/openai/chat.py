@@ -17,7 +17,7 @@ from loopkernel.data.blocks import (
 )
 from loopkernel.data.effects import Request
 from loopkernel.data.ids import ModelOperation
-from loopkernel.data.json_text import Json, JsonValue, canonical_text, safe_text
+from loopkernel.data.json_text import Json, JsonValue, safe_text
 from loopkernel.data.model_deltas import (
     ModelCall,
     ModelCompleted,
@@ -31,11 +31,7 @@ from loopkernel.data.words import StopReason
 from loopkernel.later_typing import override
 from openai import AsyncOpenAI
 
-from loopkernel_adapters.providers.json_fields import JsonObject, items, members, number, text
-from loopkernel_adapters.providers.openai.client import OpenAIProvider, Reply
-from loopkernel_adapters.providers.openai.errors import CutStream, ToldError, UnreadableStream
-from loopkernel_adapters.providers.openai.reply_parts import NO_TOKENS, call_input, chat_tokens
-from loopkernel_adapters.providers.openai.thread import (
+from loopkernel_adapters.providers.answered_turns import (
     NOTHING_SAID,
     ModelTurn,
     UserTurn,
@@ -43,6 +39,11 @@ from loopkernel_adapters.providers.openai.thread import (
     result_text,
     turns,
 )
+from loopkernel_adapters.providers.call_inputs import arguments_text, call_input
+from loopkernel_adapters.providers.json_fields import JsonObject, items, members, number, text
+from loopkernel_adapters.providers.openai.client import OpenAIProvider, Reply
+from loopkernel_adapters.providers.openai.errors import CutStream, ToldError, UnreadableStream
+from loopkernel_adapters.providers.openai.reply_parts import NO_TOKENS, chat_tokens
 from loopkernel_adapters.providers.shown_media import ShownFile, ShownImage, ShownText, shown
 from loopkernel_adapters.providers.wire_bounds import KeptText
 from loopkernel_adapters.providers.wire_names import ToolNames
@@ -116,15 +117,6 @@ def parameters(schema: Json) -> JsonObject:
     shown = {keyword: part for keyword, part in value.items() if keyword not in _NOT_ALLOWED_ON_TOP}
     named = shown if isinstance(shown.get("properties"), dict) else {**shown, "properties": {}}
     return {**named, "type": "object"}
-
-
-def arguments_text(call: ToolCall) -> str:
-    """The arguments of a call that is given back: the JSON text of an object, whatever they were."""
-    if isinstance(call.input, RawInput):
-        return canonical_text({"unparsed_arguments": call.input.text})
-    if call.input.text.startswith("{"):
-        return call.input.text
-    return canonical_text({"unparsed_arguments": call.input.value()})
 
 
 def chat_messages(request: Request, dialect: ChatDialect) -> list[JsonValue]:

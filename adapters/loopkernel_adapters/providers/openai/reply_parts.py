@@ -1,28 +1,11 @@
-"""Parts of a reply that both of OpenAI's APIs tell alike: the input of a call, and what was used."""
+"""Parts of a reply that both of OpenAI's APIs tell alike."""
 
 from attrs import frozen
-from loopkernel.data.blocks import RawInput
 from loopkernel.data.errors import CodecError
 from loopkernel.data.json_text import Json, JsonValue
 from loopkernel.data.usage import Usage
 
 from loopkernel_adapters.providers.json_fields import JsonObject, members, tokens
-
-EMPTY_OBJECT = Json(text="{}")
-
-
-def call_input(arguments: str, cut: bool = False) -> Json | RawInput:
-    """The input of a call whose arguments are this text: none at all, and `null`, count as no fields.
-
-    What does not parse stays as it came. Of arguments that may be `cut`, only a whole object is certain to be whole.
-    """
-    if not cut and arguments.strip() in ("", "null"):
-        return EMPTY_OBJECT
-    try:
-        parsed = Json.parse(arguments)
-    except CodecError:
-        return RawInput(arguments)
-    return RawInput(arguments) if cut and not parsed.text.startswith("{") else parsed
 
 
 def json_or_none(value: JsonValue) -> Json | None:

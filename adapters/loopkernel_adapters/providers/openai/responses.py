@@ -33,18 +33,7 @@ from loopkernel.data.words import StopReason
 from loopkernel.later_typing import override
 from openai import AsyncOpenAI
 
-from loopkernel_adapters.providers.json_fields import JsonObject, items, members, number, text
-from loopkernel_adapters.providers.openai.chat import arguments_text, parameters
-from loopkernel_adapters.providers.openai.client import OpenAIProvider, Reply
-from loopkernel_adapters.providers.openai.errors import CutStream, ToldError
-from loopkernel_adapters.providers.openai.reply_parts import (
-    EMPTY_OBJECT,
-    NO_TOKENS,
-    call_input,
-    json_or_none,
-    responses_tokens,
-)
-from loopkernel_adapters.providers.openai.thread import (
+from loopkernel_adapters.providers.answered_turns import (
     NOTHING_SAID,
     AnsweredCall,
     ModelTurn,
@@ -52,6 +41,16 @@ from loopkernel_adapters.providers.openai.thread import (
     result_media,
     result_text,
     turns,
+)
+from loopkernel_adapters.providers.call_inputs import EMPTY_OBJECT, arguments_text, call_input
+from loopkernel_adapters.providers.json_fields import JsonObject, items, members, number, text
+from loopkernel_adapters.providers.openai.chat import parameters
+from loopkernel_adapters.providers.openai.client import OpenAIProvider, Reply
+from loopkernel_adapters.providers.openai.errors import CutStream, ToldError
+from loopkernel_adapters.providers.openai.reply_parts import (
+    NO_TOKENS,
+    json_or_none,
+    responses_tokens,
 )
 from loopkernel_adapters.providers.shown_media import ShownFile, ShownImage, ShownText, shown
 from loopkernel_adapters.providers.wire_bounds import KeptText

@@ -1,4 +1,4 @@
-"""The thread as OpenAI's APIs want it: what the user says, and replies whose calls are answered at once."""
+"""The thread as APIs of chats want it: what the user says, and replies whose calls are answered at once."""
 
 import re
 from collections.abc import Iterator
