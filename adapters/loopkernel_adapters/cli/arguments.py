@@ -41,6 +41,9 @@ WHAT_IF_STATUSES = "exit status: 0 told, 2 wrong usage, or a file could not be r
 VIEW_STATUSES = "exit status: 0 written, or shown until you end it, 2 wrong usage, unreadable, or it cannot be written"
 DIAGNOSE_STATUSES = "exit status: 0 nothing keeps it from going on, 1 something does, 2 wrong usage, or unreadable"
 REPAIR_STATUSES = "exit status: 0 written, 2 wrong usage, unreadable, or it cannot be written"
+CONFORM_STATUSES = (
+    "exit status: 0 no law is broken, 1 one is, as badly as --fail-on says, 2 wrong usage, or nothing could be played"
+)
 MODELS = "NAME"
 ABOUT_MODELS = (
     f"the model: `{LOCAL}` (the embedded one, the default), `anthropic:MODEL`, `openai:MODEL`, `openai-chat:MODEL` "
@@ -90,7 +93,8 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=Paragraphs,
     )
     whole.add_argument("--version", action="version", version=f"loopkernel {_version()}")
-    names = "run|chat|resume|acp|worker|send|runs|approvals|log|view|replay|whatif|diagnose|repair|continue|fork|demo"
+    names = "run|chat|resume|acp|worker|send|runs|approvals|log|view|replay|whatif|diagnose|repair|continue|fork"
+    names += "|conform|demo"
     commands = whole.add_subparsers(dest="command", required=True, metavar=names)
     _add_run(commands)
     _add_chat(commands)
@@ -108,6 +112,7 @@ def parser() -> argparse.ArgumentParser:
     _add_repair(commands)
     _add_continue(commands)
     _add_fork(commands)
+    _add_conform(commands)
     _add(commands, "demo", "let the embedded model read a file in a workspace made for it", RUN_STATUSES, "demo")
     return whole
 
@@ -348,6 +353,13 @@ def _add_fork(commands: Commands) -> None:
         "--out", metavar="NEW", type=values.path, help="write the new run to this file instead of the store"
     )
     _add_store(forking)
+
+
+def _add_conform(commands: Commands) -> None:
+    from loopkernel_adapters.cli.conform_options import add_options
+
+    purpose = "play any agent, in any language, through scenarios over its wire, and judge it by the laws"
+    add_options(_add(commands, "conform", purpose, CONFORM_STATUSES, "conform --agent codex --html codex.html"))
 
 
 def _add_conversation(command: argparse.ArgumentParser) -> None:

@@ -87,6 +87,10 @@ def _carry_out(given: argparse.Namespace, screen: Screen) -> ExitStatus:
             from loopkernel_adapters.cli.view import view
 
             return view(given.run, given.store, given.policy, given.html, screen, serves=given.serve)
+        case "conform":
+            from loopkernel_adapters.cli.conform import conform
+
+            return conform(given, screen)
         case "replay" | "whatif" | "diagnose" | "repair" | "continue" | "fork":
             return _carry_out_on_recording(given, screen)
         case _:

@@ -1,0 +1,114 @@
+"""`loopkernel conform --agent FILE`: an agent of any make, played through the scenarios and judged by the laws."""
+
+import argparse
+import datetime
+import json
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from loopkernel_adapters.cli.invocation import command
+from loopkernel_adapters.cli.outcomes import ExitStatus, Unusable, complain
+from loopkernel_adapters.cli.repair import written_in_words
+from loopkernel_adapters.cli.screen import Screen
+from loopkernel_adapters.conform.agent_file import AgentFileUnusable, agent_of, agent_text, shipped
+from loopkernel_adapters.conform.catalogue import SCENARIOS
+from loopkernel_adapters.conform.running import Found, card_of, run_all, version_of
+from loopkernel_adapters.conform.scenario import Scenario
+from loopkernel_adapters.conform.scorecard import Scorecard, Weight
+from loopkernel_adapters.conform.scorecard_html import page_of
+from loopkernel_adapters.conform.scorecard_json import document_of
+from loopkernel_adapters.conform.scorecard_junit import junit_of
+from loopkernel_adapters.conform.scorecard_text import lines_of
+from loopkernel_adapters.stores.durable_files import write_new_file
+
+FORMS: tuple[tuple[str, Callable[[Scorecard], str]], ...] = (
+    ("html", page_of),
+    ("junit", junit_of),
+    ("report", lambda card: json.dumps(document_of(card), indent=1) + "\n"),
+)
+
+
+def conform(given: argparse.Namespace, screen: Screen) -> ExitStatus:
+    """Play, judge, and show it. Raises Unusable where nothing can be played."""
+    if given.list:
+        for each in SCENARIOS:
+            screen.line(f"{each.name:<26} {each.about} ({', '.join(each.laws)})")
+        return ExitStatus.NATURAL_END
+    if given.agent is None:
+        raise Unusable(f"conform judges an agent; name its file with --agent, or one of {', '.join(shipped())}")
+    scenarios = _chosen(given.only, quick=given.quick) * max(1, given.repeat)
+    try:
+        text = agent_text(given.agent)
+        agent = agent_of(text)
+        version = version_of(agent)
+    except AgentFileUnusable as error:
+        raise Unusable(str(error)) from error
+    found = run_all(
+        text,
+        scenarios,
+        again=lambda scenario: command("conform", "--agent", given.agent, "--only", scenario.name),
+        jobs=max(1, given.jobs),
+        tell=_progress(len(scenarios)),
+    )
+    card = card_of(agent, version, datetime.date.today().isoformat(), found)
+    if given.trace:
+        _show_traces(found, screen)
+    if given.json:
+        screen.line(json.dumps(document_of(card)))
+    else:
+        for line in lines_of(card):
+            screen.line(line)
+    _write(card, given)
+    if all(each.skipped for each in card.scenarios):
+        raise Unusable("no scenario could be played, for the reasons above")
+    return _status(card, given.fail_on)
+
+
+def _chosen(names: Sequence[str], *, quick: bool) -> list[Scenario]:
+    known = {each.name: each for each in SCENARIOS}
+    for name in names:
+        if name not in known:
+            raise Unusable(f"there is no scenario {name!r}; `{command('conform', '--list')}` lists them")
+    return [known[name] for name in names] if names else [each for each in SCENARIOS if each.quick or not quick]
+
+
+def _progress(total: int) -> Callable[[Found], None]:
+    """Tells a person who waits, on the standard error, which scenario has ended and how."""
+    lock, done = threading.Lock(), [0]
+
+    def tell(found: Found) -> None:
+        with lock:
+            done[0] += 1
+            if found.trouble:
+                how = f"not played: {found.trouble}"
+            else:
+                how = "; ".join(f"{each.law} is broken: {each.detail}" for each in found.breaches) or "held"
+            complain(f"{done[0]} of {total}: {found.scenario.name}: {how}")
+
+    return tell
+
+
+def _show_traces(found: Sequence[Found], screen: Screen) -> None:
+    for each in found:
+        screen.line(f"{each.scenario.name}: {each.scenario.about}")
+        for line in each.trace:
+            screen.line(f"  {line}")
+        screen.line()
+
+
+def _write(card: Scorecard, given: argparse.Namespace) -> None:
+    for name, form in FORMS:
+        path: Path | None = getattr(given, name)
+        if path is not None:
+            with written_in_words(path, f"--{name}"):
+                path.unlink(missing_ok=True)  # a scorecard takes the place of the one before
+                write_new_file(path, [form(card).encode()])
+
+
+def _status(card: Scorecard, fail_on: str) -> ExitStatus:
+    order = [*Weight]
+    if card.worst is None or fail_on == "nothing":
+        return ExitStatus.NATURAL_END
+    broken = order.index(card.worst) <= order.index(Weight(fail_on))
+    return ExitStatus.OTHER_END if broken else ExitStatus.NATURAL_END
