@@ -1,0 +1,72 @@
+"""The command: `python -m tests.differential.frameworks NAME` judges a framework in this process, and shows its card.
+
+Exit status: 0 where every law held, 1 where one is broken, 2 where the framework cannot be had.
+"""
+
+import argparse
+import datetime
+import sys
+from pathlib import Path
+
+from loopkernel_adapters.conform.scenario import Scenario
+from loopkernel_adapters.conform.scorecard import Subject
+from loopkernel_adapters.conform.scorecard_html import page_of
+from loopkernel_adapters.conform.scorecard_json import document_of
+from loopkernel_adapters.conform.scorecard_junit import junit_of
+from loopkernel_adapters.conform.scorecard_text import lines_of
+
+from tests.differential.environments import NotHad, Playing
+from tests.differential.frameworks.catalogue import SCENARIOS, generated
+from tests.differential.frameworks.judging import card_of, play_all
+from tests.differential.frameworks.known import FRAMEWORKS, STREAMING
+from tests.differential.frameworks.port import record_of, script_of
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command; its exit status."""
+    parser = argparse.ArgumentParser(prog="python -m tests.differential.frameworks", description=__doc__)
+    parser.add_argument("name", choices=sorted(FRAMEWORKS))
+    parser.add_argument("--scenario", help="this one alone, as a breach names it (seed-N is the one of a seed)")
+    parser.add_argument("--seeds", type=int, default=200, help="how many generated scenarios to play (200)")
+    parser.add_argument("--json", type=Path, help="write the card there, too")
+    parser.add_argument("--junit", type=Path, help="as --json")
+    parser.add_argument("--html", type=Path, help="as --json")
+    options = parser.parse_args(arguments)
+    environment = FRAMEWORKS[options.name]
+    scenarios, seeds = _chosen(options.scenario, options.seeds)
+    try:
+        with Playing(environment) as playing:
+            found = play_all(
+                lambda scenario: record_of(scenario, playing.play(script_of(scenario))),
+                streams=options.name in STREAMING,
+                again=f"python -m tests.differential.frameworks {options.name}",
+                scenarios=scenarios,
+                seeds=seeds,
+            )
+    except NotHad as missing:
+        print(missing, file=sys.stderr)
+        return 2
+    card = card_of(
+        found,
+        Subject(name=environment.package, version=environment.version, reached="in this process"),
+        datetime.datetime.now(datetime.UTC).date().isoformat(),
+        (f"{len(seeds)} generated scenarios beside those that are listed",),
+        {},
+    )
+    print(*lines_of(card), sep="\n")
+    for path, text in ((options.json, document_of), (options.junit, junit_of), (options.html, page_of)):
+        if path is not None:
+            path.write_text(text(card), encoding="utf-8")
+    return 0 if card.worst is None else 1
+
+
+def _chosen(name: str | None, seeds: int) -> tuple[tuple[Scenario, ...], range]:
+    if name is None:
+        return SCENARIOS, range(seeds)
+    if name.startswith("seed-"):
+        return (generated(int(name.removeprefix("seed-"))),), range(0)
+    return tuple(scenario for scenario in SCENARIOS if scenario.name == name), range(0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
