@@ -6,7 +6,7 @@ import sys
 import venv
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from attrs import frozen
 
@@ -25,6 +25,7 @@ class Environment:
     package: str
     version: str
     player: str
+    own: bool = False  # it is played by this interpreter, and nothing need be installed
 
     @property
     def directory(self) -> Path:
@@ -34,10 +35,12 @@ class Environment:
     @property
     def python(self) -> Path:
         """Its interpreter."""
-        return self.directory / "bin" / "python"
+        return Path(sys.executable) if self.own else self.directory / "bin" / "python"
 
     def ensure(self) -> None:
         """Make it, unless it is there. Raises NotHad."""
+        if self.own:
+            return
         stamp = self.directory / f"{self.name}.stamp"
         if stamp.exists() and stamp.read_text() == self.version:
             return
@@ -59,7 +62,7 @@ class Playing:
     def __init__(self, environment: Environment) -> None:
         self._environment = environment
 
-    def __enter__(self) -> "Playing":
+    def __enter__(self) -> Self:
         self._environment.ensure()
         command = [str(self._environment.python), "-m", self._environment.player]
         pipe = subprocess.PIPE
@@ -78,5 +81,7 @@ class Playing:
         self._process.stdin.flush()
         line = self._process.stdout.readline()
         if not line:
-            sys.exit(f"{self._environment.package} ended while it played {json.dumps(script)}; what it said stands above")
+            sys.exit(
+                f"{self._environment.package} ended while it played {json.dumps(script)}; what it said stands above"
+            )
         return json.loads(line)

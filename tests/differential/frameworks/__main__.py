@@ -5,6 +5,7 @@ Exit status: 0 where every law held, 1 where one is broken, 2 where the framewor
 
 import argparse
 import datetime
+import json
 import sys
 from pathlib import Path
 
@@ -18,27 +19,28 @@ from loopkernel_adapters.conform.scorecard_text import lines_of
 from tests.differential.environments import NotHad, Playing
 from tests.differential.frameworks.catalogue import SCENARIOS, generated
 from tests.differential.frameworks.judging import card_of, play_all
-from tests.differential.frameworks.known import FRAMEWORKS, STREAMING
+from tests.differential.frameworks.known import AGENTS, STREAMING, WITHOUT_WAITS
 from tests.differential.frameworks.port import record_of, script_of
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; its exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.differential.frameworks", description=__doc__)
-    parser.add_argument("name", choices=sorted(FRAMEWORKS))
+    parser.add_argument("name", choices=sorted(AGENTS))
     parser.add_argument("--scenario", help="this one alone, as a breach names it (seed-N is the one of a seed)")
     parser.add_argument("--seeds", type=int, default=200, help="how many generated scenarios to play (200)")
     parser.add_argument("--json", type=Path, help="write the card there, too")
     parser.add_argument("--junit", type=Path, help="as --json")
     parser.add_argument("--html", type=Path, help="as --json")
     options = parser.parse_args(arguments)
-    environment = FRAMEWORKS[options.name]
+    environment = AGENTS[options.name]
     scenarios, seeds = _chosen(options.scenario, options.seeds)
     try:
         with Playing(environment) as playing:
             found = play_all(
                 lambda scenario: record_of(scenario, playing.play(script_of(scenario))),
                 streams=options.name in STREAMING,
+                waits=options.name not in WITHOUT_WAITS,
                 again=f"python -m tests.differential.frameworks {options.name}",
                 scenarios=scenarios,
                 seeds=seeds,
@@ -54,9 +56,13 @@ def main(arguments: list[str] | None = None) -> int:
         {},
     )
     print(*lines_of(card), sep="\n")
-    for path, text in ((options.json, document_of), (options.junit, junit_of), (options.html, page_of)):
+    for path, text in (
+        (options.json, json.dumps(document_of(card), indent=2)),
+        (options.junit, junit_of(card)),
+        (options.html, page_of(card)),
+    ):
         if path is not None:
-            path.write_text(text(card), encoding="utf-8")
+            path.write_text(text, encoding="utf-8")
     return 0 if card.worst is None else 1
 
 

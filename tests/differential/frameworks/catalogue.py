@@ -72,10 +72,13 @@ OWN: tuple[Scenario, ...] = (
 SCENARIOS = (*FROM_OUTSIDE, *OWN)
 
 
-def why_not(scenario: Scenario, streams: bool) -> str:
+def why_not(scenario: Scenario, streams: bool, waits: bool = True) -> str:
     """Why it is not played in this process; empty where it is."""
     if any(life.end is End.KILLED for life in scenario.lives):
         return "an agent in this process cannot be killed alone"
+    problems = [answer for answer in scenario.answers if isinstance(answer, Problem)]
+    if not waits and any(problem.retry_after_s is not None for problem in problems):
+        return "the failure by which a model behind this port tells of it does not say how long to wait"
     cuts = {answer.cut for answer in scenario.answers if isinstance(answer, Reply)}
     if Cut.SILENCE in cuts:
         return "how long a silent stream is waited for is the affair of the model behind the port"
@@ -92,7 +95,7 @@ def generated(seed: int) -> Scenario:
     for _ in range(dice.randint(1, 5)):
         answers.append(_answer(dice, lambda: next(labels)))
     lives = tuple(Life() for _ in range(dice.choice((1, 2, 2, 3))))
-    called = [part.label for each in answers if isinstance(each, Reply) for part in each.calls if not part.tool]
+    called = [call.label for each in answers if isinstance(each, Reply) for call in each.calls if call.sleeps_s]
     if called and dice.random() < 0.2:
         lives = (Life(end=End.CANCELLED, within=dice.choice(called)), Life())
     return Scenario(name=f"seed-{seed}", about="generated", laws=(), answers=tuple(answers), lives=lives)
@@ -104,14 +107,14 @@ def _answer(dice: random.Random, label: Callable[[], str]) -> Answer:
         return dice.choice((_REFUSED, TOO_LONG))
     if roll < 0.35:
         return said("well", dice.choice((Stop.NATURAL, Stop.NATURAL, Stop.OUTPUT_LIMIT)))
+    if dice.random() < 0.05:
+        return calling(Called(label=label(), half=True), stop=Stop.OUTPUT_LIMIT)
     calls = [_call(dice, label()) for _ in range(dice.choice((1, 1, 2, 3)))]
     if dice.random() < 0.1:
-        calls = [evolve(call, id="call_same") for call in calls]
+        # By its id alone is a call known that has no command.
+        calls = [call if call.tool or call.raw else evolve(call, id="call_same") for call in calls]
     parts = (*((Said("let me see"),) if dice.random() < 0.3 else ()), *calls)
-    stop = Stop.NATURAL if dice.random() < 0.1 else Stop.CALLS
-    if calls[-1].half:
-        stop = Stop.OUTPUT_LIMIT
-    return Reply(parts=parts, stop=stop)
+    return Reply(parts=parts, stop=Stop.NATURAL if dice.random() < 0.1 else Stop.CALLS)
 
 
 def _call(dice: random.Random, label: str) -> Called:
@@ -122,7 +125,7 @@ def _call(dice: random.Random, label: str) -> Called:
         return Called(label=label, raw=dice.choice(('{"nothing":1}', '{"command": "echo')))
     if roll < 0.4:
         return Called(label=label, status=dice.choice((3, RAISES)))
-    return Called(label=label, sleeps_s=dice.choice((0, 0, 1)), half=roll > 0.95)
+    return Called(label=label, sleeps_s=dice.choice((0, 0, 3)))
 
 
 def smaller(scenario: Scenario) -> list[Scenario]:
@@ -131,7 +134,9 @@ def smaller(scenario: Scenario) -> list[Scenario]:
     found = [evolve(scenario, answers=answers[:at] + answers[at + 1 :]) for at in range(len(answers))]
     found += [evolve(scenario, lives=lives[:at] + lives[at + 1 :]) for at in range(len(lives)) if len(lives) > 1]
     for at, answer in enumerate(answers):
-        parts = answer.parts if isinstance(answer, Reply) else ()
+        if not isinstance(answer, Reply):
+            continue
+        parts = answer.parts
         for place in range(len(parts) if len(parts) > 1 else 0):
             shorter = evolve(answer, parts=parts[:place] + parts[place + 1 :])
             found.append(evolve(scenario, answers=(*answers[:at], shorter, *answers[at + 1 :])))

@@ -1,5 +1,7 @@
 """The frameworks that are judged in this process: which release of each, and which player plays it."""
 
+from importlib import metadata
+
 from tests.differential.environments import Environment
 
 
@@ -16,4 +18,13 @@ FRAMEWORKS = {
     "pydantic-ai": _framework("pydantic-ai", "pydantic-ai-slim", "2.68.0"),
     "langgraph": _framework("langgraph", "langgraph", "1.2.22"),
 }
-STREAMING = {"strands"}  # its model is asked for a stream
+OURS = Environment(
+    name="loopkernel",
+    package="loopkernel",
+    version=metadata.version("loopkernel"),
+    player="tests.differential.frameworks.play_loopkernel",
+    own=True,
+)
+AGENTS = {"loopkernel": OURS, **FRAMEWORKS}
+STREAMING = {"loopkernel", "strands"}  # their models are asked for a stream
+WITHOUT_WAITS = {"strands"}  # a model of theirs cannot say how long to wait

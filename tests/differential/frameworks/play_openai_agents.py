@@ -1,4 +1,4 @@
-"""The OpenAI Agents SDK behind the port: one agent, and a session that keeps its items. Run by the interpreter that has it."""
+"""The OpenAI Agents SDK behind the port: one agent, and a session of its items. Run by the interpreter that has it."""
 
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -8,7 +8,7 @@ import httpx2
 import openai
 from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText
 
-from tests.differential.frameworks.stage import Answer, Item, Stage, main
+from tests.differential.frameworks.stage import Answer, CommandFailed, Item, Stage, main
 
 # The SDK has values of any shape where this file touches it: each Any below stands for one of its items.
 PROBLEMS: dict[int, type[openai.APIStatusError]] = {
@@ -25,9 +25,9 @@ class StagedModel(agents.Model):  # type: ignore[misc]  # the checker does not s
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
 
-    async def get_response(self, instructions: Any, given: Any, *_: Any, **__: Any) -> agents.ModelResponse:
+    async def get_response(self, system_instructions: Any, input: Any, *_: Any, **__: Any) -> agents.ModelResponse:
         """The next answer."""
-        items = [{"role": "user", "content": given}] if isinstance(given, str) else given
+        items = [{"role": "user", "content": input}] if isinstance(input, str) else input
         answer = self._stage.asked([item for each in items for item in items_of(each)])
         if "problem" in answer:
             raise problem_of(answer)
@@ -50,7 +50,7 @@ def problem_of(answer: Answer) -> Exception:
 
 def output_of(answer: Answer) -> list[Any]:
     """The output items of a reply."""
-    status = "incomplete" if answer.get("stop") == "output limit" else "completed"
+    status: Any = "incomplete" if answer.get("stop") == "output limit" else "completed"
     output: list[Any] = []
     if answer.get("text"):
         text = ResponseOutputText(text=answer["text"], type="output_text", annotations=[])
@@ -91,7 +91,10 @@ class Player:
     def __init__(self, stage: Stage) -> None:
         async def shell(command: str) -> str:
             """Run a command."""
-            return await stage.run(command)
+            try:
+                return await stage.run(command)
+            except CommandFailed as failed:
+                return str(failed)  # what the SDK tells of an exception leaves its words out
 
         agents.set_tracing_disabled(True)
         self._agent = agents.Agent(name="judged", model=StagedModel(stage), tools=[agents.function_tool(shell)])

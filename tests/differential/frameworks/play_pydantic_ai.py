@@ -1,4 +1,4 @@
-"""Pydantic AI behind the port: one agent, whose messages are given to the next run. Run by the interpreter that has it."""
+"""Pydantic AI behind the port: one agent, whose messages go into the next run. Run by the interpreter that has it."""
 
 from collections.abc import Callable
 from typing import Any

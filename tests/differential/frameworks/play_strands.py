@@ -8,6 +8,7 @@ from typing import Any
 
 import strands
 import strands.event_loop._retry as retrying
+from typing_extensions import override
 
 from tests.differential.frameworks.stage import Answer, CommandFailed, Item, Stage, main
 from tests.differential.strands.scripts import Reply
@@ -25,6 +26,7 @@ class StagedModel(ScriptedModel):
         super().__init__([])
         self._stage = stage
 
+    @override
     async def stream(self, messages: Any, tool_specs: Any = None, *_: Any, **more: Any) -> AsyncIterator[Any]:
         """The next answer."""
         answer = self._stage.asked([item for message in messages for item in items_of(message)])

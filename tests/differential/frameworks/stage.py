@@ -100,7 +100,10 @@ class CommandFailed(Exception):
 class Agent(Protocol):
     """An agent of a framework. `cancel` is the framework's own way; without one its task is cancelled."""
 
-    cancel: Callable[[], None] | None
+    @property
+    def cancel(self) -> Callable[[], object] | None:
+        """The way; None: there is none."""
+        ...
 
     async def prompt(self, text: str) -> None:
         """Say this to the agent, and wait for the end of its turn. Raises what the framework raises."""
@@ -110,13 +113,14 @@ class Agent(Protocol):
 class Stage:
     """One scenario: what is left of its answers, and what was seen so far. `now_s` is the time that has been waited."""
 
-    def __init__(self, script: Script) -> None:
+    def __init__(self, script: Script, patience_s: float = PATIENCE_S) -> None:
         self.script = script
+        self._patience_s = patience_s
         self.seen: Seen = {"exchanges": [], "effects": [], "lives": []}
         self.now_s = 0.0
         self._life = 0
-        self._signal: Callable[[], None] | None = None
-        self._signalled: tuple[int, int] | None = None
+        self._signal: Callable[[], object] | None = None
+        self._signalled: list[int] = []  # how many requests and effects there were
 
     def asked(self, items: list[Item]) -> Answer:
         """The model is asked: what it answers."""
@@ -141,7 +145,7 @@ class Stage:
             for _ in range(10):  # what starts together has started
                 await asyncio.sleep(0)
             signal, self._signal = self._signal, None
-            self._signalled = len(self.seen["exchanges"]), len(self.seen["effects"])
+            self._signalled += [len(self.seen["exchanges"]), len(self.seen["effects"])]
             signal()
         for _ in range(TURNS_PER_SECOND * _number(SLEEP, command)):
             await asyncio.sleep(0)
@@ -159,14 +163,14 @@ class Stage:
     async def play(self, agent: Agent) -> Seen:
         """All prompts of the scenario, one after the other."""
         for number, life in enumerate(self.script["lives"]):
-            self._life, self._signalled = number, None
+            self._life, self._signalled = number, []
             task = asyncio.ensure_future(agent.prompt(life["prompt"]))
             self._signal = agent.cancel or task.cancel
-            status, words = await _ended(task)
+            status, words = await _ended(task, self._patience_s)
             self.seen["lives"].append(
                 {
                     "status": status,
-                    "signalled": self._signalled is not None,
+                    "signalled": bool(self._signalled),
                     "exchanges": self._signalled[0] if self._signalled else 0,
                     "effects": self._signalled[1] if self._signalled else 0,
                     "last_words": words,
@@ -180,8 +184,8 @@ def _number(pattern: re.Pattern[str], command: str) -> int:
     return int(found[1]) if found else 0
 
 
-async def _ended(task: "asyncio.Future[None]") -> tuple[int | None, str]:
-    done, _ = await asyncio.wait({task}, timeout=PATIENCE_S)
+async def _ended(task: "asyncio.Future[None]", patience_s: float) -> tuple[int | None, str]:
+    done, _ = await asyncio.wait({task}, timeout=patience_s)
     if not done:
         task.cancel()
         await asyncio.wait({task}, timeout=1)
@@ -194,12 +198,18 @@ async def _ended(task: "asyncio.Future[None]") -> tuple[int | None, str]:
 
 def main(opened: Callable[[Stage], Agent]) -> None:
     """Play each line of the input, and print what was seen of it."""
-    logging.disable(logging.CRITICAL)
-    warnings.simplefilter("ignore")
 
     async def play(script: Script) -> Seen:
         stage = Stage(script)
         return await stage.play(opened(stage))
 
+    print_each(lambda script: asyncio.run(play(script)))
+
+
+def print_each(play: Callable[[Script], Seen]) -> None:
+    """As `main`, however a script is played."""
+    logging.disable(logging.CRITICAL)
+    warnings.simplefilter("ignore")
+
     for line in sys.stdin:
-        print(json.dumps(asyncio.run(play(json.loads(line)))), flush=True)
+        print(json.dumps(play(json.loads(line))), flush=True)

@@ -23,7 +23,7 @@ class RealStrands(Playing):
     def __init__(self) -> None:
         super().__init__(ENVIRONMENT)
 
-    def play(self, script: Script) -> Seen:
+    def seen_of(self, script: Script) -> Seen:
         """What the real loop makes of the script."""
-        seen: Seen = super().play(script)
+        seen: Seen = self.play(script)
         return seen
