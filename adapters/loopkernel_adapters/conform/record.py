@@ -35,6 +35,7 @@ class LifeSeen:
     signalled: bool = False
     exchanges: int = 0  # of the conversation, when it was signalled
     effects: int = 0
+    patience_s: int = 0  # how long it was waited for
     last_words: str = ""  # the end of what it said
 
 

@@ -5,8 +5,9 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
 
@@ -62,19 +63,37 @@ def version_of(agent: AgentFile) -> str:
     return said[0].strip()
 
 
-def played(text: str, scenario: Scenario, again: str) -> Found:
-    """The scenario with the agent of that file, in a box; `again` is the command to do so again."""
+@contextmanager
+def lifeline() -> Iterator[int]:
+    """What boxes hold on to: each ends with all that is in it once this is left, or this process is gone."""
+    held, let_go = os.pipe()
+    try:
+        yield held
+    finally:
+        os.close(let_go)
+        os.close(held)
+
+
+def played(text: str, scenario: Scenario, again: str, line: int | None = None) -> Found:
+    """The scenario with the agent of that file, in a box; `again` is the command to do so again.
+
+    The box holds on to the lifeline, where there is one.
+    """
+    if line is None:
+        with lifeline() as own:
+            return played(text, scenario, again, own)
     patience = max(scenario.patience_s, agent_of(text).patience_s or 0) * len(scenario.lives) + _OVER_ALL_S
     with tempfile.TemporaryDirectory(prefix="conform-", ignore_cleanup_errors=True) as folder:
         entrance = box.entrance()
         asked = {"agent": text, "scenario": scenario.name, "box": "--net" in entrance}
         process = subprocess.Popen(
-            [*entrance, sys.executable, "-m", "loopkernel_adapters.conform.world", f"{folder}/box"],
+            [*entrance, sys.executable, "-m", "loopkernel_adapters.conform.world", f"{folder}/box", str(line)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
+            pass_fds=(line,),
             env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
         )
         try:
@@ -154,12 +173,16 @@ def run_all(
         if reason:
             found = Found(scenario=scenario, choices={}, trouble=reason)
         else:
-            found = played(text, scenario, again(scenario))
+            found = played(text, scenario, again(scenario), line)
         tell(found)
         return found
 
-    with ThreadPoolExecutor(jobs) as threads:
-        return tuple(threads.map(one, scenarios))
+    with ThreadPoolExecutor(jobs) as threads, lifeline() as line:  # which ends first, as when a person interrupts
+        try:
+            return tuple(threads.map(one, scenarios))
+        except BaseException:
+            threads.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
 def presets() -> dict[str, dict[str, str]]:

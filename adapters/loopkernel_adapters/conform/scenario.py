@@ -40,7 +40,7 @@ class Scenario:
     laws: tuple[str, ...]
     answers: tuple[Answer, ...]
     lives: tuple[Life, ...] = (Life(),)
-    patience_s: int = 60
+    patience_s: int = 120
     quick: bool = True  # whether it is one of those that take seconds
 
 

@@ -4,7 +4,10 @@ It is given the text of the agent file and the name of the scenario on standard 
 """
 
 import json
+import os
+import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,13 +25,13 @@ from loopkernel_adapters.conform.record import Effect, LifeSeen, Record
 from loopkernel_adapters.conform.scenario import End, Life, Scenario, prompt_of
 from loopkernel_adapters.conform.trace import lines_of
 
-_CANCEL_PATIENCE_S = 15.0  # for a cancelled agent to end
+_CANCEL_PATIENCE_S = 40.0  # for a cancelled agent to end
 _SETTLE_S = 1.0  # a command that runs beside another begins within this
-_AFTERMATH_S = 8.0  # for a command that was not stopped to show it
+_AFTERMATH_S = 11.0  # for a command that was not stopped to show it
 
 
-def played(agent: AgentFile, scenario: Scenario, folder: Path) -> Record:
-    """The scenario with the agent in the folder, life by life."""
+def played(agent: AgentFile, scenario: Scenario, folder: Path, begun: list[Living]) -> Record:
+    """The scenario with the agent in the folder, life by life; each is added to those begun."""
     effects = folder / "work" / "effects"
     with Provider(scenario.answers, str(effects), agent.shell, agent.finish) as provider:
         home = Home(folder=folder, url=provider.url)
@@ -38,6 +41,7 @@ def played(agent: AgentFile, scenario: Scenario, folder: Path) -> Record:
             provider.life = number
             command = agent.resume if number else agent.start
             living = Living(home, agent, command, prompt_of(number), folder / f"output-{number}")
+            begun.append(living)
             try:
                 lives.append(_lived(living, life, agent, scenario, provider, effects))
             finally:
@@ -60,7 +64,7 @@ def _lived(
     patience = max(scenario.patience_s, agent.patience_s or 0)
     if life.within is None:
         living.wait(patience)
-        return LifeSeen(status=living.status, last_words=living.last_words)
+        return LifeSeen(status=living.status, patience_s=patience, last_words=living.last_words)
     begun = Effect("begin", life.within)
     wait_for(lambda: living.is_over or begun in _effects_in(effects), patience)
     _settle(effects)
@@ -98,14 +102,30 @@ def _effects_in(path: Path) -> Iterator[Effect]:
         yield Effect(word, label)
 
 
+def _end_with(line: int, begun: list[Living]) -> None:
+    """End what was begun, this process, and so the box, once nobody holds the other end of the line."""
+
+    def wait() -> None:
+        os.read(line, 1)
+        for living in begun:
+            living.kill()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
 def main() -> None:
     """Play what standard input says, in the folder that is given, and tell what was found."""
+    begun: list[Living] = []
+    _end_with(int(sys.argv[2]), begun)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)  # a job in the background ignores some, and so would the agent
     given = json.load(sys.stdin)
     if given["box"]:
         box.raise_loopback()
     agent, scenario = agent_of(given["agent"]), scenario_named(given["scenario"])
     folder = Path(sys.argv[1])
-    record = played(agent, scenario, folder)
+    record = played(agent, scenario, folder, begun)
     found: dict[str, JsonValue] = {
         "checks": [check.law for check in judged(record)],
         "breaches": [

@@ -24,7 +24,7 @@ def cancels(record: Record) -> Iterator[Judgement]:
         ended = Effect("end", life.within or "") in later
         detail = f"command {life.within} was not stopped by the cancel, and ran to its end"
         yield check("CANCEL-STOP", ended, Weight.SHOULD, detail)
-        yield check("CANCEL-STOP", seen.status is None, Weight.SHOULD, "the agent had not ended 15 s after the cancel")
+        yield check("CANCEL-STOP", seen.status is None, Weight.SHOULD, "the agent had not ended 40 s after the cancel")
 
 
 def memory(record: Record) -> Iterator[Judgement]:

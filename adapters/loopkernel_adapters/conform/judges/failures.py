@@ -31,7 +31,7 @@ def rest(record: Record) -> Iterator[Judgement]:
     for number, (life, seen) in enumerate(zip(record.scenario.lives, record.lives, strict=True)):
         asked = len(record.of_life(number))
         if life.end is End.BY_ITSELF and asked:
-            detail = f"process {number + 1} had not ended after {record.scenario.patience_s} s and {asked} requests"
+            detail = f"process {number + 1} had not ended after {seen.patience_s} s and {asked} requests"
             # How long a silent stream may be waited for is a setting: no more than noted.
             weight = Weight.NOTED if _falls_silent(record) else Weight.SHOULD
             yield check("PROGRESS", seen.status is None, weight, detail)

@@ -55,8 +55,8 @@ def told_calls(record: Record) -> Iterator[Judgement]:
         for later in [each for each in record.exchanges if each.number == exchange.number + 1]:
             there = any(each.label == call.label for each in later.asked.calls)
             detail = f"call {call.label} was made, and request {later.number} has nothing of it"
-            # One that has run is SHOWN's; one that was not is still an answer that the model waits for.
-            yield check("ONE-END", not there and not record.count("begin", call.label), Weight.SHOULD, detail)
+            # One that has run is SHOWN's; of one that has not, words may tell the model instead.
+            yield check("ONE-END", not there and not record.count("begin", call.label), Weight.NOTED, detail)
 
 
 def _times(number: int) -> str:

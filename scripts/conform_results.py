@@ -1,0 +1,85 @@
+"""Print the page of results from the scorecards that were written by `loopkernel conform --report`.
+
+python -m scripts.conform_results > docs/conformance/results.md
+"""
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from loopkernel.data.json_text import JsonValue
+from loopkernel_adapters.conform.asked import listed, mapping, word
+from loopkernel_adapters.conform.scorecard import GROUPS
+
+FOLDER = Path(__file__).resolve().parents[1] / "docs" / "conformance" / "scorecards"
+_ABOUT = """# Results
+
+What `loopkernel conform` saw of these agents on one machine, each as it is installed from its registry, with the agent
+file that is shipped and without a change. A version tells which; later ones may have mended what is told here. Only
+what a scenario can show is judged: a law that held here is not proved. The [guide](README.md) says how to read this.
+"""
+
+
+def page_of(cards: Sequence[dict[str, JsonValue]]) -> Iterator[str]:
+    """The page, line by line."""
+    yield _ABOUT
+    yield "| agent | version | wire | date | held | broken | scorecard |"
+    yield "|---|---|---|---|---|---|---|"
+    for card in cards:
+        counts = [_outcomes(card).count(outcome) for outcome in ("held", "broken")]
+        name = card["agent"]
+        links = f"[text](scorecards/{name}.txt), [JSON](scorecards/{name}.json)"
+        wire = str(card["reached"]).removeprefix("over ")
+        yield f"| {name} | {card['version']} | {wire} | {card['when']} | {counts[0]} | {counts[1]} | {links} |"
+    yield ""
+    yield "| law | " + " | ".join(str(card["agent"]) for card in cards) + " |"
+    yield "|---" * (len(cards) + 1) + "|"
+    for law in (law for laws in GROUPS.values() for law in laws):
+        cells = [_cell(card, law) for card in cards]
+        if any(cells):
+            yield f"| {law} | {' | '.join(cells)} |"
+    yield ""
+    yield "Empty: not observable in what was played."
+    for card in cards:
+        yield from _breaches(card)
+
+
+def _laws(card: dict[str, JsonValue]) -> list[dict[str, JsonValue]]:
+    return [mapping(each) for each in listed(card["laws"])]
+
+
+def _outcomes(card: dict[str, JsonValue]) -> list[str]:
+    return [str(law["outcome"]) for law in _laws(card)]
+
+
+def _cell(card: dict[str, JsonValue], name: str) -> str:
+    law = next(each for each in _laws(card) if each["law"] == name)
+    if law["outcome"] == "not observable":
+        return ""
+    return "held" if law["weight"] is None else f"**{law['weight']}**"
+
+
+def _breaches(card: dict[str, JsonValue]) -> Iterator[str]:
+    yield f"\n## {card['agent']} {card['version']}\n"
+    found = False
+    for law in _laws(card):
+        for breach in map(mapping, listed(law["breaches"])):
+            found = True
+            where = f"({word(breach['weight'])}), `{word(breach['scenario'])}`"
+            yield f"- {law['law']} {where}: {breach['detail']}"
+    if not found:
+        yield "No law that was judged is broken."
+    left = [mapping(each) for each in listed(card["scenarios"]) if mapping(each).get("not_played")]
+    if left:
+        yield "\nNot played: " + "; ".join(f"`{each['name']}` ({each['not_played']})" for each in left) + "."
+
+
+def main() -> None:
+    """Print the page."""
+    cards = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(FOLDER.glob("*.json"))]
+    sys.stdout.write("\n".join(page_of(cards)) + "\n")
+
+
+if __name__ == "__main__":
+    main()
