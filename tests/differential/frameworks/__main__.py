@@ -9,6 +9,8 @@ import json
 import sys
 from pathlib import Path
 
+from loopkernel.presets import PRESET_NAMES
+from loopkernel_adapters.conform.choices import QUESTIONS, choices_seen
 from loopkernel_adapters.conform.scenario import Scenario
 from loopkernel_adapters.conform.scorecard import Subject
 from loopkernel_adapters.conform.scorecard_html import page_of
@@ -17,9 +19,10 @@ from loopkernel_adapters.conform.scorecard_junit import junit_of
 from loopkernel_adapters.conform.scorecard_text import lines_of
 
 from tests.differential.environments import NotHad, Playing
-from tests.differential.frameworks.catalogue import SCENARIOS, generated
+from tests.differential.frameworks.catalogue import SCENARIOS
 from tests.differential.frameworks.judging import card_of, play_all
 from tests.differential.frameworks.known import AGENTS, STREAMING, WITHOUT_WAITS
+from tests.differential.frameworks.play_loopkernel import play
 from tests.differential.frameworks.port import record_of, script_of
 
 
@@ -53,7 +56,7 @@ def main(arguments: list[str] | None = None) -> int:
         Subject(name=environment.package, version=environment.version, reached="in this process"),
         datetime.datetime.now(datetime.UTC).date().isoformat(),
         (f"{len(seeds)} generated scenarios beside those that are listed",),
-        {},
+        presets_seen(),
     )
     print(*lines_of(card), sep="\n")
     for path, text in (
@@ -66,11 +69,24 @@ def main(arguments: list[str] | None = None) -> int:
     return 0 if card.worst is None else 1
 
 
+def presets_seen() -> dict[str, dict[str, str]]:
+    """What each preset does at each choice, in this process."""
+    found: dict[str, dict[str, str]] = {}
+    for preset in PRESET_NAMES:
+        for scenario in SCENARIOS:
+            if scenario.name in QUESTIONS:
+                record = record_of(scenario, play(script_of(scenario), preset))
+                for name, does in choices_seen(record):
+                    found.setdefault(name, {})[preset] = does
+    return found
+
+
 def _chosen(name: str | None, seeds: int) -> tuple[tuple[Scenario, ...], range]:
     if name is None:
         return SCENARIOS, range(seeds)
     if name.startswith("seed-"):
-        return (generated(int(name.removeprefix("seed-"))),), range(0)
+        seed = int(name.removeprefix("seed-"))
+        return (), range(seed, seed + 1)
     return tuple(scenario for scenario in SCENARIOS if scenario.name == name), range(0)
 
 

@@ -29,6 +29,30 @@ OWN: tuple[Scenario, ...] = (
         lives=(Life(), Life()),
     ),
     Scenario(
+        name="tool-fails-twice",
+        about="a tool fails in two rounds, as tools do; then the person goes on",
+        laws=("RESULT", "PAIR"),
+        answers=(calling(Called(label="a", status=3)), calling(Called(label="b", status=3)), _DONE, _DONE),
+        lives=(Life(), Life()),
+    ),
+    Scenario(
+        name="bad-arguments-twice",
+        about="two calls, one after the other, fit nothing",
+        laws=("TOTAL", "PAIR"),
+        answers=(
+            calling(Called(label="u", raw='{"nothing":1}')),
+            calling(Called(label="v", raw='{"nothing":1}')),
+            _DONE,
+        ),
+    ),
+    Scenario(
+        name="id-twice-then-prompt",
+        about="two calls of one reply have the same id; then the person goes on",
+        laws=("PAIR", "RESULT"),
+        answers=(calling(Called(label="a", id="call_same"), Called(label="b", id="call_same")), _DONE, _DONE),
+        lives=(Life(), Life()),
+    ),
+    Scenario(
         name="unknown-tool-then-prompt",
         about="a call of a tool that is not offered; then the person goes on",
         laws=("PAIR", "TOTAL"),

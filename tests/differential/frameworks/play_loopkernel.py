@@ -13,6 +13,7 @@ from loopkernel.data.effects import Request
 from loopkernel.data.ids import CallId, ModelOperation
 from loopkernel.data.json_text import Json
 from loopkernel.data.model_deltas import ModelCall, ModelCompleted, ModelDelta, ModelFailed, ModelText
+from loopkernel.data.states import Done
 from loopkernel.data.tools import Decision, EffectClass
 from loopkernel.data.words import CallStatus, ErrorClass, StopReason
 from loopkernel.later_typing import override
@@ -121,6 +122,8 @@ class Player:
         clock = LoopClock()
         self._agent = Agent(StagedModel(stage, clock), [shell], policy=preset, clock=clock)
         self._session: Session | None = None
+        self._run = "judged"
+        self._before: str | None = None
         self.cancel = self._cancel
 
     def _cancel(self) -> None:
@@ -129,8 +132,10 @@ class Player:
 
     async def prompt(self, text: str) -> None:
         """One turn; the run has what came before."""
-        async with self._agent.session("judged") as self._session:
+        async with self._agent.session(self._run, after=self._before) as self._session:
             await self._session.say(text)
+            if isinstance(self._session.state, Done):  # under some policies a turn is a run
+                self._before, self._run = self._run, f"{self._run}-on"
 
 
 def play(script: Script, preset: str = "default") -> Seen:

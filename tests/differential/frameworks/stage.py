@@ -193,7 +193,7 @@ async def _ended(task: "asyncio.Future[None]", patience_s: float) -> tuple[int |
     if task.cancelled():
         return 0, "cancelled"
     error = task.exception()
-    return (0, "") if error is None else (1, f"{type(error).__name__}: {error}"[:400])
+    return (0, "") if error is None else (1, " ".join(f"{type(error).__name__}: {error}".split())[:160])
 
 
 def main(opened: Callable[[Stage], Agent]) -> None:
