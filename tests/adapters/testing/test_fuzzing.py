@@ -1,4 +1,7 @@
-"""The fuzzing of drivers: one that is right passes; a planted mistake is told with its rule and a small scenario."""
+"""The fuzzing of drivers: one that is right passes; a planted mistake is told with its rule and a small scenario.
+
+Slow: each mistake is looked for in up to sixty runs, and the run that shows it is made small.
+"""
 
 import re
 
@@ -6,14 +9,20 @@ import pytest
 from attrs import evolve
 from loopkernel import deltas, effects
 from loopkernel.testing import read_scenarios
-from loopkernel_adapters.testing import Synchronous, fuzz_driver
+from loopkernel_adapters.driver.asyncio_driver import Driver
+from loopkernel_adapters.testing import DriverPorts, Synchronous, check_driver, fuzz_driver
+from loopkernel_adapters.testing.driver_trial import AnyDriver, DriverFactory
 from loopkernel_adapters.testing.fuzzing.drawing import drawn
 from loopkernel_adapters.testing.synchronous import SynchronousFactory
 from typing_extensions import override
 
 from examples.drivers.blocking_driver import BlockingDriver
+from tests.adapters.driver.broken_drivers import Lazy, NeverRinging, RunningTwice, opened_as, with_ports
+
+pytestmark = pytest.mark.slow
 
 FEW = range(8)
+ENOUGH = 60.0  # seconds, on a machine that has much to do
 MANY = range(60)  # a planted mistake is found earlier
 
 
@@ -102,3 +111,40 @@ def test_a_mistake_is_told_with_its_rule_its_seed_and_a_small_scenario(opened: S
     (scenario,) = read_scenarios(told[told.index("---\n") :], "told")
     whole = drawn(seed)
     assert len(scenario.model) + len(scenario.user) <= 5 <= len(whole.model) + len(whole.user)
+
+
+# --- drivers of asyncio -------------------------------------------------------------------------------------
+
+
+async def over_an_awaited_store(ports: DriverPorts) -> AnyDriver:
+    driver = await Driver.open(
+        store=ports.awaited_store,
+        created=ports.created,
+        provider=ports.provider,
+        tools=ports.tools,
+        clock=ports.clock,
+        observers=(ports.observer,),
+    )
+    return await driver.__aenter__()
+
+
+@pytest.mark.parametrize("opened", [opened_as(Driver), over_an_awaited_store])
+def test_a_driver_of_asyncio_is_fuzzed_over_either_kind_of_store(opened: DriverFactory) -> None:
+    fuzz_driver(opened, seeds=FEW)
+
+
+def test_a_driver_over_an_awaited_store_has_its_duties() -> None:
+    check_driver(over_an_awaited_store, (1, 2, 3, 4, 5), ENOUGH)
+
+
+PLANTED_ON_ASYNCIO: list[tuple[DriverFactory, str]] = [
+    (with_ports(lambda ports: evolve(ports, tools=RunningTwice(ports.tools))), "driver 5"),
+    (with_ports(lambda ports: evolve(ports, store=Lazy(ports.store))), "driver 3"),
+    (opened_as(NeverRinging), "driver 7"),
+]
+
+
+@pytest.mark.parametrize(("opened", "rule"), PLANTED_ON_ASYNCIO)
+def test_a_mistake_of_a_driver_of_asyncio_is_told_with_its_rule(opened: DriverFactory, rule: str) -> None:
+    with pytest.raises(AssertionError, match=f"{rule}: (.*\n)*Seen with seed"):
+        fuzz_driver(opened, seeds=MANY)

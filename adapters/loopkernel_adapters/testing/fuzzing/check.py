@@ -2,7 +2,6 @@
 
     fuzz_driver(Synchronous(opened))            # opened(ports): a driver without an event loop (synchronous.py)
     fuzz_driver(opened)                         # async opened(ports): a driver of asyncio, as for check_driver
-    fuzz_driver(OnTrio(opened))                 # opened(ports): an asynchronous context manager, run by trio
 
 Raises AssertionError: the rule that is broken, what was seen, the seed, and the smallest scenario found that shows it,
 which `python -m loopkernel.testing.scenarios` plays on the kernel alone. Every seed gives the same world each time.
@@ -16,6 +15,7 @@ from loopkernel.testing.scenarios.data.scenario import Scenario
 from loopkernel.testing.scenarios.format.writer import write_scenarios
 
 from loopkernel_adapters.testing.driver_trial import DriverFactory
+from loopkernel_adapters.testing.fuzzing.asynchronous_world import play_on_asyncio
 from loopkernel_adapters.testing.fuzzing.drawing import drawn
 from loopkernel_adapters.testing.fuzzing.shrinking import shrunk
 from loopkernel_adapters.testing.fuzzing.synchronous_world import play_synchronously
@@ -48,7 +48,7 @@ def fuzz_driver(
 def _played_by(opened: Synchronous | DriverFactory) -> Play:
     if isinstance(opened, Synchronous):
         return partial(play_synchronously, opened=opened.opened)
-    raise NotImplementedError
+    return partial(play_on_asyncio, opened=opened)
 
 
 def _fault(scenario: Scenario, play: Play, patience_seconds: float) -> Fault | None:

@@ -45,10 +45,14 @@ class ProcessDied(BaseException):
 
 
 class World:
-    """One scenario being played. `now_ms` is the time of the world; whoever plays it has it pass."""
+    """One scenario being played. `now_ms` is the time of the world; whoever plays it has it pass.
 
-    def __init__(self, scenario: Scenario) -> None:
+    `death` is what a driver meets whose process is dead.
+    """
+
+    def __init__(self, scenario: Scenario, death: type[BaseException] = ProcessDied) -> None:
         self.scenario = scenario
+        self.death = death
         self.now_ms = 0
         self.faults: list[tuple[str, str]] = []  # the rule that is broken, and what was seen
         self.names = CallNames()
@@ -139,7 +143,7 @@ class World:
     def claim(self, key: Key, given: object) -> None:
         """A port is asked to begin an operation: does the log say so, and for the first time?"""
         if self.dead:
-            raise ProcessDied
+            raise self.death
         named = f"{key[0]} {key[1]}"
         record, command = self._emitted.get(key, (0, None))
         if key in self._begun:
@@ -260,7 +264,7 @@ class DrawnStore(MemoryStore):
     @override
     def append(self, records: Sequence[LogRecord], durable: bool) -> None:
         if self._world.dead:
-            raise ProcessDied
+            raise self._world.death
         super().append(records, durable)
         for record in records:
             self._world.wrote(record)
