@@ -27,7 +27,7 @@ MANY = range(60)  # a planted mistake is found earlier
 
 
 def test_a_driver_without_an_event_loop_is_fuzzed() -> None:
-    fuzz_driver(Synchronous(BlockingDriver), seeds=FEW)
+    fuzz_driver(Synchronous(BlockingDriver), seeds=FEW, patience_seconds=ENOUGH)
 
 
 class RunsTwice(BlockingDriver):
@@ -105,7 +105,7 @@ PLANTED: list[tuple[SynchronousFactory, str]] = [
 @pytest.mark.parametrize(("opened", "rule"), PLANTED)
 def test_a_mistake_is_told_with_its_rule_its_seed_and_a_small_scenario(opened: SynchronousFactory, rule: str) -> None:
     with pytest.raises(AssertionError, match=f"{rule}: ") as raised:
-        fuzz_driver(Synchronous(opened), seeds=MANY)
+        fuzz_driver(Synchronous(opened), seeds=MANY, patience_seconds=ENOUGH)
     told = str(raised.value)
     seed = int(re.search(r"seeds=\[(\d+)\]", told).group(1))  # type: ignore[union-attr]  # it is there
     (scenario,) = read_scenarios(told[told.index("---\n") :], "told")
@@ -130,7 +130,7 @@ async def over_an_awaited_store(ports: DriverPorts) -> AnyDriver:
 
 @pytest.mark.parametrize("opened", [opened_as(Driver), over_an_awaited_store])
 def test_a_driver_of_asyncio_is_fuzzed_over_either_kind_of_store(opened: DriverFactory) -> None:
-    fuzz_driver(opened, seeds=FEW)
+    fuzz_driver(opened, seeds=FEW, patience_seconds=ENOUGH)
 
 
 def test_a_driver_over_an_awaited_store_has_its_duties() -> None:
@@ -147,4 +147,4 @@ PLANTED_ON_ASYNCIO: list[tuple[DriverFactory, str]] = [
 @pytest.mark.parametrize(("opened", "rule"), PLANTED_ON_ASYNCIO)
 def test_a_mistake_of_a_driver_of_asyncio_is_told_with_its_rule(opened: DriverFactory, rule: str) -> None:
     with pytest.raises(AssertionError, match=f"{rule}: (.*\n)*Seen with seed"):
-        fuzz_driver(opened, seeds=MANY)
+        fuzz_driver(opened, seeds=MANY, patience_seconds=ENOUGH)
