@@ -15,7 +15,7 @@ MAIN_JOB := $(BIN)/loopkernel demo
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check architecture coverage verify matrix fuzz simulate mutants bench scenarios same differential docs environment model servers format pins clean
+.PHONY: help run test check architecture coverage verify matrix fuzz simulate mutants bench scenarios same differential frameworks docs environment model servers format pins clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 20
@@ -56,6 +56,9 @@ same: environment ## hold a refactoring: every step of a large corpus beside tha
 
 differential: environment ## play generated scripts in real loops beside their presets (SCRIPTS=n SEED=n); each gets an environment of its own
 	$(if $(SCRIPTS),SCRIPTS=$(SCRIPTS)) $(if $(SEED),SEED=$(SEED)) $(PYTEST) -q -s tests/differential
+
+frameworks: environment ## judge a framework in this process (NAME=strands, openai-agents, pydantic-ai or langgraph), and show its scorecard
+	@$(BIN)/python -m tests.differential.frameworks $(NAME)
 
 bench: environment ## measure the cost per delta against the floor
 	$(BIN)/python -m bench

@@ -108,6 +108,9 @@ OPEN_TO_ADAPTERS = (
     "loopkernel.replaying",
     "loopkernel.loop.transition",
 )
+# What plays scenarios on a driver is of the extra `testing`, as what they are made of.
+FUZZING = ("loopkernel_adapters.testing.fuzzing",)
+OPEN_TO_FUZZING = ("loopkernel.testing",)
 # All that the pure kernel imports from outside, and what for.
 FOREIGN_TO_THE_KERNEL = {
     "attrs": "frozen classes",
@@ -209,6 +212,7 @@ def _is_open(room: str, module: str) -> bool:
 def adapter_faults(source: Source) -> Iterator[str]:
     """What the shell imports beyond the standard library, itself, and the open part of the kernel."""
     checks = source.within("loopkernel_adapters.testing")
+    open_rooms = (*OPEN_TO_ADAPTERS, *(OPEN_TO_FUZZING if source.within(*FUZZING) else ()))
     known = {"loopkernel_adapters", *FOREIGN_TO_ADAPTERS, *(FOREIGN_TO_ADAPTER_CHECKS if checks else ())}
     for found in imports(source):
         name = found.module
@@ -217,7 +221,7 @@ def adapter_faults(source: Source) -> Iterator[str]:
         if found.relative:
             yield source.at(found.node, "a relative import: name the module in full")
         elif package == "loopkernel":
-            if not lies_in(name, OPEN_TO_ADAPTERS):
+            if not lies_in(name, open_rooms):
                 yield source.at(found.node, f"an adapter may not import {name}")
         elif package in VENDORS:
             if not source.module.startswith(VENDORS[package]):

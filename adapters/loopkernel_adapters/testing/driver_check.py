@@ -1,10 +1,13 @@
 """Holds any driver against the duties of `specs/ports.md` (section "The driver"). Needs no test framework.
 
-    check_driver(opened)
+    check_driver(opened)                # async opened(ports): a driver of asyncio
+    check_driver(Synchronous(opened))   # opened(ports): a driver without an event loop (synchronous.py)
 
-where `opened` opens a driver over the ports that it is given. Each duty is tried in an event loop of its own, with a
-model, tools and a clock that take notes. Raises AssertionError, which names the duties that are broken, what was seen,
-and what is due. Not tried are duties 12 to 15, 18, 20 and 21, and what a driver does with ports that are optional.
+where `opened` opens a driver over the ports that it is given: its log is `ports.store`, which returns at once, or
+`ports.awaited_store`, the same log for a driver that awaits its store. Each duty is tried in an event loop of its own,
+with a model, tools and a clock that take notes. Raises AssertionError, which names the duties that are broken, what
+was seen, and what is due. Not tried are
+duties 12 to 15, 18, 20 and 21, and what a driver does with ports that are optional.
 """
 
 import asyncio
@@ -42,9 +45,10 @@ from loopkernel_adapters.testing.driver_trial import (
     DriverFactory,
     DriverPorts,
 )
+from loopkernel_adapters.testing.synchronous import Synchronous, duties_of
 from loopkernel_adapters.testing.watched_checks import judged
 
-__all__ = ["AnyDriver", "DriverFactory", "DriverPorts", "check_driver"]
+__all__ = ["AnyDriver", "DriverFactory", "DriverPorts", "Synchronous", "check_driver"]
 
 
 PATIENCE_SECONDS = 10.0  # of real time: how long a duty may take; nothing in it waits for anything real
@@ -59,10 +63,11 @@ Check = Callable[[DriverFactory], Awaitable[None]]
 def check_driver(
     factory: DriverFactory, duties: Collection[int] | None = None, patience_seconds: float = PATIENCE_SECONDS
 ) -> None:
-    """Try every duty, or these. Raises AssertionError that names each one that is broken, and what was seen."""
+    """Try every duty that such a driver has, or these. Raises AssertionError: each that is broken, what was seen."""
+    wanted = duties_of(factory) if duties is None else duties
     broken: list[str] = []
     for duty, check in DUTIES:
-        if duties is not None and duty not in duties:
+        if wanted is not None and duty not in wanted:
             continue
         tried = partial(_tried, f"driver {duty}", check, factory, patience_seconds)
         try:

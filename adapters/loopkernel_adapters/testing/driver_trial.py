@@ -21,7 +21,7 @@ from loopkernel.replaying import LogRecord, fold, replay
 
 from loopkernel_adapters.blocking_ports import BlockingStore
 from loopkernel_adapters.driver.clocks import ManualClock
-from loopkernel_adapters.ports import Clock, Observer, Provider, Restored, RunContext, Tools
+from loopkernel_adapters.ports import Clock, Observer, Provider, Restored, RunContext, Store, Tools
 from loopkernel_adapters.providers.scripted import ANY, Reply, call_reply, text_reply
 from loopkernel_adapters.stores.memory import MemoryStore
 
@@ -59,11 +59,49 @@ class AnyDriver(Protocol):
         ...
 
 
+class AwaitedStore(Store):
+    """A log as a driver has it that awaits its store: each append lands some turns of the event loop after it began."""
+
+    def __init__(self, log: BlockingStore) -> None:
+        self._log = log
+        self._appends = 0
+        self._turn = asyncio.Lock()  # in the order of their calls
+
+    @override
+    async def append(self, records: Sequence[LogRecord], durable: bool, taken: Sequence[int] = ()) -> None:
+        async with self._turn:
+            self._appends += 1
+            for _ in range(self._appends * 5 % 4):
+                await asyncio.sleep(0)
+            self._log.append(records, durable)
+        await asyncio.sleep(0)
+
+    @override
+    async def load(self) -> tuple[LogRecord, ...]:
+        return self._log.load()
+
+    @override
+    async def restore(self) -> Restored:
+        await asyncio.sleep(0)
+        return self._log.restore()
+
+    @override
+    async def save_snapshot(self, state: State) -> None:
+        await asyncio.sleep(0)
+        self._log.save_snapshot(state)
+
+    @override
+    async def close(self) -> None:
+        await asyncio.sleep(0)
+        self._log.close()
+
+
 @frozen(kw_only=True)
 class DriverPorts:
-    """What a driver is opened with."""
+    """What a driver is opened with. It takes one of the two stores, which are one log: the kind that it is made for."""
 
     store: BlockingStore
+    awaited_store: Store
     created: Created
     provider: Provider
     tools: Tools
@@ -146,6 +184,7 @@ class Trial(Provider, Tools):
         """What a driver is opened with."""
         return DriverPorts(
             store=self.store,
+            awaited_store=AwaitedStore(self.store),
             created=Created(session_id="trial", policy=self._policy, tools=self.offered()),
             provider=self,
             tools=self,

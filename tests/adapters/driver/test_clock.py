@@ -17,10 +17,10 @@ from loopkernel.data.words import ErrorClass
 from loopkernel_adapters.driver.clocks import LONGEST_WAIT_MS, LaterClock, ManualClock, WallClock
 from loopkernel_adapters.providers.scripted import ANY, Reply, text_reply
 from loopkernel_adapters.stores.memory import MemoryStore
+from loopkernel_adapters.testing.virtual_loop import VirtualLoop
 from typing_extensions import override
 
 from tests.adapters.driver.driver_world import World, say
-from tests.adapters.simulation.virtual_loop import VirtualLoop
 
 YEAR_MS = 365 * 86_400_000
 WAIT_MS = 10_000

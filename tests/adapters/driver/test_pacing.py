@@ -20,9 +20,9 @@ from loopkernel.data.model_deltas import (
 from loopkernel.data.usage import NO_USAGE, Usage
 from loopkernel_adapters.driver.pacing import BURST, RECORDS_A_SECOND, PacedStream
 from loopkernel_adapters.providers.scripted import text_reply
+from loopkernel_adapters.testing.virtual_loop import VirtualLoop
 
 from tests.adapters.driver.driver_world import World, one_turn
-from tests.adapters.simulation.virtual_loop import VirtualLoop
 
 ONE, TWO = ModelOperation(1), ModelOperation(2)
 GAP_MS = 1_000 // RECORDS_A_SECOND

@@ -34,6 +34,7 @@ from loopkernel_adapters.driver.asyncio_driver import Driver, is_event
 from loopkernel_adapters.driver.taking_up import ResumeSettings
 from loopkernel_adapters.optional_ports import NoSuchAgent, OptionalPorts, Ports
 from loopkernel_adapters.ports import StoreError
+from loopkernel_adapters.testing.virtual_loop import VirtualLoop
 
 from tests.adapters.scenario_driver.agents import ScriptedAgents
 from tests.adapters.scenario_driver.ports import (
@@ -49,7 +50,6 @@ from tests.adapters.scenario_driver.ports import (
 )
 from tests.adapters.scenario_driver.scenario_player import Played, ScenarioPlayer
 from tests.adapters.scenario_driver.session import FollowedSession
-from tests.adapters.simulation.virtual_loop import VirtualLoop
 
 # --- a driver whose checks report in their turn ----------------------------------------------------------
 # The port `Tools.check` is synchronous, so the driver has each verdict at once, ahead of all else that is due at that

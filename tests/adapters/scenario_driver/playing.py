@@ -15,10 +15,10 @@ from loopkernel.testing.scenarios.format.nodes import ScenarioError
 from loopkernel.testing.scenarios.judge import unmet_expectations
 from loopkernel.testing.scenarios.player.effective_policy import effective_policy
 from loopkernel.testing.scenarios.player.recording import TraceLine
+from loopkernel_adapters.testing.virtual_loop import VirtualLoop
 
 from tests.adapters.scenario_driver.player import ScenarioDriver
 from tests.adapters.scenario_driver.scenario_player import Played
-from tests.adapters.simulation.virtual_loop import VirtualLoop
 
 
 def play(scenario: Scenario) -> Played:

@@ -12,10 +12,10 @@ from loopkernel.replaying import LogRecord
 from loopkernel_adapters.blocking_ports import BlockingStore
 from loopkernel_adapters.ports import Clock, Restored, Store, StoreError
 from loopkernel_adapters.stores.in_place import InPlaceStore
+from loopkernel_adapters.testing.virtual_loop import VirtualLoop
 
 from tests.adapters.simulation.evidence import Evidence
 from tests.adapters.simulation.plan import Answer, Check, Plan, Reply, Run, StoreFault
-from tests.adapters.simulation.virtual_loop import VirtualLoop
 
 
 class Foreign(Exception):

@@ -22,6 +22,7 @@ from loopkernel_adapters.optional_ports import (
     Ports,
 )
 from loopkernel_adapters.ports import StoreError
+from loopkernel_adapters.testing.virtual_loop import Deadlock, VirtualLoop
 
 from tests.adapters.simulation.agents import SimulatedAgents
 from tests.adapters.simulation.evidence import PASSING_EVENTS, Evidence
@@ -41,7 +42,6 @@ from tests.adapters.simulation.plan import (
 )
 from tests.adapters.simulation.ports import SimulatedModel, SimulatedOthers, SimulatedTools
 from tests.adapters.simulation.settling import Settling
-from tests.adapters.simulation.virtual_loop import Deadlock, VirtualLoop
 
 MOST_LIVES = 12
 MOST_CLOSING_MS = 6_000  # five seconds for what does not stop, and the stopping of what does

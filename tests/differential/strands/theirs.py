@@ -217,4 +217,5 @@ def main() -> None:
         print(json.dumps(asyncio.run(Player(json.loads(line)).play())), flush=True)
 
 
-main()
+if __name__ == "__main__":
+    main()
