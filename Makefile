@@ -9,13 +9,15 @@ PYTEST := $(BIN)/python -m pytest
 SPREAD := -n $(WORKERS) --dist worksteal
 PIN_OPTIONS := --upgrade --universal --python-version 3.11 --generate-hashes \
     --no-header --no-annotate --no-emit-index-url
+FAST := .venv-fast
+HELD_COMPILED := tests/kernel/data tests/kernel/codec tests/kernel/loop tests/specs
 MAIN_JOB := $(BIN)/loopkernel demo
 
 # The tests start many processes and rewrite their own assertions: what is compiled once is kept (in __pycache__).
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check architecture coverage verify matrix fuzz simulate mutants bench scenarios same differential environment model servers format pins clean
+.PHONY: help run test check architecture coverage verify matrix fuzz simulate mutants bench fast scenarios same differential environment model servers format pins clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 20
@@ -56,8 +58,14 @@ same: environment ## hold a refactoring: every step of a large corpus beside tha
 differential: environment ## play generated scripts in real loops beside their presets (SCRIPTS=n SEED=n); each gets an environment of its own
 	$(if $(SCRIPTS),SCRIPTS=$(SCRIPTS)) $(if $(SEED),SEED=$(SEED)) $(PYTEST) -q -s tests/differential
 
-bench: environment ## measure the cost per delta against the floor
-	$(BIN)/python -m bench
+bench: environment ## measure the cost per delta against the floor (QUICK=1: an agent's alone, two minutes; fails if it got worse)
+	$(BIN)/python -m bench$(if $(QUICK),.agent_table --gate)
+
+fast: ## compile the kernel into .venv-fast, and hold that form: scenarios, logs of releases, tests of data, codec and loop
+	@$(PYTHON) scripts/environment.py $(FAST) --compiled
+	$(FAST)/bin/python -m loopkernel.testing.scenarios specs/scenarios
+	$(FAST)/bin/python -m pytest $(SPREAD) -q $(HELD_COMPILED)
+	$(FAST)/bin/python -m bench.agent_table
 
 scenarios: environment ## run every scenario of specs/scenarios
 	$(BIN)/python -m loopkernel.testing.scenarios specs/scenarios

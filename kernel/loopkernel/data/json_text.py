@@ -30,7 +30,7 @@ JSON_TYPES = (type(None), bool, int, float, str, list, dict)
 
 # --- text ---------------------------------------------------------------------------------------------
 
-_SURROGATES = re.compile("([\ud800-\udbff][\udc00-\udfff])|[\ud800-\udfff]")
+_SURROGATES = re.compile(r"([\ud800-\udbff][\udc00-\udfff])|[\ud800-\udfff]")
 _ESCAPES = re.compile(
     r"""(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}  # a pair
        | \\(?!u[dD][89a-fA-F][0-9a-fA-F]{2})[\s\S])                  # any other escape
