@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable, Iterator
 from functools import cache
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, NewType, TypeVar, get_args, get_origin, get_type_hints
 
 import attrs
 from attrs import NOTHING as NOTHING
@@ -102,6 +102,21 @@ def register(cls: Any, transformer: Transformer | None, types: str, told: str) -
     """Tell the fields of a native class, and their types, as attrs and `typing` ask for them."""
     cls.__annotations__ = dict(line.split(": ", 1) for line in types.splitlines())
     cls.__attrs_attrs__ = _Fields(cls, transformer, told)
+
+
+def classes_in(of_type: Any) -> set[type]:
+    """The classes of which a value of the type may be, exactly; for a tuple of any length: an item of it.
+
+    Of a union that has a tuple in it, the other members.
+    """
+    while isinstance(of_type, NewType):
+        of_type = of_type.__supertype__
+    members = get_args(of_type)
+    if get_origin(of_type) is tuple:
+        return classes_in(members[0])
+    if members:
+        return {kind for member in members if get_origin(member) is not tuple for kind in classes_in(member)}
+    return {of_type}
 
 
 def converted(cls: Any, place: int, value: Any) -> Any:

@@ -10,10 +10,12 @@ import ast
 import importlib
 import re
 from collections.abc import Iterator
-from typing import Any, NewType
+from typing import Any, get_origin
 
 import attrs
 from attrs import NOTHING, frozen
+
+from native.native_records import classes_in
 
 SUPPORT = "loopkernel.data.native_records"
 _HEAD = f"from typing import Any as _Any, Final as _Final, cast as _cast\nimport {SUPPORT} as _native\n"
@@ -140,7 +142,7 @@ def _native_class(one: _Class, lines: list[str]) -> str:
     body = [line for field in one.own for line in _declared(one, field)]
     body.append(f"    __match_args__: _Final = ({''.join(f'{name!r}, ' for name in positional)})\n")
     body += [*_init(one), *_equality(one), *_text_and_pickle(one), *_kept(one, lines)]
-    return "".join([before, *head, *body, *_table(one)])
+    return "".join([before, *_exact(one), *head, *body, *_table(one)])
 
 
 def _declared(one: _Class, field: Field) -> Iterator[str]:
@@ -259,10 +261,11 @@ def _own_default(one: _Class, field: Field) -> str:
 def _value(one: _Class, field: Field) -> str:
     """What the field becomes: what was given, or what its check makes of it."""
     given: str = field.alias
-    converted = f"_native.converted({one.name}, {one.fields.index(field)}, {given})"
+    place = [each.name for each in one.fields].index(field.name)
+    converted = f"_native.converted({one.name}, {place}, {given})"
     if one.transformer is None:
         return given if field.converter is None else converted
-    quick = _quick(field, given) if _first_converter(one, field) is None else None
+    quick = _quick(one, field, given) if _first_converter(one, field) is None else None
     return converted if quick is None else f"_cast(_Any, {given} if {quick} else {converted})"
 
 
@@ -282,16 +285,30 @@ def _field_argument(one: _Class, field: Field, argument: str) -> str | None:
     return None
 
 
-def _quick(field: Field, given: str) -> str | None:
-    """The condition under which a given value is right as it is, where one is quick to write."""
-    kind = field.type
-    while isinstance(kind, NewType):
-        kind = kind.__supertype__
-    if kind is str:
+def _quick(one: _Class, field: Field, given: str) -> str | None:
+    """The condition under which a given value is right as it is; None: that is not quick to see."""
+    kinds = classes_in(field.type)
+    if kinds == {str}:
         return f"type({given}) is str and {given}.isascii()"
-    if isinstance(kind, type) and kind is not float:
-        return None if kind.__module__ not in ("builtins",) else f"type({given}) is {kind.__name__}"
-    return None
+    if len(kinds) == 1 and (kind := kinds.pop()).__module__ == "builtins":
+        return f"type({given}) is {kind.__name__}"
+    if field.inherited:
+        return None
+    if get_origin(field.type) is tuple:
+        return f"type({given}) is tuple and {{type(item) for item in {given}}} <= {_exact_name(one, field)}"
+    return f"type({given}) in {_exact_name(one, field)}"
+
+
+def _exact_name(one: _Class, field: Field) -> str:
+    return f"_exact_{one.name}_{field.name}"
+
+
+def _exact(one: _Class) -> Iterator[str]:
+    """The classes that are right in a field as they are. A text has to be looked at, and so is none of them."""
+    for field in one.own if one.transformer is not None else ():
+        if field.init and f" {_exact_name(one, field)}" in _value(one, field):
+            annotation = ast.unparse(one.annotations[field.name])
+            yield f"{_exact_name(one, field)}: _Final = frozenset(_native.classes_in({annotation}) - {{str}})\n"
 
 
 def _validation(one: _Class, field: Field) -> Iterator[str]:
@@ -303,7 +320,10 @@ def _validation(one: _Class, field: Field) -> Iterator[str]:
                 if ast.unparse(decorator) == f"{field.name}.validator":
                     yield f"        self.{part.name}(None, self.{field.name})\n"
                     return
-    yield f"        _native.validated({one.name}, {field.name!r}, self)\n"
+    ask = f"_native.validated({one.name}, {field.name!r}, self)"
+    least = getattr(field.validator, "bound", None)
+    quick = f"if self.{field.name} < {least}: " if getattr(field.validator, "compare_op", "") == ">=" else ""
+    yield f"        {quick}{ask}\n"
 
 
 def _equality(one: _Class) -> Iterator[str]:

@@ -11,7 +11,7 @@ import json
 import math
 import re
 from collections.abc import Iterable
-from typing import TypeAlias
+from typing import Any, TypeAlias, cast
 
 from attrs import field, frozen
 
@@ -122,14 +122,15 @@ def parse_json(text: str, depth: int = MAX_DEPTH) -> JsonValue:
         raise CodecError([_too_deep(depth)])
     refused: list[object] = []
     try:
-        value: JsonValue = _decoder(refused, _may_hold_long_integer(text)).decode(_without_lone_surrogates(text))
+        # Any: a JSON value, but for the stand-ins that `refused` tells of.
+        value: Any = _decoder(refused, _may_hold_long_integer(text)).decode(_without_lone_surrogates(text))
     except json.JSONDecodeError:
         raise CodecError([Fault("$", _syntax_problem(text))]) from None
     if refused:
         faults: list[Fault] = []
         _find_refused(value, [], faults)
         raise CodecError(at_most_told(faults))
-    return value
+    return cast(JsonValue, value)  # nothing was refused
 
 
 def _too_deep(depth: int) -> Fault:

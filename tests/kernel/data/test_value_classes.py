@@ -50,7 +50,7 @@ def test_no_field_can_be_set_or_deleted(value: State | Delta) -> None:
                 setattr(part, field.name, before)
             with pytest.raises(AttributeError):
                 delattr(part, field.name)
-            assert getattr(part, field.name) is before
+            assert getattr(part, field.name) == before
         with pytest.raises(AttributeError):
             setattr(part, "surely_no_field", None)  # noqa: B010 - the name is no field, for the type checker too
 
