@@ -290,6 +290,8 @@ def _quick(one: _Class, field: Field, given: str) -> str | None:
     kinds = classes_in(field.type)
     if kinds == {str}:
         return f"type({given}) is str and {given}.isascii()"
+    if kinds == {type(None)}:
+        return f"{given} is None"
     if len(kinds) == 1 and (kind := kinds.pop()).__module__ == "builtins":
         return f"type({given}) is {kind.__name__}"
     if field.inherited:
