@@ -287,16 +287,16 @@ def _field_argument(one: _Class, field: Field, argument: str) -> str | None:
 
 def _quick(one: _Class, field: Field, given: str) -> str | None:
     """The condition under which a given value is right as it is; None: that is not quick to see."""
-    kinds = classes_in(field.type)
-    if kinds == {str}:
+    kinds, several = classes_in(field.type), get_origin(field.type) is tuple
+    if kinds == {str} and not several:
         return f"type({given}) is str and {given}.isascii()"
     if kinds == {type(None)}:
         return f"{given} is None"
-    if len(kinds) == 1 and (kind := kinds.pop()).__module__ == "builtins":
+    if len(kinds) == 1 and not several and (kind := next(iter(kinds))).__module__ == "builtins":
         return f"type({given}) is {kind.__name__}"
     if field.inherited:
         return None
-    if get_origin(field.type) is tuple:
+    if several:
         return f"type({given}) is tuple and {{type(item) for item in {given}}} <= {_exact_name(one, field)}"
     return f"type({given}) in {_exact_name(one, field)}"
 
