@@ -9,13 +9,16 @@ PYTEST := $(BIN)/python -m pytest
 SPREAD := -n $(WORKERS) --dist worksteal
 PIN_OPTIONS := --upgrade --universal --python-version 3.11 --generate-hashes \
     --no-header --no-annotate --no-emit-index-url
+FAST := .venv-fast
+# Records are filled with wrong types in test_copies, which compiled ones refuse.
+HELD_COMPILED := tests/kernel/data --ignore tests/kernel/data/test_copies.py
 MAIN_JOB := $(BIN)/loopkernel demo
 
 # The tests start many processes and rewrite their own assertions: what is compiled once is kept (in __pycache__).
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check architecture coverage verify matrix fuzz simulate mutants bench scenarios same differential frameworks docs environment model servers format pins clean
+.PHONY: help run test check architecture coverage verify matrix fuzz simulate mutants bench fast scenarios same differential frameworks docs environment model servers format pins clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 20
@@ -60,8 +63,14 @@ differential: environment ## play generated scripts in real loops beside their p
 frameworks: environment ## judge a framework in this process (NAME=strands, openai-agents, pydantic-ai or langgraph), and show its scorecard
 	@$(BIN)/python -m tests.differential.frameworks $(NAME)
 
-bench: environment ## measure the cost per delta against the floor
-	$(BIN)/python -m bench
+bench: environment ## measure the cost per delta against the floor (QUICK=1: an agent's alone, two minutes; fails if it got worse)
+	$(BIN)/python -m bench$(if $(QUICK),.agent_table --gate)
+
+fast: ## compile the kernel into .venv-fast, and hold that form: scenarios, and the tests of data
+	@$(PYTHON) scripts/environment.py $(FAST) --compiled
+	$(FAST)/bin/python -m loopkernel.testing.scenarios specs/scenarios
+	$(FAST)/bin/python -m pytest $(SPREAD) -q $(HELD_COMPILED)
+	$(FAST)/bin/python -m bench.agent_table
 
 scenarios: environment ## run every scenario of specs/scenarios
 	$(BIN)/python -m loopkernel.testing.scenarios specs/scenarios

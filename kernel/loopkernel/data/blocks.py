@@ -84,13 +84,13 @@ UserBlock = TextBlock | MediaBlock
 Content: TypeAlias = str | UserBlock | Iterable[UserBlock]
 
 
-def content_of(given: Content) -> tuple[UserBlock, ...]:
+def content_of(given: Content) -> Content:
     """The blocks: a text is a block of its own. What else was given is for the field to judge."""
     if isinstance(given, str):
         return (TextBlock(given),)
     if isinstance(given, TextBlock | MediaBlock):
         return (given,)
-    return given  # type: ignore[return-value]  # a tuple, or what the field makes one of, or refuses
+    return given  # a tuple, or what the field makes one of, or refuses
 
 
 AssistantBlock = TextBlock | ReasoningBlock | OpaqueBlock | ToolCall | ServerCall

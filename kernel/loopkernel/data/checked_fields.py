@@ -77,8 +77,8 @@ def _checked(cls: type, attribute: "Attribute[Any]", error: type[DataError | Pol
 
     quick = _quick(kind, convert_or_refuse)
     converter = quick if first is None else first_converted
-    taken = attribute.type if first is None else next(iter(first.__annotations__.values()))
-    converter.__annotations__ = {"value": taken}  # what `help` shows
+    shown = getattr(first, "__annotations__", {"value": attribute.type})  # a compiled function tells none
+    converter.__annotations__ = {"value": next(iter(shown.values()))}  # what `help` shows
     return attribute.evolve(converter=converter)
 
 

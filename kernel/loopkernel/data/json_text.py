@@ -11,7 +11,7 @@ import json
 import math
 import re
 from collections.abc import Iterable
-from typing import TypeAlias
+from typing import Any, TypeAlias, cast
 
 from attrs import field, frozen
 
@@ -30,7 +30,7 @@ JSON_TYPES = (type(None), bool, int, float, str, list, dict)
 
 # --- text ---------------------------------------------------------------------------------------------
 
-_SURROGATES = re.compile("([\ud800-\udbff][\udc00-\udfff])|[\ud800-\udfff]")
+_SURROGATES = re.compile(r"([\ud800-\udbff][\udc00-\udfff])|[\ud800-\udfff]")
 _ESCAPES = re.compile(
     r"""(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}  # a pair
        | \\(?!u[dD][89a-fA-F][0-9a-fA-F]{2})[\s\S])                  # any other escape
@@ -122,14 +122,15 @@ def parse_json(text: str, depth: int = MAX_DEPTH) -> JsonValue:
         raise CodecError([_too_deep(depth)])
     refused: list[object] = []
     try:
-        value: JsonValue = _decoder(refused, _may_hold_long_integer(text)).decode(_without_lone_surrogates(text))
+        # Any: a JSON value, but for the stand-ins that `refused` tells of.
+        value: Any = _decoder(refused, _may_hold_long_integer(text)).decode(_without_lone_surrogates(text))
     except json.JSONDecodeError:
         raise CodecError([Fault("$", _syntax_problem(text))]) from None
     if refused:
         faults: list[Fault] = []
         _find_refused(value, [], faults)
         raise CodecError(at_most_told(faults))
-    return value
+    return cast(JsonValue, value)  # nothing was refused
 
 
 def _too_deep(depth: int) -> Fault:

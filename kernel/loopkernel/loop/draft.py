@@ -9,7 +9,7 @@ Nothing is changed in place. The effects are read off once, when the step is mad
 `Refused` instead: the draft is dropped, and the state stays as it was.
 """
 
-from typing import Generic, TypeVar, final
+from typing import Any, Generic, TypeAlias, TypeVar, final
 
 from attrs import evolve, frozen
 
@@ -22,7 +22,9 @@ from loopkernel.data.timers import Timer
 from loopkernel.data.words import ErrorClass, TimerPurpose
 
 L = TypeVar("L", Ledger, None)  # a draft has a ledger where a reply has, or may have, calls
-Told = tuple["Told", Effect] | tuple[()]  # the last effect, behind all before it: one more costs the same at any length
+# All that was told before, and the last effect; or nothing. So one more costs the same at any length. Any: a pair that
+# holds a pair of its own kind is a type, but none that can be compiled.
+Told: TypeAlias = tuple[Any, ...]
 
 
 @final
