@@ -145,8 +145,10 @@ _BOUNDED = "loopkernel_adapters.providers.wire_bounds"
 _TELEMETRY = tuple(f"loopkernel_adapters.telemetry.{module}" for module in ("exporter", "replayed", "watching"))
 _POSTGRES = "loopkernel_adapters.stores.postgres"
 _ACP = "loopkernel_adapters.acp"
+_SERVER = "loopkernel_adapters.server"
 VENDORS: dict[str, tuple[str, ...]] = {
     "acp": (_ACP, "loopkernel_adapters.cli.acp"),
+    "ag_ui": (_SERVER,),
     "anyio": (_MCP,),
     "anthropic": (_ANTHROPIC,),
     "httpx2": (_ANTHROPIC, _OPENAI, _MCP, _BOUNDED),
@@ -158,12 +160,14 @@ VENDORS: dict[str, tuple[str, ...]] = {
     "psycopg": (_POSTGRES,),
     "pydantic": (_FUNCTIONS,),
     "pydantic_core": (_FUNCTIONS,),
+    "starlette": (_SERVER, "loopkernel_adapters.cli.serve"),
     "temporalio": _TEMPORAL,
+    "uvicorn": ("loopkernel_adapters.cli.serve",),
     "xllamacpp": ("loopkernel_adapters.providers.local",),
     "yaml": ("loopkernel_adapters.transcripts.readers.provider_stream",),
 }
 # These may import their vendor where they like.
-VENDOR_MODULES = (_ANTHROPIC, _OPENAI, _FUNCTIONS, _MCP, _BOUNDED, _ACP, _POSTGRES, *_TELEMETRY, *_TEMPORAL)
+VENDOR_MODULES = (_ANTHROPIC, _OPENAI, _FUNCTIONS, _MCP, _BOUNDED, _ACP, _SERVER, _POSTGRES, *_TELEMETRY, *_TEMPORAL)
 
 BANNED_NAMES = {"util", "utils", "helper", "helpers", "common", "core", "base", "manager", "managers", "misc"}
 

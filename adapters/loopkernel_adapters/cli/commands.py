@@ -59,6 +59,10 @@ def _carry_out(given: argparse.Namespace, screen: Screen) -> ExitStatus:
             from loopkernel_adapters.cli.acp import serve_editor
 
             return serve_editor(options_of(given))
+        case "serve":
+            from loopkernel_adapters.cli.serve import serve
+
+            return serve(options_of(given), given.port, given.origin, screen)
         case "worker":
             from loopkernel_adapters.cli.fleet import work
 
