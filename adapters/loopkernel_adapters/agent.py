@@ -176,8 +176,7 @@ class Agent:
         A run goes on with the tools of this agent, and with the policy and the instructions in its log, unless this
         agent was given others. `policy`, `mode` and `remembered` (the approvals that hold for later calls) are given
         for this session. All that is given holds before anything of the run goes on. A run that its store does not
-        vouch for, as one that was copied here, goes on under what is given alone, and its open calls ask anew
-        (`session.doubt` says why).
+        vouch for goes on under what is given alone, and its open calls ask anew (`session.doubt` says why).
 
         A run that begins anew begins with the messages of the run `after`, where one is named, and nothing else of it;
         that one is not touched. Raises NoSuchRun where there is none, and OtherRules where other rules wrote it. A run

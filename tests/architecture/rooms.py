@@ -158,7 +158,7 @@ VENDORS: dict[str, tuple[str, ...]] = {
     "openai": (_OPENAI,),
     "opentelemetry": _TELEMETRY,
     "psycopg": (_POSTGRES,),
-    "pydantic": (_FUNCTIONS,),
+    "pydantic": (_FUNCTIONS, _SERVER),
     "pydantic_core": (_FUNCTIONS,),
     "starlette": (_SERVER, "loopkernel_adapters.cli.serve"),
     "temporalio": _TEMPORAL,

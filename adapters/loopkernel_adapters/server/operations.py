@@ -1,5 +1,6 @@
 """What can be asked over HTTP, as data: routes are made of it, bodies are judged by it, and clients are told it."""
 
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -13,6 +14,7 @@ LONGEST_TEXT = 1_000_000  # characters of a message
 LONGEST_ID = 100
 MOST_LISTED = 1_000
 
+RUN_NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9_.-]{{0,{LONGEST_ID - 1}}}")
 RUN_ID: Schema = {
     "type": "string",
     "pattern": "^[A-Za-z0-9][A-Za-z0-9_.-]*$",

@@ -51,13 +51,14 @@ def pay(amount: int = 5) -> Reply:
 class Talker(Provider):
     """A model that says the same pieces whenever it is asked, and lets others have their turn between them."""
 
-    def __init__(self, pieces: int) -> None:
+    def __init__(self, pieces: int, length: int = 1) -> None:
         self._pieces = pieces
+        self._padding = " " * length
 
     @override
     async def stream(self, request: Request, operation: ModelOperation) -> AsyncIterator[ModelDelta]:
         for number in range(self._pieces):
-            yield ModelText(operation, f"{number} ")
+            yield ModelText(operation, f"{number}{self._padding}")
             await asyncio.sleep(0)
         yield ModelCompleted(operation, StopReason.END_TURN)
 
