@@ -54,7 +54,7 @@ def asked_as_json(call: WaitingCall, run: str) -> dict[str, JsonValue]:
         "input": call.input.value() if isinstance(call.input, Json) else call.input.text,
         "question": call.question,
         "after_crash": call.after_crash,
-        "answers": list(_words(call)),
+        "answers": list(asked_words(call)),
     }
 
 
@@ -65,7 +65,7 @@ def call_asked(calls: Iterable[WaitingCall], run: str, asked: object) -> Waiting
 
 def answer_to(call: WaitingCall, given: Mapping[str, JsonValue]) -> CallAnswer:
     """The answer in full. `given` has the word as `answer`, and what stands beside it. Raises NoAnswer."""
-    words, word = _words(call), given.get("answer")
+    words, word = asked_words(call), given.get("answer")
     if not isinstance(word, str) or word not in words:
         raise NoAnswer(f"the answer to this question is one of {', '.join(words)}")
     beside = words[word]
@@ -89,7 +89,8 @@ def answer_to(call: WaitingCall, given: Mapping[str, JsonValue]) -> CallAnswer:
     return Approve(call=last, remember=RememberTool() if word == "always" else None)
 
 
-def _words(call: WaitingCall) -> Mapping[str, str | None]:
+def asked_words(call: WaitingCall) -> Mapping[str, str | None]:
+    """What may be said to the question, each with the field that may stand beside it."""
     if call.question is not None:
         return TO_QUESTION
     return AFTER_CRASH if call.after_crash else TO_APPROVAL
