@@ -92,7 +92,8 @@ def parser() -> argparse.ArgumentParser:
     )
     whole.add_argument("--version", action="version", version=f"loopkernel {_version()}")
     names = (
-        "run|chat|resume|acp|serve|worker|send|runs|approvals|log|view|replay|whatif|diagnose|repair|continue|fork|demo"
+        "run|chat|resume|acp|serve|mcp|worker|send|runs|approvals|log|view|replay|whatif|diagnose|repair|continue|fork"
+        "|demo"
     )
     commands = whole.add_subparsers(dest="command", required=True, metavar=names)
     _add_run(commands)
@@ -100,6 +101,7 @@ def parser() -> argparse.ArgumentParser:
     _add_resume(commands)
     _add_acp(commands)
     _add_serve(commands)
+    _add_mcp(commands)
     _add_worker(commands)
     _add_send(commands)
     _add_runs(commands)
@@ -224,6 +226,21 @@ def _add_serve(commands: Commands) -> None:
         "pages of this origin may use the server from a browser, as http://localhost:3000; may be given several times",
     )
     _add_asked(serving, folder="the folder that all runs work in (the current one)")
+    _add_policy(serving)
+    _add_store(serving)
+
+
+def _add_mcp(commands: Commands) -> None:
+    serving = _add(
+        commands,
+        "mcp",
+        "be a server of the Model Context Protocol: a client gives the agent tasks, by a tool",
+        ACP_STATUSES.replace("the editor", "the client"),
+        "mcp --model anthropic:MODEL --workspace DIR",
+        "Serve a client of the Model Context Protocol, which starts this command (docs/mcp-server.md). What asks is "
+        "put to the person behind the client, where it can ask one.",
+    )
+    _add_asked(serving, folder="the folder that all tasks work in (the current one)")
     _add_policy(serving)
     _add_store(serving)
 

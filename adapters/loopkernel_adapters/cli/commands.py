@@ -63,6 +63,10 @@ def _carry_out(given: argparse.Namespace, screen: Screen) -> ExitStatus:
             from loopkernel_adapters.cli.serve import serve
 
             return serve(options_of(given), given.port, given.origin, screen)
+        case "mcp":
+            from loopkernel_adapters.cli.mcp_server import serve_mcp
+
+            return serve_mcp(options_of(given))
         case "worker":
             from loopkernel_adapters.cli.fleet import work
 
