@@ -106,9 +106,8 @@ async def measured(server: Server, sessions: int, clients: int, stuck: int, turn
     took.sort()
     print(f"{clients} clients on {sessions} sessions, {stuck} more that never read, {turns} turns each")
     print(f"{events} events heard in {seconds:.1f} s, {events / seconds:.0f} a second; wrong streams: {wrong}")
-    print(
-        f"to say something: median {took[len(took) // 2] * 1000:.0f} ms, 99th percentile {took[-len(took) // 100] * 1000:.0f} ms"
-    )
+    median, late = took[len(took) // 2] * 1000, took[-len(took) // 100] * 1000
+    print(f"to say something: median {median:.0f} ms, 99th percentile {late:.0f} ms")
     for _, writer in idle:
         writer.transport.abort()
 
