@@ -29,6 +29,7 @@ from loopkernel.replaying import replay
 
 from loopkernel_adapters.blocking_ports import BlockingRuns
 from loopkernel_adapters.driver.asyncio_driver import Driver
+from loopkernel_adapters.driver.audience import RecordFollower
 from loopkernel_adapters.driver.children import InProcessAgents
 from loopkernel_adapters.driver.clocks import WallClock
 from loopkernel_adapters.driver.taking_up import ResumeSettings, SettingsDiffer
@@ -200,6 +201,7 @@ class Agent(Generic[Output_co]):
         policy: Policy | str | None = None,
         mode: ApprovalMode | None = None,
         remembered: Sequence[Remembered] | None = None,
+        follow: RecordFollower | None = None,
         on_change: OnChange | None = None,
     ) -> AsyncIterator[Session[Output_co]]:
         """A session of any number of turns. With the id of a run it goes on with that, where there is one.
@@ -216,11 +218,10 @@ class Agent(Generic[Output_co]):
 
         A run that begins anew begins with the messages of the run `after`, where one is named, and nothing else of it;
         that one is not touched. Raises NoSuchRun where there is none, and OtherRules where other rules wrote it. A run
-        that goes on does not look at `after`.
-
-        What was under way when its process ended goes on by itself, as the policy says (`session.go_on`). At the end
-        of the block everything is closed; what is still under way then is treated as after a crash. Raises what
-        `runs.open` and `Driver.open` raise.
+        that goes on does not look at `after`. `follow` is given the records that are added, as they are shown. What was
+        under way when its process ended goes on by itself, as the policy says (`session.go_on`). At the end of the
+        block everything is closed; what is still under way then is treated as after a crash. Raises what `runs.open`
+        and `Driver.open` raise.
         """
         _demand_asyncio()
         name = new_run_id() if run is None else run
@@ -241,6 +242,7 @@ class Agent(Generic[Output_co]):
             secrets=self._secrets,
             optional=self._optional,
             child_observers=self._child_observers,
+            follow=follow,
         )
         async with driver:
             session = Session(name, driver, listeners, self._approve, self._read_output, self._most_events)

@@ -149,27 +149,31 @@ _TELEMETRY = tuple(f"loopkernel_adapters.telemetry.{module}" for module in ("exp
 _POSTGRES = "loopkernel_adapters.stores.postgres"
 _PYDANTIC_AI = "loopkernel_adapters.providers.pydantic_ai"
 _ACP = "loopkernel_adapters.acp"
+_SERVER = "loopkernel_adapters.server"
 VENDORS: dict[str, tuple[str, ...]] = {
     "acp": (_ACP, "loopkernel_adapters.cli.acp"),
+    "ag_ui": (_SERVER,),
     "anyio": (_MCP,),
     "anthropic": (_ANTHROPIC,),
     "httpx2": (_ANTHROPIC, _OPENAI, _MCP, _BOUNDED),
     "jsonschema": (_SCHEMAS,),
-    "mcp": (_MCP,),
-    "mcp_types": (_MCP,),
+    "mcp": (_MCP, "loopkernel_adapters.server.mcp_server", "loopkernel_adapters.cli.mcp_server"),
+    "mcp_types": (_MCP, "loopkernel_adapters.server.mcp_server"),
     "openai": (_OPENAI,),
     "opentelemetry": _TELEMETRY,
     "psycopg": (_POSTGRES,),
-    "pydantic": (_FUNCTIONS, _PYDANTIC_AI),
+    "pydantic": (_FUNCTIONS, _PYDANTIC_AI, _SERVER),
     "pydantic_ai": (_PYDANTIC_AI, "loopkernel_adapters.providers.named"),
     "pydantic_core": (_FUNCTIONS,),
+    "starlette": (_SERVER, "loopkernel_adapters.cli.serve"),
     "temporalio": _TEMPORAL,
+    "uvicorn": ("loopkernel_adapters.cli.serve",),
     "xllamacpp": ("loopkernel_adapters.providers.local",),
     "yaml": ("loopkernel_adapters.transcripts.readers.provider_stream",),
 }
 # These may import their vendor where they like.
 VENDOR_MODULES = (
-    *(_ANTHROPIC, _OPENAI, _FUNCTIONS, _MCP, _BOUNDED, _ACP, _POSTGRES, _PYDANTIC_AI),
+    *(_ANTHROPIC, _OPENAI, _FUNCTIONS, _MCP, _BOUNDED, _ACP, _SERVER, _POSTGRES, _PYDANTIC_AI),
     *_TELEMETRY,
     *_TEMPORAL,
 )

@@ -9,10 +9,11 @@ from loopkernel.data.json_text import JsonValue
 from loopkernel.data.records import LogRecord
 from loopkernel.replaying import fold
 from loopkernel_adapters.viewing.document import Sides, document_of
+from loopkernel_adapters.viewing.live import LiveRun, Looking
 from loopkernel_adapters.viewing.page import page_of
 from loopkernel_adapters.viewing.plain import SHORT, plain
 from loopkernel_adapters.viewing.run import Note, RunDocument
-from loopkernel_adapters.viewing.serving import LiveRun, ViewServer
+from loopkernel_adapters.viewing.serving import ViewServer
 
 from tests.adapters.viewing.made_runs import HOSTILE, hostile_run, long_run
 from tests.adapters.viewing.shown_runs import logs
@@ -217,7 +218,7 @@ def test_a_run_that_goes_on_is_followed(page: Browser) -> None:
     log = long_run(120)
     whole = log.copy()
     del log[50:]
-    with ViewServer(LiveRun("a run", lambda: log)) as server:
+    with ViewServer(LiveRun("a run", Looking(read=lambda: log))) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()
         try:

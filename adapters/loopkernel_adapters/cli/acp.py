@@ -58,7 +58,7 @@ async def _served(agent: "EditorAgent") -> None:
     from loopkernel_adapters.acp.lines import LONGEST_LINE, Lines
 
     asyncio.get_running_loop().set_exception_handler(in_loop)
-    with _output_of_its_own():
+    with output_of_its_own():
         try:
             reader, writer = await stdio_streams(limit=LONGEST_LINE)
         except ValueError as error:
@@ -70,7 +70,7 @@ async def _served(agent: "EditorAgent") -> None:
 
 
 @contextmanager
-def _output_of_its_own() -> Iterator[None]:
+def output_of_its_own() -> Iterator[None]:
     """Within it `sys.stdout` is the output of the protocol; from now on what else is printed goes to the error."""
     sys.stdout.flush()
     protocol = os.fdopen(os.dup(STANDARD_OUTPUT), "w", encoding="utf-8", closefd=False)

@@ -8,6 +8,7 @@ from pathlib import Path
 from loopkernel_adapters.cli.options import RUNS_SHOWN, Isolation
 
 LARGEST_NUMBER = 999_999_999
+LARGEST_PORT = 65_535
 VARIABLE_IN_BRACES = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 HEADER = re.compile(r"([^=\s]+)=([A-Za-z0-9!#$%&'*+.^_`|~-]+):[ \t]*(.+)")  # of a server: RFC 9110, section 5.6.2
 
@@ -22,6 +23,14 @@ def number(text: str, least: int = 0) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= len(str(LARGEST_NUMBER)) and int(text) >= least):
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {least} to {LARGEST_NUMBER}")
     return int(text)
+
+
+def port(text: str) -> int:
+    """A port to listen to; 0 for any that is free. Raises ArgumentTypeError."""
+    found = number(text)
+    if found > LARGEST_PORT:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port; give a number from 0 to {LARGEST_PORT}")
+    return found
 
 
 def count_or_all(text: str) -> int | str:

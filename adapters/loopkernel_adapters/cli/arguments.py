@@ -31,6 +31,7 @@ CHAT_STATUSES = (
 )
 WORKER_STATUSES = f"exit status: 0 it is done, {USAGE}"
 ACP_STATUSES = f"exit status: 0 the editor has left, {USAGE}"
+SERVE_STATUSES = f"exit status: 0 it was told to end, {USAGE}"
 LIST_STATUSES = f"exit status: 0 shown, {USAGE}"
 REPLAY_STATUSES = (
     "exit status: 0 the log is whole and every law held, 1 the log ends in a torn tail or a law is broken, "
@@ -97,14 +98,16 @@ def parser() -> argparse.ArgumentParser:
     )
     whole.add_argument("--version", action="version", version=f"loopkernel {_version()}")
     names = (
-        "run|chat|resume|acp|worker|send|runs|approvals|log|why|view|replay|whatif|policy|diagnose|repair|continue|fork|"
-        "conform|doctor|demo"
+        "run|chat|resume|acp|serve|mcp|worker|send|runs|approvals|log|why|view|replay|whatif|policy|diagnose|repair|"
+        "continue|fork|conform|doctor|demo"
     )
     commands = whole.add_subparsers(dest="command", required=True, metavar=names)
     _add_run(commands)
     _add_chat(commands)
     _add_resume(commands)
     _add_acp(commands)
+    _add_serve(commands)
+    _add_mcp(commands)
     _add_worker(commands)
     _add_send(commands)
     _add_runs(commands)
@@ -209,6 +212,46 @@ def _add_acp(commands: Commands) -> None:
         "session works in the folder that the editor gives, and asks in the editor.",
     )
     _add_asked(serving, folder="the folder that sessions may work in, or in a folder of it (any that the editor gives)")
+    _add_policy(serving)
+    _add_store(serving)
+
+
+def _add_serve(commands: Commands) -> None:
+    serving = _add(
+        commands,
+        "serve",
+        "serve runs over HTTP to programs of this machine: start, say, answer, and follow events",
+        SERVE_STATUSES,
+        "serve --model anthropic:MODEL --port 8765",
+        "Serve runs over HTTP, and to clients of AG-UI (docs/http.md). Whoever has the token can have all done that "
+        "the tools can do; it is shown at the start, or taken from the environment variable LOOPKERNEL_TOKEN.",
+    )
+    serving.add_argument(
+        "--port", metavar="N", type=values.port, default=0, help="on which port of 127.0.0.1 (one that is free)"
+    )
+    _add_repeatable(
+        serving,
+        "--origin",
+        "URL",
+        values.url,
+        "pages of this origin may use the server from a browser, as http://localhost:3000; may be given several times",
+    )
+    _add_asked(serving, folder="the folder that all runs work in (the current one)")
+    _add_policy(serving)
+    _add_store(serving)
+
+
+def _add_mcp(commands: Commands) -> None:
+    serving = _add(
+        commands,
+        "mcp",
+        "be a server of the Model Context Protocol: a client gives the agent tasks, by a tool",
+        ACP_STATUSES.replace("the editor", "the client"),
+        "mcp --model anthropic:MODEL --workspace DIR",
+        "Serve a client of the Model Context Protocol, which starts this command (docs/mcp-server.md). What asks is "
+        "put to the person behind the client, where it can ask one.",
+    )
+    _add_asked(serving, folder="the folder that all tasks work in (the current one)")
     _add_policy(serving)
     _add_store(serving)
 

@@ -56,18 +56,8 @@ def _carry_out(given: argparse.Namespace, screen: Screen) -> ExitStatus:
             from loopkernel_adapters.cli.resume import resume
 
             return resume(given.run, options_of(given), screen)
-        case "acp":
-            from loopkernel_adapters.cli.acp import serve_editor
-
-            return serve_editor(options_of(given))
-        case "worker":
-            from loopkernel_adapters.cli.fleet import work
-
-            return work(options_of(given), screen)
-        case "send":
-            from loopkernel_adapters.cli.fleet import inputs_of, send
-
-            return send(given.run, inputs_of(given.words, cancel=given.cancel), given.store, screen)
+        case "acp" | "serve" | "mcp" | "worker" | "send":
+            return _serve(given, screen)
         case "runs":
             from loopkernel_adapters.cli.listing import list_runs
 
@@ -133,6 +123,31 @@ def _demand_folder() -> None:
         raise Unusable(
             f"the folder that you are in cannot be found ({error.strerror}); go to one that is there, and try again"
         ) from error
+
+
+def _serve(given: argparse.Namespace, screen: Screen) -> ExitStatus:
+    """What serves others: editors, programs, and the runs of a database."""
+    match given.command:
+        case "acp":
+            from loopkernel_adapters.cli.acp import serve_editor
+
+            return serve_editor(options_of(given))
+        case "serve":
+            from loopkernel_adapters.cli.serve import serve
+
+            return serve(options_of(given), given.port, given.origin, screen)
+        case "mcp":
+            from loopkernel_adapters.cli.mcp_server import serve_mcp
+
+            return serve_mcp(options_of(given))
+        case "worker":
+            from loopkernel_adapters.cli.fleet import work
+
+            return work(options_of(given), screen)
+        case _:
+            from loopkernel_adapters.cli.fleet import inputs_of, send
+
+            return send(given.run, inputs_of(given.words, cancel=given.cancel), given.store, screen)
 
 
 def _carry_out_on_recording(given: argparse.Namespace, screen: Screen) -> ExitStatus:

@@ -43,7 +43,7 @@ def resume(name: str, given: Options, screen: Screen) -> ExitStatus:
             before = place.read(run)  # first, so that a log that is not there is not made
         store = place.open(run)
         resources.callback(store.close)
-        state, doubt = _found(store, run)
+        state, doubt = found_in(store, run)
         if state.session is None:
             raise Unusable(f"{place.described(run)} holds no run yet; begin one with `{place.command('chat')}`")
         settings, shown = state.session.settings, NoScreen() if given.json else screen
@@ -59,7 +59,7 @@ def resume(name: str, given: Options, screen: Screen) -> ExitStatus:
         tell_open(state, shown)
         if doubt is None:
             tell_allowed(settings, shown)
-        bench = _workbench(place, run, WitnessStore(store, before), settings, given, doubt, resources)
+        bench = workbench_of(place, run, WitnessStore(store, before), settings, given, doubt, resources)
         if settings.policy.lifetime is Lifetime.SESSION:
             return play_chat(bench, (), given, screen)
         played = play_turn(bench, (), given, screen)
@@ -69,7 +69,7 @@ def resume(name: str, given: Options, screen: Screen) -> ExitStatus:
 
 
 @ended_as_by_ctrl_c()
-def _workbench(
+def workbench_of(
     place: Place,
     run: str,
     store: WitnessStore,
@@ -122,7 +122,7 @@ def _offered(tools: Tools, settings: Settings, given: Options) -> tuple[Tool, ..
     return settings.tools if {tool.name for tool in settings.tools} <= {tool.name for tool in here} else here
 
 
-def _found(store: BlockingStore, run: str) -> tuple[State, str | None]:
+def found_in(store: BlockingStore, run: str) -> tuple[State, str | None]:
     """The state that the log leads to, and why it is not believed, if it is not."""
     with told(f"run {run} cannot be opened"):
         restored = store.restore()

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from loopkernel_adapters.cli.going_on import GoingOn
 from loopkernel_adapters.cli.outcomes import ExitStatus, Unusable
 from loopkernel_adapters.cli.repair import demand_new, written_in_words
 from loopkernel_adapters.cli.rules import named_policy
@@ -58,11 +59,12 @@ def view(
 
 def _serve(name: str, store: str | None, screen: Screen) -> ExitStatus:
     """Show it until Ctrl-C."""
-    run = live_run(name, store)
-    with ViewServer(run) as server:
+    with GoingOn(name, store) as going_on, ViewServer(live_run(name, store, going_on.answer)) as server:
         screen.labelled("page", server.address)
-        screen.labelled("", "open it in a browser of this machine; whoever has the address can read the run")
-        screen.labelled("", "Ctrl-C ends it; approvals are answered where the run goes on, not here")
+        screen.labelled(
+            "", "open it in a browser of this machine; whoever has the address can read the run, and answer"
+        )
+        screen.labelled("", "what waits for a person can be answered in it, and then goes on here; Ctrl-C ends it")
         with contextlib.suppress(KeyboardInterrupt):
             server.serve_forever()
     return ExitStatus.NATURAL_END

@@ -1,10 +1,12 @@
 """What a page is to show of a run or a recording, as it is named on the command line: a document of each part."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from attrs import evolve, frozen
 from loopkernel.data.policy import Policy
+from loopkernel.data.records import LogRecord
+from loopkernel.data.user_deltas import CallAnswer
 from loopkernel.replaying import fold
 
 from loopkernel_adapters.cli.outcomes import Unusable
@@ -18,9 +20,10 @@ from loopkernel_adapters.transcripts.entries import Place
 from loopkernel_adapters.transcripts.replaying import Conversation, Replayed, replayed
 from loopkernel_adapters.transcripts.source import Source
 from loopkernel_adapters.viewing.document import Sides
+from loopkernel_adapters.viewing.live import LiveRun, Looking
 from loopkernel_adapters.viewing.parting import parting_step
 from loopkernel_adapters.viewing.run import Note, RunDocument
-from loopkernel_adapters.viewing.serving import LiveRun
+from loopkernel_adapters.waiting_calls import WaitingCall
 
 OURS = "a log of loopkernel"
 
@@ -65,13 +68,31 @@ def _of_run(name: str, store: str | None) -> Viewed:
     return Viewed(conversations=tuple(conversations), documents=tuple(documents))
 
 
-def live_run(name: str, store: str | None) -> LiveRun:
-    """The run, as its log is each time that it is looked at. Raises Unusable where it is none of ours."""
+def live_run(name: str, store: str | None, answer: Callable[[WaitingCall, CallAnswer], None] | None = None) -> LiveRun:
+    """The run, as its logs are each time that it is looked at. Raises Unusable where it is none of ours.
+
+    `answer`: see `Looking`.
+    """
     if not is_one_run([name], store):
         raise Unusable(f"{name} is a recording, which does not go on; write it to a page with --html FILE")
     if not log_of(name, store).records:
         raise Unusable(f"the log of {name} holds no complete record yet, so there is nothing to show")
-    return LiveRun(name, lambda: log_of(name, store).records)
+
+    def sub_agents() -> dict[str, Sequence[LogRecord]]:
+        with located(name, store) as (place, run):
+            logs = {child: place.read(child) for child in place.runs_of(run)}
+        return {f"{name}: sub-agent {child}": log for child, log in logs.items() if log}
+
+    return LiveRun(
+        name,
+        Looking(read=lambda: log_of(name, store).records, read_sub_agents=sub_agents, judge=_judged, answer=answer),
+    )
+
+
+def _judged(log: Sequence[LogRecord]) -> list[Note]:
+    """The laws that are broken in a log of ours."""
+    (conversation,) = replayed_log(LogSource(Path(), tuple(log))).conversations
+    return _broken(conversation, len(log))
 
 
 def two_runs(names: Sequence[str], store: str | None) -> tuple[list[RunDocument], Sides]:
@@ -118,11 +139,15 @@ def _document(name: str, kind: str, conversation: Conversation) -> RunDocument:
     """The conversation, with the laws that are broken in it."""
     document = RunDocument(name=f"{name}{f': {conversation.name}' if conversation.name else ''}", kind=kind)
     document.take(conversation.records)
-    document.notes += [
-        Note(kind=f"law {breach.law} is broken", text=breach.detail, step=min(breach.step + 1, document.length))
+    document.notes += _broken(conversation, document.length)
+    return document
+
+
+def _broken(conversation: Conversation, length: int) -> list[Note]:
+    return [
+        Note(kind=f"law {breach.law} is broken", text=breach.detail, step=min(breach.step + 1, length))
         for breach in conversation.breaches
     ]
-    return document
 
 
 def _mark(diagnosis: Diagnosis, found: Replayed, documents: Sequence[RunDocument]) -> None:

@@ -35,7 +35,7 @@ from loopkernel.loop.transition import transition
 from loopkernel.replaying import LogRecord
 
 from loopkernel_adapters.blocking_ports import BlockingStore
-from loopkernel_adapters.driver.audience import Audience, Waiters
+from loopkernel_adapters.driver.audience import Audience, RecordFollower, Waiters
 from loopkernel_adapters.driver.clocks import DateWatch, clock_behind_ms, clock_from
 from loopkernel_adapters.driver.failures import complain, failure_to_raise, interrupted
 from loopkernel_adapters.driver.log_writer import INCREMENTS, LogWriter, must_last, taken_up_from
@@ -88,6 +88,7 @@ class Driver:
         optional: OptionalPorts = NO_PORTS,
         child_observers: Sequence[ChildObserver] = (),
         watch: Callable[[], None] | None = None,
+        follow: RecordFollower | None = None,
         opening: Sequence[Delta] = (),
         folded: int = 0,
         doubt: str | None = None,
@@ -102,7 +103,7 @@ class Driver:
         self.doubt = doubt
         self._log = LogWriter(asynchronous(store), secrets, state, folded)
         self._now_ms = clock.now_ms
-        self._audience = Audience(observers, child_observers, watch, secrets)
+        self._audience = Audience(observers, child_observers, watch, secrets, follow)
         self._secrets = secrets
         self._filter = SecretFilter(secrets) if secrets else None
         self._queue: deque[Delta] = deque()  # without secrets
@@ -137,6 +138,7 @@ class Driver:
         optional: OptionalPorts = NO_PORTS,
         child_observers: Sequence[ChildObserver] = (),
         watch: Callable[[], None] | None = None,
+        follow: RecordFollower | None = None,
         resume_with: ResumeSettings = AS_IT_WAS,
         nonce: str | None = None,
     ) -> Self:
@@ -148,9 +150,10 @@ class Driver:
         run's own; None: a new one is drawn.
 
         No value of `secrets`, and no key of the provider, gets into a delta; the tools get the values. The events of
-        sub-agents go to `child_observers`, and `watch` is called after each step. A store that blocks runs in a thread
-        of this driver, unless it says that it returns at once. Raises what the store's `restore` raises, RulesDiffer
-        where the log was written under other rules, SettingsDiffer where `resume_with` demands that they agree, and
+        sub-agents go to `child_observers`, `watch` is called after each step, and `follow` is given the records of each
+        step just before its events. A store that blocks runs in a thread of this driver, unless it says that it returns
+        at once. Raises what the store's `restore` raises, RulesDiffer where the log was written under other rules,
+        SettingsDiffer where `resume_with` demands that they agree, and
         StoreFailed where a snapshot of other rules cannot be replaced; the store is then closed.
         """
         store = asynchronous(store)
@@ -172,6 +175,7 @@ class Driver:
             optional=optional,
             child_observers=child_observers,
             watch=watch,
+            follow=follow,
             opening=opening,
             folded=len(restored.records),
             doubt=restored.doubt,
@@ -481,7 +485,7 @@ class Driver:
                 self._enqueue(report)
                 reported = True
         step.events += self._date.jumps()
-        self._audience.show(step.events)
+        self._audience.show(step.events, step.records)
         if not reported:
             self._applied = step.arrived
             self._senders.wake(everyone=False)

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from loopkernel.data.events import Event
+from loopkernel.data.records import LogRecord
 
 from loopkernel_adapters.driver.failures import complain
 from loopkernel_adapters.optional_ports import Address, ChildObserver
@@ -12,6 +13,9 @@ from loopkernel_adapters.secrets import Secrets
 
 # A cancellation that an observer raises is its own; an exit of the program is let through.
 FAULTS = (Exception, asyncio.CancelledError)
+
+# Is given the records of each step, in the order of the log: all that was recorded, and increments that will be soon.
+RecordFollower = Callable[[Sequence[LogRecord]], None]
 
 
 class Audience:
@@ -23,14 +27,21 @@ class Audience:
         child_observers: Sequence[ChildObserver],
         watch: Callable[[], None] | None,
         secrets: Secrets,
+        follow: RecordFollower | None = None,
     ) -> None:
+        self._follow = follow
         self._observers = tuple(observers)
         self._child_observers = tuple(child_observers)
         self._watch = watch
         self._secrets = secrets
 
-    def show(self, events: Sequence[Event]) -> None:
+    def show(self, events: Sequence[Event], records: Sequence[LogRecord]) -> None:
         """Show the events of a step of the session, each to all before the next; then tell that it is over."""
+        if self._follow is not None:
+            try:
+                self._follow(records)
+            except FAULTS as error:
+                self._complain("whoever follows the records failed; it goes on following", error)
         for event in events:
             for observer in self._observers:
                 try:

@@ -26,15 +26,19 @@ def document_of(
     sides: Sides | None = None,
     figures: JsonValue = None,
     asked_every_ms: int | None = None,
+    asked: JsonValue = None,
 ) -> dict[str, JsonValue]:
-    """All of it, as plain data. `asked_every_ms`: how often the page asks for what is new; None: never."""
+    """All of it, as plain data. `asked_every_ms`: how often the page asks for what is new; None: never.
+
+    `asked` is what waits for a person.
+    """
     return {
         "title": one_line(title, 300),
         "runs": [run.as_json() for run in runs],
         "states": {row.state: list(row.seen) for row in rows()},
         "sides": None if sides is None else _sides(sides),
         "figures": figures,
-        "live": None if asked_every_ms is None else {"every": asked_every_ms},
+        "live": None if asked_every_ms is None else {"every": asked_every_ms, "asked": asked},
     }
 
 

@@ -16,7 +16,7 @@ from string import Template
 
 from loopkernel.data.json_text import JsonValue
 
-SCRIPTS = ("dom", "run", "timeline", "diagram", "steps", "thread", "details", "pane", "figures", "main")
+SCRIPTS = ("dom", "run", "timeline", "diagram", "steps", "thread", "details", "pane", "figures", "asking", "main")
 FORBIDDING = "; ".join(
     (
         "default-src 'none'",

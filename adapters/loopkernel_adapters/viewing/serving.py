@@ -1,55 +1,32 @@
 """A run that goes on, shown to a browser of this machine: the page, and what is new of the run each time that it asks.
 
 Only this machine is listened to, and only whoever knows the token is answered: it stands in the address, which is shown
-in the terminal. What another site has a browser ask is refused by its Host and its Origin. Nothing can be changed here.
+in the terminal. What another site has a browser ask is refused by its Host and its Origin. Nothing can be changed here
+but by an answer to exactly a question that waits, which the page alone can send.
 """
 
 import hmac
 import json
 import re
 import secrets
-import threading
-from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
-from loopkernel.data.json_text import JsonValue
-from loopkernel.data.records import LogRecord
+from loopkernel.data.errors import CodecError
+from loopkernel.data.json_text import parse_json
 from loopkernel.later_typing import override
 
-from loopkernel_adapters.viewing.document import document_of
+from loopkernel_adapters.asked_calls import NoAnswer
+from loopkernel_adapters.viewing.live import LiveRun, NotAnswered
 from loopkernel_adapters.viewing.page import page_of, policy_for_browser
-from loopkernel_adapters.viewing.run import RunDocument
 
 LOOPBACK = "127.0.0.1"
-ASKED_EVERY_MS = 1_000
 PATIENCE = 10  # seconds for a request to come whole
-_NUMBER = re.compile(r"[0-9]{1,9}")
-
-
-class LiveRun:
-    """The document of a run, which is told anew by what its log holds now. `read` gives all of its records."""
-
-    def __init__(self, name: str, read: Callable[[], Sequence[LogRecord]]) -> None:
-        self._name, self._read = name, read
-        self._document = RunDocument(name=name)
-        self._lock = threading.Lock()
-
-    def whole(self) -> dict[str, JsonValue]:
-        """All of it so far."""
-        with self._lock:
-            self._catch_up()
-            return document_of(self._name, [self._document], asked_every_ms=ASKED_EVERY_MS)
-
-    def news(self, since: int) -> JsonValue:
-        """What is new since so many steps."""
-        with self._lock:
-            self._catch_up()
-            return self._document.news(min(since, self._document.length))
-
-    def _catch_up(self) -> None:
-        self._document.take(self._read()[self._document.length :])
+LONGEST_ANSWER = 100_000  # bytes
+MOST_DOCUMENTS = 1_000
+_NUMBERS = re.compile(rf"[0-9]{{1,9}}(,[0-9]{{1,9}}){{0,{MOST_DOCUMENTS}}}")
+_LENGTH = re.compile(r"[0-9]{1,7}")
 
 
 class ViewServer(ThreadingHTTPServer):
@@ -86,30 +63,66 @@ class _Answers(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """The page, or what is new; of everything else, that it is not there."""
-        asked = urlsplit(self.path)
-        parts = asked.path.split("/")
-        token, name = (parts[1], parts[2]) if len(parts) == 3 else ("", "")
+        name = self._asked_for()
         if not self._is_from_here():
             self._send(HTTPStatus.FORBIDDEN, "text/plain", b"this page is for a browser of this machine alone\n")
-        elif not hmac.compare_digest(token.encode(), self.server.token.encode()) or name not in ("", "news"):
+        elif name not in ("", "news"):
             self._send(HTTPStatus.NOT_FOUND, "text/plain", b"there is nothing here; use the address in the terminal\n")
         else:
-            self._answer(name, parse_qs(asked.query).get("since", ["0"])[0])
+            self._answer(name, parse_qs(urlsplit(self.path).query).get("since", ["0"])[0])
+
+    def do_POST(self) -> None:
+        """An answer to what waits for a person, from the page itself."""
+        length = self.headers.get("Content-Length", "")
+        if not self._is_from_here() or self.headers.get("Origin") is None:
+            self._send(HTTPStatus.FORBIDDEN, "text/plain", b"answers come from the page itself alone\n")
+        elif self._asked_for() != "answer":
+            self._send(HTTPStatus.NOT_FOUND, "text/plain", b"there is nothing here; use the address in the terminal\n")
+        elif self.headers.get("Content-Type") != "application/json":
+            self._send(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "text/plain", b"an answer is JSON\n")
+        elif not _LENGTH.fullmatch(length) or int(length) > LONGEST_ANSWER:
+            self._send(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "text/plain", b"this is too long for an answer\n")
+        else:
+            self._take(self.rfile.read(int(length)))
+
+    def _asked_for(self) -> str | None:
+        """What is asked for by whoever knows the token; None: by somebody else, or nothing that could be here."""
+        parts = urlsplit(self.path).path.split("/")
+        if len(parts) != 3 or not hmac.compare_digest(parts[1].encode(), self.server.token.encode()):
+            return None
+        return parts[2]
+
+    def _take(self, body: bytes) -> None:
+        try:
+            given = parse_json(body.decode())
+            if not isinstance(given, dict):
+                raise NoAnswer("an answer is an object")
+            self.server.run.answer(given)
+        except (NotAnswered, NoAnswer, CodecError, UnicodeDecodeError) as error:
+            self._send(HTTPStatus.CONFLICT, "text/plain", f"{error}\n".encode("utf-8", "replace"))
+        except Exception as error:
+            self._tell(error)
+        else:
+            self._send(HTTPStatus.OK, "application/json", b"{}")
 
     def _answer(self, name: str, since: str) -> None:
         try:
             if name == "":
                 self._send(HTTPStatus.OK, "text/html", page_of(self.server.run.whole(), live=True).encode())
-            elif _NUMBER.fullmatch(since):
-                news = json.dumps(self.server.run.news(int(since)), separators=(",", ":")).encode()
-                self._send(HTTPStatus.OK, "application/json", news)
+            elif _NUMBERS.fullmatch(since):
+                told = self.server.run.news([*map(int, since.split(","))])
+                self._send(HTTPStatus.OK, "application/json", json.dumps(told, separators=(",", ":")).encode())
             else:
-                self._send(HTTPStatus.BAD_REQUEST, "text/plain", b"since is a number of steps\n")
-        except (ConnectionError, TimeoutError):
-            raise
-        except Exception as error:  # which the browser is told, since nobody reads the terminal while it goes on
-            told = f"the run cannot be read now: {type(error).__name__}: {error}\n".encode("utf-8", "replace")
-            self._send(HTTPStatus.SERVICE_UNAVAILABLE, "text/plain", told)
+                self._send(HTTPStatus.BAD_REQUEST, "text/plain", b"since is numbers of steps\n")
+        except Exception as error:
+            self._tell(error)
+
+    def _tell(self, error: Exception) -> None:
+        """The browser is told, since nobody reads the terminal while it goes on."""
+        if isinstance(error, ConnectionError | TimeoutError):
+            raise error
+        told = f"the run cannot be read now: {type(error).__name__}: {error}\n".encode("utf-8", "replace")
+        self._send(HTTPStatus.SERVICE_UNAVAILABLE, "text/plain", told)
 
     def _is_from_here(self) -> bool:
         """Whether the browser was led here by this page or by the user, not by the page of somebody else."""

@@ -127,7 +127,7 @@ def test_a_run_is_served_until_it_is_interrupted(loopkernel: CommandLine, run: N
         assert server.stdout is not None
         (address,) = re.findall(r"http://\S+", server.stdout.readline())
         with urlopen(f"{address}news?since=2", timeout=60) as answer:
-            assert json.load(answer)["steps"][0]["n"] == 3
+            assert json.load(answer)["runs"][0]["steps"][0]["n"] == 3
         server.send_signal(signal.SIGINT)
         assert server.wait(60) == 0
 

@@ -7,6 +7,7 @@ from attrs import evolve
 from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import CancelTimer, Command
 from loopkernel.data.events import Event
+from loopkernel.data.records import LogRecord
 from loopkernel.data.states import State
 from loopkernel_adapters.driver import asyncio_driver, supervision
 from loopkernel_adapters.driver.asyncio_driver import Driver, Step
@@ -40,7 +41,7 @@ def events_before_the_write(monkeypatch: pytest.MonkeyPatch) -> None:
     write = Driver._write
 
     async def hasty(driver: Driver, step: Step) -> None:
-        driver._audience.show(step.events)
+        driver._audience.show(step.events, ())
         await write(driver, evolve(step, events=[]))
 
     monkeypatch.setattr(Driver, "_write", hasty)
@@ -154,8 +155,8 @@ def event_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the events of a step, the last is not shown."""
     show = Audience.show
 
-    def losing(audience: Audience, events: Sequence[Event]) -> None:
-        show(audience, events[:-1] if len(events) > 2 else events)
+    def losing(audience: Audience, events: Sequence[Event], records: Sequence[LogRecord]) -> None:
+        show(audience, events[:-1] if len(events) > 2 else events, records)
 
     monkeypatch.setattr(Audience, "show", losing)
 

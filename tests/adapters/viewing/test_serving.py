@@ -8,7 +8,8 @@ from contextlib import contextmanager
 
 import pytest
 from loopkernel.replaying import LogRecord
-from loopkernel_adapters.viewing.serving import LOOPBACK, LiveRun, ViewServer
+from loopkernel_adapters.viewing.live import LiveRun, Looking
+from loopkernel_adapters.viewing.serving import LOOPBACK, ViewServer
 
 from tests.adapters.viewing.made_runs import long_run
 
@@ -16,7 +17,7 @@ from tests.adapters.viewing.made_runs import long_run
 @contextmanager
 def served(log: list[LogRecord]) -> Iterator[ViewServer]:
     """A server of what the log holds at each time."""
-    with ViewServer(LiveRun("a run", lambda: log)) as server:
+    with ViewServer(LiveRun("a run", Looking(read=lambda: log))) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:
@@ -50,9 +51,9 @@ def test_the_page_and_the_news_come_to_whoever_has_the_address() -> None:
         assert headers["Cache-Control"] == "no-store"
         log.extend(whole[40:50])
         _, news, _ = ask(server, f"/{server.token}/news?since=40")
-        assert [step["n"] for step in json.loads(news)["steps"]] == list(range(41, 51))
+        assert [step["n"] for step in json.loads(news)["runs"][0]["steps"]] == list(range(41, 51))
         _, none, _ = ask(server, f"/{server.token}/news?since=50")
-        assert json.loads(none)["steps"] == []
+        assert json.loads(none)["runs"][0]["steps"] == []
 
 
 @pytest.mark.parametrize(
@@ -86,7 +87,7 @@ def test_what_another_site_has_a_browser_ask_is_refused(headers: dict[str, str])
         assert ask(server, f"/{server.token}/")[0] == 200
 
 
-@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS"])
+@pytest.mark.parametrize("method", ["PUT", "DELETE", "OPTIONS"])
 def test_nothing_can_be_changed_there(method: str) -> None:
     with served(long_run(5)) as server:
         assert ask(server, f"/{server.token}/", method)[0] == 501
@@ -108,7 +109,7 @@ def test_a_log_that_cannot_be_read_now_is_told_and_read_again_later() -> None:
             raise troubles.pop()
         return log
 
-    with ViewServer(LiveRun("a run", read)) as server:
+    with ViewServer(LiveRun("a run", Looking(read=read))) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         assert ask(server, f"/{server.token}/")[0] == 503

@@ -13,7 +13,9 @@ class Page {
     this.runs = told.runs.map((run, number) => new Run(run, number));
     this.panes = element("main", { with: { id: "panes" } });
     this.help = this.keys();
-    document.body.append(this.header(), this.panes, this.help);
+    this.asking = told.live ? new Asking() : null;
+    document.body.append(this.header(), ...(this.asking ? [this.asking.root] : []), this.panes, this.help);
+    this.asking?.show(told.live.asked ?? []);
     if (told.figures) this.figures = figures(told.figures);
     const asked = this.asked();
     if (told.sides && asked === null) this.showTwo();
@@ -29,9 +31,9 @@ class Page {
 
   header() {
     const bar = element("header", {}, element("h1", { text: this.told.title, title: this.told.title }));
-    if (this.runs.length > 1) {
+    if (this.runs.length > 1 || this.told.live) {
       this.picker = element("select", { with: { "aria-label": "run" } });
-      this.runs.forEach((run, number) => this.picker.append(element("option", { text: run.name, with: { value: number } })));
+      this.runs.forEach((run) => this.pickable(run));
       this.picker.addEventListener("change", () => this.showOne(Number(this.picker.value), 1));
       bar.append(this.picker);
     }
@@ -53,6 +55,12 @@ class Page {
     bar.append(element("span", { class: "spacer" }), element("button", { text: "\u25d0", title: "light or dark (d)", click: () => this.turnLight() }),
       element("button", { text: "?", title: "keys (?)", click: () => this.help.showModal() }));
     return bar;
+  }
+
+  // A run that can be chosen: with one alone there is nothing to choose.
+  pickable(run) {
+    this.picker.append(element("option", { text: run.name, with: { value: run.number } }));
+    this.picker.hidden = this.picker.childElementCount < 2;
   }
 
   keys() {
@@ -149,17 +157,29 @@ class Page {
     does[event.key]();
   }
 
+  // What is asked is shown whatever the run holds, and before it.
+  hear(news) {
+    this.asking.show(news.asked);
+    news.runs.forEach((told, number) => {
+      const run = this.runs[number], grown = told.steps.length || told.notes.length !== run.notes.length;
+      if (!grown) return;
+      run.take(told);
+      this.open.find((pane) => pane.run === run)?.grown(this.followBox.checked);
+    });
+    for (const told of news.more) {
+      this.runs.push(new Run(told, this.runs.length));
+      this.pickable(this.runs.at(-1));
+    }
+  }
+
   async follow() {
     for (;;) {
       await new Promise((over) => setTimeout(over, this.told.live.every));
       try {
-        const answer = await fetch(`news?since=${this.runs[0].length}`, { cache: "no-store" });
+        const answer = await fetch(`news?since=${this.runs.map((run) => run.length).join(",")}`, { cache: "no-store" });
         if (!answer.ok) throw new Error(String(answer.status));
-        const news = await answer.json();
+        this.hear(await answer.json());
         this.liveness.textContent = "live";
-        if (!news.steps.length) continue;
-        this.runs[0].take(news);
-        this.open.find((pane) => pane.run === this.runs[0])?.grown(this.followBox.checked);
       } catch {
         this.liveness.textContent = "the program that showed this has ended, or cannot be reached";
       }

@@ -1,0 +1,307 @@
+"""The runs that are open here: each opened when something is said to it, and kept until its place is needed.
+
+What can be read needs no opening: the events of a run that nobody here writes are told from its log.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from weakref import WeakValueDictionary
+
+from attrs import define, frozen
+from loopkernel.data.events import Event, InputSettled, Refused
+from loopkernel.data.records import LogRecord
+from loopkernel.data.remembered import Remembered
+from loopkernel.data.states import State
+from loopkernel.data.thread_deltas import Created
+from loopkernel.data.user_deltas import EditMessage, Enqueue, Say, Steer, UserDelta
+from loopkernel.data.words import InputFate, RefusalReason
+from loopkernel.replaying import fork
+
+from loopkernel_adapters.agent import Agent, new_run_id
+from loopkernel_adapters.driver.asyncio_driver import AT_REST
+from loopkernel_adapters.ports import NoSuchRun, RunPage, Sealing, StoreError
+from loopkernel_adapters.server.feed import Feed
+from loopkernel_adapters.session import Session
+from loopkernel_adapters.waiting_calls import Answer, WaitingCall, calls_waiting
+
+MOST_OPEN = 1_000  # runs; beyond that, the one that has rested longest is closed
+
+Message = Say | Steer | Enqueue | EditMessage
+
+
+class Full(Exception):
+    """As many runs are open as may be, and none of them rests."""
+
+
+class AlreadyThere(Exception):
+    """There is a run of that id already."""
+
+
+class Changed(Exception):
+    """The call does not wait, or not as it was asked about."""
+
+
+@frozen(kw_only=True)
+class Fate:
+    """What became of something that was said: it was taken, or refused."""
+
+    fate: InputFate | None = None
+    refused: RefusalReason | None = None
+
+
+@define(eq=False)
+class OpenRun:
+    """A run that is open here."""
+
+    session: Session
+    feed: Feed
+    resources: AsyncExitStack
+    in_use: int = 0
+
+
+class OpenRuns:
+    """The runs of an agent, for any number of clients.
+
+    `lasting` are the tools that what a person allowed once and for all still means after a restart; None: all.
+    `note` is told each run that begins here.
+    """
+
+    def __init__(
+        self,
+        agent: Agent,
+        *,
+        most_open: int = MOST_OPEN,
+        lasting: frozenset[str] | None = None,
+        note: Callable[[str], None] | None = None,
+    ) -> None:
+        self._note = note
+        self._agent = agent
+        self._most_open = most_open
+        self._lasting = lasting
+        self._open: dict[str, OpenRun] = {}  # the one that was used last is the last
+        self._opening: set[str] = set()
+        self._feeds: WeakValueDictionary[str, Feed] = WeakValueDictionary()  # also those of runs that are not open
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def end_streams(self) -> None:
+        """Whoever follows events comes to an end."""
+        for feed in list(self._feeds.values()):
+            feed.end()
+
+    async def close(self) -> None:
+        """Let go of every run. For its log it is as if the process had ended here."""
+        self.end_streams()
+        runs, self._open = list(self._open.values()), {}
+        await asyncio.gather(*(run.resources.aclose() for run in runs), return_exceptions=True)
+
+    # --- what can be read ---
+
+    async def latest(self, most: int) -> RunPage:
+        """The latest runs."""
+        return await self._agent.runs.latest(most)
+
+    async def feed(self, run: str) -> Feed:
+        """The events of the run. Raises NoSuchRun, and what reading a log raises."""
+        if run in self._open:
+            return self._open[run].feed
+        async with self._lock(run):
+            if run in self._open:
+                return self._open[run].feed
+            return await self._caught_up(run, await self._agent.runs.read(run))
+
+    async def waiting(self, run: str) -> tuple[State, tuple[WaitingCall, ...]]:
+        """The state of the run, and the calls that wait for a person. Raises as `feed`."""
+        feed = await self.feed(run)
+        if run in self._open:
+            session = self._open[run].session
+            return session.state, session.waiting
+        return feed.state, calls_waiting(lambda within: None if within else feed.state)
+
+    # --- what is said ---
+
+    async def begin(self, run: str | None) -> str:
+        """A new run. Raises AlreadyThere, Full, and what opening a log raises."""
+        name = new_run_id() if run is None else run
+        if run is not None and await self._has_begun(run):
+            raise AlreadyThere
+        await self._opened(name)
+        self._noted(name)
+        return name
+
+    async def fork(self, run: str, at: int) -> str:
+        """A new run that leaves that one after so many of its records. Raises ValueError where it cannot."""
+        records, doubt = await self._agent.runs.read(run), await self._agent.runs.doubt(run)
+        name = new_run_id()
+        now_ms = max([int(time.time() * 1_000), *(record.now_ms for record in records[-1:])])
+        forked = fork(records, at, name, now_ms)
+        store = await self._agent.runs.open(name)
+        try:
+            if doubt is None and isinstance(store, Sealing):
+                store.vouch()
+            await store.append(forked, durable=True)
+        finally:
+            await store.close()
+        self._noted(name)
+        return name
+
+    async def say(self, run: str, delta: Message) -> Fate:
+        """Say it, and tell what became of it; `delta` has a key. Raises NoSuchRun, Full and StoreError."""
+        async with self._in_use(run) as opened:
+            listen = _Settlement(delta.key)
+            opened.session.listen(listen)
+            try:
+                await self._sent(run, opened, delta)
+            finally:
+                opened.session.forget(listen)
+            return listen.fate
+
+    async def send(self, run: str, delta: UserDelta) -> None:
+        """Have it taken. Raises as `say`."""
+        async with self._in_use(run) as opened:
+            await self._sent(run, opened, delta)
+
+    async def answer(self, run: str, call: WaitingCall, answer: Answer) -> None:
+        """Answer exactly that call. Raises Changed where it does not wait as it is given here; else as `say`."""
+        async with self._in_use(run) as opened:
+            if call not in opened.session.waiting:
+                raise Changed
+            try:
+                await opened.session.answer(call, answer)
+            except ValueError as error:
+                raise Changed from error
+
+    def open_session(self, run: str) -> Session | None:
+        """The session of the run, where it is open here."""
+        found = self._open.get(run)
+        return None if found is None else found.session
+
+    # --- opening ---
+
+    def _noted(self, run: str) -> None:
+        if self._note is not None:
+            self._note(run)
+
+    async def _sent(self, run: str, opened: OpenRun, delta: UserDelta) -> None:
+        try:
+            await opened.session.send(delta)
+        except StoreError:
+            if self._open.get(run) is opened:
+                await self._let_go(run)  # the driver has stopped: whoever comes next opens the log anew
+            raise
+
+    @asynccontextmanager
+    async def _in_use(self, run: str) -> AsyncIterator[OpenRun]:
+        """The run, held open for the length of the block. Raises NoSuchRun and what opening a log raises."""
+        if run not in self._open and not await self._has_begun(run):
+            raise NoSuchRun(f"there is no run {run}")
+        opened = await self._opened(run)
+        opened.in_use += 1
+        self._open[run] = self._open.pop(run, opened)
+        try:
+            yield opened
+        finally:
+            opened.in_use -= 1
+
+    async def _opened(self, run: str) -> OpenRun:
+        async with self._lock(run):
+            if run in self._open:
+                return self._open[run]
+            self._opening.add(run)
+            try:
+                return await self._newly_opened(run)
+            finally:
+                self._opening.discard(run)
+
+    async def _newly_opened(self, run: str) -> OpenRun:
+        await self._make_room()
+        early: list[LogRecord] = []
+        feed: Feed | None = None
+
+        def follow(records: Sequence[LogRecord]) -> None:
+            if feed is None:
+                early.extend(records)
+            else:
+                feed.take(records)
+
+        async with AsyncExitStack() as resources:
+            opening = self._agent.session(run, remembered=await self._remembered(run), follow=follow)
+            session = await resources.enter_async_context(opening)
+            known = await self._caught_up(run, await self._before(run, early[0]))
+            known.take(early)
+            feed = known
+            self._open[run] = opened = OpenRun(session=session, feed=feed, resources=resources.pop_all())
+            return opened
+
+    async def _before(self, run: str, first: LogRecord) -> tuple[LogRecord, ...]:
+        """What the log held when it was opened here, and `first` was added: that record is found only once."""
+        if isinstance(first.delta, Created):
+            return ()
+        records = await self._agent.runs.read(run)
+        at = next(at for at in range(len(records) - 1, -1, -1) if records[at] == first)
+        return records[:at]
+
+    async def _caught_up(self, run: str, records: Sequence[LogRecord]) -> Feed:
+        """The feed that knows exactly these records; the one that is there, if its events are of this log."""
+        feed = self._feeds.get(run)
+        if feed is None or feed.over or not feed.begins(records):
+            if feed is not None:
+                feed.end()
+            feed = self._feeds[run] = Feed()
+        await feed.catch_up(records)
+        return feed
+
+    async def _make_room(self) -> None:
+        while len(self._open) + len(self._opening) > self._most_open:
+            run = next((run for run, each in self._open.items() if not each.in_use and _rests(each.session)), None)
+            if run is None:
+                raise Full
+            await self._let_go(run, only_if_resting=True)
+
+    async def _let_go(self, run: str, *, only_if_resting: bool = False) -> None:
+        async with self._lock(run):
+            found = self._open.get(run)
+            if found is not None and not (only_if_resting and (found.in_use or not _rests(found.session))):
+                del self._open[run]
+                await found.resources.aclose()
+
+    async def _remembered(self, run: str) -> tuple[Remembered, ...] | None:
+        """The approvals that hold on: none of a tool that may be another one by now. None: what the log says."""
+        if self._lasting is None or not await self._has_begun(run):
+            return None
+        feed = await self._caught_up(run, await self._agent.runs.read(run))
+        if feed.state.session is None or await self._agent.runs.doubt(run) is not None:
+            return None
+        remembered = feed.state.session.settings.remembered
+        return tuple(each for each in remembered if each.tool in self._lasting)
+
+    async def _has_begun(self, run: str) -> bool:
+        try:
+            return bool(await self._agent.runs.read(run))
+        except NoSuchRun:
+            return False
+
+    def _lock(self, run: str) -> asyncio.Lock:
+        lock = self._locks.get(run)
+        if lock is None:
+            lock = self._locks[run] = asyncio.Lock()
+        return lock
+
+
+class _Settlement:
+    """Hears what becomes of the message with that key."""
+
+    def __init__(self, key: str | None) -> None:
+        self._key = key
+        self.fate = Fate()
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, InputSettled) and event.key == self._key:
+            self.fate = Fate(fate=event.fate)
+        elif isinstance(event, Refused) and event.key == self._key:
+            self.fate = Fate(refused=event.reason)
+
+
+def _rests(session: Session) -> bool:
+    return isinstance(session.state, tuple(AT_REST))

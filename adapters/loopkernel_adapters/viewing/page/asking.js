@@ -1,0 +1,71 @@
+// What waits for a person, above all that the run holds, and answered here: each button is for exactly the call beside it.
+
+const WORDS = {
+  yes: "Let it run", no: "Do not run it", say: "Answer", decline: "Decline to answer",
+  rerun: "Run it again", cancel: "Do not run it again",
+};
+const BESIDE = { no: ["why", "why not (told to the model)"], say: ["text", "your answer"] };
+const NOT_AT_ONCE = 700; // milliseconds: a click that was meant for what stood here before is none
+
+class Asking {
+  constructor() {
+    this.root = element("section", { class: "asking", with: { "aria-label": "what waits for you", "aria-live": "polite" } });
+    this.shown = "";
+    this.show([]);
+  }
+
+  // What is shown stays as it is, with what was typed, as long as the same is asked.
+  show(asked) {
+    const now = asked.map((one) => one.asked).join(" ");
+    this.root.hidden = asked.length === 0;
+    if (now === this.shown) return;
+    this.shown = now;
+    this.root.replaceChildren(...asked.map((one) => this.question(one)));
+  }
+
+  question(one) {
+    const said = element("p", { class: "said", with: { role: "status" } });
+    const box = element("article", { class: "question" },
+      element("h2", { text: one.question === null ? "A call waits for you" : "A running tool asks you" }),
+      element("p", {}, "call ", element("b", { text: one.call }), " of the tool ", element("b", { class: "mono", text: one.tool }),
+        one.after_crash ? ": it was running when the program ended, and nobody knows how far it came" : ""),
+      one.question === null ? null : element("pre", { class: "mono exact", text: one.question }),
+      element("p", { class: "faint", text: "its input, all of it:" }),
+      element("pre", { class: "mono exact", text: one.input }));
+    if (one.answers.length === 0) box.append(element("p", { text: "It cannot be answered here; answer it where the run goes on." }));
+    else box.append(this.buttons(one, said), said);
+    return box;
+  }
+
+  buttons(one, said) {
+    const row = element("p", { class: "answers" });
+    for (const word of one.answers) {
+      const [name, hint] = BESIDE[word] ?? [];
+      const beside = name ? element("input", { with: { type: "text", "aria-label": hint, placeholder: hint } }) : null;
+      const button = element("button", { text: WORDS[word], class: `answer-${word}`, click: () => {
+        const given = { asked: one.asked, answer: word };
+        if (beside?.value) given[name] = beside.value;
+        this.send(given, row, said);
+      } });
+      button.disabled = true;
+      setTimeout(() => { button.disabled = false; }, NOT_AT_ONCE);
+      row.append(...(beside ? [element("span", { class: "together" }, button, beside)] : [button]));
+    }
+    return row;
+  }
+
+  async send(given, row, said) {
+    const buttons = [...row.querySelectorAll("button")];
+    for (const button of buttons) button.disabled = true;
+    said.textContent = "is told...";
+    try {
+      const options = { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(given) };
+      const answer = await fetch("answer", options);
+      said.textContent = answer.ok ? "answered" : await answer.text();
+      if (answer.ok) return;
+    } catch {
+      said.textContent = "the program that showed this cannot be reached";
+    }
+    for (const button of buttons) button.disabled = false;
+  }
+}
