@@ -66,6 +66,12 @@ def _carry_out(given: argparse.Namespace, screen: Screen) -> ExitStatus:
         case "send":
             from loopkernel_adapters.cli.fleet import inputs_of, send
 
+            if given.waiting or given.call is not None:
+                from loopkernel_adapters.cli.fleet_calls import answer_call, list_waiting
+
+                if given.call is None:
+                    return list_waiting(given.run, given.store, screen)
+                return answer_call(given.run, given.call, given.words, given.store, screen)
             return send(given.run, inputs_of(given.words, cancel=given.cancel), given.store, screen)
         case "runs":
             from loopkernel_adapters.cli.listing import list_runs

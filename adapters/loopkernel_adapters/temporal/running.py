@@ -9,7 +9,7 @@ from loopkernel.data.events import Refused
 from loopkernel.data.ids import CallId
 from loopkernel.data.outside_deltas import ChildEnded
 from loopkernel.data.states import State
-from loopkernel.data.user_deltas import CancelAll
+from loopkernel.later_typing import override
 from loopkernel.replaying import LogRecord
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client, WorkflowHandle, WorkflowUpdateFailedError
@@ -18,16 +18,15 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from loopkernel_adapters.agent import Agent, new_run_id
-from loopkernel_adapters.driver.children import WITH_CALLS, last_said, waiting_calls
+from loopkernel_adapters.driver.children import WITH_CALLS, last_said
 from loopkernel_adapters.driver.taking_up import new_nonce
 from loopkernel_adapters.optional_ports import Address, NoSuchAgent
+from loopkernel_adapters.runs_elsewhere import RunElsewhere
 from loopkernel_adapters.secret_filter import SecretFilter
 from loopkernel_adapters.secrets import NO_SECRETS, Secrets
-from loopkernel_adapters.session import Words, said
 from loopkernel_adapters.temporal.documents import RUN, Carried, Input, Pace, endings, inputs, refusals
 from loopkernel_adapters.temporal.documents import carried as carried_codec
 from loopkernel_adapters.temporal.updates import updated
-from loopkernel_adapters.waiting_calls import Answer, WaitingCall, answer_in_full, calls_waiting
 
 DEFAULT_PACE = Pace()
 
@@ -61,7 +60,7 @@ async def start(
     return TemporalRun(client, handle.id, secrets)
 
 
-class TemporalRun:
+class TemporalRun(RunElsewhere):
     """A run that was begun with `start`, here or elsewhere.
 
     `secrets` are hidden in all that is said; without them the run's worker refuses what holds one.
@@ -72,30 +71,11 @@ class TemporalRun:
         self._client = client
         self._filter = SecretFilter(secrets)
 
-    async def say(self, words: Words) -> None:
-        """Say something to the model; on return it is recorded. Raises InputRefused, as all that is said does."""
-        await self.send(said(words))
-
-    async def approve(self, call: WaitingCall) -> None:
-        """Let the call run."""
-        await self.answer(call, True)
-
-    async def reject(self, call: WaitingCall, why: str = "") -> None:
-        """Do not let the call run; the model is told why."""
-        await self.answer(call, why or False)
-
-    async def answer(self, call: WaitingCall, answer: Answer) -> None:
-        """Answer a call that waits for a person; see `Answer`. Raises TypeError where the answer does not fit."""
-        await self.send(answer_in_full(call, answer), call.within)
-
-    async def cancel(self) -> None:
-        """Stop everything that is under way."""
-        await self.send(CancelAll())
-
+    @override
     async def send(self, delta: Input, within: Address = ()) -> None:
-        """Say anything that the kernel understands, to the run or to the sub-agent at that address.
+        """Say anything that the kernel understands, to the run or to the sub-agent at that address; it is in the log.
 
-        Raises NoSuchAgent where there is none.
+        Raises InputRefused, and NoSuchAgent where there is none.
         """
         *between, last = await self._handles(within)
         for shown in self._filter.incoming(delta):
@@ -121,22 +101,10 @@ class TemporalRun:
             pass
         return last_said(await self.state())
 
+    @override
     async def state(self, within: Address = ()) -> State:
         """The state of the run, or of the sub-agent at the address. Raises NoSuchAgent."""
         return await _state((await self._handles(within))[-1])
-
-    async def waiting(self) -> tuple[WaitingCall, ...]:
-        """The calls that wait for a person, those of sub-agents included."""
-        own = await self.state()
-        states: dict[Address, State | None] = {(): own}
-        for asked in waiting_calls(own):
-            address = asked.path[:-1]
-            if address not in states:
-                try:
-                    states[address] = await self.state(address)
-                except NoSuchAgent:
-                    states[address] = None
-        return calls_waiting(states.get)
 
     async def over(self) -> ChildEnded:
         """Wait for the end of the run: why it ended, what it said last, what it used."""
