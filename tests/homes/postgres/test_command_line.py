@@ -37,7 +37,7 @@ def test_a_worker_serves_what_is_sent(server: PostgresServer, tmp_path: Path) ->
 
 SCRIPT: tuple[dict[str, object], ...] = (
     {"calls": [{"tool": "delegate", "input": {"prompt": "write it"}}]},
-    {"calls": [{"tool": "write_file", "input": {"path": "note.txt", "content": "tea"}}]},
+    {"calls": [{"tool": "write_file", "input": {"path": "note.txt", "text": "tea"}}]},
     {"text": "It is written."},
     {"text": ANSWER},
 )
