@@ -21,7 +21,19 @@ SHELL = "loopkernel_adapters"
 _PUBLIC = ("loopkernel", "deltas", "effects", "events", "messages", "policy", "states", "tools", "adapters.public")
 _UNSEEN = (*_PUBLIC, "loop", "later_typing", "public_names")
 # The modules at the top of the shell that put its rooms together; the others there are what all of them rest on.
-AGENT = ("agent", "asked_calls", "event_buffer", "result", "session", "standing_approvals", "turn_locks", "waiting_calls")
+AGENT = (
+    *(
+        "agent",
+        "asked_calls",
+        "event_buffer",
+        "result",
+        "runs_elsewhere",
+        "session",
+        "standing_approvals",
+        "turn_locks",
+    ),
+    "waiting_calls",
+)
 
 
 def room_of(module: str) -> str:

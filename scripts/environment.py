@@ -125,6 +125,8 @@ def ensure_servers(directory: Path) -> None:
 def ensure_docs(directory: Path) -> None:
     """Install what builds the site of the documents unless it is there."""
     ensure_pinned(directory, DOCS_PINS, "docs", "the generator of the documents", 30)
+
+
 def ensure_compiled(directory: Path) -> None:
     """Put a wheel with a compiled kernel in the place of the editable project, unless it is that of these sources."""
     stamp = directory / "compiled.stamp"

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from loopkernel_adapters.driver.taking_up import SettingsDiffer as SettingsDiffer
     from loopkernel_adapters.event_buffer import AgentEvent as AgentEvent
     from loopkernel_adapters.event_buffer import EventsDropped as EventsDropped
+    from loopkernel_adapters.fleet.running import FleetRun as FleetRun
     from loopkernel_adapters.fleet.worker import Worker as Worker
     from loopkernel_adapters.fleet_ports import Fleet as Fleet
     from loopkernel_adapters.optional_ports import Agents as Agents
@@ -103,6 +104,7 @@ else:
             "loopkernel_adapters.event_buffer": "AgentEvent EventsDropped",
             "loopkernel_adapters.blocking_ports": "BlockingRuns BlockingStore",
             "loopkernel_adapters.fleet_ports": "Fleet",
+            "loopkernel_adapters.fleet.running": "FleetRun",
             "loopkernel_adapters.fleet.worker": "Worker",
             "loopkernel_adapters.optional_ports": "Agents Corrector Handoffs "
             "Hooks OptionalPorts Summariser SummaryError",

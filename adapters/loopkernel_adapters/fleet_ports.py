@@ -27,8 +27,10 @@ class Fleet(Runs, Protocol):
         """Keep an input for the run, from anywhere: durable before this returns. Gives its number, and wakes a worker.
 
         The run is entered where it is new. Numbers count up from 1, in the order in which the inputs are applied.
-        Raises StoreError for what is not an input (of a user, or of a thread), for what cannot be kept, and for the run
-        of a sub-agent. Where the connection is lost before the answer, it says that nobody knows whether it was kept.
+        To a sub-agent it is sent by the id of its session, and whoever takes the run that it works for hands it on.
+        Raises StoreError for what is not an input (of a user, or of a thread; of a user alone for a sub-agent) and for
+        what cannot be kept, NoSuchRun for a sub-agent that has no log. Where the connection is lost before the answer,
+        it says that nobody knows whether it was kept.
         """
         ...
 
@@ -40,12 +42,17 @@ class Fleet(Runs, Protocol):
         """
         ...
 
+    async def inboxes_within(self, run: str) -> tuple[str, ...]:
+        """The sub-agents of the run, and those of sub-agents, that have inputs: the ids of their sessions."""
+        ...
+
     async def claim(self, most: int) -> tuple[str, ...]:
         """At most so many runs that nobody holds and that have work; they are held here from now on.
 
-        Work is an input, a timer that is due, or what a holder has left: it said so, or its lease ended without a word.
-        What is claimed is opened, or said to `rest`; otherwise it is free again when its lease ends. Runs of sub-agents
-        (with a slash in the name) are never claimed: who opens the run that they work for opens them.
+        Work is an input, for it or for a sub-agent of it, a timer that is due, or what a holder has left: it said so,
+        or its lease ended without a word. What is claimed is opened, or said to `rest`; otherwise it is free again when
+        its lease ends. Runs of sub-agents (with a slash in the name) are never claimed: who opens the run that they
+        work for opens them.
         """
         ...
 

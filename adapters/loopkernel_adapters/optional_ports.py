@@ -5,6 +5,7 @@ a cancellation of its task means: stop, and let go of everything. A command whos
 with a report that says so; only summaries are then made by the session's own model.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
@@ -113,9 +114,21 @@ class Agent(Protocol):
         """Pass a change of settings on. It may come before `run` has begun."""
         ...
 
-    async def send(self, delta: UserDelta, within: Address) -> None:
-        """Pass on what a person says to this sub-agent, or to the one at the address within it. Raises NoSuchAgent."""
+    async def send(self, delta: UserDelta, within: Address, taken: int | None = None) -> None:
+        """Pass on what a person says to this sub-agent, or to the one at the address within it. Raises NoSuchAgent.
+
+        One that is about to run is waited for. `taken` is as for `Driver.send`.
+        """
         ...
+
+    @property
+    def waits(self) -> bool:
+        """Whether nothing of it goes on by itself, since it waits for a person; see `Driver.waits`."""
+        return False
+
+    async def until_waits(self) -> None:
+        """Return when it waits. One that never says so need not return."""
+        await asyncio.Future[None]()
 
     def state_of(self, within: Address) -> State | None:
         """The state of this sub-agent, or of the one at the address within it; None where it is not known here."""

@@ -34,7 +34,7 @@ from loopkernel.data.words import CallStatus, InputFate, RefusalReason, TurnEndR
 from loopkernel.loop.algorithms.references import resolved
 
 from loopkernel_adapters.driver.asyncio_driver import Driver
-from loopkernel_adapters.driver.children import said_in
+from loopkernel_adapters.driver.children import agent_address, said_in
 from loopkernel_adapters.event_buffer import AgentEvent, EventBuffer
 from loopkernel_adapters.optional_ports import Address
 from loopkernel_adapters.ports import Observer, StoreError
@@ -146,12 +146,17 @@ class Session(Generic[Output_co]):
         await self._driver.send(delta, within, taken)
 
     async def settled(self) -> None:
-        """Wait until nothing is under way, also in the background; meanwhile the approver, where there is one, answers.
+        """Wait until nothing goes on by itself, also in the background; meanwhile the approver, if any, answers.
 
-        What waits for a person stays so, questions included. Raises as a turn does.
+        What waits for a person stays so, also in sub-agents, and questions included; a timer that runs is waited for.
+        Raises as a turn does.
         """
         await self._attended(self._approve is not None)
-        await self._driver.stopped()
+        await self._driver.until_waits()
+
+    def address_of(self, session_id: str) -> Address | None:
+        """Where the sub-agent is whose session that is; None where it does not run, or is not known here."""
+        return agent_address(self._driver.state_of, session_id)
 
     async def events(self) -> AsyncGenerator[AgentEvent, None]:
         """All events from now on, until the session is closed."""

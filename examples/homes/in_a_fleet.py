@@ -11,10 +11,7 @@ import os
 import sys
 
 from agent import agent as clerk
-from loopkernel import replay, waiting
-from loopkernel.data.blocks import TextBlock
-from loopkernel.deltas import Approve, Say
-from loopkernel_adapters import Agent, PostgresRuns, Worker
+from loopkernel_adapters import Agent, FleetRun, PostgresRuns, Worker
 
 
 async def main(what: str, name: str = "invoice-1") -> None:
@@ -23,12 +20,13 @@ async def main(what: str, name: str = "invoice-1") -> None:
         if what == "worker":
             await Worker(Agent(clerk.ports.provider, clerk.ports.tools, runs=runs)).serve()
         elif what == "say":
-            await runs.send(name, Say(content=(TextBlock("Pay what Anna owes."),)))
+            await FleetRun(runs, name).say("Pay what Anna owes.")
         elif what == "approve":
-            for call in waiting(replay(await runs.read(name))):
+            run = FleetRun(runs, name)
+            for call in await run.waiting():
                 print(f"{call.tool} with {call.input.text}")
                 if input("Run it? yes or no: ") == "yes":
-                    await runs.send(name, Approve(call=call.call))
+                    await run.approve(call)
     finally:
         await runs.close()
 

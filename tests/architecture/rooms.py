@@ -141,7 +141,7 @@ _SCHEMAS = "loopkernel_adapters.tools.input_schema"
 _MCP = "loopkernel_adapters.tools.mcp"
 _TEMPORAL = tuple(
     f"loopkernel_adapters.temporal.{part}"
-    for part in ("activities", "remote_children", "remote_operations", "running", "workflow", "working")
+    for part in ("activities", "remote_children", "remote_operations", "running", "updates", "workflow", "working")
 )
 _BOUNDED = "loopkernel_adapters.providers.wire_bounds"
 # What tells OpenTelemetry; the fold before it knows nothing of that.

@@ -275,8 +275,15 @@ def _add_send(commands: Commands) -> None:
     purpose = "say something to a run that workers serve; a new one is begun"
     sending = _add(commands, "send", purpose, WORKER_STATUSES, "send RUN 'And now?' --store postgres:DSN")
     sending.add_argument("run", metavar="RUN", type=values.name, help="the id of the run, new or not")
-    sending.add_argument("words", metavar="WORDS", nargs="?", help="what to say")
-    sending.add_argument("--cancel", action="store_true", help="stop what is under way first")
+    sending.add_argument("words", metavar="WORDS", nargs="?", help="what to say, or to answer with --call")
+    instead = sending.add_mutually_exclusive_group()
+    instead.add_argument("--cancel", action="store_true", help="stop what is under way first")
+    instead.add_argument(
+        "--waiting", action="store_true", help="list the calls that wait for a person, and say nothing"
+    )
+    instead.add_argument(
+        "--call", metavar="CALL", type=values.name, help="answer this call, as --waiting names it: yes, no WHY, ..."
+    )
     _add_store(sending)
 
 

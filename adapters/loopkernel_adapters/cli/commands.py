@@ -147,6 +147,12 @@ def _serve(given: argparse.Namespace, screen: Screen) -> ExitStatus:
         case _:
             from loopkernel_adapters.cli.fleet import inputs_of, send
 
+            if given.waiting or given.call is not None:
+                from loopkernel_adapters.cli.fleet_calls import answer_call, list_waiting
+
+                if given.call is None:
+                    return list_waiting(given.run, given.store, screen)
+                return answer_call(given.run, given.call, given.words, given.store, screen)
             return send(given.run, inputs_of(given.words, cancel=given.cancel), given.store, screen)
 
 

@@ -114,6 +114,21 @@ def said_after_crash_in(line: str) -> SaidAfterCrash | None:
     return None if found is None else SaidAfterCrash(CrashAnswerKind.DONE, found[1])
 
 
+def corrected(call: CallId, text: str) -> Correct:
+    """The call with the new input that the text says. Raises ValueError, in words, when it is not an input."""
+    if not text:
+        raise ValueError('give the new input too, as JSON in one line: edit {"name": "value"}')
+    try:
+        value = Json.parse(text)
+    except CodecError as error:
+        where = {fault: "" if fault.path == "$" else f" at {fault.path}" for fault in error.faults}
+        words = "; ".join(f"the new input{place} {fault.problem}" for fault, place in where.items())
+        raise ValueError(words) from error
+    if not isinstance(value.value(), dict):
+        raise ValueError('the new input has to be an object: edit {"name": "value"}')
+    return Correct(call=call, input=value)
+
+
 # --- a call, as the person is shown it -------------------------------------------------------------------
 # Never more than the terminal shows at one time.
 
@@ -357,19 +372,11 @@ class Dialogue:
 
     def _edited(self, call: CallId, text: str) -> Correct | None:
         """The call with the new input that the text says; None when it is not an input."""
-        if not text:
-            self._tell('give the new input too, as JSON in one line: edit {"name": "value"}')
-            return None
         try:
-            value = Json.parse(text)
-        except CodecError as error:
-            where = {fault: "" if fault.path == "$" else f" at {fault.path}" for fault in error.faults}
-            self._tell("; ".join(f"the new input{place} {fault.problem}" for fault, place in where.items()))
+            return corrected(call, text)
+        except ValueError as error:
+            self._tell(str(error))
             return None
-        if not isinstance(value.value(), dict):
-            self._tell('the new input has to be an object: edit {"name": "value"}')
-            return None
-        return Correct(call=call, input=value)
 
     async def _answer_question(self, waiting: WaitingCall, question: str) -> AnswerQuestion:
         def put() -> None:

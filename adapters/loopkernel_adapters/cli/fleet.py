@@ -4,27 +4,32 @@ import asyncio
 import signal
 from collections.abc import Sequence
 from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
 from loopkernel.data.blocks import TextBlock
 from loopkernel.data.choices import Lifetime
 from loopkernel.data.user_deltas import CancelAll, Say, UserDelta
 
 from loopkernel_adapters.agent import Agent
+from loopkernel_adapters.cli.fleet_store import dsn_of, in_fleet
 from loopkernel_adapters.cli.models import SoughtModels
 from loopkernel_adapters.cli.options import NO_SERVER, Options
 from loopkernel_adapters.cli.outcomes import ExitStatus, Unusable, complain, described, in_loop
-from loopkernel_adapters.cli.places import POSTGRES, postgres_runs, told
+from loopkernel_adapters.cli.places import postgres_runs, told
 from loopkernel_adapters.cli.rules import instructions_of, policy_of, secrets_of
 from loopkernel_adapters.cli.screen import Screen
 from loopkernel_adapters.cli.toolbox import confinement_of, opened_tools
 from loopkernel_adapters.fleet.worker import Worker
+
+if TYPE_CHECKING:
+    from loopkernel_adapters.stores.postgres import PostgresRuns
 
 ENDING = (signal.SIGINT, signal.SIGTERM)
 
 
 def work(options: Options, screen: Screen) -> ExitStatus:
     """Serve until the process is told to end. Raises Unusable."""
-    dsn = _dsn(options.store)
+    dsn = dsn_of(options.store)
     if any(text != NO_SERVER for text, _ in options.servers):
         raise Unusable("a worker starts no servers of tools yet: leave --mcp out, or write a worker of your own")
     with ExitStack() as resources:
@@ -64,17 +69,11 @@ def _complain(run: str | None, error: Exception) -> None:
 
 def send(run: str, inputs: Sequence[UserDelta], store: str | None, screen: Screen) -> ExitStatus:
     """Have the inputs wait for the run, whoever serves it. Raises Unusable."""
-    dsn = _dsn(store)
 
-    async def sent() -> list[int]:
-        runs = postgres_runs(dsn)
-        try:
-            return [await runs.send(run, delta) for delta in inputs]
-        finally:
-            await runs.close()
+    async def sent(runs: "PostgresRuns") -> list[int]:
+        return [await runs.send(run, delta) for delta in inputs]
 
-    with told(f"nothing can be sent to run {run}"):
-        numbers = asyncio.run(sent())
+    numbers = in_fleet(dsn_of(store), f"nothing can be sent to run {run}", sent)
     screen.labelled("sent", f"to run {run}, as input {', '.join(map(str, numbers))}; a worker hands it on")
     return ExitStatus.NATURAL_END
 
@@ -85,11 +84,5 @@ def inputs_of(words: str | None, *, cancel: bool) -> tuple[UserDelta, ...]:
     if words is not None and words.strip():
         said.append(Say(content=(TextBlock(words),)))
     if not said:
-        raise Unusable("there is nothing to send: give words, or --cancel")
+        raise Unusable("there is nothing to send: give words, or --cancel; --waiting lists the calls that wait")
     return tuple(said)
-
-
-def _dsn(store: str | None) -> str:
-    if store is None or not store.startswith(POSTGRES):
-        raise Unusable(f"workers share a PostgreSQL database: name it with --store {POSTGRES}DSN")
-    return store.removeprefix(POSTGRES)

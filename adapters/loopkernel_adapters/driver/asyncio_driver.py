@@ -220,8 +220,9 @@ class Driver:
         """Apply the delta; on return it is recorded durably, and what follows from it has begun.
 
         What became of it is told to the observers (`InputSettled`, `Refused`). With `within` it is passed on to the
-        sub-agent at that address, and is not in this session's log. `taken` is its number in the inbox of the store,
-        which it came out of: the write that records it takes it out of there. Cancelled, it is applied all the same.
+        sub-agent at that address, and is not in this session's log. `taken` is its number in the inbox of the store of
+        that session, which it came out of: the write that records it takes it out of there. Cancelled, it is applied
+        all the same.
         Raises StoreFailed when the log cannot be written, NoSuchAgent when there is no such sub-agent (any more),
         RuntimeError when the driver is closed.
         """
@@ -229,9 +230,7 @@ class Driver:
         if within:
             if isinstance(delta, ThreadDelta):
                 raise TypeError(f"a {type(delta).__name__} cannot be sent to a sub-agent")
-            if taken is not None:
-                raise ValueError("what came out of the inbox of a session belongs into its own log")
-            await self._operations.agent(within[0]).send(delta, within[1:])
+            await self._operations.agent(within[0]).send(delta, within[1:], taken)
             return
         if taken is not None:
             if not self._log.has_inbox:
@@ -294,6 +293,28 @@ class Driver:
     async def stopped(self) -> None:
         """Wait until nothing at all is under way, also nothing that was aborted. Raises as `over` does."""
         await self._until(lambda: self._operations.jobs == 0 and self._writing is None)
+
+    @property
+    def waits(self) -> bool:
+        """Whether nothing goes on by itself: nothing is under way, no timer runs, and sub-agents wait as well.
+
+        So nothing is lost if it is closed, and taken up again when somebody has something to say to it.
+        """
+        return not self._queue and self._writing is None and self._operations.all_wait
+
+    async def until_waits(self) -> None:
+        """Wait until it waits. Raises as `over` does."""
+        while not self.waits:
+            agents = [asyncio.ensure_future(agent) for agent in self._operations.until_agents_wait()]
+            own = asyncio.ensure_future(self._until(lambda: self.waits))
+            try:
+                await asyncio.wait((own, *agents), return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for each in (own, *agents):
+                    each.cancel()
+                await asyncio.gather(own, *agents, return_exceptions=True)
+            if own.done() and not own.cancelled():
+                own.result()
 
     async def _until(self, ready: Callable[[], bool]) -> None:
         self._demand_running()

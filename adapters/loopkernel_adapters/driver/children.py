@@ -7,7 +7,7 @@ log when its parent is.
 
 import asyncio
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 from loopkernel.data.blocks import TextBlock
@@ -65,13 +65,18 @@ class InProcessAgent(Agent):
         self._parent = parent
         self._stores = stores
         self._driver: Driver | None = None  # while it runs
+        self._has_begun = asyncio.Event()  # or ended before that
         self._told: list[SettingsChange] = []  # before it ran
         self._cancelled = False
         self._asked: tuple[ChildCall, ...] = ()
 
     @override
     async def run(self) -> ChildEnded:
-        driver = await self._opened()
+        try:
+            driver = await self._opened()
+        except BaseException:
+            self._has_begun.set()
+            raise
         self._driver = driver
         try:
             await self._driven(driver)
@@ -80,6 +85,7 @@ class InProcessAgent(Agent):
             return self._failed(driver.state, error)
         finally:
             self._driver = None
+            self._has_begun.set()
             await _close(driver, self._parent.ports.secrets)
 
     @override
@@ -94,10 +100,25 @@ class InProcessAgent(Agent):
         self._post(delta)
 
     @override
-    async def send(self, delta: UserDelta, within: Address) -> None:
+    async def send(self, delta: UserDelta, within: Address, taken: int | None = None) -> None:
+        await self._has_begun.wait()
         if self._driver is None:
-            raise NoSuchAgent(f"the sub-agent of call {self._command.call} does not run now")
-        await self._driver.send(delta, within)
+            raise NoSuchAgent(f"the sub-agent of call {self._command.call} does not run any more")
+        await self._driver.send(delta, within, taken)
+
+    @property
+    @override
+    def waits(self) -> bool:
+        return self._has_begun.is_set() and self._driver is not None and self._driver.waits
+
+    @override
+    async def until_waits(self) -> None:
+        await self._has_begun.wait()
+        if self._driver is not None:
+            with suppress(RuntimeError, StoreError):  # it has come to its end meanwhile
+                await self._driver.until_waits()
+                return
+        await asyncio.Future[None]()
 
     @override
     def state_of(self, within: Address) -> State | None:
@@ -148,6 +169,9 @@ class InProcessAgent(Agent):
         session = driver.state.session
         if session is not None and session.counters.receipts == 0:  # its log does not hold its task yet
             driver.post(Say(content=(TextBlock(self._command.task),)))
+        if self._cancelled:  # before there was anybody to tell
+            driver.post(CancelAll())
+        self._has_begun.set()
         if self._command.resumed:  # the parent's log may not hold what was reported last
             self._report_again(driver.state)
         await driver.over()
@@ -234,6 +258,25 @@ def _waiting_in(entry: LedgerEntry) -> Iterator[ChildCall]:
             yield ChildCall((entry.call.id, *asked.path))
     else:
         yield ChildCall((entry.call.id,))
+
+
+def agent_address(state_of: Callable[[Address], State | None], session_id: str) -> Address | None:
+    """Where the sub-agent is whose session that is, by the states of the session and of its sub-agents; None: nowhere.
+
+    The session of a sub-agent has the id of the one that it works for, and more.
+    """
+    address: Address = ()
+    while isinstance(state := state_of(address), WITH_CALLS):
+        for entry in state.ledger.entries:
+            above = entry.child.session_id if entry.child is not None and entry.is_open else None
+            if above is not None and f"{session_id}/".startswith(f"{above}/"):
+                address = (*address, entry.call.id)
+                break
+        else:
+            return None
+        if above == session_id:
+            return address
+    return None
 
 
 def last_said(state: State) -> str:

@@ -3,7 +3,7 @@
 Nothing here waits, and nothing here decides: a command says what to do, and what comes back is a report.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import assert_never
 
@@ -105,6 +105,15 @@ class Operations:
     def busy(self) -> bool:
         """Whether something is under way that will report, or a timer will fire."""
         return self._supervisor.busy or bool(self._timers)
+
+    @property
+    def all_wait(self) -> bool:
+        """Whether nothing is under way but sub-agents that wait, and no timer runs."""
+        return not self._timers and self.jobs == sum(agent.waits for agent in self._agents.values())
+
+    def until_agents_wait(self) -> list[Coroutine[object, object, None]]:
+        """For each sub-agent that does not wait, to wait until it does."""
+        return [agent.until_waits() for agent in self._agents.values() if not agent.waits]
 
     @property
     def asked_from_within(self) -> bool:

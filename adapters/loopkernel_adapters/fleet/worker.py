@@ -15,11 +15,11 @@ from functools import partial
 from typing import Literal, TypeVar
 
 from attrs import define, field
-from loopkernel.data.states import State
-from loopkernel.views.deadlines import next_deadline
+from loopkernel.data.thread_deltas import ThreadDelta
 
 from loopkernel_adapters.agent import Agent
 from loopkernel_adapters.fleet_ports import Fleet
+from loopkernel_adapters.optional_ports import NoSuchAgent
 from loopkernel_adapters.ports import NoSuchRun, RunFailed, StoreError, StoreLocked
 from loopkernel_adapters.session import Session
 
@@ -27,7 +27,6 @@ MOST_SESSIONS = 200  # that one worker holds at a time
 LOOK_SECONDS = 5.0  # how often it looks for work where nothing wakes it, as when another worker has died
 LEASE_LOOK_SECONDS = 0.5  # how often it looks whether it still has what it holds
 GRACE_SECONDS = 10.0  # how long sessions may take to come to rest when the worker is to stop
-TICK_SECONDS = 0.01  # a timer fires when its time is over, not before
 
 # Told of what could not be gone on with, and what was raised: a run, or, for None, the search for work.
 Complaint = Callable[[str | None, Exception], None]
@@ -41,10 +40,11 @@ class DoubtedRun(StoreError):
 class Worker:
     """Serves the sessions of the agent's runs, which are a `Fleet`; as many at once as `most_sessions`.
 
-    Where the agent has an approver, it answers for a person; else a call waits until its answer is sent to the run,
-    from anywhere. A session that waits so is let go of, unless a timer of it runs: who takes a run up sets its timers
-    anew. `complain` is told what went wrong, which stops no other session; without it, the exception handler of the
-    event loop is. Raises TypeError where the agent keeps its runs in a place that workers cannot share.
+    Where the agent has an approver, it answers for a person; else a call waits until its answer is sent to the run, or
+    to the sub-agent that made it, from anywhere. A session that waits so is let go of with its sub-agents, unless a
+    timer of it runs: who takes a run up sets its timers anew. `complain` is told what went wrong, which stops no other
+    session; without it, the exception handler of the event loop is. Raises TypeError where the agent keeps its runs in
+    a place that workers cannot share.
     """
 
     def __init__(
@@ -184,23 +184,61 @@ class Worker:
     async def _attend(self, run: str, session: Session, news: asyncio.Event) -> None:
         """Hand on what comes in, until nothing is under way and nothing has come; then say that nothing is left."""
         settling: asyncio.Future[None] | None = None
+        is_settled = False
         try:
             while True:
                 news.clear()
-                while waiting := await self._fleet.inbox(run):
-                    for number, delta in waiting:
-                        await session.send(delta, taken=number)
-                settling = asyncio.ensure_future(settled(session)) if settling is None else settling
+                await self._hand_on(run, session, is_settled)
+                settling = asyncio.ensure_future(session.settled()) if settling is None else settling
                 await first_of(settling, news)
+                is_settled = settling.done()
                 if settling.done():
                     with suppress(RunFailed):  # the log says so
                         settling.result()
                     settling = None
-                    if not news.is_set():
+                    if not (news.is_set() or await self._fleet.inboxes_within(run)):
                         break
         finally:
             await ended([] if settling is None else [settling])
         await self._fleet.rest(run, None, unfinished=False)
+
+    async def _hand_on(self, run: str, session: Session, is_settled: bool) -> None:
+        """Hand on what waits for the session and for its sub-agents.
+
+        Once all is settled it is known which sub-agents there are: what is for another one came too late, and is taken
+        out of its inbox.
+        """
+        while waiting := await self._fleet.inbox(run):
+            for number, delta in waiting:
+                await session.send(delta, taken=number)
+        for agent in await self._fleet.inboxes_within(run):
+            try:
+                await self._hand_down(agent, session)
+            except NoSuchAgent as error:
+                if is_settled:
+                    await self._drop(agent)
+                    self._complain(agent, error)
+
+    async def _hand_down(self, agent: str, session: Session) -> None:
+        """Hand on what waits for the sub-agent with that session. Raises NoSuchAgent where it does not run."""
+        within = session.address_of(agent)
+        if within is None:
+            raise NoSuchAgent(f"the sub-agent {agent} has ended, so what was sent to it since is left out")
+        await self._demand_vouched(agent)
+        while waiting := await self._fleet.inbox(agent):
+            for number, delta in waiting:
+                if isinstance(delta, ThreadDelta):
+                    raise StoreError(f"input {number} of {agent} is not one for a sub-agent. Remove that row to go on")
+                await session.send(delta, within, taken=number)
+
+    async def _drop(self, agent: str) -> None:
+        """Take what waits for that sub-agent out of its inbox, as if it had been handed on."""
+        store = await self._fleet.open(agent)
+        try:
+            while waiting := await self._fleet.inbox(agent):
+                await store.append((), durable=True, taken=[number for number, _ in waiting])
+        finally:
+            await store.close()
 
 
 @define(eq=False)
@@ -210,25 +248,6 @@ class _Held:
     task: asyncio.Task[None]
     news: asyncio.Event = field(factory=asyncio.Event)
     is_open: bool = False
-
-
-async def settled(session: Session) -> None:
-    """Wait until nothing is under way, and no timer runs. Raises as a turn does."""
-    while True:
-        await session.settled()
-        left = seconds_left(session.state)
-        if left is None:
-            return
-        await asyncio.sleep(left)
-
-
-def seconds_left(state: State) -> float | None:
-    """How long the first timer of the state still takes, at most; None: it has none.
-
-    Timers count from the time of the log, which need not be the date.
-    """
-    deadline_ms = next_deadline(state)
-    return None if deadline_ms is None else max(deadline_ms - state.stamp.now_ms, 0) / 1000 + TICK_SECONDS
 
 
 async def first_of(work: asyncio.Future[T], event: asyncio.Event) -> None:

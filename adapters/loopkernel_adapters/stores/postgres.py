@@ -135,6 +135,10 @@ class PostgresRuns(Runs):
         """See `Fleet`."""
         return await self._inputs.inbox(run)
 
+    async def inboxes_within(self, run: str) -> tuple[str, ...]:
+        """See `Fleet`."""
+        return await self._inputs.within(run)
+
     async def claim(self, most: int) -> tuple[str, ...]:
         """See `Fleet`."""
         return await self._fleet.claim(most)

@@ -20,6 +20,8 @@ WITH found AS (
     SELECT id FROM runs
     WHERE id IN (
             SELECT run FROM inbox
+            UNION SELECT above.id FROM inbox JOIN runs AS child ON child.id = inbox.run
+                JOIN runs AS above ON above.run = split_part(child.run, '/', 1)
             UNION SELECT id FROM runs WHERE unfinished
             UNION SELECT id FROM runs WHERE wake_ms <= (extract(epoch FROM clock_timestamp()) * 1000)::bigint)
         AND position('/' IN run) = 0

@@ -16,10 +16,10 @@ from loopkernel.data.user_deltas import FromUser
 from loopkernel.replaying import LogRecord
 
 from loopkernel_adapters.fleet_ports import Input
-from loopkernel_adapters.ports import StoreError
+from loopkernel_adapters.ports import NoSuchRun, StoreError
 from loopkernel_adapters.stores.postgres_connections import Connection, Connections
 from loopkernel_adapters.stores.postgres_leases import CHANNEL, ENTER
-from loopkernel_adapters.stores.postgres_names import kept_id
+from loopkernel_adapters.stores.postgres_names import id_of, kept_id
 from loopkernel_adapters.stores.record_chain import DatabaseCorrupt, checked_digest, origin
 from loopkernel_adapters.stores.seals import Mark, Seals
 
@@ -37,7 +37,11 @@ WITH counted AS (
 sent AS (
     INSERT INTO inbox (run, number, delta, seal, seen, seen_digest)
     SELECT id, %(number)s, %(delta)s, %(seal)s, %(seen)s, %(digest)s FROM counted RETURNING number)
-SELECT sent.number, pg_notify(%(channel)s, current_schema() || ':' || counted.run) FROM counted, sent"""
+SELECT sent.number, pg_notify(%(channel)s, current_schema() || ':' || split_part(counted.run, '/', 1))
+FROM counted, sent"""
+WITHIN = """
+SELECT DISTINCT runs.run FROM inbox JOIN runs ON runs.id = inbox.run
+WHERE runs.run > %(run)s || '/' AND runs.run < %(run)s || '0'"""
 IDENTITY = "SELECT identity FROM runs WHERE run = %s"
 INBOX = f"""
 SELECT number, delta, inbox.seal, seen, seen_digest, identity, highest_taken,
@@ -72,8 +76,8 @@ class Inputs:
     async def send(self, run: str, delta: Delta) -> int:
         """Keep an input, durably, wake whoever waits, and give its number."""
         kept = kept_id(run)
-        if "/" in run:
-            raise StoreError(f"run {run!r} is of a sub-agent, which is told things by the run that it works for only")
+        if "/" in run and not isinstance(delta, FromUser):
+            raise StoreError(f"run {run!r} is of a sub-agent, and a {type(delta).__name__} is not sent to one")
         text = _input_text(delta)
         while True:  # each time that another input was quicker, that one was sent
             envelope = await self._next(run, kept)
@@ -102,11 +106,13 @@ class Inputs:
         return await self._connections.run_once(sent)
 
     async def _next(self, run: str, kept: str) -> _Envelope:
-        """The input that would be sent now. The run is entered where it is new."""
+        """The input that would be sent now. The run is entered where it is new, unless it is that of a sub-agent."""
 
         async def found(connection: Connection) -> tuple[object, ...] | None:
             cursor = connection.cursor(binary=True)
             row: tuple[object, ...] | None = await (await cursor.execute(ENDING, (kept,))).fetchone()
+            if row is None and "/" in run:
+                raise NoSuchRun(f"no sub-agent has the session {run!r}; its address is told by the run that it is in")
             if row is None:
                 await connection.execute(ENTER, (kept,))
                 row = await (await cursor.execute(ENDING, (kept,))).fetchone()
@@ -118,6 +124,14 @@ class Inputs:
             raise DatabaseCorrupt(source, 0, 0, "the list of runs is damaged")
         digest = checked_digest(last, source, records) if records else origin(run.encode("utf-8"))
         return _Envelope(run=run, identity=identity, number=sent + 1, seen=records, digest=digest)
+
+    async def within(self, run: str) -> tuple[str, ...]:
+        """The sub-agents of the run that have inputs."""
+
+        async def found(connection: Connection) -> list[tuple[str]]:
+            return await (await connection.execute(WITHIN, {"run": kept_id(run)})).fetchall()
+
+        return tuple(id_of(row[0]) for row in await self._connections.run(found))
 
     async def inbox(self, run: str) -> tuple[tuple[int, Input], ...]:
         """The first inputs that wait, in order, with their numbers. Raises DatabaseCorrupt for one that is not ours."""

@@ -48,7 +48,9 @@ WITH released AS (
     UPDATE runs SET holder = NULL, owner = NULL, lease_until = NULL, unfinished = %(unfinished)s
     WHERE id = %(number)s AND epoch = %(epoch)s RETURNING id, run)
 SELECT pg_notify(%(channel)s, current_schema() || ':' || run) FROM released
-WHERE %(unfinished)s OR EXISTS (SELECT FROM inbox WHERE inbox.run = released.id)"""
+WHERE %(unfinished)s OR EXISTS (
+    SELECT FROM inbox JOIN runs AS sent_to ON sent_to.id = inbox.run
+    WHERE sent_to.id = released.id OR sent_to.run > released.run || '/' AND sent_to.run < released.run || '0')"""
 REST = """
 UPDATE runs SET unfinished = %(unfinished)s,
     wake_ms = ((extract(epoch FROM clock_timestamp())::float8 + %(wake_seconds)s::float8) * 1000)::bigint

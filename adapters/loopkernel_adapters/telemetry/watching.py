@@ -261,6 +261,10 @@ class WatchedFleet(WatchedRuns, Fleet):
         return await self._fleet.inbox(run)
 
     @override
+    async def inboxes_within(self, run: str) -> tuple[str, ...]:
+        return await self._fleet.inboxes_within(run)
+
+    @override
     async def claim(self, most: int) -> tuple[str, ...]:
         return await self._fleet.claim(most)
 

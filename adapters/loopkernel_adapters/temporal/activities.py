@@ -17,7 +17,7 @@ from loopkernel.data.ids import OperationKind, RunOperation
 from loopkernel.data.tool_deltas import ToolAsked, ToolSucceeded
 from loopkernel.replaying import START
 from temporalio import activity
-from temporalio.client import Client, WorkflowHandle, WorkflowUpdateRPCTimeoutOrCancelledError
+from temporalio.client import Client, WorkflowHandle
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 
@@ -37,6 +37,7 @@ from loopkernel_adapters.temporal.documents import (
     orders,
 )
 from loopkernel_adapters.temporal.remote_operations import key_of
+from loopkernel_adapters.temporal.updates import updated
 
 # Called with the id of a run and each delta that an activity has for it, as it comes, without secrets. Quick; what it
 # raises stops nothing.
@@ -97,6 +98,8 @@ class RemoteErrand:
         self._unsaid: list[Delta] = []
         self._unsent: Batch | None = None  # of which nobody knows whether it has come
         self._sent = 0  # how many batches were made
+        self._questions = 0  # that its tool has put
+        self._asking: asyncio.Task[None] | None = None  # for the answer to the last of them
         self._fresh = asyncio.Event()
         self._urgent = asyncio.Event()
         self._over = asyncio.Event()
@@ -110,6 +113,7 @@ class RemoteErrand:
                 self._end(immediate)
             await self._until_over()
         finally:
+            helpers += () if self._asking is None else (self._asking,)
             for helper in helpers:
                 helper.cancel()
             await asyncio.gather(*helpers, return_exceptions=True)
@@ -139,6 +143,7 @@ class RemoteErrand:
             self._show(shown)
             self._unsaid.append(shown)
             self._fresh.set()
+        self._questions += isinstance(delta, ToolAsked)
         if isinstance(delta, ToolAsked) or (isinstance(delta, ToolSucceeded) and delta.output.background):
             self._urgent.set()
 
@@ -164,7 +169,8 @@ class RemoteErrand:
             await asyncio.sleep(self._cancel_seconds)
 
     async def _report(self) -> None:
-        """Send what was said, when it is urgent, and now and then. Then ask for the answer to a question."""
+        """Send what was said, when it is urgent, and now and then. Behind a question, ask for its answer."""
+        answered = 0
         while True:
             await self._fresh.wait()
             with suppress(TimeoutError):
@@ -172,11 +178,11 @@ class RemoteErrand:
                     await self._urgent.wait()
             self._fresh.clear()
             self._urgent.clear()
-            asks = any(isinstance(delta, ToolAsked) for delta in self._unsaid)
             while self._unsent is not None or self._unsaid:
                 await self._send()
-            if asks and isinstance(self._order.command, StartTool):
-                await self._answered(self._order.command.operation)
+            if self._questions > answered and isinstance(self._order.command, StartTool):
+                answered = self._questions  # a tool puts one after the other
+                self._asking = asyncio.create_task(self._answered(self._order.command.operation, answered))
 
     async def _send(self) -> None:
         if self._unsent is None:
@@ -188,12 +194,13 @@ class RemoteErrand:
             complain("a report did not get through; it is sent again", error, self._ports.secrets)
             await asyncio.sleep(TRY_AGAIN_SECONDS)
 
-    async def _answered(self, run: RunOperation) -> None:
+    async def _answered(self, run: RunOperation, question: int) -> None:
+        name = f"the answer to question {question} of run {run}"
         text: str | None = None
         while text is None:
             try:
-                text = await self._run.execute_update("answer", run, result_type=str)
-            except (RPCError, WorkflowUpdateRPCTimeoutOrCancelledError) as error:
+                text = await updated(self._run, "answer", str, run, name=name)
+            except RPCError as error:
                 complain("an answer could not be asked for; it is asked for again", error, self._ports.secrets)
                 await asyncio.sleep(TRY_AGAIN_SECONDS)
         self._operations.begin(AnswerTool(operation=run, value=answers().decode_text(text)), START)

@@ -2,6 +2,7 @@
 
 What it says before its end comes as a signal, what its parent tells it goes as one; both in their order. When the
 parent takes up its work again after a worker was lost, the sub-agent is still there, and is only given its new number.
+One that the parent does not go on with then, or has left behind with a fork, is told to stop, and nobody hears of it.
 """
 
 import asyncio
@@ -29,13 +30,15 @@ with workflow.unsafe.imports_passed_through():
 
 @define(eq=False)
 class Child:
-    """One sub-agent under way, for the call that was given this operation last."""
+    """One sub-agent under way, for the call that was given this operation last. `disowned`: nobody hears of it."""
 
     operation: RunOperation
     handle: workflow.ChildWorkflowHandle[Any, str] | None = None  # Any: it is started by its name
+    running: asyncio.Task[None] | None = None
     to_tell: deque[Input] = Factory(deque)
-    telling: bool = False
+    telling: asyncio.Task[None] | None = None
     cancelled: bool = False
+    disowned: bool = False
     said: dict[type, ChildSays] = Factory(dict)  # of each kind the last
 
 
@@ -46,7 +49,6 @@ class RemoteChildren:
         self._pace = pace
         self._take = take
         self._children: dict[str, Child] = {}  # by their sessions
-        self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def __len__(self) -> int:
         return len(self._children)
@@ -57,19 +59,34 @@ class RemoteChildren:
         known = self._children.get(session)
         if known is None:
             self._children[session] = child = Child(command.operation)
-            self._tasks[session] = asyncio.create_task(self._run(child, command))
+            child.running = asyncio.create_task(self._run(child, command))
             return
-        known.operation = command.operation
+        known.operation, known.disowned = command.operation, False
         for report in known.said.values():
             self._take(evolve(report, operation=command.operation))
 
     def cancel(self, operation: RunOperation) -> bool:
         """Have the sub-agent stop; whether there is one."""
         child = self._of(operation)
-        if child is not None and not child.cancelled:
+        if child is not None:
+            self._stop(child)
+        return child is not None
+
+    def let_go(self) -> None:
+        """Hear of none of them any more, but of those that are begun again."""
+        for child in self._children.values():
+            child.disowned = True
+
+    def stop_disowned(self) -> None:
+        """Have those stop that were let go of, and were not begun again."""
+        for child in self._children.values():
+            if child.disowned:
+                self._stop(child)
+
+    def _stop(self, child: Child) -> None:
+        if not child.cancelled:
             child.cancelled = True
             self._tell(child, CancelAll())
-        return child is not None
 
     def tell(self, operation: RunOperation, delta: Input) -> None:
         """Pass a change of settings on."""
@@ -80,7 +97,7 @@ class RemoteChildren:
     def hear(self, words: ChildWords) -> None:
         """A sub-agent says something."""
         child = self._children.get(words.session_id)
-        if child is not None and not child.cancelled:
+        if child is not None and not (child.cancelled or child.disowned):
             report = evolve(words.report, operation=child.operation)
             child.said[type(report)] = report
             self._take(report)
@@ -99,17 +116,17 @@ class RemoteChildren:
             ended = endings().decode_text(await child.handle)
         except FailureError as error:
             ended = child_failure(command, error.cause or error)
-        del self._children[session], self._tasks[session]
-        self._take(_end(child, evolve(ended, operation=child.operation)))
+        del self._children[session]
+        if not child.disowned:
+            self._take(_end(child, evolve(ended, operation=child.operation)))
 
     def _tell(self, child: Child, delta: Input) -> None:
         child.to_tell.append(delta)
         self._send(child)
 
     def _send(self, child: Child) -> None:
-        if child.handle is not None and not child.telling:
-            child.telling = True
-            self._tasks[f"to {id(child)}"] = asyncio.create_task(self._deliver(child, child.handle))
+        if child.handle is not None and child.telling is None:
+            child.telling = asyncio.create_task(self._deliver(child, child.handle))
 
     async def _deliver(self, child: Child, handle: workflow.ChildWorkflowHandle[Any, str]) -> None:
         try:
@@ -118,8 +135,7 @@ class RemoteChildren:
         except FailureError:  # it has ended meanwhile
             child.to_tell.clear()
         finally:
-            child.telling = False
-            self._tasks.pop(f"to {id(child)}", None)
+            child.telling = None
 
 
 def _end(child: Child, ended: ChildEnded) -> Delta:

@@ -171,7 +171,10 @@ class RemoteOperations:
                 assert_never(command)
 
     def let_go(self) -> None:
-        """Stop every activity and timer, and hear of none of them any more. Sub-agents go on."""
+        """Stop every activity and timer, and hear of none of them any more.
+
+        A sub-agent goes on if the next step begins it again; what is left of them is for `stop_disowned`.
+        """
         for activity in self._activities.values():
             activity.disowned = activity.aborted = True
             activity.handle.cancel()
@@ -179,6 +182,11 @@ class RemoteOperations:
         self._held.clear()
         for operation in tuple(self._timers):
             self._forget(operation)
+        self._children.let_go()
+
+    def stop_disowned(self) -> None:
+        """The step is over that followed `let_go`: sub-agents that it has not begun again are to stop."""
+        self._children.stop_disowned()
 
     # --- timers ---
 
@@ -236,14 +244,11 @@ class RemoteOperations:
         try:
             reports = self._new(activity, batches().decode_text(await activity.handle))
         except ActivityError as error:
-            cause = error.cause
-            if isinstance(cause, TimeoutError) or (
-                isinstance(cause, ApplicationError) and cause.type == WORKER_STOPPED
-            ):
+            if _tells_loss(error.cause):
                 if not activity.disowned:
                     self._lost()
                 return
-            reports = self._failure(activity, cause or error)
+            reports = self._failure(activity, error.cause or error)
         if activity.disowned:
             return
         del self._activities[key]
@@ -282,9 +287,9 @@ class RemoteOperations:
 
     def _abort(self, key: JobKey) -> None:
         for command in self._held:
-            if not isinstance(command, TellHook | StartChild) and key_of(command) == key:
+            if not isinstance(command, TellHook) and key_of(command) == key:
                 self._held.remove(command)
-                if isinstance(command, StartTool):
+                if isinstance(command, StartTool | StartChild):
                     self._take(ToolStopped(command.operation))
                 return
         activity = self._activities.get(key)
@@ -308,14 +313,17 @@ class RemoteOperations:
         self._children.hear(words)
 
 
-def key_of(command: CallModel | CheckCall | StartTool | AskHook | CheckCorrection | Summarise | HandOff) -> JobKey:
+Reporting = CallModel | CheckCall | StartTool | StartChild | AskHook | CheckCorrection | Summarise | HandOff
+
+
+def key_of(command: Reporting) -> JobKey:
     """The operation that the reports name."""
     match command:
         case CallModel():
             return (OperationKind.MODEL, command.operation)
         case CheckCall():
             return (OperationKind.CHECK, command.operation)
-        case StartTool():
+        case StartTool() | StartChild():
             return (OperationKind.RUN, command.operation)
         case AskHook():
             return (OperationKind.HOOK, command.operation)

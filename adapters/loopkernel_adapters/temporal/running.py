@@ -1,8 +1,7 @@
 """A run in Temporal, as a program sees it from anywhere: begun, spoken to, looked at."""
 
-import asyncio
-import uuid
-from typing import TypeVar
+from collections.abc import Sequence
+from contextlib import suppress
 
 from loopkernel.codec import record_from_text, state_from_text
 from loopkernel.data.errors import CodecError
@@ -10,35 +9,26 @@ from loopkernel.data.events import Refused
 from loopkernel.data.ids import CallId
 from loopkernel.data.outside_deltas import ChildEnded
 from loopkernel.data.states import State
-from loopkernel.data.user_deltas import CancelAll
+from loopkernel.later_typing import override
 from loopkernel.replaying import LogRecord
 from temporalio.api.enums.v1 import EventType
-from temporalio.client import (
-    Client,
-    WorkflowHandle,
-    WorkflowUpdateFailedError,
-    WorkflowUpdateRPCTimeoutOrCancelledError,
-)
+from temporalio.client import Client, WorkflowHandle, WorkflowUpdateFailedError
 from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from loopkernel_adapters.agent import Agent, new_run_id
-from loopkernel_adapters.driver.children import WITH_CALLS, last_said, waiting_calls
+from loopkernel_adapters.driver.children import WITH_CALLS, last_said
 from loopkernel_adapters.driver.taking_up import new_nonce
 from loopkernel_adapters.optional_ports import Address, NoSuchAgent
+from loopkernel_adapters.runs_elsewhere import RunElsewhere
 from loopkernel_adapters.secret_filter import SecretFilter
 from loopkernel_adapters.secrets import NO_SECRETS, Secrets
-from loopkernel_adapters.session import Words, said
 from loopkernel_adapters.temporal.documents import RUN, Carried, Input, Pace, endings, inputs, refusals
 from loopkernel_adapters.temporal.documents import carried as carried_codec
-from loopkernel_adapters.waiting_calls import Answer, WaitingCall, answer_in_full, calls_waiting
+from loopkernel_adapters.temporal.updates import updated
 
 DEFAULT_PACE = Pace()
-# What a server says that cannot keep up, or is about to go on elsewhere: nothing was refused for good.
-BUSY = (RPCStatusCode.UNAVAILABLE, RPCStatusCode.ABORTED, RPCStatusCode.RESOURCE_EXHAUSTED)
-FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.05, 2.0
-T = TypeVar("T", str, bool)
 
 
 class InputRefused(Exception):
@@ -70,7 +60,7 @@ async def start(
     return TemporalRun(client, handle.id, secrets)
 
 
-class TemporalRun:
+class TemporalRun(RunElsewhere):
     """A run that was begun with `start`, here or elsewhere.
 
     `secrets` are hidden in all that is said; without them the run's worker refuses what holds one.
@@ -81,39 +71,25 @@ class TemporalRun:
         self._client = client
         self._filter = SecretFilter(secrets)
 
-    async def say(self, words: Words) -> None:
-        """Say something to the model; on return it is recorded. Raises InputRefused, as all that is said does."""
-        await self.send(said(words))
-
-    async def approve(self, call: WaitingCall) -> None:
-        """Let the call run."""
-        await self.answer(call, True)
-
-    async def reject(self, call: WaitingCall, why: str = "") -> None:
-        """Do not let the call run; the model is told why."""
-        await self.answer(call, why or False)
-
-    async def answer(self, call: WaitingCall, answer: Answer) -> None:
-        """Answer a call that waits for a person; see `Answer`. Raises TypeError where the answer does not fit."""
-        await self.send(answer_in_full(call, answer), call.within)
-
-    async def cancel(self) -> None:
-        """Stop everything that is under way."""
-        await self.send(CancelAll())
-
+    @override
     async def send(self, delta: Input, within: Address = ()) -> None:
-        """Say anything that the kernel understands, to the run or to the sub-agent at that address.
+        """Say anything that the kernel understands, to the run or to the sub-agent at that address; it is in the log.
 
-        Raises NoSuchAgent where there is none.
+        Raises InputRefused, and NoSuchAgent where there is none.
         """
-        handle = await self._handle(within)
+        *between, last = await self._handles(within)
         for shown in self._filter.incoming(delta):
             try:
-                text = await _updated(handle, "send", str, _text(shown))
+                text = await updated(last, "send", str, _text(shown))
             except WorkflowUpdateFailedError as error:
                 cause = error.cause
                 words = cause.message if isinstance(cause, ApplicationError) else str(cause)
                 raise InputRefused(f"the run {self.run} did not take the input: {words}") from error
+            except RPCError as error:
+                if within and error.status is RPCStatusCode.NOT_FOUND:
+                    raise no_agent(within) from error
+                raise
+            await _heard(between)
             refused = refusals().decode_text(text)
             if refused is not None:
                 what = f"{refused.action.value} was refused as {refused.reason.value}"
@@ -121,26 +97,14 @@ class TemporalRun:
 
     async def rest(self) -> str:
         """Wait until nothing goes on by itself, and give what the model said last. It may take as long as it likes."""
-        while not await _updated(self._of(self.run), "rest", bool):
+        while not await updated(self._of(self.run), "rest", bool):
             pass
         return last_said(await self.state())
 
+    @override
     async def state(self, within: Address = ()) -> State:
         """The state of the run, or of the sub-agent at the address. Raises NoSuchAgent."""
-        return await _state(await self._handle(within))
-
-    async def waiting(self) -> tuple[WaitingCall, ...]:
-        """The calls that wait for a person, those of sub-agents included."""
-        own = await self.state()
-        states: dict[Address, State | None] = {(): own}
-        for asked in waiting_calls(own):
-            address = asked.path[:-1]
-            if address not in states:
-                try:
-                    states[address] = await self.state(address)
-                except NoSuchAgent:
-                    states[address] = None
-        return calls_waiting(states.get)
+        return await _state((await self._handles(within))[-1])
 
     async def over(self) -> ChildEnded:
         """Wait for the end of the run: why it ended, what it said last, what it used."""
@@ -166,33 +130,27 @@ class TemporalRun:
     def _of(self, run: str, history: str | None = None) -> WorkflowHandle[object, str]:
         return self._client.get_workflow_handle(run, run_id=history, result_type=str)
 
-    async def _handle(self, within: Address) -> WorkflowHandle[object, str]:
-        """The workflow of the run, or of the sub-agent that runs for a call of it."""
-        handle = self._of(self.run)
-        for depth, call in enumerate(within):
-            handle = self._of(_session_of(await _state(handle), call, within[: depth + 1]))
-        return handle
+    async def _handles(self, within: Address) -> list[WorkflowHandle[object, str]]:
+        """The workflow of the run, and behind it those of the sub-agents down to that address. Raises NoSuchAgent."""
+        handles = [self._of(self.run)]
+        for depth, call in enumerate(within, 1):
+            session = _session_of(await _state(handles[-1]), call)
+            if session is None:
+                raise no_agent(within[:depth])
+            handles.append(self._of(session))
+        return handles
 
 
-async def _updated(handle: WorkflowHandle[object, str], name: str, result: type[T], *arguments: str) -> T:
-    """What comes of the update. Where no answer comes, or the server is too busy, the same one is asked for again.
+def no_agent(address: Address) -> NoSuchAgent:
+    """That there is none at the address."""
+    return NoSuchAgent(f"no sub-agent runs for call {'/'.join(map(str, address))}")
 
-    It is taken once, however often it is asked for: the server knows it by its id.
-    """
-    update, pause = uuid.uuid4().hex, FIRST_PAUSE_SECONDS
-    while True:
-        try:
-            answer: T = await handle.execute_update(name, args=arguments, id=update, result_type=result)
-            return answer
-        except WorkflowUpdateRPCTimeoutOrCancelledError:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                raise
-        except RPCError as error:
-            if error.status not in BUSY:
-                raise
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+
+async def _heard(sessions: Sequence[WorkflowHandle[object, str]]) -> None:
+    """Wait until what the last of them was told by its sub-agent is known to the first, by way of all between."""
+    for handle in reversed(sessions[1:]):
+        with suppress(RPCError):  # it has ended, and so it has told all that there was
+            await updated(handle, "told", bool)
 
 
 def _text(delta: object) -> str:
@@ -207,9 +165,9 @@ async def _state(handle: WorkflowHandle[object, str]) -> State:
     return state_from_text(await handle.query("state", result_type=str))
 
 
-def _session_of(state: State, call: CallId, address: Address) -> str:
-    entries = state.ledger.entries if isinstance(state, WITH_CALLS) else ()
-    for entry in entries:
+def _session_of(state: State, call: CallId) -> str | None:
+    """The session of the sub-agent that runs for the call; None: there is none."""
+    for entry in state.ledger.entries if isinstance(state, WITH_CALLS) else ():
         if entry.call.id == call and entry.child is not None and entry.is_open:
             return entry.child.session_id
-    raise NoSuchAgent(f"no sub-agent runs for call {'/'.join(map(str, address))}")
+    return None

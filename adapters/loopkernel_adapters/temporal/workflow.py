@@ -69,7 +69,7 @@ class RunWorkflow:
         self._queue: deque[Delta] = deque()
         self._draining = False
         self._operations = RemoteOperations(self, begun.pace, self._take, self._lose)
-        self._asked: tuple[ChildCall, ...] = ()
+        self._asked: tuple[ChildCall, ...] = waiting_calls(self._state)  # of which its parent knows
         self._to_tell: deque[ChildSays] = deque()  # the parent
         self._telling: asyncio.Task[None] | None = None
 
@@ -142,6 +142,7 @@ class RunWorkflow:
                 commands.append(effect)
         for command in commands:
             self._operations.begin(command, self._state)
+        self._operations.stop_disowned()
         return events
 
     def _record(self, record: LogRecord) -> None:
@@ -156,9 +157,10 @@ class RunWorkflow:
 
     @workflow.update
     async def send(self, text: str) -> str:
-        """Apply an input, and tell why it was refused, if it was."""
+        """Apply an input, and tell why it was refused, if it was. Of a sub-agent, its parent has heard by then."""
         self._begin()
         events = self._take(inputs().decode_text(text))
+        await self._told()
         return refusals().encode_text(next((event for event in events if isinstance(event, Refused)), None))
 
     @send.validator
@@ -176,6 +178,12 @@ class RunWorkflow:
         self._begin()
         await workflow.wait_condition(lambda: self._rests() or self._can_continue())
         return self._rests()
+
+    @workflow.update
+    async def told(self) -> bool:
+        """Wait until the parent of this sub-agent has heard all that there is to tell."""
+        await self._told()
+        return True
 
     @workflow.query
     def state(self) -> str:
@@ -227,6 +235,10 @@ class RunWorkflow:
             self._to_tell.append(ChildAsks(NO_OPERATION, asked))
         if self._to_tell and self._telling is None:
             self._telling = asyncio.create_task(self._tell())
+
+    async def _told(self) -> None:
+        if self._telling is not None:
+            await workflow.wait_condition(lambda: self._telling is None)
 
     async def _tell(self) -> None:
         own = workflow.info()

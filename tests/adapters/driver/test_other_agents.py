@@ -44,7 +44,7 @@ class Elsewhere(Agent):
         self.heard.append(delta)
 
     @override
-    async def send(self, delta: UserDelta, within: Address) -> None:
+    async def send(self, delta: UserDelta, within: Address, taken: int | None = None) -> None:
         if within:
             raise NoSuchAgent("there is nobody within")
         self.heard.append(delta)

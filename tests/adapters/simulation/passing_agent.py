@@ -27,8 +27,8 @@ class PassingAgent(Agent):
         self._agent.tell(delta)
 
     @override
-    async def send(self, delta: UserDelta, within: Address) -> None:
-        await self._agent.send(delta, within)
+    async def send(self, delta: UserDelta, within: Address, taken: int | None = None) -> None:
+        await self._agent.send(delta, within, taken)
 
     @override
     def state_of(self, within: Address) -> State | None:

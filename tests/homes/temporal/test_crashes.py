@@ -3,15 +3,10 @@
 import asyncio
 import base64
 import re
-import subprocess
-import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from loopkernel.data.messages import ResultMessage
 from loopkernel.data.states import Backoff, Idle
 from loopkernel.data.thread_deltas import Resumed
 from loopkernel.data.words import CallStatus
@@ -21,53 +16,12 @@ from temporalio.client import Client
 from tests.adapters.driver.lawful import breaches
 from tests.homes.temporal.clerk import SECRET, clerk
 from tests.homes.temporal.crash_worker import QUEUE
-from tests.homes.temporal.server import MISSING, PROGRAM, TemporalServer
+from tests.homes.temporal.server import MISSING, PROGRAM
+from tests.homes.temporal.world import QUICK, demand_lawful, home, last_statuses, play, started, until
 
 pytestmark = pytest.mark.skipif(not PROGRAM.exists(), reason=MISSING)
-PATIENCE_S = 120.0  # on a busy machine
-QUICK = Pace(heartbeat_seconds=3.0)  # the death of a worker is noticed soon
-PATIENT = Pace(heartbeat_seconds=30.0)  # and that of a server is outlived
+PATIENT = Pace(heartbeat_seconds=30.0)  # so the death of a server is outlived
 SHORT = Pace(heartbeat_seconds=3.0, most_events=25)  # a history of one turn
-HERE = Path(__file__).resolve().parents[3]
-
-
-class Killable:
-    """A worker in a process of its own."""
-
-    def __init__(self, address: str, folder: Path) -> None:
-        self._command = [sys.executable, "-m", "tests.homes.temporal.crash_worker", address, str(folder)]
-        self.start()
-
-    def start(self) -> None:
-        self._process = subprocess.Popen(self._command, cwd=HERE, stderr=subprocess.DEVNULL)
-
-    def kill(self) -> None:
-        self._process.kill()
-        self._process.wait()
-
-
-@asynccontextmanager
-async def home(folder: Path) -> AsyncIterator[tuple[TemporalServer, Client, Killable]]:
-    server = TemporalServer(folder)
-    client = await server.start()
-    print(f"\n{server.how}")
-    worker = Killable(server.address, folder)
-    try:
-        yield server, client, worker
-    finally:
-        worker.kill()
-        server.kill()
-
-
-async def until(ready: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while not await ready():
-            await asyncio.sleep(0.1)
-
-
-def started(folder: Path) -> Counter[str]:
-    journal = folder / "journal"
-    return Counter(line.split()[0] for line in journal.read_text().splitlines()) if journal.exists() else Counter()
 
 
 async def in_each_phase(client: Client, folder: Path, pace: Pace) -> dict[str, TemporalRun]:
@@ -92,18 +46,6 @@ async def in_each_phase(client: Client, folder: Path, pace: Pace) -> dict[str, T
     return runs
 
 
-async def last_status(run: TemporalRun) -> CallStatus:
-    session = (await run.state()).session
-    assert session is not None
-    results = [message for message in session.thread if isinstance(message, ResultMessage)]
-    return results[-1].results[-1].status
-
-
-async def lawful(runs: dict[str, TemporalRun]) -> None:
-    for run in runs.values():
-        assert breaches(await run.log()) == []
-
-
 @pytest.mark.rule("RESUME-3")
 def test_a_worker_is_killed_in_each_phase(tmp_path: Path) -> None:
     async def whole() -> None:
@@ -124,14 +66,14 @@ def test_a_worker_is_killed_in_each_phase(tmp_path: Path) -> None:
             assert texts["fail"] == "I heard: fail"
             assert started(tmp_path)["look"] == 2, "a safe call runs again"
             assert started(tmp_path)["wire"] == 1, "a dangerous one never does"
-            assert await last_status(runs["wire"]) is CallStatus.CANCELLED
+            assert await last_statuses(runs["wire"]) == [CallStatus.CANCELLED]
             (call,) = await runs["pay"].waiting()
             await runs["pay"].approve(call)
             assert await runs["pay"].rest() == "pay: paid"
             assert started(tmp_path)["pay"] == 1
-            await lawful(runs)
+            await demand_lawful(*runs.values())
 
-    asyncio.run(whole())
+    play(whole)
 
 
 @pytest.mark.rule("RESUME-2")
@@ -153,9 +95,9 @@ def test_a_server_is_killed_in_each_phase(tmp_path: Path) -> None:
             (call,) = await runs["pay"].waiting()
             await runs["pay"].approve(call)
             assert await runs["pay"].rest() == "pay: paid"
-            await lawful(runs)
+            await demand_lawful(*runs.values())
 
-    asyncio.run(whole())
+    play(whole)
 
 
 def test_a_worker_is_killed_while_histories_follow_each_other(tmp_path: Path) -> None:
@@ -181,7 +123,7 @@ def test_a_worker_is_killed_while_histories_follow_each_other(tmp_path: Path) ->
             assert first.workflow_execution_info.first_run_id != history.run_id, "there was one history alone"
             assert len(history.events) < 100
 
-    asyncio.run(whole())
+    play(whole)
 
 
 @pytest.mark.rule("TOOL-12")
@@ -200,7 +142,7 @@ def test_no_secret_gets_into_a_history(tmp_path: Path) -> None:
             assert "the word is" in _decoded(history.to_json())
             assert SECRET not in _decoded(history.to_json())
 
-    asyncio.run(whole())
+    play(whole)
 
 
 def _decoded(history: str) -> str:

@@ -1,0 +1,37 @@
+"""An update of a run in Temporal, asked for until there is an answer."""
+
+import asyncio
+import uuid
+from typing import TypeVar
+
+from temporalio.client import WorkflowHandle, WorkflowUpdateRPCTimeoutOrCancelledError
+from temporalio.service import RPCError, RPCStatusCode
+
+# What a server says that cannot keep up, or is about to go on elsewhere: nothing was refused for good.
+BUSY = (RPCStatusCode.UNAVAILABLE, RPCStatusCode.ABORTED, RPCStatusCode.RESOURCE_EXHAUSTED)
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.05, 2.0
+T = TypeVar("T")
+
+
+async def updated(
+    handle: WorkflowHandle[object, object], update: str, result: type[T], *arguments: object, name: str | None = None
+) -> T:
+    """What comes of the update. Where no answer comes, or the server is too busy, the same one is asked for again.
+
+    It is taken once, however often it is asked for: the server knows it by its `name`, which is drawn where none is
+    given. Raises WorkflowUpdateFailedError where the run refuses it, RPCError for what the server says otherwise.
+    """
+    identity, pause = uuid.uuid4().hex if name is None else name, FIRST_PAUSE_SECONDS
+    while True:
+        try:
+            answer: T = await handle.execute_update(update, args=arguments, id=identity, result_type=result)
+            return answer
+        except WorkflowUpdateRPCTimeoutOrCancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+        except RPCError as error:
+            if error.status not in BUSY:
+                raise
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
