@@ -336,14 +336,14 @@ def failed_before_a_stream(player: Player) -> None:
 
 def without_the_calls(player: Player) -> None:
     """Replies stop for calls and have none: asked again, and then an error."""
-    player.begin(evolve(POLICY, missing_call_retries=1))
+    player.begin(evolve(POLICY, missing_call_retries=2))
     player.say("go")
     player.reply(text="I shall", stop=StopReason.TOOL_USE)
     player.reply(read("a"))
     player.settle()
     player.say("on")
-    player.reply(text="I shall", stop=StopReason.TOOL_USE)
-    player.reply(text="I shall", stop=StopReason.TOOL_USE)
+    for _ in range(3):
+        player.reply(text="I shall", stop=StopReason.TOOL_USE)
     player.settle()
 
 

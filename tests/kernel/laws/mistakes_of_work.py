@@ -266,6 +266,10 @@ def _all_superseded(right: Function) -> Function:
     return lambda draft, *of: right(cancel_unstarted(draft, CancelReason.SUPERSEDED), *of)
 
 
+def _as_cut(right: Function) -> Function:
+    return lambda draft, reply, content, _: right(draft, reply, content, None)
+
+
 def _as_a_stream(right: Function) -> Function:
     return lambda draft, turn: right(draft, evolve(turn, recovery=evolve(turn.recovery, unstreamed=False)))
 
@@ -298,6 +302,7 @@ WHOLE_PARTS = mistakes(
         runs.broken_and_kept,
         "RETRY-LAW",
     ),
+    ("what is whole counts as cut", "add_reply", _as_cut, runs.broken_and_kept, "RETRY-LAW"),
     ("its calls are superseded", "to_calls", _all_superseded, runs.broken_and_kept, "RETRY-LAW"),
 )
 
@@ -325,6 +330,7 @@ OTHER_ENDS = mistakes(
         runs.without_the_calls,
         "PROGRESS",
     ),
+    ("calls that are there are missed", "_misses_calls", always(True), runs.without_the_calls, "PROGRESS"),
     ("a refusal is not told", "_follow", _by(refusal_notes=0), runs.refused, "PROGRESS"),
     ("each refusal is told", "_follow", _by(refusal_notes=1), runs.refused_at_once, "PROGRESS"),
     ("rounds have one nudge", "counted", _by(nudges_count=NudgesCount.TURN), runs.nudged_by_the_round, "PROGRESS"),
