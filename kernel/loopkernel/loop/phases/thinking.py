@@ -1,5 +1,6 @@
 """`Thinking`: the gates before a request, in order (rule INFER-1). Entering it makes the request when none waits."""
 
+from types import MappingProxyType
 from typing import assert_never
 
 from attrs import evolve
@@ -184,11 +185,13 @@ def _steered(draft: Draft[None], turn: Turn) -> tuple[Draft[None], Turn]:
     return inject_steers(draft), evolve(turn, recovery=evolve(turn.recovery, retries=0))
 
 
-_NOTES = {
-    RequestReason.MISSING_CALLS: (MISSING_CALLS, UserOrigin.NUDGE),
-    RequestReason.REFUSAL: (REFUSAL, UserOrigin.NUDGE),
-    RequestReason.BROKEN_STREAM_RECOVERY: (BROKEN_OFF, UserOrigin.CONTINUATION),
-}
+_NOTES = MappingProxyType(
+    {
+        RequestReason.MISSING_CALLS: (MISSING_CALLS, UserOrigin.NUDGE),
+        RequestReason.REFUSAL: (REFUSAL, UserOrigin.NUDGE),
+        RequestReason.BROKEN_STREAM_RECOVERY: (BROKEN_OFF, UserOrigin.CONTINUATION),
+    }
+)
 
 
 def _note(session: Session, turn: Turn) -> tuple[str, UserOrigin] | None:
