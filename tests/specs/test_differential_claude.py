@@ -15,7 +15,15 @@ from tests.differential.claude.scripts import Conversation, Said, drawn, reply, 
 SPECS = Path(__file__).resolve().parents[2] / "specs"
 BY_HAND = {each.name: each for each in written_by_hand()}
 GO = ("user", (("text", "say: go"),))
-SEEN = Seen(requests=((GO,), (GO,)), limits=(1, 1), summaries=(), runs=("t1",), waits=0, ends=(True,))
+SEEN = Seen(
+    requests=((GO,), (GO,)),
+    limits=(1, 1),
+    streamed=(True, True),
+    summaries=(),
+    runs=("t1",),
+    waits=0,
+    ends=(True,),
+)
 CALLED = Conversation("called", (reply(shell("t1")), reply(Said("re: 1"))))
 
 
@@ -44,6 +52,7 @@ def test_what_is_the_same_differs_in_nothing() -> None:
         (evolve(SEEN, requests=((GO,), (GO,), (GO,))), What.ONE_MORE),
         (evolve(SEEN, requests=((GO,), ())), What.REQUEST),
         (evolve(SEEN, limits=(1, 2)), What.LIMIT),
+        (evolve(SEEN, streamed=(True, False)), What.STREAM),
         (evolve(SEEN, summaries=(1,)), What.SUMMARY),
         (evolve(SEEN, runs=()), What.RUNS),
         (evolve(SEEN, ends=(False,)), What.ENDS),

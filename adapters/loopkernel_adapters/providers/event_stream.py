@@ -4,7 +4,7 @@ Read here and not by a vendor's client, since theirs hold a chain of generators 
 event loop to clean up, and copy a long event once for each piece of it. Pure; constant work for each byte.
 """
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 from attrs import frozen
 
@@ -21,6 +21,16 @@ class ServerEvent:
 
 class DamagedStream(ValueError):
     """What came is not a stream of events: not UTF-8, or an event beyond all bounds. The message says which."""
+
+
+async def whole_text(pieces: AsyncIterator[bytes]) -> str:
+    """All of an answer that is not a stream. Raises DamagedStream."""
+    body = bytearray()
+    async for piece in pieces:
+        body += piece
+        if len(body) > LARGEST_EVENT:
+            raise DamagedStream(f"the reply is larger than {LARGEST_EVENT} bytes")
+    return body.decode("utf-8", "replace")
 
 
 class EventReader:

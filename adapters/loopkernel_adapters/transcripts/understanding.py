@@ -26,6 +26,7 @@ GEMINI = "contents of the Gemini API, as Gemini CLI and Qwen Code keep them"
 PI = "a session of pi"
 CONVERSE = "messages of Amazon Bedrock's Converse API, as Strands keeps them"
 VERCEL = "messages of the AI SDK"
+OTEL_LOGS = "log records of OpenTelemetry, of which the spans beside them are read"
 LIKELY = {
     "tool_use": ANTHROPIC,
     "tool_result": ANTHROPIC,
@@ -76,6 +77,8 @@ def likely(head: Head) -> str | None:
         left -= 1
         value, depth = waiting.pop(0)
         if isinstance(value, dict):
+            if any(str(value.get(key)).startswith("gen_ai.") for key in ("eventName", "event.name")):
+                return OTEL_LOGS
             kind = kind_of(value)
             if kind in LIKELY and (kind != "tool_result" or "tool_use_id" in value):
                 return LIKELY[kind]

@@ -29,8 +29,8 @@ __all__ = [
     "state_to_text",
 ]
 
-STATE_VERSION = 7
-POLICY_VERSION = 6
+STATE_VERSION = 8
+POLICY_VERSION = 7
 
 
 @cache

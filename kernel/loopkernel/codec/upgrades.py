@@ -102,9 +102,11 @@ UPGRADES = (
     Upgrade("state", 4, _as_it_stands),
     Upgrade("state", 5, _as_it_stands),
     Upgrade("state", 6, _as_it_stands),
+    Upgrade("state", 7, _as_it_stands),
     Upgrade("policy", 1, _as_it_stands),
     Upgrade("policy", 2, _as_it_stands),
     Upgrade("policy", 3, _as_it_stands),
     Upgrade("policy", 4, _as_it_stands),
     Upgrade("policy", 5, _as_it_stands),
+    Upgrade("policy", 6, _as_it_stands),
 )

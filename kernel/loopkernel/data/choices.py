@@ -116,6 +116,20 @@ class OnPause(enum.Enum):
     END = "end"
 
 
+class NudgesCount(enum.Enum):
+    """Since when the nudges are counted that empty replies have led to (rule INFER-13)."""
+
+    TURN = "turn"
+    ROUND = "round"
+
+
+class OnBrokenStream(enum.Enum):
+    """What becomes of the whole blocks of a reply whose stream broke (rule INFER-11)."""
+
+    RETRACT = "retract"
+    KEEP = "keep"
+
+
 class StillEmpty(enum.Enum):
     """How a turn ends whose reply is empty after every nudge (rule INFER-13)."""
 

@@ -39,6 +39,7 @@ class Request:
 
     `number` counts the model calls of the lineage from 1. The messages are the projection of the thread, which an
     adapter may cache by thread (`loopkernel.loop.algorithms.projection.project(request.thread, request.model)`).
+    Without `stream` the reply is wanted whole, where the adapter can ask so.
     """
 
     number: ModelOperation
@@ -49,6 +50,7 @@ class Request:
     thread: Thread
     max_output_tokens: int | None
     forced_tool: str | None = None
+    stream: bool = True
 
 
 @final

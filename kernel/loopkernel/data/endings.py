@@ -56,12 +56,17 @@ class Ending:
 @final
 @frozen(kw_only=True)
 class Failure:
-    """A model call has failed, and nothing has been done about it yet; `retry_after_ms` is what the server asked."""
+    """A model call has failed, and nothing has been done about it yet; `retry_after_ms` is what the server asked.
+
+    `begun`: something of the reply had come, of which the last `unfinished` characters belong to no whole block.
+    """
 
     request: ModelOperation
     error: ErrorClass
     message: str = ""
     retry_after_ms: int | None = None
+    begun: bool = False
+    unfinished: int | None = None
 
 
 @final

@@ -114,12 +114,17 @@ class ModelCompleted(FromModel):
 @final
 @frozen(kw_only=True, field_transformer=checked_fields)
 class ModelFailed(FromModel):
-    """The call failed. `retry_after_ms` is what the server asked to wait."""
+    """The call failed. `retry_after_ms` is what the server asked to wait.
+
+    `unfinished`: so many characters of the text and reasoning that came last belong to a block that had not ended;
+    None: the adapter does not know, and all of that text may.
+    """
 
     error: ErrorClass
     message: str = ""
     retry_after_ms: int | None = None
     usage: Usage = NO_USAGE
+    unfinished: int | None = None
 
 
 ModelDelta = (

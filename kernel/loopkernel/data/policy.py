@@ -78,7 +78,10 @@ RETRYABLE = (
 @final
 @frozen(kw_only=True, field_transformer=checked_options)
 class Retry:
-    """The schedule of retries (rule RETRY-1): base, times factor each, at most cap, plus up to jitter."""
+    """The schedule of retries (rule RETRY-1): base, times factor each, at most cap, plus up to jitter.
+
+    A stream that has begun, and fails with a class of `unstreamed`, is asked for again at once and whole (INFER-11).
+    """
 
     base_ms: int = 5_000
     factor: float = 2
@@ -86,6 +89,7 @@ class Retry:
     retries: int = 5
     jitter_ms: int = 0
     classes: tuple[ErrorClass, ...] = RETRYABLE
+    unstreamed: tuple[ErrorClass, ...] = ()
 
     def __attrs_post_init__(self) -> None:
         _demand(
@@ -385,7 +389,11 @@ class Policy:
     output_demand: choices.OutputDemand = choices.OutputDemand.ONCE
     redacts: choices.Redacts = choices.Redacts.INPUT
     on_pause: choices.OnPause = choices.OnPause.CONTINUE
+    on_broken_stream: choices.OnBrokenStream = choices.OnBrokenStream.RETRACT
+    missing_call_retries: int | None = None
+    refusal_notes: int = 0
     empty_reply_nudges: int = 1
+    nudges_count: choices.NudgesCount = choices.NudgesCount.TURN
     still_empty: choices.StillEmpty = choices.StillEmpty.STUCK
     hooks: tuple[Hook, ...] = ()
     hook_failure: choices.HookFailure = choices.HookFailure.OPEN
@@ -413,6 +421,8 @@ class Policy:
                 ("approval_timeout_ms", self.approval_timeout_ms, 1),
                 ("hook_timeout_ms", self.hook_timeout_ms, 1),
                 ("grace_ms", self.grace_ms, 0),
+                ("missing_call_retries", self.missing_call_retries, 0),
+                ("refusal_notes", self.refusal_notes, 0),
                 ("empty_reply_nudges", self.empty_reply_nudges, 0),
                 ("stop_hook_limit", self.stop_hook_limit, 0),
             ]

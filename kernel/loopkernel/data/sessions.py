@@ -233,7 +233,8 @@ class Recovery:
     `model` is the place of the model asked among the policy's, 0 for its first; `retries` counts those of that model in
     a row. `raised` counts the higher output limits that were passed, `continuations` the prompts to go on, both since
     the last reply that was not truncated. `compacted`: a prompt that was too long has led to a compaction since
-    the last completed reply. `fed_back`: the turn has told the model of an error (rule RETRY-7).
+    the last completed reply. `fed_back`: the turn has told the model of an error (rule RETRY-7). `unstreamed`: the
+    reply is asked for whole, since its stream has failed (rule INFER-11).
     """
 
     model: int = 0
@@ -242,6 +243,7 @@ class Recovery:
     continuations: int = 0
     compacted: bool = False
     fed_back: bool = False
+    unstreamed: bool = False
 
 
 NO_RECOVERY = Recovery()
@@ -252,10 +254,12 @@ NO_RECOVERY = Recovery()
 class Turn:
     """The turn in progress. `reason` is that of the request being prepared or under way (rule INFER-12).
 
-    `replies` counts towards `max_turns`; `nudges` and `pauses` count those in a row. `demanded`: the required output
-    has been asked for (rule CALL-5); `forcing`: the next reply is still to give it. `begun`: the hooks before the turn
-    have been asked; `requested`: its first request has been made. `blocks` counts the times that stop hooks kept it
-    going, `hook_retries` the replies in a row that a hook has had repeated (rule HOOK-2).
+    `replies` counts towards `max_turns`; `nudges` counts those of the turn, or since its last calls, as policy says;
+    `pauses` and `missing`, the stops for calls that did not come, those in a row. `refusals` counts those of which the
+    model was told. `demanded`: the required output has been asked for (rule CALL-5); `forcing`: the next reply is
+    still to give it. `begun`: the hooks before the turn have been asked; `requested`: its first request has been made.
+    `blocks` counts the times that stop hooks kept it going, `hook_retries` the replies in a row that a hook has had
+    repeated (rule HOOK-2).
     """
 
     number: int
@@ -264,6 +268,8 @@ class Turn:
     replies: int = 0
     nudges: int = 0
     pauses: int = 0
+    missing: int = 0
+    refusals: int = 0
     demanded: bool = False
     forcing: bool = False
     begun: bool = False
@@ -272,15 +278,17 @@ class Turn:
     hook_retries: int = 0
     recovery: Recovery = NO_RECOVERY
 
-    def answered(self, replies: int, pauses: int, recovery: Recovery) -> "Turn":
+    def answered(self, replies: int, nudges: int, pauses: int, missing: int, recovery: Recovery) -> "Turn":
         """This turn after a completed reply, which nothing has forced and no hook has had repeated."""
         return Turn(
             number=self.number,
             opened_ms=self.opened_ms,
             reason=self.reason,
             replies=replies,
-            nudges=self.nudges,
+            nudges=nudges,
             pauses=pauses,
+            missing=missing,
+            refusals=self.refusals,
             demanded=self.demanded,
             begun=self.begun,
             requested=self.requested,

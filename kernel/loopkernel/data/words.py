@@ -122,6 +122,9 @@ class RequestReason(enum.Enum):
     HOOK_RETRY = "hook_retry"
     CORRECTION = "correction"
     NUDGE = "nudge"
+    MISSING_CALLS = "missing_calls"
+    BROKEN_STREAM_RECOVERY = "broken_stream_recovery"
+    REFUSAL = "refusal"
     RESUME = "resume"
 
 

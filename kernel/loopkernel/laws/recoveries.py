@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import final
 
 from loopkernel.data.blocks import TextBlock
-from loopkernel.data.choices import CompactionStrategy, OutputDemand, TruncatedCalls
+from loopkernel.data.choices import CompactionStrategy, NudgesCount, OnBrokenStream, OutputDemand, TruncatedCalls
 from loopkernel.data.effects import CallModel, Effect, Request
 from loopkernel.data.events import MessageAdded, ReplyEnded, TurnEnded
 from loopkernel.data.messages import AssistantMessage, Message, ResultMessage, UserMessage
@@ -24,8 +24,10 @@ _ESCALATE, _CONTINUE = RequestReason.MAX_OUTPUT_TOKENS_ESCALATE, RequestReason.M
 _NUDGE, _UNPAUSE = RequestReason.NUDGE, RequestReason.TOKEN_BUDGET_CONTINUATION
 _COLLAPSE, _COMPACT = RequestReason.COLLAPSE_DRAIN_RETRY, RequestReason.REACTIVE_COMPACT_RETRY
 _HOOK, _STOP = RequestReason.HOOK_RETRY, RequestReason.STOP_HOOK_BLOCKING
-_AFTER_FAILURE = frozenset({RequestReason.ERROR_RETRY, _COLLAPSE, _COMPACT, _ESCALATE, _CONTINUE})
-_AFTER_REPLY = frozenset({_NUDGE, _UNPAUSE})
+_MISSING, _REFUSAL = RequestReason.MISSING_CALLS, RequestReason.REFUSAL
+_BROKEN = RequestReason.BROKEN_STREAM_RECOVERY
+_AFTER_FAILURE = frozenset({RequestReason.ERROR_RETRY, _COLLAPSE, _COMPACT, _ESCALATE, _CONTINUE, _BROKEN})
+_AFTER_REPLY = frozenset({_NUDGE, _UNPAUSE, _MISSING, _REFUSAL})
 
 
 def left_after_failure(
@@ -33,9 +35,10 @@ def left_after_failure(
 ) -> tuple[int, ...]:
     """What is left to try when a reply fails, or is cut at its limit: each try lowers one, and none before that.
 
-    The model can be told once, each next model asked once, each higher limit and each prompt to go on given once, each
-    retry made once, the thread compacted once, or a window as often as it holds messages, each result cleared once, and
-    shortened: so many results were `answered` since, in so many messages `added`, and what results hold has `grown`.
+    The model can be told once, each next model asked once, each higher limit and each prompt to go on given once, the
+    reply asked for whole once, each retry made once, the thread compacted once, or a window as often as it holds
+    messages, each result cleared once, and shortened: so many results were `answered` since, in so many messages
+    `added`, and what results hold has `grown`.
     """
     used = turn.recovery
     return (
@@ -43,6 +46,7 @@ def left_after_failure(
         len(policy.fallback_models) - used.model,
         len(policy.on_truncation.escalate_to) - used.raised,
         policy.on_truncation.continuations - used.continuations,
+        int(not used.unstreamed),
         (0 if policy.retry is None else policy.retry.retries) - used.retries,
         int(not used.compacted),
         (_not_left_by_cuts(session) + added) * is_window(policy),
@@ -91,9 +95,17 @@ def _not_left_by_cuts(session: Session) -> int:
 def left_after_reply(policy: Policy, turn: Turn) -> tuple[int, ...]:
     """What is left to try when a reply leads nowhere: the output demanded, an empty one nudged, a paused one gone on.
 
+    So too one that lacks its calls asked for again, and a refusal told.
+
     Such a reply is complete: after it, what is left to try after a failure is whole again.
     """
-    return int(not turn.demanded), policy.empty_reply_nudges - turn.nudges, LONGEST_PAUSE - turn.pauses
+    return (
+        int(not turn.demanded),
+        policy.empty_reply_nudges - turn.nudges,
+        (policy.missing_call_retries or 0) - turn.missing,
+        policy.refusal_notes - turn.refusals,
+        LONGEST_PAUSE - turn.pauses,
+    )
 
 
 def left_to_hooks(policy: Policy, turn: Turn) -> dict[RequestReason, int]:
@@ -126,6 +138,7 @@ class Recoveries:
             message = effect.message
             if isinstance(message, AssistantMessage):
                 self._times.pop(_HOOK, None)  # a reply is kept
+                self._called(told, after)
             elif isinstance(message, ResultMessage):
                 self._answered += len(message.results)
             self._added += 1
@@ -137,6 +150,7 @@ class Recoveries:
             turn = turn_of(after)
             yield from self._counted(effect.request, after.session.settings.policy)
             if turn is not None:
+                yield from self._counted_in_state(turn)
                 yield from self._lowered(effect.request, after.session, turn)
             self._last, self._turn, self._session = effect.request, turn, after.session
             self._spoken, self._answered, self._added, self._grown = False, 0, 0, 0
@@ -149,6 +163,22 @@ class Recoveries:
             self._times.pop(_CONTINUE, None)
         if stop is not StopReason.PAUSE:
             self._times.pop(_UNPAUSE, None)
+
+    def _called(self, told: TurnTold, after: State) -> None:
+        """A reply with calls begins another row of stops for calls that did not come and, by policy, of nudges."""
+        if told.calls and after.session is not None:
+            self._times.pop(_MISSING, None)
+            if after.session.settings.policy.nudges_count is NudgesCount.ROUND:
+                self._times.pop(_NUDGE, None)
+
+    def _counted_in_state(self, turn: Turn) -> Iterator[str]:
+        """What the state counts of these is as often as they were asked for."""
+        counts = {_NUDGE: turn.nudges, _MISSING: turn.missing, _REFUSAL: turn.refusals}
+        for reason, count in counts.items():
+            if self._turn is None:
+                self._times[reason] = count  # what was before is not known
+            elif count != self._times.get(reason, 0):
+                yield f"{count} requests for {reason.value} are counted, and {self._times.get(reason, 0)} were made"
 
     def _counted(self, request: Request, policy: Policy) -> Iterator[str]:
         """Each recovery is tried no more often than policy says; a required output is demanded once (CALL-5)."""
@@ -163,12 +193,16 @@ class Recoveries:
         reason = request.reason
         if reason is RequestReason.NEXT_TURN:  # the calls of a reply are answered, also of one that paused
             self._times.pop(_UNPAUSE, None)
-            if policy.on_truncation.calls is TruncatedCalls.RUN:  # also of one that was cut, which ends its row
+            runs = policy.on_truncation.calls is TruncatedCalls.RUN or policy.on_broken_stream is OnBrokenStream.KEEP
+            if runs:  # also of one that was cut or broke, which ends its row
                 self._times.pop(_ESCALATE, None)
                 self._times.pop(_CONTINUE, None)
+        reason = _CONTINUE if reason is _BROKEN else reason
         times = self._times[reason] = self._times.get(reason, 0) + 1
         most = {
             _NUDGE: policy.empty_reply_nudges,
+            _MISSING: policy.missing_call_retries or 0,
+            _REFUSAL: policy.refusal_notes,
             _UNPAUSE: LONGEST_PAUSE,
             _ESCALATE: len(policy.on_truncation.escalate_to),
             _CONTINUE: policy.on_truncation.continuations,

@@ -96,9 +96,16 @@ class _Judged:
 
 
 def ended_as_due(step: JudgedStep) -> Iterator[str]:
-    """A pause without calls is gone on with or is an end, and a reply that says nothing is nudged, stuck, or an end."""
+    """A pause without calls is gone on with or is an end, and a reply that says nothing is nudged, stuck, or an end.
+
+    A stop for calls without any is asked again, or an error, and a refusal is told to the model, or is an end.
+    """
     judged = _judged(step)
-    if judged is None or step.policy is None or judged.calls:
+    if judged is None or step.policy is None:
+        return
+    yield from _refused(judged, step.policy)
+    yield from _missing(judged, step.policy)
+    if judged.calls or _misses_calls(judged, step.policy):
         return
     if judged.end.stop is StopReason.PAUSE:
         yield from _paused(judged, step.policy)
@@ -129,6 +136,34 @@ def _follows(step: JudgedStep) -> RequestReason | TurnEndReason | None:
     if isinstance(after, Thinking) or (isinstance(after, Compacting) and isinstance(after.within, Turn)):
         return None if step.turn is None else step.turn.reason
     return None
+
+
+def _refused(judged: _Judged, policy: Policy) -> Iterator[str]:
+    reply, left = judged.end.operation, policy.refusal_notes - judged.turn.refusals
+    refused = judged.end.stop is StopReason.REFUSAL
+    if judged.follows is RequestReason.REFUSAL and (not refused or left <= 0):
+        yield f"the model is told that reply {reply} was a refusal, which is an end"
+    if refused and left > 0 and judged.follows is TurnEndReason.REFUSAL:
+        yield f"reply {reply} was refused, which the model is to be told, and was taken for an end"
+
+
+def _misses_calls(judged: _Judged, policy: Policy) -> bool:
+    """Whether the reply stopped for calls and has none, which policy has asked again."""
+    return policy.missing_call_retries is not None and judged.end.stop is StopReason.TOOL_USE and not judged.calls
+
+
+def _missing(judged: _Judged, policy: Policy) -> Iterator[str]:
+    reply, again = judged.end.operation, judged.follows is RequestReason.MISSING_CALLS
+    if not _misses_calls(judged, policy):
+        if again:
+            yield f"reply {reply} is asked again for the calls that it lacks, and it lacks none"
+        return
+    left = (policy.missing_call_retries or 0) - judged.turn.missing
+    if left <= 0 and again:
+        yield f"reply {reply} lacks its calls once too often, and is asked again"
+    others = {RequestReason.NUDGE, TurnEndReason.STUCK, *_NATURAL, *({TurnEndReason.ERROR} if left > 0 else ())}
+    if judged.follows in others:
+        yield f"reply {reply} stopped for calls and has none, and was not asked again"
 
 
 def _paused(judged: _Judged, policy: Policy) -> Iterator[str]:

@@ -29,13 +29,14 @@ from loopkernel.data.events import (
     RetryScheduled,
     TurnEnded,
 )
-from loopkernel.data.messages import Message, ResultMessage, UserMessage, UserOrigin
+from loopkernel.data.messages import AssistantMessage, Message, ResultMessage, UserMessage, UserOrigin
 from loopkernel.data.model_deltas import FromModel, ModelFailed
 from loopkernel.data.outside_deltas import HookAnswered, HookRetry, TimerFired
 from loopkernel.data.policy import Policy, Retry
 from loopkernel.data.states import Backoff, Compacting, Done, State, Streaming, Thinking
 from loopkernel.data.user_deltas import DismissError
 from loopkernel.data.words import ErrorClass, RequestReason, TimerPurpose, TurnEndReason
+from loopkernel.laws.broken_streams import kept_as_due, to_keep
 from loopkernel.laws.shadow.step import JudgedStep
 from loopkernel.laws.taken_back import Seen
 from loopkernel.laws.turn_hooks import asks_again
@@ -50,6 +51,8 @@ class Way(enum.Enum):
     SMALLER = "a smaller request"
     RETRY = "a retry"
     NEXT_MODEL = "the next model"
+    UNSTREAMED = "the same request, not streamed"
+    GO_ON = "what is whole of the reply"
     FEED_BACK = "the model is told"
     NONE = "the end of the turn"
 
@@ -64,6 +67,9 @@ class Failed:
     shown: int = 0  # how often since the user has been shown no error
     cleared: int = 0  # how often before that
     at_once: bool | None = None  # what policy said of showing it when a summary was asked for
+    begun: bool = False  # something of the reply had come
+    gone_on: bool = False  # what is whole of the reply is kept and gone on with
+    kept: bool = False  # the same, and it may not be gone on with once more
 
 
 def pending_failure(state: State) -> Failure | None:
@@ -118,16 +124,17 @@ class RetryLaw:
         self._place = 0 if turn is None else turn.recovery.model
         self._retries = 0 if turn is None else turn.recovery.retries
         self._fed_back = turn is not None and turn.recovery.fed_back
+        self._unstreamed = turn is not None and turn.recovery.unstreamed
         self._waited_ms = 0
         self._seen = Seen(start)
         self._heard_ms = start.heard_ms if isinstance(start, Streaming) else 0
         self._failed: Failed | None = None
         self._compacting = isinstance(start, Compacting)
         self._fallen = False  # the next request is made of another model
-        self._smaller: RequestReason | None = None  # why the next request is made, which is smaller than the last
+        self._reason: RequestReason | None = None  # why the next request is made: smaller, or for what was not whole
         failure = pending_failure(start)
         if failure is not None:
-            self._failed = Failed(failure.error, failure.retry_after_ms or 0)
+            self._failed = Failed(failure.error, failure.retry_after_ms or 0, begun=failure.begun)
 
     def take(self, step: JudgedStep) -> Iterator[str]:
         """What is wrong with this step."""
@@ -135,6 +142,7 @@ class RetryLaw:
         for place, effect in enumerate(step.effects):
             yield from self._judge(effect, step, place)
             yield from self._seen.take(effect)
+        yield from kept_as_due(step)
         yield from self._prepared(step)
         self._hear(step)
 
@@ -149,7 +157,7 @@ class RetryLaw:
         state = step.after
         waits = isinstance(state, Thinking) or (isinstance(state, Compacting) and state.failure is None)
         if waits and state.session is not None and self._failed is not None:
-            yield from self._falls_back(state.session.settings.policy)
+            yield from self._asks_at_once(state.session.settings.policy)
             self._fallen = True
 
     def _hear(self, step: JudgedStep) -> None:
@@ -170,6 +178,8 @@ class RetryLaw:
             yield from self._waits(effect, step, policy)
         elif isinstance(effect, CallModel):
             yield from self._asks(effect, policy)
+        elif isinstance(effect, MessageAdded) and isinstance(effect.message, AssistantMessage):
+            yield from self._keeps(step, policy)
         elif isinstance(effect, MessageAdded):
             yield from self._adds(effect.message, policy)
         elif isinstance(effect, ResultsCleared) or _shortens(effect):
@@ -189,6 +199,7 @@ class RetryLaw:
         elif isinstance(effect, ErrorShown):
             yield from self._shows(effect, step, policy)
         elif isinstance(effect, ReplyEnded):
+            self._unstreamed = False
             self._start_again()
         elif isinstance(effect, TurnEnded):
             yield from self._ends(effect, step, policy)
@@ -202,7 +213,8 @@ class RetryLaw:
     def _fails(self, failed: ReplyFailed, step: JudgedStep, policy: Policy) -> Iterator[str]:
         delta = step.delta
         asked = delta.retry_after_ms if isinstance(delta, ModelFailed) else None
-        self._failed = Failed(failed.error, max(asked or 0, 0))
+        begun = isinstance(step.before, Streaming) and len(step.before.pieces) > 0
+        self._failed = Failed(failed.error, max(asked or 0, 0), begun=begun)
         if isinstance(delta, ModelFailed) and delta.error is not failed.error:
             yield f"request {failed.reply} has failed as {delta.error.value}, and is told as {failed.error.value}"
         if isinstance(delta, TimerFired):
@@ -213,8 +225,13 @@ class RetryLaw:
     def _open_way(self, failed: Failed, policy: Policy) -> Way:
         """The first way out that is left (rules RETRY-2, 3, 6 and 7, INFER-8)."""
         retry = policy.retry
+        if failed.gone_on:
+            return Way.GO_ON
         listed = retry is not None and failed.error in retry.classes
-        if failed.error is not ErrorClass.PROMPT_TOO_LONG:
+        if failed.error is not ErrorClass.PROMPT_TOO_LONG and not failed.kept:
+            helps = retry is not None and failed.error in retry.unstreamed and not failed.asked_ms
+            if helps and failed.begun and not self._unstreamed:
+                return Way.UNSTREAMED
             in_time = failed.asked_ms <= policy.retry_after_cap_ms
             if retry is not None and listed and in_time and self._retries < retry.retries:
                 return Way.RETRY
@@ -244,7 +261,7 @@ class RetryLaw:
         """INFER-8: old results are cleared, or the thread is compacted, for a prompt that was too long."""
         if self._failed is not None and self._failed.error is ErrorClass.PROMPT_TOO_LONG:
             yield from self._takes(Way.SMALLER, policy)
-            self._smaller = RequestReason.REACTIVE_COMPACT_RETRY if self._compacting else reason
+            self._reason = RequestReason.REACTIVE_COMPACT_RETRY if self._compacting else reason
 
     def _waits(self, wait: RetryScheduled, step: JudgedStep, policy: Policy) -> Iterator[str]:
         failed, retry = self._failed, policy.retry
@@ -275,32 +292,58 @@ class RetryLaw:
             self._fed_back = True
             self._start_again()
             return
-        yield from self._falls_back(policy)
+        yield from self._asks_at_once(policy)
         self._fallen = False
         if message.receipt is not None:
             self._start_again()
 
-    def _falls_back(self, policy: Policy) -> Iterator[str]:
-        """What is left of a failure when the next request is prepared without more: another model is asked."""
-        if self._failed is not None:
-            yield from self._takes(Way.NEXT_MODEL, policy)
-            self._place += 1
+    def _keeps(self, step: JudgedStep, policy: Policy) -> Iterator[str]:
+        """INFER-11: what is whole of the reply stays; its calls, or a prompt to go on, lead on, while one is left."""
+        turn, due = step.turn_before, to_keep(step)
+        if self._failed is None or due is None or turn is None:
+            return
+        if not due.calls and turn.recovery.continuations >= policy.on_truncation.continuations:
+            self._failed = evolve(self._failed, kept=True)
+            return
+        self._failed = evolve(self._failed, gone_on=True)
+        yield from self._takes(Way.GO_ON, policy)
+        if due.calls:
+            self._unstreamed = False
             self._start_again()
+        else:
+            self._reason = RequestReason.BROKEN_STREAM_RECOVERY
+
+    def _asks_at_once(self, policy: Policy) -> Iterator[str]:
+        """The next request is prepared without more: its reply is to be whole, or another model is asked."""
+        if self._failed is None:
+            return
+        if self._open_way(self._failed, policy) is Way.UNSTREAMED:
+            yield from self._takes(Way.UNSTREAMED, policy)
+            self._unstreamed = True
+            return
+        yield from self._takes(Way.NEXT_MODEL, policy)
+        self._unstreamed = False
+        self._place += 1
+        self._start_again()
 
     def _asks(self, asked: CallModel, policy: Policy) -> Iterator[str]:
         """RETRY-6: the models are asked in order, and never back within a turn."""
         again = self._failed is not None or self._fallen
         self._fallen = False
-        yield from self._falls_back(policy)
+        yield from self._asks_at_once(policy)
         models = (policy.model, *policy.fallback_models)
         due = models[min(self._place, len(models) - 1)]
         if asked.request.model != due:
             yield f"request {asked.operation} asks model {asked.request.model}, and {due} is due"
         if again and asked.request.reason is not RequestReason.ERROR_RETRY:
             yield f"request {asked.operation} follows a failure, and its reason is {asked.request.reason.value}"
-        if self._smaller is not None and asked.request.reason is not self._smaller:
-            yield f"request {asked.operation} is to be smaller, and its reason is {asked.request.reason.value}"
-        self._smaller = None
+        if self._reason is not None and asked.request.reason is not self._reason:
+            due_for = self._reason.value
+            yield f"request {asked.operation} is due for {due_for}, and its reason is {asked.request.reason.value}"
+        if asked.request.stream is self._unstreamed:
+            how = "whole" if self._unstreamed else "as a stream"
+            yield f"the reply to request {asked.operation} is to be asked for {how}"
+        self._reason = None
 
     # --- what is shown, and the end ---------------------------------------------------------------------
 
@@ -322,6 +365,6 @@ class RetryLaw:
             if over is not isinstance(step.after, Done):
                 told = "goes on" if over else "ends with it"
                 yield f"the failure {failed.error.value} is not recovered, and the run {told}"
-        self._failed, self._fed_back, self._place, self._smaller = None, False, 0, None
-        self._fallen = False
+        self._failed, self._fed_back, self._place, self._reason = None, False, 0, None
+        self._fallen = self._unstreamed = False
         self._start_again()

@@ -21,6 +21,7 @@ CLAUDE = Policy(
             ErrorClass.NETWORK,
             ErrorClass.STALLED,
         ),
+        unstreamed=(ErrorClass.OVERLOADED, ErrorClass.RATE_LIMITED, ErrorClass.SERVER),
     ),
     retry_after_cap_ms=60_000,
     compaction=Compaction(
@@ -30,6 +31,10 @@ CLAUDE = Policy(
     on_restart=OnRestart(read_only=choices.RestartSafe.CANCEL, idempotent=choices.RestartSafe.CANCEL),
     loop=None,
     on_pause=choices.OnPause.END,
+    on_broken_stream=choices.OnBrokenStream.KEEP,
+    missing_call_retries=2,
+    refusal_notes=1,
+    nudges_count=choices.NudgesCount.ROUND,
     still_empty=choices.StillEmpty.NATURAL,
     stop_hook_limit=8,
     result_limit=ResultLimit(chars=30_000, head=15_000, tail=15_000, oversize=choices.Oversize.SPILL),

@@ -113,6 +113,35 @@ def test_what_a_file_may_be_is_said_where_its_calls_tell(tmp_path: Path) -> None
         reader_of(Source(tmp_path / "file"))
 
 
+REFUSED_BY_NAME = {
+    "Roo's newest history": (
+        json.dumps(
+            [
+                {"role": "user", "content": [{"type": "text", "text": "x"}], "ts": 1},
+                {"role": "assistant", "content": [{"type": "tool-call", "toolCallId": "c", "toolName": "ls"}], "ts": 2},
+            ]
+        ),
+        "it may be messages of the AI SDK",
+    ),
+    "log records in OTLP": (
+        json.dumps({"resourceLogs": [{"scopeLogs": [{"logRecords": [{"eventName": "gen_ai.user.message"}]}]}]}),
+        "it may be log records of OpenTelemetry, of which the spans beside them are read",
+    ),
+    "log records of an SDK": (
+        lines({"body": {"content": "x"}, "attributes": {"event.name": "gen_ai.user.message"}}),
+        "it may be log records of OpenTelemetry",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED_BY_NAME)
+def test_a_format_that_is_known_and_not_read_is_refused_by_its_name(tmp_path: Path, name: str) -> None:
+    content, told = REFUSED_BY_NAME[name]
+    (tmp_path / "file").write_text(content)
+    with pytest.raises(Unreadable, match=told):
+        reader_of(Source(tmp_path / "file"))
+
+
 def test_a_file_that_fits_two_formats_is_refused(tmp_path: Path) -> None:
     first = CONTENTS["codex/rollout.jsonl"].split(b"\n", 1)[0]
     (tmp_path / "file").write_bytes(first + b"\n" + CONTENTS["kimi-cli/events.jsonl"])

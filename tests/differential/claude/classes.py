@@ -32,7 +32,6 @@ class Class:
 
 
 _REQUESTS = frozenset({What.REQUEST, What.NO_REQUEST, What.ONE_MORE})
-_LOST = ("reset", "closed", "error")
 
 
 def _decision(name: str, number: int, smallest: str, *after: str, what: frozenset[What] = _REQUESTS) -> Class:
@@ -44,23 +43,14 @@ def _theirs(name: str, law: str, smallest: str, *after: str) -> Class:
 
 
 CLASSES = (
-    _decision("a stop for calls without a call", 326, "no-calls", "text (tool_use)", "nothing (tool_use)"),
     _decision(
-        "a stream that broke behind a whole block",
-        327,
-        "lost-after-a-call",
-        *(f"{begun}*({lost})" for begun in ("text", "call") for lost in _LOST),
-    ),
-    _decision(
-        "a stream that failed before any block was whole is asked again without a wait",
+        "an error at the start of a stream is waited for, and the wait is told",
         328,
-        "error-in-text",
-        *(f"{begun}*({lost})" for begun in ("nothing", "open") for lost in _LOST),
+        "error-at-its-start",
+        "nothing (error)",
         what=frozenset({What.WAITS}),
     ),
-    _decision("a refusal", 329, "refusal", "* (refusal)"),
     _decision("a request that is wrong", 330, "bad-request", "400 *", "401 *", "404 *"),
-    _decision("an empty reply in another round", 331, "empty-before-and-after-a-call", "nothing (end_turn)"),
     _decision("the order of results", 332, "unknown-tool-behind-a-call", "*", what=frozenset({What.ORDER})),
     _theirs("one id twice in a reply", "PAIR", "one-id-twice", "call again call again (tool_use)"),
     _theirs("an id again in a later reply", "PAIR", "an-id-again", "call again (tool_use)"),

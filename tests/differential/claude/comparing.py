@@ -18,6 +18,7 @@ class What(enum.Enum):
     ONE_MORE = "a request of theirs is not made"
     SUMMARY = "the summaries"
     LIMIT = "the output limit"
+    STREAM = "whether the reply is to be a stream"
     RUNS = "the runs"
     WAITS = "the waits"
     ENDS = "the ends"
@@ -59,6 +60,8 @@ def _first(conversation: Conversation, ours: Seen, theirs: Seen) -> Difference |
             return Difference(What.REQUEST, before, ours.requests[place], theirs.requests[place])
         if ours.limits[place] != theirs.limits[place]:
             return Difference(What.LIMIT, before, ours.limits[place], theirs.limits[place])
+        if ours.streamed[place] != theirs.streamed[place]:
+            return Difference(What.STREAM, before, ours.streamed[place], theirs.streamed[place])
     last = _answer(conversation, shared - 1)
     if len(ours.requests) != len(theirs.requests):
         what = What.NO_REQUEST if len(ours.requests) < len(theirs.requests) else What.ONE_MORE

@@ -16,10 +16,15 @@ _IN_A_FILE = re.compile(rf"all of it is in {FOLDER}/|[Oo]utput saved to: /")
 
 @frozen
 class Seen:
-    """What came of a conversation. `limits` are the output limits asked for, `ends` whether each turn went well."""
+    """What came of a conversation.
+
+    `limits` are the output limits asked for, `streamed` says of each request whether its reply was to be a stream, and
+    `ends` whether each turn went well.
+    """
 
     requests: tuple[tuple[Shown, ...], ...]
     limits: tuple[object, ...]
+    streamed: tuple[bool, ...]
     summaries: tuple[int, ...]
     runs: tuple[str, ...]
     waits: int
@@ -31,6 +36,7 @@ def seen(service: Service, runs: tuple[str, ...], waits: int, ends: tuple[bool, 
     return Seen(
         requests=tuple(messages_of(asked.body) for asked in service.asked),
         limits=tuple(asked.body.get("max_tokens") for asked in service.asked),
+        streamed=tuple(bool(asked.body.get("stream")) for asked in service.asked),
         summaries=tuple(service.summaries),
         runs=runs,
         waits=waits,

@@ -135,6 +135,9 @@ def _replies() -> dict[str, Sequence[Answer]]:
         "pause-with-a-call": [reply(text, shell("t1"), stop="pause_turn")],
         "refusal": [reply(text, stop="refusal")],
         "refusal-of-nothing": [reply(stop="refusal")],
+        "refusal-twice": [reply(text, stop="refusal"), reply(text, stop="refusal")],
+        "empty-in-each-of-two-rounds": [reply(), reply(shell("t1")), reply(), reply()],
+        "no-calls-and-nothing-else": [reply(stop="tool_use")],
     }
 
 
@@ -150,6 +153,16 @@ def _failures() -> dict[str, Sequence[Answer]]:
         "lost-in-a-call": [reply(shell("t1", open=True), ends="reset")],
         "closed-in-a-call": [reply(shell("t1", open=True), ends="closed")],
         "lost-after-a-text": [reply(text, ends="reset")],
+        "lost-after-texts-five-times": [reply(text, ends="reset")] * 5,
+        "lost-after-a-text-in-another": [reply(text, Said("re: 1", open=True), ends="error")],
+        "closed-after-a-text": [reply(text, ends="closed")],
+        "lost-and-cut": [reply(text, stop="max_tokens"), reply(text, ends="reset")] * 2,
+        "error-in-text-then-busy": [reply(Said("re: 0", open=True), ends="error"), BUSY],
+        "error-in-each-of-two-rounds": [
+            reply(Said("re: 0", open=True), ends="error"),
+            reply(shell("t1")),
+            reply(Said("re: 1", open=True), ends="error"),
+        ],
         "lost-after-a-call": [reply(text, shell("t1"), ends="reset")],
         "closed-after-a-call": [reply(shell("t1"), ends="closed")],
         "error-after-a-call": [reply(shell("t1"), ends="error")],

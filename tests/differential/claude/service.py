@@ -165,9 +165,10 @@ def _events(handler: BaseHTTPRequestHandler, answer: Reply, start: JsonObject) -
         send({"type": "content_block_delta", **at, "delta": grown})
         if not part.open:
             send({"type": "content_block_stop", **at})
+    if answer.ends in ("reset", "closed"):
+        # What was sent reaches the client, and is read, before the connection is lost, which would overtake it.
+        threading.Event().wait(1)
     if answer.ends == "reset":
-        # What was sent reaches the client before the reset, which would overtake it.
-        threading.Event().wait(0.3)
         handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         handler.connection.close()
         raise ConnectionResetError

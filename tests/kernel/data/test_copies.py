@@ -52,8 +52,8 @@ WATCH = filled(Watch, noted=("read",))
         (COURSE.with_call(writes=True), evolve(COURSE, calls=COURSE.calls + 1, writes=COURSE.writes + 1)),
         (COURSE.with_call(writes=False), evolve(COURSE, calls=COURSE.calls + 1)),
         (
-            TURN.answered(7, 8, RECOVERY),
-            evolve(TURN, replies=7, pauses=8, forcing=False, hook_retries=0, recovery=RECOVERY),
+            TURN.answered(7, 5, 8, 6, RECOVERY),
+            evolve(TURN, replies=7, nudges=5, pauses=8, missing=6, forcing=False, hook_retries=0, recovery=RECOVERY),
         ),
         (TURN.asking(RequestReason.NUDGE), evolve(TURN, reason=RequestReason.NUDGE)),
         (REPLY.used(Usage(output=3)), evolve(REPLY, usage=USED)),

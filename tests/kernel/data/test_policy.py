@@ -46,6 +46,8 @@ MINIMA: dict[type, tuple[str, dict[str, int]]] = {
             "approval_timeout_ms": 1,
             "hook_timeout_ms": 1,
             "grace_ms": 0,
+            "missing_call_retries": 0,
+            "refusal_notes": 0,
             "empty_reply_nudges": 0,
             "stop_hook_limit": 0,
         },

@@ -6,6 +6,8 @@ from loopkernel.data.choices import (
     ApprovalMode,
     CompactionMoment,
     CompactionStrategy,
+    NudgesCount,
+    OnBrokenStream,
     OnPause,
     Oversize,
     Redacts,
@@ -23,12 +25,13 @@ from loopkernel.data.policy import (
     Policy,
     ResourcePattern,
     ResultLimit,
+    Retry,
 )
 from loopkernel.data.thread_deltas import Resumed
 from loopkernel.data.tool_deltas import ToolChecked
 from loopkernel.data.tools import Decision, Tool, ToolProfile, ValidCall
 from loopkernel.data.user_deltas import Approve, CancelAll, ChangeMode, Correct, Forget, RememberCall, RememberPattern
-from loopkernel.data.words import CallStatus, HookPoint, StopReason
+from loopkernel.data.words import CallStatus, ErrorClass, HookPoint, StopReason
 from loopkernel.testing.played.player import Player
 from loopkernel.testing.played.tools import NOTHING, POLICY, TO_ASK, TOOLS, USAGE, Call, path_of, read, shell, write
 
@@ -288,6 +291,97 @@ def still_empty_naturally(player: Player) -> None:
     player.reply()
     player.reply()
     player.settle()
+
+
+def _broken(player: Player, policy: Policy) -> None:
+    player.begin(policy)
+    player.say("go")
+    player.stream(text="whole and")
+    player.fail(ErrorClass.NETWORK, unfinished=4)
+    player.settle()
+    player.say("on")
+    player.stream(read("a"), text="first")
+    player.fail(ErrorClass.NETWORK)
+    player.settle()
+
+
+def broken_and_kept(player: Player) -> None:
+    """A stream breaks behind a text that was whole, and another one behind a call: both stay."""
+    _broken(player, evolve(POLICY, on_broken_stream=OnBrokenStream.KEEP))
+
+
+def broken_and_retried(player: Player) -> None:
+    """The same, and nothing stays."""
+    _broken(player, POLICY)
+
+
+def _asked_whole(player: Player, begun: str) -> None:
+    player.begin(evolve(POLICY, retry=Retry(unstreamed=(ErrorClass.SERVER,))))
+    player.say("go")
+    player.stream(text=begun)
+    player.fail(ErrorClass.SERVER)
+    player.fail(ErrorClass.SERVER)
+    player.settle()
+
+
+def failed_within_a_stream(player: Player) -> None:
+    """A stream that has begun fails, and its reply is asked for whole, at once."""
+    _asked_whole(player, "so")
+
+
+def failed_before_a_stream(player: Player) -> None:
+    """A request fails before anything of its reply has come, and is retried."""
+    _asked_whole(player, "")
+
+
+def without_the_calls(player: Player) -> None:
+    """Replies stop for calls and have none: asked again, and then an error."""
+    player.begin(evolve(POLICY, missing_call_retries=2))
+    player.say("go")
+    player.reply(text="I shall", stop=StopReason.TOOL_USE)
+    player.reply(read("a"))
+    player.settle()
+    player.say("on")
+    for _ in range(3):
+        player.reply(text="I shall", stop=StopReason.TOOL_USE)
+    player.settle()
+
+
+def refused(player: Player) -> None:
+    """The model is told of a refusal, and refuses again."""
+    player.begin(evolve(POLICY, refusal_notes=1))
+    player.say("go")
+    player.reply(text="no", stop=StopReason.REFUSAL)
+    player.reply(text="no", stop=StopReason.REFUSAL)
+    player.settle()
+
+
+def refused_at_once(player: Player) -> None:
+    """A refusal is an end."""
+    player.begin()
+    player.say("go")
+    player.reply(text="no", stop=StopReason.REFUSAL)
+    player.settle()
+
+
+def _empty_in_two_rounds(player: Player, count: NudgesCount) -> None:
+    player.begin(evolve(POLICY, empty_reply_nudges=1, nudges_count=count))
+    player.say("go")
+    player.reply()
+    player.reply(read("a"))
+    player.end()
+    player.reply()
+    player.settle()
+
+
+def nudged_by_the_round(player: Player) -> None:
+    """An empty reply in each of two rounds: both are nudged."""
+    _empty_in_two_rounds(player, NudgesCount.ROUND)
+
+
+def nudged_by_the_turn(player: Player) -> None:
+    """An empty reply in each of two rounds: the first one is nudged."""
+    _empty_in_two_rounds(player, NudgesCount.TURN)
 
 
 def paused_for_good(player: Player) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 from attrs import evolve
 from loopkernel.data.blocks import TextBlock, UserBlock
 from loopkernel.data.children import Reservation, Taken
-from loopkernel.data.choices import OnPause, Redacts, RunCalls, StillEmpty
+from loopkernel.data.choices import NudgesCount, OnBrokenStream, OnPause, Redacts, RunCalls, StillEmpty
 from loopkernel.data.compactions import Cut
 from loopkernel.data.messages import Message, ResultMessage
 from loopkernel.data.outside_deltas import HookContinue
@@ -15,12 +15,13 @@ from loopkernel.data.policy import Compaction, Policy, ResultLimit
 from loopkernel.data.sessions import Settings, Turn
 from loopkernel.data.tools import EffectClass
 from loopkernel.data.vector import Vector
-from loopkernel.data.words import CallStatus, LimitName, StopReason
+from loopkernel.data.words import CallStatus, CancelReason, LimitName, StopReason
 from loopkernel.loop.algorithms.loop_detection import Stopped
 from loopkernel.loop.algorithms.repair import Repaired
 from loopkernel.loop.algorithms.replies import Outcome
 from loopkernel.loop.algorithms.retry import GiveUp, NextModel, WaitForRetry
-from loopkernel.loop.draft import Draft
+from loopkernel.loop.calls.stopping import cancel_unstarted
+from loopkernel.loop.draft import CallsDraft, Draft
 
 from tests.kernel.laws import mistake_runs as runs
 from tests.kernel.laws.mistakes import Function, Mistake, mistakes
@@ -252,6 +253,91 @@ ENDS = mistakes(
 )
 
 
+def _keeping(right: Function) -> Function:
+    def whole_part(draft: CallsDraft, *of: object) -> object:
+        settings = draft.session.settings
+        kept = evolve(settings, policy=evolve(settings.policy, on_broken_stream=OnBrokenStream.KEEP))
+        return right(draft.with_session(evolve(draft.session, settings=kept)), *of)
+
+    return whole_part
+
+
+def _all_superseded(right: Function) -> Function:
+    return lambda draft, *of: right(cancel_unstarted(draft, CancelReason.SUPERSEDED), *of)
+
+
+def _as_cut(right: Function) -> Function:
+    return lambda draft, reply, content, _: right(draft, reply, content, None)
+
+
+def _as_a_stream(right: Function) -> Function:
+    return lambda draft, turn: right(draft, evolve(turn, recovery=evolve(turn.recovery, unstreamed=False)))
+
+
+def _never_missed(right: Function) -> Function:
+    return lambda draft, turn, complete: right(draft, evolve(turn, missing=0), complete)
+
+
+BROKEN_STREAMS = mistakes(
+    "broken streams",
+    "phases.after_stream",
+    ("nothing is kept", "whole_part", always(None), runs.broken_and_kept, "RETRY-LAW"),
+    ("it is kept whatever the policy says", "whole_part", _keeping, runs.broken_and_retried, "RETRY-LAW"),
+)
+
+WHOLE_PARTS = mistakes(
+    "broken streams",
+    "turn.broken_reply",
+    (
+        "what is not whole is kept",
+        "whole_pieces",
+        lambda right: lambda pieces, _: right(pieces, 0),
+        runs.broken_and_kept,
+        "RETRY-LAW",
+    ),
+    (
+        "what is whole is not kept",
+        "whole_pieces",
+        lambda right: lambda pieces, _: right(pieces, 6),
+        runs.broken_and_kept,
+        "RETRY-LAW",
+    ),
+    ("what is whole counts as cut", "add_reply", _as_cut, runs.broken_and_kept, "RETRY-LAW"),
+    ("its calls are superseded", "to_calls", _all_superseded, runs.broken_and_kept, "RETRY-LAW"),
+)
+
+UNSTREAMED = mistakes(
+    "broken streams",
+    "turn.failure",
+    ("no reply is asked for whole", "_helps_unstreamed", always(False), runs.failed_within_a_stream, "RETRY-LAW"),
+    ("each reply is", "_helps_unstreamed", always(True), runs.failed_before_a_stream, "RETRY-LAW"),
+)
+
+STREAMED = mistakes(
+    "broken streams",
+    "phases.thinking",
+    ("the wish for it whole is lost", "begin_request", _as_a_stream, runs.failed_within_a_stream, "RETRY-LAW"),
+)
+
+OTHER_ENDS = mistakes(
+    "ends",
+    "turn.reply",
+    ("missing calls are an end", "_misses_calls", always(False), runs.without_the_calls, "PROGRESS"),
+    (
+        "missing calls are asked for for ever",
+        "_without_calls_asked_for",
+        _never_missed,
+        runs.without_the_calls,
+        "PROGRESS",
+    ),
+    ("calls that are there are missed", "_misses_calls", always(True), runs.without_the_calls, "PROGRESS"),
+    ("a refusal is not told", "_follow", _by(refusal_notes=0), runs.refused, "PROGRESS"),
+    ("each refusal is told", "_follow", _by(refusal_notes=1), runs.refused_at_once, "PROGRESS"),
+    ("rounds have one nudge", "counted", _by(nudges_count=NudgesCount.TURN), runs.nudged_by_the_round, "PROGRESS"),
+    ("each round has a nudge", "counted", _by(nudges_count=NudgesCount.ROUND), runs.nudged_by_the_turn, "PROGRESS"),
+)
+
+
 def _never_stops(right: Function) -> Function:
     def assess(*of: object) -> object:
         watch, found = right(*of)
@@ -459,5 +545,6 @@ RESTART = mistakes(
 
 OF_WORK: tuple[Mistake, ...] = (
     *(*SCHEDULE, *PAIRING, *RETRY, *BUDGET, *COMPACTION, *COMPACTION_AT_END, *GUARDRAILS, *ENDS, *LOOPS),
+    *(*BROKEN_STREAMS, *WHOLE_PARTS, *UNSTREAMED, *STREAMED, *OTHER_ENDS),
     *(*RESERVATION, *SHORTENING, *SPILLING, *HOOKS, *REPAIR, *RECEIPTS, *RESTART),
 )

@@ -12,7 +12,18 @@ MISTAKES = (*OF_AUTHORITY, *OF_WORK)
 RUNS = {mistake.run.__name__: mistake.run for mistake in MISTAKES}
 ALGORITHMS = (
     *("approval", "redaction", "projection", "schedule", "pairing", "retry", "budget", "compaction", "loop detection"),
-    *("reservation", "shortening", "spilling", "guardrails", "ends", "hooks", "repair", "receipts", "restart"),
+    *(
+        "reservation",
+        "shortening",
+        "spilling",
+        "guardrails",
+        "ends",
+        "broken streams",
+        "hooks",
+        "repair",
+        "receipts",
+        "restart",
+    ),
 )
 LEAST = dict.fromkeys(ALGORITHMS, 2) | {"approval": 4, "redaction": 4}
 

@@ -138,6 +138,18 @@ TABLE: dict[str, Cells] = {
     "redaction": each("redacts", "input", "input", "input", "input", "last_message", "input"),
     "empty reply": each("empty_reply_nudges", "1", "0", "0", "1", "0", "1"),
     "still empty": each("still_empty", "stuck", "stuck", "stuck", "natural", "stuck", "stuck"),
+    "nudges": each("nudges_count", "turn", "turn", "turn", "round", "turn", "turn"),
+    "missing calls": each("missing_call_retries", "none", "none", "none", "2", "none", "none"),
+    "refusal": each("refusal_notes", "0", "0", "0", "1", "0", "0"),
+    "broken stream": each("on_broken_stream", "retract", "retract", "retract", "keep", "retract", "retract"),
+    "not streamed": (
+        "retry.unstreamed = none",
+        "retry.unstreamed = none",
+        NO_RETRY,
+        "retry.unstreamed = overloaded, rate_limited, server",
+        "retry.unstreamed = none",
+        NO_RETRY,
+    ),
     "pause": each("on_pause", "continue", "continue", "continue", "end", "continue", "continue"),
     "longest wait asked for": each("retry_after_cap_ms", *["300,000"] * 3, "60,000", "300,000", "300,000"),
     "stop hook": each("stop_hook_limit", "10", "10", "10", "8", "10", "10"),
@@ -200,5 +212,5 @@ def test_nothing_but_the_cells_makes_a_preset_differ(name: str) -> None:
 
 def test_the_table_is_whole() -> None:
     assert PRESET_NAMES == ("default", "amp", "amodal", "claude", "strands", "calls")
-    assert len(TABLE) == 33
-    assert len(CELLS) == 198
+    assert len(TABLE) == 38
+    assert len(CELLS) == 228

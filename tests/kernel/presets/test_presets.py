@@ -68,6 +68,12 @@ def retry(name: str, reading: Reading) -> Callable[[Policy, str], None]:
     return check
 
 
+def unstreamed(policy: Policy, cell: str) -> None:
+    """The classes after which the whole reply is asked for: none where nothing is retried."""
+    found = () if policy.retry is None else policy.retry.unstreamed
+    assert found == (() if cell in ("none", "") else error_classes(cell))
+
+
 def field(name: str, reading: Reading) -> Callable[[Policy, str], None]:
     """A row of an option of the policy itself."""
 
@@ -201,6 +207,10 @@ CHECKS: dict[str, Callable[[Policy, str], None]] = {
     "turn_limit_counts": field("turn_limit_counts", word(choices.TurnLimitCounts)),
     "empty_reply_nudges": field("empty_reply_nudges", number),
     "still_empty": field("still_empty", word(choices.StillEmpty)),
+    "nudges_count": field("nudges_count", word(choices.NudgesCount)),
+    "missing_call_retries": field("missing_call_retries", number),
+    "refusal_notes": field("refusal_notes", number),
+    "on_broken_stream": field("on_broken_stream", word(choices.OnBrokenStream)),
     "on_pause": field("on_pause", word(choices.OnPause)),
     "retry_after_cap_ms": field("retry_after_cap_ms", milliseconds),
     "stop_hook_limit": field("stop_hook_limit", number),
@@ -224,6 +234,7 @@ CHECKS: dict[str, Callable[[Policy, str], None]] = {
     "retry: waits": waits,
     "retry: jitter, up to": retry("jitter_ms", lambda cell: milliseconds(cell)),
     "retry: classes": retry("classes", error_classes),
+    "retry: unstreamed": unstreamed,
     "errors": field("errors", word(choices.ErrorDisplay)),
     "on_error": field("on_error", word(choices.OnError)),
     "silence_ms": field("silence_ms", milliseconds),

@@ -15,6 +15,7 @@ from typing import Literal, Self
 import anthropic
 import httpx2
 from anthropic.types import Message, RawMessageStreamEvent
+from attrs import evolve
 from loopkernel.data.effects import Request
 from loopkernel.data.ids import ModelOperation
 from loopkernel.data.json_text import Json
@@ -26,7 +27,7 @@ from loopkernel_adapters.ports import Provider, ProviderUnavailable
 from loopkernel_adapters.provider_keys import real_keys, without_keys
 from loopkernel_adapters.providers.anthropic.reply import SERVICE, ReplyReader
 from loopkernel_adapters.providers.anthropic.request import RequestOptions, request_body
-from loopkernel_adapters.providers.event_stream import DamagedStream, EventReader
+from loopkernel_adapters.providers.event_stream import DamagedStream, EventReader, whole_text
 from loopkernel_adapters.providers.json_fields import JsonObject
 from loopkernel_adapters.providers.wire_bounds import BoundedClient, RefusedAnswer
 from loopkernel_adapters.providers.wire_errors import (
@@ -117,6 +118,9 @@ class AnthropicProvider(Provider):
         try:
             stream = await self._opened(request_body(request, self._options, names))
             pieces = stream.response.aiter_bytes()
+            if not request.stream:
+                for delta in reply.read_whole(await whole_text(pieces)):
+                    yield delta
             while reply.last is None:
                 piece = await anext(pieces, None)
                 for delta in reply.read_all(events.end() if piece is None else events.feed(piece)):
@@ -130,6 +134,8 @@ class AnthropicProvider(Provider):
         finally:
             if stream is not None and pieces is not None:
                 await _let_go(stream, pieces)
+        if isinstance(reply.last, ModelFailed):
+            reply.last = evolve(reply.last, unfinished=reply.unfinished)
         yield reply.last
 
     async def _opened(self, body: JsonObject) -> Stream:

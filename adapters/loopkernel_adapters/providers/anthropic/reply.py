@@ -62,6 +62,7 @@ class _Block:
 
     start: JsonObject
     parts: list[str] = field(factory=list)  # of its text, reasoning or input
+    said: int = 0  # characters of text and reasoning that were told
     signature: list[str] = field(factory=list)
 
     @property
@@ -113,6 +114,17 @@ class ReplyReader:
         except _Damaged as error:
             self._fail(UNREADABLE, f"the reply is damaged: {error}")
 
+    def read_whole(self, body: str) -> Iterator[ModelDelta]:
+        """The deltas of a reply that did not come as a stream."""
+        yield from self.read(ServerEvent("", f'{{"type": "message_start", "message": {body}}}'))
+        if self.last is None:
+            yield from self.read(ServerEvent("", '{"type": "message_stop"}'))
+
+    @property
+    def unfinished(self) -> int:
+        """How many characters of text and reasoning were told of blocks that have not ended."""
+        return sum(block.said for block in self._open.values())
+
     def end(self) -> None:
         """The stream has ended; a reply that has not is cut."""
         if self.last is None:
@@ -123,8 +135,7 @@ class ReplyReader:
             case "content_block_delta":
                 yield from self._continue(_index(fields), members(fields.get("delta")))
             case "content_block_start":
-                self._begin(_index(fields), members(fields.get("content_block")))
-                yield from self._first_text(members(fields.get("content_block")))
+                yield from self._first_text(self._begin(_index(fields), members(fields.get("content_block"))))
             case "content_block_stop":
                 yield from self._end(_index(fields))
             case "message_start":
@@ -155,22 +166,25 @@ class ReplyReader:
             yield ModelUsage(self._operation, self.usage)
         content = message.get("content")
         for index, block in enumerate(content if isinstance(content, list) else []):
-            self._begin(index, members(block))
-            yield from self._first_text(members(block))
+            yield from self._first_text(self._begin(index, members(block)))
             yield from self._end(index)
 
-    def _begin(self, index: int, start: JsonObject) -> None:
+    def _begin(self, index: int, start: JsonObject) -> _Block:
         if index in self._open:
             raise _Damaged(f"block {index} begins again before it has ended")
         self._begun = True
         self._cut_call = False
-        self._open[index] = _Block(start)
+        block = self._open[index] = _Block(start)
+        return block
 
-    def _first_text(self, start: JsonObject) -> Iterator[ModelDelta]:
+    def _first_text(self, block: _Block) -> Iterator[ModelDelta]:
         """What a block brings with it as it begins, mostly nothing."""
+        start = block.start
         if start.get("type") == "text" and (said := text(start.get("text"))):
+            block.said += len(said)
             yield ModelText(self._operation, said)
         if start.get("type") == "thinking" and (said := text(start.get("thinking"))):
+            block.said += len(said)
             yield ModelReasoning(self._operation, said)
 
     def _continue(self, index: int, delta: JsonObject) -> Iterator[ModelDelta]:
@@ -179,10 +193,13 @@ class ReplyReader:
             self._kept.add(sum(len(value) for value in delta.values() if isinstance(value, str)))
         match delta:
             case {"type": "text_delta", "text": str(said)}:
+                if block is not None:
+                    block.said += len(said)
                 if said:
                     yield ModelText(self._operation, said)
             case {"type": "thinking_delta", "thinking": str(said)}:
                 if block is not None:
+                    block.said += len(said)
                     block.parts.append(said)
                 if said:
                     yield ModelReasoning(self._operation, said)

@@ -66,7 +66,7 @@ def request_body(request: Request, options: RequestOptions, names: ToolNames) ->
         "model": safe_text(request.model),
         "max_tokens": max(limit, 1),
         "messages": [*messages],
-        "stream": True,
+        "stream": request.stream,
     }
     if request.instructions.strip():
         body["system"] = [{"type": "text", "text": safe_text(request.instructions)}]

@@ -84,9 +84,9 @@ def chat_body(request: Request, names: ToolNames, dialect: ChatDialect, more: Js
         **more,
         "model": safe_text(request.model),
         "messages": chat_messages(request, dialect),
-        "stream": True,
+        "stream": request.stream,
     }
-    if dialect.asks_for_usage:
+    if dialect.asks_for_usage and request.stream:
         body["stream_options"] = {"include_usage": True}
     tools: list[JsonValue] = [
         {

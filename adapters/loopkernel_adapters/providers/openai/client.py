@@ -19,7 +19,7 @@ from openai import AsyncOpenAI, AsyncStream, DefaultAsyncHttpx2Client
 
 from loopkernel_adapters.ports import Provider
 from loopkernel_adapters.provider_keys import real_keys, without_keys
-from loopkernel_adapters.providers.event_stream import EventReader, ServerEvent
+from loopkernel_adapters.providers.event_stream import EventReader, ServerEvent, whole_text
 from loopkernel_adapters.providers.json_fields import JsonObject
 from loopkernel_adapters.providers.openai.errors import FAULTS, failure_of
 from loopkernel_adapters.providers.wire_bounds import BoundedClient
@@ -55,7 +55,9 @@ class Reply(Protocol):
 
 
 class Events:
-    """The events of one streamed answer, each as the JSON that it holds. Leaving lets go of the connection at once.
+    """The events of one streamed answer, each as the JSON that it holds, or the one JSON of an answer that is whole.
+
+    Leaving lets go of the connection at once.
 
     The client sends the request, its own retries off, whoever made it. The bytes of its response are read here: its own
     reader leaves generators to the event loop to clean up, and its models of events break on what they do not know.
@@ -70,6 +72,7 @@ class Events:
         self._reader = EventReader()
         self._waiting: deque[ServerEvent] = deque()
         self._ended = False
+        self._is_stream = body.get("stream") is True
 
     async def __aenter__(self) -> Self:
         stream = await self._client.post(
@@ -88,6 +91,9 @@ class Events:
         return self
 
     async def __anext__(self) -> object:
+        if not self._is_stream and not self._ended:
+            self._ended = True
+            return json.loads(await whole_text(self._pieces))
         while True:
             while self._waiting:
                 event = self._waiting.popleft()

@@ -114,7 +114,7 @@ def responses_body(request: Request, names: ToolNames, encrypted_reasoning: bool
         "model": safe_text(request.model),
         "input": input_items(request),
         "store": False,
-        "stream": True,
+        "stream": request.stream,
     }
     instructions = safe_text(request.instructions)
     if instructions.strip():
@@ -301,6 +301,8 @@ class ResponsesReply(Reply):
     @override
     def read(self, event: object) -> Iterator[ModelDelta]:
         fields = members(event)
+        if fields.get("object") == "response":  # it did not come as a stream
+            fields = {"type": f"response.{text(fields.get('status'))}", "response": fields}
         kind = text(fields.get("type"))
         self._tokens = self._tokens.most(responses_tokens(members(fields.get("response"))))
         if kind != "error" and fields.get("error"):
@@ -410,13 +412,17 @@ class ResponsesReply(Reply):
         )
 
     def _completed(self, event: JsonObject) -> Iterator[ModelDelta]:
-        if not self._done and not self._open and not self._said:  # a server that tells the whole at the end
-            yield from self._whole_output(members(event.get("response")))
+        yield from self._untold_output(event)
         for place in sorted(self._open):  # announced, and never told to be done, in a response that is
             yield self._give(place)
         self._end = StopReason.TOOL_USE if self._calls else StopReason.END_TURN
         if self._refused:
             self._end = StopReason.REFUSAL
+
+    def _untold_output(self, event: JsonObject) -> Iterator[ModelDelta]:
+        """What a server that tells the whole at the end has not told before."""
+        if not self._done and not self._open and not self._said:
+            yield from self._whole_output(members(event.get("response")))
 
     def _whole_output(self, response: JsonObject) -> Iterator[ModelDelta]:
         for place, item in enumerate(map(members, items(response.get("output")))):
@@ -430,6 +436,7 @@ class ResponsesReply(Reply):
 
     def _incomplete(self, event: JsonObject) -> Iterator[ModelDelta]:
         details = members(members(event.get("response")).get("incomplete_details"))
+        yield from self._untold_output(event)
         stop = _INCOMPLETE.get(text(details.get("reason")), StopReason.MAX_TOKENS)
         if stop is StopReason.MAX_TOKENS:
             for place in sorted(self._open):

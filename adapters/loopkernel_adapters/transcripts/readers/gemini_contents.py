@@ -58,7 +58,7 @@ class GeminiContents(Reader):
     @override
     def entries(self, source: Source) -> Iterator[Entry]:
         document = source.document()
-        contents, response = _contents(document), record_at(document, "response")
+        contents, response = _contents(document), _response(document)
         reading = _Reading(text_at(_request(document), "model") or text_at(response, "modelVersion") or "")
         for number, content in enumerate(contents, start=1):
             yield from reading.entries_of(Place(number), record_at(content))
@@ -72,6 +72,11 @@ class GeminiContents(Reader):
 def _request(document: JsonValue) -> JsonValue:
     """The request of one that was logged; else the document itself."""
     return at(document, "request") if "request" in record_at(document) else document
+
+
+def _response(document: JsonValue) -> Record:
+    """The response beside the request, or the candidates beside its contents."""
+    return record_at(document) if "candidates" in record_at(document) else record_at(document, "response")
 
 
 def _contents(document: JsonValue) -> list[JsonValue]:

@@ -1,9 +1,11 @@
 """Sessions of opencode: events of its server, what `opencode run --format json` prints, an export, or its storage.
 
-Events may stand in a frame of whoever wrote them down. An export is a document with the messages of a session; of the
-storage, each session, message and part is a file of its own, in a folder that is named as a whole.
+Events stand a line each, or as the server streams them, and perhaps in a frame of whoever wrote them down. An export is
+a document with the messages of a session; of the storage, each session, message and part is a file of its own, in a
+folder that is named as a whole.
 """
 
+import re
 from collections.abc import Iterator
 
 from attrs import Factory, define
@@ -22,7 +24,7 @@ from loopkernel_adapters.transcripts.fields import (
     time_at,
 )
 from loopkernel_adapters.transcripts.readers.opencode_messages import Message, Telling, trouble
-from loopkernel_adapters.transcripts.source import Head, Reader, Source
+from loopkernel_adapters.transcripts.source import Head, Line, Reader, Source, parsed, torn
 
 TOLD = frozenset(
     ["message.updated", "message.part.updated", "message.part.delta", "session.created", "session.updated"]
@@ -49,6 +51,10 @@ QUIET = (
     "workspace.",
     "worktree.",
 )
+# An event behind the mark of server-sent events, in its frame or without one.
+STREAMED = re.compile(
+    rf'(?m)^data:\s*\{{.*"type":\s*"(?:{"|".join(map(re.escape, sorted(TOLD | ALIVE)))})",\s*"properties":\s*\{{'
+)
 YES = frozenset(["once", "always"])
 
 
@@ -62,7 +68,9 @@ class OpenCode(Reader):
     def fits(self, head: Head) -> bool:
         if head.is_folder:
             return any(map(_is_message, head.lines)) and all(map(_is_stored, head.lines))
-        return _is_export(head.document) or any(_is_event(line) or _is_printed(line) for line in head.lines)
+        if _is_export(head.document) or STREAMED.search(head.text) is not None:
+            return True
+        return any(_is_event(line) or _is_printed(line) for line in head.lines)
 
     @override
     def entries(self, source: Source) -> Iterator[Entry]:
@@ -73,12 +81,27 @@ class OpenCode(Reader):
             yield from _lying(source)
         else:
             reading = _Events()
-            for line in source.lines():
+            for line in _streamed(source) if STREAMED.search(head.text) else source.lines():
                 if isinstance(line, Finding):
                     yield line
                 else:
                     yield from reading.entries_of(Place(line.number), record_at(line.value))
             yield from reading.finished()
+
+
+def _streamed(source: Source) -> Iterator[Line | Finding]:
+    """The events of a stream, each of which is a line behind its mark; other lines name them, or keep it alive."""
+    for raw in source.raw_lines():
+        if not raw.content.startswith(b"data:"):
+            continue
+        value = parsed(raw.content.removeprefix(b"data:"))
+        if value is not None:
+            yield Line(raw.number, value)
+        elif raw.ended:
+            text = f"line {raw.number} is an event that is not JSON; it was passed over"
+            yield Finding(place=Place(raw.number), kind=FindingKind.BROKEN_RECORD, text=text)
+        else:
+            yield torn(raw.number)
 
 
 def _framed(value: JsonValue) -> Record:

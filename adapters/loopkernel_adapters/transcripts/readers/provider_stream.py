@@ -10,6 +10,7 @@ from loopkernel.later_typing import override
 
 from loopkernel_adapters.transcripts.entries import Entry, Finding, FindingKind, ModelTrouble, Place
 from loopkernel_adapters.transcripts.fields import at, items_at, record_at, records_in, text_at
+from loopkernel_adapters.transcripts.readers.opencode import STREAMED
 from loopkernel_adapters.transcripts.readers.stream_dialect import Dialect, unknown
 from loopkernel_adapters.transcripts.readers.stream_dialects import dialect_of
 from loopkernel_adapters.transcripts.readers.whole_replies import events_in
@@ -158,8 +159,10 @@ class ProviderStream(Reader):
 
     @override
     def fits(self, head: Head) -> bool:
-        if is_cassette(head.text) or is_server_sent(head.text):
+        if is_cassette(head.text):
             return True
+        if is_server_sent(head.text):
+            return STREAMED.search(head.text) is None
         first = (head.document, *head.lines[:3])
         return any(is_canned(line) or dialect_of(line) is not None for line in first)
 

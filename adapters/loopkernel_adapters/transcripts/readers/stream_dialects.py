@@ -339,7 +339,9 @@ def dialect_of(event: JsonValue) -> type[Dialect] | None:
         return CohereDialect
     if isinstance(at(event, "choices"), list):
         return ChatDialect
-    if isinstance(at(event, "candidates"), list):
+    if isinstance(at(event, "candidates"), list) and "contents" not in record_at(
+        event
+    ):  # else its request stands there
         return GeminiDialect
     if BEDROCK & record_at(event).keys():
         return BedrockDialect

@@ -1,8 +1,10 @@
 """What a reply holds, how long it is, and what follows from how it stopped (rules INFER-4, 5, 7, 10, 13, LIMIT-4)."""
 
 import enum
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import assert_never
+
+from attrs import evolve
 
 from loopkernel.data.blocks import (
     AssistantBlock,
@@ -80,6 +82,24 @@ def _calls_run(run_calls: RunCalls, stop: StopReason) -> bool:
 def has_text(pieces: Iterable[Piece]) -> bool:
     """Whether the reply says anything: blank text and reasoning do not count (rule INFER-13)."""
     return any(isinstance(piece, ModelText) and piece.text.strip() != "" for piece in pieces)
+
+
+def whole_pieces(pieces: Sequence[Piece], unfinished: int | None) -> tuple[Piece, ...]:
+    """The pieces without those at their end that belong to a block that had not ended (rule INFER-11).
+
+    These are the fragments of a call, and the last `unfinished` characters of text and reasoning; None: all of them.
+    """
+    place, left = len(pieces), unfinished
+    while place:
+        piece = pieces[place - 1]
+        if isinstance(piece, ModelText | ModelReasoning):
+            if left is not None and len(piece.text) > left:
+                return (*pieces[: place - 1], evolve(piece, text=piece.text[: len(piece.text) - left]))
+            left = None if left is None else left - len(piece.text)
+        elif not isinstance(piece, ModelInput):
+            break
+        place -= 1
+    return tuple(pieces[:place])
 
 
 def longer(size: ReplySize, piece: Piece) -> ReplySize:

@@ -14,6 +14,9 @@ OUTPUT_TAKEN = "The output was taken."
 CONTINUE = (
     "Your last reply was cut off at the output limit. Go on exactly where it stopped; do not repeat what you said."
 )
+BROKEN_OFF = "Your last reply broke off before its end. Go on exactly where it stopped; do not repeat what you said."
+MISSING_CALLS = "Your last reply stopped for a tool call, and held none that could be read. Make the call again."
+REFUSAL = "Your last reply was stopped as a refusal, and its calls were not run. Do not say it again; go on otherwise."
 GAP = "(Earlier messages stood here. They were left out to save space.)"
 NOT_DONE = "The work is not done yet. Go on."
 UNPARSED = "its arguments are not valid JSON"

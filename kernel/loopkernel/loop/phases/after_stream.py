@@ -26,6 +26,7 @@ from loopkernel.loop.gates.hooks import (
 from loopkernel.loop.life.fork import fork_calls
 from loopkernel.loop.life.restart import restart_calls
 from loopkernel.loop.phases.moves import to_executing, to_finishing, to_recovery, to_thinking
+from loopkernel.loop.turn.broken_reply import keep_whole_part, whole_part
 from loopkernel.loop.turn.cancelling import (
     cut_calls,
     cut_gates,
@@ -37,7 +38,7 @@ from loopkernel.loop.turn.cancelling import (
 )
 from loopkernel.loop.turn.failure import recover_from
 from loopkernel.loop.turn.limits import OUT_OF_BUDGET, budget_hit, limit_hit
-from loopkernel.loop.turn.reply import Complete, complete_reply, keep_completed
+from loopkernel.loop.turn.reply import AfterReply, Complete, complete_reply, keep_completed
 
 End = ModelCompleted | Failure
 AfterStream = Executing | Thinking | Backoff | Compacting | Finishing
@@ -94,8 +95,8 @@ def _billed(draft: CallsDraft, reply: OpenReply) -> CallsDraft:
 def _ask_again(state: Streaming, draft: CallsDraft, end: End) -> Step[Thinking]:
     """The reply is taken back, and asked for again; one that was complete ends a row of failures (rule RETRY-4)."""
     used, turn = state.turn.recovery, state.turn
-    if isinstance(end, ModelCompleted) and used.retries:
-        used = evolve(used, retries=0)
+    if isinstance(end, ModelCompleted) and (used.retries or used.unstreamed):
+        used = evolve(used, retries=0, unstreamed=False)
     turn = evolve(turn, reason=RequestReason.HOOK_RETRY, hook_retries=turn.hook_retries + 1, recovery=used)
     return to_thinking(_retracted(state, discard_reply(_billed(draft, state.reply))), turn)
 
@@ -112,7 +113,11 @@ def _act_on(state: Streaming, draft: CallsDraft, end: End, *, blocked: bool = Fa
     if isinstance(end, Failure):
         return _failed(state, draft, end, blocked=blocked)
     complete = Complete(reply=state.reply, pieces=state.pieces, delta=end)
-    after = complete_reply(draft, state.turn, complete, blocked=blocked)
+    return _go_on(complete_reply(draft, state.turn, complete, blocked=blocked))
+
+
+def _go_on(after: AfterReply) -> Step[AfterStream]:
+    """To the calls of the reply, or at once to what is settled."""
     draft, turn, settled = after.draft, after.turn, after.settled
     if after.answering:
         spent = budget_hit(draft.session, turn, draft.stamp.now_ms)
@@ -127,6 +132,10 @@ def _act_on(state: Streaming, draft: CallsDraft, end: End, *, blocked: bool = Fa
 def _failed(state: Streaming, draft: CallsDraft, failure: Failure, *, blocked: bool) -> Step[AfterStream]:
     """The reply will not be complete. It is discarded, unless a call of it has had an effect (rule TOOL-9)."""
     draft, turn = _billed(draft, state.reply), state.turn
+    whole = None if blocked else whole_part(draft, state.pieces, failure)
+    if whole is not None:
+        after = keep_whole_part(draft, turn, state.reply, whole, failure)
+        return _go_on(after) if isinstance(after, AfterReply) else to_recovery(after, failure)
     if is_committed(draft.ledger, draft.session.settings):
         return to_executing(keep_for_effect(draft, state.reply, state.pieces), turn, _BLOCKED if blocked else failure)
     draft = _retracted(state, discard_reply(draft))

@@ -211,7 +211,12 @@ def _on_model(state: Streaming, ctx: Context, delta: ModelDelta) -> Step[Streami
             draft, reply = _over(state, begin_on_calls(state, ctx)), state.reply.used(delta.usage)
             draft = draft.tell(ReplyFailed(delta.operation, delta.error))
             failure = Failure(
-                request=delta.operation, error=delta.error, message=delta.message, retry_after_ms=delta.retry_after_ms
+                request=delta.operation,
+                error=delta.error,
+                message=delta.message,
+                retry_after_ms=delta.retry_after_ms,
+                begun=len(state.pieces) > 0,
+                unfinished=delta.unfinished,
             )
             return stream_over(_without_bounds(state, reply), draft, failure)
         case _:
@@ -301,7 +306,12 @@ def _listened(state: Streaming, draft: CallsDraft) -> Step[Streaming | AfterStre
     reply, session = state.reply, draft.session  # the stream is aborted, and what it still reports is late
     draft = draft.with_session(session.with_operations(session.operations.abandon_model(reply.operation, reply.usage)))
     draft = _over(heard, draft.tell(AbortModel(reply.operation)))
-    failure = Failure(request=reply.operation, error=ErrorClass.STALLED, message="the model was silent for too long")
+    failure = Failure(
+        request=reply.operation,
+        error=ErrorClass.STALLED,
+        message="the model was silent for too long",
+        begun=len(state.pieces) > 0,
+    )
     draft = draft.tell(ReplyFailed(reply.operation, failure.error))
     return stream_over(_without_bounds(state, reply), draft, failure)
 

@@ -1,5 +1,6 @@
 """`Thinking`: the gates before a request, in order (rule INFER-1). Entering it makes the request when none waits."""
 
+from types import MappingProxyType
 from typing import assert_never
 
 from attrs import evolve
@@ -18,7 +19,7 @@ from loopkernel.data.tool_deltas import FromTool
 from loopkernel.data.user_deltas import FromUser
 from loopkernel.data.vector import Vector
 from loopkernel.data.words import HookPoint, LimitName, RefusalReason, RequestReason, TurnEndReason
-from loopkernel.loop.algorithms.wording import CONTINUE, NUDGE, demand_text
+from loopkernel.loop.algorithms.wording import BROKEN_OFF, CONTINUE, MISSING_CALLS, NUDGE, REFUSAL, demand_text
 from loopkernel.loop.calls.held_runs import inject_background_ends
 from loopkernel.loop.calls.late_reports import late_report
 from loopkernel.loop.draft import Draft
@@ -184,11 +185,22 @@ def _steered(draft: Draft[None], turn: Turn) -> tuple[Draft[None], Turn]:
     return inject_steers(draft), evolve(turn, recovery=evolve(turn.recovery, retries=0))
 
 
+_NOTES = MappingProxyType(
+    {
+        RequestReason.MISSING_CALLS: (MISSING_CALLS, UserOrigin.NUDGE),
+        RequestReason.REFUSAL: (REFUSAL, UserOrigin.NUDGE),
+        RequestReason.BROKEN_STREAM_RECOVERY: (BROKEN_OFF, UserOrigin.CONTINUATION),
+    }
+)
+
+
 def _note(session: Session, turn: Turn) -> tuple[str, UserOrigin] | None:
     """What the model is told in the user's place, for the reason of the request; None: nothing."""
     if turn.reason is RequestReason.NUDGE:
         output = session.settings.policy.output_tool
         return (demand_text(output) if output is not None and turn.forcing else NUDGE), UserOrigin.NUDGE
+    if turn.reason in _NOTES:
+        return _NOTES[turn.reason]
     if turn.reason is not RequestReason.MAX_OUTPUT_TOKENS_RECOVERY:
         return None
     messages = session.thread.messages

@@ -8,6 +8,7 @@ from loopkernel.data.choices import CompactionStrategy, ErrorDisplay, OnError
 from loopkernel.data.endings import Ending, Failure
 from loopkernel.data.events import RetryScheduled
 from loopkernel.data.messages import UserOrigin
+from loopkernel.data.policy import Policy
 from loopkernel.data.sessions import Turn
 from loopkernel.data.timers import Timer
 from loopkernel.data.words import ErrorClass, RequestReason, TimerPurpose, TurnEndReason
@@ -38,14 +39,17 @@ def recover_from(draft: Draft[L], turn: Turn, failure: Failure) -> Recovered[L]:
     """The first of the ways out that is open; each can be taken only so often (rules INFER-8, RETRY-1, 2 and 6)."""
     if failure.error is ErrorClass.PROMPT_TOO_LONG:
         clearing = clears_under_pressure(draft.session)
-        shorter = shorten_oldest(_shown_at_once(draft, failure)) if clearing is None else None
+        shorter = shorten_oldest(show_at_once(draft, failure)) if clearing is None else None
         if shorter is not None:
             return Recovered(shorter, evolve(turn, reason=RequestReason.COLLAPSE_DRAIN_RETRY))
         if clearing is None:
             return _compacted(draft, turn, failure)
-        draft = clear_under_pressure(_shown_at_once(draft, failure), clearing)
+        draft = clear_under_pressure(show_at_once(draft, failure), clearing)
         return Recovered(draft, evolve(turn, reason=RequestReason.COLLAPSE_DRAIN_RETRY))
     settings, used = draft.session.settings, turn.recovery
+    if _helps_unstreamed(settings.policy, turn, failure):
+        turn = evolve(turn, reason=RequestReason.ERROR_RETRY, recovery=evolve(used, unstreamed=True))
+        return Recovered(show_at_once(draft, failure), turn)
     way = recover(
         settings.policy,
         failure.error,
@@ -57,17 +61,25 @@ def recover_from(draft: Draft[L], turn: Turn, failure: Failure) -> Recovered[L]:
     )
     match way:
         case WaitForRetry(delay_ms, attempt):
-            draft = _shown_at_once(draft, failure).tell(RetryScheduled(delay_ms, attempt))
+            draft = show_at_once(draft, failure).tell(RetryScheduled(delay_ms, attempt))
             draft, timer = draft.start_timer(TimerPurpose.RETRY, draft.stamp.now_ms + delay_ms)
             turn = evolve(turn, reason=RequestReason.ERROR_RETRY, recovery=evolve(used, retries=attempt))
             return Recovered(draft, turn, timer)
         case NextModel(index):
-            turn = evolve(turn, reason=RequestReason.ERROR_RETRY, recovery=evolve(used, model=index, retries=0))
-            return Recovered(_shown_at_once(draft, failure), turn)
+            turn = evolve(
+                turn, reason=RequestReason.ERROR_RETRY, recovery=evolve(used, model=index, retries=0, unstreamed=False)
+            )
+            return Recovered(show_at_once(draft, failure), turn)
         case GiveUp():
             return surface(draft, turn, failure)
         case _:
             assert_never(way)
+
+
+def _helps_unstreamed(policy: Policy, turn: Turn, failure: Failure) -> bool:
+    """Whether a stream that had begun has failed so that policy asks at once for the whole reply (rule INFER-11)."""
+    listed = policy.retry is not None and failure.error in policy.retry.unstreamed
+    return listed and failure.begun and (failure.retry_after_ms or 0) <= 0 and not turn.recovery.unstreamed
 
 
 def _compacted(draft: Draft[L], turn: Turn, failure: Failure) -> Recovered[L]:
@@ -80,12 +92,12 @@ def _compacted(draft: Draft[L], turn: Turn, failure: Failure) -> Recovered[L]:
     cut = planned_cut(draft.session, too_long=True) if again or not turn.recovery.compacted else None
     if cut is None:
         return surface(draft, turn, failure)
-    draft, summary = compact(_shown_at_once(draft, failure), cut)
+    draft, summary = compact(show_at_once(draft, failure), cut)
     used = evolve(turn.recovery, compacted=True)
     return Recovered(draft, evolve(turn, reason=RequestReason.REACTIVE_COMPACT_RETRY, recovery=used), summary)
 
 
-def _shown_at_once(draft: Draft[L], failure: Failure) -> Draft[L]:
+def show_at_once(draft: Draft[L], failure: Failure) -> Draft[L]:
     """By policy, also an error that is being recovered is shown (rule INFER-9)."""
     if draft.session.settings.policy.errors is ErrorDisplay.WITHHELD:
         return draft

@@ -5,7 +5,7 @@ from typing import Literal, assert_never
 from attrs import evolve, frozen
 
 from loopkernel.data.blocks import AssistantBlock, TextBlock, ToolCall
-from loopkernel.data.choices import ErrorDisplay, RunCalls, StillEmpty, TruncatedCalls, TruncationEnd
+from loopkernel.data.choices import ErrorDisplay, NudgesCount, RunCalls, StillEmpty, TruncatedCalls, TruncationEnd
 from loopkernel.data.endings import Ending, GoOn
 from loopkernel.data.events import ReplyRetracted
 from loopkernel.data.ledgers import Ledger
@@ -76,13 +76,15 @@ def complete_reply(draft: CallsDraft, turn: Turn, complete: Complete, *, blocked
     draft = redact_input(draft, complete.delta.redaction)
     if follows is Outcome.TRUNCATED and not blocked:
         return _truncated(draft.with_session(draft.session.updated(usage=usage)), turn, complete)
+    if _misses_calls(policy, complete, has_calls) and not blocked:
+        return _without_calls_asked_for(draft.with_session(draft.session.updated(usage=usage)), turn, complete)
     pauses = turn.pauses + 1 if follows is Outcome.CONTINUE_PAUSED else 0
-    turn = _counted(policy, turn, has_calls, NO_RECOVERY, pauses)
+    turn = counted(policy, turn, has_calls, NO_RECOVERY, pauses)
     watch = watch_calls(draft.session, draft.ledger)
     draft = draft.with_session(draft.session.updated(usage=usage, watch=watch))
     draft = add_reply(draft, complete.reply, _content(draft.ledger, complete), stop)
     if follows is Outcome.RUN_CALLS and not blocked:
-        return _to_calls(draft, turn)
+        return to_calls(draft, turn)
     cancelled = user_cancelled(results(draft.ledger))
     if has_calls:
         draft = _skip_calls(draft)
@@ -106,16 +108,19 @@ def _content(ledger: Ledger, complete: Complete) -> tuple[AssistantBlock, ...]:
     return redacted_reply(content, complete.delta.redaction)
 
 
-def _counted(policy: Policy, turn: Turn, has_calls: bool, recovery: Recovery, pauses: int = 0) -> Turn:
+def counted(policy: Policy, turn: Turn, has_calls: bool, recovery: Recovery, pauses: int = 0) -> Turn:
     """The turn with one more completed reply: retries are counted anew, and the model that was fallen back on stays."""
     used = turn.recovery
     if used is not recovery:
-        recovery = evolve(recovery, model=used.model, retries=0, compacted=False, fed_back=used.fed_back)
+        recovery = evolve(
+            recovery, model=used.model, retries=0, compacted=False, fed_back=used.fed_back, unstreamed=False
+        )
     replies = turn.replies + 1 if counts_as_reply(policy, has_calls) else turn.replies
-    return turn.answered(replies, pauses, recovery)
+    nudges = 0 if has_calls and policy.nudges_count is NudgesCount.ROUND else turn.nudges
+    return turn.answered(replies, nudges, pauses, 0 if has_calls else turn.missing, recovery)
 
 
-def _to_calls(draft: CallsDraft, turn: Turn, settled: Ending | GoOn | None = None) -> AfterReply:
+def to_calls(draft: CallsDraft, turn: Turn, settled: Ending | GoOn | None = None) -> AfterReply:
     """The calls of the reply are to be answered."""
     draft = answer_all_faulty(draft.with_ledger(forget_plan(draft.ledger)))
     if failed_run(draft.ledger, draft.session.settings):
@@ -143,15 +148,15 @@ def _truncated(draft: CallsDraft, turn: Turn, complete: Complete) -> AfterReply:
     used, forcing = turn.recovery, turn.forcing
     settled: Ending | GoOn | None
     if runs:
-        turn, settled = _counted(policy, turn, has_calls, NO_RECOVERY), None
+        turn, settled = counted(policy, turn, has_calls, NO_RECOVERY), None
     elif raised is not None:
-        turn = _counted(policy, turn, has_calls, evolve(used, raised=raised))
+        turn = counted(policy, turn, has_calls, evolve(used, raised=raised))
         settled = GoOn(RequestReason.MAX_OUTPUT_TOKENS_ESCALATE)
     elif used.continuations < policy.on_truncation.continuations:
-        turn = _counted(policy, turn, has_calls, evolve(used, continuations=used.continuations + 1))
+        turn = counted(policy, turn, has_calls, evolve(used, continuations=used.continuations + 1))
         settled = GoOn(RequestReason.MAX_OUTPUT_TOKENS_RECOVERY)
     else:
-        turn, settled = _given_up(policy, _counted(policy, turn, has_calls, evolve(used, retries=0)))
+        turn, settled = _given_up(policy, counted(policy, turn, has_calls, evolve(used, retries=0)))
     turn = evolve(turn, forcing=turn.forcing or (forcing and not runs))  # what was demanded is still to come
     if isinstance(settled, GoOn):
         draft = _shown_at_once(draft)
@@ -167,7 +172,7 @@ def _truncated(draft: CallsDraft, turn: Turn, complete: Complete) -> AfterReply:
         if user_cancelled(results(ledger)):
             settled = Ending(reason=TurnEndReason.USER_ABORT)
         return AfterReply(_skip_calls(draft), turn, settled)
-    return _to_calls(_answer_cut_call(draft) if complete.delta.cut_call else draft, turn, settled)
+    return to_calls(_answer_cut_call(draft) if complete.delta.cut_call else draft, turn, settled)
 
 
 def _runs_its_calls(policy: Policy) -> bool:
@@ -186,11 +191,15 @@ def _next_limit(policy: Policy, turn: Turn, given: int | None) -> int | None:
 
 def _asked_again(draft: CallsDraft, turn: Turn, complete: Complete, raised: int) -> AfterReply:
     """The reply is taken back, and asked for under a higher limit."""
-    draft = discard_reply(draft)
-    if len(complete.pieces):
-        draft = draft.tell(ReplyRetracted(complete.reply.operation))
-    turn = evolve(turn, recovery=evolve(turn.recovery, raised=raised, retries=0))
+    draft = _taken_back(draft, complete)
+    turn = evolve(turn, recovery=evolve(turn.recovery, raised=raised, retries=0, unstreamed=False))
     return AfterReply(_shown_at_once(draft), turn, GoOn(RequestReason.MAX_OUTPUT_TOKENS_ESCALATE))
+
+
+def _taken_back(draft: CallsDraft, complete: Complete) -> CallsDraft:
+    """The reply is discarded, and what was seen of it is void."""
+    draft = discard_reply(draft)
+    return draft.tell(ReplyRetracted(complete.reply.operation)) if len(complete.pieces) else draft
 
 
 def _shown_at_once(draft: CallsDraft) -> CallsDraft:
@@ -232,6 +241,26 @@ def _given_up(policy: Policy, turn: Turn) -> Following:
             assert_never(other)
 
 
+# --- a stop for calls, and no calls ---------------------------------------------------------------------
+
+
+def _misses_calls(policy: Policy, complete: Complete, has_calls: bool) -> bool:
+    """Whether the reply stopped for calls that did not come, and policy has it asked again (rule INFER-13)."""
+    return policy.missing_call_retries is not None and complete.delta.stop is StopReason.TOOL_USE and not has_calls
+
+
+def _without_calls_asked_for(draft: CallsDraft, turn: Turn, complete: Complete) -> AfterReply:
+    """The reply is taken back and asked for again, so many times; then it stays, and the turn ends with an error."""
+    policy = draft.session.settings.policy
+    if policy.missing_call_retries is not None and turn.missing < policy.missing_call_retries:
+        used = evolve(turn.recovery, retries=0, unstreamed=False)
+        turn = evolve(turn, missing=turn.missing + 1, pauses=0, recovery=used)
+        return AfterReply(_taken_back(draft, complete), turn, GoOn(RequestReason.MISSING_CALLS))
+    turn = counted(policy, turn, False, NO_RECOVERY)
+    draft = add_reply(draft, complete.reply, _content(draft.ledger, complete), complete.delta.stop)
+    return AfterReply(draft, turn, Ending(reason=TurnEndReason.ERROR, error=ErrorClass.INVALID_OUTPUT))
+
+
 # --- a reply without calls to answer --------------------------------------------------------------------
 
 WithoutCalls = Literal[
@@ -256,6 +285,8 @@ def _follow(policy: Policy, turn: Turn, follows: WithoutCalls, stop: StopReason)
                 return turn, Ending(reason=TurnEndReason.STUCK)
             return turn, GoOn(RequestReason.TOKEN_BUDGET_CONTINUATION)
         case Outcome.REFUSED:
+            if turn.refusals < policy.refusal_notes:
+                return evolve(turn, refusals=turn.refusals + 1), GoOn(RequestReason.REFUSAL)
             return turn, Ending(reason=TurnEndReason.REFUSAL, error=ErrorClass.REFUSED)
         case Outcome.BLOCKED:
             filtered = stop is StopReason.CONTENT_FILTERED

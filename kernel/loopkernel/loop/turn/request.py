@@ -79,6 +79,7 @@ def begin_request(draft: Draft[L], turn: Turn) -> Asked:
         thread=thread,
         max_output_tokens=output_limit(policy, turn),
         forced_tool=forced,
+        stream=not turn.recovery.unstreamed,
     )
     if session.last_model != model:
         foreign = tuple(name for name in thread.opaque_models if name != model)

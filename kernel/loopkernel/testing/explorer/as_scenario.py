@@ -250,10 +250,9 @@ class _Teller:
                 cut = entry.calls[-1].name if delta.cut_call and entry.calls else None
                 ending, usage = world.ModelCompletes(stop, cut), _told_usage(delta)
                 entry = evolve(entry, ending=ending, takes_ms=after_ms, usage=usage, redaction=delta.redaction)
-            case ModelFailed(error=error, retry_after_ms=wait_ms):
-                entry = evolve(
-                    entry, ending=world.ModelFails(error, wait_ms), takes_ms=after_ms, usage=_told_usage(delta)
-                )
+            case ModelFailed(error=error, retry_after_ms=wait_ms, unfinished=unfinished):
+                fails = world.ModelFails(error, wait_ms, unfinished)
+                entry = evolve(entry, ending=fails, takes_ms=after_ms, usage=_told_usage(delta))
         self.entries[number] = entry
 
     def _scripted(self, delta: ModelCall, position: int) -> world.ScriptedCall:

@@ -173,11 +173,19 @@ class Player(Run):
         self.complete(stop or (StopReason.TOOL_USE if calls else StopReason.END_TURN))
         self.check()
 
-    def fail(self, error: ErrorClass = ErrorClass.SERVER, retry_after_ms: int | None = None) -> None:
-        """The open model call fails; the server may ask to wait."""
+    def fail(
+        self,
+        error: ErrorClass = ErrorClass.SERVER,
+        retry_after_ms: int | None = None,
+        *,
+        unfinished: int | None = None,
+    ) -> None:
+        """The open model call fails; the server may ask to wait, and so much of what came last may not be whole."""
         operation, self.model = self.model, None
         if operation is not None:
-            self.deliver(ModelFailed(operation, error=error, retry_after_ms=retry_after_ms, usage=USAGE))
+            self.deliver(
+                ModelFailed(operation, error=error, retry_after_ms=retry_after_ms, usage=USAGE, unfinished=unfinished)
+            )
 
     def fail_again(self, error: ErrorClass = ErrorClass.SERVER, retry_after_ms: int | None = None) -> None:
         """The wait for the next try is over, and it fails too."""

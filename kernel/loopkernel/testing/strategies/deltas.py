@@ -161,6 +161,7 @@ model_deltas: SearchStrategy[ModelDelta] = st.one_of(
         message=raw_texts,
         retry_after_ms=st.none() | st.sampled_from(WAITS_MS),
         usage=usages,
+        unfinished=st.none() | st.integers(0, 2),
     ),
 )
 

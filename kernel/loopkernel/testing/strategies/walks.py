@@ -90,7 +90,8 @@ from loopkernel.testing.strategies.policies import running_policies
 from loopkernel.testing.strategies.values import keys, resource_keys, texts, times_ms, usages
 
 # Tools whose calls really run: some that touch what they name (two of them at once, while the reply still streams), one
-# that a person is asked about, one that goes alone and may take only so long, one without a profile, and a sub-agent.
+# that a person is asked about, one that goes alone and may take only so long, one without a profile, one for
+# commands, and a sub-agent.
 AGENT = Tool(name="agent", profile=ToolProfile(effect=EffectClass.READ_ONLY, child=True, early=True))
 OFFERED = (
     Tool(
@@ -111,6 +112,7 @@ OFFERED = (
     ),
     Tool(name="build", profile=ToolProfile(serial=True, timeout_ms=3)),
     Tool(name="shell"),
+    Tool(name="run", profile=ToolProfile(commands=("path",), approval=Decision.ALLOW)),
     AGENT,
 )
 ANSWERS: tuple[Answer, ...] = (
@@ -130,10 +132,12 @@ WIDE = Scope(
     stops=(StopReason.END_TURN, StopReason.MAX_TOKENS, StopReason.REFUSAL, StopReason.PAUSE),
     completions=(
         ModelCompleted(ANY_REPLY, StopReason.MAX_TOKENS, cut_call=True),
+        ModelCompleted(ANY_REPLY, StopReason.TOOL_USE),
         ModelCompleted(ANY_REPLY, StopReason.GUARDRAIL_INTERVENED, redaction=Redaction("x", "y")),
     ),
     failures=tuple(ModelFailed(ANY_REPLY, error=error) for error in ErrorClass)
-    + tuple(ModelFailed(ANY_REPLY, error=ErrorClass.OVERLOADED, retry_after_ms=wait_ms) for wait_ms in WAITS_MS),
+    + tuple(ModelFailed(ANY_REPLY, error=ErrorClass.OVERLOADED, retry_after_ms=wait_ms) for wait_ms in WAITS_MS)
+    + tuple(ModelFailed(ANY_REPLY, error=ErrorClass.NETWORK, unfinished=chars) for chars in (0, 1)),
     progress=True,
     questions=True,
     times=True,

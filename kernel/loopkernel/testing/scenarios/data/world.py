@@ -172,10 +172,14 @@ class ModelCompletes:
 @final
 @frozen
 class ModelFails:
-    """The model call fails with a classified error, and perhaps the server's wish when to be asked again."""
+    """The model call fails with a classified error, and perhaps the server's wish when to be asked again.
+
+    `unfinished`: how many characters at the end of what had come belong to a block that had not ended.
+    """
 
     error_class: Annotated[ReportedError, WrittenAs("fails")]
     retry_after_ms: int | None = None
+    unfinished: int | None = None
 
 
 @final

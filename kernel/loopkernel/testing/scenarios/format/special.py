@@ -152,8 +152,9 @@ def _check_entry(fields: Fields, entry: world.ModelEntry) -> world.ModelEntry:
     ending = entry.ending
     if fields.has("cut") and not (isinstance(ending, world.ModelCompletes) and ending.stop is StopReason.MAX_TOKENS):
         fields.place.fault(fields.line, "`cut` goes with `stop: max_tokens`")
-    if fields.has("retry_after_ms") and not isinstance(ending, world.ModelFails):
-        fields.place.fault(fields.line, "`retry_after_ms` goes with `fails`")
+    for key in ("retry_after_ms", "unfinished"):
+        if fields.has(key) and not isinstance(ending, world.ModelFails):
+            fields.place.fault(fields.line, f"`{key}` goes with `fails`")
     names = [one.name for one in (*entry.calls, *entry.server_calls)]
     for twice in sorted({one for one in names if names.count(one) > 1}):
         fields.place.fault(fields.line, f"two calls are named `{twice}`; rename one of them with `as`")

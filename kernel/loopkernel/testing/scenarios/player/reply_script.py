@@ -134,13 +134,14 @@ class _Script:
                 redaction = self.entry.redaction
                 end = ModelCompleted(self.operation, stop, usage, cut_call=cut is not None, redaction=redaction)
                 self.add(self._end_ms, end)
-            case ModelFails(error, retry_after_ms):
+            case ModelFails(error, retry_after_ms, unfinished):
                 failed = ModelFailed(
                     self.operation,
                     error=error,
                     message="the scripted failure",
                     retry_after_ms=retry_after_ms,
                     usage=usage,
+                    unfinished=unfinished,
                 )
                 self.add(self._end_ms, failed)
             case ModelEndsEarly():
