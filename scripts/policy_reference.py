@@ -133,6 +133,19 @@ TEXTS: dict[str, dict[str, Text]] = {
         "on_pause": Text("What a pause of the provider leads to.", A_WORD, "end", "INFER-4"),
         "empty_reply_nudges": Text("How often an empty reply is asked for again.", COUNT, "1", "INFER-13"),
         "still_empty": Text("How a turn ends that stays empty.", A_WORD, "natural", "INFER-13"),
+        "nudges_count": Text(
+            "Whether nudges are counted in the turn, or since the last calls.", A_WORD, "round", "INFER-13"
+        ),
+        "missing_call_retries": Text(
+            "How often a reply that stopped for calls and has none is asked for again.", COUNT, "2", "INFER-13"
+        ),
+        "on_broken_stream": Text(
+            "Whether what is whole of a reply whose stream broke is kept, or the reply taken back.",
+            A_WORD,
+            "keep",
+            "INFER-11",
+        ),
+        "refusal_notes": Text("How often the model is told of a refusal and goes on.", COUNT, "1", "INFER-10"),
         "redacts": Text("Which message a guardrail's text takes the place of.", A_WORD, "last_message", "INFER-10"),
         "silence_ms": Text("How long a model may say nothing before it is asked again.", MS, "120_000", "INFER-11"),
     },
@@ -143,6 +156,12 @@ TEXTS: dict[str, dict[str, Text]] = {
         "retry.retries": Text("How many attempts follow the first.", COUNT, "10", "RETRY-1"),
         "retry.jitter_ms": Text("What is added to a wait at most, drawn from `seed`.", MS, "250", "RETRY-2"),
         "retry.classes": Text("Which failures are tried again.", "words", '("overloaded", "network")', "RETRY-3"),
+        "retry.unstreamed": Text(
+            "After which failures within a stream the reply is asked for at once, and whole.",
+            "words",
+            '("server",)',
+            "INFER-11",
+        ),
         "retry_after_cap_ms": Text(
             "The longest wait that a server may ask for; beyond it the error is shown.", MS, "60_000", "RETRY-2"
         ),

@@ -19,7 +19,7 @@ from loopkernel.data.words import CallStatus, ErrorClass, StopReason
 from loopkernel.later_typing import override
 from loopkernel.loop.algorithms.projection import project
 from loopkernel_adapters import Agent, Clock, Provider, Session, ToolError, tool
-from loopkernel_adapters.providers.openai.thread import CallIds
+from loopkernel_adapters.providers.answered_turns import CallIds
 from loopkernel_adapters.testing.virtual_loop import VirtualLoop
 
 from tests.differential.frameworks.stage import CommandFailed, Item, Script, ScriptedCall, Seen, Stage, print_each
