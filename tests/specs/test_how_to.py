@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = sorted((ROOT / "examples" / "how_to").glob("*.py"))
 PAGES = ROOT / "docs" / "how-to"
-MOST_LINES = 60
+MOST_LINES = 60  # that are not blank
 HOMES = {"loopkernel", "loopkernel_adapters"}
 PUBLIC = {
     "codec",
@@ -40,7 +40,7 @@ def test_it_prints_what_its_page_says(program: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.stem)
 def test_it_is_short_and_says_what_it_shows(program: Path) -> None:
     text = program.read_text(encoding="utf-8")
-    assert len(text.splitlines()) < MOST_LINES + 1
+    assert len([line for line in text.splitlines() if line.strip()]) < MOST_LINES
     assert ast.get_docstring(ast.parse(text))
 
 

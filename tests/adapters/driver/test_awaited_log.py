@@ -10,7 +10,7 @@ from loopkernel.data.choices import ApprovalMode
 from loopkernel.data.effects import StartTool
 from loopkernel.data.states import Idle
 from loopkernel.data.tools import ToolOutput
-from loopkernel.data.user_deltas import CancelAll, ChangeInstructions, ChangeMode
+from loopkernel.data.user_deltas import ChangeInstructions, ChangeMode
 from loopkernel.replaying import LogRecord, replay
 from loopkernel_adapters.driver.asyncio_driver import Driver
 from loopkernel_adapters.driver.log_writer import FOLDED_PER_SLICE, taken_up_from
@@ -22,7 +22,6 @@ from loopkernel_adapters.stores.threaded import asynchronous
 from typing_extensions import override
 
 from tests.adapters.driver.awaited_stores import Held
-from tests.adapters.driver.children_world import PARENT_CALL
 from tests.adapters.driver.driver_world import NO_INPUT, FunctionTools, World, said, say
 from tests.adapters.stores.log_lines import some_records
 
@@ -240,7 +239,5 @@ def test_nothing_can_be_taken_out_of_a_store_without_an_inbox() -> None:
         async with await World().open() as driver:
             with pytest.raises(ValueError, match="has no inbox"):
                 await driver.send(ChangeInstructions("be brief"), taken=1)
-            with pytest.raises(ValueError, match="its own log"):
-                await driver.send(CancelAll(), within=(PARENT_CALL,), taken=1)
 
     asyncio.run(run())

@@ -5,13 +5,13 @@ from typing import Any
 
 from pydantic_ai import Agent, ModelRetry, capture_run_messages
 from pydantic_ai.exceptions import ModelHTTPError
-from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
+from pydantic_ai.messages import FinishReason, ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import FunctionModel
 
 from tests.differential.frameworks.stage import CommandFailed, Item, Stage, main
 
 # Pydantic AI has parts of many types where this file touches it: each Any below stands for one of them.
-REASONS = {"natural": "stop", "calls": "tool_call", "output limit": "length"}
+REASONS: dict[str, FinishReason] = {"natural": "stop", "calls": "tool_call", "output limit": "length"}
 
 
 def items_of(message: Any) -> list[Item]:

@@ -141,7 +141,7 @@ def test_a_silent_stream_with_an_effect_is_kept_and_the_failure_is_recovered_beh
     executing, effects = step(state, TimerFired(FIRST), now_ms=HEARD + 500)
     assert named(effects) == ["AbortModel", "ReplyFailed", "MessageAdded"]
     assert a(Executing, executing).settled == Failure(
-        request=ONE, error=ErrorClass.STALLED, message="the model was silent for too long"
+        request=ONE, error=ErrorClass.STALLED, message="the model was silent for too long", begun=True
     )
     assert session_of(executing).usage == Usage(output=2)
     following, effects = step(executing, succeeded(1))

@@ -171,7 +171,13 @@ def test_a_nudge_and_the_waiting_steers_go_in_before_the_request() -> None:
 
 
 # For these the model is told something, so that the thread of the request is a longer one.
-TOLD = (RequestReason.NUDGE, RequestReason.MAX_OUTPUT_TOKENS_RECOVERY)
+TOLD = (
+    RequestReason.NUDGE,
+    RequestReason.MAX_OUTPUT_TOKENS_RECOVERY,
+    RequestReason.MISSING_CALLS,
+    RequestReason.BROKEN_STREAM_RECOVERY,
+    RequestReason.REFUSAL,
+)
 
 
 @pytest.mark.rule("INFER-1")
