@@ -17,6 +17,7 @@ EXTRAS = {
     "pydantic-ai": "pydantic-ai-slim",
     "mcp": "mcp",
     "acp": "agent-client-protocol",
+    "server": "starlette",
     "transcripts": "pyyaml",
     "postgres": "psycopg",
     "temporal": "temporalio",
