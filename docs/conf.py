@@ -77,7 +77,16 @@ def with_public_names(app, name, source):
         source[0] += f"\n## {package}\n\n```{{eval-rst}}\n" + "\n\n".join(entries) + "\n```\n"
 
 
+def with_examples(app, what, name, thing, options, lines):
+    """What is indented in a docstring is an example."""
+    for number in range(len(lines) - 1, -1, -1):
+        above = next((line for line in reversed(lines[:number]) if line), "")
+        if lines[number].startswith("    ") and not lines[number - 1] and not above.startswith("    "):
+            lines[number:number] = ["::", ""]
+
+
 def setup(app):
     """Called by Sphinx."""
+    app.connect("autodoc-process-docstring", with_examples)
     app.connect("source-read", lead_elsewhere)
     app.connect("source-read", with_public_names)
