@@ -18,7 +18,7 @@ MAIN_JOB := $(BIN)/loopkernel demo
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check architecture coverage verify matrix fuzz simulate mutants bench fast scenarios same differential frameworks docs environment model servers format pins clean
+.PHONY: help run test check architecture coverage slow verify matrix fuzz simulate mutants bench fast scenarios same differential frameworks docs environment model servers format pins clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 20
@@ -35,9 +35,12 @@ check: environment ## check lint, format, types and architecture
 	$(BIN)/mypy
 	$(PYTEST) $(SPREAD) -q tests/architecture
 
-verify: servers ## run all that make test leaves out: what is slow, runs killed in each of their homes, and the page in a browser
+slow: environment ## run what the quick suite leaves out (tests/slow.txt, and what carries the mark)
 	$(PYTEST) $(SPREAD) -q -m slow
+
+verify: slow servers ## run what is slow; and runs killed in each of their homes, the page in a browser, agents with planted bugs
 	$(PYTEST) -q -s tests/homes tests/browser
+	$(PYTEST) $(SPREAD) -q tests/strangers
 
 coverage: environment ## run the quick suite and what is slow, and fail unless every branch of the kernel is taken
 	$(PYTEST) $(SPREAD) -q --cov --cov-report=term

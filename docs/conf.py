@@ -81,7 +81,12 @@ def with_examples(app, what, name, thing, options, lines):
     """What is indented in a docstring is an example."""
     for number in range(len(lines) - 1, -1, -1):
         above = next((line for line in reversed(lines[:number]) if line), "")
-        if lines[number].startswith("    ") and not lines[number - 1] and not above.startswith("    "):
+        if (
+            lines[number].startswith("    ")
+            and not lines[number - 1]
+            and not above.startswith("    ")
+            and not above.endswith("::")
+        ):
             lines[number:number] = ["::", ""]
 
 

@@ -1,6 +1,6 @@
 """Run the tests under each other supported Python that this machine has, each in its own environment.
 
-Usage: python scripts/matrix.py. The version that runs this file is left out: make test and make verify cover it. The
+Usage: python scripts/matrix.py. The version that runs this file is left out: make test and make slow cover it. The
 first other one runs every test (profile `matrix`), the further ones the quick suite (profile `again`).
 Interpreters are looked for on PATH and under pyenv. A version that is missing is announced loudly and does
 not fail the run; with REQUIRE_ALL_PYTHONS=1 it does. Exits 1 when a suite fails.
@@ -24,7 +24,7 @@ def main() -> None:
     profile = "matrix"
     for version in VERSIONS:
         if version == own:
-            outcomes[version] = "the version of .venv: make test and make verify run it"
+            outcomes[version] = "the version of .venv: make test and make slow run it"
             continue
         interpreter = find_interpreter(version)
         if interpreter is None:

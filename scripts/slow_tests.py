@@ -1,4 +1,4 @@
-"""Print which tests `make test` leaves to `make verify`: those whose cases take long together.
+"""Print which tests `make test` leaves to `make slow`: those whose cases take long together.
 
 Usage: python -m scripts.slow_tests REPORT [--seconds S] > tests/slow.txt, where the report is one that pytest's
 `--junit-xml` writes of a run of all tests. A line is a test function without its parameters, as pytest names it, or

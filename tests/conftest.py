@@ -15,7 +15,7 @@ if "LOOPKERNEL_TEST_CONFIGURATION" not in os.environ:
 os.environ["XDG_CONFIG_HOME"] = os.environ["LOOPKERNEL_TEST_CONFIGURATION"]
 
 EXAMPLES = {
-    "quick": 35,  # make test, make check, make verify
+    "quick": 35,  # make test, make check, make slow
     "matrix": 15,  # make matrix: under another Python every test, each with all that it can look at
     "again": 15,  # make matrix: under each further one the quick suite
     "fuzz": 250,  # a round of make fuzz, each from a seed of its own
@@ -36,7 +36,7 @@ PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "quick")
 settings.load_profile(PROFILE)
 
 
-# The files and functions that `make test` leaves to `make verify` (scripts/slow_tests.py says how they were chosen).
+# The files and functions that `make test` leaves to `make slow` (scripts/slow_tests.py says how they were chosen).
 SLOW = frozenset(Path(__file__).with_name("slow.txt").read_text(encoding="utf-8").split())
 
 

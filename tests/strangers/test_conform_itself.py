@@ -1,6 +1,6 @@
 """The suite judges itself: our own agent holds, and with a planted bug, as a stranger, it is named by its law.
 
-Slow: each test starts the agent as a process, most of them twice.
+Each test starts the agent as a process, most of them twice, and waits as long as it takes: minutes in all.
 """
 
 import sys
@@ -14,9 +14,7 @@ from loopkernel_adapters.conform.scenario import Scenario
 
 from tests.adapters.conform.planted_outside import PLANTED_OUTSIDE, Outside
 
-pytestmark = pytest.mark.slow
-
-STRANGER = Path(__file__).with_name("planted_agent.py")
+STRANGER = Path(__file__).resolve().parents[1] / "adapters" / "conform" / "planted_agent.py"
 
 
 def own_agent(*program: str) -> str:
