@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from random import Random
 
 from attrs import evolve
-from loopkernel.data.choices import CompactionStrategy, Lifetime, OnReject
+from loopkernel.data.choices import CompactionStrategy, Lifetime, OnBrokenStream, OnReject
 from loopkernel.data.effects import CallModel
 from loopkernel.data.events import LimitReached, ReplyFailed, TurnEnded
 from loopkernel.data.hook_calls import OpenHook
+from loopkernel.data.model_deltas import ModelCompleted, ModelFailed, ModelText
 from loopkernel.data.outside_deltas import HookAnswered, TimerFired
 from loopkernel.data.policy import (
     ChildLimits,
@@ -20,10 +21,10 @@ from loopkernel.data.policy import (
     Prices,
     Truncation,
 )
-from loopkernel.data.states import Done
+from loopkernel.data.states import Done, Streaming
 from loopkernel.data.steps import is_refused
 from loopkernel.data.thread_deltas import Acquired, Created, Resumed
-from loopkernel.data.words import HookPoint, LimitName, RequestReason, TurnEndReason
+from loopkernel.data.words import ErrorClass, HookPoint, LimitName, RequestReason, StopReason, TurnEndReason
 from loopkernel.laws.gates import gates_in
 from loopkernel.replaying import StepRecord
 from loopkernel.testing.stateful.machine import KernelMachine
@@ -134,9 +135,11 @@ SOON = (
     Policy(compaction=SMALL, max_total_tokens=9),
     Policy(empty_reply_nudges=1, on_truncation=NO_MORE),
 )
+# Replies that are not taken as they are: asked for again, told of, or kept in part.
+SECOND_TRY = Policy(missing_call_retries=2, refusal_notes=1, on_broken_stream=OnBrokenStream.KEEP)
 POLICIES = tuple(
     evolve(policy, lifetime=lifetime)
-    for policy in SOON
+    for policy in (*SOON, SECOND_TRY)
     for lifetime in (Lifetime.SESSION, Lifetime.SESSION, Lifetime.TASK)
 )
 MOST_RUNS = 12_000  # far fewer do
@@ -162,12 +165,24 @@ class Watched(KernelMachine):
         while len(self.steps) < MOST_DELTAS:
             self.now_ms += dice.choice((0, 0, 1, 1, -1))
             length = len(self.steps)
+            if policy.missing_call_retries is not None and dice.random() < 0.2:
+                self.end_the_reply_oddly(dice)
             self.go(dice.choice, 1, dice.choice((self.moves, self.answers, self.answers, self.answers)))
             if len(self.steps) == length:
                 self.go(dice.choice, 1, self.wishes)
             if isinstance(self.state, Done):
                 self.deliver(Resumed())
                 return
+
+    def end_the_reply_oddly(self, dice: Random) -> None:
+        """A reply that stopped for calls and has none, or whose stream broke behind a whole text."""
+        if isinstance(self.state, Streaming):
+            operation = self.state.reply.operation
+            if dice.random() < 0.5:
+                self.deliver(ModelCompleted(operation, StopReason.TOOL_USE))
+            else:
+                self.deliver(ModelText(operation, "so"))
+                self.deliver(ModelFailed(operation, error=ErrorClass.NETWORK, unfinished=0))
 
 
 def test_everything_happens_sometimes() -> None:

@@ -80,7 +80,7 @@ def test_what_is_wrong_with_an_option_is_told(
     arguments: list[str],
     told: str,
 ) -> None:
-    Path("policy.json").write_text(policy_to_text(Policy(max_turns=7)).replace("7", "-1"))
+    Path("policy.json").write_text(policy_to_text(Policy(max_turns=77)).replace("77", "-1"))
     Path("words.txt").write_text("be kind")
     Path("bare.json").write_text('{"max_turns": 7}')
     Path("latin.txt").write_bytes(b"\xe9")

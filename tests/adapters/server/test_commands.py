@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.request import Request, urlopen
 
@@ -19,6 +20,15 @@ from tests.adapters.server.server_world import Answer
 from tests.adapters.server.test_reconnects import start
 
 pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(autouse=True)
+def interruptible() -> Iterator[None]:
+    """Whoever starts the tests in the background may have SIGINT ignored, which a process inherits."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
 
 WRITING = {"text": "I write it.", "calls": [{"tool": "write_file", "input": {"path": "a.txt", "text": "hi"}}]}
 COMMAND = [sys.executable, "-m", "loopkernel_adapters"]

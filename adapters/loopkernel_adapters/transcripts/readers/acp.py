@@ -295,6 +295,8 @@ def _block(content: Record) -> UserBlock:
     text = text_at(content, "text") or text_at(content, "resource", "text")
     if text is not None:
         return TextBlock(text)
-    data = text_at(content, "data") or text_at(content, "uri") or text_at(content, "resource", "uri")
-    kind = text_at(content, "mimeType") or f"{text_at(content, 'type') or 'application'}/*"
+    data = text_at(content, "data") or text_at(content, "resource", "blob")
+    data = data or text_at(content, "uri") or text_at(content, "resource", "uri")
+    kind = text_at(content, "mimeType") or text_at(content, "resource", "mimeType")
+    kind = kind or f"{text_at(content, 'type') or 'application'}/*"
     return TextBlock(kept(content).text) if data is None else MediaBlock(kind, data)
