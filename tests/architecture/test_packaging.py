@@ -156,11 +156,11 @@ def test_the_pins_are_exact_and_cover_what_is_declared() -> None:
         settings = tomllib.load(file)
     project = settings["project"]
     extras = project["optional-dependencies"]
+    groups = settings["dependency-groups"]
+    development = [each for each in groups["dev"] if isinstance(each, str)] + groups["build"]
     declared = {
-        "dev": sum(
-            (extras[name] for name in extras if name != "local"),
-            project["dependencies"] + settings["dependency-groups"]["dev"],
-        ),
+        "dev": sum((extras[name] for name in extras if name != "local"), project["dependencies"] + development),
+        "run": project["dependencies"] + extras["tools"] + groups["build"],
         "local": extras["local"],
     }
     for name, requirements in declared.items():

@@ -3,9 +3,12 @@
 import json
 import subprocess
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
+from loopkernel.testing.contract import contract_folder
+from loopkernel.testing.scenarios import command
 from loopkernel.testing.scenarios.command import run_command
 
 GOOD = "scenario: good\nmodel: [{text: Hello.}]\nuser: [{at: 0, say: hi}]\nexpect: {requests: 1}\n"
@@ -113,10 +116,9 @@ def test_a_policy_or_value_that_cannot_hold_is_a_failure(tmp_path: Path, capsys:
 
 
 def test_wrong_usage_has_a_status_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
-    for arguments in ([], ["--nonsense", "a.yaml"]):
-        with pytest.raises(SystemExit) as stopped:
-            run_command(arguments)
-        assert stopped.value.code == 2
+    with pytest.raises(SystemExit) as stopped:
+        run_command(["--nonsense", "a.yaml"])
+    assert stopped.value.code == 2
     assert "usage: python -m loopkernel.testing.scenarios" in capsys.readouterr().err
 
 
@@ -125,3 +127,17 @@ def test_it_is_a_command(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == ["pass good", "1 scenarios: 1 passed, 0 failed"]
+
+
+def test_without_a_path_the_scenarios_of_the_contract_are_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def listing(paths: Iterable[str]) -> Iterator[command.Verdict]:
+        asked.extend(paths)
+        return iter(())
+
+    monkeypatch.setattr(command, "run_paths", listing)
+    assert run_command([]) == 0
+    (folder,) = asked
+    assert len(command.scenario_files(Path(folder))) > 20
+    assert (contract_folder() / "laws.md").is_file()

@@ -1,6 +1,7 @@
-"""The command: `python -m loopkernel.testing.scenarios PATH...` runs scenario files and says what became of each.
+"""The command: `python -m loopkernel.testing.scenarios [PATH...]` runs scenario files and says what became of each.
 
-Exit status: 0 unless a scenario fails or a file cannot be read, then 1; 2 for wrong usage, or without PyYAML.
+Without a path it runs the scenarios of the contract. Exit status: 0 unless a scenario fails or a file cannot be read,
+then 1; 2 for wrong usage, or without PyYAML.
 """
 
 import argparse
@@ -13,6 +14,7 @@ from typing import final
 
 from attrs import evolve, frozen
 
+from loopkernel.testing.contract import contract_folder
 from loopkernel.testing.scenarios.format.document import read_scenario_file
 from loopkernel.testing.scenarios.format.nodes import ScenarioError, ScenarioFault
 from loopkernel.testing.scenarios.judge import ScenarioOutcome, run_scenario
@@ -127,7 +129,13 @@ def run_command(arguments: Sequence[str] | None = None) -> int:
         prog="python -m loopkernel.testing.scenarios",
         description="Run scenarios against the kernel in virtual time, and say what became of each.",
     )
-    parser.add_argument("paths", nargs="+", metavar="PATH", help="a scenario file, or a folder of them")
+    parser.add_argument(
+        "paths",
+        nargs="*",
+        metavar="PATH",
+        default=[str(contract_folder() / "scenarios")],
+        help="a scenario file, or a folder of them (without any: the scenarios of the contract)",
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object a line, and nothing else")
     parser.add_argument("--verbose", action="store_true", help="with a failure, all differences and the trace")
     options = parser.parse_args(arguments)
