@@ -34,7 +34,7 @@ from loopkernel_adapters.driver.children import InProcessAgents
 from loopkernel_adapters.driver.clocks import WallClock
 from loopkernel_adapters.driver.taking_up import ResumeSettings, SettingsDiffer
 from loopkernel_adapters.event_buffer import AgentEvent, EventsDropped
-from loopkernel_adapters.optional_ports import NO_PORTS, ChildObserver, OptionalPorts, Ports
+from loopkernel_adapters.optional_ports import NO_PORTS, ChildFollower, ChildObserver, OptionalPorts, Ports
 from loopkernel_adapters.ports import Clock, NoSuchRun, Observer, Provider, RunFailed, Runs, Tools
 from loopkernel_adapters.provider_keys import keys_of
 from loopkernel_adapters.result import NoAnswer, Output_co, Result
@@ -202,6 +202,7 @@ class Agent(Generic[Output_co]):
         mode: ApprovalMode | None = None,
         remembered: Sequence[Remembered] | None = None,
         follow: RecordFollower | None = None,
+        follow_children: ChildFollower | None = None,
         on_change: OnChange | None = None,
     ) -> AsyncIterator[Session[Output_co]]:
         """A session of any number of turns. With the id of a run it goes on with that, where there is one.
@@ -218,10 +219,10 @@ class Agent(Generic[Output_co]):
 
         A run that begins anew begins with the messages of the run `after`, where one is named, and nothing else of it;
         that one is not touched. Raises NoSuchRun where there is none, and OtherRules where other rules wrote it. A run
-        that goes on does not look at `after`. `follow` is given the records that are added, as they are shown. What was
-        under way when its process ended goes on by itself, as the policy says (`session.go_on`). At the end of the
-        block everything is closed; what is still under way then is treated as after a crash. Raises what `runs.open`
-        and `Driver.open` raise.
+        that goes on does not look at `after`. `follow` is given the records that are added, as they are shown;
+        `follow_children` those of sub-agents, with the ids of their sessions. What was under way when its process ended
+        goes on by itself, as the policy says (`session.go_on`). At the end of the block everything is closed; what is
+        still under way then is treated as after a crash. Raises what `runs.open` and `Driver.open` raise.
         """
         _demand_asyncio()
         name = new_run_id() if run is None else run
@@ -243,6 +244,7 @@ class Agent(Generic[Output_co]):
             optional=self._optional,
             child_observers=self._child_observers,
             follow=follow,
+            follow_children=follow_children,
         )
         async with driver:
             session = Session(name, driver, listeners, self._approve, self._read_output, self._most_events)

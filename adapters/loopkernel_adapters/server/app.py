@@ -21,7 +21,7 @@ from starlette.routing import Route
 from loopkernel_adapters.agent import Agent
 from loopkernel_adapters.asked_calls import NoAnswer, answer_to, asked_as_json, call_asked
 from loopkernel_adapters.driver.children import last_said
-from loopkernel_adapters.optional_ports import NoSuchAgent
+from loopkernel_adapters.optional_ports import Address, NoSuchAgent
 from loopkernel_adapters.ports import NoSuchRun, StoreError, StoreLocked
 from loopkernel_adapters.server.ag_ui import ag_ui_run
 from loopkernel_adapters.server.bodies import Object, Wrong, body_of, number_in, text_in
@@ -82,8 +82,10 @@ def _route(operation: Operation, handler: Handler) -> Route:
             return await handler(request, {} if schema is None else await body_of(request, schema))
         except Wrong as error:
             return refusal(error.status, error.error, str(error))
-        except (NoSuchRun, NoSuchAgent):
+        except NoSuchRun:
             return refusal(404, "no-such-run", "there is no such run; GET /runs lists those that are there")
+        except NoSuchAgent as error:
+            return refusal(404, "no-such-agent", str(error))
         except StoreLocked as error:
             return refusal(409, "in-use", f"the run is open elsewhere: {error}")
         except OtherRules as error:
@@ -164,8 +166,8 @@ class Handlers:
         )
 
     async def _events(self, request: Request, _: Object) -> Response:
-        last = request.headers.get("last-event-id")
-        return event_stream(await self._runs.feed(_run(request)), last)
+        last, within = request.headers.get("last-event-id"), _address(request.query_params.get("within"))
+        return event_stream(await self._runs.feed_within(_run(request), within), last)
 
     async def _say(self, request: Request, body: Object) -> Response:
         return await self._said(_run(request), Say(content=_content(body), key=_key(body)))
@@ -228,6 +230,14 @@ def _run(request: Request) -> str:
     if not _RUN.fullmatch(run):
         raise NoSuchRun(run)
     return run
+
+
+def _address(text: str | None) -> Address:
+    """Raises Wrong."""
+    found = [_CALL.fullmatch(part) for part in ("" if text is None else text).split("/")]
+    if text is not None and None in found:
+        raise Wrong(400, "query", "within is the id of a call, as 2.1, or a path of such, as 2.1/1.1")
+    return tuple(_call_id(each) for each in found if each is not None)
 
 
 def _content(body: Object) -> tuple[TextBlock, ...]:

@@ -17,7 +17,8 @@ from attrs import frozen
 from loopkernel.codec import effects_to_text
 from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import Effect
-from loopkernel.data.events import Event
+from loopkernel.data.events import ChildStarted, Event
+from loopkernel.data.ids import CallId
 from loopkernel.data.records import LogRecord
 from loopkernel.data.states import State
 from loopkernel.data.steps import Context
@@ -25,6 +26,7 @@ from loopkernel.loop.transition import transition
 from loopkernel.replaying import START
 
 from loopkernel_adapters.driver.asyncio_driver import is_event
+from loopkernel_adapters.driver.children import WITH_CALLS
 
 FOLDED_PER_SLICE = 64  # records: to fold so many takes some milliseconds; then others get their turn
 _ID = re.compile(r"([0-9]{1,12})\.([0-9]{1,6})@([0-9]{1,16})")
@@ -56,6 +58,7 @@ class Feed:
     def __init__(self) -> None:
         self.state: State = START
         self.told: list[Told] = []
+        self.agents: dict[CallId, str] = {}  # the sub-agents that have begun: of each call the session
         self._times: list[int] = []  # of the records
         self._texts: dict[int, str] = {}
         self._over = False
@@ -133,6 +136,12 @@ class Feed:
         self._times.append(now_ms)
         events = [effect for effect in effects if is_event(effect)]
         self.told += [Told(len(self._times), number, now_ms, event) for number, event in enumerate(events)]
+        if any(isinstance(event, ChildStarted) for event in events):
+            self._note_agents()
+
+    def _note_agents(self) -> None:
+        entries = self.state.ledger.entries if isinstance(self.state, WITH_CALLS) else ()
+        self.agents.update({each.call.id: each.child.session_id for each in entries if each.child is not None})
 
     def _wake(self) -> None:
         for reader in self._readers:

@@ -6,7 +6,7 @@ What can be read needs no opening: the events of a run that nobody here writes a
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from weakref import WeakValueDictionary
 
 from attrs import define, frozen
@@ -21,7 +21,10 @@ from loopkernel.replaying import fork
 
 from loopkernel_adapters.agent import Agent, new_run_id
 from loopkernel_adapters.driver.asyncio_driver import AT_REST
+from loopkernel_adapters.driver.children import WITH_CALLS
+from loopkernel_adapters.optional_ports import Address, NoSuchAgent
 from loopkernel_adapters.ports import NoSuchRun, RunPage, Sealing, StoreError
+from loopkernel_adapters.server.agent_logs import AgentLogs
 from loopkernel_adapters.server.feed import Feed
 from loopkernel_adapters.session import Session
 from loopkernel_adapters.waiting_calls import Answer, WaitingCall, calls_waiting
@@ -57,6 +60,7 @@ class OpenRun:
 
     session: Session
     feed: Feed
+    agents: AgentLogs
     resources: AsyncExitStack
     in_use: int = 0
 
@@ -89,6 +93,8 @@ class OpenRuns:
         """Whoever follows events comes to an end."""
         for feed in list(self._feeds.values()):
             feed.end()
+        for opened in self._open.values():
+            opened.agents.end()
 
     async def close(self) -> None:
         """Let go of every run. For its log it is as if the process had ended here."""
@@ -111,13 +117,36 @@ class OpenRuns:
                 return self._open[run].feed
             return await self._caught_up(run, await self._agent.runs.read(run))
 
+    async def feed_within(self, run: str, within: Address) -> Feed:
+        """The events of the sub-agent at the address. Raises NoSuchAgent, and as `feed`."""
+        feed = await self.feed(run)
+        for call in within:
+            session_id = feed.agents.get(call)
+            if session_id is None:
+                raise NoSuchAgent(f"no sub-agent has begun for call {call}")
+            opened = self._open.get(run)
+            open_here = None if opened is None else await opened.agents.feed(session_id, self._before)
+            feed = await self.feed(session_id) if open_here is None else open_here
+        return feed
+
     async def waiting(self, run: str) -> tuple[State, tuple[WaitingCall, ...]]:
         """The state of the run, and the calls that wait for a person. Raises as `feed`."""
         feed = await self.feed(run)
         if run in self._open:
             session = self._open[run].session
             return session.state, session.waiting
-        return feed.state, calls_waiting(lambda within: None if within else feed.state)
+        states = await self._states(feed.state)
+        return feed.state, calls_waiting(states.get)
+
+    async def _states(self, state: State, within: Address = ()) -> dict[Address, State]:
+        """The state, and those of the sub-agents that have not ended, as their logs have them."""
+        found = {within: state}
+        for entry in state.ledger.entries if isinstance(state, WITH_CALLS) else ():
+            if entry.child is not None and entry.is_open:
+                with suppress(NoSuchRun):  # it has recorded nothing yet
+                    child = await self.feed(entry.child.session_id)
+                    found |= await self._states(child.state, (*within, entry.call.id))
+        return found
 
     # --- what is said ---
 
@@ -164,7 +193,10 @@ class OpenRuns:
 
     async def answer(self, run: str, call: WaitingCall, answer: Answer) -> None:
         """Answer exactly that call. Raises Changed where it does not wait as it is given here; else as `say`."""
+        just_opened = run not in self._open
         async with self._in_use(run) as opened:
+            if just_opened and call.within:
+                await opened.session.settled()  # a sub-agent that was taken up asks again first
             if call not in opened.session.waiting:
                 raise Changed
             try:
@@ -225,13 +257,24 @@ class OpenRuns:
             else:
                 feed.take(records)
 
+        agents = AgentLogs()
+
+        def follow_child(session_id: str, records: Sequence[LogRecord]) -> None:
+            stale = self._feeds.pop(session_id, None)
+            if stale is not None:  # read before the run was opened here: whoever follows it comes again
+                stale.end()
+            agents.take(session_id, records)
+
         async with AsyncExitStack() as resources:
-            opening = self._agent.session(run, remembered=await self._remembered(run), follow=follow)
+            remembered = await self._remembered(run)
+            opening = self._agent.session(run, remembered=remembered, follow=follow, follow_children=follow_child)
+            resources.callback(agents.end)
             session = await resources.enter_async_context(opening)
             known = await self._caught_up(run, await self._before(run, early[0]))
             known.take(early)
             feed = known
-            self._open[run] = opened = OpenRun(session=session, feed=feed, resources=resources.pop_all())
+            opened = OpenRun(session=session, feed=feed, agents=agents, resources=resources.pop_all())
+            self._open[run] = opened
             return opened
 
     async def _before(self, run: str, first: LogRecord) -> tuple[LogRecord, ...]:

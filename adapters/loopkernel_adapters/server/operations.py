@@ -99,6 +99,11 @@ _LIST = _object(
 )
 ERROR = _object({"error": {"type": "string"}, "message": {"type": "string"}}, ("error", "message"))
 _MOST: Schema = {"type": "integer", "minimum": 1, "maximum": MOST_LISTED, "default": 30}
+_WITHIN: Schema = {
+    "type": "string",
+    "pattern": "^[0-9]+[.][0-9]+(/[0-9]+[.][0-9]+)*$",
+    "description": "The events of a sub-agent: that of the call of this id, or of a path of such, as 2.1/1.1.",
+}
 _AG_UI: Schema = {"type": "object", "description": "RunAgentInput of the Agent User Interaction Protocol."}
 _REASONS = ", ".join(reason.value for reason in RefusalReason)
 
@@ -136,6 +141,7 @@ OPERATIONS = (
         "events",
         "What happens in a run, from its beginning on, or behind Last-Event-ID; and what follows.",
         headers={"Last-Event-ID": "The id of the last event that the client has."},
+        query={"within": _WITHIN},
     ),
     _post("/runs/{run}/say", "say", f"Say something. Refused with 409 and one of: {_REASONS}.", SAID, _FATE),
     _post("/runs/{run}/steer", "steer", "Say something that the next request already tells the model.", SAID, _FATE),

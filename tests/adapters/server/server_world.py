@@ -167,12 +167,13 @@ class Client:
         return "\r\n".join([*lines, "", ""]).encode()
 
     @asynccontextmanager
-    async def following(self, run: str, last: str | None = None) -> AsyncIterator["Following"]:
-        """The events of a run, behind that one."""
+    async def following(self, run: str, last: str | None = None, within: str = "") -> AsyncIterator["Following"]:
+        """The events of a run, or of the sub-agent at that address in it, behind that one."""
         reader, writer = await asyncio.open_connection(LOOPBACK, self.port)
         try:
             headers = {} if last is None else {"Last-Event-ID": last}
-            writer.write(self.head("GET", f"/runs/{run}/events", headers=headers))
+            query = f"?within={within}" if within else ""
+            writer.write(self.head("GET", f"/runs/{run}/events{query}", headers=headers))
             status, _ = await head_of(reader)
             assert status == 200
             yield Following(reader)
