@@ -201,6 +201,7 @@ class Agent(Generic[Output_co]):
         policy: Policy | str | None = None,
         mode: ApprovalMode | None = None,
         remembered: Sequence[Remembered] | None = None,
+        tools: Tools | None = None,
         follow: RecordFollower | None = None,
         follow_children: ChildFollower | None = None,
         on_change: OnChange | None = None,
@@ -212,10 +213,10 @@ class Agent(Generic[Output_co]):
 
         A run goes on with the tools of this agent, and with the policy and the instructions that this agent was given;
         where none were given, with those in its log. Where its log has others, `on_change` says what holds (None: as
-        the agent says), and nothing goes on before. `policy`, `mode` and `remembered` (the approvals that hold for
-        later calls) are given for this session, whatever the log has. All that is given holds before anything of the
-        run goes on. A run that its store does not vouch for, as one that was copied here, goes on under what is given
-        alone, and its open calls ask anew (`session.doubt` says why).
+        the agent says), and nothing goes on before. `policy`, `mode`, `remembered` (the approvals that hold for later
+        calls) and `tools` (in the place of the agent's) are given for this session, whatever the log has. All that is
+        given holds before anything of the run goes on. A run that its store does not vouch for, as one that was copied
+        here, goes on under what is given alone, and its open calls ask anew (`session.doubt` says why).
 
         A run that begins anew begins with the messages of the run `after`, where one is named, and nothing else of it;
         that one is not touched. Raises NoSuchRun where there is none, and OtherRules where other rules wrote it. A run
@@ -227,7 +228,8 @@ class Agent(Generic[Output_co]):
         _demand_asyncio()
         name = new_run_id() if run is None else run
         listeners = Listeners()
-        given = self._given_for(policy, mode, remembered)
+        tools = self._tools if tools is None else tools
+        given = self._given_for(policy, mode, remembered, tools)
         created = given.begin(name, self._policy)
         given = _agreeing(given, on_change or self._on_change, own_policy=policy is not None)
         if after is not None and not await self._has_begun(name):
@@ -237,7 +239,7 @@ class Agent(Generic[Output_co]):
             created=created,
             resume_with=given,
             provider=self._provider,
-            tools=self._tools,
+            tools=tools,
             clock=self._clock,
             observers=(*self._observers, listeners),
             secrets=self._secrets,
@@ -288,13 +290,17 @@ class Agent(Generic[Output_co]):
         self._read_output = wanted.read
 
     def _given_for(
-        self, policy: Policy | str | None, mode: ApprovalMode | None, remembered: Sequence[Remembered] | None
+        self,
+        policy: Policy | str | None,
+        mode: ApprovalMode | None,
+        remembered: Sequence[Remembered] | None,
+        tools: Tools,
     ) -> ResumeSettings:
         return ResumeSettings(
             policy=self._given if policy is None else self._whole_policy(policy),
             mode=mode,
             model=self._model,
-            tools=self._tools.offered(),
+            tools=tools.offered(),
             instructions=self._instructions,
             remembered=None if remembered is None else tuple(remembered),
         )

@@ -21,6 +21,7 @@ from starlette.routing import Route
 from loopkernel_adapters.agent import Agent
 from loopkernel_adapters.asked_calls import NoAnswer, answer_to, asked_as_json, call_asked
 from loopkernel_adapters.driver.children import last_said
+from loopkernel_adapters.driver.taking_up import SettingsDiffer
 from loopkernel_adapters.optional_ports import Address, NoSuchAgent
 from loopkernel_adapters.ports import NoSuchRun, StoreError, StoreLocked
 from loopkernel_adapters.server.ag_ui import ag_ui_run
@@ -79,7 +80,8 @@ def _route(operation: Operation, handler: Handler) -> Route:
 
     async def endpoint(request: Request) -> Response:
         try:
-            return await handler(request, {} if schema is None else await body_of(request, schema))
+            body = {} if schema is None else await body_of(request, schema, operation.most_bytes)
+            return await handler(request, body)
         except Wrong as error:
             return refusal(error.status, error.error, str(error))
         except NoSuchRun:
@@ -90,6 +92,8 @@ def _route(operation: Operation, handler: Handler) -> Route:
             return refusal(409, "in-use", f"the run is open elsewhere: {error}")
         except OtherRules as error:
             return refusal(409, "other-rules", str(error))
+        except SettingsDiffer as error:
+            return refusal(409, "settings-differ", str(error))
         except Changed:
             return refusal(409, "changed", "nothing waits that was asked so; look at what is waiting now")
         except Full:

@@ -13,11 +13,12 @@ from attrs import define, frozen
 from loopkernel.data.events import Event, InputSettled, Refused
 from loopkernel.data.records import LogRecord
 from loopkernel.data.remembered import Remembered
-from loopkernel.data.states import State
+from loopkernel.data.states import Cancelled, Done, Idle, State
 from loopkernel.data.thread_deltas import Created
-from loopkernel.data.user_deltas import EditMessage, Enqueue, Say, Steer, UserDelta
+from loopkernel.data.tools import Tool
+from loopkernel.data.user_deltas import ChangeTools, EditMessage, Enqueue, Say, Steer, UserDelta
 from loopkernel.data.words import InputFate, RefusalReason
-from loopkernel.replaying import fork
+from loopkernel.replaying import START, fork
 
 from loopkernel_adapters.agent import Agent, new_run_id
 from loopkernel_adapters.driver.asyncio_driver import AT_REST
@@ -25,10 +26,13 @@ from loopkernel_adapters.driver.children import WITH_CALLS
 from loopkernel_adapters.optional_ports import Address, NoSuchAgent
 from loopkernel_adapters.ports import NoSuchRun, RunPage, Sealing, StoreError
 from loopkernel_adapters.server.agent_logs import AgentLogs
+from loopkernel_adapters.server.client_tools import ClientTools
 from loopkernel_adapters.server.feed import Feed
 from loopkernel_adapters.session import Session
 from loopkernel_adapters.waiting_calls import Answer, WaitingCall, calls_waiting
 
+ASKED_AGAIN_SECONDS = 5.0  # without an event: whoever has not asked by then does not
+OVER = (Idle, Cancelled, Done)
 MOST_OPEN = 1_000  # runs; beyond that, the one that has rested longest is closed
 
 Message = Say | Steer | Enqueue | EditMessage
@@ -61,8 +65,17 @@ class OpenRun:
     session: Session
     feed: Feed
     agents: AgentLogs
+    tools: ClientTools
     resources: AsyncExitStack
     in_use: int = 0
+    has_asked_again: bool = False
+
+    async def ask_again(self, call: WaitingCall) -> None:
+        """Wait for what asked before the run was opened here: a tool, or a sub-agent, that was taken up asks anew."""
+        self.has_asked_again = True
+        while call not in self.session.waiting and not isinstance(self.session.state, OVER):
+            if not await self.feed.more_than(len(self.feed.told), ASKED_AGAIN_SECONDS):
+                return
 
 
 class OpenRuns:
@@ -191,12 +204,17 @@ class OpenRuns:
         async with self._in_use(run) as opened:
             await self._sent(run, opened, delta)
 
+    async def bring(self, run: str, tools: Sequence[Tool]) -> None:
+        """Tools of the client, beside those of the agent, from now on. Raises NotBrought, and as `say`."""
+        async with self._in_use(run) as opened:
+            if opened.tools.bring(tools):
+                await self._sent(run, opened, ChangeTools(opened.tools.offered()))
+
     async def answer(self, run: str, call: WaitingCall, answer: Answer) -> None:
         """Answer exactly that call. Raises Changed where it does not wait as it is given here; else as `say`."""
-        just_opened = run not in self._open
         async with self._in_use(run) as opened:
-            if just_opened and call.within:
-                await opened.session.settled()  # a sub-agent that was taken up asks again first
+            if not opened.has_asked_again:
+                await opened.ask_again(call)
             if call not in opened.session.waiting:
                 raise Changed
             try:
@@ -266,14 +284,17 @@ class OpenRuns:
             agents.take(session_id, records)
 
         async with AsyncExitStack() as resources:
-            remembered = await self._remembered(run)
-            opening = self._agent.session(run, remembered=remembered, follow=follow, follow_children=follow_child)
+            believed = await self._believed(run)
+            tools = ClientTools(self._agent.ports.tools, believed)
+            opening = self._agent.session(
+                run, remembered=self._remembered(believed), tools=tools, follow=follow, follow_children=follow_child
+            )
             resources.callback(agents.end)
             session = await resources.enter_async_context(opening)
             known = await self._caught_up(run, await self._before(run, early[0]))
             known.take(early)
             feed = known
-            opened = OpenRun(session=session, feed=feed, agents=agents, resources=resources.pop_all())
+            opened = OpenRun(session=session, feed=feed, agents=agents, tools=tools, resources=resources.pop_all())
             self._open[run] = opened
             return opened
 
@@ -309,15 +330,18 @@ class OpenRuns:
                 del self._open[run]
                 await found.resources.aclose()
 
-    async def _remembered(self, run: str) -> tuple[Remembered, ...] | None:
-        """The approvals that hold on: none of a tool that may be another one by now. None: what the log says."""
-        if self._lasting is None or not await self._has_begun(run):
-            return None
+    async def _believed(self, run: str) -> State:
+        """The state of the run, where its log is believed; else as if it had not begun."""
+        if not await self._has_begun(run) or await self._agent.runs.doubt(run) is not None:
+            return START
         feed = await self._caught_up(run, await self._agent.runs.read(run))
-        if feed.state.session is None or await self._agent.runs.doubt(run) is not None:
+        return feed.state
+
+    def _remembered(self, believed: State) -> tuple[Remembered, ...] | None:
+        """The approvals that hold on: none of a tool that may be another one by now. None: what the log says."""
+        if self._lasting is None or believed.session is None:
             return None
-        remembered = feed.state.session.settings.remembered
-        return tuple(each for each in remembered if each.tool in self._lasting)
+        return tuple(each for each in believed.session.settings.remembered if each.tool in self._lasting)
 
     async def _has_begun(self, run: str) -> bool:
         try:

@@ -13,6 +13,8 @@ Schema = dict[str, JsonValue]
 STREAM = "text/event-stream"
 LONGEST_TEXT = 1_000_000  # characters of a message
 LONGEST_ID = 100
+MOST_BYTES = 4_000_000  # of a body
+MOST_AG_UI_BYTES = 32_000_000  # its clients send all messages each time, with their pictures
 MOST_LISTED = 1_000
 
 RUN_NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9_.-]{{0,{LONGEST_ID - 1}}}")
@@ -118,6 +120,7 @@ class Operation:
     summary: str
     status: int = field(default=200, kw_only=True)
     body: Schema | None = field(default=None, kw_only=True)
+    most_bytes: int = field(default=MOST_BYTES, kw_only=True)
     answer: Schema | str = field(default=STREAM, kw_only=True)
     headers: Mapping[str, str] = field(factory=lambda: MappingProxyType({}), kw_only=True)
     query: Mapping[str, Schema] = field(factory=lambda: MappingProxyType({}), kw_only=True)
@@ -158,6 +161,13 @@ OPERATIONS = (
         _RUN,
     ),
     _post("/runs/{run}/fork", "fork", "A new run that leaves this one after a record of its log.", FORKED, _RUN, 201),
-    _post("/ag-ui", "ag_ui", "One run of AG-UI: what its clients send, and its events.", _AG_UI, STREAM),
+    Operation(
+        "POST",
+        "/ag-ui",
+        "ag_ui",
+        "One run of AG-UI: what its clients send, and its events.",
+        body=_AG_UI,
+        most_bytes=MOST_AG_UI_BYTES,
+    ),
     _get("/openapi.json", "openapi", "This description.", {"type": "object"}),
 )
