@@ -3,7 +3,7 @@
 import re
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from importlib.metadata import PackageNotFoundError, version
 from typing import TypeAlias
 
@@ -48,25 +48,35 @@ def app_of(
     most_open: int = MOST_OPEN,
     lasting: frozenset[str] | None = None,
     note: Callable[[str], None] | None = None,
+    mcp: bool = False,
 ) -> Starlette:
     """An app over the runs of the agent, for any ASGI server. `token` None: whatever stands before it asks for one.
 
     `hosts` gives the names, with their ports, that it is called by; `origins` are those of pages of other sites that
-    may use it. `lasting` and `note`: see `OpenRuns`.
+    may use it. `lasting` and `note`: see `OpenRuns`. With `mcp` it is a server of the
+    Model Context Protocol as well, which needs the extra `mcp`.
     """
     runs = OpenRuns(agent, most_open=most_open, lasting=lasting, note=note)
     handlers = Handlers(runs)
+    routes = [_route(operation, handlers.by_name[operation.name]) for operation in OPERATIONS]
+    resources = AsyncExitStack()
+    resources.push_async_callback(runs.close)
+    meanwhile: AbstractAsyncContextManager[None] = nullcontext()
+    if mcp:
+        from loopkernel_adapters.server.mcp_server import mcp_over_http
+
+        route, sessions = mcp_over_http(runs, _version())
+        routes.append(route)
+        meanwhile = sessions.run()
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        try:
+        async with resources, meanwhile:
             yield
-        finally:
-            await runs.close()
 
     guard = Middleware(Guard, token=token, hosts=hosts, origins=frozenset(origins))
     app = Starlette(
-        routes=[_route(operation, handlers.by_name[operation.name]) for operation in OPERATIONS],
+        routes=routes,
         middleware=[guard],
         lifespan=lifespan,
         exception_handlers={404: _no_such_path, 405: _no_such_path},

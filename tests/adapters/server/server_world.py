@@ -91,7 +91,7 @@ def agent_of(
 async def serving(agent: Agent, *, most_open: int = 1_000) -> AsyncIterator["Client"]:
     """A client of the agent behind a real server on loopback."""
     hosts: set[str] = set()
-    app = app_of(agent, token=TOKEN, hosts=lambda: hosts, origins=[ALLOWED_ORIGIN], most_open=most_open)
+    app = app_of(agent, token=TOKEN, hosts=lambda: hosts, origins=[ALLOWED_ORIGIN], most_open=most_open, mcp=True)
     # Any: uvicorn's type of an app has parameters that are not checked here.
     config = Config(cast(Any, app), host=LOOPBACK, port=0, log_config=None, ws="none", timeout_graceful_shutdown=1)
     server = Server(config)
