@@ -220,15 +220,14 @@ class Agent(Generic[Output_co]):
 
         A run that begins anew begins with the messages of the run `after`, where one is named, and nothing else of it;
         that one is not touched. Raises NoSuchRun where there is none, and OtherRules where other rules wrote it. A run
-        that goes on does not look at `after`. `follow` is given the records that are added, as they are shown;
-        `follow_children` those of sub-agents, with the ids of their sessions. What was under way when its process ended
-        goes on by itself, as the policy says (`session.go_on`). At the end of the block everything is closed; what is
-        still under way then is treated as after a crash. Raises what `runs.open` and `Driver.open` raise.
+        that goes on does not look at `after`. `follow` is given the records that are added, as they are shown, and
+        `follow_children` those of sub-agents, by their sessions. What was under way when its process ended goes on by
+        itself, as the policy says (`session.go_on`). At the end of the block all is closed, as after a crash. Raises
+        what `runs.open` and `Driver.open` raise.
         """
         _demand_asyncio()
         name = new_run_id() if run is None else run
-        listeners = Listeners()
-        tools = self._tools if tools is None else tools
+        listeners, tools = Listeners(), self._tools if tools is None else tools
         given = self._given_for(policy, mode, remembered, tools)
         created = given.begin(name, self._policy)
         given = _agreeing(given, on_change or self._on_change, own_policy=policy is not None)

@@ -50,8 +50,8 @@ from loopkernel_adapters.acp.updates import Update
 from loopkernel_adapters.agent import new_run_id
 from loopkernel_adapters.ports import RunFailed, StoreError
 from loopkernel_adapters.result import Result
-from loopkernel_adapters.sent_media import NotTaken
 from loopkernel_adapters.tools.mcp import McpUnavailable
+from loopkernel_adapters.tools.sent_media import NotTaken
 
 NAME = "loopkernel"
 REFUSED, INTERNAL, NOT_FOUND = -32602, -32603, -32002  # of JSON-RPC, and of the protocol

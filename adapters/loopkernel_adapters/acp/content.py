@@ -21,7 +21,7 @@ from acp.schema import (
 )
 from loopkernel.data.blocks import MediaBlock, TextBlock, UserBlock
 
-from loopkernel_adapters.sent_media import NotTaken, sent_file, sent_image
+from loopkernel_adapters.tools.sent_media import NotTaken, sent_file, sent_image
 
 ContentBlock = (
     TextContentBlock | ImageContentBlock | AudioContentBlock | ResourceContentBlock | EmbeddedResourceContentBlock

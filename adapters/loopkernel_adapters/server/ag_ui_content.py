@@ -21,7 +21,7 @@ from loopkernel.data.tools import ToolOutput
 from pydantic import ValidationError
 
 from loopkernel_adapters.ports import ToolError
-from loopkernel_adapters.sent_media import NotTaken, sent_file, sent_image
+from loopkernel_adapters.tools.sent_media import NotTaken, sent_file, sent_image
 
 __all__ = ["NotTaken", "blocks_of", "output_of", "parts_of", "result_as_json"]
 
