@@ -8,7 +8,6 @@ Readers are places in one list. A reader who is slow is a number that grows slow
 """
 
 import asyncio
-import json
 import re
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -48,8 +47,8 @@ class Told:
 
     def text(self) -> str:
         """As JSON: its id, its time, and the event as the codec writes it."""
-        (event,) = json.loads(effects_to_text((self.event,)))
-        return json.dumps({"id": self.id, "at": self.at_ms, "event": event}, separators=(",", ":"))
+        listed = effects_to_text((self.event,))  # a list of one, in one line
+        return f'{{"id":"{self.id}","at":{self.at_ms},"event":{listed[1:-1]}}}'
 
 
 class Feed:
@@ -62,7 +61,7 @@ class Feed:
         self._times: list[int] = []  # of the records
         self._texts: dict[int, str] = {}
         self._over = False
-        self._readers: set[asyncio.Future[None]] = set()
+        self._readers: set[asyncio.Future[bool]] = set()
 
     @property
     def length(self) -> int:
@@ -122,12 +121,14 @@ class Feed:
         """Wait until there is something at the place, or nothing more will come; False: not in so many seconds."""
         if place < len(self.told) or self._over:
             return True
-        reader = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        reader: asyncio.Future[bool] = loop.create_future()
+        late = loop.call_later(seconds, _tell, reader, False)
         self._readers.add(reader)
         try:
-            done, _ = await asyncio.wait({reader}, timeout=seconds)
-            return bool(done)
+            return await reader
         finally:
+            late.cancel()
             self._readers.discard(reader)
 
     def _take(self, delta: Delta, now_ms: int) -> None:
@@ -145,5 +146,9 @@ class Feed:
 
     def _wake(self) -> None:
         for reader in self._readers:
-            if not reader.done():
-                reader.set_result(None)
+            _tell(reader, True)
+
+
+def _tell(reader: asyncio.Future[bool], there_is_more: bool) -> None:
+    if not reader.done():
+        reader.set_result(there_is_more)
