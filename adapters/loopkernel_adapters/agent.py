@@ -222,8 +222,7 @@ class Agent(Generic[Output_co]):
         that one is not touched. Raises NoSuchRun where there is none, and OtherRules where other rules wrote it. A run
         that goes on does not look at `after`. `follow` is given the records that are added, as they are shown, and
         `follow_children` those of sub-agents, by their sessions. What was under way when its process ended goes on by
-        itself, as the policy says (`session.go_on`). At the end of the block all is closed, as after a crash. Raises
-        what `runs.open` and `Driver.open` raise.
+        itself, as the policy says (`session.go_on`). At the end all is closed. Raises as `runs.open` and `Driver.open`.
         """
         _demand_asyncio()
         name = new_run_id() if run is None else run

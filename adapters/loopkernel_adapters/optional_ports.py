@@ -160,6 +160,7 @@ class ParentSession(Protocol):
 
     def follow(self, session_id: str, records: Sequence[LogRecord]) -> None:
         """Give the records of the sub-agent, or of one within it, to whoever follows its log."""
+        ...
 
 
 class Agents(Protocol):
