@@ -5,7 +5,7 @@ import binascii
 
 from loopkernel.data.blocks import MediaBlock
 
-from loopkernel_adapters.image_types import BEGINNING, image_type
+from loopkernel_adapters.image_types import image_type
 from loopkernel_adapters.tools.reading import MOST_IMAGE_BYTES
 
 UNNAMED_TYPE = "application/octet-stream"
@@ -18,7 +18,7 @@ class NotTaken(ValueError):
 def sent_image(data: str) -> MediaBlock:
     """An image in base64, by its bytes, whatever it is said to be. Raises NotTaken."""
     content = _decoded(data)
-    media_type = image_type(content[:BEGINNING])
+    media_type = image_type(content)
     if media_type is None:
         raise NotTaken("an image is neither PNG, JPEG, GIF nor WebP, which is what models take; send one of these")
     if len(content) > MOST_IMAGE_BYTES:
