@@ -34,7 +34,7 @@ from loopkernel_adapters.driver.children import InProcessAgents
 from loopkernel_adapters.driver.clocks import WallClock
 from loopkernel_adapters.driver.taking_up import ResumeSettings, SettingsDiffer
 from loopkernel_adapters.event_buffer import AgentEvent, EventsDropped
-from loopkernel_adapters.optional_ports import NO_PORTS, ChildObserver, OptionalPorts, Ports
+from loopkernel_adapters.optional_ports import NO_PORTS, ChildFollower, ChildObserver, OptionalPorts, Ports
 from loopkernel_adapters.ports import Clock, NoSuchRun, Observer, Provider, RunFailed, Runs, Tools
 from loopkernel_adapters.provider_keys import keys_of
 from loopkernel_adapters.result import NoAnswer, Output_co, Result
@@ -201,7 +201,9 @@ class Agent(Generic[Output_co]):
         policy: Policy | str | None = None,
         mode: ApprovalMode | None = None,
         remembered: Sequence[Remembered] | None = None,
+        tools: Tools | None = None,
         follow: RecordFollower | None = None,
+        follow_children: ChildFollower | None = None,
         on_change: OnChange | None = None,
     ) -> AsyncIterator[Session[Output_co]]:
         """A session of any number of turns. With the id of a run it goes on with that, where there is one.
@@ -211,22 +213,21 @@ class Agent(Generic[Output_co]):
 
         A run goes on with the tools of this agent, and with the policy and the instructions that this agent was given;
         where none were given, with those in its log. Where its log has others, `on_change` says what holds (None: as
-        the agent says), and nothing goes on before. `policy`, `mode` and `remembered` (the approvals that hold for
-        later calls) are given for this session, whatever the log has. All that is given holds before anything of the
-        run goes on. A run that its store does not vouch for, as one that was copied here, goes on under what is given
-        alone, and its open calls ask anew (`session.doubt` says why).
+        the agent says), and nothing goes on before. `policy`, `mode`, `remembered` (the approvals that hold for later
+        calls) and `tools` (in the place of the agent's) are given for this session, whatever the log has. All that is
+        given holds before anything of the run goes on. A run that its store does not vouch for, as one that was copied
+        here, goes on under what is given alone, and its open calls ask anew (`session.doubt` says why).
 
         A run that begins anew begins with the messages of the run `after`, where one is named, and nothing else of it;
         that one is not touched. Raises NoSuchRun where there is none, and OtherRules where other rules wrote it. A run
-        that goes on does not look at `after`. `follow` is given the records that are added, as they are shown. What was
-        under way when its process ended goes on by itself, as the policy says (`session.go_on`). At the end of the
-        block everything is closed; what is still under way then is treated as after a crash. Raises what `runs.open`
-        and `Driver.open` raise.
+        that goes on does not look at `after`. `follow` is given the records that are added, as they are shown, and
+        `follow_children` those of sub-agents, by their sessions. What was under way when its process ended goes on by
+        itself, as the policy says (`session.go_on`). At the end all is closed. Raises as `runs.open` and `Driver.open`.
         """
         _demand_asyncio()
         name = new_run_id() if run is None else run
-        listeners = Listeners()
-        given = self._given_for(policy, mode, remembered)
+        listeners, tools = Listeners(), self._tools if tools is None else tools
+        given = self._given_for(policy, mode, remembered, tools)
         created = given.begin(name, self._policy)
         given = _agreeing(given, on_change or self._on_change, own_policy=policy is not None)
         if after is not None and not await self._has_begun(name):
@@ -236,13 +237,14 @@ class Agent(Generic[Output_co]):
             created=created,
             resume_with=given,
             provider=self._provider,
-            tools=self._tools,
+            tools=tools,
             clock=self._clock,
             observers=(*self._observers, listeners),
             secrets=self._secrets,
             optional=self._optional,
             child_observers=self._child_observers,
             follow=follow,
+            follow_children=follow_children,
         )
         async with driver:
             session = Session(name, driver, listeners, self._approve, self._read_output, self._most_events)
@@ -286,13 +288,17 @@ class Agent(Generic[Output_co]):
         self._read_output = wanted.read
 
     def _given_for(
-        self, policy: Policy | str | None, mode: ApprovalMode | None, remembered: Sequence[Remembered] | None
+        self,
+        policy: Policy | str | None,
+        mode: ApprovalMode | None,
+        remembered: Sequence[Remembered] | None,
+        tools: Tools,
     ) -> ResumeSettings:
         return ResumeSettings(
             policy=self._given if policy is None else self._whole_policy(policy),
             mode=mode,
             model=self._model,
-            tools=self._tools.offered(),
+            tools=tools.offered(),
             instructions=self._instructions,
             remembered=None if remembered is None else tuple(remembered),
         )

@@ -6,7 +6,7 @@ with a report that says so; only summaries are then made by the session's own mo
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from attrs import frozen
@@ -15,6 +15,7 @@ from loopkernel.data.events import Event
 from loopkernel.data.hook_calls import HookContext
 from loopkernel.data.ids import CallId
 from loopkernel.data.outside_deltas import ChildAsks, ChildEnded, ChildProgress, HookAnswer
+from loopkernel.data.records import LogRecord
 from loopkernel.data.states import State
 from loopkernel.data.usage import NO_USAGE, Usage
 from loopkernel.data.user_deltas import SettingsChange, UserDelta
@@ -28,6 +29,9 @@ Address = tuple[CallId, ...]
 
 # Called with each event of a sub-agent, and its address, as an observer is with those of the session.
 ChildObserver = Callable[[Address, Event], None]
+
+# Is given the records of a sub-agent with the id of its session: all that was recorded, and increments that will be.
+ChildFollower = Callable[[str, Sequence[LogRecord]], None]
 
 # What a sub-agent says before its end.
 ChildReport = ChildProgress | ChildAsks
@@ -152,6 +156,10 @@ class ParentSession(Protocol):
 
     def show(self, within: Address, event: Event) -> None:
         """Show an event of the sub-agent; of one within it, with the address there."""
+        ...
+
+    def follow(self, session_id: str, records: Sequence[LogRecord]) -> None:
+        """Give the records of the sub-agent, or of one within it, to whoever follows its log."""
         ...
 
 

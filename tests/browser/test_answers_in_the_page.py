@@ -6,14 +6,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from loopkernel.data.json_text import Json
 from loopkernel.data.records import LogRecord
-from loopkernel.data.user_deltas import Approve, CallAnswer, Reject
+from loopkernel.data.user_deltas import Approve, CallAnswer, Correct, Reject, RememberTool
 from loopkernel_adapters.viewing.live import LiveRun, Looking, NotAnswered
 from loopkernel_adapters.viewing.serving import ViewServer
 from loopkernel_adapters.waiting_calls import WaitingCall
 
 from tests.adapters.viewing.asking_runs import INPUT, asking_run
-from tests.adapters.viewing.made_runs import long_run
+from tests.adapters.viewing.made_runs import HOSTILE, long_run
 from tests.browser.chromium import Browser
 
 ASKED = "document.querySelector('.asking')"
@@ -55,7 +56,8 @@ def click(page: Browser, selector: str) -> None:
     """A real click, where the button is seen, once it takes one."""
     page.until(f"document.querySelector({json.dumps(selector)})?.disabled === false")
     place = page.evaluate(
-        f"(() => {{ const box = document.querySelector({json.dumps(selector)}).getBoundingClientRect();"
+        f"(() => {{ const button = document.querySelector({json.dumps(selector)});"
+        " button.scrollIntoView({ block: 'nearest' }); const box = button.getBoundingClientRect();"
         " return [box.x + box.width / 2, box.y + box.height / 2]; })()"
     )
     page.click(*place)
@@ -65,7 +67,7 @@ def test_a_call_is_let_run_by_its_button_alone(page: Browser, tmp_path: Path) ->
     person = Person(asking_run())
     with person.served() as address:
         opened(page, address)
-        assert page.evaluate("document.querySelectorAll('.asking button').length") == 2
+        assert page.evaluate("document.querySelectorAll('.asking .answers button').length") == 3
         shown = page.evaluate(f"{ASKED}.textContent")
         assert "call 1.1 of the tool pay" in shown
         assert '"amount": 5' in shown and "\u27e8U+202E\u27e9" in shown and "\u202e" not in shown
@@ -96,6 +98,52 @@ def test_a_call_is_denied_with_a_reason_and_a_refusal_is_shown(page: Browser) ->
         page.until("document.querySelector('.said').textContent === 'answered'")
         ((call, answer),) = person.given
         assert answer == Reject(call=call.path[-1], why="too much")
+
+
+def test_another_input_is_let_run_exactly_as_it_is_shown(page: Browser) -> None:
+    person = Person(asking_run())
+    with person.served() as address:
+        opened(page, address)
+        page.evaluate("document.querySelector('.editing').open = true")
+        for text, said in (("{", "not JSON"), ("[1]", "an object of JSON")):
+            type_in(page, text)
+            click(page, ".show-edited")
+            page.until(f"document.querySelector('.said').textContent.includes({json.dumps(said)})")
+            assert page.evaluate("document.querySelector('.answer-edit')") is None
+        page.faults.clear()  # the browser tells of the status
+        hostile = {text: text for text in HOSTILE}
+        for given in ({"amount": 1}, hostile):
+            type_in(page, json.dumps(given, ensure_ascii=False))
+            assert page.evaluate("document.querySelector('.answer-edit')") is None  # what was shown is gone
+            click(page, ".show-edited")
+            page.until("document.querySelector('.answer-edit') !== null")
+        shown = page.evaluate("document.querySelector('.edited pre').textContent")
+        assert "\u27e8U+202E\u27e9" in shown and "\u202e" not in shown
+        assert page.evaluate("document.querySelector('.asking').querySelector('img, iframe, script, svg')") is None
+        assert page.evaluate("document.querySelector('.answer-edit').disabled")
+        click(page, ".answer-edit")
+        page.until("document.querySelector('.said').textContent === 'answered'")
+        assert page.evaluate("globalThis.attacked") is None
+        ((call, answer),) = person.given
+        assert answer == Correct(call=call.path[-1], input=Json.of(dict(hostile)))
+
+
+def test_always_is_a_word_of_its_own(page: Browser) -> None:
+    person = Person(asking_run())
+    with person.served() as address:
+        opened(page, address)
+        click(page, ".answer-always")
+        page.until("document.querySelector('.said').textContent === 'answered'")
+        ((call, answer),) = person.given
+        assert answer == Approve(call=call.path[-1], remember=RememberTool())
+
+
+def type_in(page: Browser, text: str) -> None:
+    """Put the text into the field for another input, as typing it does."""
+    page.evaluate(
+        f"(() => {{ const field = document.querySelector('.editing textarea'); field.value = {json.dumps(text)};"
+        " field.dispatchEvent(new Event('input')); })()"
+    )
 
 
 def test_a_question_that_takes_the_place_of_another_takes_no_click_at_once(page: Browser) -> None:

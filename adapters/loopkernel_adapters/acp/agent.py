@@ -40,7 +40,7 @@ from loopkernel.data.errors import OtherRules
 from loopkernel.data.words import TurnEndReason
 
 from loopkernel_adapters.acp.calls import OURS
-from loopkernel_adapters.acp.content import ContentBlock, NotTaken, said
+from loopkernel_adapters.acp.content import ContentBlock, said
 from loopkernel_adapters.acp.editor_tools import Offered
 from loopkernel_adapters.acp.servers import PassedServer, servers_of
 from loopkernel_adapters.acp.sessions import EditorSession, NotNow, Surroundings, opened_session
@@ -51,6 +51,7 @@ from loopkernel_adapters.agent import new_run_id
 from loopkernel_adapters.ports import RunFailed, StoreError
 from loopkernel_adapters.result import Result
 from loopkernel_adapters.tools.mcp import McpUnavailable
+from loopkernel_adapters.tools.sent_media import NotTaken
 
 NAME = "loopkernel"
 REFUSED, INTERNAL, NOT_FOUND = -32602, -32603, -32002  # of JSON-RPC, and of the protocol

@@ -4,8 +4,6 @@ A file that the editor names is named to the model, and not read here: the model
 rules that hold for them. What the editor sends along, as an open buffer, is a part of the message.
 """
 
-import base64
-import binascii
 import re
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
@@ -23,19 +21,13 @@ from acp.schema import (
 )
 from loopkernel.data.blocks import MediaBlock, TextBlock, UserBlock
 
-from loopkernel_adapters.image_types import BEGINNING, image_type
-from loopkernel_adapters.tools.reading import MOST_IMAGE_BYTES
+from loopkernel_adapters.tools.sent_media import NotTaken, sent_file, sent_image
 
 ContentBlock = (
     TextContentBlock | ImageContentBlock | AudioContentBlock | ResourceContentBlock | EmbeddedResourceContentBlock
 )
 
-UNNAMED_TYPE = "application/octet-stream"
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:\S+")
-
-
-class NotTaken(ValueError):
-    """A block that cannot be a part of a message. The message says why, and what to do."""
 
 
 def said(blocks: Sequence[ContentBlock], folder: Path) -> tuple[UserBlock, ...]:
@@ -50,7 +42,7 @@ def _said(block: ContentBlock, folder: Path) -> UserBlock:
         case TextContentBlock():
             return TextBlock(block.text)
         case ImageContentBlock():
-            return _image(block.data)
+            return sent_image(block.data)
         case AudioContentBlock():
             raise NotTaken("sound cannot be sent to this agent; write what is said in it")
         case ResourceContentBlock():
@@ -58,9 +50,7 @@ def _said(block: ContentBlock, folder: Path) -> UserBlock:
         case EmbeddedResourceContentBlock(resource=TextResourceContents() as resource):
             return TextBlock(f"{named(resource.uri, folder)}:\n{resource.text}")
         case EmbeddedResourceContentBlock(resource=BlobResourceContents() as resource):
-            if (resource.mime_type or "").startswith("image/"):
-                return _image(resource.blob)
-            return MediaBlock(resource.mime_type or UNNAMED_TYPE, _encoded(resource.blob))
+            return sent_file(resource.mime_type, resource.blob)
         case EmbeddedResourceContentBlock():
             raise NotTaken("a file was sent whose content is neither text nor data; send its text")
         case _:
@@ -76,26 +66,6 @@ def named(uri: str, folder: Path) -> str:
     if ".." in path.parts or not path.is_relative_to(folder):
         return uri
     return str(path.relative_to(folder))
-
-
-def _image(data: str) -> MediaBlock:
-    """An image, by its bytes, whatever it is said to be. Raises NotTaken."""
-    data = _encoded(data)
-    media_type = image_type(base64.b64decode(data)[:BEGINNING])
-    if media_type is None:
-        raise NotTaken("an image is neither PNG, JPEG, GIF nor WebP, which is what models take; send one of these")
-    if len(data) * 3 // 4 > MOST_IMAGE_BYTES:
-        raise NotTaken(f"an image is larger than {MOST_IMAGE_BYTES} bytes; send a smaller one")
-    return MediaBlock(media_type, data)
-
-
-def _encoded(data: str) -> str:
-    """Base64 that is one. Raises NotTaken."""
-    try:
-        base64.b64decode(data, validate=True)
-    except (binascii.Error, ValueError) as error:
-        raise NotTaken(f"what was sent as a file is not base64: {error}; send it again") from error
-    return data
 
 
 def shown(block: UserBlock) -> ContentBlock:

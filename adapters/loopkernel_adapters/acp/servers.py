@@ -6,9 +6,9 @@ from typing import assert_never
 
 from acp.schema import AcpMcpServer, HttpMcpServer, McpServerStdio, SseMcpServer
 
-from loopkernel_adapters.acp.content import NotTaken
 from loopkernel_adapters.provider_keys import real_keys
 from loopkernel_adapters.tools.mcp import HttpServer, McpServer, StdioServer
+from loopkernel_adapters.tools.sent_media import NotTaken
 
 PassedServer = HttpMcpServer | SseMcpServer | AcpMcpServer | McpServerStdio
 

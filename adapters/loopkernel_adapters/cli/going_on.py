@@ -11,8 +11,11 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
 
+from loopkernel.data.effects import CheckCall
+from loopkernel.data.ids import CheckOperation
 from loopkernel.data.states import Done
-from loopkernel.data.user_deltas import CallAnswer
+from loopkernel.data.tools import InvalidCall
+from loopkernel.data.user_deltas import CallAnswer, Correct
 
 from loopkernel_adapters.cli.options import Options
 from loopkernel_adapters.cli.outcomes import Unusable
@@ -91,10 +94,19 @@ class _Held:
             await self._driver.rest()  # a sub-agent that was just taken up asks again first
         if call not in calls_waiting_in(self._driver):
             raise NotAnswered(CHANGED)
+        if isinstance(answer, Correct):
+            self._demand_fitting(call, answer)
         try:
             await self._driver.send(answer, call.within)
         except NoSuchAgent as error:
             raise NotAnswered(CHANGED) from error
+
+    def _demand_fitting(self, call: WaitingCall, answer: Correct) -> None:
+        """The kernel leaves a call waiting whose new input does not fit; here it is said why."""
+        check = CheckCall(operation=CheckOperation(0), call=answer.call, tool=call.tool, input=answer.input)
+        verdict = self._tools.check(check)
+        if isinstance(verdict, InvalidCall):
+            raise NotAnswered(f"the tool does not take this input: {verdict.why}")
 
     def _hold(self) -> None:
         try:
@@ -130,6 +142,7 @@ class _Held:
             optional=OptionalPorts(agents=InProcessAgents(bench.place.children(bench.run))),
             resume_with=bench.resume_with,
         )
+        self._tools = bench.tools
         async with driver:
             self._opened.set_result((asyncio.get_running_loop(), driver))
             await self._leaving.wait()

@@ -8,6 +8,7 @@ import signal
 import socket
 from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from loopkernel_adapters.cli.options import Options
@@ -60,6 +61,7 @@ async def _serve(
             origins=[origin.rstrip("/") for origin in origins],
             lasting=served.lasting,
             note=served.note,
+            mcp=find_spec("mcp") is not None,
         )
         server = _server(app)
 

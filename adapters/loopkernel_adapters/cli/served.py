@@ -96,5 +96,6 @@ async def served_agent(means: Means) -> AsyncIterator[Served]:
             instructions=means.instructions or None,
             runs=runs,
             secrets=means.secrets,
+            on_change="refresh",
         )
         yield Served(agent=agent, lasting=lasting, note=means.note)

@@ -41,7 +41,15 @@ from loopkernel_adapters.driver.failures import complain, failure_to_raise, inte
 from loopkernel_adapters.driver.log_writer import INCREMENTS, LogWriter, must_last, taken_up_from
 from loopkernel_adapters.driver.operations import Operations
 from loopkernel_adapters.driver.taking_up import AS_IT_WAS, ResumeSettings, new_nonce, opening_deltas
-from loopkernel_adapters.optional_ports import NO_PORTS, Address, ChildObserver, NoSuchAgent, OptionalPorts, Ports
+from loopkernel_adapters.optional_ports import (
+    NO_PORTS,
+    Address,
+    ChildFollower,
+    ChildObserver,
+    NoSuchAgent,
+    OptionalPorts,
+    Ports,
+)
 from loopkernel_adapters.ports import Clock, Observer, Provider, Store, Tools
 from loopkernel_adapters.provider_keys import keys_of
 from loopkernel_adapters.secret_filter import SecretFilter
@@ -89,6 +97,7 @@ class Driver:
         child_observers: Sequence[ChildObserver] = (),
         watch: Callable[[], None] | None = None,
         follow: RecordFollower | None = None,
+        follow_children: ChildFollower | None = None,
         opening: Sequence[Delta] = (),
         folded: int = 0,
         doubt: str | None = None,
@@ -103,14 +112,15 @@ class Driver:
         self.doubt = doubt
         self._log = LogWriter(asynchronous(store), secrets, state, folded)
         self._now_ms = clock.now_ms
-        self._audience = Audience(observers, child_observers, watch, secrets, follow)
+        self._audience = Audience(observers, child_observers, watch, secrets, follow, follow_children)
         self._secrets = secrets
         self._filter = SecretFilter(secrets) if secrets else None
         self._queue: deque[Delta] = deque()  # without secrets
         self._taken: list[int] = []  # of the store's inbox, by what is in the queue
         self._arrived = self._applied = 0  # deltas that have come in, and those whose step is over
         ports = Ports(provider=provider, tools=tools, clock=clock, secrets=secrets, optional=optional)
-        self._operations = Operations(ports, self._accept, self._caught_up, self._report, self._audience.show_of_child)
+        show, follow_child = self._audience.show_of_child, self._audience.follow_child
+        self._operations = Operations(ports, self._accept, self._caught_up, self._report, show, follow_child)
         self._waiters = Waiters()  # for rest and the like
         self._senders = Waiters()  # for the end of a step
         self._failure: Exception | None = None
@@ -139,6 +149,7 @@ class Driver:
         child_observers: Sequence[ChildObserver] = (),
         watch: Callable[[], None] | None = None,
         follow: RecordFollower | None = None,
+        follow_children: ChildFollower | None = None,
         resume_with: ResumeSettings = AS_IT_WAS,
         nonce: str | None = None,
     ) -> Self:
@@ -150,11 +161,12 @@ class Driver:
         run's own; None: a new one is drawn.
 
         No value of `secrets`, and no key of the provider, gets into a delta; the tools get the values. The events of
-        sub-agents go to `child_observers`, `watch` is called after each step, and `follow` is given the records of each
-        step just before its events. A store that blocks runs in a thread of this driver, unless it says that it returns
-        at once. Raises what the store's `restore` raises, RulesDiffer where the log was written under other rules,
-        SettingsDiffer where `resume_with` demands that they agree, and
-        StoreFailed where a snapshot of other rules cannot be replaced; the store is then closed.
+        sub-agents go to `child_observers`, `watch` is called after each step, `follow` is given the records of each
+        step just before its events, and `follow_children` those of sub-agents, with the id of the session. A store
+        that blocks runs in a thread of this driver, unless it says that it returns at once. Raises what the store's
+        `restore` raises, RulesDiffer where the log was written under other rules, SettingsDiffer where `resume_with`
+        demands that they agree, and StoreFailed where a snapshot of other rules cannot be replaced; the store is then
+        closed.
         """
         store = asynchronous(store)
         try:
@@ -176,6 +188,7 @@ class Driver:
             child_observers=child_observers,
             watch=watch,
             follow=follow,
+            follow_children=follow_children,
             opening=opening,
             folded=len(restored.records),
             doubt=restored.doubt,

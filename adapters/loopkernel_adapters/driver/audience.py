@@ -7,7 +7,7 @@ from loopkernel.data.events import Event
 from loopkernel.data.records import LogRecord
 
 from loopkernel_adapters.driver.failures import complain
-from loopkernel_adapters.optional_ports import Address, ChildObserver
+from loopkernel_adapters.optional_ports import Address, ChildFollower, ChildObserver
 from loopkernel_adapters.ports import Observer
 from loopkernel_adapters.secrets import Secrets
 
@@ -28,8 +28,10 @@ class Audience:
         watch: Callable[[], None] | None,
         secrets: Secrets,
         follow: RecordFollower | None = None,
+        follow_children: ChildFollower | None = None,
     ) -> None:
         self._follow = follow
+        self._follow_children = follow_children
         self._observers = tuple(observers)
         self._child_observers = tuple(child_observers)
         self._watch = watch
@@ -59,6 +61,14 @@ class Audience:
             except FAULTS as error:
                 what = f"an observer failed at {type(event).__name__} of a sub-agent; it stays subscribed"
                 self._complain(what, error)
+
+    def follow_child(self, session_id: str, records: Sequence[LogRecord]) -> None:
+        """Give the records of a sub-agent to whoever follows them."""
+        if self._follow_children is not None:
+            try:
+                self._follow_children(session_id, records)
+            except FAULTS as error:
+                self._complain("whoever follows the records of sub-agents failed; it goes on following", error)
 
     def _look(self, watch: Callable[[], None]) -> None:
         try:

@@ -9,6 +9,7 @@ import asyncio
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 
 from loopkernel.data.blocks import TextBlock
 from loopkernel.data.children import ChildCall
@@ -144,6 +145,8 @@ class InProcessAgent(Agent):
             observers=(self._see,),
             child_observers=(self._parent.show,),
             watch=self._look,
+            follow=partial(self._parent.follow, command.created.session_id),
+            follow_children=self._parent.follow,
             resume_with=ResumeSettings(policy=command.created.policy),  # that of its parent of now
             nonce=None if command.created.nonce else "",
         )

@@ -3,7 +3,7 @@
 Nothing here waits, and nothing here decides: a command says what to do, and what comes back is a report.
 """
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import assert_never
 
@@ -31,6 +31,7 @@ from loopkernel.data.effects import (
 from loopkernel.data.events import Event
 from loopkernel.data.ids import CallId, OperationKind, RunOperation, TimerOperation
 from loopkernel.data.outside_deltas import TimerFired
+from loopkernel.data.records import LogRecord
 from loopkernel.data.states import State
 from loopkernel.data.tool_deltas import ToolStopped
 from loopkernel.data.usage import NO_USAGE
@@ -64,6 +65,7 @@ from loopkernel_adapters.driver.work import (
 from loopkernel_adapters.optional_ports import (
     Address,
     Agent,
+    ChildFollower,
     ChildObserver,
     ChildReport,
     NoSuchAgent,
@@ -85,11 +87,13 @@ class Operations:
         caught_up: CaughtUp,
         report: Callable[[Delta | None], None],
         show: ChildObserver,
+        follow: ChildFollower,
     ) -> None:
         self._ports = ports
         self._accept = accept
         self._caught_up = caught_up
         self._show = show
+        self._follow = follow
         self._supervisor = Supervisor(report)
         self._runs: dict[RunOperation, ToolRun] = {}  # those that have begun
         self._agents: dict[RunOperation, Agent] = {}
@@ -273,7 +277,7 @@ class Operations:
     def _begin_child(self, command: StartChild) -> Delta | None:
         if self._ports.optional.agents is None:
             return answer_without_port(command)
-        parent = _Parent(self._ports, command.call, self._accept, self._show)
+        parent = _Parent(self._ports, command.call, self._accept, self._show, self._follow)
         try:
             agent = self._ports.optional.agents.agent(command, parent)
         except Exception as error:
@@ -313,6 +317,7 @@ class _Parent(ParentSession):
     _call: CallId
     _accept: Accept
     _show: ChildObserver
+    _follow: ChildFollower
 
     @property
     @override
@@ -326,3 +331,7 @@ class _Parent(ParentSession):
     @override
     def show(self, within: Address, event: Event) -> None:
         self._show((self._call, *within), event)
+
+    @override
+    def follow(self, session_id: str, records: Sequence[LogRecord]) -> None:
+        self._follow(session_id, records)

@@ -17,20 +17,25 @@ from ag_ui.core import (
     RunStartedEvent,
 )
 from ag_ui.core import Message as ShownMessage
+from ag_ui.core import Tool as ShownTool
+from ag_ui.core import ToolMessage as ShownToolMessage
 from ag_ui.core import UserMessage as ShownUserMessage
-from loopkernel.data.blocks import TextBlock
+from loopkernel.data.blocks import MediaBlock, text_of
 from loopkernel.data.errors import CodecError
-from loopkernel.data.json_text import JsonValue, checked
+from loopkernel.data.json_text import Json, JsonValue, checked
 from loopkernel.data.states import State
-from loopkernel.data.user_deltas import CallAnswer, Say
+from loopkernel.data.tools import Tool
+from loopkernel.data.user_deltas import AnswerQuestion, CallAnswer, Say
 from loopkernel.data.words import RefusalReason, TurnEndReason
 from pydantic import ValidationError
 from starlette.responses import Response, StreamingResponse
 
 from loopkernel_adapters.asked_calls import NoAnswer, address_of, answer_to, asked_as_json, asked_id, call_asked
 from loopkernel_adapters.driver.asyncio_driver import AT_REST
+from loopkernel_adapters.server.ag_ui_content import NotTaken, blocks_of, result_as_json
 from loopkernel_adapters.server.ag_ui_events import Translation, snapshot_of
 from loopkernel_adapters.server.bodies import Object, Wrong
+from loopkernel_adapters.server.client_tools import NotBrought, brought_in, client_tool, for_client
 from loopkernel_adapters.server.event_stream import HEADERS, HEARTBEAT_SECONDS
 from loopkernel_adapters.server.feed import Feed
 from loopkernel_adapters.server.open_runs import AlreadyThere, OpenRuns
@@ -49,23 +54,35 @@ async def ag_ui_run(runs: OpenRuns, body: Object) -> Response:
     run = asked.thread_id
     if not RUN_NAME.fullmatch(run):
         raise Wrong(400, "thread", "threadId is to have letters, digits and _.- alone, and at most 100 of them")
-    said = _said(asked.messages)
+    said, tools = _said(asked.messages), _tools(asked.tools or [])
     with suppress(AlreadyThere):
         await runs.begin(run)
     feed = await runs.feed(run)
     place = len(feed.told)
+    waiting = [call for call in (await runs.waiting(run))[1] if for_client(call, feed.state)]
+    if tools or brought_in(feed.state):
+        try:
+            await runs.bring(run, tools)
+        except NotBrought as error:
+            raise Wrong(400, "tools", str(error)) from error
+    await _told_results(runs, run, waiting, asked.messages, gone_on=said is not None)
     if asked.resume:
         await _answered(runs, run, [(each.interrupt_id, _answer(each.status, each.payload)) for each in asked.resume])
     elif said is not None:
         fate = await runs.say(run, said)
         if fate.refused not in (None, RefusalReason.DUPLICATE):  # a message that was said already is no fault
             raise Wrong(409, fate.refused.value, f"the message was not taken: {fate.refused.value}")
-    events = _told(runs, feed, place, run, asked.run_id)
+    sent = frozenset(each.tool_call_id for each in asked.messages if isinstance(each, ShownToolMessage))
+    events = _told(runs, feed, place, asked, sent)
     return StreamingResponse(events, media_type="text/event-stream", headers=HEADERS)
 
 
-async def _told(runs: OpenRuns, feed: Feed, place: int, thread: str, run: str) -> AsyncIterator[str]:
-    translation = Translation()
+async def _told(
+    runs: OpenRuns, feed: Feed, place: int, asked: RunAgentInput, sent: frozenset[str]
+) -> AsyncIterator[str]:
+    """`sent`: the calls whose results the client has."""
+    thread, run = asked.thread_id, asked.run_id
+    translation = Translation(sent)
     yield _line(RunStartedEvent(thread_id=thread, run_id=run))
     while True:
         while place < len(feed.told):
@@ -91,8 +108,9 @@ def _end(
     session = state.session
     if translation.differs and session is not None:
         yield snapshot_of(session.thread)
-    if waiting:
-        interrupts = [_interrupt(call, thread) for call in waiting]
+    asking = [call for call in waiting if not for_client(call, state)]  # those of the client are calls like any other
+    if asking:
+        interrupts = [_interrupt(call, thread) for call in asking]
         outcome = RunFinishedInterruptOutcome(type="interrupt", interrupts=interrupts)
         yield RunFinishedEvent(thread_id=thread, run_id=run, outcome=outcome)
     elif session is not None and session.last_end is TurnEndReason.ERROR:
@@ -131,14 +149,34 @@ def _said(messages: Sequence[ShownMessage]) -> Say | None:
     last = messages[-1] if messages else None
     if not isinstance(last, ShownUserMessage):
         return None
-    content = last.content
-    parts = [content] if isinstance(content, str) else [part.text for part in content if part.type == "text"]
-    if not isinstance(content, str) and len(parts) < len(content):
-        raise Wrong(400, "media", "messages with other parts than text are not taken here")
-    text = "\n".join(parts)
-    if not text.strip() or len(text) > LONGEST_TEXT:
+    try:
+        content = blocks_of(last.content)
+    except NotTaken as error:
+        raise Wrong(400, "media", str(error)) from error
+    length = len(text_of(content))
+    if length > LONGEST_TEXT or not any(isinstance(each, MediaBlock) or each.text.strip() for each in content):
         raise Wrong(400, "body", f"the last message is empty, or longer than {LONGEST_TEXT} characters")
-    return Say(content=(TextBlock(text),), key=f"ag-ui/{last.id}")
+    return Say(content=content, key=f"ag-ui/{last.id}")
+
+
+def _tools(given: Sequence[ShownTool]) -> list[Tool]:
+    """The tools that the client runs. Raises Wrong."""
+    try:
+        return [client_tool(each.name, each.description, checked(each.parameters)) for each in given]
+    except (NotBrought, CodecError) as error:
+        raise Wrong(400, "tools", str(error)) from error
+
+
+async def _told_results(
+    runs: OpenRuns, run: str, waiting: Sequence[WaitingCall], messages: Sequence[ShownMessage], *, gone_on: bool
+) -> None:
+    """What the client says came of the calls that it was to run; `gone_on`: it says something else instead."""
+    results = {each.tool_call_id: each for each in messages if isinstance(each, ShownToolMessage)}
+    for call in waiting:
+        result = results.get(address_of(call))
+        if result is not None or gone_on:
+            value = None if result is None else Json.of(result_as_json(result))
+            await runs.answer(run, call, AnswerQuestion(call=call.path[-1], value=value))
 
 
 def _answer(status: str, payload: object) -> Mapping[str, JsonValue] | None:

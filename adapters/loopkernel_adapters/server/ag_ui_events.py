@@ -42,6 +42,7 @@ from loopkernel.data.messages import SENT_BY_USER, AssistantMessage, Message, Re
 from loopkernel.data.states import State
 
 from loopkernel_adapters.driver.children import WITH_CALLS
+from loopkernel_adapters.server.ag_ui_content import parts_of
 
 Shown: TypeAlias = Iterator[BaseEvent]
 
@@ -92,7 +93,9 @@ Passed = (
 class Translation:
     """What a client is told of each event, given what it was told of those before."""
 
-    def __init__(self) -> None:
+    def __init__(self, sent: frozenset[str] = frozenset()) -> None:
+        """`sent`: the calls whose results the client has sent itself."""
+        self._sent = sent
         self._streaming: tuple[str, bool] | None = None  # the message that is open, and whether it is reasoning
         self._pieces = 0  # messages that were begun, so that each has a name of its own
         self._said: dict[ModelOperation, str] = {}  # the text that was told of replies
@@ -206,9 +209,11 @@ class Translation:
     def _ended(self, result: ToolResult) -> Shown:
         self._answered.add(result.call)
         yield from self.close()
-        text = _words(result.content)
+        if str(result.call) in self._sent:
+            return
+        content = parts_of(result.content)
         yield ToolCallResultEvent(
-            message_id=f"result-{result.call}", tool_call_id=str(result.call), content=text, role="tool"
+            message_id=f"result-{result.call}", tool_call_id=str(result.call), content=content, role="tool"
         )
 
 
@@ -220,7 +225,7 @@ def snapshot_of(thread: Iterable[Message]) -> MessagesSnapshotEvent:
 def _shown(message: Message) -> Iterator[ShownMessage]:
     match message:
         case UserMessage():
-            yield ShownUserMessage(id=f"message-{message.id}", content=_words(message.content))
+            yield ShownUserMessage(id=f"message-{message.id}", content=parts_of(message.content))
         case AssistantMessage():
             calls = [
                 ShownToolCall(id=str(call.id), function=FunctionCall(name=call.tool, arguments=call.input.text))
@@ -232,7 +237,7 @@ def _shown(message: Message) -> Iterator[ShownMessage]:
         case ResultMessage():
             for result in message.results:
                 name = str(result.call)
-                yield ShownToolMessage(id=f"result-{name}", tool_call_id=name, content=_words(result.content))
+                yield ShownToolMessage(id=f"result-{name}", tool_call_id=name, content=parts_of(result.content))
         case _:
             assert_never(message)
 

@@ -3,7 +3,7 @@
 import re
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from importlib.metadata import PackageNotFoundError, version
 from typing import TypeAlias
 
@@ -21,7 +21,8 @@ from starlette.routing import Route
 from loopkernel_adapters.agent import Agent
 from loopkernel_adapters.asked_calls import NoAnswer, answer_to, asked_as_json, call_asked
 from loopkernel_adapters.driver.children import last_said
-from loopkernel_adapters.optional_ports import NoSuchAgent
+from loopkernel_adapters.driver.taking_up import SettingsDiffer
+from loopkernel_adapters.optional_ports import Address, NoSuchAgent
 from loopkernel_adapters.ports import NoSuchRun, StoreError, StoreLocked
 from loopkernel_adapters.server.ag_ui import ag_ui_run
 from loopkernel_adapters.server.bodies import Object, Wrong, body_of, number_in, text_in
@@ -47,25 +48,35 @@ def app_of(
     most_open: int = MOST_OPEN,
     lasting: frozenset[str] | None = None,
     note: Callable[[str], None] | None = None,
+    mcp: bool = False,
 ) -> Starlette:
     """An app over the runs of the agent, for any ASGI server. `token` None: whatever stands before it asks for one.
 
     `hosts` gives the names, with their ports, that it is called by; `origins` are those of pages of other sites that
-    may use it. `lasting` and `note`: see `OpenRuns`.
+    may use it. `lasting` and `note`: see `OpenRuns`. With `mcp` it is a server of the
+    Model Context Protocol as well, which needs the extra `mcp`.
     """
     runs = OpenRuns(agent, most_open=most_open, lasting=lasting, note=note)
     handlers = Handlers(runs)
+    routes = [_route(operation, handlers.by_name[operation.name]) for operation in OPERATIONS]
+    resources = AsyncExitStack()
+    resources.push_async_callback(runs.close)
+    meanwhile: AbstractAsyncContextManager[None] = nullcontext()
+    if mcp:
+        from loopkernel_adapters.server.mcp_server import mcp_over_http
+
+        route, sessions = mcp_over_http(runs, _version())
+        routes.append(route)
+        meanwhile = sessions.run()
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        try:
+        async with resources, meanwhile:
             yield
-        finally:
-            await runs.close()
 
     guard = Middleware(Guard, token=token, hosts=hosts, origins=frozenset(origins))
     app = Starlette(
-        routes=[_route(operation, handlers.by_name[operation.name]) for operation in OPERATIONS],
+        routes=routes,
         middleware=[guard],
         lifespan=lifespan,
         exception_handlers={404: _no_such_path, 405: _no_such_path},
@@ -79,15 +90,20 @@ def _route(operation: Operation, handler: Handler) -> Route:
 
     async def endpoint(request: Request) -> Response:
         try:
-            return await handler(request, {} if schema is None else await body_of(request, schema))
+            body = {} if schema is None else await body_of(request, schema, operation.most_bytes)
+            return await handler(request, body)
         except Wrong as error:
             return refusal(error.status, error.error, str(error))
-        except (NoSuchRun, NoSuchAgent):
+        except NoSuchRun:
             return refusal(404, "no-such-run", "there is no such run; GET /runs lists those that are there")
+        except NoSuchAgent as error:
+            return refusal(404, "no-such-agent", str(error))
         except StoreLocked as error:
             return refusal(409, "in-use", f"the run is open elsewhere: {error}")
         except OtherRules as error:
             return refusal(409, "other-rules", str(error))
+        except SettingsDiffer as error:
+            return refusal(409, "settings-differ", str(error))
         except Changed:
             return refusal(409, "changed", "nothing waits that was asked so; look at what is waiting now")
         except Full:
@@ -164,8 +180,8 @@ class Handlers:
         )
 
     async def _events(self, request: Request, _: Object) -> Response:
-        last = request.headers.get("last-event-id")
-        return event_stream(await self._runs.feed(_run(request)), last)
+        last, within = request.headers.get("last-event-id"), _address(request.query_params.get("within"))
+        return event_stream(await self._runs.feed_within(_run(request), within), last)
 
     async def _say(self, request: Request, body: Object) -> Response:
         return await self._said(_run(request), Say(content=_content(body), key=_key(body)))
@@ -228,6 +244,14 @@ def _run(request: Request) -> str:
     if not _RUN.fullmatch(run):
         raise NoSuchRun(run)
     return run
+
+
+def _address(text: str | None) -> Address:
+    """Raises Wrong."""
+    found = [_CALL.fullmatch(part) for part in ("" if text is None else text).split("/")]
+    if text is not None and None in found:
+        raise Wrong(400, "query", "within is the id of a call, as 2.1, or a path of such, as 2.1/1.1")
+    return tuple(_call_id(each) for each in found if each is not None)
 
 
 def _content(body: Object) -> tuple[TextBlock, ...]:

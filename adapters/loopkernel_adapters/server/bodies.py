@@ -9,7 +9,6 @@ from starlette.requests import Request
 
 from loopkernel_adapters.tools.input_schema import InputSchema
 
-MOST_BYTES = 4_000_000  # of a body
 PATIENCE = 30.0  # seconds for a body to come whole
 MOST_FAULTS = 5  # that are told
 
@@ -25,9 +24,9 @@ class Wrong(Exception):
         self.error = error
 
 
-async def body_of(request: Request, schema: InputSchema) -> Object:
+async def body_of(request: Request, schema: InputSchema, most_bytes: int) -> Object:
     """The object that was sent; without a body, one without fields. Raises Wrong."""
-    text = await _text_of(request)
+    text = await _text_of(request, most_bytes)
     try:
         value = parse_json(text) if text.strip() else {}
     except CodecError as error:
@@ -39,7 +38,7 @@ async def body_of(request: Request, schema: InputSchema) -> Object:
     return value
 
 
-async def _text_of(request: Request) -> str:
+async def _text_of(request: Request, most_bytes: int) -> str:
     kind = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise Wrong(415, "media-type", "send JSON, as Content-Type: application/json")
@@ -48,8 +47,8 @@ async def _text_of(request: Request) -> str:
         async with asyncio.timeout(PATIENCE):
             async for chunk in request.stream():
                 received += chunk
-                if len(received) > MOST_BYTES:
-                    raise Wrong(413, "too-large", f"the body is larger than {MOST_BYTES} bytes")
+                if len(received) > most_bytes:
+                    raise Wrong(413, "too-large", f"the body is larger than {most_bytes} bytes")
     except TimeoutError:
         raise Wrong(408, "slow", f"the body did not come within {PATIENCE:g} s") from None
     try:

@@ -8,7 +8,6 @@ Readers are places in one list. A reader who is slow is a number that grows slow
 """
 
 import asyncio
-import json
 import re
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -17,7 +16,8 @@ from attrs import frozen
 from loopkernel.codec import effects_to_text
 from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import Effect
-from loopkernel.data.events import Event
+from loopkernel.data.events import ChildStarted, Event
+from loopkernel.data.ids import CallId
 from loopkernel.data.records import LogRecord
 from loopkernel.data.states import State
 from loopkernel.data.steps import Context
@@ -25,6 +25,7 @@ from loopkernel.loop.transition import transition
 from loopkernel.replaying import START
 
 from loopkernel_adapters.driver.asyncio_driver import is_event
+from loopkernel_adapters.driver.children import WITH_CALLS
 
 FOLDED_PER_SLICE = 64  # records: to fold so many takes some milliseconds; then others get their turn
 _ID = re.compile(r"([0-9]{1,12})\.([0-9]{1,6})@([0-9]{1,16})")
@@ -46,8 +47,8 @@ class Told:
 
     def text(self) -> str:
         """As JSON: its id, its time, and the event as the codec writes it."""
-        (event,) = json.loads(effects_to_text((self.event,)))
-        return json.dumps({"id": self.id, "at": self.at_ms, "event": event}, separators=(",", ":"))
+        listed = effects_to_text((self.event,))  # a list of one, in one line
+        return f'{{"id":"{self.id}","at":{self.at_ms},"event":{listed[1:-1]}}}'
 
 
 class Feed:
@@ -56,10 +57,11 @@ class Feed:
     def __init__(self) -> None:
         self.state: State = START
         self.told: list[Told] = []
+        self.agents: dict[CallId, str] = {}  # the sub-agents that have begun: of each call the session
         self._times: list[int] = []  # of the records
         self._texts: dict[int, str] = {}
         self._over = False
-        self._readers: set[asyncio.Future[None]] = set()
+        self._readers: set[asyncio.Future[bool]] = set()
 
     @property
     def length(self) -> int:
@@ -119,12 +121,14 @@ class Feed:
         """Wait until there is something at the place, or nothing more will come; False: not in so many seconds."""
         if place < len(self.told) or self._over:
             return True
-        reader = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        reader: asyncio.Future[bool] = loop.create_future()
+        late = loop.call_later(seconds, _tell, reader, False)
         self._readers.add(reader)
         try:
-            done, _ = await asyncio.wait({reader}, timeout=seconds)
-            return bool(done)
+            return await reader
         finally:
+            late.cancel()
             self._readers.discard(reader)
 
     def _take(self, delta: Delta, now_ms: int) -> None:
@@ -133,8 +137,18 @@ class Feed:
         self._times.append(now_ms)
         events = [effect for effect in effects if is_event(effect)]
         self.told += [Told(len(self._times), number, now_ms, event) for number, event in enumerate(events)]
+        if any(isinstance(event, ChildStarted) for event in events):
+            self._note_agents()
+
+    def _note_agents(self) -> None:
+        entries = self.state.ledger.entries if isinstance(self.state, WITH_CALLS) else ()
+        self.agents.update({each.call.id: each.child.session_id for each in entries if each.child is not None})
 
     def _wake(self) -> None:
         for reader in self._readers:
-            if not reader.done():
-                reader.set_result(None)
+            _tell(reader, True)
+
+
+def _tell(reader: asyncio.Future[bool], there_is_more: bool) -> None:
+    if not reader.done():
+        reader.set_result(there_is_more)

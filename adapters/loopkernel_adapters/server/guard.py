@@ -12,8 +12,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 OPEN = frozenset({"/openapi.json"})  # what it describes is public
-ALLOWED_METHODS = "GET, POST"
-ALLOWED_HEADERS = "Authorization, Content-Type, Accept, Last-Event-ID"
+ALLOWED_METHODS = "GET, POST, DELETE"
+ALLOWED_HEADERS = "Authorization, Content-Type, Accept, Last-Event-ID, Mcp-Session-Id, Mcp-Protocol-Version"
+SHOWN_HEADERS = "Mcp-Session-Id"
 PREFLIGHT_SECONDS = "600"
 
 
@@ -83,6 +84,7 @@ def _shared_with(origin: str, send: Send) -> Send:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
             headers["Access-Control-Allow-Origin"] = origin
+            headers["Access-Control-Expose-Headers"] = SHOWN_HEADERS
             headers.add_vary_header("Origin")
         await send(message)
 

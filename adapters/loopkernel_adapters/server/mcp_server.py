@@ -23,10 +23,13 @@ from mcp.server import MCPServer
 from mcp.server.elicitation import render_elicitation_schema
 from mcp.server.mcpserver import AcceptedElicitation, Context
 from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.exceptions import MCPError
 from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult, InputRequests, InputRequiredResult
 from mcp_types.version import is_version_at_least
 from pydantic import BaseModel, Field, ValidationError
+from starlette.routing import Route
 
 from loopkernel_adapters.agent import new_run_id
 from loopkernel_adapters.asked_calls import address_of, answer_to, asked_id
@@ -40,6 +43,7 @@ from loopkernel_adapters.server.operations import LONGEST_TEXT, RUN_NAME
 from loopkernel_adapters.waiting_calls import WaitingCall
 
 NAME = "loopkernel"
+PATH = "/mcp"
 LONGEST_ASKED = 20_000  # characters of a call that are put to a person; a longer one is left waiting
 LOOK_EVERY_SECONDS = 60.0
 ASKED_BY_ANSWERING = "2026-07-28"  # the version of the protocol from which on a tool asks by its answer
@@ -113,6 +117,16 @@ def mcp_server_of(runs: OpenRuns, version: str = "") -> MCPServer:
             raise ToolError("too many tasks are under way; try again when one of them is done") from error
 
     return server
+
+
+def mcp_over_http(runs: OpenRuns, version: str = "") -> tuple[Route, StreamableHTTPSessionManager]:
+    """The same over HTTP, at `PATH`: its route, and what has to run meanwhile. Who may come in is the app's to say."""
+    server = mcp_server_of(runs, version)
+    no_checks = TransportSecuritySettings(enable_dns_rebinding_protection=False)  # the guard of the app has made them
+    app = server.streamable_http_app(streamable_http_path=PATH, transport_security=no_checks)
+    (route,) = app.routes
+    assert isinstance(route, Route)  # as the SDK makes it
+    return route, server.session_manager
 
 
 @frozen

@@ -6,26 +6,33 @@ What can be read needs no opening: the events of a run that nobody here writes a
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from weakref import WeakValueDictionary
 
 from attrs import define, frozen
 from loopkernel.data.events import Event, InputSettled, Refused
 from loopkernel.data.records import LogRecord
 from loopkernel.data.remembered import Remembered
-from loopkernel.data.states import State
+from loopkernel.data.states import Cancelled, Done, Idle, State
 from loopkernel.data.thread_deltas import Created
-from loopkernel.data.user_deltas import EditMessage, Enqueue, Say, Steer, UserDelta
+from loopkernel.data.tools import Tool
+from loopkernel.data.user_deltas import ChangeTools, EditMessage, Enqueue, Say, Steer, UserDelta
 from loopkernel.data.words import InputFate, RefusalReason
-from loopkernel.replaying import fork
+from loopkernel.replaying import START, fork
 
 from loopkernel_adapters.agent import Agent, new_run_id
 from loopkernel_adapters.driver.asyncio_driver import AT_REST
+from loopkernel_adapters.driver.children import WITH_CALLS
+from loopkernel_adapters.optional_ports import Address, NoSuchAgent
 from loopkernel_adapters.ports import NoSuchRun, RunPage, Sealing, StoreError
+from loopkernel_adapters.server.agent_logs import AgentLogs
+from loopkernel_adapters.server.client_tools import ClientTools
 from loopkernel_adapters.server.feed import Feed
 from loopkernel_adapters.session import Session
 from loopkernel_adapters.waiting_calls import Answer, WaitingCall, calls_waiting
 
+ASKED_AGAIN_SECONDS = 5.0  # without an event: whoever has not asked by then does not
+OVER = (Idle, Cancelled, Done)
 MOST_OPEN = 1_000  # runs; beyond that, the one that has rested longest is closed
 
 Message = Say | Steer | Enqueue | EditMessage
@@ -57,8 +64,18 @@ class OpenRun:
 
     session: Session
     feed: Feed
+    agents: AgentLogs
+    tools: ClientTools
     resources: AsyncExitStack
     in_use: int = 0
+    has_asked_again: bool = False
+
+    async def ask_again(self, call: WaitingCall) -> None:
+        """Wait for what asked before the run was opened here: a tool, or a sub-agent, that was taken up asks anew."""
+        self.has_asked_again = True
+        while call not in self.session.waiting and not isinstance(self.session.state, OVER):
+            if not await self.feed.more_than(len(self.feed.told), ASKED_AGAIN_SECONDS):
+                return
 
 
 class OpenRuns:
@@ -89,6 +106,8 @@ class OpenRuns:
         """Whoever follows events comes to an end."""
         for feed in list(self._feeds.values()):
             feed.end()
+        for opened in self._open.values():
+            opened.agents.end()
 
     async def close(self) -> None:
         """Let go of every run. For its log it is as if the process had ended here."""
@@ -111,13 +130,36 @@ class OpenRuns:
                 return self._open[run].feed
             return await self._caught_up(run, await self._agent.runs.read(run))
 
+    async def feed_within(self, run: str, within: Address) -> Feed:
+        """The events of the sub-agent at the address. Raises NoSuchAgent, and as `feed`."""
+        feed = await self.feed(run)
+        for call in within:
+            session_id = feed.agents.get(call)
+            if session_id is None:
+                raise NoSuchAgent(f"no sub-agent has begun for call {call}")
+            opened = self._open.get(run)
+            open_here = None if opened is None else await opened.agents.feed(session_id, self._before)
+            feed = await self.feed(session_id) if open_here is None else open_here
+        return feed
+
     async def waiting(self, run: str) -> tuple[State, tuple[WaitingCall, ...]]:
         """The state of the run, and the calls that wait for a person. Raises as `feed`."""
         feed = await self.feed(run)
         if run in self._open:
             session = self._open[run].session
             return session.state, session.waiting
-        return feed.state, calls_waiting(lambda within: None if within else feed.state)
+        states = await self._states(feed.state)
+        return feed.state, calls_waiting(states.get)
+
+    async def _states(self, state: State, within: Address = ()) -> dict[Address, State]:
+        """The state, and those of the sub-agents that have not ended, as their logs have them."""
+        found = {within: state}
+        for entry in state.ledger.entries if isinstance(state, WITH_CALLS) else ():
+            if entry.child is not None and entry.is_open:
+                with suppress(NoSuchRun):  # it has recorded nothing yet
+                    child = await self.feed(entry.child.session_id)
+                    found |= await self._states(child.state, (*within, entry.call.id))
+        return found
 
     # --- what is said ---
 
@@ -162,9 +204,17 @@ class OpenRuns:
         async with self._in_use(run) as opened:
             await self._sent(run, opened, delta)
 
+    async def bring(self, run: str, tools: Sequence[Tool]) -> None:
+        """Tools of the client, beside those of the agent, from now on. Raises NotBrought, and as `say`."""
+        async with self._in_use(run) as opened:
+            if opened.tools.bring(tools):
+                await self._sent(run, opened, ChangeTools(opened.tools.offered()))
+
     async def answer(self, run: str, call: WaitingCall, answer: Answer) -> None:
         """Answer exactly that call. Raises Changed where it does not wait as it is given here; else as `say`."""
         async with self._in_use(run) as opened:
+            if not opened.has_asked_again:
+                await opened.ask_again(call)
             if call not in opened.session.waiting:
                 raise Changed
             try:
@@ -225,13 +275,27 @@ class OpenRuns:
             else:
                 feed.take(records)
 
+        agents = AgentLogs()
+
+        def follow_child(session_id: str, records: Sequence[LogRecord]) -> None:
+            stale = self._feeds.pop(session_id, None)
+            if stale is not None:  # read before the run was opened here: whoever follows it comes again
+                stale.end()
+            agents.take(session_id, records)
+
         async with AsyncExitStack() as resources:
-            opening = self._agent.session(run, remembered=await self._remembered(run), follow=follow)
+            believed = await self._believed(run)
+            tools = ClientTools(self._agent.ports.tools, believed)
+            opening = self._agent.session(
+                run, remembered=self._remembered(believed), tools=tools, follow=follow, follow_children=follow_child
+            )
+            resources.callback(agents.end)
             session = await resources.enter_async_context(opening)
             known = await self._caught_up(run, await self._before(run, early[0]))
             known.take(early)
             feed = known
-            self._open[run] = opened = OpenRun(session=session, feed=feed, resources=resources.pop_all())
+            opened = OpenRun(session=session, feed=feed, agents=agents, tools=tools, resources=resources.pop_all())
+            self._open[run] = opened
             return opened
 
     async def _before(self, run: str, first: LogRecord) -> tuple[LogRecord, ...]:
@@ -266,15 +330,18 @@ class OpenRuns:
                 del self._open[run]
                 await found.resources.aclose()
 
-    async def _remembered(self, run: str) -> tuple[Remembered, ...] | None:
-        """The approvals that hold on: none of a tool that may be another one by now. None: what the log says."""
-        if self._lasting is None or not await self._has_begun(run):
-            return None
+    async def _believed(self, run: str) -> State:
+        """The state of the run, where its log is believed; else as if it had not begun."""
+        if not await self._has_begun(run) or await self._agent.runs.doubt(run) is not None:
+            return START
         feed = await self._caught_up(run, await self._agent.runs.read(run))
-        if feed.state.session is None or await self._agent.runs.doubt(run) is not None:
+        return feed.state
+
+    def _remembered(self, believed: State) -> tuple[Remembered, ...] | None:
+        """The approvals that hold on: none of a tool that may be another one by now. None: what the log says."""
+        if self._lasting is None or believed.session is None:
             return None
-        remembered = feed.state.session.settings.remembered
-        return tuple(each for each in remembered if each.tool in self._lasting)
+        return tuple(each for each in believed.session.settings.remembered if each.tool in self._lasting)
 
     async def _has_begun(self, run: str) -> bool:
         try:

@@ -10,8 +10,11 @@ from loopkernel.data.words import InputFate, RefusalReason
 
 Schema = dict[str, JsonValue]
 
+STREAM = "text/event-stream"
 LONGEST_TEXT = 1_000_000  # characters of a message
 LONGEST_ID = 100
+MOST_BYTES = 4_000_000  # of a body
+MOST_AG_UI_BYTES = 32_000_000  # its clients send all messages each time, with their pictures
 MOST_LISTED = 1_000
 
 RUN_NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9_.-]{{0,{LONGEST_ID - 1}}}")
@@ -36,7 +39,6 @@ def _object(properties: Schema, required: tuple[str, ...] = ()) -> Schema:
 
 
 _ANSWERS: list[JsonValue] = ["yes", "always", "no", "edit", "say", "decline", "rerun", "cancel", "done"]
-NOTHING = _object({})
 BEGUN = _object({"run": RUN_ID, "text": _TEXT, "key": _KEY})
 SAID = _object({"text": _TEXT, "key": _KEY}, ("text",))
 EDITED = _object({"message": {"type": "integer", "minimum": 1}, "text": _TEXT, "key": _KEY}, ("message", "text"))
@@ -98,10 +100,17 @@ _LIST = _object(
     ("runs", "total"),
 )
 ERROR = _object({"error": {"type": "string"}, "message": {"type": "string"}}, ("error", "message"))
+_MOST: Schema = {"type": "integer", "minimum": 1, "maximum": MOST_LISTED, "default": 30}
+_WITHIN: Schema = {
+    "type": "string",
+    "pattern": "^[0-9]+[.][0-9]+(/[0-9]+[.][0-9]+)*$",
+    "description": "The events of a sub-agent: that of the call of this id, or of a path of such, as 2.1/1.1.",
+}
+_AG_UI: Schema = {"type": "object", "description": "RunAgentInput of the Agent User Interaction Protocol."}
 _REASONS = ", ".join(reason.value for reason in RefusalReason)
 
 
-@frozen(kw_only=True)
+@frozen
 class Operation:
     """One thing that can be asked. `answer` is the schema of what comes back; a text: the type of a stream."""
 
@@ -109,116 +118,56 @@ class Operation:
     path: str
     name: str
     summary: str
-    status: int = 200
-    body: Schema | None = None
-    answer: Schema | str = NOTHING
-    headers: Mapping[str, str] = field(factory=lambda: MappingProxyType({}))
-    query: Mapping[str, Schema] = field(factory=lambda: MappingProxyType({}))
+    status: int = field(default=200, kw_only=True)
+    body: Schema | None = field(default=None, kw_only=True)
+    most_bytes: int = field(default=MOST_BYTES, kw_only=True)
+    answer: Schema | str = field(default=STREAM, kw_only=True)
+    headers: Mapping[str, str] = field(factory=lambda: MappingProxyType({}), kw_only=True)
+    query: Mapping[str, Schema] = field(factory=lambda: MappingProxyType({}), kw_only=True)
+
+
+def _get(path: str, name: str, summary: str, answer: Schema | str, **query: Schema) -> Operation:
+    return Operation("GET", path, name, summary, answer=answer, query=query)
+
+
+def _post(path: str, name: str, summary: str, body: Schema, answer: Schema | str, status: int = 200) -> Operation:
+    return Operation("POST", path, name, summary, body=body, answer=answer, status=status)
 
 
 OPERATIONS = (
+    _get("/runs", "list_runs", "The latest runs, the latest last.", _LIST, most=_MOST),
+    _post("/runs", "start", "Begin a run, and say something in it.", BEGUN, _RUN, 201),
+    _get("/runs/{run}", "status", "Where a run stands, and what waits for a person.", _STATUS),
     Operation(
-        method="GET",
-        path="/runs",
-        name="list_runs",
-        summary="The latest runs, the latest last.",
-        query={"most": {"type": "integer", "minimum": 1, "maximum": MOST_LISTED, "default": 30}},
-        answer=_LIST,
-    ),
-    Operation(
-        method="POST",
-        path="/runs",
-        name="start",
-        summary="Begin a run, and say something in it.",
-        status=201,
-        body=BEGUN,
-        answer=_RUN,
-    ),
-    Operation(
-        method="GET",
-        path="/runs/{run}",
-        name="status",
-        summary="Where a run stands, and what waits for a person.",
-        answer=_STATUS,
-    ),
-    Operation(
-        method="GET",
-        path="/runs/{run}/events",
-        name="events",
-        summary="What happens in a run, from its beginning on, or behind Last-Event-ID; and what follows.",
-        answer="text/event-stream",
+        "GET",
+        "/runs/{run}/events",
+        "events",
+        "What happens in a run, from its beginning on, or behind Last-Event-ID; and what follows.",
         headers={"Last-Event-ID": "The id of the last event that the client has."},
+        query={"within": _WITHIN},
     ),
+    _post("/runs/{run}/say", "say", f"Say something. Refused with 409 and one of: {_REASONS}.", SAID, _FATE),
+    _post("/runs/{run}/steer", "steer", "Say something that the next request already tells the model.", SAID, _FATE),
+    _post("/runs/{run}/enqueue", "enqueue", "Say something after the turn that is under way.", SAID, _FATE),
+    _post(
+        "/runs/{run}/edit", "edit", "Replace an earlier message of the user, and drop what followed it.", EDITED, _FATE
+    ),
+    _post("/runs/{run}/cancel", "cancel", "Stop what is under way.", CANCELLED, _RUN),
+    _post(
+        "/runs/{run}/answer",
+        "answer",
+        "Answer a call that waits for a person: exactly the one that was shown.",
+        ANSWERED,
+        _RUN,
+    ),
+    _post("/runs/{run}/fork", "fork", "A new run that leaves this one after a record of its log.", FORKED, _RUN, 201),
     Operation(
-        method="POST",
-        path="/runs/{run}/say",
-        name="say",
-        summary=f"Say something. Refused with 409 and one of: {_REASONS}.",
-        body=SAID,
-        answer=_FATE,
+        "POST",
+        "/ag-ui",
+        "ag_ui",
+        "One run of AG-UI: what its clients send, and its events.",
+        body=_AG_UI,
+        most_bytes=MOST_AG_UI_BYTES,
     ),
-    Operation(
-        method="POST",
-        path="/runs/{run}/steer",
-        name="steer",
-        summary="Say something that the next request already tells the model.",
-        body=SAID,
-        answer=_FATE,
-    ),
-    Operation(
-        method="POST",
-        path="/runs/{run}/enqueue",
-        name="enqueue",
-        summary="Say something after the turn that is under way.",
-        body=SAID,
-        answer=_FATE,
-    ),
-    Operation(
-        method="POST",
-        path="/runs/{run}/edit",
-        name="edit",
-        summary="Replace an earlier message of the user, and drop what followed it.",
-        body=EDITED,
-        answer=_FATE,
-    ),
-    Operation(
-        method="POST",
-        path="/runs/{run}/cancel",
-        name="cancel",
-        summary="Stop what is under way.",
-        body=CANCELLED,
-        answer=_RUN,
-    ),
-    Operation(
-        method="POST",
-        path="/runs/{run}/answer",
-        name="answer",
-        summary="Answer a call that waits for a person: exactly the one that was shown.",
-        body=ANSWERED,
-        answer=_RUN,
-    ),
-    Operation(
-        method="POST",
-        path="/runs/{run}/fork",
-        name="fork",
-        summary="A new run that leaves this one after a record of its log.",
-        status=201,
-        body=FORKED,
-        answer=_RUN,
-    ),
-    Operation(
-        method="POST",
-        path="/ag-ui",
-        name="ag_ui",
-        summary="One run of AG-UI: what its clients send, and its events.",
-        body={"type": "object", "description": "RunAgentInput of the Agent User Interaction Protocol."},
-        answer="text/event-stream",
-    ),
-    Operation(
-        method="GET",
-        path="/openapi.json",
-        name="openapi",
-        summary="This description.",
-        answer={"type": "object"},
-    ),
+    _get("/openapi.json", "openapi", "This description.", {"type": "object"}),
 )

@@ -94,7 +94,7 @@ class RemoteErrand:
         command = order.command
         self._key = (OperationKind.HOOK, 0) if isinstance(command, TellHook) else key_of(command)
         self._filter = SecretFilter(ports.secrets)
-        self._operations = Operations(ports, self._accept, self._caught_up, self._end, lambda *_: None)
+        self._operations = Operations(ports, self._accept, self._caught_up, self._end, _nobody, _nobody)
         self._unsaid: list[Delta] = []
         self._unsent: Batch | None = None  # of which nobody knows whether it has come
         self._sent = 0  # how many batches were made
@@ -208,3 +208,7 @@ class RemoteErrand:
     def _batch(self, deltas: list[Delta]) -> Batch:
         self._sent += 1
         return Batch(number=self._sent, kind=self._key[0], operation=self._key[1], deltas=joined(deltas))
+
+
+def _nobody(*_: object) -> None:
+    """Sub-agents are runs of their own there: nothing of theirs is shown here."""

@@ -8,9 +8,10 @@ import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
-from attrs import frozen
+from attrs import evolve, frozen
 from loopkernel.data.blocks import RawInput
-from loopkernel.data.json_text import Json, JsonValue
+from loopkernel.data.errors import CodecError
+from loopkernel.data.json_text import Json, JsonValue, parse_json
 from loopkernel.data.records import LogRecord
 from loopkernel.data.states import State
 from loopkernel.data.user_deltas import CallAnswer
@@ -19,12 +20,12 @@ from loopkernel_adapters.asked_calls import address_of, answer_to, asked_id, ask
 from loopkernel_adapters.optional_ports import Address
 from loopkernel_adapters.viewing.document import document_of
 from loopkernel_adapters.viewing.run import Note, RunDocument
-from loopkernel_adapters.viewing.shown import visible
+from loopkernel_adapters.viewing.shown import editable, visible
 from loopkernel_adapters.waiting_calls import WaitingCall, calls_waiting
 
 ASKED_EVERY_MS = 1_000
 LONGEST_ASKED = 100_000  # characters of an input that can be shown whole
-HERE = ("yes", "no", "say", "decline", "rerun", "cancel")  # what can be answered in the page
+HERE = ("yes", "always", "no", "edit", "say", "decline", "rerun", "cancel")  # what can be answered in the page
 
 Log = Sequence[LogRecord]
 
@@ -78,8 +79,32 @@ class LiveRun:
                 "asked": [*map(self._shown, self._waiting())],
             }
 
+    def edited(self, given: Mapping[str, JsonValue]) -> JsonValue:
+        """Another input for the call that is named, as it would run: shown whole, with an id that is made of it.
+
+        Raises as `answer`.
+        """
+        call = self._asked(given)
+        changed = _changed(call, given)
+        return {"input": visible(_text_of(changed), LONGEST_ASKED), "shown": asked_id(changed, self._name)}
+
     def answer(self, given: Mapping[str, JsonValue]) -> None:
-        """Answer exactly the question that is named. Raises NotAnswered, and NoAnswer."""
+        """Answer exactly the question that is named. Raises NotAnswered, and NoAnswer.
+
+        An `edit` has the `text` of the new input, and the id under which that was `shown`.
+        """
+        call = self._asked(given)
+        if self._looking.answer is None or given.get("answer") not in HERE:
+            raise NotAnswered(f"the answer is one of {', '.join(HERE)}")
+        if given.get("answer") == "edit":
+            changed = _changed(call, given)
+            if given.get("shown") != asked_id(changed, self._name):
+                raise NotAnswered("this is not the input that was shown; have it shown again")
+            assert isinstance(changed.input, Json)  # it was read from JSON
+            given = {"answer": "edit", "input": changed.input.value()}
+        self._looking.answer(call, answer_to(call, given))
+
+    def _asked(self, given: Mapping[str, JsonValue]) -> WaitingCall:
         with self._lock:
             self._catch_up()
             call = call_asked(self._waiting(), self._name, given.get("asked"))
@@ -87,9 +112,7 @@ class LiveRun:
             raise NotAnswered("nothing waits that was asked so; look at what is asked now")
         if self._looking.answer is None or not _whole(call):
             raise NotAnswered("this cannot be answered here; answer it where the run goes on")
-        if given.get("answer") not in HERE:
-            raise NotAnswered(f"the answer is one of {', '.join(HERE)}")
-        self._looking.answer(call, answer_to(call, given))
+        return call
 
     def _catch_up(self) -> None:
         logs = {self._name: self._looking.read(), **self._looking.read_sub_agents()}
@@ -129,10 +152,26 @@ class LiveRun:
             "call": address_of(call),
             "tool": visible(call.tool, LONGEST_ASKED),
             "input": visible(_text_of(call), LONGEST_ASKED),
+            "editable": editable(_text_of(call)) if "edit" in answers else None,
             "question": None if call.question is None else visible(call.question, LONGEST_ASKED),
             "after_crash": call.after_crash,
             "answers": answers,
         }
+
+
+def _changed(call: WaitingCall, given: Mapping[str, JsonValue]) -> WaitingCall:
+    """The call with the input that is given as text. Raises NotAnswered where that is none, or cannot be shown."""
+    text = given.get("text")
+    try:
+        value = parse_json(text) if isinstance(text, str) else None
+    except CodecError as error:
+        raise NotAnswered(f"this is not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise NotAnswered('an input is an object of JSON, as {"path": "notes.txt"}')
+    changed = evolve(call, input=Json.of(value))
+    if not _whole(changed):
+        raise NotAnswered("this is too long to be shown whole, so it cannot be let run here")
+    return changed
 
 
 def _text_of(call: WaitingCall) -> str:

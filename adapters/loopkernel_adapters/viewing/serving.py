@@ -14,7 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
 from loopkernel.data.errors import CodecError
-from loopkernel.data.json_text import parse_json
+from loopkernel.data.json_text import JsonValue, parse_json
 from loopkernel.later_typing import override
 
 from loopkernel_adapters.asked_calls import NoAnswer
@@ -72,11 +72,11 @@ class _Answers(BaseHTTPRequestHandler):
             self._answer(name, parse_qs(urlsplit(self.path).query).get("since", ["0"])[0])
 
     def do_POST(self) -> None:
-        """An answer to what waits for a person, from the page itself."""
+        """An answer to what waits for a person, or another input to be shown, from the page itself."""
         length = self.headers.get("Content-Length", "")
         if not self._is_from_here() or self.headers.get("Origin") is None:
             self._send(HTTPStatus.FORBIDDEN, "text/plain", b"answers come from the page itself alone\n")
-        elif self._asked_for() != "answer":
+        elif self._asked_for() not in ("answer", "edited"):
             self._send(HTTPStatus.NOT_FOUND, "text/plain", b"there is nothing here; use the address in the terminal\n")
         elif self.headers.get("Content-Type") != "application/json":
             self._send(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "text/plain", b"an answer is JSON\n")
@@ -97,13 +97,17 @@ class _Answers(BaseHTTPRequestHandler):
             given = parse_json(body.decode())
             if not isinstance(given, dict):
                 raise NoAnswer("an answer is an object")
-            self.server.run.answer(given)
+            told: JsonValue = {}
+            if self._asked_for() == "edited":
+                told = self.server.run.edited(given)
+            else:
+                self.server.run.answer(given)
         except (NotAnswered, NoAnswer, CodecError, UnicodeDecodeError) as error:
             self._send(HTTPStatus.CONFLICT, "text/plain", f"{error}\n".encode("utf-8", "replace"))
         except Exception as error:
             self._tell(error)
         else:
-            self._send(HTTPStatus.OK, "application/json", b"{}")
+            self._send(HTTPStatus.OK, "application/json", json.dumps(told).encode())
 
     def _answer(self, name: str, since: str) -> None:
         try:

@@ -26,5 +26,15 @@ def one_line(text: str, most: int) -> str:
     return f"{shown}..." if len(text) > most else shown
 
 
+def editable(text: str) -> str:
+    """A JSON text with an escape of its own for each character that nobody sees; it says the same."""
+    return "\n".join(_UNSEEN.sub(_escape, line) for line in text.split("\n"))
+
+
+def _escape(found: re.Match[str]) -> str:
+    units = found[0].encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
+
+
 def _number(found: re.Match[str]) -> str:
     return f"\u27e8U+{ord(found[0]):04X}\u27e9"

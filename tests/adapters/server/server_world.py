@@ -91,7 +91,7 @@ def agent_of(
 async def serving(agent: Agent, *, most_open: int = 1_000) -> AsyncIterator["Client"]:
     """A client of the agent behind a real server on loopback."""
     hosts: set[str] = set()
-    app = app_of(agent, token=TOKEN, hosts=lambda: hosts, origins=[ALLOWED_ORIGIN], most_open=most_open)
+    app = app_of(agent, token=TOKEN, hosts=lambda: hosts, origins=[ALLOWED_ORIGIN], most_open=most_open, mcp=True)
     # Any: uvicorn's type of an app has parameters that are not checked here.
     config = Config(cast(Any, app), host=LOOPBACK, port=0, log_config=None, ws="none", timeout_graceful_shutdown=1)
     server = Server(config)
@@ -167,12 +167,13 @@ class Client:
         return "\r\n".join([*lines, "", ""]).encode()
 
     @asynccontextmanager
-    async def following(self, run: str, last: str | None = None) -> AsyncIterator["Following"]:
-        """The events of a run, behind that one."""
+    async def following(self, run: str, last: str | None = None, within: str = "") -> AsyncIterator["Following"]:
+        """The events of a run, or of the sub-agent at that address in it, behind that one."""
         reader, writer = await asyncio.open_connection(LOOPBACK, self.port)
         try:
             headers = {} if last is None else {"Last-Event-ID": last}
-            writer.write(self.head("GET", f"/runs/{run}/events", headers=headers))
+            query = f"?within={within}" if within else ""
+            writer.write(self.head("GET", f"/runs/{run}/events{query}", headers=headers))
             status, _ = await head_of(reader)
             assert status == 200
             yield Following(reader)

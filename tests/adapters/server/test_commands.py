@@ -65,7 +65,7 @@ def test_what_waits_is_answered_in_the_page_and_goes_on_there(tmp_path: Path) ->
 
         try:
             (question,) = news()["asked"]
-            assert (question["tool"], question["answers"]) == ("write_file", ["yes", "no"])
+            assert (question["tool"], question["answers"]) == ("write_file", ["yes", "always", "no", "edit"])
             assert not (tmp_path / "a.txt").exists()
             body = json.dumps({"asked": question["asked"], "answer": "yes"}).encode()
             headers = {"Content-Type": "application/json", "Origin": origin}

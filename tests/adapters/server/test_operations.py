@@ -7,8 +7,7 @@ import pytest
 from loopkernel.data.json_text import JsonValue
 from loopkernel_adapters.providers.scripted import text_reply
 from loopkernel_adapters.server.app import app_of
-from loopkernel_adapters.server.bodies import MOST_BYTES
-from loopkernel_adapters.server.operations import OPERATIONS
+from loopkernel_adapters.server.operations import MOST_BYTES, OPERATIONS
 from loopkernel_adapters.tools.input_schema import InputSchema
 from starlette.routing import Route
 

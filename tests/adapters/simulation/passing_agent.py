@@ -1,7 +1,10 @@
 """A sub-agent, and a parent, that pass on all they are told, for those that only watch or delay what is said."""
 
+from collections.abc import Sequence
+
 from loopkernel.data.events import Event
 from loopkernel.data.outside_deltas import ChildEnded
+from loopkernel.data.records import LogRecord
 from loopkernel.data.states import State
 from loopkernel.data.user_deltas import SettingsChange, UserDelta
 from loopkernel.later_typing import override
@@ -54,3 +57,7 @@ class PassingParent(ParentSession):
     @override
     def show(self, within: Address, event: Event) -> None:
         self._parent.show(within, event)
+
+    @override
+    def follow(self, session_id: str, records: Sequence[LogRecord]) -> None:
+        self._parent.follow(session_id, records)

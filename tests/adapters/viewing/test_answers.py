@@ -8,11 +8,14 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from loopkernel.data.json_text import JsonValue
+from hypothesis import given
+from hypothesis import strategies as st
+from loopkernel.data.json_text import Json, JsonValue
 from loopkernel.data.records import LogRecord
-from loopkernel.data.user_deltas import Approve, CallAnswer, Reject
+from loopkernel.data.user_deltas import Approve, CallAnswer, Correct, Reject, RememberTool
 from loopkernel_adapters.viewing.live import LONGEST_ASKED, LiveRun, Looking, NotAnswered
 from loopkernel_adapters.viewing.serving import LONGEST_ANSWER, LOOPBACK, ViewServer
+from loopkernel_adapters.viewing.shown import editable, visible
 from loopkernel_adapters.waiting_calls import WaitingCall
 
 from tests.adapters.viewing.asking_runs import INPUT, asking_run
@@ -61,20 +64,24 @@ def asked(server: ViewServer) -> Any:
     return json.loads(told(server, "news?since=0")[1])["asked"]
 
 
-def answer(server: ViewServer, given: JsonValue, **headers: str) -> tuple[int, bytes]:
-    return told(server, "answer", json.dumps(given).encode(), **headers)
+def answer(server: ViewServer, sent: JsonValue, **headers: str) -> tuple[int, bytes]:
+    return told(server, "answer", json.dumps(sent).encode(), **headers)
 
 
 def test_the_question_is_shown_whole_and_its_answer_is_for_it_alone() -> None:
     answers = Answers()
     with served(asking_run(), answers) as server:
         (question,) = asked(server)
-        assert (question["call"], question["tool"], question["answers"]) == ("1.1", "pay", ["yes", "no"])
+        assert (question["call"], question["tool"], question["answers"]) == (
+            "1.1",
+            "pay",
+            ["yes", "always", "no", "edit"],
+        )
         shown = question["input"]
         assert "\u202e" not in shown and "\u27e8U+202E\u27e9" in shown and '"amount": 5' in shown
         for wrong in (None, "", "0" * 32, question["asked"][:-1]):
             assert answer(server, {"asked": wrong, "answer": "yes"})[0] == 409
-        for word in ("always", "edit", "YES", None, "rerun"):
+        for word in ("edit", "YES", None, "rerun"):
             assert answer(server, {"asked": question["asked"], "answer": word})[0] == 409
         assert answers.given == []
         assert answer(server, {"asked": question["asked"], "answer": "yes"}) == (200, b"{}")
@@ -83,6 +90,55 @@ def test_the_question_is_shown_whole_and_its_answer_is_for_it_alone() -> None:
         assert json.loads(call.input.text) == INPUT
         assert answer(server, {"asked": question["asked"], "answer": "no", "why": "too much"})[0] == 200
         assert answers.given[1][1] == Reject(call=call.path[-1], why="too much")
+
+
+def test_always_is_for_the_tool_and_said_by_its_own_word() -> None:
+    answers = Answers()
+    with served(asking_run(), answers) as server:
+        assert answer(server, {"asked": asked(server)[0]["asked"], "answer": "always"})[0] == 200
+        ((call, said),) = answers.given
+        assert said == Approve(call=call.path[-1], remember=RememberTool())
+
+
+def test_another_input_runs_only_as_it_was_shown() -> None:
+    answers = Answers()
+    with served(asking_run(), answers) as server:
+        (question,) = asked(server)
+        assert json.loads(question["editable"]) == INPUT
+        assert "\u202e" not in question["editable"] and "\u200b" not in question["editable"]
+        text = '{"amount": 6, "to": "b\u202ecod.exe", "big": 12345678901234567890}'
+        status, told_back = told(server, "edited", json.dumps({"asked": question["asked"], "text": text}).encode())
+        shown = json.loads(told_back)
+        assert (status, "\u202e" in shown["input"], "\u27e8U+202E\u27e9" in shown["input"]) == (200, False, True)
+        edit: dict[str, JsonValue] = {"asked": question["asked"], "answer": "edit", "text": text}
+        for wrong in (
+            edit,
+            {**edit, "shown": question["asked"]},
+            {**edit, "shown": shown["shown"], "text": text.replace("6", "7")},
+            {**edit, "shown": shown["shown"], "asked": "0" * 32},
+            {"asked": question["asked"], "answer": "edit", "input": {"amount": 6}},
+        ):
+            assert answer(server, wrong)[0] == 409
+        assert answers.given == []
+        assert answer(server, {**edit, "shown": shown["shown"]})[0] == 200
+        ((call, said),) = answers.given
+        assert said == Correct(call=call.path[-1], input=Json.of(json.loads(text)))
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "1", '"x"', '{"a": NaN}', '{"text": "' + "x" * LONGEST_ASKED + '"}'])
+def test_what_is_no_input_is_said_so(text: str) -> None:
+    answers = Answers()
+    with served(asking_run(), answers) as server:
+        given: JsonValue = {"asked": asked(server)[0]["asked"], "text": text}
+        assert told(server, "edited", json.dumps(given).encode())[0] in (409, 413)
+        assert answers.given == []
+
+
+@given(words=st.dictionaries(st.text(), st.text(), max_size=4))
+def test_what_is_offered_to_be_edited_says_the_same_and_hides_nothing(words: dict[str, str]) -> None:
+    text = editable(json.dumps(words, ensure_ascii=False, indent=2))
+    assert json.loads(text) == words
+    assert visible(text, len(text)) == text
 
 
 def test_a_question_about_another_input_is_another_question() -> None:
