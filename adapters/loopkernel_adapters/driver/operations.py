@@ -3,7 +3,7 @@
 Nothing here waits, and nothing here decides: a command says what to do, and what comes back is a report.
 """
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from typing import assert_never
 
@@ -36,7 +36,7 @@ from loopkernel.data.tool_deltas import ToolStopped
 from loopkernel.data.usage import NO_USAGE
 from loopkernel.later_typing import override
 
-from loopkernel_adapters.bounded_text import in_force
+from loopkernel_adapters.bounded_text import in_force, secrets_in_force
 from loopkernel_adapters.driver.failures import (
     child_failure,
     complain,
@@ -134,10 +134,20 @@ class Operations:
             raise NoSuchAgent(f"no sub-agent runs for call {call}")
         return self._calls[call]
 
-    def begin(self, command: Command, state: State) -> Delta | None:
-        """Begin what the command asks for; its report, if that is there at once. `state` is the one it led to."""
+    def begin_all(self, commands: Iterable[Command], state: State) -> list[Delta]:
+        """Begin what the commands ask for; the reports that are there at once. `state` is the one that they led to."""
+        if secrets_in_force() is self._ports.secrets:  # as within a job, whose report most commands follow
+            return self._reports(commands, state)
         with in_force(self._ports.secrets):  # also for what is begun here and goes on
-            return self._begin(command, state)
+            return self._reports(commands, state)
+
+    def _reports(self, commands: Iterable[Command], state: State) -> list[Delta]:
+        reports = []
+        for command in commands:
+            report = self._begin(command, state)
+            if report is not None:
+                reports.append(report)
+        return reports
 
     def _begin(self, command: Command, state: State) -> Delta | None:
         match command:  # by how often they come

@@ -14,7 +14,7 @@ from loopkernel.data.policy import Policy, Retry
 from loopkernel.data.states import Backoff, Idle
 from loopkernel.data.thread_deltas import Resumed
 from loopkernel.data.words import ErrorClass
-from loopkernel_adapters.driver.clocks import LONGEST_WAIT_MS, LaterClock, ManualClock, WallClock
+from loopkernel_adapters.driver.clocks import LONGEST_WAIT_MS, NS_PER_MS, LaterClock, ManualClock, WallClock
 from loopkernel_adapters.providers.scripted import ANY, Reply, text_reply
 from loopkernel_adapters.stores.memory import MemoryStore
 from loopkernel_adapters.testing.virtual_loop import VirtualLoop
@@ -41,7 +41,9 @@ class Machine:
 
     def clock(self) -> WallClock:
         """The clock of a process that begins now."""
-        return WallClock(lambda: self.passed_ms() + self.set_by_ms, self.passed_ms)
+        return WallClock(
+            lambda: (self.passed_ms() + self.set_by_ms) * NS_PER_MS, lambda: self.passed_ms() * NS_PER_MS
+        )
 
 
 def played(test: Callable[[Machine], Coroutine[Any, Any, None]]) -> None:
