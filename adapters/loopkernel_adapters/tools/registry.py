@@ -104,9 +104,12 @@ class Registry(Tools):
             self._defaults[name] = schema if isinstance(schema, dict) else {}
             if entry.judge is None:
                 self._schemas[name] = InputSchema(schema)
-            elif isinstance(entry.function, TextFunction) and entry.judge == entry.function.faults:
-                if not with_defaults(self._defaults[name], {}):
-                    self._of_text[name] = entry.function
+            elif (
+                isinstance(entry.function, TextFunction)
+                and entry.judge == entry.function.faults
+                and not with_defaults(self._defaults[name], {})
+            ):
+                self._of_text[name] = entry.function
 
     @override
     def offered(self) -> tuple[Tool, ...]:

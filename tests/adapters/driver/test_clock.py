@@ -41,9 +41,7 @@ class Machine:
 
     def clock(self) -> WallClock:
         """The clock of a process that begins now."""
-        return WallClock(
-            lambda: (self.passed_ms() + self.set_by_ms) * NS_PER_MS, lambda: self.passed_ms() * NS_PER_MS
-        )
+        return WallClock(lambda: (self.passed_ms() + self.set_by_ms) * NS_PER_MS, lambda: self.passed_ms() * NS_PER_MS)
 
 
 def played(test: Callable[[Machine], Coroutine[Any, Any, None]]) -> None:
