@@ -500,12 +500,15 @@ class Driver:
         going_on = self._failure is None and not self._closed
         if step.forked and going_on:
             self._operations.let_go()
-        reports = self._operations.begin_all(step.commands, step.state) if going_on and step.commands else ()
-        for report in reports:
-            self._enqueue(report)
+        reported = False
+        for command in step.commands if going_on else ():
+            report = self._operations.begin(command, step.state)
+            if report is not None:
+                self._enqueue(report)
+                reported = True
         step.events += self._date.jumps()
         self._audience.show(step.events, step.records)
-        if not reports:
+        if not reported:
             self._applied = step.arrived
             self._senders.wake(everyone=False)
 

@@ -3,7 +3,7 @@
 Nothing here waits, and nothing here decides: a command says what to do, and what comes back is a report.
 """
 
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import assert_never
 
@@ -104,7 +104,7 @@ class Operations:
     @property
     def busy(self) -> bool:
         """Whether something is under way that will report, or a timer will fire."""
-        return self._supervisor.busy or bool(self._timers)
+        return self._supervisor.live > 0 or bool(self._timers)
 
     @property
     def all_wait(self) -> bool:
@@ -134,20 +134,12 @@ class Operations:
             raise NoSuchAgent(f"no sub-agent runs for call {call}")
         return self._calls[call]
 
-    def begin_all(self, commands: Iterable[Command], state: State) -> list[Delta]:
-        """Begin what the commands ask for; the reports that are there at once. `state` is the one that they led to."""
+    def begin(self, command: Command, state: State) -> Delta | None:
+        """Begin what the command asks for; its report, if that is there at once. `state` is the one it led to."""
         if secrets_in_force() is self._ports.secrets:  # as within a job, whose report most commands follow
-            return self._reports(commands, state)
+            return self._begin(command, state)
         with in_force(self._ports.secrets):  # also for what is begun here and goes on
-            return self._reports(commands, state)
-
-    def _reports(self, commands: Iterable[Command], state: State) -> list[Delta]:
-        reports = []
-        for command in commands:
-            report = self._begin(command, state)
-            if report is not None:
-                reports.append(report)
-        return reports
+            return self._begin(command, state)
 
     def _begin(self, command: Command, state: State) -> Delta | None:
         match command:  # by how often they come

@@ -94,10 +94,10 @@ def effect_class(entry: LedgerEntry, settings: Settings) -> EffectClass:
 
 def class_of(settings: Settings, name: str) -> EffectClass:
     """What running the tool of that name may do."""
-    return effect_of(offered(settings, name))
+    return worst_effect_of(offered(settings, name))
 
 
-def effect_of(tool: Tool | None) -> EffectClass:
+def worst_effect_of(tool: Tool | None) -> EffectClass:
     """What running the tool may do; one without a profile counts as dangerous."""
     return EffectClass.DANGEROUS if tool is None or tool.profile is None else tool.profile.effect
 

@@ -14,7 +14,7 @@ from loopkernel.data.timers import Timer
 from loopkernel.data.tools import EffectClass, Tool
 from loopkernel.data.words import CallStatus, TimerPurpose
 from loopkernel.loop.algorithms.scheduling import start
-from loopkernel.loop.calls.ledger import effect_of, noted, offered, set_timer
+from loopkernel.loop.calls.ledger import noted, offered, set_timer, worst_effect_of
 from loopkernel.loop.draft import CallsDraft
 
 
@@ -22,7 +22,7 @@ def start_run(draft: CallsDraft, place: int, given: Json) -> CallsDraft:
     """One more run of the call starts, within its time (rule TOOL-10)."""
     entry, settings = draft.ledger.entries[place], draft.session.settings
     tool = offered(settings, entry.tool)
-    effect = effect_of(tool)
+    effect = worst_effect_of(tool)
     session, operation = counted_run(draft.session, entry, effect)
     command = start_tool(
         settings,

@@ -34,9 +34,9 @@ from loopkernel.loop.calls.ledger import (
     checked_claims,
     class_of,
     close,
-    effect_of,
     forget_check,
     offered,
+    worst_effect_of,
 )
 from loopkernel.loop.calls.schedule import forget_plan
 from loopkernel.loop.calls.starting import ask, start_tool, time_approval
@@ -228,7 +228,7 @@ def restart_held_runs(draft: Draft[L], delta: Resumed) -> Draft[L]:
             continue
         draft = draft.abandon(OperationKind.RUN, run.operation)
         tool = offered(settings, run.tool)
-        effect = effect_of(tool).worst(run.effect)
+        effect = worst_effect_of(tool).worst(run.effect)
         if after_crash(effect, settings) is not None or not _may_repeat(run, delta, settings):
             draft = give_up_in_background(draft, run, CancelReason.SAFETY)
             continue
