@@ -66,8 +66,8 @@ differential: environment ## play generated scripts in real loops beside their p
 frameworks: environment ## judge a framework in this process (NAME=strands, openai-agents, pydantic-ai or langgraph), and show its scorecard
 	@$(BIN)/python -m tests.differential.frameworks $(NAME)
 
-bench: environment ## measure the cost per delta against the floor (QUICK=1: an agent's alone, two minutes; fails if it got worse)
-	$(BIN)/python -m bench$(if $(QUICK),.agent_table --gate)
+bench: environment ## measure the cost per delta against the floor (QUICK=1: of an agent alone, two minutes, fails if it got worse; PEERS=1: beside other agents)
+	$(BIN)/python -m bench$(if $(QUICK),.agent_table --gate)$(if $(PEERS),.peers.table)
 
 fast: ## compile the kernel into .venv-fast, and hold that form: scenarios, and the tests of data
 	@$(PYTHON) scripts/environment.py $(FAST) --compiled

@@ -342,7 +342,13 @@ class WaitingLoop:
             if self._runner is None:
                 self._runner = asyncio.Runner()
                 weakref.finalize(self, _close, self._runner)
-            return self._runner.run(work())
+            done: list[Outcome] = []
+
+            async def kept() -> None:  # asyncio prints all of what its main task returns, only to throw that away
+                done.append(await work())
+
+            self._runner.run(kept())
+            return done[0]
         finally:
             self._in_use.release()
 

@@ -285,6 +285,9 @@ class Stage(enum.Enum):
     OVER = "what happens now belongs to others"
 
 
+_OWN = frozenset({MessageAdded, ToolEnded, TurnEnded})
+
+
 class TurnRecord:
     """What a result needs of the events of a turn: of that which a message begins, or of all that goes on by itself."""
 
@@ -302,7 +305,8 @@ class TurnRecord:
     def note(self, event: Event) -> None:
         """Keep what counts."""
         if self.stage is Stage.UNDER_WAY:
-            self._note_own(event)
+            if type(event) in _OWN:
+                self._note_own(event)
         elif self.stage is Stage.QUEUED:
             if isinstance(event, Queued) and self._queued is None:
                 self._queued = event.number

@@ -478,13 +478,14 @@ class Driver:
             if not lasting and type(delta) not in INCREMENTS:
                 lasting = must_last(delta, effects, type(state) in AT_REST)
             for effect in effects:
-                if is_event(effect):
-                    events.append(effect)
-                    if type(effect) is LineageForked:  # what is under way, or was to begin, is of the one it left
-                        forked = True
-                        commands.clear()
-                else:
-                    commands.append(effect)
+                kind = type(effect)
+                if kind not in EVENTS:
+                    commands.append(effect)  # type: ignore[arg-type]  # what is no event; a type guard is a call more
+                    continue
+                events.append(effect)  # type: ignore[arg-type]  # as above
+                if kind is LineageForked:  # what is under way, or was to begin, is of the one it left
+                    forked = True
+                    commands.clear()
         return Step(state, records, commands, events, lasting or bool(commands), forked, self._arrived)
 
     async def _write(self, step: Step) -> None:
@@ -544,7 +545,7 @@ class Driver:
         over = self._failure is not None or self._closed
         if over:
             self._senders.wake(everyone=True)
-        if over or not self._is_at_work():
+        if over or (self._waiters.waiting and not self._is_at_work()):
             self._waiters.wake(everyone=over)
 
     def _fail(self, error: Exception) -> None:

@@ -7,6 +7,8 @@ when a log is opened; from there on time is what passes, and a date that is set 
 import asyncio
 import time
 from collections.abc import Callable
+from functools import partial
+from heapq import heappop, heappush
 from typing import Protocol, runtime_checkable
 
 from loopkernel.data.events import ClockJumped
@@ -18,6 +20,8 @@ from loopkernel_adapters.ports import Clock
 # Of one timer of the event loop. A loop does not count the time for which the machine is suspended, and the clock does:
 # so it looks again this often, and what fell due in a sleep is called soon after it.
 LONGEST_WAIT_MS = 30_000
+NS_PER_MS = 1_000_000
+MOST_FORGOTTEN = 64  # deadlines that are kept although they were forgotten, beside as many as there are
 JUMP_MS = 2_000  # a time server moves the clock by less, and nobody need hear of it
 
 
@@ -30,45 +34,36 @@ class WatchesDate(Protocol):
         ...
 
 
-def _passed_ms() -> int:
-    """The time that has passed since some moment, also while the machine was suspended, where it can tell.
-
-    With `time.monotonic` a laptop that was closed for an hour would give its retries, its timeouts and its turns an
-    hour more, and its date would seem to have jumped.
-    """
-    boot_time = getattr(time, "CLOCK_BOOTTIME", None)  # Linux has it
-    passed_ns = time.monotonic_ns() if boot_time is None else time.clock_gettime_ns(boot_time)
-    return passed_ns // 1_000_000
-
-
-def _date_ms() -> int:
-    return time.time_ns() // 1_000_000
+# The time that has passed since some moment, also while the machine was suspended, where it can tell (on Linux). With
+# `time.monotonic` a laptop that was closed for an hour would give its retries, its timeouts and its turns an hour more,
+# and its date would seem to have jumped.
+_BOOT_TIME: int | None = getattr(time, "CLOCK_BOOTTIME", None)
+_passed_ns: Callable[[], int] = time.monotonic_ns if _BOOT_TIME is None else partial(time.clock_gettime_ns, _BOOT_TIME)
 
 
 class WallClock(Clock):
     """Milliseconds since 1970 when it was made, and from there on the time that passes: it never goes back."""
 
-    def __init__(self, date_ms: Callable[[], int] = _date_ms, passed_ms: Callable[[], int] = _passed_ms) -> None:
-        self._date_ms = date_ms
-        self._passed_ms = passed_ms
-        self._origin_ms = date_ms() - passed_ms()
+    def __init__(self, date_ns: Callable[[], int] = time.time_ns, passed_ns: Callable[[], int] = _passed_ns) -> None:
+        self._date_ns = date_ns
+        self._passed_ns = passed_ns
+        self._origin_ms = date_ns() // NS_PER_MS - passed_ns() // NS_PER_MS
+        self._alarm: _Alarm | None = None
 
     @override
     def now_ms(self) -> int:
-        return self._origin_ms + self._passed_ms()
+        return self._origin_ms + self._passed_ns() // NS_PER_MS
 
     def ahead_ms(self) -> int:
         """By how much the date of the machine is ahead of this clock's time: 0, unless it was set."""
-        return self._date_ms() - self.now_ms()
+        return self._date_ns() // NS_PER_MS - self._passed_ns() // NS_PER_MS - self._origin_ms
 
     @override
     def call_at(self, deadline_ms: int, callback: Callable[[], None]) -> Callable[[], None]:
-        # One millisecond more: now_ms() rounds down, and must have reached the deadline when the callback looks.
-        wait_ms = deadline_ms - self.now_ms() + 1
-        if wait_ms > LONGEST_WAIT_MS:
-            return _Alarm(self.now_ms, deadline_ms, callback).forget
-        loop = asyncio.get_running_loop()
-        return loop.call_at(loop.time() + max(wait_ms, 0) / 1000, callback).cancel
+        loop, alarm = asyncio.get_running_loop(), self._alarm
+        if alarm is None or alarm.loop is not loop:
+            alarm = self._alarm = _Alarm(loop, self.now_ms)
+        return alarm.add(deadline_ms, callback)
 
 
 class LaterClock(Clock):
@@ -128,26 +123,56 @@ class DateWatch:
 
 
 class _Alarm:
-    """A timer of the event loop, set anew until the deadline is reached: no loop keeps the longest waits in one."""
+    """One timer of an event loop for the earliest of many deadlines, which most callers forget before it comes.
 
-    def __init__(self, now_ms: Callable[[], int], deadline_ms: int, callback: Callable[[], None]) -> None:
+    It is not set anew when a deadline is forgotten: it rings, finds nothing due, and is set for the next. No loop keeps
+    the longest waits in one, so it also rings in between.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, now_ms: Callable[[], int]) -> None:
+        self.loop = loop
         self._now_ms = now_ms
-        self._deadline_ms = deadline_ms
-        self._callback = callback
-        self._set()
+        self._callbacks: dict[int, Callable[[], None]] = {}  # those that are not forgotten, by their numbers
+        self._deadlines: list[tuple[int, int]] = []  # a heap: when, and the number of the callback
+        self._numbers = 0
+        self._rings_ms: int | None = None  # when it will ring for a deadline, or earlier
+        self._handle: asyncio.TimerHandle | None = None
 
-    def forget(self) -> None:
-        self._handle.cancel()
+    def add(self, deadline_ms: int, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call back at the deadline; the function that is given back forgets it."""
+        if len(self._deadlines) > 2 * len(self._callbacks) + MOST_FORGOTTEN:
+            self._deadlines[:] = sorted(due for due in self._deadlines if due[1] in self._callbacks)
+        self._numbers = number = self._numbers + 1
+        self._callbacks[number] = callback
+        heappush(self._deadlines, (deadline_ms, number))
+        if self._rings_ms is None or deadline_ms < self._rings_ms:
+            self._set(deadline_ms)
 
-    def _set(self) -> None:
-        wait_ms = min(max(self._deadline_ms - self._now_ms() + 1, 0), LONGEST_WAIT_MS)
-        self._handle = asyncio.get_running_loop().call_later(wait_ms / 1000, self._ring)
+        def forget() -> None:
+            self._callbacks.pop(number, None)
+
+        return forget
+
+    def _set(self, deadline_ms: int) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+        # One millisecond more: now_ms() rounds down, and must have reached the deadline when the callback looks.
+        left_ms = deadline_ms - self._now_ms()
+        wait_ms = min(left_ms + 1, LONGEST_WAIT_MS) if left_ms > 0 else 0
+        self._rings_ms = deadline_ms
+        self._handle = self.loop.call_later(wait_ms / 1000, self._ring)
 
     def _ring(self) -> None:
-        if self._now_ms() < self._deadline_ms:
-            self._set()
-        else:
-            self._callback()
+        """Call the first that is due, by deadline and then in the order of asking, and wait for the next."""
+        self._handle = self._rings_ms = None
+        now_ms, deadlines = self._now_ms(), self._deadlines
+        callback = None
+        while callback is None and deadlines and (deadlines[0][0] <= now_ms or deadlines[0][1] not in self._callbacks):
+            callback = self._callbacks.pop(heappop(deadlines)[1], None)
+        if deadlines:
+            self._set(deadlines[0][0])
+        if callback is not None:
+            callback()
 
 
 class ManualClock(Clock):

@@ -73,17 +73,13 @@ class LogWriter:
     def __init__(self, store: Store, secrets: Secrets, state: State, folded: int) -> None:
         self._store = store
         self._in_place = store.blocking if isinstance(store, InPlaceStore) else None
+        self.in_place = self._in_place is not None  # whether it returns at once: `write_in_place` is for it
         self._secrets = secrets
         self._unstored: list[LogRecord] = []
         self._taken: list[int] = []  # out of the store's inbox, by the records that are not stored
         self._since_snapshot = folded
         # The records that the latest snapshot covers, but for those that changed nothing.
         self._before_snapshot = max(state.stamp.version - folded, 0)
-
-    @property
-    def in_place(self) -> bool:
-        """Whether the store returns at once: then `write_in_place` and `look_back_in_place` are for it."""
-        return self._in_place is not None
 
     @property
     def has_inbox(self) -> bool:
@@ -104,7 +100,8 @@ class LogWriter:
             self._in_place.append(tuple(self._unstored), durable)
         except Exception as error:
             raise unwritable(error) from error
-        self._written()
+        self._since_snapshot += len(self._unstored)
+        self._unstored.clear()
 
     async def write(self, durable: bool) -> None:
         """Hand over what was added. Raises StoreFailed."""
@@ -115,13 +112,9 @@ class LogWriter:
                 await self._store.append(tuple(self._unstored), durable)
         except Exception as error:
             raise unwritable(error) from error
-        self._written()
-
-    def _written(self) -> None:
         self._since_snapshot += len(self._unstored)
         self._unstored.clear()
-        if self._taken:
-            self._taken.clear()
+        self._taken.clear()
 
     def look_back_in_place(self, state: State) -> None:
         """As `look_back`, for a store that returns at once."""

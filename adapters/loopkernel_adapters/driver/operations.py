@@ -37,7 +37,7 @@ from loopkernel.data.tool_deltas import ToolStopped
 from loopkernel.data.usage import NO_USAGE
 from loopkernel.later_typing import override
 
-from loopkernel_adapters.bounded_text import in_force
+from loopkernel_adapters.bounded_text import in_force, secrets_in_force
 from loopkernel_adapters.driver.failures import (
     child_failure,
     complain,
@@ -108,7 +108,7 @@ class Operations:
     @property
     def busy(self) -> bool:
         """Whether something is under way that will report, or a timer will fire."""
-        return self._supervisor.busy or bool(self._timers)
+        return self._supervisor.live > 0 or bool(self._timers)
 
     @property
     def all_wait(self) -> bool:
@@ -140,6 +140,8 @@ class Operations:
 
     def begin(self, command: Command, state: State) -> Delta | None:
         """Begin what the command asks for; its report, if that is there at once. `state` is the one it led to."""
+        if secrets_in_force() is self._ports.secrets:  # as within a job, whose report most commands follow
+            return self._begin(command, state)
         with in_force(self._ports.secrets):  # also for what is begun here and goes on
             return self._begin(command, state)
 

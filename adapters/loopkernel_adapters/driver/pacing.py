@@ -38,8 +38,10 @@ class PacedStream:
     async def take(self, delta: ModelDelta) -> None:
         """Pass it on, now or soon; where the stream is too fast, wait."""
         if not isinstance(delta, Mergeable):
-            await self._let_held_go()
-            await self._turn()
+            if self._held:
+                await self._let_held_go()
+            if self._wait_s() > 0:
+                await self._turn()
             self._left -= 1
             self._accept(delta)
             return
@@ -68,9 +70,8 @@ class PacedStream:
 
     async def _let_held_go(self) -> None:
         """What is held passes on in its turn, if its timer has not come first."""
-        if self._held:
-            await self._turn()
-            self.flush()
+        await self._turn()
+        self.flush()
 
     async def _turn(self) -> None:
         while (wait_s := self._wait_s()) > 0:

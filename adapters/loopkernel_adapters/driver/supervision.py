@@ -55,7 +55,7 @@ class Supervisor:
     def __init__(self, report: Callable[[Delta | None], None]) -> None:
         self._report = report
         self._jobs: dict[JobKey, Job] = {}
-        self._live = 0  # how many of the jobs were not aborted
+        self.live = 0  # how many of the jobs were not aborted: these will report
         self._tasks: set[asyncio.Task[None]] = set()
         self._following: list[Job] | None = None  # what a report that is being taken has started
         self._within = _JOBS.get()  # what all of this belongs to
@@ -65,11 +65,6 @@ class Supervisor:
         """How many operations are under way, aborted ones that have not stopped included."""
         return len(self._jobs)
 
-    @property
-    def busy(self) -> bool:
-        """Whether a job is under way that was not aborted."""
-        return self._live > 0
-
     def caller(self) -> Job | None:
         """The job of this supervisor that the calling code belongs to, while that is under way."""
         return next((job for job in _JOBS.get() if job.owner is self and self._jobs.get(job.key) is job), None)
@@ -78,7 +73,7 @@ class Supervisor:
         """Begin the job soon. Its key is not in use."""
         job.owner = self
         self._jobs[job.key] = job
-        self._live += 1
+        self.live += 1
         if self._following is None:
             self._spawn(job)
         else:
@@ -104,7 +99,7 @@ class Supervisor:
 
     def _give_up(self, job: Job) -> None:
         job.aborted = True
-        self._live -= 1
+        self.live -= 1
 
     def let_go(self) -> None:
         """Cancel the task of every job, also of one that was told to stop in its own way."""
@@ -148,7 +143,7 @@ class Supervisor:
         """Run the job, report its outcome, and return the job that this task goes on with."""
         delta = job.stopped if job.aborted else await self._outcome(job, gives_way)
         del self._jobs[job.key]
-        self._live -= not job.aborted
+        self.live -= not job.aborted
         if job.over is not None:
             job.over()
         following: list[Job] = []

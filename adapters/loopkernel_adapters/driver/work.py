@@ -6,6 +6,7 @@ Sub-agents are in `children.py`.
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from functools import cached_property
+from types import AsyncGeneratorType
 from typing import Protocol, assert_never, get_args, runtime_checkable
 
 from attrs import evolve
@@ -194,7 +195,7 @@ class _Closable(Protocol):
 
 async def _close(stream: AsyncIterator[ModelDelta], secrets: Secrets) -> None:
     """Let an abandoned stream clean up now, if it can. Its troubles come too late to matter to the reply."""
-    if not isinstance(stream, AsyncGenerator | _Closable):
+    if type(stream) is not AsyncGeneratorType and not isinstance(stream, AsyncGenerator | _Closable):
         return
     try:
         await stream.aclose()

@@ -46,7 +46,7 @@ from loopkernel_adapters.ports import RunContext, ToolError
 from loopkernel_adapters.tools.docstrings import described
 from loopkernel_adapters.tools.functions_faults import faults_of, repaired
 from loopkernel_adapters.tools.input_schema import JsonObject, with_defaults
-from loopkernel_adapters.tools.registry import FunctionTool
+from loopkernel_adapters.tools.registry import FunctionTool, TextFunction
 from loopkernel_adapters.tools.threads import Aborted, run_in_thread
 
 Source = Callable[..., object]
@@ -173,13 +173,6 @@ def _made(
         if field not in signature.names:
             raise ToolSignatureError(f"{called}: the command {field} is not a parameter; name one of them")
 
-    async def run(given: JsonObject, context: RunContext) -> ToolOutput | str:
-        try:
-            return as_output(await signature.call(given, context))
-        except pydantic.ValidationError as error:  # its own text is long, and leads the model to a web page
-            faults = "; ".join(str(fault) for fault in faults_of(error, None))
-            raise ToolError(f"{called} met data that does not fit: {faults}") from error
-
     return TypedTool(
         tool=Tool(
             name=called,
@@ -187,7 +180,7 @@ def _made(
             input_schema=Json.of(signature.schema),
             profile=profile,
         ),
-        function=run,
+        function=signature,
         judge=signature.faults,
         understood=signature.understood,
         source=source,
@@ -213,8 +206,8 @@ class _Misfit:
     given: JsonObject
 
 
-class _Signature:
-    """The parameters of a function: their schema, and their values out of an input."""
+class _Signature(TextFunction):
+    """The parameters of a function: their schema, and their values out of an input; called with one, the function."""
 
     def __init__(self, source: Source, name: str) -> None:
         self._source = source
@@ -298,6 +291,7 @@ class _Signature:
 
     # --- inputs ---
 
+    @override
     def faults(self, given: JsonObject) -> list[Fault]:
         """All that keeps the input from fitting, also when what models often do is put right."""
         read = self._read(given)
@@ -319,12 +313,38 @@ class _Signature:
     def _validated(self, given: JsonObject) -> pydantic.BaseModel:
         return self._model.model_validate_json(canonical_text(given), strict=True)
 
-    async def call(self, given: JsonObject, context: RunContext) -> object:
-        """What the function returns for the input. Raises pydantic.ValidationError, and what the function raises."""
+    # --- calls ---
+
+    @override
+    async def __call__(self, given: JsonObject, context: RunContext) -> ToolOutput | str:
+        """The output of the function for the input. Raises ToolError, and what the function raises."""
         read = self._read(given)
         if isinstance(read, _Misfit):
-            raise read.error
-        arguments = {name: getattr(read.values, field) for name, field in self.names.items()}
+            raise self._met_misfit(read.error) from read.error
+        return await self._output(read.values, context)
+
+    @override
+    def ready(self, text: str) -> Callable[[RunContext], Awaitable[ToolOutput | str]] | None:
+        try:
+            values = self._model.__pydantic_validator__.validate_json(text, strict=True)
+        except pydantic.ValidationError:
+            return None
+        return functools.partial(self._output, values)
+
+    async def _output(self, values: pydantic.BaseModel, context: RunContext) -> ToolOutput | str:
+        try:
+            return as_output(await self._called(values, context))
+        except pydantic.ValidationError as error:
+            raise self._met_misfit(error) from error
+
+    def _met_misfit(self, error: pydantic.ValidationError) -> ToolError:
+        """In words: its own text is long, and leads the model to a web page."""
+        faults = "; ".join(str(fault) for fault in faults_of(error, None))
+        return ToolError(f"{self._name} met data that does not fit: {faults}")
+
+    async def _called(self, values: pydantic.BaseModel, context: RunContext) -> object:
+        """What the function returns. Raises what it raises."""
+        arguments = {name: getattr(values, field) for name, field in self.names.items()}
         ours = self._given_by_us
         if self._is_async:
             returned = self._source(**arguments, **dict.fromkeys(ours, context))

@@ -1,6 +1,7 @@
 """The tools port over Python functions: each with its schema, its profile, and the names of what it touches."""
 
 import inspect
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable
 
 from attrs import frozen
@@ -36,6 +37,22 @@ MOST_FAULTS = 5  # of an input that are told to the model
 
 
 _NO_OBJECT = Fault("$", "must be an object")
+
+
+class TextFunction(ABC):
+    """A function of a tool that reads an input from its text where that fits as it is: no other parse is needed."""
+
+    @abstractmethod
+    async def __call__(self, given: JsonObject, context: RunContext) -> Returned:
+        """What the tool returns for the input."""
+
+    @abstractmethod
+    def faults(self, given: JsonObject) -> list[Fault]:
+        """All that keeps the input from fitting."""
+
+    @abstractmethod
+    def ready(self, text: str) -> Callable[[RunContext], Awaitable[Returned]] | None:
+        """As a call with the input of that text; None where it does not fit as it is."""
 
 
 def _as_given(name: str) -> str:
@@ -77,6 +94,7 @@ class Registry(Tools):
         self._tools: dict[str, FunctionTool] = {}
         self._defaults: dict[str, JsonObject] = {}  # the schemas that have them
         self._schemas: dict[str, InputSchema] = {}  # those that judge
+        self._of_text: dict[str, TextFunction] = {}  # the tools whose inputs need nothing but to be read
         for entry in tools:
             name = entry.tool.name
             if name in self._tools:
@@ -86,6 +104,12 @@ class Registry(Tools):
             self._defaults[name] = schema if isinstance(schema, dict) else {}
             if entry.judge is None:
                 self._schemas[name] = InputSchema(schema)
+            elif (
+                isinstance(entry.function, TextFunction)
+                and entry.judge == entry.function.faults
+                and not with_defaults(self._defaults[name], {})
+            ):
+                self._of_text[name] = entry.function
 
     @override
     def offered(self) -> tuple[Tool, ...]:
@@ -98,12 +122,18 @@ class Registry(Tools):
             return UnknownTool()
         if has_references(command.input):
             return ValidCall(None)  # it is asked about again with the outputs that it refers to
-        faults = self._faults(entry, command.input.value())
-        if faults:
-            return InvalidCall(_told(faults))
+        of_text = self._of_text.get(command.tool)
+        if of_text is None or of_text.ready(command.input.text) is None:
+            faults = self._faults(entry, command.input.value())
+            if faults:
+                return InvalidCall(_told(faults))
+        profile = entry.tool.profile
+        if profile is None or not profile.resources:
+            return ValidCall(None if profile is None else ())
         try:
             complete = self._complete(command.tool, command.input)
-            return ValidCall(_claims(entry, complete if entry.understood is None else entry.understood(complete)))
+            understood = complete if entry.understood is None else entry.understood(complete)
+            return ValidCall(_claims(entry, profile.resources, understood))
         except ValueError as error:
             return InvalidCall(str(error))
 
@@ -120,8 +150,14 @@ class Registry(Tools):
             raise ToolError(f"there is no tool {command.tool} here; use another one")
         if has_references(command.input):  # as a hook may give it, where nothing resolves it: so nothing has judged it
             raise ToolError("its input refers to the output of another call, which is not there; give the value itself")
+        of_text = self._of_text.get(command.tool)
+        ready = None if of_text is None else of_text.ready(command.input.text)
         try:
-            returned = await _call(command.tool, entry.function, self._complete(command.tool, command.input), context)
+            if ready is not None:
+                returned = await ready(context)
+            else:
+                given = self._complete(command.tool, command.input)
+                returned = await _call(command.tool, entry.function, given, context)
         except ToolError as error:
             if len(str(error)) <= MOST_CHARACTERS:
                 raise
@@ -140,13 +176,10 @@ def _told(faults: list[Fault]) -> str:
     return f"{shown}; and {rest} more" if rest > 0 else shown
 
 
-def _claims(entry: FunctionTool, given: JsonObject) -> tuple[Claim, ...] | None:
+def _claims(entry: FunctionTool, rules: Iterable[ResourceRule], given: JsonObject) -> tuple[Claim, ...] | None:
     """What the call touches; None when a part of it is not known. Raises ValueError as `resource_key` does."""
-    profile = entry.tool.profile
-    if profile is None:
-        return None
     claims: list[Claim] = []
-    for rule in profile.resources:
+    for rule in rules:
         used = _used(rule, entry, given)
         if used is None:
             return None
@@ -169,7 +202,7 @@ def _used(rule: ResourceRule, entry: FunctionTool, given: JsonObject) -> list[Cl
 
 async def _call(name: str, function: Function, given: JsonObject, context: RunContext) -> Returned:
     """The outcome of the function; one that is not async has a thread of its own until it returns."""
-    if inspect.iscoroutinefunction(function):
+    if isinstance(function, TextFunction) or inspect.iscoroutinefunction(function):
         outcome: Returned = await function(given, context)
         return outcome
     returned = await run_in_thread(lambda _: function(given, context), f"the tool {name}")

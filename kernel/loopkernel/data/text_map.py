@@ -4,7 +4,7 @@ A hash array mapped trie (Bagwell, 2001), 32 ways a level: to find or to put a k
 It is never iterated, so that nothing depends on the order of hashes.
 """
 
-from typing import Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar
 
 from attrs import frozen
 
@@ -35,16 +35,17 @@ class TextMap(Generic[V]):
     def get(self, key: str) -> V | None:
         """The value of the key; None if it has none."""
         code = hash(key)
-        node: object = self.root
+        node: Any = self.root  # Any: a branch, a leaf or None, which the type of each tells
         path = code
-        while isinstance(node, tuple):
-            node = cast(_Branch, node)[path & _MASK]  # every tuple in the trie is a branch
+        while type(node) is tuple:
+            node = node[path & _MASK]
             path >>= _BITS
-        if not isinstance(node, _Leaf) or node.code != code:
+        if node is None or node.code != code:
             return None
         for known, value in node.items:
             if known == key:
-                return cast(V, value)  # put() lets in nothing else
+                found: V = value  # put() lets in nothing else
+                return found
         return None
 
     def put(self, key: str, value: V) -> "TextMap[V]":

@@ -94,7 +94,7 @@ class Draft(Generic[L]):
     def mint(self, kind: OperationKind) -> tuple["Draft[L]", int]:
         """One more operation of the kind is open."""
         operations, number = self.session.operations.mint(kind)
-        return self.with_session(self.session.with_operations(operations)), number
+        return Draft(self.session.updated(operations=operations), self.stamp, self.ledger, self.told), number
 
     def abandon(self, kind: OperationKind, number: int) -> "Draft[L]":
         """The operation is closed by something else than its own report."""
@@ -105,7 +105,8 @@ class Draft(Generic[L]):
         operations, number = self.session.operations.mint(OperationKind.TIMER)
         timer = Timer(TimerOperation(number), purpose, deadline_ms)
         command = StartTimer(operation=timer.operation, purpose=purpose, deadline_ms=deadline_ms)
-        return self.with_session(self.session.with_operations(operations), command), timer
+        session = self.session.updated(operations=operations)
+        return Draft(session, self.stamp, self.ledger, (self.told, command)), timer
 
     def close_timer(self, timer: Timer | None) -> "Draft[L]":
         """What the delay, if there is one, was for is over."""

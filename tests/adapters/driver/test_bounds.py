@@ -254,7 +254,7 @@ def test_whoever_gives_up_waiting_is_forgotten() -> None:
                 await asyncio.sleep(0)
                 waiting.cancel()
                 await asyncio.wait({waiting})
-            assert not driver._waiters._waiting
+            assert not driver._waiters.waiting
 
     asyncio.run(run())
 

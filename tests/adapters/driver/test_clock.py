@@ -1,7 +1,9 @@
 """Delays go by the time that passes, whatever the date is set to; and that it was set is told."""
 
 import asyncio
+import weakref
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,7 +16,7 @@ from loopkernel.data.policy import Policy, Retry
 from loopkernel.data.states import Backoff, Idle
 from loopkernel.data.thread_deltas import Resumed
 from loopkernel.data.words import ErrorClass
-from loopkernel_adapters.driver.clocks import LONGEST_WAIT_MS, LaterClock, ManualClock, WallClock
+from loopkernel_adapters.driver.clocks import LONGEST_WAIT_MS, NS_PER_MS, LaterClock, ManualClock, WallClock
 from loopkernel_adapters.providers.scripted import ANY, Reply, text_reply
 from loopkernel_adapters.stores.memory import MemoryStore
 from loopkernel_adapters.testing.virtual_loop import VirtualLoop
@@ -41,7 +43,7 @@ class Machine:
 
     def clock(self) -> WallClock:
         """The clock of a process that begins now."""
-        return WallClock(lambda: self.passed_ms() + self.set_by_ms, self.passed_ms)
+        return WallClock(lambda: (self.passed_ms() + self.set_by_ms) * NS_PER_MS, lambda: self.passed_ms() * NS_PER_MS)
 
 
 def played(test: Callable[[Machine], Coroutine[Any, Any, None]]) -> None:
@@ -185,3 +187,74 @@ def test_a_later_clock_calls_as_much_later() -> None:
     assert rung == []
     manual.advance(1)
     assert rung == [1_110]
+
+
+@given(st.lists(st.tuples(st.integers(0, 3 * LONGEST_WAIT_MS), st.booleans()), max_size=12))
+def test_each_deadline_that_is_not_forgotten_is_told_in_its_time(asked: list[tuple[int, bool]]) -> None:
+    """All of them share one timer of the loop."""
+
+    async def test(machine: Machine) -> None:
+        clock = machine.clock()
+        began_ms = clock.now_ms()
+        told: list[tuple[int, int]] = []
+
+        def tell(number: int, deadline_ms: int) -> None:
+            late_ms = clock.now_ms() - deadline_ms
+            assert 0 <= late_ms <= 2
+            told.append((deadline_ms, number))
+
+        forget = []
+        for number, (after_ms, forgotten) in enumerate(asked):
+            deadline_ms = began_ms + after_ms
+            cancel = clock.call_at(deadline_ms, partial(tell, number, deadline_ms))
+            if forgotten:
+                forget.append(cancel)
+        for cancel in forget:
+            cancel()
+            cancel()
+        await asyncio.sleep(4 * LONGEST_WAIT_MS / 1000)
+        wanted = [(began_ms + after_ms, number) for number, (after_ms, gone) in enumerate(asked) if not gone]
+        assert told == sorted(wanted)
+        assert not machine.loop.complaints
+
+    played(test)
+
+
+def test_what_one_callback_raises_reaches_no_other() -> None:
+    async def test(machine: Machine) -> None:
+        clock, told = machine.clock(), list[int]()
+
+        def fails() -> None:
+            raise ValueError("a callback")
+
+        clock.call_at(clock.now_ms() + 10, fails)
+        clock.call_at(clock.now_ms() + 10, lambda: told.append(1))
+        clock.call_at(clock.now_ms() + 20, lambda: told.append(2))
+        await asyncio.sleep(1)
+        assert told == [1, 2]
+        assert [str(complaint["exception"]) for complaint in machine.loop.complaints] == ["a callback"]
+
+    played(test)
+
+
+def test_forgotten_deadlines_are_not_kept() -> None:
+    async def test(machine: Machine) -> None:
+        clock, kept = machine.clock(), list["weakref.ref[Tellable]"]()
+
+        def ask_and_forget() -> None:
+            tellable = Tellable()
+            kept.append(weakref.ref(tellable))
+            clock.call_at(clock.now_ms() + WAIT_MS, tellable.tell)()
+
+        for _ in range(1_000):
+            ask_and_forget()
+        assert not any(reference() for reference in kept)
+
+    played(test)
+
+
+class Tellable:
+    """Has a callback, and can be seen to be gone."""
+
+    def tell(self) -> None:
+        raise AssertionError("it was forgotten")

@@ -54,13 +54,13 @@ def test_every_job_ends_and_is_counted_until_then(fan_out: list[int]) -> None:
                 supervisor.start(a_job(started, succeeds))
 
         supervisor = Supervisor(report)
-        assert not supervisor.busy
+        assert not supervisor.live
         supervisor.start(a_job(1, succeeds))
         while supervisor.jobs:
-            assert supervisor.busy
+            assert supervisor.live
             assert supervisor.jobs == started - len(reported)
             await asyncio.sleep(0)
-        assert not supervisor.busy
+        assert not supervisor.live
         assert sorted(reported, key=repr) == sorted(
             (ToolSucceeded(RunOperation(number)) for number in range(1, started + 1)), key=repr
         )
@@ -82,14 +82,14 @@ def test_a_cancellation_that_comes_too_late_for_its_job_does_not_hit_another() -
         async def aborted_at_its_end(job: Job) -> Delta:
             supervisor.abort(job.key)
             assert supervisor.jobs == 1
-            assert not supervisor.busy
+            assert not supervisor.live
             return ToolSucceeded(RunOperation(1))
 
         supervisor = Supervisor(report)
         supervisor.start(a_job(1, aborted_at_its_end))
         await ended(supervisor)
         assert reported == [ToolSucceeded(RunOperation(1)), ToolSucceeded(RunOperation(2))]
-        assert not supervisor.busy
+        assert not supervisor.live
 
     asyncio.run(run())
 
@@ -103,7 +103,7 @@ def test_what_is_not_under_way_cannot_be_aborted() -> None:
         await ended(supervisor)
         supervisor.abort((OperationKind.RUN, 1))
         assert reported == [ToolSucceeded(RunOperation(1))]
-        assert not supervisor.busy
+        assert not supervisor.live
 
     asyncio.run(run())
 
@@ -126,7 +126,7 @@ def test_a_job_that_stops_in_its_own_way_is_told_to_and_not_cancelled() -> None:
         supervisor.abort((OperationKind.RUN, 1))
         supervisor.abort((OperationKind.RUN, 1))
         await asyncio.sleep(0)
-        assert (told, supervisor.jobs, supervisor.busy) == (["stop"], 1, False)
+        assert (told, supervisor.jobs, supervisor.live) == (["stop"], 1, False)
         may_end.set()
         await ended(supervisor)
         assert told == ["stop", "over"]

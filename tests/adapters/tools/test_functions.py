@@ -5,10 +5,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
+import attrs
 import pydantic
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from loopkernel.data.errors import Fault
 from loopkernel.data.json_text import JsonValue
 from loopkernel.data.tools import (
     AccessMode,
@@ -269,3 +271,30 @@ def test_resources_are_claimed_also_by_a_default() -> None:
     assert verdict([look], "look") == ValidCall((Claim("home", AccessMode.READ),))
     assert verdict([look], "look", path="A/B") == ValidCall((Claim("a/b", AccessMode.READ),))
     assert told([look], "look") == "Home"
+
+
+def test_a_tool_that_is_given_another_judge_or_function_goes_by_it() -> None:
+    """Although the text of the input fits the signature as it is."""
+
+    @tool
+    async def look(path: str) -> str:
+        """Look."""
+        return path
+
+    async def other(given_input: JsonObject, context: RunContext) -> str:
+        return "other"
+
+    assert isinstance(verdict([look], "look", path="a"), ValidCall)
+    assert told([look], "look", path="a") == "a"
+    judged = attrs.evolve(look, judge=lambda given_input: [Fault("$.path", "is not for you")])
+    assert verdict([judged], "look", path="a") == InvalidCall("$.path: is not for you")
+    assert told([attrs.evolve(look, function=other)], "look", path="a") == "other"
+
+
+def test_a_default_is_of_the_type_that_the_schema_says() -> None:
+    @tool
+    async def show(value: float = 1) -> str:
+        """Show."""
+        return repr(value)
+
+    assert told([show], "show") == told([show], "show", value=1) == "1.0"

@@ -8,7 +8,7 @@ about the number of resource keys of the call, whatever the number of calls.
 from collections.abc import Iterable, Iterator, Sequence
 from typing import assert_never
 
-from attrs import evolve, frozen
+from attrs import frozen
 
 from loopkernel.data.choices import Schedule
 from loopkernel.data.plans import Plan, Users
@@ -122,8 +122,7 @@ def add(
     for source in sources:
         needs |= 1 << source
         dependents = dependents.replace(source, dependents[source] | bit)
-    plan = evolve(
-        plan,
+    plan = plan.updated(
         open=plan.open | bit,
         reads=plan.reads | bit if reads else plan.reads,
         passive=plan.passive | bit if passive else plan.passive,
@@ -144,15 +143,14 @@ def know(plan: Plan, place: int, claimant: Claimant) -> Plan:
     plan = look_again(plan, bit | plan.watchers[place])
     watchers = _unwatched(plan, place)
     if claimant.claims is None or claimant.serial:
-        return evolve(plan, known=plan.known | bit, alone=plan.alone | bit, watchers=watchers)
+        return plan.updated(known=plan.known | bit, alone=plan.alone | bit, watchers=watchers)
     at, below = plan.at, plan.below
     for claim in claimant.claims:
         at = _used(at, claim.key, claim.mode, bit)
         below = _used(below, claim.key, claim.mode, bit)
         for key in containers(claim.key):
             below = _used(below, key, claim.mode, bit)
-    return evolve(
-        plan,
+    return plan.updated(
         known=plan.known | bit,
         alone=plan.alone & ~bit,
         at=at,
@@ -172,7 +170,7 @@ def _used(users: TextMap[Users], key: str, mode: AccessMode, bit: int) -> TextMa
 def pass_over(plan: Plan, place: int) -> Plan:
     """The call will never run: it holds no other back but its dependents, and those that it held are looked at."""
     bit = 1 << place
-    passed = evolve(plan, passive=plan.passive | bit, watchers=_unwatched(plan, place))
+    passed = plan.updated(passive=plan.passive | bit, watchers=_unwatched(plan, place))
     return look_again(passed, plan.watchers[place])
 
 
@@ -211,10 +209,10 @@ def look(plan: Plan, place: int) -> tuple[Plan, bool]:
     waits = blockers(plan, place)
     candidates = plan.candidates & ~bit
     if waits == 0:
-        return evolve(plan, candidates=candidates, allowed=plan.allowed | bit), True
+        return plan.updated(candidates=candidates, allowed=plan.allowed | bit), True
     last = waits.bit_length() - 1  # the latest: in a chain of conflicts each call then wakes one other
     watchers = plan.watchers.replace(last, plan.watchers[last] | bit)
-    return evolve(plan, candidates=candidates, allowed=plan.allowed & ~bit, watchers=watchers), False
+    return plan.updated(candidates=candidates, allowed=plan.allowed & ~bit, watchers=watchers), False
 
 
 def next_candidate(plan: Plan, *, slot_free: bool) -> int | None:
@@ -259,8 +257,7 @@ def start(plan: Plan, place: int) -> Plan:
     """The call has started. In runs of reads the next read may follow at once."""
     bit = 1 << place
     woken = plan.watchers[place] if plan.schedule is Schedule.READ_RUNS else 0
-    return evolve(
-        plan,
+    return plan.updated(
         running=plan.running | bit,
         restarting=plan.restarting & ~bit,
         allowed=plan.allowed & ~bit,
@@ -272,32 +269,31 @@ def start(plan: Plan, place: int) -> Plan:
 def wait(plan: Plan, place: int) -> Plan:
     """The call waits for a person, and is not looked at until `look_again`."""
     bit = 1 << place
-    return evolve(plan, allowed=plan.allowed & ~bit, candidates=plan.candidates & ~bit)
+    return plan.updated(allowed=plan.allowed & ~bit, candidates=plan.candidates & ~bit)
 
 
 def park(plan: Plan, place: int) -> Plan:
     """The call waits for a run of another reply, and is not looked at until `unpark`."""
     bit = 1 << place
-    return evolve(plan, allowed=plan.allowed & ~bit, candidates=plan.candidates & ~bit, parked=plan.parked | bit)
+    return plan.updated(allowed=plan.allowed & ~bit, candidates=plan.candidates & ~bit, parked=plan.parked | bit)
 
 
 def unpark(plan: Plan) -> Plan:
     """A run of another reply has stopped: the calls that waited for one are looked at again."""
-    return look_again(evolve(plan, parked=0), plan.parked) if plan.parked else plan
+    return look_again(plan.updated(parked=0), plan.parked) if plan.parked else plan
 
 
 def look_again(plan: Plan, places: int) -> Plan:
     """The open calls of the mask are to be looked at."""
     candidates = plan.candidates | (places & plan.open & ~plan.running)
-    return plan if candidates == plan.candidates else evolve(plan, candidates=candidates)
+    return plan if candidates == plan.candidates else plan.updated(candidates=candidates)
 
 
 def end(plan: Plan, place: int, *, stopped: bool = True) -> Plan:
     """The call has ended. One that has not `stopped` keeps its resources until `stop`."""
     bit = 1 << place
     still_open = plan.open & ~bit
-    return evolve(
-        plan,
+    return plan.updated(
         open=still_open,
         running=plan.running & ~bit,
         restarting=plan.restarting & ~bit,
@@ -311,8 +307,7 @@ def end(plan: Plan, place: int, *, stopped: bool = True) -> Plan:
 def stop(plan: Plan, place: int) -> Plan:
     """The run of a call that had ended has stopped: its resources are free."""
     bit = 1 << place
-    return evolve(
-        plan,
+    return plan.updated(
         held=plan.held & ~bit,
         candidates=(plan.candidates | plan.watchers[place]) & plan.open & ~plan.running,
         watchers=_unwatched(plan, place),
@@ -334,8 +329,7 @@ def draw(plan: Plan, place: int) -> Plan:
     """The call at `place` joins the current batch, or closes it and begins another (rule TOOL-3)."""
     members = (plan.drawn >> plan.batch) << plan.batch
     first = place if conflicting_calls(plan, place) & members or not plan.drawn else plan.batch
-    return evolve(
-        plan,
+    return plan.updated(
         drawn=plan.drawn | 1 << place,
         batches=plan.batches.replace(place, first),
         batched=place + 1,

@@ -93,8 +93,12 @@ def effect_class(entry: LedgerEntry, settings: Settings) -> EffectClass:
 
 
 def class_of(settings: Settings, name: str) -> EffectClass:
+    """What running the tool of that name may do."""
+    return worst_effect_of(offered(settings, name))
+
+
+def worst_effect_of(tool: Tool | None) -> EffectClass:
     """What running the tool may do; one without a profile counts as dangerous."""
-    tool = offered(settings, name)
     return EffectClass.DANGEROUS if tool is None or tool.profile is None else tool.profile.effect
 
 
@@ -122,11 +126,12 @@ def add_call(draft: CallsDraft, call: ToolCall, verdict: Verdict | None) -> Call
         links, verdict = evolve(links, resolved=given), None  # what it uses is asked about with its final input
     failed = None if links is None else _failed_source(ledger, links)
     check: CheckOperation | None = None
+    asked: tuple[CheckCall, ...] = ()
     checked = ledger.checked
     if failed is None and verdict is None and not isinstance(given, RawInput):
         draft, number = draft.mint(OperationKind.CHECK)
         check = CheckOperation(number)
-        draft = draft.tell(CheckCall(operation=check, call=call.id, tool=call.tool, input=given))
+        asked = (CheckCall(operation=check, call=call.id, tool=call.tool, input=given),)
         checked = noted(checked, number - ledger.first_check, place)
     entry = LedgerEntry(call=call, check=check, verdict=verdict, links=links)
     draft = draft.with_ledger(
@@ -138,7 +143,8 @@ def add_call(draft: CallsDraft, call: ToolCall, verdict: Verdict | None) -> Call
             checked=checked,
             plan=None if ledger.plan is None else _planned(ledger.plan, entry, draft.session.settings),
             ids=None if ledger.ids is None else ledger.ids.put(call.provider_id, place),
-        )
+        ),
+        *asked,
     )
     return draft if failed is None else close(draft, place, _unreachable(draft.ledger, place, failed))
 

@@ -90,8 +90,7 @@ def planned(ledger: Ledger, session: Session) -> Ledger:
     for place, stopped in closed:
         plan = end(plan, place, stopped=stopped)
     candidates = plan.candidates & ~running & ~waiting
-    plan = evolve(
-        plan,
+    plan = plan.updated(
         running=running,
         passive=passive,
         restarting=restarting,
@@ -109,7 +108,7 @@ def _batched(ledger: Ledger, settings: Settings) -> Ledger:
         place = plan.batched
         entry = ledger.entries[place]
         if entry.batch is not None:
-            plan = evolve(plan, batched=place + 1, batch=entry.batch)
+            plan = plan.updated(batched=place + 1, batch=entry.batch)
             continue
         if entry.check is not None and entry.verdict is None:
             break  # what it uses is about to be known
@@ -117,7 +116,7 @@ def _batched(ledger: Ledger, settings: Settings) -> Ledger:
             plan = draw(plan, place)
             ledger = ledger.put(place, evolve(entry, batch=plan.batch))
         else:
-            plan = evolve(plan, batched=place + 1)
+            plan = plan.updated(batched=place + 1)
     return evolve(ledger, plan=plan)
 
 

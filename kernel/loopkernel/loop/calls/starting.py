@@ -11,65 +11,73 @@ from loopkernel.data.json_text import Json
 from loopkernel.data.ledgers import ApprovalWait, LedgerEntry, Wait
 from loopkernel.data.sessions import Session, Settings
 from loopkernel.data.timers import Timer
-from loopkernel.data.tools import EffectClass
+from loopkernel.data.tools import EffectClass, Tool
 from loopkernel.data.words import CallStatus, TimerPurpose
 from loopkernel.loop.algorithms.scheduling import start
-from loopkernel.loop.calls.ledger import class_of, noted, offered, set_timer
+from loopkernel.loop.calls.ledger import noted, offered, set_timer, worst_effect_of
 from loopkernel.loop.draft import CallsDraft
 
 
 def start_run(draft: CallsDraft, place: int, given: Json) -> CallsDraft:
     """One more run of the call starts, within its time (rule TOOL-10)."""
     entry, settings = draft.ledger.entries[place], draft.session.settings
-    session, operation = counted_run(draft.session, entry)
+    tool = offered(settings, entry.tool)
+    effect = worst_effect_of(tool)
+    session, operation = counted_run(draft.session, entry, effect)
     command = start_tool(
         settings,
         draft.ledger.nonce,
         operation=operation,
         call=entry.call.id,
         run=entry.runs + 1,
-        tool=entry.tool,
+        name=entry.tool,
+        tool=tool,
         given=given,
     )
     draft = draft.with_session(session, command)
-    return put_started(draft, place, operation, TimerPurpose.TOOL_TIMEOUT, timeout_of(entry, settings))
+    return put_started(draft, place, operation, effect, TimerPurpose.TOOL_TIMEOUT, timeout_of(tool, settings))
 
 
-def counted_run(session: Session, entry: LedgerEntry) -> tuple[Session, RunOperation]:
+def counted_run(session: Session, entry: LedgerEntry, effect: EffectClass) -> tuple[Session, RunOperation]:
     """One more run is open; the first of a call is counted (rules LIMIT-2 and HOOK-3)."""
     operations, number = session.operations.mint(OperationKind.RUN)
     started, course = session.started, session.course
     if entry.runs == 0:
-        writes = class_of(session.settings, entry.tool) is not EffectClass.READ_ONLY
-        started, course = started + 1, course.with_call(writes=writes)
+        started, course = started + 1, course.with_call(writes=effect is not EffectClass.READ_ONLY)
     return session.updated(operations=operations, started=started, course=course), RunOperation(number)
 
 
 def start_tool(
-    settings: Settings, nonce: str, *, operation: RunOperation, call: CallId, run: int, tool: str, given: Json
+    settings: Settings,
+    nonce: str,
+    *,
+    operation: RunOperation,
+    call: CallId,
+    run: int,
+    name: str,
+    tool: Tool | None,
+    given: Json,
 ) -> StartTool:
-    """The command that starts a run.
+    """The command that starts a run of the tool of that name, which is `tool` where it is offered.
 
     Its key is the same for each run of the call, and for no other call of any run. A shell puts its long output into a
     file, where the policy says so (rule TOOL-11).
     """
     key, limit = f"{settings.session_id}/{settings.lineage}/{call}", settings.policy.result_limit
-    known = offered(settings, tool)
-    runs_commands = known is not None and known.profile is not None and bool(known.profile.commands)
+    runs_commands = tool is not None and tool.profile is not None and bool(tool.profile.commands)
     return StartTool(
         operation=operation,
         call=call,
         run=run,
-        tool=tool,
+        tool=name,
         input=given,
         key=f"{key}/{nonce}" if nonce else key,
         spill=limit if runs_commands and limit is not None and limit.oversize is Oversize.SPILL else None,
     )
 
 
-def timeout_of(entry: LedgerEntry, settings: Settings) -> int | None:
-    """How long a run of the entry may take, in milliseconds; None: as long as it likes."""
-    tool = offered(settings, entry.tool)
+def timeout_of(tool: Tool | None, settings: Settings) -> int | None:
+    """How long a run of the tool may take, in milliseconds; None: as long as it likes."""
     own = None if tool is None or tool.profile is None else tool.profile.timeout_ms
     return settings.policy.tool_timeout_ms if own is None else own
 
@@ -78,11 +86,12 @@ def put_started(
     draft: CallsDraft,
     place: int,
     operation: RunOperation,
+    effect: EffectClass,
     purpose: TimerPurpose,
     limit_ms: int | None,
     child: ChildRun | None = None,
 ) -> CallsDraft:
-    """The entry runs under the operation, until its time is over."""
+    """The entry runs under the operation, which may do so much, until its time is over."""
     timer: Timer | None = None
     timed = draft.ledger.timed
     if limit_ms is not None:
@@ -90,7 +99,6 @@ def put_started(
         timed = noted(timed, timer.operation - draft.ledger.first_timer, place)
     ledger = draft.ledger
     entry = ledger.entries[place]
-    effect = class_of(draft.session.settings, entry.tool)
     ledger = ledger.updated(
         ledger.entries.replace(place, entry.started(operation, timer, effect.worst(entry.effect), child)),
         running=ledger.running + 1,

@@ -36,6 +36,7 @@ from loopkernel.loop.calls.ledger import (
     close,
     forget_check,
     offered,
+    worst_effect_of,
 )
 from loopkernel.loop.calls.schedule import forget_plan
 from loopkernel.loop.calls.starting import ask, start_tool, time_approval
@@ -226,7 +227,8 @@ def restart_held_runs(draft: Draft[L], delta: Resumed) -> Draft[L]:
         if not run.background:
             continue
         draft = draft.abandon(OperationKind.RUN, run.operation)
-        effect = class_of(settings, run.tool).worst(run.effect)
+        tool = offered(settings, run.tool)
+        effect = worst_effect_of(tool).worst(run.effect)
         if after_crash(effect, settings) is not None or not _may_repeat(run, delta, settings):
             draft = give_up_in_background(draft, run, CancelReason.SAFETY)
             continue
@@ -240,7 +242,8 @@ def restart_held_runs(draft: Draft[L], delta: Resumed) -> Draft[L]:
                 operation=again.operation,
                 call=run.call,
                 run=again.runs,
-                tool=run.tool,
+                name=run.tool,
+                tool=tool,
                 given=run.input,
             )
         )
