@@ -118,7 +118,7 @@ def result_limits(draw: DrawFn) -> ResultLimit:
 clear_results: SearchStrategy[ClearResults] = st.builds(
     ClearResults, above=_small, keep=_small, when=st.sampled_from(choices.ClearMoment)
 )
-_can_be_gated = st.sampled_from([point for point in HookPoint if point is not HookPoint.MESSAGE_ADDED])
+_can_be_gated = st.sampled_from([point for point in HookPoint if point.can_be_gated])
 hooks: SearchStrategy[Hook] = st.one_of(
     st.builds(Hook, point=_can_be_gated, name=names, gated=st.booleans()),
     st.builds(Hook, point=st.sampled_from(HookPoint), name=names),
