@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
 from types import FunctionType, ModuleType
-from typing import get_args
+from typing import NewType, get_args
 
 import loopkernel
 
@@ -31,6 +31,7 @@ PACKAGES = (
     "loopkernel.judging",
     "loopkernel.testing",
     "loopkernel_adapters",
+    "loopkernel_adapters.temporal",
     "loopkernel_adapters.testing",
     "loopkernel_adapters.transcripts",
 )
@@ -64,6 +65,8 @@ def _told(name: str, value: object) -> str:
     """The signature of what can be called, the members of a union or an enum, the type of a constant."""
     if isinstance(value, ModuleType):
         return ""
+    if isinstance(value, NewType):
+        return f" is {value.__supertype__.__name__} as a type of its own"
     if inspect.isclass(value) and issubclass(value, Exception):
         return " is an exception"
     if inspect.isclass(value) and issubclass(value, enum.Enum):

@@ -6,13 +6,9 @@ What its model says follows from the conversation alone, so whoever takes up a r
 from collections.abc import AsyncIterator
 
 from loopkernel import EffectClass, Json
-from loopkernel.data.blocks import text_of
-from loopkernel.data.effects import Request
-from loopkernel.data.ids import ModelOperation
-from loopkernel.data.messages import ResultMessage
-from loopkernel.data.model_deltas import ModelCall, ModelCompleted, ModelDelta, ModelText
-from loopkernel.data.words import StopReason
-from loopkernel.later_typing import override
+from loopkernel.deltas import ModelCall, ModelCompleted, ModelDelta, ModelText, StopReason
+from loopkernel.effects import ModelOperation, Request
+from loopkernel.messages import ResultMessage, text_of
 from loopkernel_adapters import Agent, Provider, tool
 
 
@@ -31,7 +27,6 @@ def pay(amount: int) -> str:
 class Clerk(Provider):
     """Looks the invoice up, pays it, and says so."""
 
-    @override
     async def stream(self, request: Request, operation: ModelOperation) -> AsyncIterator[ModelDelta]:
         last = request.thread.messages[len(request.thread.messages) - 1]
         done = last.results[-1] if isinstance(last, ResultMessage) else None

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 from loopkernel import Policy, Retry, event_to_text
 from loopkernel.deltas import ErrorClass, ModelCompleted, ModelDelta, ModelFailed, ModelText, StopReason
-from loopkernel.effects import Request, project
+from loopkernel.effects import ModelOperation, Request, project
 from loopkernel.messages import TextBlock
 from loopkernel_adapters import Agent, Provider
 
@@ -30,7 +30,7 @@ class ServiceProvider(Provider):
     def __init__(self, service: Service) -> None:
         self.service = service
 
-    async def stream(self, request: Request, operation: int) -> AsyncIterator[ModelDelta]:
+    async def stream(self, request: Request, operation: ModelOperation) -> AsyncIterator[ModelDelta]:
         said = project(request.thread, request.model)[-1].content
         prompt = " ".join(block.text for block in said if isinstance(block, TextBlock))
         try:

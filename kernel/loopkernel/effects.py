@@ -26,7 +26,17 @@ from loopkernel.data.effects import (
     TellHook,
 )
 from loopkernel.data.hook_calls import HookContext, RunEnd
-from loopkernel.data.ids import OperationKind
+from loopkernel.data.ids import (
+    CheckOperation,
+    CorrectionOperation,
+    HandoffOperation,
+    HookOperation,
+    ModelOperation,
+    OperationKind,
+    RunOperation,
+    SummaryOperation,
+    TimerOperation,
+)
 from loopkernel.data.projected import ProjectedMessage, Role
 from loopkernel.data.words import CancelReason, HookPoint, RequestReason, TimerPurpose
 from loopkernel.loop.algorithms.projection import project
@@ -42,24 +52,32 @@ __all__ = [
     "CancelTimer",
     "CheckCall",
     "CheckCorrection",
+    "CheckOperation",
     "Command",
+    "CorrectionOperation",
     "Cut",
     "Effect",
     "HandOff",
+    "HandoffOperation",
     "HookContext",
+    "HookOperation",
     "HookPoint",
+    "ModelOperation",
     "OperationKind",
     "ProjectedMessage",
     "Request",
     "RequestReason",
     "Role",
     "RunEnd",
+    "RunOperation",
     "StartChild",
     "StartTimer",
     "StartTool",
     "Summarise",
+    "SummaryOperation",
     "TellChild",
     "TellHook",
+    "TimerOperation",
     "TimerPurpose",
     "project",
 ]

@@ -67,7 +67,7 @@ def yes(number: int) -> HookAnswered:
     return says(number, HookContinue())
 
 
-GATED = tuple(gate(point) for point in HookPoint if point is not HookPoint.MESSAGE_ADDED)
+GATED = tuple(gate(point) for point in HookPoint if point.can_be_gated)
 WATCHED = tuple(watch(point) for point in HookPoint)
 EVERY_POINT: Log = (
     *created(Policy(hooks=(*WATCHED, *GATED))),

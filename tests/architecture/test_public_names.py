@@ -20,13 +20,20 @@ LAZY = (
     "loopkernel",
     "loopkernel.testing",
     "loopkernel_adapters",
+    "loopkernel_adapters.temporal",
     "loopkernel_adapters.testing",
     "loopkernel_adapters.transcripts",
 )
 RELEASED = (ROOT / "specs" / "public-names.txt").read_text(encoding="utf-8")
 CHANGES = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-# Pages for those who use it. The pages on algorithms show how the kernel is built, by the names that it is built of.
-PAGES = ("README.md", "specs/embedding.md", "specs/testing.md", "specs/transcripts.md")
+# For those who use it: each page that shows code, and each program. The page on algorithms shows what the kernel is
+# built of, by the names that it is built of, and says so.
+PAGES = sorted(
+    str(path.relative_to(ROOT))
+    for path in (ROOT / "README.md", *(ROOT / "specs").rglob("*.md"), *(ROOT / "docs").rglob("*.md"))
+    if path.name != "algorithms.md" and "```python\n" in path.read_text(encoding="utf-8")
+)
+PROGRAMS = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "examples").rglob("*.py"))
 # What an example of specs/testing.md compares: an algorithm of the kernel with a second opinion about it.
 COMPARED = {"Watch", "WatchedCall", "assess", "watch_call", "SimilarCalls"}
 
@@ -148,26 +155,31 @@ def test_a_change_that_is_not_told_is_found() -> None:
 # --- the examples ---------------------------------------------------------------------------------------
 
 
-def private_imports(text: str) -> Iterator[str]:
-    """What the code in a page imports of the project, and is not public."""
-    for program in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
-        for node in ast.walk(ast.parse(program)):
-            if isinstance(node, ast.Import):
-                yield from (alias.name for alias in node.names if alias.name.startswith("loopkernel"))
-            elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("loopkernel"):
-                offered = import_module(node.module or "").__all__ if node.module in PACKAGES else ()
-                yield from (f"{node.module}.{alias.name}" for alias in node.names if alias.name not in offered)
+def private_imports(program: str) -> Iterator[str]:
+    """What the program imports of the project, and is not public."""
+    for node in ast.walk(ast.parse(program)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name.startswith("loopkernel"))
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("loopkernel"):
+            offered = import_module(node.module or "").__all__ if node.module in PACKAGES else ()
+            yield from (f"{node.module}.{alias.name}" for alias in node.names if alias.name not in offered)
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_the_examples_use_public_names_alone(path: str) -> None:
-    found = private_imports((ROOT / path).read_text(encoding="utf-8"))
+def test_the_examples_of_a_page_use_public_names_alone(path: str) -> None:
+    programs = re.findall(r"```python\n(.*?)```", (ROOT / path).read_text(encoding="utf-8"), re.DOTALL)
+    found = [name for program in programs for name in private_imports(program)]
     assert [name for name in found if name.rpartition(".")[2] not in COMPARED] == []
+
+
+@pytest.mark.parametrize("path", PROGRAMS)
+def test_a_program_that_is_shown_uses_public_names_alone(path: str) -> None:
+    assert list(private_imports((ROOT / path).read_text(encoding="utf-8"))) == []
 
 
 def test_a_private_name_in_an_example_is_found() -> None:
     lines = ("import loopkernel.data", "from loopkernel import Json, data", "from loopkernel.data.ids import CallId")
-    assert list(private_imports("\n".join(["```python", *lines, "```"]))) == [
+    assert list(private_imports("\n".join(lines))) == [
         "loopkernel.data",
         "loopkernel.data",
         "loopkernel.data.ids.CallId",

@@ -32,7 +32,7 @@ from loopkernel.testing.strategies.walks import OFFERED
 from loopkernel.views.table import rows
 from typing_extensions import override
 
-GATED = tuple(point for point in HookPoint if point is not HookPoint.MESSAGE_ADDED)
+GATED = tuple(point for point in HookPoint if point.can_be_gated)
 BUSY = (
     *("Streaming", "Executing", "Confirming", "Dispatching", "Backoff"),
     *("Thinking", "Compacting", "Finishing", "HandingOff"),

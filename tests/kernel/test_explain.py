@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from itertools import islice, product
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from hypothesis import given
@@ -66,6 +67,7 @@ from loopkernel.data.user_deltas import (
     Forget,
     Permit,
     Reject,
+    Remember,
     RetryNow,
     StartHandoff,
     Swap,
@@ -117,6 +119,7 @@ from tests.kernel.building import (
     text,
     working,
 )
+from tests.kernel.played import PLAYED
 from tests.kernel.plays import plays
 from tests.specs.rule_documents import rules
 
@@ -386,3 +389,11 @@ def test_what_may_be_said_by_phase(state: State, words: set[str]) -> None:
     changes = {"ChangeMode", "Permit", "ChangePolicy", "ChangeTools", "ChangeInstructions"}
     found = {type(delta).__name__ for delta in accepted_inputs(state)}
     assert found == (words | changes if words else set())
+
+
+@pytest.mark.rule("STATE-6")
+def test_every_input_of_a_user_may_be_said_somewhere() -> None:
+    """But for what is to be remembered: only a person knows that."""
+    states = [step.after for steps in PLAYED.values() for step in steps]
+    said = {type(delta) for state in states for delta in accepted_inputs(state)}
+    assert said == {*get_args(UserDelta)} - {Remember}

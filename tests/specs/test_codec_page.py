@@ -20,15 +20,11 @@ from loopkernel.data.errors import CodecError
 from loopkernel.data.thread_deltas import RULES_VERSION
 from loopkernel.replaying import fold
 
-PAGE = (Path(__file__).resolve().parents[2] / "specs" / "codec.md").read_text(encoding="utf-8")
+from tests.specs.policy_bounds import BOUNDS, PAGE
+
 LOG, EFFECTS, DOCUMENTS = (
     block.splitlines() for block in re.findall(r"^```json\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 )
-BOUNDS = [
-    (int(bound), option)
-    for bound, options in re.findall(r"^\| at least (\d) \| (.+) \|$", PAGE, re.MULTILINE)
-    for option in re.findall(r"`([a-z_.]+)`", options)
-]
 
 
 @pytest.mark.rule("RESUME-1")
@@ -69,8 +65,8 @@ def policy_with(option: str, number: float) -> str:
     return json.dumps({"loopkernel": "policy", "version": codec.POLICY_VERSION, "value": value})
 
 
-@pytest.mark.parametrize(("bound", "option"), BOUNDS, ids=[option for _, option in BOUNDS])
-def test_a_bound_is_kept(bound: int, option: str) -> None:
+@pytest.mark.parametrize(("option", "bound"), BOUNDS.items(), ids=list(BOUNDS))
+def test_a_bound_is_kept(option: str, bound: int) -> None:
     policy_from_text(policy_with(option, bound))
     with pytest.raises(CodecError, match=f"must be a finite number of at least {bound}"):
         policy_from_text(policy_with(option, bound - 1))
@@ -79,4 +75,4 @@ def test_a_bound_is_kept(bound: int, option: str) -> None:
 def test_every_bound_stands_on_the_page() -> None:
     source = (Path(codec.__file__).parents[1] / "data" / "policy.py").read_text(encoding="utf-8")
     named = set(re.findall(r'\(f?"([a-z_.]+)(?:\[\{i\}\])?", (?:self\.[a-z_]+|limit), \d\)', source))
-    assert named == {option for _, option in BOUNDS}
+    assert named == set(BOUNDS)

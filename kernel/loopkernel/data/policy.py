@@ -431,6 +431,6 @@ class Policy:
             faults.append(Fault("output_required", "needs output_tool: name the tool that gives the output"))
         if self.max_cost_usd is not None and not self.prices.known:
             faults.append(Fault("max_cost_usd", UNPRICED))
-        if any(hook.gated and hook.point is HookPoint.MESSAGE_ADDED for hook in self.hooks):
-            faults.append(Fault("hooks", "a hook at message_added can only observe: it cannot be gated"))
+        for point in dict.fromkeys(hook.point for hook in self.hooks if hook.gated and not hook.point.can_be_gated):
+            faults.append(Fault("hooks", f"a hook at {point.value} can only observe: it cannot be gated"))
         _demand(faults)

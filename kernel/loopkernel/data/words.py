@@ -184,6 +184,11 @@ class HookPoint(enum.Enum):
     MESSAGE_ADDED = "message_added"
     STOP = "stop"
 
+    @property
+    def can_be_gated(self) -> bool:
+        """Whether a hook may be waited for there; elsewhere it can only observe."""
+        return self is not HookPoint.MESSAGE_ADDED
+
 
 class LimitName(enum.Enum):
     """The limits that can end a turn (rules LIMIT-1, LIMIT-2 and LIMIT-4)."""

@@ -26,7 +26,7 @@ from loopkernel.laws.shadow.step import JudgedStep
 
 AFTER_POINTS = frozenset({HookPoint.AFTER_INVOCATION, HookPoint.AFTER_MODEL, HookPoint.AFTER_TOOL})
 CALL_POINTS = frozenset({HookPoint.BEFORE_TOOL, HookPoint.AFTER_TOOL})
-TURN_POINTS = frozenset(HookPoint) - CALL_POINTS - {HookPoint.MESSAGE_ADDED}
+TURN_POINTS = frozenset(point for point in HookPoint if point.can_be_gated) - CALL_POINTS
 
 _CUT_SHORT = frozenset({TurnEndReason.INTERRUPTED, TurnEndReason.EDITED, TurnEndReason.DISPOSED})
 

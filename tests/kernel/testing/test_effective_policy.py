@@ -2,7 +2,7 @@
 
 import attrs
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from loopkernel.data import choices
 from loopkernel.data.errors import PolicyError
@@ -25,8 +25,12 @@ from loopkernel.data.policy import (
 from loopkernel.data.tools import Decision
 from loopkernel.data.words import ErrorClass, HookPoint
 from loopkernel.presets import PRESET_NAMES, preset
+from loopkernel.testing.scenarios.data.scenario import Scenario
 from loopkernel.testing.scenarios.format.document import read_scenarios
-from loopkernel.testing.scenarios.player.effective_policy import effective_policy
+from loopkernel.testing.scenarios.format.writer import write_scenarios
+from loopkernel.testing.scenarios.player.effective_policy import choice_for, effective_policy
+from loopkernel.testing.strategies.policies import OPTIONS as STRATEGIES
+from loopkernel.testing.strategies.policies import policies
 
 
 def of(text: str) -> Policy:
@@ -40,7 +44,7 @@ def test_a_preset_is_itself_but_for_tools_without_a_profile(name: str) -> None:
     assert of(name) == of(f"{{preset: {name}}}") == allowed
 
 
-# Each option, and what it makes of the policy.
+# Options, and what they make of the policy.
 OPTIONS: list[tuple[str, dict[str, object]]] = [
     ("lifetime: task", {"lifetime": choices.Lifetime.TASK}),
     ("max_turns: 3", {"max_turns": 3}),
@@ -125,9 +129,17 @@ def test_an_option_replaces_its_part_and_no_other(name: str, option: str, change
     assert of(f"{{preset: {name}, {option}}}") == wanted
 
 
-def test_every_option_of_the_policy_is_tried() -> None:
-    tried = {name for _, changes in OPTIONS for name in changes}
-    assert {field.name for field in attrs.fields(Policy)} - tried == {"model", "grace_ms", "seed"}
+# What a scenario does not choose, what is drawn with texts that no YAML has, and what is written otherwise.
+LEFT_OUT = ("model", "grace_ms", "seed", "approval_rules", "output_tool", "output_required", "hooks")
+WRITTEN = tuple(name for name in STRATEGIES if name not in LEFT_OUT)
+
+
+@given(policies(WRITTEN, most=len(WRITTEN)))
+def test_a_policy_that_is_written_as_options_is_read_back(policy: Policy) -> None:
+    retried = () if policy.retry is None else (*policy.retry.classes, *policy.retry.unstreamed)
+    assume(ErrorClass.MAX_TOKENS not in retried)  # which a scenario tells by its stop reason alone
+    (scenario,) = read_scenarios(write_scenarios([Scenario(id="a", policy=choice_for(policy))]), "some.yaml")
+    assert effective_policy(scenario.policy) == policy
 
 
 def test_a_policy_that_cannot_hold_is_refused_by_its_faults() -> None:

@@ -22,7 +22,7 @@ from loopkernel.testing.scenarios.data.world import (
 )
 from loopkernel.testing.scenarios.format.document import read_scenario_file, read_scenarios
 from loopkernel.testing.scenarios.format.nodes import MAX_CHARACTERS, ScenarioError, ScenarioFault
-from loopkernel.testing.scenarios.format.policy import OPTIONS, PRESETS
+from loopkernel.testing.scenarios.format.policy import PRESETS
 from loopkernel.testing.scenarios.format.special import ACTIONS
 
 EXAMPLE = """
@@ -323,4 +323,4 @@ def test_the_reference_page_names_every_key_and_word() -> None:
     }
     keys -= {"source", "line", "outcome", "ending", "name"}  # not keys of the format
     vocabulary = {str(one.value) for kind in (StopReason, ErrorClass, HookPoint, LimitName) for one in kind}
-    assert (keys | vocabulary | set(OPTIONS) | set(ACTIONS) | set(PRESETS) | set(INTERACTIONS)) - words == set()
+    assert (keys | vocabulary | set(ACTIONS) | set(PRESETS) | set(INTERACTIONS)) - words == set()

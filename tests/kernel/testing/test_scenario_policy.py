@@ -1,6 +1,12 @@
 """The policy of a scenario: each option of the table, as it may and as it may not be written."""
 
+import enum
+from collections.abc import Iterator
+from types import UnionType
+from typing import Any, get_args
+
 import pytest
+from attrs import fields
 from loopkernel.data.policy import Policy
 from loopkernel.testing.scenarios.data.scenario import PolicyChoice
 from loopkernel.testing.scenarios.data.world import JsonValue
@@ -18,50 +24,30 @@ COMPACTION = (
     "{strategy: window, window_tokens: 1_000, trigger_ratio: 0.85, trigger_tokens: none, keep_turns: 2, "
     "keep_messages: 40, keep_ratio: 0.3, when: turn_start, failures: 1, cooldown_ms: 5, shorten_results: 9}"
 )
-LIMITS = [
-    "max_turns",
-    "max_total_tokens",
-    "max_tool_calls",
-    "max_wall_ms",
-    "max_parallel",
-    "max_output_tokens",
-    "max_reply_chars",
-]
-TIMEOUTS = ["silence_ms", "tool_timeout_ms", "approval_timeout_ms", "hook_timeout_ms"]
 
-# Each value of each option, as it is written and as it is read.
+
+def plain_values(name: str, annotation: Any) -> Iterator[tuple[str, str, JsonValue]]:  # Any: a type or a union of types
+    """Each kind of value that an option may have by its type: its words, yes and no, a number, `none`."""
+    for kind in get_args(annotation) if isinstance(annotation, UnionType) else (annotation,):
+        if kind is type(None):
+            yield name, "none", None
+        elif kind in (bool, int, float, str):
+            yield from ((name, written, meant) for written, meant in PLAIN[kind].items())
+        elif isinstance(kind, type) and issubclass(kind, enum.Enum):
+            yield from ((name, word.value, word.value) for word in kind)
+
+
+PLAIN: dict[type, dict[str, JsonValue]] = {
+    bool: {"true": True, "false": False},
+    int: {"7": 7, "300_000": 300_000},
+    float: {"0.25": 0.25},
+    str: {"finish": "finish"},
+}
+
+# Each value of each option, as it is written and as it is read: those that its type tells, and of the parts some.
 VALUES: list[tuple[str, str, JsonValue]] = [
-    *((option, word, word) for option, words in {
-        "lifetime": ["task", "session"],
-        "turn_limit_counts": ["replies", "tool_replies"],
-        "schedule": ["serial", "batches", "read_runs", "all", "graph"],
-        "early_start": ["never", "gated"],
-        "no_profile": ["conflict", "no_conflict"],
-        "no_profile_approval": ["allow", "ask"],
-        "write_conflict": ["serialise", "last_write"],
-        "run_calls": ["content", "stop_reason", "either"],
-        "on_reject": ["continue", "skip_rest", "halt"],
-        "on_tool_failure": ["continue", "cancel_siblings"],
-        "on_busy": ["queue", "reject", "interrupt"],
-        "errors": ["shown", "withheld"],
-        "on_error": ["rest", "end", "raise", "feed_back"],
-        "on_pause": ["continue", "end"],
-        "still_empty": ["stuck", "natural"],
-        "nudges_count": ["turn", "round"],
-        "on_broken_stream": ["retract", "keep"],
-        "approval_mode": ["default", "plan", "accept_edits", "bypass", "headless"],
-        "output_calls": ["run", "skip"],
-        "hook_failure": ["open", "closed"],
-        "output_tool": ["finish"],
-    }.items() for word in words),
-    *((option, "7", 7) for option in [*LIMITS, *TIMEOUTS]),
-    *((option, "none", None) for option in [*LIMITS, *TIMEOUTS, "max_cost_usd", "output_tool"]),
-    *((option, "none", None) for option in ["retry", "loop", "compaction", "clear_results", "result_limit"]),
-    *((option, "0", 0) for option in ["queue_limit", "missing_call_retries", "refusal_notes", "empty_reply_nudges",
-                                       "stop_hook_limit"]),
-    ("missing_call_retries", "none", None),
+    *(value for option in fields(Policy) if option.name in OPTIONS for value in plain_values(option.name, option.type)),
     ("retry", "{unstreamed: [server]}", {"unstreamed": ["server"]}),
-    ("max_cost_usd", "0.25", 0.25),
     ("prices", "{input: 3, output: 15.5}", {"input": 3, "output": 15.5}),
     ("on_truncation", "{escalate_to: [65536], continuations: 3, then: stop, calls: note}",
      {"escalate_to": [65536], "continuations": 3, "then": "stop", "calls": "note"}),
@@ -70,7 +56,6 @@ VALUES: list[tuple[str, str, JsonValue]] = [
     ("on_truncation", "{calls: run}", {"calls": "run"}),
     ("retry", "{base_ms: 1, factor: 1.5, cap_ms: 3, retries: 4, jitter_ms: 5, classes: [server, network]}",
      {"base_ms": 1, "factor": 1.5, "cap_ms": 3, "retries": 4, "jitter_ms": 5, "classes": ["server", "network"]}),
-    ("retry_after_cap_ms", "300_000", 300_000),
     ("fallback_models", "[small, smaller]", ["small", "smaller"]),
     ("loop", "{note: 3, disable: none, disable_turns: 2, stop: none, window: 24}",
      {"note": 3, "disable": None, "disable_turns": 2, "stop": None, "window": 24}),
@@ -86,15 +71,11 @@ VALUES: list[tuple[str, str, JsonValue]] = [
     ("result_limit", "{chars: 2_000, oversize: spill, preview: 3}", {"chars": 2000, "oversize": "spill", "preview": 3}),
     ("approval_rules", "[{decision: deny, tool: 'sh*', input: {cmd: rm *}}, {decision: ask}]",
      [{"decision": "deny", "tool": "sh*", "input": {"cmd": "rm *"}}, {"decision": "ask"}]),
-    ("output_required", "true", True),
-    ("output_demand", "until_given", "until_given"),
-    ("redacts", "last_message", "last_message"),
     ("hooks", "{before_invocation: off, after_invocation: observed, before_model: gated, after_model: off, "
      "before_tool: [{name: lint, gated: true}, {name: watch}], after_tool: gated, message_added: observed, stop: off}",
      {"before_invocation": "off", "after_invocation": "observed", "before_model": "gated", "after_model": "off",
       "before_tool": [{"name": "lint", "gated": True}, {"name": "watch"}], "after_tool": "gated",
       "message_added": "observed", "stop": "off"}),
-    ("course_correction", "none", None),
     ("course_correction", "{after_calls: 2, after_writes: 0}", {"after_calls": 2, "after_writes": 0}),
     ("child", "{max_turns: 3, max_output_tokens: none, timeout_ms: 9, depth: 2}",
      {"max_turns": 3, "max_output_tokens": None, "timeout_ms": 9, "depth": 2}),
@@ -111,8 +92,11 @@ def test_an_option_is_read(option: str, written: str, meant: JsonValue) -> None:
 
 def test_every_option_has_a_value_above_and_a_field_in_the_kernel() -> None:
     assert {option for option, _, _ in VALUES} == set(OPTIONS)
-    fields = {field.name for field in Policy.__attrs_attrs__}
-    assert set(OPTIONS) == fields - {"model", "grace_ms", "seed"}  # which are not a scenario's to choose
+    assert set(OPTIONS) == {option.name for option in fields(Policy)} - {
+        "model",
+        "grace_ms",
+        "seed",
+    }  # which are not a scenario's to choose
 
 
 @pytest.mark.parametrize("preset", PRESETS)

@@ -1,12 +1,14 @@
 """Strategies for policies: every option, valid by construction, the default first."""
 
-from typing import Any
+from contextlib import suppress
+from typing import Any, get_args
 
-from attrs import evolve
+from attrs import evolve, fields
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from loopkernel.data import choices
+from loopkernel.data.errors import PolicyError
 from loopkernel.data.json_text import Json
 from loopkernel.data.policy import (
     RETRYABLE,
@@ -116,7 +118,7 @@ def result_limits(draw: DrawFn) -> ResultLimit:
 clear_results: SearchStrategy[ClearResults] = st.builds(
     ClearResults, above=_small, keep=_small, when=st.sampled_from(choices.ClearMoment)
 )
-_can_be_gated = st.sampled_from([point for point in HookPoint if point is not HookPoint.MESSAGE_ADDED])
+_can_be_gated = st.sampled_from([point for point in HookPoint if point.can_be_gated])
 hooks: SearchStrategy[Hook] = st.one_of(
     st.builds(Hook, point=_can_be_gated, name=names, gated=st.booleans()),
     st.builds(Hook, point=st.sampled_from(HookPoint), name=names),
@@ -139,126 +141,55 @@ restarts: SearchStrategy[OnRestart] = st.builds(
     child=st.sampled_from(choices.RestartChild),
 )
 
-# Any, in this mapping: each option has a type of its own, and the constructor checks the value.
-OPTIONS: dict[str, SearchStrategy[Any]] = {
-    "lifetime": st.sampled_from(choices.Lifetime),
+
+def _by_type(name: str, annotation: Any) -> SearchStrategy[Any]:  # Any: a type or a union of types
+    """The values of an option whose type says it all: words, yes or no, and small numbers from the least it takes."""
+    if type(None) in get_args(annotation):
+        (kind,) = (one for one in get_args(annotation) if one is not type(None))
+        return st.none() | _by_type(name, kind)
+    if annotation is bool:
+        return st.booleans()
+    if annotation is int:
+        return st.integers(_least(name), 5)
+    return st.sampled_from(annotation)
+
+
+def _least(name: str) -> int:
+    """The least number that the option takes."""
+    for number in range(5):
+        with suppress(PolicyError):
+            Policy(**{name: number})  # type: ignore[arg-type]  # only called where it is a number
+            return number
+    raise AssertionError(f"{name} takes no small number: say in WITHIN what it takes")
+
+
+# What cannot be told from the type of the option alone.
+WITHIN: dict[str, SearchStrategy[Any]] = {  # Any: each option has a type of its own; the constructor checks the value
     "model": models,
     "fallback_models": st.lists(models, max_size=2).map(tuple),
-    "max_turns": st.none() | _small,
-    "turn_limit_counts": st.sampled_from(choices.TurnLimitCounts),
-    "max_total_tokens": st.none() | _small,
-    "max_tool_calls": st.none() | _small,
-    "max_wall_ms": st.none() | _small,
-    "max_reply_chars": st.none() | _small,
     "max_cost_usd": st.none() | _amounts,
     "prices": prices,
-    "schedule": st.sampled_from(choices.Schedule),
-    "max_parallel": st.none() | _positive,
-    "early_start": st.sampled_from(choices.EarlyStart),
-    "no_profile": st.sampled_from(choices.NoProfile),
-    "no_profile_approval": st.sampled_from(choices.NoProfileApproval),
-    "write_conflict": st.sampled_from(choices.WriteConflict),
-    "run_calls": st.sampled_from(choices.RunCalls),
-    "on_reject": st.sampled_from(choices.OnReject),
-    "on_tool_failure": st.sampled_from(choices.OnToolFailure),
-    "on_busy": st.sampled_from(choices.OnBusy),
-    "queue_limit": _small,
-    "max_output_tokens": st.none() | _positive,
     "on_truncation": truncations,
     "retry": st.none() | retries,
-    "retry_after_cap_ms": _small,
-    "errors": st.sampled_from(choices.ErrorDisplay),
-    "on_error": st.sampled_from(choices.OnError),
-    "silence_ms": st.none() | _positive,
-    "tool_timeout_ms": st.none() | _positive,
-    "approval_timeout_ms": st.none() | _positive,
-    "hook_timeout_ms": st.none() | _positive,
-    "grace_ms": _small,
     "loop": st.none() | loop_tiers,
     "compaction": st.none() | compactions(),
     "clear_results": st.none() | clear_results,
     "result_limit": st.none() | result_limits(),
-    "approval_mode": st.sampled_from(choices.ApprovalMode),
     "approval_rules": st.lists(approval_rules, max_size=2).map(tuple),
     "output_tool": st.none() | names,
-    "output_calls": st.sampled_from(choices.OutputCalls),
-    "output_required": st.booleans(),
-    "output_demand": st.sampled_from(choices.OutputDemand),
-    "redacts": st.sampled_from(choices.Redacts),
-    "on_pause": st.sampled_from(choices.OnPause),
-    "on_broken_stream": st.sampled_from(choices.OnBrokenStream),
-    "missing_call_retries": st.none() | _small,
-    "refusal_notes": _small,
-    "empty_reply_nudges": _small,
-    "nudges_count": st.sampled_from(choices.NudgesCount),
-    "still_empty": st.sampled_from(choices.StillEmpty),
     "hooks": st.lists(hooks, max_size=4).map(tuple),
-    "hook_failure": st.sampled_from(choices.HookFailure),
-    "stop_hook_limit": _small,
     "course_correction": st.none() | course_corrections,
     "child": child_limits,
     "on_restart": restarts,
     "seed": st.integers(0, 2**40),
 }
+OPTIONS: dict[str, SearchStrategy[Any]] = {  # Any: as in WITHIN
+    option.name: WITHIN[option.name] if option.name in WITHIN else _by_type(option.name, option.type)
+    for option in fields(Policy)
+}
 
-# What decides how the phases that run today go on.
-RUNNING_OPTIONS = (
-    "lifetime",
-    "fallback_models",
-    "max_turns",
-    "turn_limit_counts",
-    "max_total_tokens",
-    "max_tool_calls",
-    "max_wall_ms",
-    "max_reply_chars",
-    "max_cost_usd",
-    "max_parallel",
-    "early_start",
-    "no_profile",
-    "no_profile_approval",
-    "write_conflict",
-    "run_calls",
-    "on_reject",
-    "on_tool_failure",
-    "on_busy",
-    "queue_limit",
-    "max_output_tokens",
-    "on_truncation",
-    "retry",
-    "retry_after_cap_ms",
-    "errors",
-    "on_error",
-    "silence_ms",
-    "tool_timeout_ms",
-    "approval_timeout_ms",
-    "grace_ms",
-    "loop",
-    "clear_results",
-    "result_limit",
-    "approval_mode",
-    "approval_rules",
-    "output_tool",
-    "output_calls",
-    "output_required",
-    "output_demand",
-    "redacts",
-    "on_pause",
-    "on_broken_stream",
-    "missing_call_retries",
-    "refusal_notes",
-    "empty_reply_nudges",
-    "nudges_count",
-    "still_empty",
-    "on_restart",
-    "hooks",
-    "hook_failure",
-    "hook_timeout_ms",
-    "stop_hook_limit",
-    "course_correction",
-    "compaction",
-    "child",
-    "seed",
-)
+# What decides how the phases that run today go on; the schedule is drawn apart, each as often as any other.
+RUNNING_OPTIONS = tuple(name for name in OPTIONS if name not in ("model", "prices", "schedule"))
 
 # What decides how a run goes on that is watched over by hooks, corrected, compacted and helped by sub-agents.
 CARE_OPTIONS = (
@@ -311,7 +242,7 @@ ENDURANCE_OPTIONS = (
 @st.composite
 def policies(draw: DrawFn, options: tuple[str, ...] = tuple(OPTIONS), most: int = 5) -> Policy:
     """A policy that leaves the default in at most `most` of the options."""
-    values: dict[str, Any] = {}  # Any: as in OPTIONS
+    values: dict[str, Any] = {}  # Any: as in WITHIN
     # An option and its value are drawn one after the other, so that shrinking can take both out at once.
     while len(values) < min(most, len(options)) and draw(st.integers(0, most)):
         name = draw(st.sampled_from(options))
