@@ -38,15 +38,16 @@ check: environment ## check lint, format, types and architecture
 slow: environment ## run what the quick suite leaves out (tests/slow.txt, and what carries the mark)
 	$(PYTEST) $(SPREAD) -q -m slow
 
-verify: slow servers ## run what is slow; and runs killed in each of their homes, the page in a browser, agents with planted bugs
+verify: slow servers ## run what is slow; runs killed in each of their homes, the page in a browser, agents with planted bugs; every test under other Pythons
 	$(PYTEST) -q -s tests/homes tests/browser
 	$(PYTEST) $(SPREAD) -q tests/strangers
+	@ALL=1 $(BIN)/python scripts/matrix.py
 
 coverage: environment ## run the quick suite and what is slow, and fail unless every branch of the kernel is taken
 	$(PYTEST) $(SPREAD) -q --cov --cov-report=term
 
-matrix: environment ## run the suites under each other supported Python that this machine has
-	@$(BIN)/python scripts/matrix.py
+matrix: environment ## run the quick suite under each other supported Python that this machine has (ALL=1: every test)
+	@$(if $(ALL),ALL=$(ALL)) $(BIN)/python scripts/matrix.py
 
 fuzz: environment ## look for a breach with fresh seeds: ten minutes of properties, then every scope (MINUTES=n, SEED=n to repeat)
 	@$(BIN)/python scripts/fuzz.py $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED))
