@@ -26,7 +26,7 @@ from loopkernel_adapters.driver.asyncio_driver import Driver
 from loopkernel_adapters.driver.pacing import BURST
 from loopkernel_adapters.ports import RunContext
 from loopkernel_adapters.providers.scripted import ANY, ScriptedProvider, call_reply, text_reply
-from loopkernel_adapters.waiting_calls import calls_waiting_in
+from loopkernel_adapters.sessions.waiting_calls import calls_waiting_in
 from typing_extensions import override
 
 from tests.adapters.driver.agent_world import TWO_ROUNDS, an_agent, asking, tidied
