@@ -5,15 +5,15 @@ import json
 import signal
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from attrs import define, evolve, field
 
 from mutation import preloading
+from mutation.matrix import Matrix, function_of
 from mutation.mutants import Mutant
-from mutation.plans import Planner
+from mutation.plans import MATRIX_SECONDS, SECONDS_A_MUTANT, Planner
 from mutation.recording import RecordingFailed, recorded
 from mutation.sampling import sample
 from mutation.subject import KERNEL, ROOT, Subject
@@ -74,17 +74,19 @@ def main() -> int:
 def _run(arguments: argparse.Namespace, chosen: list[Mutant], listed: list[Survivor]) -> int:
     started = time.monotonic()
     subject = evolve(KERNEL, marked=QUICK) if arguments.quick else KERNEL
-    cache = CACHE / "quick" if arguments.quick else CACHE / "whole"
+    cache = CACHE / ("quick" if arguments.quick else "whole")
     print(f"{len(KERNEL.mutants)} mutants in {len(KERNEL.paths)} files; trying {len(chosen)}", flush=True)
     print(f"seed {arguments.seed}; recording which test reaches what, unless that is known ...", flush=True)
     record = recorded(subject, cache, arguments.workers)
+    record = record.of(arguments.tests)
     seconds = {test.test: test.seconds for test in record.tests}
-    planner = Planner.of(subject, record)
+    planner = Planner.of(subject, record, MATRIX_SECONDS if arguments.matrix else SECONDS_A_MUTANT)
     del record
     preloading.load()
     print(f"{len(seconds)} tests recorded after {time.monotonic() - started:.0f} s", flush=True)
     score = Score(listed=listed)
-    planned = ((mutant, planner.batches(mutant)) for mutant in chosen)
+    matrix = Matrix()
+    planned = ((mutant, matrix.noted(mutant, planner.batches(mutant))) for mutant in chosen)
     way = Way(is_exhaustive=arguments.matrix, is_shown=arguments.mutant is not None)
     results = cache / ("result.jsonl" if way.is_shown else "results.jsonl")
     with results.open("w", encoding="utf-8") as file:
@@ -99,7 +101,8 @@ def _run(arguments: argparse.Namespace, chosen: list[Mutant], listed: list[Survi
     if arguments.listed:
         return _report_listed(score)
     if arguments.matrix:
-        _report_matrix(score, set(map(function_of, seconds)))
+        for line in matrix.told(score.outcomes, map(function_of, seconds)):
+            print(line)
     _report(score, arguments, time.monotonic() - started, results)
     return 0 if score.is_met else 1
 
@@ -112,6 +115,7 @@ def _parsed() -> argparse.Namespace:
     parser.add_argument("--mutant", help="try this one alone, and show its tests")
     parser.add_argument("--only", default="", help="try those alone whose file contains this")
     parser.add_argument("--listed", action="store_true", help="try the listed survivors, and no others")
+    parser.add_argument("--tests", nargs="+", default=[""], help="against those tests alone whose names begin so")
     parser.add_argument("--quick", action="store_true", help="against the tests of `make test` alone")
     parser.add_argument("--matrix", action="store_true", help="run every test of each mutant: which kill it, all told")
     return parser.parse_args()
@@ -178,26 +182,6 @@ def _report(score: Score, arguments: argparse.Namespace, seconds: float, results
         print(line)
     print(f"seed {arguments.seed}, {seconds:.0f} s; every outcome is in {results.relative_to(ROOT)}")
     print("repeat one: make mutants MUTANT=NAME    another sample: make mutants MUTANTS=n SEED=s")
-
-
-def _report_matrix(score: Score, functions: set[str]) -> None:
-    """How many mutants each test function kills, and how many of them nothing else kills."""
-    kills: Counter[str] = Counter()
-    alone: Counter[str] = Counter()
-    for outcome in score.outcomes:
-        killers = {function_of(test) for test in outcome.tests} & functions
-        kills.update(killers)
-        if len(killers) == 1:
-            alone.update(killers)
-    print("\nkills, of which alone, by which test function")
-    for function, count in kills.most_common():
-        print(f"{count:>5} {alone[function]:>5}  {function}")
-    print(f"{len(functions) - len(kills)} of {len(functions)} functions kill none of this sample")
-
-
-def function_of(test: str) -> str:
-    """The name of a test without its parameters."""
-    return test.partition("[")[0]
 
 
 def _report_listed(score: Score) -> int:

@@ -16,6 +16,7 @@ from mutation.subject import Subject
 FIRST_BATCH = 0.5  # seconds of tests; each further batch is longer
 GROWTH = 3
 SECONDS_A_MUTANT = 25.0  # as recorded: the slowest tests of a mutant that survives so much are not run
+MATRIX_SECONDS = 100.0  # the same where every test that kills is asked for
 
 
 @frozen(kw_only=True)
@@ -39,9 +40,10 @@ class Planner:
     reaching: dict[Place, Sequence[int]]
     probed: set[Place]
     users: dict[str, set[Place]]  # of each constant of a module, the statements that name it
+    most: float = SECONDS_A_MUTANT  # seconds of tests a mutant
 
     @staticmethod
-    def of(subject: Subject, record: Record) -> "Planner":
+    def of(subject: Subject, record: Record, most: float = SECONDS_A_MUTANT) -> "Planner":
         """Turn the record round: from tests that reach places to places that are reached by tests."""
         reaching: dict[int, array[int]] = defaultdict(lambda: array("I"))
         for position, recorded in enumerate(record.tests):
@@ -55,6 +57,7 @@ class Planner:
             reaching={record.places[number]: positions for number, positions in reaching.items()},
             probed=set(record.places),
             users=_users(subject),
+            most=most,
         )
 
     def batches(self, mutant: Mutant) -> list[Batch]:
@@ -89,7 +92,7 @@ class Planner:
             if file not in files:
                 files.add(file)
                 cost += self.collected.get(file, 0.0)
-            if tests and spent + cost > SECONDS_A_MUTANT:
+            if tests and spent + cost > self.most:
                 continue
             if tests and filled + cost > size:
                 batches.append(Batch(tests=tests))

@@ -12,12 +12,12 @@ import subprocess
 import sys
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import compress
 from pathlib import Path
 
 import pytest
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from mutation.probes import Place, places, probing_finder
 from mutation.subject import ROOT, Subject
@@ -54,6 +54,11 @@ class Record:
     collected: dict[str, Recorded]
     failed: tuple[str, ...]
     places: tuple[Place, ...]
+
+    def of(self, beginnings: Iterable[str]) -> "Record":
+        """What it holds of the tests whose names begin in one of these ways."""
+        wanted = tuple(beginnings)
+        return evolve(self, tests=tuple(test for test in self.tests if test.test.startswith(wanted)))
 
 
 class Recorder:

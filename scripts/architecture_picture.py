@@ -20,20 +20,7 @@ SHELL = "loopkernel_adapters"
 # What holds nothing of its own, or nothing that a reader looks for; the public names are a door to all the rest.
 _PUBLIC = ("loopkernel", "deltas", "effects", "events", "messages", "policy", "states", "tools", "adapters.public")
 _UNSEEN = (*_PUBLIC, "loop", "later_typing", "public_names")
-# The modules at the top of the shell that put its rooms together; the others there are what all of them rest on.
-AGENT = (
-    *(
-        "agent",
-        "asked_calls",
-        "event_buffer",
-        "result",
-        "runs_elsewhere",
-        "session",
-        "standing_approvals",
-        "turn_locks",
-    ),
-    "waiting_calls",
-)
+AGENT = "agent"  # at the top of the shell: it puts its rooms together; the others there are what all of them rest on
 
 
 def room_of(module: str) -> str:
@@ -48,7 +35,7 @@ def room_of(module: str) -> str:
             return f"adapters.{parts[1]}"
         if parts[-1] == "__main__":
             return "adapters.cli"
-        return "adapters.agent" if parts[-1] in AGENT else "adapters.ports"
+        return "adapters.agent" if parts[-1] == AGENT else "adapters.ports"
     return parts[1] if len(parts) > 1 else parts[0]
 
 

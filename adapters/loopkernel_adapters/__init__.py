@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from loopkernel_adapters.driver.clocks import ManualClock as ManualClock
     from loopkernel_adapters.driver.clocks import WallClock as WallClock
     from loopkernel_adapters.driver.taking_up import SettingsDiffer as SettingsDiffer
-    from loopkernel_adapters.event_buffer import AgentEvent as AgentEvent
-    from loopkernel_adapters.event_buffer import EventsDropped as EventsDropped
     from loopkernel_adapters.fleet.running import FleetRun as FleetRun
     from loopkernel_adapters.fleet.worker import Worker as Worker
     from loopkernel_adapters.fleet_ports import Fleet as Fleet
@@ -59,11 +57,16 @@ if TYPE_CHECKING:
     from loopkernel_adapters.providers.scripted import ScriptedProvider as ScriptedProvider
     from loopkernel_adapters.providers.scripted import call_reply as call_reply
     from loopkernel_adapters.providers.scripted import text_reply as text_reply
-    from loopkernel_adapters.result import NoAnswer as NoAnswer
-    from loopkernel_adapters.result import Result as Result
     from loopkernel_adapters.secrets import Secrets as Secrets
-    from loopkernel_adapters.session import Session as Session
-    from loopkernel_adapters.session import Turn as Turn
+    from loopkernel_adapters.sessions.event_buffer import AgentEvent as AgentEvent
+    from loopkernel_adapters.sessions.event_buffer import EventsDropped as EventsDropped
+    from loopkernel_adapters.sessions.result import NoAnswer as NoAnswer
+    from loopkernel_adapters.sessions.result import Result as Result
+    from loopkernel_adapters.sessions.session import Session as Session
+    from loopkernel_adapters.sessions.session import Turn as Turn
+    from loopkernel_adapters.sessions.waiting_calls import Answer as Answer
+    from loopkernel_adapters.sessions.waiting_calls import Approver as Approver
+    from loopkernel_adapters.sessions.waiting_calls import WaitingCall as WaitingCall
     from loopkernel_adapters.stores.folders import JsonlFolder as JsonlFolder
     from loopkernel_adapters.stores.jsonl import JsonlStore as JsonlStore
     from loopkernel_adapters.stores.jsonl import read_log as read_log
@@ -87,9 +90,6 @@ if TYPE_CHECKING:
     from loopkernel_adapters.tools.registry import Registry as Registry
     from loopkernel_adapters.tools.sandbox import Sandbox as Sandbox
     from loopkernel_adapters.tools.shell import Shell as Shell
-    from loopkernel_adapters.waiting_calls import Answer as Answer
-    from loopkernel_adapters.waiting_calls import Approver as Approver
-    from loopkernel_adapters.waiting_calls import WaitingCall as WaitingCall
 else:
     from loopkernel.public_names import offered_names
 
@@ -101,7 +101,7 @@ else:
             "loopkernel_adapters.driver.children": "InProcessAgents",
             "loopkernel_adapters.driver.clocks": "ManualClock WallClock",
             "loopkernel_adapters.driver.taking_up": "SettingsDiffer",
-            "loopkernel_adapters.event_buffer": "AgentEvent EventsDropped",
+            "loopkernel_adapters.sessions.event_buffer": "AgentEvent EventsDropped",
             "loopkernel_adapters.blocking_ports": "BlockingRuns BlockingStore",
             "loopkernel_adapters.fleet_ports": "Fleet",
             "loopkernel_adapters.fleet.running": "FleetRun",
@@ -119,8 +119,8 @@ else:
             "loopkernel_adapters.providers.recorded": "RecordedProvider",
             "loopkernel_adapters.providers.scripted": "ScriptedProvider call_reply text_reply",
             "loopkernel_adapters.secrets": "Secrets",
-            "loopkernel_adapters.result": "NoAnswer Result",
-            "loopkernel_adapters.session": "Session Turn",
+            "loopkernel_adapters.sessions.result": "NoAnswer Result",
+            "loopkernel_adapters.sessions.session": "Session Turn",
             "loopkernel_adapters.stores.folders": "JsonlFolder",
             "loopkernel_adapters.stores.jsonl": "JsonlStore read_log",
             "loopkernel_adapters.stores.memory": "MemoryRuns MemoryStore",
@@ -135,7 +135,7 @@ else:
             "loopkernel_adapters.tools.registry": "CombinedTools FunctionTool Registry",
             "loopkernel_adapters.tools.sandbox": "Sandbox",
             "loopkernel_adapters.tools.shell": "Shell",
-            "loopkernel_adapters.waiting_calls": "Answer Approver WaitingCall",
+            "loopkernel_adapters.sessions.waiting_calls": "Answer Approver WaitingCall",
         },
         namespaces="temporal testing transcripts",
     )

@@ -33,18 +33,18 @@ from loopkernel_adapters.driver.audience import RecordFollower
 from loopkernel_adapters.driver.children import InProcessAgents
 from loopkernel_adapters.driver.clocks import WallClock
 from loopkernel_adapters.driver.taking_up import ResumeSettings, SettingsDiffer
-from loopkernel_adapters.event_buffer import AgentEvent, EventsDropped
 from loopkernel_adapters.optional_ports import NO_PORTS, ChildFollower, ChildObserver, OptionalPorts, Ports
 from loopkernel_adapters.ports import Clock, NoSuchRun, Observer, Provider, RunFailed, Runs, Tools
 from loopkernel_adapters.provider_keys import keys_of
-from loopkernel_adapters.result import NoAnswer, Output_co, Result
 from loopkernel_adapters.secrets import NO_SECRETS, Secrets
-from loopkernel_adapters.session import MOST_EVENTS, Listeners, Session, Turn, Words, said
+from loopkernel_adapters.sessions.event_buffer import AgentEvent, EventsDropped
+from loopkernel_adapters.sessions.result import NoAnswer, Output_co, Result
+from loopkernel_adapters.sessions.session import MOST_EVENTS, Listeners, Session, Turn, Words, said
+from loopkernel_adapters.sessions.turn_locks import TurnLocks
+from loopkernel_adapters.sessions.waiting_calls import Answer, Approver, WaitingCall
 from loopkernel_adapters.stores.memory import MemoryRuns
 from loopkernel_adapters.stores.threaded import asynchronous_runs
 from loopkernel_adapters.tools.registry import CombinedTools, FunctionTool, Registry
-from loopkernel_adapters.turn_locks import TurnLocks
-from loopkernel_adapters.waiting_calls import Answer, Approver, WaitingCall
 
 __all__ = [
     "Agent",

@@ -9,9 +9,9 @@ from pathlib import Path
 from loopkernel.data.json_text import Json
 from loopkernel.data.records import LogRecord
 from loopkernel.data.user_deltas import Approve, CallAnswer, Correct, Reject, RememberTool
+from loopkernel_adapters.sessions.waiting_calls import WaitingCall
 from loopkernel_adapters.viewing.live import LiveRun, Looking, NotAnswered
 from loopkernel_adapters.viewing.serving import ViewServer
-from loopkernel_adapters.waiting_calls import WaitingCall
 
 from tests.adapters.viewing.asking_runs import INPUT, asking_run
 from tests.adapters.viewing.made_runs import HOSTILE, long_run

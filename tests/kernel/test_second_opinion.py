@@ -28,8 +28,9 @@ from loopkernel.data.words import CallStatus, StopReason
 from loopkernel.loop.algorithms.projection import project
 from loopkernel.loop.algorithms.scheduling import Claimant, batches, conflict
 from loopkernel.testing.run import Run
-from loopkernel.testing.slow_pairing import wrong_order, wrong_pairs
 from loopkernel.testing.slow_schedule import Followed, SlowCall, SlowReply, SlowRules
+
+from tests.kernel.laws.test_pairing import broken
 
 # --- any reply ------------------------------------------------------------------------------------------
 
@@ -295,7 +296,7 @@ class KernelRun(Run):
         """The thread that the model would be shown answers the calls of the last reply so, each right behind it."""
         assert self.state.session is not None
         shown = project(self.state.session.thread, "default")
-        assert [*wrong_pairs(shown), *wrong_order(shown)] == []
+        assert broken(shown) == (False, False)
         results = [block for message in shown for block in message.content if isinstance(block, ToolResult)]
         assert [result.status for result in results][-len(statuses) :] == list(statuses)
 

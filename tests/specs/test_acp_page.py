@@ -16,7 +16,7 @@ from loopkernel_adapters.acp.agent import stop_reason
 from loopkernel_adapters.acp.questions import choices_for
 from loopkernel_adapters.acp.updates import Updates
 from loopkernel_adapters.driver.asyncio_driver import is_event
-from loopkernel_adapters.waiting_calls import WaitingCall
+from loopkernel_adapters.sessions.waiting_calls import WaitingCall
 
 from tests.kernel.scenario_logs import FILES, logs_of
 

@@ -49,7 +49,7 @@ from loopkernel_adapters.acp.stored import StoredSessions
 from loopkernel_adapters.acp.updates import Update
 from loopkernel_adapters.agent import new_run_id
 from loopkernel_adapters.ports import RunFailed, StoreError
-from loopkernel_adapters.result import Result
+from loopkernel_adapters.sessions.result import Result
 from loopkernel_adapters.tools.mcp import McpUnavailable
 from loopkernel_adapters.tools.sent_media import NotTaken
 

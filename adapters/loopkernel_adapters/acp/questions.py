@@ -44,7 +44,7 @@ from loopkernel_adapters.acp.calls import (
     raw_input,
     title_of,
 )
-from loopkernel_adapters.waiting_calls import Answer, WaitingCall
+from loopkernel_adapters.sessions.waiting_calls import Answer, WaitingCall
 
 OptionKind = Literal["allow_once", "allow_always", "reject_once", "reject_always"]
 NO_ANSWER = "the editor gave no answer that lets it run"

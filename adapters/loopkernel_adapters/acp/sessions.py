@@ -37,13 +37,13 @@ from loopkernel_adapters.bounded_text import one_line
 from loopkernel_adapters.driver.children import WITH_CALLS
 from loopkernel_adapters.optional_ports import Address
 from loopkernel_adapters.ports import Provider, RunContext, Runs, ToolError, Tools
-from loopkernel_adapters.result import Result
 from loopkernel_adapters.secrets import Secrets
-from loopkernel_adapters.session import Session
+from loopkernel_adapters.sessions.result import Result
+from loopkernel_adapters.sessions.session import Session
+from loopkernel_adapters.sessions.waiting_calls import WaitingCall
 from loopkernel_adapters.tools.files import MOST_WRITTEN, Workspace, read_at_most
 from loopkernel_adapters.tools.mcp import McpServer, open_servers
 from loopkernel_adapters.tools.registry import CombinedTools
-from loopkernel_adapters.waiting_calls import WaitingCall
 
 
 @frozen(kw_only=True)

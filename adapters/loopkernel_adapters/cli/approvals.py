@@ -30,7 +30,7 @@ from loopkernel_adapters.cli.words import counted
 from loopkernel_adapters.driver.clocks import WallClock
 from loopkernel_adapters.driver.log_writer import renew_snapshot
 from loopkernel_adapters.ports import Sealing, demand_same_rules
-from loopkernel_adapters.standing_approvals import StandingApproval, standing_approvals
+from loopkernel_adapters.sessions.standing_approvals import StandingApproval, standing_approvals
 from loopkernel_adapters.stores.in_place import InPlaceStore
 
 # --- what runs unasked, listed ---------------------------------------------------------------------------

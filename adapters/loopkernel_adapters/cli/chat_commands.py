@@ -26,7 +26,7 @@ from loopkernel_adapters.cli.screen import in_one_line
 from loopkernel_adapters.cli.words import counted, queue_lines, queue_told, tokens_told
 from loopkernel_adapters.driver.asyncio_driver import Driver
 from loopkernel_adapters.optional_ports import NoSuchAgent
-from loopkernel_adapters.standing_approvals import standing_approvals
+from loopkernel_adapters.sessions.standing_approvals import standing_approvals
 
 HELP = """\
 Type a message, and Enter; a text that is pasted is one. While the agent is busy, it waits in the queue.

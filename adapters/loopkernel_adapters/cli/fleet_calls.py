@@ -11,7 +11,7 @@ from loopkernel_adapters.cli.shown_text import told_input, told_name
 from loopkernel_adapters.cli.trace import in_words
 from loopkernel_adapters.fleet.running import FleetRun
 from loopkernel_adapters.optional_ports import NoSuchAgent
-from loopkernel_adapters.waiting_calls import WaitingCall
+from loopkernel_adapters.sessions.waiting_calls import WaitingCall
 
 ANSWERS = "yes, no [WHY], always, or edit JSON"
 ANSWERS_AFTER_CRASH = "done [WHAT IT GAVE], rerun, or cancel"

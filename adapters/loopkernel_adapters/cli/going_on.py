@@ -28,8 +28,8 @@ from loopkernel_adapters.driver.children import InProcessAgents
 from loopkernel_adapters.driver.clocks import WallClock
 from loopkernel_adapters.optional_ports import NoSuchAgent, OptionalPorts
 from loopkernel_adapters.ports import StoreError
+from loopkernel_adapters.sessions.waiting_calls import WaitingCall, calls_waiting_in
 from loopkernel_adapters.viewing.live import NotAnswered
-from loopkernel_adapters.waiting_calls import WaitingCall, calls_waiting_in
 
 CHANGED = "it does not wait as it was asked about; look at what is asked now"
 

@@ -14,6 +14,7 @@ from loopkernel_adapters.cli.places import located, log_of
 from loopkernel_adapters.cli.recording_files import LogSource, read_in_words, replayed_log, where
 from loopkernel_adapters.cli.recordings import is_one_run
 from loopkernel_adapters.cli.what_if import as_recorded, asked_what_if, in_words
+from loopkernel_adapters.sessions.waiting_calls import WaitingCall
 from loopkernel_adapters.transcripts.comparing import Difference
 from loopkernel_adapters.transcripts.diagnosing import Diagnosis, diagnosed
 from loopkernel_adapters.transcripts.entries import Place
@@ -23,7 +24,6 @@ from loopkernel_adapters.viewing.document import Sides
 from loopkernel_adapters.viewing.live import LiveRun, Looking
 from loopkernel_adapters.viewing.parting import parting_step
 from loopkernel_adapters.viewing.run import Note, RunDocument
-from loopkernel_adapters.waiting_calls import WaitingCall
 
 OURS = "a log of loopkernel"
 

@@ -8,9 +8,9 @@ from loopkernel.replaying import LogRecord, replay
 from loopkernel_adapters.driver.children import WITH_CALLS
 from loopkernel_adapters.fleet_ports import Fleet
 from loopkernel_adapters.optional_ports import Address, NoSuchAgent
-from loopkernel_adapters.runs_elsewhere import RunElsewhere
 from loopkernel_adapters.secret_filter import SecretFilter
 from loopkernel_adapters.secrets import NO_SECRETS, Secrets
+from loopkernel_adapters.sessions.runs_elsewhere import RunElsewhere
 
 
 class FleetRun(RunElsewhere):

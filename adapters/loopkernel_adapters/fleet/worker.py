@@ -21,7 +21,7 @@ from loopkernel_adapters.agent import Agent
 from loopkernel_adapters.fleet_ports import Fleet
 from loopkernel_adapters.optional_ports import NoSuchAgent
 from loopkernel_adapters.ports import NoSuchRun, RunFailed, StoreError, StoreLocked
-from loopkernel_adapters.session import Session
+from loopkernel_adapters.sessions.session import Session
 
 MOST_SESSIONS = 200  # that one worker holds at a time
 LOOK_SECONDS = 5.0  # how often it looks for work where nothing wakes it, as when another worker has died

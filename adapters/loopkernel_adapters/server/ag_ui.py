@@ -30,7 +30,6 @@ from loopkernel.data.words import RefusalReason, TurnEndReason
 from pydantic import ValidationError
 from starlette.responses import Response, StreamingResponse
 
-from loopkernel_adapters.asked_calls import NoAnswer, address_of, answer_to, asked_as_json, asked_id, call_asked
 from loopkernel_adapters.driver.asyncio_driver import AT_REST
 from loopkernel_adapters.server.ag_ui_content import NotTaken, blocks_of, result_as_json
 from loopkernel_adapters.server.ag_ui_events import Translation, snapshot_of
@@ -40,7 +39,15 @@ from loopkernel_adapters.server.event_stream import HEADERS, HEARTBEAT_SECONDS
 from loopkernel_adapters.server.feed import Feed
 from loopkernel_adapters.server.open_runs import AlreadyThere, OpenRuns
 from loopkernel_adapters.server.operations import LONGEST_TEXT, RUN_NAME
-from loopkernel_adapters.waiting_calls import WaitingCall
+from loopkernel_adapters.sessions.asked_calls import (
+    NoAnswer,
+    address_of,
+    answer_to,
+    asked_as_json,
+    asked_id,
+    call_asked,
+)
+from loopkernel_adapters.sessions.waiting_calls import WaitingCall
 
 
 async def ag_ui_run(runs: OpenRuns, body: Object) -> Response:

@@ -19,7 +19,6 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from loopkernel_adapters.agent import Agent
-from loopkernel_adapters.asked_calls import NoAnswer, answer_to, asked_as_json, call_asked
 from loopkernel_adapters.driver.children import last_said
 from loopkernel_adapters.driver.taking_up import SettingsDiffer
 from loopkernel_adapters.optional_ports import Address, NoSuchAgent
@@ -31,6 +30,7 @@ from loopkernel_adapters.server.guard import Guard, refusal
 from loopkernel_adapters.server.open_runs import MOST_OPEN, AlreadyThere, Changed, Full, Message, OpenRuns
 from loopkernel_adapters.server.openapi import openapi_document
 from loopkernel_adapters.server.operations import MOST_LISTED, OPERATIONS, Operation
+from loopkernel_adapters.sessions.asked_calls import NoAnswer, answer_to, asked_as_json, call_asked
 from loopkernel_adapters.tools.input_schema import InputSchema
 
 Handler: TypeAlias = Callable[[Request, Object], Awaitable[Response]]

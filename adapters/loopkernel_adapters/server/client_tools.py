@@ -25,8 +25,8 @@ from loopkernel.later_typing import override
 
 from loopkernel_adapters.ports import RunContext, ToolError, Tools
 from loopkernel_adapters.server.ag_ui_content import NotTaken, output_of
+from loopkernel_adapters.sessions.waiting_calls import WaitingCall
 from loopkernel_adapters.tools.registry import FunctionTool, Registry
-from loopkernel_adapters.waiting_calls import WaitingCall
 
 # By this a tool of a client is known in a log. Its calls change nothing here, so several may wait at one time.
 CLIENT = FixedResource("the client of this run", AccessMode.READ)

@@ -32,15 +32,15 @@ from pydantic import BaseModel, Field, ValidationError
 from starlette.routing import Route
 
 from loopkernel_adapters.agent import new_run_id
-from loopkernel_adapters.asked_calls import address_of, answer_to, asked_id
 from loopkernel_adapters.driver.asyncio_driver import AT_REST
 from loopkernel_adapters.driver.children import last_said
-from loopkernel_adapters.event_buffer import INCREMENTS
 from loopkernel_adapters.ports import NoSuchRun, StoreError
 from loopkernel_adapters.server.feed import Feed
 from loopkernel_adapters.server.open_runs import Changed, Full, OpenRuns
 from loopkernel_adapters.server.operations import LONGEST_TEXT, RUN_NAME
-from loopkernel_adapters.waiting_calls import WaitingCall
+from loopkernel_adapters.sessions.asked_calls import address_of, answer_to, asked_id
+from loopkernel_adapters.sessions.event_buffer import INCREMENTS
+from loopkernel_adapters.sessions.waiting_calls import WaitingCall
 
 NAME = "loopkernel"
 PATH = "/mcp"

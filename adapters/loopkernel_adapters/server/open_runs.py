@@ -28,8 +28,8 @@ from loopkernel_adapters.ports import NoSuchRun, RunPage, Sealing, StoreError
 from loopkernel_adapters.server.agent_logs import AgentLogs
 from loopkernel_adapters.server.client_tools import ClientTools
 from loopkernel_adapters.server.feed import Feed
-from loopkernel_adapters.session import Session
-from loopkernel_adapters.waiting_calls import Answer, WaitingCall, calls_waiting
+from loopkernel_adapters.sessions.session import Session
+from loopkernel_adapters.sessions.waiting_calls import Answer, WaitingCall, calls_waiting
 
 ASKED_AGAIN_SECONDS = 5.0  # without an event: whoever has not asked by then does not
 OVER = (Idle, Cancelled, Done)

@@ -21,9 +21,9 @@ from loopkernel_adapters.agent import Agent, new_run_id
 from loopkernel_adapters.driver.children import WITH_CALLS, last_said
 from loopkernel_adapters.driver.taking_up import new_nonce
 from loopkernel_adapters.optional_ports import Address, NoSuchAgent
-from loopkernel_adapters.runs_elsewhere import RunElsewhere
 from loopkernel_adapters.secret_filter import SecretFilter
 from loopkernel_adapters.secrets import NO_SECRETS, Secrets
+from loopkernel_adapters.sessions.runs_elsewhere import RunElsewhere
 from loopkernel_adapters.temporal.documents import RUN, Carried, Input, Pace, endings, inputs, refusals
 from loopkernel_adapters.temporal.documents import carried as carried_codec
 from loopkernel_adapters.temporal.updates import updated

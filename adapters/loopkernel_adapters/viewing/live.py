@@ -16,12 +16,12 @@ from loopkernel.data.records import LogRecord
 from loopkernel.data.states import State
 from loopkernel.data.user_deltas import CallAnswer
 
-from loopkernel_adapters.asked_calls import address_of, answer_to, asked_id, asked_words, call_asked
 from loopkernel_adapters.optional_ports import Address
+from loopkernel_adapters.sessions.asked_calls import address_of, answer_to, asked_id, asked_words, call_asked
+from loopkernel_adapters.sessions.waiting_calls import WaitingCall, calls_waiting
 from loopkernel_adapters.viewing.document import document_of
 from loopkernel_adapters.viewing.run import Note, RunDocument
 from loopkernel_adapters.viewing.shown import editable, visible
-from loopkernel_adapters.waiting_calls import WaitingCall, calls_waiting
 
 ASKED_EVERY_MS = 1_000
 LONGEST_ASKED = 100_000  # characters of an input that can be shown whole

@@ -17,7 +17,7 @@ from loopkernel.data.errors import CodecError
 from loopkernel.data.json_text import JsonValue, parse_json
 from loopkernel.later_typing import override
 
-from loopkernel_adapters.asked_calls import NoAnswer
+from loopkernel_adapters.sessions.asked_calls import NoAnswer
 from loopkernel_adapters.viewing.live import LiveRun, NotAnswered
 from loopkernel_adapters.viewing.page import page_of, policy_for_browser
 

@@ -20,13 +20,13 @@ from loopkernel.data.user_deltas import Correct
 from loopkernel.data.words import CallStatus, TurnEndReason
 from loopkernel.replaying import replay
 from loopkernel_adapters import agent as agent_module
-from loopkernel_adapters import session as session_module
 from loopkernel_adapters.agent import Agent, Approver, EventsDropped, Result, WaitingCall
 from loopkernel_adapters.driver.asyncio_driver import Driver
 from loopkernel_adapters.driver.pacing import BURST
 from loopkernel_adapters.ports import RunContext
 from loopkernel_adapters.providers.scripted import ANY, ScriptedProvider, call_reply, text_reply
-from loopkernel_adapters.waiting_calls import calls_waiting_in
+from loopkernel_adapters.sessions import session as session_module
+from loopkernel_adapters.sessions.waiting_calls import calls_waiting_in
 from typing_extensions import override
 
 from tests.adapters.driver.agent_world import TWO_ROUNDS, an_agent, asking, tidied

@@ -9,7 +9,7 @@ from loopkernel.data.remembered import RememberedTool
 from loopkernel.data.states import Confirming, Idle
 from loopkernel.data.user_deltas import Approve, Forget, Reject, RememberTool
 from loopkernel_adapters.providers.scripted import call_reply, text_reply
-from loopkernel_adapters.standing_approvals import StandingApproval, standing_approvals
+from loopkernel_adapters.sessions.standing_approvals import StandingApproval, standing_approvals
 
 from tests.adapters.driver.agent_world import asking
 from tests.adapters.driver.children_world import (

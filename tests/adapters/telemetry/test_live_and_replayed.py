@@ -13,9 +13,9 @@ from loopkernel.data.words import ErrorClass
 from loopkernel_adapters.agent import Agent
 from loopkernel_adapters.driver.clocks import ManualClock
 from loopkernel_adapters.providers.scripted import ANY, Reply, call_reply, text_reply
+from loopkernel_adapters.sessions.waiting_calls import Answer, WaitingCall
 from loopkernel_adapters.stores.memory import MemoryRuns
 from loopkernel_adapters.telemetry.watching import Telemetry
-from loopkernel_adapters.waiting_calls import Answer, WaitingCall
 
 from tests.adapters.telemetry.telemetry_world import (
     NOON_MS,

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from loopkernel.data.json_text import Json, JsonValue
 from loopkernel.data.records import LogRecord
 from loopkernel.data.user_deltas import Approve, CallAnswer, Correct, Reject, RememberTool
+from loopkernel_adapters.sessions.waiting_calls import WaitingCall
 from loopkernel_adapters.viewing.live import LONGEST_ASKED, LiveRun, Looking, NotAnswered
 from loopkernel_adapters.viewing.serving import LONGEST_ANSWER, LOOPBACK, ViewServer
 from loopkernel_adapters.viewing.shown import editable, visible
-from loopkernel_adapters.waiting_calls import WaitingCall
 
 from tests.adapters.viewing.asking_runs import INPUT, asking_run
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from loopkernel.data.words import CallStatus
+from loopkernel_adapters.sessions.waiting_calls import WaitingCall
 from loopkernel_adapters.temporal import TemporalRun, start, temporal_worker
-from loopkernel_adapters.waiting_calls import WaitingCall
 from temporalio.client import Client
 
 from tests.homes.temporal.clerk import clerk

@@ -9,8 +9,7 @@ from loopkernel.data.sessions import ShownError
 from loopkernel.data.states import State
 from loopkernel.data.usage import NO_USAGE, Usage
 from loopkernel.data.words import NATURAL_ENDS, RefusalReason, TurnEndReason
-
-from loopkernel_adapters.waiting_calls import WaitingCall
+from loopkernel_adapters.sessions.waiting_calls import WaitingCall
 
 if TYPE_CHECKING:  # what stands for an output without a type, where nothing else is said
     from loopkernel.later_typing import TypeVar

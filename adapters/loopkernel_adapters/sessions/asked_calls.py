@@ -19,8 +19,7 @@ from loopkernel.data.user_deltas import (
     Reject,
     RememberTool,
 )
-
-from loopkernel_adapters.waiting_calls import WaitingCall, answer_in_full
+from loopkernel_adapters.sessions.waiting_calls import WaitingCall, answer_in_full
 
 LENGTH = 32  # hexadecimal digits of an id
 

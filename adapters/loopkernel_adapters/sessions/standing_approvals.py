@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from attrs import frozen
 from loopkernel.data.remembered import Remembered
 from loopkernel.data.states import State
-
 from loopkernel_adapters.driver.children import WITH_CALLS
 from loopkernel_adapters.optional_ports import Address
 

@@ -16,7 +16,6 @@ from loopkernel.data.user_deltas import (
     CrashAnswerKind,
     Reject,
 )
-
 from loopkernel_adapters.driver.asyncio_driver import Driver
 from loopkernel_adapters.driver.children import WITH_CALLS, waiting_calls
 from loopkernel_adapters.optional_ports import Address

@@ -32,15 +32,14 @@ from loopkernel.data.usage import NO_USAGE
 from loopkernel.data.user_deltas import CancelAll, Say, UserDelta
 from loopkernel.data.words import CallStatus, InputFate, RefusalReason, TurnEndReason, UserAction
 from loopkernel.loop.algorithms.references import resolved
-
 from loopkernel_adapters.driver.asyncio_driver import Driver
 from loopkernel_adapters.driver.children import agent_address, said_in
-from loopkernel_adapters.event_buffer import AgentEvent, EventBuffer
 from loopkernel_adapters.optional_ports import Address
 from loopkernel_adapters.ports import Observer, StoreError
-from loopkernel_adapters.result import Output_co, Result
-from loopkernel_adapters.standing_approvals import StandingApproval, standing_approvals
-from loopkernel_adapters.waiting_calls import Answer, Approver, WaitingCall, answer_in_full, calls_waiting_in
+from loopkernel_adapters.sessions.event_buffer import AgentEvent, EventBuffer
+from loopkernel_adapters.sessions.result import Output_co, Result
+from loopkernel_adapters.sessions.standing_approvals import StandingApproval, standing_approvals
+from loopkernel_adapters.sessions.waiting_calls import Answer, Approver, WaitingCall, answer_in_full, calls_waiting_in
 
 MOST_EVENTS = 1_000  # that wait for a reader
 MOST_ASKED = 3  # times that a call is put to the approver, whose answers were refused

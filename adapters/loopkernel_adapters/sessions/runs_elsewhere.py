@@ -4,12 +4,11 @@ from abc import ABC, abstractmethod
 
 from loopkernel.data.states import State
 from loopkernel.data.user_deltas import CancelAll, UserDelta
-
 from loopkernel_adapters.driver.children import waiting_calls
 from loopkernel_adapters.optional_ports import Address, NoSuchAgent
 from loopkernel_adapters.ports import NoSuchRun
-from loopkernel_adapters.session import Words, said
-from loopkernel_adapters.waiting_calls import Answer, WaitingCall, answer_in_full, calls_waiting
+from loopkernel_adapters.sessions.session import Words, said
+from loopkernel_adapters.sessions.waiting_calls import Answer, WaitingCall, answer_in_full, calls_waiting
 
 
 class RunElsewhere(ABC):
