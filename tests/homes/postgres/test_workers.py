@@ -284,10 +284,11 @@ def test_a_worker_whose_lease_is_lost_stops_what_is_under_way(world: World, tmp_
             return "paid"
 
         await fleet.send("s", said("pay 1"))
-        worker = Worker(Agent(Clerk(), [pay], runs=world.worker(lease_seconds=3.0)))
-        async with serving(worker):
+        runs = world.worker()
+        async with serving(Worker(Agent(Clerk(), [pay], runs=runs))):
             await asyncio.wait_for(began.wait(), PATIENCE_SECONDS)
             await world.end_lease("s")
+            await runs._leases._connections.run(runs._leases._renew)  # a beat
             await asyncio.wait_for(stopped.wait(), PATIENCE_SECONDS)
         assert len([record for record in await fleet.read("s") if isinstance(record.delta, ToolSucceeded)]) == 0
 
