@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from attrs import evolve
 from loopkernel.data.deltas import Delta
+from loopkernel.data.json_text import Json
 from loopkernel.data.states import Confirming, Idle
 from loopkernel.data.thread_deltas import Acquired, Created, Resumed
 from loopkernel.data.tool_deltas import ToolChecked, ToolSucceeded
@@ -31,13 +32,13 @@ INPUTS = (("Pay what Anna owes.", True), ("And once more?", False), ("It was rig
 
 
 @pytest.fixture
-def agent(monkeypatch: pytest.MonkeyPatch) -> Iterator[Agent[str]]:
+def agent(monkeypatch: pytest.MonkeyPatch) -> Iterator[Agent[Json]]:
     monkeypatch.syspath_prepend(str(EXAMPLES))
     yield importlib.import_module("agent").agent
     sys.modules.pop("agent", None)
 
 
-async def in_a_process(agent: Agent[str], folder: Path) -> tuple[LogRecord, ...]:
+async def in_a_process(agent: Agent[Json], folder: Path) -> tuple[LogRecord, ...]:
     runs = SqliteRuns(folder / "runs.sqlite", Seals(folder / "seals"))
     async with Agent(agent.ports.provider, agent.ports.tools, runs=runs).session(RUN) as session:
         for words, answer in INPUTS:
@@ -64,7 +65,7 @@ async def converse(run: RunElsewhere) -> None:
         await seen(lambda: is_in(Idle))
 
 
-async def in_a_fleet(agent: Agent[str], folder: Path) -> tuple[LogRecord, ...]:
+async def in_a_fleet(agent: Agent[Json], folder: Path) -> tuple[LogRecord, ...]:
     binaries = server_binaries()
     if binaries is None:
         pytest.skip("there is no PostgreSQL on this machine: install the system's package, or run make servers")
@@ -79,7 +80,7 @@ async def in_a_fleet(agent: Agent[str], folder: Path) -> tuple[LogRecord, ...]:
             await there.close()
 
 
-async def in_temporal(agent: Agent[str], folder: Path) -> tuple[LogRecord, ...]:
+async def in_temporal(agent: Agent[Json], folder: Path) -> tuple[LogRecord, ...]:
     server = TemporalServer(folder)
     client = await server.start()
     try:
@@ -106,7 +107,7 @@ def comparable(log: Sequence[LogRecord]) -> tuple[list[Delta], list[Delta]]:
 
 @pytest.mark.skipif(not PROGRAM.exists(), reason=MISSING)
 @pytest.mark.rule("RESUME-1")
-def test_the_same_inputs_lead_to_the_same_log_in_each_home(agent: Agent[str], tmp_path: Path) -> None:
+def test_the_same_inputs_lead_to_the_same_log_in_each_home(agent: Agent[Json], tmp_path: Path) -> None:
     logs = [asyncio.run(home(agent, tmp_path)) for home in (in_a_process, in_a_fleet, in_temporal)]
     process, *others = map(comparable, logs)
     assert sum(isinstance(delta, ToolSucceeded) for delta in process[0]) == 5, "three invoices and two payments"

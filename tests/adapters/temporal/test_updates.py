@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from loopkernel.later_typing import override
 from loopkernel_adapters.temporal import updates
 from temporalio.client import WorkflowHandle, WorkflowUpdateRPCTimeoutOrCancelledError
 from temporalio.service import RPCError, RPCStatusCode
@@ -21,7 +22,8 @@ class Server(WorkflowHandle[object, object]):
         self._clock = clock
         self.identities: list[object] = []
 
-    async def execute_update(self, *_: object, **options: object) -> bool:
+    @override
+    async def execute_update(self, *_: object, **options: object) -> bool:  # type: ignore[override]  # all of its forms
         self.identities.append(options["id"])
         if not self._says:
             return True
