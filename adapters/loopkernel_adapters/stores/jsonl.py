@@ -219,7 +219,8 @@ class JsonlStore(BlockingStore):
         self._descriptor: int | None = _open(path)
         self._broken = False
         self._unsynced = False
-        self._mark: Mark | None = None  # of a log that has a line
+        self._first_line = b""  # of a log that has one
+        self._mark: Mark | None = None
         self._doubt: str | None = None
         self._snapshot: Snapshot | None = None
         self._digest = hashlib.sha256()  # of all bytes of the log
@@ -274,6 +275,7 @@ class JsonlStore(BlockingStore):
             self._broken = True
             os.fsync(descriptor)  # a snapshot of what a loss of power takes away would be of no use
             self._broken = self._unsynced = False
+            self._note_mark()
         write_snapshot(self._path, snapshot, self._seals if self._vouched else None)
         self._snapshot = snapshot
         self._behind = ()
@@ -295,33 +297,42 @@ class JsonlStore(BlockingStore):
         self._size += len(lines)
         self._digest = digest
         self._behind = None
-        self._note_mark(lines)
+        self._first_line = self._first_line or lines[: lines.find(NEWLINE) + 1]
+        if durable:
+            self._note_mark()
 
-    def _note_mark(self, lines: bytes) -> None:
-        """How many records there are is noted beside the secret, if the log is sealed."""
-        if self._mark is None and self._vouched:
-            self._mark = mark_of(self._path, lines, self._seals)
-        if self._mark is not None and self._vouched:
-            self._mark.note(self._written)
+    def _note_mark(self) -> None:
+        """How many records are durable is noted beside the secret, if the log is sealed.
+
+        Others may be lost, and what is left of the log is then not an older copy of it.
+        """
+        if not (self._vouched and self._first_line):
+            return
+        if self._mark is None:
+            self._mark = mark_of(self._path, self._first_line, self._seals)
+        self._mark.note(self._written)
 
     @override
     def close(self) -> None:
         descriptor, self._descriptor = self._descriptor, None
-        if self._mark is not None:
-            self._mark.close()
         if descriptor is None:
             return
         try:
             if self._unsynced and not self._broken:
                 os.fsync(descriptor)
+                if self._owner == os.getpid():
+                    self._note_mark()
         finally:
+            if self._mark is not None:
+                self._mark.close()
             os.close(descriptor)  # and with it the lock goes
 
     def _read_behind_snapshot(self, descriptor: int) -> LogFile:
         """What the locked file holds behind a snapshot that fits it; all of it, where there is none."""
         source = str(self._path)
         content = _content(descriptor)
-        if content:
+        if NEWLINE in content:
+            self._first_line = content[: content.index(NEWLINE) + 1]
             self._mark = mark_of(self._path, content, self._seals)
             self._doubt = doubt_about(content, self._seals, self._mark)
         snapshot = read_snapshot(self._path, self._seals, doubted=self._doubt is not None)
