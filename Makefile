@@ -64,7 +64,7 @@ same: environment ## hold a refactoring: every step of a large corpus beside tha
 differential: environment ## play generated scripts in real loops beside their presets (SCRIPTS=n SEED=n); each gets an environment of its own
 	$(if $(SCRIPTS),SCRIPTS=$(SCRIPTS)) $(if $(SEED),SEED=$(SEED)) $(PYTEST) -q -s tests/differential
 
-frameworks: environment ## judge a framework in this process (NAME=strands, openai-agents, pydantic-ai or langgraph), and show its scorecard
+frameworks: environment ## judge a framework in this process (NAME=strands, openai-agents, pydantic-ai, langgraph or agno), and show its scorecard
 	@$(BIN)/python -m tests.differential.frameworks $(NAME)
 
 bench: environment ## measure the cost per delta against the floor (QUICK=1: of an agent alone, two minutes, fails if it got worse; PEERS=1: beside other agents)

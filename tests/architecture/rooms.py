@@ -111,6 +111,7 @@ OPEN_TO_ADAPTERS = (
 # What plays scenarios on a driver is of the extra `testing`, as what they are made of.
 FUZZING = ("loopkernel_adapters.testing.fuzzing",)
 OPEN_TO_FUZZING = ("loopkernel.testing",)
+FOREIGN_TO_FUZZING = {"hypothesis"}  # the state machine
 # All that the pure kernel imports from outside, and what for.
 FOREIGN_TO_THE_KERNEL = {
     "attrs": "frozen classes",
@@ -167,6 +168,7 @@ VENDORS: dict[str, tuple[str, ...]] = {
     "pydantic_core": (_FUNCTIONS,),
     "starlette": (_SERVER, "loopkernel_adapters.cli.serve"),
     "temporalio": _TEMPORAL,
+    "trio": ("loopkernel_adapters.testing.trio_driver",),
     "uvicorn": ("loopkernel_adapters.cli.serve",),
     "xllamacpp": ("loopkernel_adapters.providers.local",),
     "yaml": ("loopkernel_adapters.transcripts.readers.provider_stream",),
@@ -218,6 +220,7 @@ def adapter_faults(source: Source) -> Iterator[str]:
     checks = source.within("loopkernel_adapters.testing")
     open_rooms = (*OPEN_TO_ADAPTERS, *(OPEN_TO_FUZZING if source.within(*FUZZING) else ()))
     known = {"loopkernel_adapters", *FOREIGN_TO_ADAPTERS, *(FOREIGN_TO_ADAPTER_CHECKS if checks else ())}
+    known |= FOREIGN_TO_FUZZING if source.within(*FUZZING) else set()
     for found in imports(source):
         name = found.module
         package = name.partition(".")[0]
