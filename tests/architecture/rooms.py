@@ -151,6 +151,9 @@ _POSTGRES = "loopkernel_adapters.stores.postgres"
 _PYDANTIC_AI = "loopkernel_adapters.providers.pydantic_ai"
 _ACP = "loopkernel_adapters.acp"
 _SERVER = "loopkernel_adapters.server"
+# What a person sees and types at a terminal.
+_RICH = tuple(f"loopkernel_adapters.cli.{part}" for part in ("markdown_text", "rich_screen"))
+_TERMINAL = (*_RICH, "loopkernel_adapters.cli.under_way", "loopkernel_adapters.cli.progress")
 VENDORS: dict[str, tuple[str, ...]] = {
     "acp": (_ACP, "loopkernel_adapters.cli.acp"),
     "ag_ui": (_SERVER,),
@@ -158,6 +161,7 @@ VENDORS: dict[str, tuple[str, ...]] = {
     "anthropic": (_ANTHROPIC,),
     "httpx2": (_ANTHROPIC, _OPENAI, _MCP, _BOUNDED),
     "jsonschema": (_SCHEMAS,),
+    "markdown_it": _RICH,
     "mcp": (_MCP, "loopkernel_adapters.server.mcp_server", "loopkernel_adapters.cli.mcp_server"),
     "mcp_types": (_MCP, "loopkernel_adapters.server.mcp_server"),
     "openai": (_OPENAI,),
@@ -166,6 +170,8 @@ VENDORS: dict[str, tuple[str, ...]] = {
     "pydantic": (_FUNCTIONS, _PYDANTIC_AI, _SERVER),
     "pydantic_ai": (_PYDANTIC_AI, "loopkernel_adapters.providers.named"),
     "pydantic_core": (_FUNCTIONS,),
+    "rich": _TERMINAL,
+    "shtab": ("loopkernel_adapters.cli.completion",),
     "starlette": (_SERVER, "loopkernel_adapters.cli.serve"),
     "temporalio": _TEMPORAL,
     "trio": ("loopkernel_adapters.testing.trio_driver",),
@@ -176,6 +182,7 @@ VENDORS: dict[str, tuple[str, ...]] = {
 # These may import their vendor where they like.
 VENDOR_MODULES = (
     *(_ANTHROPIC, _OPENAI, _FUNCTIONS, _MCP, _BOUNDED, _ACP, _SERVER, _POSTGRES, _PYDANTIC_AI),
+    *_RICH,
     *_TELEMETRY,
     *_TEMPORAL,
 )
