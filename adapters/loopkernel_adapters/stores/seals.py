@@ -21,6 +21,7 @@ from pathlib import Path
 from loopkernel_adapters.stores.durable_files import write_all
 
 CONFIGURATION = "XDG_CONFIG_HOME"  # the XDG base directory specification
+STATE = "XDG_STATE_HOME"
 FOLDER, SECRET, MARKS = "loopkernel", "seal.key", "marks"
 SECRET_SIZE, SEAL_SIZE = 32, 12  # bytes
 OWNER_ONLY, FOLDER_OWNER_ONLY = 0o600, 0o700
@@ -125,6 +126,15 @@ def configuration_folder(environment: Mapping[str, str]) -> Path:
     """Where this user's configuration lies."""
     named = environment.get(CONFIGURATION, "")
     base = Path(named) if named.startswith("/") else Path(environment.get("HOME") or "/nonexistent") / ".config"
+    return base / FOLDER
+
+
+def state_folder(environment: Mapping[str, str]) -> Path:
+    """Where this user's state lies, which is kept and is not configuration."""
+    named = environment.get(STATE, "")
+    base = (
+        Path(named) if named.startswith("/") else Path(environment.get("HOME") or "/nonexistent") / ".local" / "state"
+    )
     return base / FOLDER
 
 
