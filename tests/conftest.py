@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 # The secret that seals logs is one for all tests, and not that of whoever runs them.
 if "LOOPKERNEL_TEST_CONFIGURATION" not in os.environ:
     os.environ["LOOPKERNEL_TEST_CONFIGURATION"] = tempfile.mkdtemp(prefix="loopkernel-")
-os.environ["XDG_CONFIG_HOME"] = os.environ["LOOPKERNEL_TEST_CONFIGURATION"]
+os.environ["XDG_CONFIG_HOME"] = os.environ["XDG_STATE_HOME"] = os.environ["LOOPKERNEL_TEST_CONFIGURATION"]
 
 EXAMPLES = {
     "quick": 35,  # make test, make check, make slow

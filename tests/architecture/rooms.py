@@ -153,6 +153,7 @@ _ACP = "loopkernel_adapters.acp"
 _SERVER = "loopkernel_adapters.server"
 # What a person sees and types at a terminal.
 _RICH = tuple(f"loopkernel_adapters.cli.{part}" for part in ("markdown_text", "rich_screen"))
+_PROMPT = tuple(f"loopkernel_adapters.cli.{part}" for part in ("completing", "prompt_input", "prompt_screen"))
 _TERMINAL = (*_RICH, "loopkernel_adapters.cli.under_way", "loopkernel_adapters.cli.progress")
 VENDORS: dict[str, tuple[str, ...]] = {
     "acp": (_ACP, "loopkernel_adapters.cli.acp"),
@@ -166,6 +167,7 @@ VENDORS: dict[str, tuple[str, ...]] = {
     "mcp_types": (_MCP, "loopkernel_adapters.server.mcp_server"),
     "openai": (_OPENAI,),
     "opentelemetry": _TELEMETRY,
+    "prompt_toolkit": _PROMPT,
     "psycopg": (_POSTGRES,),
     "pydantic": (_FUNCTIONS, _PYDANTIC_AI, _SERVER),
     "pydantic_ai": (_PYDANTIC_AI, "loopkernel_adapters.providers.named"),
@@ -182,6 +184,7 @@ VENDORS: dict[str, tuple[str, ...]] = {
 # These may import their vendor where they like.
 VENDOR_MODULES = (
     *(_ANTHROPIC, _OPENAI, _FUNCTIONS, _MCP, _BOUNDED, _ACP, _SERVER, _POSTGRES, _PYDANTIC_AI),
+    *_PROMPT,
     *_RICH,
     *_TELEMETRY,
     *_TEMPORAL,

@@ -2,6 +2,8 @@
 
 import asyncio
 import enum
+import os
+import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
@@ -47,6 +49,7 @@ from loopkernel_adapters.cli.summary import status_of, tell_resumption
 from loopkernel_adapters.cli.words import counted, used_told
 from loopkernel_adapters.driver.asyncio_driver import Driver
 from loopkernel_adapters.optional_ports import Address
+from loopkernel_adapters.stores.seals import state_folder
 
 AT_REST = (Idle, Cancelled, Initial)
 WAITING = "wait, or type /retry, /dismiss or another message"
@@ -302,7 +305,7 @@ def play_chat(bench: Workbench, opening: tuple[UserDelta, ...], options: Options
         begun_told = partial(tell_beginning, bench, screen)
         played = play(bench, conversation, (JsonTeller(screen, records),), silent, begun_told)
         return tell_result(played, bench, screen, conversation.left)
-    answers = standard_input()
+    answers, screen = _heard_and_shown(bench, screen)
     shown = for_questions(screen) if answers.is_terminal else screen
     screen.hide = shown.hide = bench.secrets.hide
     view = ChatView(screen, records)
@@ -316,6 +319,20 @@ def play_chat(bench: Workbench, opening: tuple[UserDelta, ...], options: Options
 
     played = play(bench, conversation, (view,), screen, announce)
     return _tell_end(bench, played, conversation.left, answers.is_terminal, screen)
+
+
+def _heard_and_shown(bench: Workbench, screen: Screen) -> tuple[LineInput, Screen]:
+    """What a person types, and is shown: with a prompt below, where the terminal can move its cursor."""
+    answers = standard_input()
+    if not answers.is_terminal or not screen.paints or sys.stdout is None:
+        return answers, screen
+    from loopkernel_adapters.cli.completing import ChatCompleter
+    from loopkernel_adapters.cli.prompt_input import PromptInput, kept_history
+    from loopkernel_adapters.cli.prompt_screen import PromptScreen
+
+    edited = PromptInput(ChatCompleter(bench.options.folder), kept_history(state_folder(os.environ)))
+    edited.hide = bench.secrets.hide
+    return edited, PromptScreen(sys.stdout, edited)
 
 
 def _tell_end(bench: Workbench, played: Played, left: bool, by_hand: bool, screen: Screen) -> ExitStatus:

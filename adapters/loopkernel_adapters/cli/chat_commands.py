@@ -44,6 +44,8 @@ Type a message, and Enter; a text that is pasted is one. While the agent is busy
   /later            keep a line that was not an answer to a question as a message for the end of the turn
   /help             this
   /quit             leave (as Ctrl-D does); the session can be gone on with
+Where the prompt can be edited, Tab completes commands and paths, Alt-Enter begins another line, Up brings back what was
+said (also in earlier sessions), and a text that is pasted waits for Enter.
 When a call asks: yes, no WHY, always, edit JSON or show, each alone in a line that was begun after the question (behind
 a pipe: that came after it). Nothing else is an answer. Ctrl-C cancels the turn; a second one leaves."""
 

@@ -22,6 +22,7 @@ from loopkernel_adapters.stores.durable_files import write_all
 from loopkernel_adapters.stores.operating_systems import OWNER_ONLY, is_for_owner_only, open_file, write_at
 
 CONFIGURATION = "XDG_CONFIG_HOME"  # the XDG base directory specification
+STATE = "XDG_STATE_HOME"
 FOLDER, SECRET, MARKS = "loopkernel", "seal.key", "marks"
 SECRET_SIZE, SEAL_SIZE = 32, 12  # bytes
 FOLDER_OWNER_ONLY = 0o700
@@ -126,6 +127,15 @@ def configuration_folder(environment: Mapping[str, str]) -> Path:
     named = environment.get(CONFIGURATION, "")
     home = environment.get("HOME") or environment.get("USERPROFILE") or "/nonexistent"  # the second on Windows
     base = Path(named) if Path(named).is_absolute() else Path(home) / ".config"
+    return base / FOLDER
+
+
+def state_folder(environment: Mapping[str, str]) -> Path:
+    """Where this user's state lies, which is kept and is not configuration."""
+    named = environment.get(STATE, "")
+    base = (
+        Path(named) if named.startswith("/") else Path(environment.get("HOME") or "/nonexistent") / ".local" / "state"
+    )
     return base / FOLDER
 
 

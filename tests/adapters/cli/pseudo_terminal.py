@@ -1,5 +1,6 @@
 """The command line at a terminal, with a person who types."""
 
+import codecs
 import os
 import pty
 import re
@@ -7,6 +8,7 @@ import select
 import subprocess
 import sys
 import termios
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 
@@ -21,8 +23,12 @@ fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 runpy.run_module("loopkernel_adapters", run_name="__main__", alter_sys=True)
 """
 
+_BEGUN = re.compile(r"(\x1b(\[[0-9;?]*)?|\r)\Z")
+_END_OF_QUESTION = re.compile(
+    r"\\\?(\\ )*\Z"
+)  # which is painted when it can be answered, with what is between left out
 _HIGH = 1_000  # lines
-_CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r(?!\n)")
+_CONTROL = re.compile(r"\x1b\[(\d+)C|\x1b\[[0-9;?]*[A-Za-z]|\r(?!\n)")
 XTERM: Mapping[str, str] = {"TERM": "xterm-256color"}
 INTERRUPT, END_OF_INPUT = b"\x03", b"\x04"
 
@@ -35,6 +41,8 @@ class Person:
         self.shown = ""  # the text of it, without colours and movements
         self.process = process
         self._columns = columns
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._left = ""
         self._descriptor = descriptor
         self._read = 0
 
@@ -44,9 +52,12 @@ class Person:
 
     def wait_for(self, text: str) -> None:
         """Read on until the text has been shown, behind what was waited for before."""
-        while text not in self.shown[self._read :]:
+        deadline = time.monotonic() + PATIENCE_SECONDS  # what is under way may be painted for ever
+        wanted = re.compile(_END_OF_QUESTION.sub(r" *\\?", re.escape(text)))
+        while (found := wanted.search(self.shown, self._read)) is None:
             assert self._read_more(), f"it ended without showing {text!r}: {self.shown}"
-        self._read = self.shown.index(text, self._read) + len(text)
+            assert time.monotonic() < deadline, f"it does not show {text!r}: {self.lines()}"
+        self._read = found.end()
 
     def wait_for_end(self) -> int:
         """Read all that is still shown; the exit status."""
@@ -66,7 +77,10 @@ class Person:
         except OSError:  # how a terminal ends
             piece = b""
         self.raw += piece
-        self.shown = _CONTROL.sub("", self.raw.decode("utf-8", "replace"))
+        text = self._left + self._decoder.decode(piece)
+        whole = _BEGUN.sub("", text)  # a control sequence may come in pieces
+        self._left = text[len(whole) :]
+        self.shown += _CONTROL.sub(lambda found: " " * int(found[1] or 0), whole)
         return bool(piece)
 
     def lines(self) -> list[str]:

@@ -4,24 +4,25 @@ The agent is kept busy by a shell command that reads a pipe with a name, which t
 """
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.adapters.cli.pseudo_terminal import END_OF_INPUT, INTERRUPT, Person, at_a_terminal
+from tests.adapters.cli.pseudo_terminal import END_OF_INPUT, INTERRUPT, XTERM, Person, at_a_terminal
 from tests.adapters.cli.sessions import CHAT, CommandLine, Ended, Gate, says, script, writes
 
 ALWAYS = (*CHAT, "--approve", "always")
 WELCOME = "Ctrl-D leaves"
 QUESTION = "show? "
+DUMB = {"TERM": "dumb"}  # which has no prompt that is edited
 
 
 @contextmanager
-def chatting(*arguments: str) -> Iterator[Person]:
+def chatting(*arguments: str, variables: Mapping[str, str] = XTERM) -> Iterator[Person]:
     """A person who has been greeted."""
-    with at_a_terminal(*arguments) as person:
+    with at_a_terminal(*arguments, variables=variables) as person:
         person.wait_for(WELCOME)
         person.wait_for("you  ")
         yield person
@@ -107,7 +108,7 @@ def test_a_text_that_is_pasted_is_one_message_and_no_answer_to_what_is_asked_mea
 
 def test_a_line_that_the_terminal_has_cut_is_not_sent(loopkernel: CommandLine) -> None:
     script(says("Hello."))
-    with chatting(*CHAT) as person:
+    with chatting(*CHAT, variables=DUMB) as person:
         for _ in range(3):
             person.type(b"x" * 2_000)
         person.type(b"\n")
@@ -242,3 +243,68 @@ def test_what_was_typed_before_a_question_does_not_answer_it(loopkernel: Command
         person.type(END_OF_INPUT)
         person.wait_for_end()
     assert not Path("a").exists()
+
+
+# --- the prompt that is edited ---
+
+
+def test_a_text_that_is_pasted_is_not_sent_before_enter_and_a_line_is_edited(loopkernel: CommandLine) -> None:
+    script(writes("a"), says("Done."))
+    with chatting(*CHAT) as person:
+        person.type(b"\x1b[200~write\nit yes\x1b[201~")
+        person.wait_for("it yes")
+        person.type(b"\x1b[D\x1b[D\x1b[Dand \r")  # three to the left
+        person.wait_for(QUESTION)
+        person.type(b"\x1b[200~yes\nyes\x1b[201~")
+        person.type(b"\r")
+        person.wait_for("none of the answers")
+        person.wait_for(QUESTION)
+        person.type(b"no\r")
+        person.wait_for("Done.")
+        person.type(END_OF_INPUT)
+        assert person.wait_for_end() == 0
+    assert not Path("a").exists()
+    assert loopkernel("log", "last").labelled("user") == ["write / it and yes"]
+
+
+def test_what_was_said_is_there_in_the_next_session_for_its_owner_alone_and_answers_nothing(
+    loopkernel: CommandLine, folder: Path
+) -> None:
+    state = {**XTERM, "XDG_STATE_HOME": str(folder / "state")}
+    script(says("Hello."), name="first.json")
+    with chatting("chat", "--model", "scripted:first.json", variables=state) as person:
+        person.type(b"yes\r")
+        person.wait_for("Hello.")
+        person.type(END_OF_INPUT)
+        assert person.wait_for_end() == 0
+    kept = folder / "state" / "loopkernel" / "history"
+    assert (kept.stat().st_mode & 0o777, kept.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+    script(writes("a"), says("Done."))
+    with chatting(*CHAT, variables=state) as person:
+        person.type(b"\x1b[A")
+        person.wait_for("yes")
+        person.type(b"\r")
+        person.wait_for(QUESTION)
+        person.type(b"\x1b[A\r")  # brings nothing back
+        person.wait_for("none of the answers")
+        person.wait_for(QUESTION)
+        person.type(b"no\r")
+        person.wait_for("Done.")
+        person.type(END_OF_INPUT)
+        assert person.wait_for_end() == 0
+    assert not Path("a").exists()
+    assert loopkernel("log", "last").labelled("user") == ["yes"]
+    assert kept.read_text().count("+") == 2  # the answers are not kept
+
+
+def test_tab_completes_commands_and_paths(loopkernel: CommandLine, folder: Path) -> None:
+    (folder / "unusual-name.txt").write_text("x")
+    script(says("Hello."))
+    with chatting(*CHAT) as person:
+        person.type(b"/que\t\r")
+        person.wait_for("the queue is empty")
+        person.type(b"look at unus\t\r")
+        person.wait_for("Hello.")
+        person.type(END_OF_INPUT)
+        assert person.wait_for_end() == 0
+    assert loopkernel("log", "last").labelled("user") == ["look at unusual-name.txt"]

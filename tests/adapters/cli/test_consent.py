@@ -19,9 +19,12 @@ from loopkernel.data.json_text import Json
 from loopkernel.data.states import Confirming
 from loopkernel_adapters.cli.dialogue import Dialogue
 from loopkernel_adapters.cli.line_input import LineInput
+from loopkernel_adapters.cli.prompt_input import PromptInput
 from loopkernel_adapters.cli.screen import Screen
 from loopkernel_adapters.driver.asyncio_driver import Driver
 from loopkernel_adapters.providers.scripted import call_reply, text_reply
+from prompt_toolkit.input.vt100 import Vt100Input
+from prompt_toolkit.output import DummyOutput
 from typing_extensions import override
 
 from tests.adapters.driver.driver_world import ASKS, FunctionTools, World, echo
@@ -29,6 +32,8 @@ from tests.adapters.driver.people_world import asked
 
 CALLS = 3
 GRACE, PASTE = 0.5, 0.05  # seconds, as the help tells them
+LINES, PROMPT, PIPE = "a terminal that gives lines", "a prompt that is edited", "a pipe"
+KINDS = (LINES, PROMPT, PIPE)
 
 
 @frozen
@@ -59,14 +64,15 @@ class Line:
 
 
 class Room:
-    """A terminal or a pipe, a person or a program that types by a virtual clock, and a screen that is watched."""
+    """A person or a program that types by a virtual clock, and a screen that is watched."""
 
-    def __init__(self, typed: list[tuple[float, str]], is_terminal: bool) -> None:
+    def __init__(self, typed: list[tuple[float, str]], kind: str) -> None:
         self.now = 0.0
         self.events: list[Typed | Put] = []
         self.reading = False
-        self._is_terminal = is_terminal
-        self._person, self.program = pty.openpty() if is_terminal else os.pipe()[::-1]
+        self._shows_keys = kind == LINES
+        self._person, self.program = pty.openpty() if kind == LINES else os.pipe()[::-1]
+        self.keys = open(self.program, encoding="utf-8", closefd=False)  # noqa: SIM115 - it closes nothing
         self._open = True
         moment = 0.0
         self._typed: list[tuple[float, str]] = []
@@ -90,7 +96,7 @@ class Room:
         self.now = max(self.now, moment)
         self.events.extend(Typed(self.now, key) for key in keys)
         os.write(self._person, keys.encode())
-        if self._is_terminal:  # it has the keys when it has shown them
+        if self._shows_keys:  # the terminal has the keys when it has shown them
             shown = 0
             while shown < len(keys) + keys.count("\n"):
                 assert select.select([self._person], [], [], 60)[0]
@@ -149,6 +155,22 @@ class Noticed(LineInput):
             self._room.reading = False
 
 
+class NoticedPrompt(PromptInput):
+    """The same, of the prompt that is edited."""
+
+    def __init__(self, room: Room) -> None:
+        super().__init__(keys=Vt100Input(room.keys), output=DummyOutput(), pause=room.pause)
+        self._room = room
+
+    @override
+    async def _next(self) -> None:
+        self._room.reading = True
+        try:
+            await super()._next()
+        finally:
+            self._room.reading = False
+
+
 def lines_of(events: list[Typed | Put]) -> Iterator[Line]:
     """What was typed, in lines."""
     keys = [(number, event) for number, event in enumerate(events) if isinstance(event, Typed)]
@@ -164,23 +186,23 @@ def lines_of(events: list[Typed | Put]) -> Iterator[Line]:
         begun, text = None, ""
 
 
-def question_of(line: Line, events: list[Typed | Put], is_terminal: bool) -> int | None:
+def question_of(line: Line, events: list[Typed | Put], kind: str) -> int | None:
     """The call that the line can be an answer to, by when it was typed."""
     puts = [(number, event) for number, event in enumerate(events) if isinstance(event, Put)]
     before = [(number, event) for number, event in puts if number < line.ended]
     if not before:
         return None
     number, last = before[-1]
-    in_time = number < line.first and (not is_terminal or line.begun >= last.at + GRACE)
-    alone = not is_terminal or line.silence > PASTE
+    in_time = number < line.first and (kind == PIPE or line.begun >= last.at + GRACE)
+    alone = kind == PIPE or line.silence > PASTE
     return last.call if in_time and alone else None
 
 
-def consents(events: list[Typed | Put], is_terminal: bool) -> tuple[set[str], bool]:
+def consents(events: list[Typed | Put], kind: str) -> tuple[set[str], bool]:
     """The inputs that were consented to, and whether that was for every call."""
     allowed: set[str] = set()
     for line in lines_of(events):
-        call = question_of(line, events, is_terminal)
+        call = question_of(line, events, kind)
         word = line.text.strip().lower()
         if call is None:
             continue
@@ -202,14 +224,15 @@ async def attended(driver: Driver, dialogue: Dialogue) -> None:
         await driver.rest()
 
 
-def played(typed: list[tuple[float, str]], is_terminal: bool) -> tuple[list[str], list[Typed | Put]]:
+def played(typed: list[tuple[float, str]], kind: str) -> tuple[list[str], list[Typed | Put]]:
     """The inputs that ran, and what was typed and asked."""
 
     async def play() -> list[str]:
         calls = (("echo", Json.of({"n": number})) for number in range(1, CALLS + 1))
         world = World([call_reply(*calls), text_reply("b")], tools=FunctionTools(ASKS, echo=echo))
-        dialogue = Dialogue(Noticed(room), Screen(Watched(room)), [])
-        async with await world.open(dialogue.see) as driver:
+        answers = NoticedPrompt(room) if kind == PROMPT else Noticed(room)
+        dialogue = Dialogue(answers, Screen(Watched(room)), [])
+        async with await world.open(dialogue.see) as driver, answers.open():
             await asked(driver)
             room.type_ahead()
             sitting = asyncio.ensure_future(room.sit())
@@ -218,7 +241,7 @@ def played(typed: list[tuple[float, str]], is_terminal: bool) -> tuple[list[str]
             await asyncio.wait({sitting})
         return [json.dumps(run.input.value()) for run in world.tools.started]
 
-    room = Room(typed, is_terminal)
+    room = Room(typed, kind)
     try:
         return asyncio.run(play()), room.events
     finally:
@@ -256,13 +279,11 @@ GAPS = st.sampled_from([0.0, 0.0, 0.01, 0.04, 0.06, 0.2, 0.45, 0.55, 1.0, 5.0])
 
 
 @pytest.mark.rule("ASK-4")
-@pytest.mark.parametrize("is_terminal", [True, False])
+@pytest.mark.parametrize("kind", KINDS)
 @given(typed=st.lists(st.tuples(GAPS, KEYS), max_size=8))
-def test_a_call_runs_only_if_an_exact_word_was_given_for_exactly_it(
-    is_terminal: bool, typed: list[tuple[float, str]]
-) -> None:
-    ran, events = played(typed, is_terminal)
-    allowed, every = consents(events, is_terminal)
+def test_a_call_runs_only_if_an_exact_word_was_given_for_exactly_it(kind: str, typed: list[tuple[float, str]]) -> None:
+    ran, events = played(typed, kind)
+    allowed, every = consents(events, kind)
     assert every or set(ran) <= allowed
 
 
@@ -270,9 +291,9 @@ ANSWERS = {"yes\n": [1], "Y\n": [1], "no\n": [], "no, never\n": [], 'edit {"n": 
 
 
 @pytest.mark.rule("ASK-3")
-@pytest.mark.parametrize("is_terminal", [True, False])
+@pytest.mark.parametrize("kind", KINDS)
 @given(answers=st.lists(st.sampled_from([*ANSWERS, "what?\n", "show\n"]), max_size=6))
-def test_whoever_takes_the_time_to_answer_is_obeyed(is_terminal: bool, answers: list[str]) -> None:
+def test_whoever_takes_the_time_to_answer_is_obeyed(kind: str, answers: list[str]) -> None:
     wanted: list[int] = []
     call = 1
     for answer in answers:
@@ -280,12 +301,12 @@ def test_whoever_takes_the_time_to_answer_is_obeyed(is_terminal: bool, answers: 
             runs = ANSWERS[answer]
             wanted += range(call, CALLS + 1) if len(runs) == CALLS else [call] if runs == [1] else runs
             call += CALLS if len(runs) == CALLS else 1
-    ran, _ = played([(2.0, answer) for answer in answers], is_terminal)
+    ran, _ = played([(2.0, answer) for answer in answers], kind)
     assert sorted(ran) == sorted(json.dumps({"n": number}) for number in wanted)
 
 
 @pytest.mark.parametrize(
-    ("typed", "is_terminal"),
+    ("typed", "by_hand"),
     [
         pytest.param([(0.0, "yes\n")], True, id="typed before the question"),
         pytest.param([(0.0, "yes"), (2.0, "\n")], True, id="begun before the question"),
@@ -304,6 +325,7 @@ def test_whoever_takes_the_time_to_answer_is_obeyed(is_terminal: bool, answers: 
         pytest.param([(2.0, "yes")], False, id="a line of a pipe that has no end"),
     ],
 )
-def test_what_only_looks_like_consent_runs_nothing(typed: list[tuple[float, str]], is_terminal: bool) -> None:
-    ran, _ = played(typed, is_terminal)
-    assert ran == []
+def test_what_only_looks_like_consent_runs_nothing(typed: list[tuple[float, str]], by_hand: bool) -> None:
+    for kind in (LINES, PROMPT) if by_hand else (PIPE,):
+        ran, _ = played(typed, kind)
+        assert ran == []

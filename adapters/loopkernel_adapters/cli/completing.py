@@ -1,0 +1,31 @@
+"""What Tab offers in a chat: slash commands at the beginning of a line, elsewhere paths of the workspace."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from loopkernel.later_typing import override
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion, PathCompleter
+from prompt_toolkit.document import Document
+
+from loopkernel_adapters.cli.chat_commands import COMMANDS, MODES
+
+
+class ChatCompleter(Completer):
+    """Completes a line of a chat about this folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._paths = PathCompleter(get_paths=lambda: [str(folder)], expanduser=True)
+
+    @override
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+        before = document.text_before_cursor
+        word = before.rpartition(" ")[2].rpartition("\n")[2]
+        if before.startswith("/") and word == before:
+            return _those_of(COMMANDS, word)
+        if before.startswith("/mode "):
+            return _those_of(MODES, word)
+        return self._paths.get_completions(Document(word), complete_event)
+
+
+def _those_of(known: Iterable[str], begun: str) -> list[Completion]:
+    return [Completion(each, start_position=-len(begun)) for each in sorted(known) if each.startswith(begun)]
