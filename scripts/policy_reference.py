@@ -222,9 +222,10 @@ TEXTS: dict[str, dict[str, Text]] = {
 }
 HEAD = """# Policy, option by option
 
-A policy is data: a `Policy` in Python, a YAML or JSON file for `--policy`, the same names in scenarios. What is left
-out has its default. `none` means that there is no such limit, step or feature. An option with a dot lies in a part of
-its own (`retry.base_ms` is `Policy(retry=Retry(base_ms=...))`; `retry=None` leaves the whole part away).
+A policy is data: a `Policy` in Python, a JSON file for `--policy` (`loopkernel policy show PRESET` prints one, and
+`loopkernel policy check FILE` judges it), the same names in scenarios. What is left out has its default. `none` means
+that there is no such limit, step or feature. An option with a dot lies in a part of its own (`retry.base_ms` is
+`Policy(retry=Retry(base_ms=...))`; `retry=None` leaves the whole part away).
 
 Each rule stands in [the specification](../../specs/README.md), and each figure of a preset, with its reason, on
 [the preset's page](../../specs/presets/README.md). What does not fit is refused where it is built, with the list of

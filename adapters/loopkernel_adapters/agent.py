@@ -136,6 +136,11 @@ class Agent(Generic[Output_co]):
         if isinstance(provider, str):
             provider, model = self._named(provider, model)
         self._provider = provider
+        if not isinstance(tools, Sequence) and not hasattr(tools, "offered"):
+            name = getattr(tools, "__name__", type(tools).__name__)
+            raise TypeError(
+                f"tools is {name}, which is neither a list of tools nor fulfils the port `Tools`; write [{name}]"
+            )
         self._tools = registered(tools) if isinstance(tools, Sequence) else tools
         self._model = model
         self._output_tool: str | None = None

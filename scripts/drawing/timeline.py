@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 
 from loopkernel import EffectClass, Json, LogRecord, deltas, effects, fold, policy
 from loopkernel.data.model_deltas import ModelDelta
+from loopkernel.later_typing import override
 from loopkernel_adapters import Agent, MemoryRuns, Provider, WaitingCall, tool
 from loopkernel_adapters.driver.clocks import WallClock
 from loopkernel_adapters.testing.virtual_loop import VirtualLoop
@@ -42,6 +43,7 @@ async def shell(command: str) -> str:
 class Model(Provider):
     """Is overloaded, then reads two files side by side, runs a command, and says what came of it."""
 
+    @override
     async def stream(self, request: effects.Request, operation: effects.ModelOperation) -> AsyncIterator[ModelDelta]:
         await asyncio.sleep(0.6)
         if operation == 1:

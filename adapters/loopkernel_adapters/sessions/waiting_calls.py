@@ -86,6 +86,11 @@ def answer_in_full(waiting: WaitingCall, answer: Answer) -> CallAnswer:
     call = waiting.path[-1]
     if isinstance(answer, CallAnswer):
         return answer
+    if not isinstance(answer, bool | str | None):  # a caller without a type checker
+        raise TypeError(
+            f"the answer to {waiting.tool} is of type {type(answer).__name__}; it is True, False, a text, None, or a "
+            "delta that answers, such as Correct(call=..., input=...)"
+        )
     if waiting.question is not None:
         if answer is True:
             raise TypeError(f"the question of {waiting.tool} is answered with a text, or declined with None")

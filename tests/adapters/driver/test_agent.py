@@ -332,6 +332,21 @@ def test_what_an_approver_raises_ends_the_run_and_the_call_still_waits() -> None
         asking(lambda call: None).run_sync("go")
 
 
+def test_an_answer_of_another_type_is_told_and_rejects_nothing() -> None:
+    agent = asking(lambda call: {"approved": True})  # type: ignore[arg-type, return-value]  # what it is about
+    with pytest.raises(TypeError, match="of type dict; it is True, False"):
+        agent.run_sync("go", "r")
+    assert isinstance(replay(asyncio.run(agent.runs.read("r"))), Confirming)
+
+
+def test_one_tool_without_a_list_is_told() -> None:
+    def echo(text: str) -> str:
+        return text
+
+    with pytest.raises(TypeError, match=r"write \[echo\]"):
+        Agent(ScriptedProvider([]), echo)  # type: ignore[arg-type]  # what it is about
+
+
 def test_an_answer_that_is_never_taken_is_not_asked_for_for_ever() -> None:
     asked: list[WaitingCall] = []
 
