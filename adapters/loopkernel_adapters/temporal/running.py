@@ -26,7 +26,7 @@ from loopkernel_adapters.secrets import NO_SECRETS, Secrets
 from loopkernel_adapters.sessions.runs_elsewhere import RunElsewhere
 from loopkernel_adapters.temporal.documents import RUN, Carried, Input, Pace, endings, inputs, refusals
 from loopkernel_adapters.temporal.documents import carried as carried_codec
-from loopkernel_adapters.temporal.updates import updated
+from loopkernel_adapters.temporal.updates import queried, updated
 
 DEFAULT_PACE = Pace()
 
@@ -115,7 +115,7 @@ class TemporalRun(RunElsewhere):
         lines: list[str] = []
         history: str | None = (await self._of(self.run).describe()).raw_description.workflow_execution_info.first_run_id
         while history is not None:
-            lines += await self._of(self.run, history).query("records", result_type=list[str])
+            lines += await queried(self._of(self.run, history), "records", list[str])
             history = await self._next_history(history)
         return tuple(map(record_from_text, lines))
 
@@ -162,7 +162,7 @@ def _text(delta: object) -> str:
 
 
 async def _state(handle: WorkflowHandle[object, str]) -> State:
-    return state_from_text(await handle.query("state", result_type=str))
+    return state_from_text(await queried(handle, "state", str))
 
 
 def _session_of(state: State, call: CallId) -> str | None:

@@ -1,4 +1,4 @@
-"""An update of a run in Temporal, asked for until there is an answer."""
+"""Updates and queries of a run in Temporal, asked for until there is an answer."""
 
 import asyncio
 import uuid
@@ -6,7 +6,8 @@ from math import inf
 from time import monotonic
 from typing import TypeVar
 
-from temporalio.client import WorkflowHandle, WorkflowUpdateRPCTimeoutOrCancelledError
+from attrs import define
+from temporalio.client import WorkflowHandle, WorkflowQueryFailedError, WorkflowUpdateRPCTimeoutOrCancelledError
 from temporalio.service import RPCError, RPCStatusCode
 
 # What a server says that cannot keep up, or is about to go on elsewhere: nothing was refused for good.
@@ -19,6 +20,23 @@ FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.05, 2.0
 T = TypeVar("T")
 
 
+@define
+class Patience:
+    """The pauses between attempts, each longer than the last; where what failed may fail for ever, they end."""
+
+    pause: float = FIRST_PAUSE_SECONDS
+    give_up_at: float = inf
+
+    async def after(self, error: Exception, *, may_last: bool) -> None:
+        """Wait until the next attempt. Raises the error where there is to be none."""
+        if may_last:
+            self.give_up_at = min(self.give_up_at, monotonic() + FAILING_SECONDS)
+        if monotonic() >= self.give_up_at:
+            raise error
+        await asyncio.sleep(self.pause)
+        self.pause = min(2 * self.pause, LONGEST_PAUSE_SECONDS)
+
+
 async def updated(
     handle: WorkflowHandle[object, object], update: str, result: type[T], *arguments: object, name: str | None = None
 ) -> T:
@@ -28,8 +46,7 @@ async def updated(
     given. Raises WorkflowUpdateFailedError where the run refuses it, RPCError for what the server says otherwise, and
     where the steps of the run have failed for `FAILING_SECONDS`.
     """
-    identity, pause = uuid.uuid4().hex if name is None else name, FIRST_PAUSE_SECONDS
-    give_up_at = inf
+    identity, patience = uuid.uuid4().hex if name is None else name, Patience()
     while True:
         try:
             answer: T = await handle.execute_update(update, args=arguments, id=identity, result_type=result)
@@ -39,11 +56,25 @@ async def updated(
             if task is not None and task.cancelling():
                 raise
         except RPCError as error:
-            if error.status is FAILING:
-                give_up_at = min(give_up_at, monotonic() + FAILING_SECONDS)
-            elif error.status not in BUSY:
+            if error.status not in (*BUSY, FAILING):
                 raise
-            if monotonic() >= give_up_at:
+            await patience.after(error, may_last=error.status is FAILING)
+
+
+async def queried(handle: WorkflowHandle[object, object], query: str, result: type[T]) -> T:
+    """The answer to a query, which changes nothing: where none comes, it is asked for again for `FAILING_SECONDS`.
+
+    On a worker that is too busy a run that does not answer within 2 s is taken to hang. Raises RPCError for what the
+    server says otherwise, WorkflowQueryFailedError where the run does not answer at all.
+    """
+    patience = Patience()
+    while True:
+        try:
+            answer: T = await handle.query(query, result_type=result)
+            return answer
+        except WorkflowQueryFailedError as error:
+            await patience.after(error, may_last=True)
+        except RPCError as error:
+            if error.status not in (*BUSY, FAILING, RPCStatusCode.DEADLINE_EXCEEDED):
                 raise
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+            await patience.after(error, may_last=True)

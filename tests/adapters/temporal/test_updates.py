@@ -1,4 +1,4 @@
-"""An update is asked for until there is an answer, each time as the same one."""
+"""Updates, each time as the same one, and queries are asked for until there is an answer."""
 
 import asyncio
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from loopkernel.later_typing import override
 from loopkernel_adapters.temporal import updates
-from temporalio.client import WorkflowHandle, WorkflowUpdateRPCTimeoutOrCancelledError
+from temporalio.client import WorkflowHandle, WorkflowQueryFailedError, WorkflowUpdateRPCTimeoutOrCancelledError
 from temporalio.service import RPCError, RPCStatusCode
 
 BUSY = st.sampled_from((*updates.BUSY, updates.FAILING, None))  # None: no answer comes
@@ -25,11 +25,18 @@ class Server(WorkflowHandle[object, object]):
     @override
     async def execute_update(self, *_: object, **options: object) -> bool:  # type: ignore[override]  # all of its forms
         self.identities.append(options["id"])
+        return self._answer(WorkflowUpdateRPCTimeoutOrCancelledError())
+
+    @override
+    async def query(self, *_: object, **options: object) -> bool:  # type: ignore[override]  # all of its forms
+        return self._answer(WorkflowQueryFailedError("it did not yield"))
+
+    def _answer(self, failure: Exception) -> bool:
         if not self._says:
             return True
         status = self._says.pop(0)
         if status is None:
-            raise WorkflowUpdateRPCTimeoutOrCancelledError
+            raise failure
         raise RPCError("not now", status, b"")
 
 
@@ -53,6 +60,21 @@ def test_the_same_update_is_asked_for_until_there_is_an_answer(says: list[RPCSta
         assert len(server.identities) == len(says) + 1 and len(set(server.identities)) == 1
 
 
+@given(says=st.lists(BUSY, max_size=30))
+def test_a_query_is_asked_for_until_there_is_an_answer(says: list[RPCStatusCode | None]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        assert asyncio.run(updates.queried(Server(says, Clock(patch)), "state", bool)) is True
+
+
+@pytest.mark.parametrize("says", [None, RPCStatusCode.UNAVAILABLE])
+def test_a_query_that_is_never_answered_is_given_up(says: RPCStatusCode | None) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        clock = Clock(patch)
+        with pytest.raises((RPCError, WorkflowQueryFailedError)):
+            asyncio.run(updates.queried(Server([says] * 1_000, clock), "state", bool))
+        assert updates.FAILING_SECONDS <= clock.now <= updates.FAILING_SECONDS + updates.LONGEST_PAUSE_SECONDS
+
+
 def test_a_run_whose_steps_fail_for_long_is_given_up() -> None:
     with pytest.MonkeyPatch.context() as patch:
         clock = Clock(patch)
@@ -68,3 +90,5 @@ def test_what_the_server_says_otherwise_is_raised_at_once() -> None:
         with pytest.raises(RPCError):
             asyncio.run(updates.updated(server, "rest", bool))
         assert len(server.identities) == 1
+        with pytest.raises(RPCError):
+            asyncio.run(updates.queried(Server([RPCStatusCode.NOT_FOUND], Clock(patch)), "state", bool))

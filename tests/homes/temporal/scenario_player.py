@@ -41,6 +41,7 @@ from loopkernel_adapters.temporal.activities import AgentActivities
 from loopkernel_adapters.temporal.documents import CARRY_OUT, RUN, Carried, Order, Pace, batches, inputs, orders
 from loopkernel_adapters.temporal.documents import carried as carried_codec
 from loopkernel_adapters.temporal.remote_operations import key_of
+from loopkernel_adapters.temporal.updates import queried, updated
 from temporalio import activity
 from temporalio.client import Client
 from temporalio.service import RPCError
@@ -150,10 +151,10 @@ class TemporalPlayer(ScenarioPlayer):
 
     async def _compare(self) -> None:
         """Whether the workflow has, and answers, what its records lead to."""
-        lines = await self._handle.query("records", result_type=list[str])
+        lines = await queried(self._handle, "records", list[str])
         if tuple(map(record_from_text, lines)) != self._session.recording().log:
             self._faults.append("the log of the workflow is not what it has told")
-        if state_from_text(await self._handle.query("state", result_type=str)) != self._session.state:
+        if state_from_text(await queried(self._handle, "state", str)) != self._session.state:
             self._faults.append("the state of the workflow is not what its log leads to")
 
     async def _leave(self) -> None:
@@ -282,11 +283,7 @@ class TemporalPlayer(ScenarioPlayer):
         # Whatever a scenario has a person say is an input.
         before = len(self._session.steps)
         try:
-            await self._handle.execute_update(
-                "send",
-                inputs().encode_text(delta),  # type: ignore[arg-type]
-                result_type=str,
-            )
+            await updated(self._handle, "send", str, inputs().encode_text(delta))  # type: ignore[arg-type]
         except RPCError:
             if isinstance(self._session.state, Done):
                 self.unplayable = "something is said to a run that is over, and so is its workflow"
