@@ -9,6 +9,7 @@ from loopkernel import Context, LogRecord, ToolOutput, deltas, effects, replay, 
 from loopkernel.states import Cancelled, Confirming, Done, Idle, Initial, State
 from loopkernel_adapters import RunContext, StoreFailed
 from loopkernel_adapters.testing import DriverPorts
+from typing_extensions import override
 
 AT_REST = (Idle, Cancelled, Confirming, Done)
 Job = tuple[str, int]  # what is under way: its kind, and its operation
@@ -17,8 +18,11 @@ Job = tuple[str, int]  # what is under way: its kind, and its operation
 class Quiet(RunContext):
     """For tools that say and ask nothing while they run."""
 
+    @override
     async def report_progress(self, text: str) -> None: ...
+    @override
     async def ask(self, question: str) -> None: ...
+    @override
     async def go_on_in_background(self, handle: str) -> None: ...
 
 

@@ -43,6 +43,7 @@ from loopkernel_adapters.testing.taking_turns import Outcome, awaited_outcome_of
 T = TypeVar("T")
 Told = dict[str, Any]  # Any: a line of JSON of the driver's
 Job = tuple[str, int]  # a command: its type, and its operation
+ABORTED = {"abort-model": "call-model", "abort-tool": "start-tool"}
 
 
 @define(eq=False)
@@ -172,11 +173,9 @@ class _Foreign(AnyDriver):
 
     @override
     async def close(self) -> None:
-        if self._closed:
-            return
-        self._closed = True
-        if self._fault is None:
+        if not self._closed and self._fault is None:
             self._turn({"close": True})
+        self._closed = True
         for forget in self._timers.values():
             forget()
         self._ports.store.close()
@@ -254,15 +253,14 @@ class _Foreign(AnyDriver):
 
     def _do(self, told: Told) -> None:
         job = _job_of(told)
-        match job[0]:
-            case "abort-model" | "abort-tool":
-                under_way = self._jobs.get(("call-model" if job[0] == "abort-model" else "start-tool", job[1]))
-                if under_way is not None:
-                    under_way.cancel()
-                return
-            case "cancel-timer":
-                self._timers.pop(job[1], _nothing)()
-                return
+        if job[0] in ABORTED:
+            under_way = self._jobs.get((ABORTED[job[0]], job[1]))
+            if under_way is not None:
+                under_way.cancel()
+            return
+        if job[0] == "cancel-timer":
+            self._timers.pop(job[1], _nothing)()
+            return
         command = self._known.get(job)
         if command is None:
             raise AssertionError(f"driver 3: {job[0]} {job[1]} is to be done before what causes it is in the log")

@@ -4,11 +4,11 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from agno.agent import Agent
-from agno.db.in_memory import InMemoryDb
-from agno.exceptions import ModelProviderError, ModelRateLimitError
-from agno.models.base import Model
-from agno.models.response import ModelResponse
+from agno.agent import Agent  # type: ignore[import-not-found]  # it is in an environment of its own
+from agno.db.in_memory import InMemoryDb  # type: ignore[import-not-found]  # as above
+from agno.exceptions import ModelProviderError, ModelRateLimitError  # type: ignore[import-not-found]  # as above
+from agno.models.base import Model  # type: ignore[import-not-found]  # as above
+from agno.models.response import ModelResponse  # type: ignore[import-not-found]  # as above
 
 from tests.differential.frameworks.stage import Answer, Item, Stage, main
 
@@ -65,7 +65,10 @@ class StagedModel(Model):  # type: ignore[misc]  # the checker does not see the 
 def problem_of(answer: Answer) -> Exception:
     """The problem as Agno's own models raise it."""
     message, status = answer.get("message", ""), answer["problem"]
-    return ModelRateLimitError(message) if status == 429 else ModelProviderError(message, status_code=status)
+    found: Exception = ModelProviderError(message, status_code=status)
+    if status == 429:
+        found = ModelRateLimitError(message)
+    return found
 
 
 def items_of(message: Any) -> list[Item]:

@@ -11,15 +11,15 @@ alone, and the driver by its duties. Hypothesis makes what breaks a rule small, 
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
-from typing import Any, ClassVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from typing import Any, ClassVar, Protocol
 
 from attrs import evolve
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize
 from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import CheckCall, Request, StartTool
-from loopkernel.data.ids import ModelOperation
+from loopkernel.data.ids import ModelOperation, RunOperation
 from loopkernel.data.model_deltas import FromModel, ModelCompleted, ModelDelta, ModelFailed
 from loopkernel.data.outside_deltas import TimerFired
 from loopkernel.data.thread_deltas import Created, Resumed
@@ -33,9 +33,10 @@ from loopkernel.testing.stateful.machine import KernelMachine
 from loopkernel.testing.strategies.walks import AGENT, OFFERED
 
 from loopkernel_adapters.ports import Clock, Provider, RunContext, ToolError, Tools
-from loopkernel_adapters.testing.driver_trial import AnyDriver, AwaitedStore, DriverFactory, DriverPorts, Mortal
+from loopkernel_adapters.testing.driver_trial import AnyDriver, DriverPorts, Mortal
 from loopkernel_adapters.testing.fuzzing.drawing import drawn
-from loopkernel_adapters.testing.fuzzing.world import AT_REST, World
+from loopkernel_adapters.testing.fuzzing.playing import WorldStore
+from loopkernel_adapters.testing.fuzzing.world import World
 from loopkernel_adapters.testing.synchronous import Synchronous
 from loopkernel_adapters.testing.virtual_loop import VirtualLoop
 
@@ -46,10 +47,18 @@ MOST_ROUNDS = 40  # until all that is open has come to its end
 created_by_seed = st.integers(0, 999).map(lambda seed: evolve(World(drawn(seed)).created(), tools=TOOLS))
 
 
+class Opening(Protocol):
+    """A `DriverFactory`, as a class can have it that is not to bind it."""
+
+    def __call__(self, ports: DriverPorts, /) -> Awaitable[AnyDriver]:
+        """Open a driver over the ports."""
+        ...
+
+
 class DriverMachine(KernelMachine):
     """Any run of a driver, as far as what is outside can bring it about."""
 
-    opened: ClassVar[DriverFactory]
+    opened: ClassVar[Opening]
 
     def __init__(self) -> None:
         super().__init__()
@@ -75,7 +84,7 @@ class DriverMachine(KernelMachine):
         assert self._driver is not None
         match delta:
             case FromModel() if delta.operation in self._outside.streams:
-                self._outside.streams[delta.operation].put_nowait(delta)  # type: ignore[arg-type]  # a delta of it is one
+                self._outside.streams[delta.operation].put_nowait(delta)
             case ToolSucceeded() | ToolFailed() if delta.operation in self._outside.runs:
                 self._outside.end_run(delta)
             case TimerFired() if delta.operation in self._world.timers:
@@ -83,7 +92,7 @@ class DriverMachine(KernelMachine):
             case Resumed():
                 self._die()
             case FromUser() if not isinstance(delta, FAR):
-                self._until_idle(self._driver.send(delta))  # type: ignore[arg-type]  # all of its family are
+                self._until_idle(self._driver.send(delta))
             case _:
                 return
         self._until_idle(asyncio.sleep(0))
@@ -99,7 +108,7 @@ class DriverMachine(KernelMachine):
         outside = self._outside = _Outside(world)
         ports = DriverPorts(
             store=world.log,
-            awaited_store=AwaitedStore(world.log),
+            awaited_store=WorldStore(world),
             created=self._created,
             provider=outside,
             tools=outside,
@@ -168,8 +177,12 @@ class DriverMachine(KernelMachine):
 
     def _come_to_rest(self) -> None:
         assert self._outside is not None
+        assert self._driver is not None
+        resting = self._loop.create_task(self._driver.rest())
         for _ in range(MOST_ROUNDS):
-            if isinstance(self.state, AT_REST) and not self._outside.streams:
+            self._until_idle(asyncio.sleep(0))
+            self._judge()
+            if resting.done():
                 break
             for operation in list(self._outside.streams):
                 self.deliver(ModelCompleted(operation, StopReason.END_TURN))
@@ -177,10 +190,10 @@ class DriverMachine(KernelMachine):
                 self.deliver(ToolSucceeded(run, ToolOutput()))
             for due_ms in sorted(self._world.timers.values())[:1]:
                 self._pass_until(due_ms)
-                self._judge()
-        assert self._driver is not None
-        self._until_idle(self._driver.rest())
-        self._judge()
+        assert resting.done(), (
+            f"driver 7: all that was open has ended, and it does not rest in {type(self.state).__name__}"
+        )
+        resting.result()
         self._world.look_at_rest(self._driver.state)
         self._blame()
 
@@ -191,8 +204,8 @@ class _Outside(Provider, Tools, Clock):
     def __init__(self, world: World) -> None:
         self._world = world
         self._loop = asyncio.get_running_loop()
-        self.streams: dict[int, asyncio.Queue[ModelDelta]] = {}  # that are read
-        self.runs: dict[Any, asyncio.Future[ToolOutput]] = {}  # that are under way
+        self.streams: dict[ModelOperation, asyncio.Queue[ModelDelta]] = {}  # that are read
+        self.runs: dict[RunOperation, asyncio.Future[ToolOutput]] = {}  # that are under way
 
     @override
     async def stream(self, request: Request, operation: ModelOperation) -> AsyncIterator[ModelDelta]:
@@ -220,7 +233,8 @@ class _Outside(Provider, Tools, Clock):
     @override
     async def run(self, command: StartTool, context: RunContext) -> ToolOutput:
         self._world.claim(("tool", command.operation), command)
-        end = self.runs[command.operation] = self._loop.create_future()
+        end: asyncio.Future[ToolOutput] = self._loop.create_future()
+        self.runs[command.operation] = end
         cancelled = True
         try:
             output = await end

@@ -2,7 +2,8 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
 
 from loopkernel.data.blocks import TextBlock
 from loopkernel.data.effects import CheckCall, Request, StartTool
@@ -10,6 +11,7 @@ from loopkernel.data.ids import ModelOperation
 from loopkernel.data.model_deltas import FromModel, ModelDelta
 from loopkernel.data.tools import Tool, ToolOutput, Verdict
 from loopkernel.later_typing import override
+from loopkernel.replaying import LogRecord
 from loopkernel.testing.scenarios.data.actions import Crash
 from loopkernel.testing.scenarios.data.scenario import Scenario
 from loopkernel.testing.scenarios.data.world import ToolFails, ToolReturns
@@ -48,7 +50,7 @@ async def _live(world: World, opened: DriverFactory) -> bool:
     driver = await opened(
         DriverPorts(
             store=world.log,
-            awaited_store=AwaitedStore(world.log),
+            awaited_store=WorldStore(world),
             created=world.created(),
             provider=ports,
             tools=ports,
@@ -86,6 +88,19 @@ async def _people_speak(world: World, driver: AnyDriver, ports: "_Ports") -> boo
                 return True
 
 
+class WorldStore(AwaitedStore):
+    """The log of the world, for a driver that awaits it."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world.log)
+        self._world = world
+
+    @override
+    async def append(self, records: Sequence[LogRecord], durable: bool, taken: Sequence[int] = ()) -> None:
+        self._world.log_is_awaited = True
+        await super().append(records, durable, taken)
+
+
 class _Ports(Provider, Tools, Clock):
     """The model, the tools and the clock of one process."""
 
@@ -115,7 +130,8 @@ class _Ports(Provider, Tools, Clock):
         if self._resting is None:
             self._resting = asyncio.ensure_future(driver.rest())
         news = asyncio.ensure_future(self._news.wait())
-        await asyncio.wait({self._resting, news}, return_when=asyncio.FIRST_COMPLETED)
+        either: set[asyncio.Future[Any]] = {self._resting, news}  # Any: of two types
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         news.cancel()
         self._news.clear()
         if not self._resting.done():

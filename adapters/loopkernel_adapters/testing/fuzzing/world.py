@@ -30,6 +30,7 @@ from loopkernel.testing.scenarios.player.call_names import CallNames
 from loopkernel.testing.scenarios.player.effective_policy import effective_policy
 from loopkernel.testing.scenarios.player.reply_script import DelayedDelta, reply_of
 from loopkernel.testing.scenarios.player.verdicts import adapter_verdict
+from loopkernel.testing.scenarios.trace import matches
 
 from loopkernel_adapters.stores.memory import MemoryStore
 
@@ -55,6 +56,7 @@ class World:
         self.log = DrawnStore(self)
         self.run = Run()
         self.durable = 0  # records
+        self.log_is_awaited = False
         self.dead = False
         self.closing = False  # the driver was told to let go of everything
         self.shown: list[Event] = []  # in this life
@@ -69,14 +71,15 @@ class World:
         self._reported: Counter[Key] = Counter()
         self.timers: dict[int, int] = {}  # that are set, and their deadlines
         self._happenings: list[tuple[int, int, UserAction]] = []
-        self._reactions: dict[str, list[tuple[int, UserAction]]] = {}  # to what is seen, and how long after it (ms)
+        self._reactions: list[tuple[When, UserAction]] = []  # to what is seen
+        self._sights: Counter[str] = Counter()  # how often each was
         self.tell: Callable[[], None] = lambda: None  # somebody has something to say
         for timed in scenario.user:
             match timed.timing:
                 case At(ms):
                     self._happens(ms, timed.action)
-                case When(pattern=pattern, after_ms=after_ms):
-                    self._reactions.setdefault(pattern, []).append((after_ms, timed.action))
+                case When() as when:
+                    self._reactions.append((when, timed.action))
 
     # --- the scenario ---
 
@@ -117,9 +120,12 @@ class World:
         heapq.heappush(self._happenings, (at_ms, len(self._happenings) + 1_000 * len(self.run.steps), action))
 
     def _react_to(self, seen: str) -> None:
-        for after_ms, action in self._reactions.pop(seen, ()):
-            self._happens(self.now_ms + after_ms, action)
-            self.tell()
+        heard = [each for each in self._reactions if matches(each[0].pattern, seen)]
+        self._sights.update({when.pattern for when, _ in heard})
+        for when, action in heard:
+            if self._sights[when.pattern] == when.nth:
+                self._happens(self.now_ms + when.after_ms, action)
+                self.tell()
 
     @property
     def next_ms(self) -> int | None:
@@ -161,7 +167,8 @@ class World:
             self.accuse("driver 3", f"{named} was begun before what caused it was durable")
         elif given != (command.request if isinstance(command, CallModel) else command):
             self.accuse("driver 5", f"{named} was begun with another input than its command says")
-        if key in self._aborted:
+        # Who awaits its log knows of an abort some moments after it is written.
+        if self._aborted.get(key, self.now_ms + 1) < self.now_ms + (not self.log_is_awaited):
             self.accuse("driver 16", f"{named} was begun after it was aborted")
         self._begun.add(key)
 

@@ -8,12 +8,13 @@ starts it beside itself; whoever writes a kernel in one sees here what to answer
 import sys
 
 from loopkernel.codec import effects_to_text, record_from_text, state_to_text
+from loopkernel.data.states import State
 from loopkernel.replaying import START, fold
 
 
 def main() -> None:
     """Answer each line, until there is none."""
-    states = {}
+    states: dict[str, State] = {}
     for line in sys.stdin:
         log, _, record = line.partition(" ")
         (step,) = fold([record_from_text(record)], states.get(log, START))
