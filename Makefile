@@ -40,7 +40,7 @@ slow: environment ## run what the quick suite leaves out (tests/slow.txt, and wh
 
 verify: slow servers ## run what is slow; runs killed in each of their homes, the page in a browser, agents with planted bugs; every test under other Pythons
 	$(PYTEST) -q -s tests/homes tests/browser
-	$(PYTEST) $(SPREAD) -q tests/strangers
+	$(PYTEST) -q tests/strangers
 	@ALL=1 $(BIN)/python scripts/matrix.py
 
 coverage: environment ## run the quick suite and what is slow, and fail unless every branch of the kernel is taken

@@ -1,37 +1,24 @@
-"""The suite judges itself: our own agent holds, and with a planted bug, as a stranger, it is named by its law.
+"""The suite judges itself: our own agent holds, and with a planted bug, as a stranger, it is named by its law."""
 
-Each test starts the agent as a process, most of them twice, and waits as long as it takes: minutes in all.
-"""
-
-import sys
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
-from loopkernel_adapters.conform.agent_file import agent_text
 from loopkernel_adapters.conform.catalogue import SCENARIOS, scenario_named
-from loopkernel_adapters.conform.running import played
-from loopkernel_adapters.conform.scenario import Scenario
+from loopkernel_adapters.conform.running import Found
 
-from tests.adapters.conform.planted_outside import PLANTED_OUTSIDE, Outside
-
-STRANGER = Path(__file__).resolve().parents[1] / "adapters" / "conform" / "planted_agent.py"
+from tests.adapters.conform.planted_outside import PLANTED_OUTSIDE, named_outside
+from tests.strangers.conftest import NO_BUG, Play
 
 
-def own_agent(*program: str) -> str:
-    """The agent file of our own agent, which is started so."""
-    words = ", ".join(f'"{word}"' for word in program)
-    return agent_text("loopkernel").replace('"loopkernel", "', f'{words}, "')
+@pytest.mark.parametrize("play", [(NO_BUG, each.name) for each in SCENARIOS if each.quick], ids=lambda play: play[1])
+def test_our_own_agent_breaks_no_law(play: Play, found: Callable[[Play], Found]) -> None:
+    seen = found(play)
+    assert (seen.trouble, seen.breaches) == ("", ())
+    assert set(scenario_named(play[1]).laws) - set(seen.checks) <= {"ADDRESS", "CUT-SAFE"}
 
 
-@pytest.mark.parametrize("scenario", [each for each in SCENARIOS if each.quick], ids=lambda scenario: scenario.name)
-def test_our_own_agent_breaks_no_law(scenario: Scenario) -> None:
-    found = played(own_agent(sys.executable, "-m", "loopkernel_adapters"), scenario, "again")
-    assert (found.trouble, found.breaches) == ("", ())
-    assert set(scenario.laws) - set(found.checks) <= {"ADDRESS", "CUT-SAFE"}
-
-
-@pytest.mark.parametrize("bug", PLANTED_OUTSIDE, ids=lambda bug: bug.name)
-def test_a_stranger_with_a_planted_bug_is_caught_by_its_law(bug: Outside) -> None:
-    found = played(own_agent(sys.executable, str(STRANGER), bug.name), scenario_named(bug.scenario), "again")
-    assert found.trouble == ""
-    assert bug.law in {breach.law for breach in found.breaches}
+@pytest.mark.parametrize("play", [(bug.name, bug.scenario) for bug in PLANTED_OUTSIDE], ids=lambda play: play[0])
+def test_a_stranger_with_a_planted_bug_is_caught_by_its_law(play: Play, found: Callable[[Play], Found]) -> None:
+    seen = found(play)
+    assert seen.trouble == ""
+    assert named_outside(play[0]).law in {breach.law for breach in seen.breaches}

@@ -13,6 +13,7 @@ from loopkernel_adapters.conform.asked import listed, mapping
 from loopkernel_adapters.conform.shell import Finish, ShellHint
 
 WIRES = ("messages", "chat", "responses")
+PATIENCE_S = 120  # of an agent whose file says no other
 _KEYS = {
     *("name", "about", "tried", "wire", "version", "start", "resume", "stdin", "signal", "signals", "environment"),
     *("files", "shell", "finish", "patience_s", "without"),
@@ -29,7 +30,8 @@ class AgentFile:
     are replaced. An agent without `resume` is not given the scenarios that need it.
 
     `tried` says with which version and when the file was last seen to work; `signals` is how often a person has to
-    interrupt; `without` names scenarios that are not played, each with the reason.
+    interrupt, `patience_s` how long the agent may be at rest without asking for anything; `without` names scenarios
+    that are not played, each with the reason.
     """
 
     name: str
@@ -46,7 +48,7 @@ class AgentFile:
     files: Mapping[str, str] = field(factory=dict)
     shell: ShellHint = field(factory=ShellHint)
     finish: Finish | None = None
-    patience_s: int | None = None
+    patience_s: int = PATIENCE_S
     without: Mapping[str, str] = field(factory=dict)
 
 
@@ -102,7 +104,7 @@ def agent_of(text: str) -> AgentFile:
             rest=mapping(shell.get("rest")),
         ),
         finish=_finish(document),
-        patience_s=_number(document, "patience_s"),
+        patience_s=_number(document, "patience_s") or PATIENCE_S,
         without=_texts(document, "without"),
     )
 

@@ -35,7 +35,7 @@ def told() -> str:
 
 def _works(command: tuple[str, ...]) -> bool:
     try:
-        return subprocess.run([*command, "true"], capture_output=True, timeout=20).returncode == 0
+        return subprocess.run([*command, "true"], capture_output=True, timeout=60).returncode == 0
     except (OSError, subprocess.TimeoutExpired):
         return False
 

@@ -4,19 +4,18 @@ import contextlib
 import os
 import signal
 import subprocess
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from attrs import frozen
 
 from loopkernel_adapters.conform.agent_file import AgentFile
+from loopkernel_adapters.conform.patience import wait_for
 
 KEY = "sk-conform-0123456789abcdef"  # for the loopback provider alone
 SESSION = "6f1c2f0e-52a4-4c7b-9d5e-0c0f0a2b3c4d"
 _KEPT = ("PATH", "LANG", "LC_ALL", "TZ")
 _LAST_WORDS = 2_000
-_LOOK_S = 0.02
 
 
 @frozen(kw_only=True)
@@ -107,12 +106,8 @@ class Living:
         return self._process.poll() is not None
 
     def wait(self, patience_s: float) -> bool:
-        """Wait for its end; whether it has come."""
-        try:
-            self._process.wait(patience_s)
-        except subprocess.TimeoutExpired:
-            return False
-        return True
+        """Wait for its end; whether it has come before so many seconds of rest."""
+        return wait_for(lambda: self.is_over, patience_s)
 
     def cancel(self) -> None:
         """As a person does at a terminal: the signal reaches the group in the foreground."""
@@ -139,13 +134,3 @@ class Living:
     def last_words(self) -> str:
         """The end of what it wrote."""
         return self._output.read_bytes()[-_LAST_WORDS:].decode(errors="replace")
-
-
-def wait_for(happened: Callable[[], bool], patience_s: float) -> bool:
-    """Wait until it has happened; whether it has, within the time."""
-    end = time.monotonic() + patience_s
-    while not happened():
-        if time.monotonic() >= end:
-            return False
-        time.sleep(_LOOK_S)
-    return True

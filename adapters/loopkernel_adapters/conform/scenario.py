@@ -32,7 +32,7 @@ class Life:
 class Scenario:
     """A world that can be played from outside. `laws` are those that it is made for; every judge sees each world.
 
-    `patience_s` is how long a life that ends by itself may ask for nothing.
+    `patience_s` is how long a life that ends by itself may at least be at rest and ask for nothing.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Scenario:
     laws: tuple[str, ...]
     answers: tuple[Answer, ...]
     lives: tuple[Life, ...] = (Life(),)
-    patience_s: int = 120
+    patience_s: int = 0
     quick: bool = True  # whether it is one of those that take seconds
 
 

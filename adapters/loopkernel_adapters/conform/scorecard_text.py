@@ -35,6 +35,8 @@ def lines_of(card: Scorecard) -> Iterator[str]:
 def sentence_of(card: Scorecard) -> str:
     """The card in one sentence."""
     held, broken = len(card.having(Outcome.HELD)), card.having(Outcome.BROKEN)
+    if not held and not broken:
+        return "No law was judged."
     if not broken:
         return f"All {held} laws that were judged held."
     names = ", ".join(f"{verdict.law.id} ({verdict.weight})" for verdict in broken)

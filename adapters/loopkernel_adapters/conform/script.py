@@ -6,6 +6,7 @@ import json
 from attrs import frozen
 from loopkernel.data.json_text import JsonValue
 
+HELD = ".held"  # behind the name of the file of effects: the file whose end lets commands go
 SEEN = "42"  # what a command prints behind its label, and does not spell out
 
 
@@ -37,7 +38,8 @@ class Called:
     """A call. Without a `tool` it is one of the agent's shell, whose command notes that it runs.
 
     `id` is for scenarios that give an id twice; `raw` takes the place of the arguments. A `half` call breaks off within
-    its arguments: what has come is a command that notes a part.
+    its arguments: what has come is a command that notes a part. One that is `held` goes on until it is let go, which is
+    after the end of the process that began it.
     """
 
     label: str
@@ -45,6 +47,7 @@ class Called:
     tool: str | None = None
     raw: str | None = None
     sleeps_s: int = 0
+    held: bool = False
     status: int = 0
     prints: int = 0  # characters of noise
     half: bool = False
@@ -124,6 +127,8 @@ def command_of(call: Called, effects: str) -> str:
         steps.append(f"head -c {call.prints} /dev/zero | tr '\\0' x")
     if call.sleeps_s:
         steps.append(f"sleep {call.sleeps_s}")
+    if call.held:
+        steps.append(f"while [ -e {effects}{HELD} ]; do sleep 0.2; done")
     steps.append(f"echo end {call.label} >> {effects}")
     if call.status:
         steps.append(f"exit {call.status}")

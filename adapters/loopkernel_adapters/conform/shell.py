@@ -11,21 +11,25 @@ from loopkernel_adapters.conform.script import as_json
 
 _NAMES = re.compile(r"^(bash|shell|shell_command|exec_command|run_shell_command|execute_command|run_command|terminal)$")
 _LIKE = re.compile(r"bash|shell|terminal|exec|command|cmd", re.IGNORECASE)
-_COMMANDS = ("command", "cmd", "commands", "script")
+_SEVERAL = "commands"
+_COMMANDS = ("command", "cmd", _SEVERAL, "script")
 
 
 @frozen(kw_only=True)
 class ShellTool:
-    """The name of the tool, the argument that is its command, whether that is a list of words, and the rest."""
+    """The name of the tool, the argument that is its command, and the rest.
+
+    `before` are the words before the command, where the argument is a list; None where it is a text.
+    """
 
     name: str
     argument: str
-    as_list: bool = False
+    before: tuple[str, ...] | None = None
     rest: Mapping[str, JsonValue] = field(factory=dict)
 
     def arguments(self, command: str) -> str:
         """The arguments that run the command, as JSON."""
-        value: JsonValue = ["bash", "-lc", command] if self.as_list else command
+        value: JsonValue = command if self.before is None else [*self.before, command]
         return as_json({self.argument: value, **self.rest})
 
 
@@ -77,8 +81,10 @@ def _called(tool: Tool, hint: ShellHint) -> ShellTool | None:
         return None
     needed = [name for name in listed(tool.schema.get("required")) if isinstance(name, str) and name != argument]
     rest = {name: hint.rest.get(name, _any_value(mapping(properties.get(name)))) for name in needed}
-    as_list = _kind(mapping(properties[argument])) == "array"
-    return ShellTool(name=tool.name, argument=argument, as_list=as_list, rest={**rest, **hint.rest})
+    before: tuple[str, ...] | None = None
+    if _kind(mapping(properties[argument])) == "array":
+        before = () if argument == _SEVERAL else ("bash", "-lc")  # a list of commands, or the words of one
+    return ShellTool(name=tool.name, argument=argument, before=before, rest={**rest, **hint.rest})
 
 
 def _kind(schema: dict[str, JsonValue]) -> str:

@@ -8,7 +8,6 @@ import os
 import signal
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,15 +18,19 @@ from loopkernel_adapters.conform.agent_file import AgentFile, agent_of
 from loopkernel_adapters.conform.catalogue import scenario_named
 from loopkernel_adapters.conform.choices import choices_seen
 from loopkernel_adapters.conform.judges import judged
-from loopkernel_adapters.conform.living import KEY, Home, Living, furnish, wait_for
+from loopkernel_adapters.conform.living import KEY, Home, Living, furnish
+from loopkernel_adapters.conform.patience import family, wait_for
 from loopkernel_adapters.conform.provider import Provider
 from loopkernel_adapters.conform.record import Effect, LifeSeen, Record
 from loopkernel_adapters.conform.scenario import End, Life, Scenario, prompt_of
+from loopkernel_adapters.conform.script import HELD
 from loopkernel_adapters.conform.trace import lines_of
 
-_CANCEL_PATIENCE_S = 40.0  # for a cancelled agent to end
+# In seconds of rest.
+_STOPPING_S = 8.0  # for a cancelled agent to end, or at least to stop its commands
+_CANCEL_PATIENCE_S = 40.0  # for it to end once they have
 _SETTLE_S = 1.0  # a command that runs beside another begins within this
-_AFTERMATH_S = 11.0  # for a command that was not stopped to show it
+_AFTERMATH_S = 2.0  # for a command that was not stopped to show it
 
 
 def played(agent: AgentFile, scenario: Scenario, folder: Path, begun: list[Living]) -> Record:
@@ -36,6 +39,7 @@ def played(agent: AgentFile, scenario: Scenario, folder: Path, begun: list[Livin
     with Provider(scenario.answers, str(effects), agent.shell, agent.finish) as provider:
         home = Home(folder=folder, url=provider.url)
         furnish(home, agent)
+        _held(effects).touch()
         lives: list[LifeSeen] = []
         for number, life in enumerate(scenario.lives):
             provider.life = number
@@ -61,7 +65,7 @@ def _lived(
     living: Living, life: Life, agent: AgentFile, scenario: Scenario, provider: Provider, effects: Path
 ) -> LifeSeen:
     """Wait for the end of the life, or bring it about."""
-    patience = max(scenario.patience_s, agent.patience_s or 0)
+    patience = max(scenario.patience_s, agent.patience_s)
     if life.within is None:
         _wait_for_end(living, provider, patience)
         return LifeSeen(status=living.status, patience_s=patience, last_words=living.last_words)
@@ -74,9 +78,12 @@ def _lived(
         living.kill()
     elif signalled:
         living.cancel()
+        living.wait(_STOPPING_S)
+    _held(effects).unlink(missing_ok=True)  # what was not stopped comes to its end, and shows it
+    if signalled and life.end is End.CANCELLED:
         living.wait(_CANCEL_PATIENCE_S)
         ended = Effect("end", life.within)
-        wait_for(lambda: ended in _effects_in(effects), _AFTERMATH_S)
+        wait_for(lambda: ended in _effects_in(effects) or _is_alone(), _AFTERMATH_S)
     return LifeSeen(
         status=living.status,
         signalled=signalled,
@@ -96,11 +103,24 @@ def _wait_for_end(living: Living, provider: Provider, patience_s: float) -> None
 
 
 def _settle(effects: Path) -> None:
-    """Wait until no other command begins, so that one which began beside it is not taken for a later one."""
+    """Wait until all is at rest and no command begins, so that one which began beside it is not taken for a later one.
+
+    It may be over by then: a command of an agent that has no more to do is not waited for.
+    """
     written: list[Effect] = []
     while written != (now := list(_effects_in(effects))):
         written = now
-        time.sleep(_SETTLE_S)
+        wait_for(lambda known=written: known != list(_effects_in(effects)), _SETTLE_S)  # type: ignore[misc]
+
+
+def _held(effects: Path) -> Path:
+    """The file that holds commands."""
+    return effects.with_name(effects.name + HELD)
+
+
+def _is_alone() -> bool:
+    """Whether nobody else is left in the box. Without one that cannot be told: a process may have left the family."""
+    return os.getpid() == 1 and len(list(family())) == 1
 
 
 def _effects_in(path: Path) -> Iterator[Effect]:
@@ -145,7 +165,7 @@ def main() -> None:
         "trace": [_hidden(line, folder) for line in lines_of(record)],
         "choices": dict(choices_seen(record)),
         "trouble": _trouble(record),
-        "words": _hidden(record.lives[-1].last_words, folder),
+        "words": _hidden(record.lives[0].last_words, folder),
     }
     print(json.dumps(found))
 

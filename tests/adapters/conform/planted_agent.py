@@ -12,12 +12,12 @@ from loopkernel.loop.transition import transition
 from loopkernel_adapters.cli.main import main
 from loopkernel_adapters.driver import asyncio_driver
 
-from tests.adapters.conform.planted_outside import PLANTED_OUTSIDE
+from tests.adapters.conform.planted_outside import named_outside
 
 
 def planted_main(name: str, arguments: list[str]) -> int:
     """The command line, with the bug of that name in the transition of its driver."""
-    bug = next(each for each in PLANTED_OUTSIDE if each.name == name)
+    bug = named_outside(name)
     vars(asyncio_driver)["transition"] = bug.plant(transition)  # where the driver has it from
     return main(arguments)
 

@@ -189,3 +189,8 @@ PLANTED_OUTSIDE: tuple[Outside, ...] = (
     ),
     Outside(name="never-asks-again", plant=changing_effects(_never_asks_again), scenario="one-call", law="PROGRESS"),
 )
+
+
+def named_outside(name: str) -> Outside:
+    """The bug of that name. Raises KeyError."""
+    return {bug.name: bug for bug in PLANTED_OUTSIDE}[name]

@@ -12,7 +12,7 @@ import pytest
 from loopkernel_adapters.cli.main import main
 from loopkernel_adapters.conform import running
 from loopkernel_adapters.conform.catalogue import SCENARIOS, scenario_named
-from loopkernel_adapters.conform.living import wait_for
+from loopkernel_adapters.conform.patience import wait_for
 from loopkernel_adapters.conform.running import Found
 from loopkernel_adapters.conform.scenario import Scenario
 from loopkernel_adapters.conform.scorecard import Breach, Weight
