@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import ParamSpec
 
 from loopkernel.data.blocks import TextBlock
 from loopkernel.data.model_deltas import ModelCall, ModelCompleted
@@ -24,7 +23,6 @@ from loopkernel.data.thread_deltas import Created
 from loopkernel.data.user_deltas import Say
 from loopkernel.data.words import StopReason
 from loopkernel.judging import KERNEL
-from loopkernel.laws import Breach
 from loopkernel.laws.judging import PAIR_CHECKS, RUN_LAWS, judge_run, judge_steps
 from loopkernel.replaying import StepRecord, fold
 from loopkernel_adapters.driver.asyncio_driver import Driver
@@ -52,7 +50,6 @@ RETRIALS = 2  # of what missed: other work on the machine only ever adds to a ti
 COMPLETED = ModelCompleted(ANY, StopReason.TOOL_USE)
 DRIVEN = ("text blocks", "calls", "tools", "chain", "sub-agents", "rounds", "rounds, other tools", "queued inputs")
 Work = Callable[[], object]
-P = ParamSpec("P")
 
 
 def seconds(work: Work) -> float:
@@ -90,14 +87,8 @@ def of_log(shape: str, count: int) -> Iterator[tuple[str, Work]]:
 def laws(steps: tuple[StepRecord, ...]) -> Iterator[tuple[str, Work]]:
     """Each law of a run by its name, and those of a step together."""
     yield "laws of a step", lambda: judge_steps(steps, KERNEL)
-    for law in RUN_LAWS:
-        yield law, partial(_all_of, judge_run, law, steps)
-    for law, of_pairs in PAIR_CHECKS.items():
-        yield law, partial(_all_of, of_pairs, steps, KERNEL)
-
-
-def _all_of(check: Callable[P, Iterator[Breach]], *given: P.args, **named: P.kwargs) -> list[Breach]:
-    return list(check(*given, **named))
+    for law in (*RUN_LAWS, *PAIR_CHECKS):
+        yield law, partial(judge_run, law, steps, KERNEL)
 
 
 def of_driver(shape: str, count: int) -> Iterator[tuple[str, Work]]:

@@ -2,7 +2,6 @@
 
 import gc
 import os
-import sys
 import tempfile
 from pathlib import Path
 
@@ -57,9 +56,6 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 def pytest_collection_finish() -> None:
     """What has been collected stays to the end, so the garbage collector need not look through it time and again."""
-    laws = sys.modules.get("loopkernel.laws.pair_laws")  # not imported here: make mutants changes the kernel first
-    if laws is not None and PROFILE in ("quick", "again"):
-        vars(laws)["FORKS"] = 8  # restoring a state costs its size; what looks further restores the usual number
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 50, 100)

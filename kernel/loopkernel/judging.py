@@ -1,7 +1,7 @@
 """This kernel under its laws: the one place where what judges meets what is judged.
 
-    report = check_trace(fold(log))
-    print(report)  # laws checked: step 412, trace 11; all held
+    report = check_all(fold(log))
+    print(report)  # laws checked: step 412, trace 12, pair 6; all held
 
 The laws import nothing of the loop. All that they call of it they are given here, as a `Judged`.
 """
@@ -15,14 +15,24 @@ from loopkernel.loop.algorithms.projection import project
 from loopkernel.loop.transition import transition
 from loopkernel.views.explain import explain
 
-__all__ = ["KERNEL", "check_pairs", "check_step", "check_trace"]
+__all__ = ["KERNEL", "check_all", "check_pairs", "check_step", "check_trace"]
 
 KERNEL = Judged(transition=transition, explain=explain, plan_cut=plan_cut, project=project)
 
 
-def check_step(record: StepRecord, step: int = 0, *, judged: Judged = KERNEL) -> tuple[Breach, ...]:
-    """Judge one step by the step laws; `step` is the index that breaches name."""
-    return laws.judge_step(record, judged, step)
+def check_all(records: Records, *, judged: Judged = KERNEL) -> Report:
+    """Judge a run by all laws; each of its steps is taken once more for them together."""
+    return laws.judge_all(records, judged)
+
+
+def check_step(
+    record: StepRecord, step: int = 0, *, judged: Judged = KERNEL, was_taken: bool = False
+) -> tuple[Breach, ...]:
+    """Judge one step by the step laws; `step` is the index that breaches name.
+
+    One that `was_taken` is what the judged transition has just given: TOTAL judges that, and does not take it again.
+    """
+    return laws.judge_step(record, judged, step, was_taken=was_taken)
 
 
 def check_trace(records: Records, *, judged: Judged = KERNEL) -> Report:

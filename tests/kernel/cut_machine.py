@@ -43,7 +43,8 @@ from loopkernel.data.tools import ToolOutput, ValidCall
 from loopkernel.data.usage import Usage
 from loopkernel.data.user_deltas import CancelAll, ChangePolicy, CompactNow, EditMessage, RetryNow, Say, Steer
 from loopkernel.data.words import CallStatus, ErrorClass, StopReason
-from loopkernel.laws.cut_law import badly_begun, cut_safe, unsafe_cuts
+from loopkernel.laws.cut_law import badly_begun, unsafe_cuts
+from loopkernel.laws.judging import judge_run
 from loopkernel.laws.request_laws import rounds_of, unpaired
 from loopkernel.laws.views import ledger_in
 from loopkernel.loop.algorithms.compaction import plan_cut
@@ -127,7 +128,7 @@ class CutMachine(JudgedMachine):
     @override
     def judge_step(self, step: StepRecord) -> None:
         super().judge_step(step)
-        wrong = [*map(str, cut_safe([step], self.judged)), *badly_kept(step)]
+        wrong = [*map(str, judge_run("CUT-SAFE", [step], self.judged)), *badly_kept(step)]
         assert not wrong, "; ".join(wrong)
 
     @property

@@ -30,7 +30,7 @@ from loopkernel.data.tools import ToolOutput, ValidCall
 from loopkernel.data.user_deltas import EditMessage, Say
 from loopkernel.data.words import StopReason
 from loopkernel.judging import KERNEL
-from loopkernel.laws.cut_law import cut_safe
+from loopkernel.laws.judging import judge_run
 from loopkernel.laws.views import ledger_in
 from loopkernel.replaying import StepRecord
 from typing_extensions import override
@@ -127,7 +127,7 @@ def test_a_turn_of_200_rounds_under_one_message_is_compacted_time_and_again(stra
     assert sum(isinstance(effect, ThreadCompacted) for step in run.steps for effect in step.effects) > 10
     assert not any(isinstance(effect, TurnEnded) for step in run.steps for effect in step.effects)
     assert next(iter(session_of(run.state).thread)).id == 1
-    assert list(cut_safe(run.steps, KERNEL)) == []
+    assert judge_run("CUT-SAFE", run.steps, KERNEL) == ()
 
 
 def first(options: Sequence[T]) -> T:

@@ -134,7 +134,7 @@ def _of(entry: Said, played: dict[str, Reenactment], policy: Policy) -> Reenactm
 
 def _judged(name: str, played: Reenactment) -> Conversation:
     steps = fold(played.records)
-    breaches = (*judging.check_trace(steps).breaches, *judging.check_pairs(steps).breaches)
+    breaches = judging.check_all(steps).breaches
     session = played.state.session
     return Conversation(
         name=name,

@@ -5,14 +5,14 @@ told in another way (conflicts, the queue, the bill, the turn) is told so. Only 
 step again, with the `Judged` transition and explanation that they are given.
 
     records = fold(log)
-    report = judge_trace(records, judged)
-    print(report)  # laws checked: step 412, trace 11; all held
+    report = judge_all(records, judged)
+    print(report)  # laws checked: step 412, trace 12, pair 6; all held
 
 Nothing of the loop is imported here: `loopkernel.judging` brings the laws and this kernel together.
 """
 
 from loopkernel.laws.catalogue import JUDGED, LAWS
-from loopkernel.laws.judging import judge_pairs, judge_step, judge_trace
+from loopkernel.laws.judging import judge_all, judge_pairs, judge_step, judge_trace
 from loopkernel.laws.reports import Breach, Judged, Law, LawKind, Report
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "Law",
     "LawKind",
     "Report",
+    "judge_all",
     "judge_pairs",
     "judge_step",
     "judge_trace",

@@ -35,7 +35,8 @@ from loopkernel.data.user_deltas import (
 from loopkernel.data.words import CallStatus
 from loopkernel.laws.changes import changes
 from loopkernel.laws.gates import call_of_hook
-from loopkernel.laws.reports import Breach, Judged, Transition
+from loopkernel.laws.reports import Judged, Transition
+from loopkernel.laws.shadow.step import JudgedStep
 from loopkernel.laws.views import call_of_run, call_of_timer, entry_of_call, ledger_in, refuses, taken_again
 
 _AboutRuns = ToolSucceeded | ToolFailed | ToolStopped | ToolLost | ToolAsked | ChildEnded | ChildAsks
@@ -58,23 +59,30 @@ class Got:
     end: RunEnd | None = None
 
 
-def address(records: Sequence[StepRecord], judged: Judged) -> Iterator[Breach]:
+@final
+class Address:
     """Two deltas about two calls, one after the other, give each call the same in the other order."""
-    under_way = _UnderWay()
-    for step in range(1, len(records)):
-        first, second = records[step - 1], records[step]
-        calls = _independent(first, second, under_way.of(first.before))
-        if calls is None:
-            continue
-        swapped = _swapped(first, second, judged.transition)
+
+    def __init__(self, judged: Judged) -> None:
+        self._transition = judged.transition
+        self._first: StepRecord | None = None
+        self._under_way = _UnderWay()
+
+    def take(self, step: JudgedStep) -> Iterator[str]:
+        """What is wrong with this step and the one before it."""
+        first, second, self._first = self._first, step.record, step.record
+        calls = None if first is None else _independent(first, second, self._under_way.of(first.before))
+        if first is None or calls is None:
+            return
+        swapped = _swapped(first, second, self._transition)
         if swapped is None:
-            continue
+            return
         effects = (*first.effects, *second.effects)
         if any(isinstance(effect, LimitReached) for effect in (*effects, *swapped[1])):
-            continue  # which of the calls a limit keeps from starting does depend on the order
+            return  # which of the calls a limit keeps from starting does depend on the order
         for call in calls:
             if _got(call, first.before, second.after, effects) != _got(call, first.before, *swapped):
-                yield Breach("ADDRESS", step, f"call {call} is answered otherwise when the reports come in other order")
+                yield f"call {call} is answered otherwise when the reports come in other order"
 
 
 @final

@@ -5,6 +5,7 @@ threads that were sent are cut as the kernel would, under many policies, again a
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import final
 
 from loopkernel.data.blocks import TextBlock
 from loopkernel.data.choices import CompactionStrategy
@@ -26,16 +27,14 @@ from loopkernel.data.messages import (
 )
 from loopkernel.data.outside_deltas import SummaryReady
 from loopkernel.data.policy import Compaction, Policy
-from loopkernel.data.records import StepRecord
 from loopkernel.data.sessions import Session
 from loopkernel.data.states import Compacting
 from loopkernel.data.threads import Thread
 from loopkernel.data.vector import Vector
 from loopkernel.laws.accounts.cutting import is_left_by_cut, is_sent_by_user, opens_a_turn, too_long, where_to_cut
 from loopkernel.laws.compaction_due import CompactionDue, is_reactive
-from loopkernel.laws.reports import Breach, Judged, PlanCut, Project
+from loopkernel.laws.reports import Judged, PlanCut, Project
 from loopkernel.laws.request_laws import rounds_of, unpaired
-from loopkernel.laws.shadow.shadow import steps_of
 from loopkernel.laws.shadow.step import JudgedStep
 from loopkernel.laws.shadow.thread import thread_after
 
@@ -62,31 +61,38 @@ POLICIES = tuple(
 _REWRITES = ThreadCompacted | ThreadRewritten | ThreadCut | ResultsCleared | MessageReplaced
 
 
-def cut_safe(records: Sequence[StepRecord], judged: Judged) -> Iterator[Breach]:
+@final
+class CutSafe:
     """Cuts that were made, and that could be made, leave every call with its answer, and end."""
-    allowance, due = FIRST_ALLOWANCE, CompactionDue()
-    last: tuple[int, Vector[Message]] | None = None
-    begun: Policy | None = None  # the policy when the compaction began that is under way, if its beginning was seen
-    for number, step in enumerate(steps_of(records)):
-        allowance += ALLOWANCE
-        yield from (Breach("CUT-SAFE", number, wrong) for wrong in due.take(step))
+
+    def __init__(self, judged: Judged) -> None:
+        self._judged = judged
+        self._allowance, self._due, self._steps = FIRST_ALLOWANCE, CompactionDue(), 0
+        self._uncut: tuple[int, Vector[Message]] | None = None  # what was sent last, and at which step
+        self._begun: Policy | None = None  # when the compaction began that is under way, if its beginning was seen
+
+    def take(self, step: JudgedStep) -> Iterator[str]:
+        """What is wrong with this step; with the last one, also what is wrong with the last thread that was sent."""
+        self._allowance += ALLOWANCE
+        yield from self._due.take(step)
         session = step.session
         if session is not None and any(isinstance(effect, _REWRITES) for effect in step.effects):
-            policy = begun if isinstance(step.delta, SummaryReady) else session.settings.policy
-            for wrong in (*_cut_wrongly(step, policy), *_parted(step, session, judged.project)):
-                yield Breach("CUT-SAFE", number, wrong)
+            policy = self._begun if isinstance(step.delta, SummaryReady) else session.settings.policy
+            yield from _cut_wrongly(step, policy)
+            yield from _parted(step, session, self._judged.project)
         if _begins(step):
-            begun = None if session is None else session.settings.policy
+            self._begun = None if session is None else session.settings.policy
         for request in step.requests:
-            last = number, request.thread.messages
-            if allowance >= WEIGHT * len(request.thread):
-                allowance -= WEIGHT * len(request.thread)
-                last = None
-                for wrong in unsafe_cuts(request.thread.messages, judged.plan_cut):
-                    yield Breach("CUT-SAFE", number, wrong)
-    if last is not None:
-        for wrong in unsafe_cuts(last[1], judged.plan_cut):
-            yield Breach("CUT-SAFE", last[0], wrong)
+            self._uncut = self._steps, request.thread.messages
+            if self._allowance >= WEIGHT * len(request.thread):
+                self._allowance -= WEIGHT * len(request.thread)
+                self._uncut = None
+                yield from unsafe_cuts(request.thread.messages, self._judged.plan_cut)
+        if step.is_last and self._uncut is not None:
+            number, messages = self._uncut
+            for wrong in unsafe_cuts(messages, self._judged.plan_cut):
+                yield f"of the thread that step {number} sent: {wrong}"
+        self._steps += 1
 
 
 # --- what the kernel did ----------------------------------------------------------------------------------

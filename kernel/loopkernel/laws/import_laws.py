@@ -4,7 +4,7 @@ The repaired thread is told again as a conversation from elsewhere, and the sess
 give the thread that it came from. Whether the thread itself is sound is for PAIR to say.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import assert_never
 
 from attrs import evolve
@@ -26,19 +26,17 @@ from loopkernel.data.states import State
 from loopkernel.data.steps import Context
 from loopkernel.data.thread_deltas import Created
 from loopkernel.laws.accounts.repairs import repaired
-from loopkernel.laws.reports import Breach, Judged
-from loopkernel.laws.views import refuses, taken_again
+from loopkernel.laws.reports import Judged
+from loopkernel.laws.shadow.step import JudgedStep
+from loopkernel.laws.views import taken_again
 
 LATER_MS = 86_400_000  # a day: a repair that reads the clock gives itself away
 
 
-def repair_fix(records: Sequence[StepRecord], judged: Judged) -> Iterator[Breach]:
+def repair_fix(step: JudgedStep, judged: Judged) -> Iterator[str]:
     """A thread from elsewhere is repaired alike at any time, only once, and not in silence."""
-    for step, record in enumerate(records):
-        delta = record.context.delta
-        if isinstance(delta, Created) and delta.start and not refuses(record):
-            for wrong in _unfixed(record, delta, judged):
-                yield Breach("REPAIR-FIX", step, wrong)
+    if isinstance(step.taken, Created) and step.taken.start:
+        yield from _unfixed(step.record, step.taken, judged)
 
 
 def _unfixed(record: StepRecord, delta: Created, judged: Judged) -> Iterator[str]:

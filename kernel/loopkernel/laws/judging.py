@@ -1,33 +1,34 @@
 """Judging: one step, a whole run, and the runs that should agree with it, by all the laws of a kind.
 
-`judge_step` judges a step by itself, and so projects the whole of a request. `judge_trace` judges the same
-laws over a run for a cost that is about linear in it: see `memory`, `request_laws` and `log_laws`. `judge_pairs`
-takes each step of the run a few times more.
+`judge_step` judges a step by itself, and so projects the whole of a request. The others judge a run for a cost that is
+about linear in it: see `memory`, `request_laws` and `retakes`. `judge_all` follows the run once for all laws, and takes
+each of its steps once more for them together.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Protocol
+from typing import Protocol, final
 
 from loopkernel.data.records import StepRecord
 from loopkernel.data.states import State
-from loopkernel.laws.address_law import address
+from loopkernel.laws.address_law import Address
 from loopkernel.laws.asking_laws import AskedLaw
 from loopkernel.laws.budget_law import Budget
 from loopkernel.laws.cancel_laws import CancelStop
 from loopkernel.laws.catalogue import LAWS
-from loopkernel.laws.cut_law import cut_safe
+from loopkernel.laws.cut_law import CutSafe
 from loopkernel.laws.ending_laws import OneEnd
 from loopkernel.laws.import_laws import repair_fix
 from loopkernel.laws.input_laws import Conserve
 from loopkernel.laws.log_laws import Prefix, WriteAhead
-from loopkernel.laws.mirror_law import mirror
+from loopkernel.laws.mirror_law import Mirror
 from loopkernel.laws.pair_laws import fork_eq, pure
 from loopkernel.laws.progress_law import Progress
 from loopkernel.laws.repeat_law import AtMostOnce
 from loopkernel.laws.reports import Breach, Findings, Judged, Report, Tally
 from loopkernel.laws.request_laws import order, pair, shown, shown_as_said
 from loopkernel.laws.result_law import result
+from loopkernel.laws.retakes import Alone
 from loopkernel.laws.retry_law import RetryLaw
 from loopkernel.laws.schedule_laws import no_conflict, parallel
 from loopkernel.laws.shadow.shadow import Shadow, steps_of
@@ -65,25 +66,44 @@ RUN_LAWS: Mapping[str, Callable[[State], RunLaw]] = MappingProxyType(
     }
 )
 
-PAIR_CHECKS: Mapping[str, Callable[[Records, Judged], Iterator[Breach]]] = MappingProxyType(
+PAIR_CHECKS: Mapping[str, Callable[[State, Judged], RunLaw]] = MappingProxyType(
     {
-        "PURE": pure,
-        "ADDRESS": address,
-        "FORK-EQ": fork_eq,
-        "MIRROR": mirror,
-        "CUT-SAFE": cut_safe,
-        "REPAIR-FIX": repair_fix,
+        "PURE": lambda _, judged: _OfEachStep(pure, judged),
+        "ADDRESS": lambda _, judged: Address(judged),
+        "FORK-EQ": lambda _, judged: _OfEachStep(fork_eq, judged),
+        "MIRROR": lambda start, _: Mirror(start),
+        "CUT-SAFE": lambda _, judged: CutSafe(judged),
+        "REPAIR-FIX": lambda _, judged: _OfEachStep(repair_fix, judged),
     }
 )
 
 
-def judge_step(record: StepRecord, judged: Judged, step: int = 0) -> tuple[Breach, ...]:
-    """Judge one step by the step laws; `step` is the index that breaches name."""
+@final
+class _OfEachStep:
+    """A law over a run that keeps nothing of the steps before."""
+
+    def __init__(self, check: Callable[[JudgedStep, Judged], Iterator[str]], judged: Judged) -> None:
+        self._check, self._judged = check, judged
+
+    def take(self, step: JudgedStep) -> Iterator[str]:
+        """What is wrong with this step."""
+        return self._check(step, self._judged)
+
+
+def judge_step(record: StepRecord, judged: Judged, step: int = 0, *, was_taken: bool = False) -> tuple[Breach, ...]:
+    """Judge one step by the step laws; `step` is the index that breaches name.
+
+    One that `was_taken` is what the judged transition has just given: TOTAL judges that, and does not take it again.
+    """
+    alone = Shadow(record.before, Alone(judged, was_taken=was_taken)).follow(record)
     return tuple(
-        Breach(law, step, detail)
-        for law, findings in _step_findings(Shadow(record.before).follow(record), judged)
-        for detail in findings or ()
+        Breach(law, step, detail) for law, findings in _step_findings(alone, judged) for detail in findings or ()
     )
+
+
+def judge_all(records: Records, judged: Judged) -> Report:
+    """Judge a run by all laws."""
+    return _judge_run(records, judged, (*RUN_LAWS, *PAIR_CHECKS))
 
 
 def judge_trace(records: Records, judged: Judged) -> Report:
@@ -91,38 +111,35 @@ def judge_trace(records: Records, judged: Judged) -> Report:
     return _judge_run(records, judged, RUN_LAWS)
 
 
-def judge_steps(records: Records, judged: Judged) -> Report:
-    """Judge a run by the step laws alone, as `judge_trace` judges it by them."""
-    return _judge_run(records, judged, {})
-
-
-def judge_run(law: str, records: Records) -> Iterator[Breach]:
-    """Judge a run by one trace law."""
-    if records:
-        check = RUN_LAWS[law](records[0].before)
-        for number, step in enumerate(steps_of(records)):
-            yield from (Breach(law, number, wrong) for wrong in check.take(step))
-
-
 def judge_pairs(records: Records, judged: Judged) -> Report:
     """Judge a run by the pair laws."""
-    tally = Tally(LAWS)
-    for law, check in PAIR_CHECKS.items():
-        tally.judge_run(law, check(records, judged))
-    return tally.report()
+    return _judge_run(records, judged, PAIR_CHECKS, steps_too=False)
 
 
-def _judge_run(records: Records, judged: Judged, of_run: Mapping[str, Callable[[State], RunLaw]]) -> Report:
+def judge_steps(records: Records, judged: Judged) -> Report:
+    """Judge a run by the step laws alone, as `judge_trace` judges it by them."""
+    return _judge_run(records, judged, ())
+
+
+def judge_run(law: str, records: Records, judged: Judged) -> tuple[Breach, ...]:
+    """Judge a run by one trace or pair law."""
+    return _judge_run(records, judged, (law,), steps_too=False).breaches
+
+
+def _judge_run(records: Records, judged: Judged, of_run: Iterable[str], *, steps_too: bool = True) -> Report:
     tally = Tally(LAWS)
-    checks = {law: check(records[0].before) for law, check in of_run.items()} if records else {}
-    for number, step in enumerate(steps_of(records)):
-        for law, findings in _step_findings(step, judged):
+    checks = {law: _check(law, records[0].before, judged) for law in of_run} if records else {}
+    for number, step in enumerate(steps_of(records, judged)):
+        for law, findings in _step_findings(step, judged) if steps_too else ():
             tally.judge(law, number, findings)
         for law, check in checks.items():
             tally.find(law, number, check.take(step))
-    for law in of_run:
-        tally.judge_run(law, ())
+    tally.count_runs(of_run)
     return tally.report()
+
+
+def _check(law: str, start: State, judged: Judged) -> RunLaw:
+    return RUN_LAWS[law](start) if law in RUN_LAWS else PAIR_CHECKS[law](start, judged)
 
 
 def _step_findings(step: JudgedStep, judged: Judged) -> Iterator[tuple[str, Findings]]:

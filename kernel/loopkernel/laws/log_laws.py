@@ -7,9 +7,7 @@ the kernel owes is here: each prefix of the log gives a valid state, which says 
 from collections.abc import Iterator, Mapping
 from typing import final
 
-from loopkernel.codec import state_from_text, state_to_text
 from loopkernel.data.effects import CallModel, Command, Request
-from loopkernel.data.errors import CodecError
 from loopkernel.data.events import (
     MessageReplaced,
     OpaqueDropped,
@@ -21,18 +19,12 @@ from loopkernel.data.events import (
 )
 from loopkernel.data.ids import OperationKind
 from loopkernel.data.ledgers import Ledger, LedgerEntry
-from loopkernel.data.states import Confirming, Dispatching, Executing, State, Streaming
+from loopkernel.data.states import Confirming, Dispatching, Executing, State
 from loopkernel.data.threads import Thread
 from loopkernel.data.words import CallStatus
 from loopkernel.laws.reply_ends import redactions_as_told
 from loopkernel.laws.shadow.step import JudgedStep
-from loopkernel.laws.views import Answering, calls_kept, extends, started_operation
-
-# Writing and reading a state costs its size. So that judging a long run stays linear, each step earns the right
-# to so many items, and a state is written when its size has been earned. Short runs have all their states written.
-FIRST_ALLOWANCE = 2_000
-ALLOWANCE = 4
-SMALLEST = 20  # what the settings alone cost
+from loopkernel.laws.views import Answering, extends, started_operation
 
 _REWRITES = (ThreadRewritten, ThreadCut, MessageReplaced, ThreadCompacted, ResultsCleared, ThreadRepaired)
 
@@ -43,7 +35,6 @@ class WriteAhead:
 
     def __init__(self, start: State) -> None:
         self._came_to = start
-        self._allowance = FIRST_ALLOWANCE
 
     def take(self, step: JudgedStep) -> Iterator[str]:
         """What is wrong with this step."""
@@ -52,36 +43,7 @@ class WriteAhead:
         self._came_to = step.after
         yield from _time_and_ids(step)
         yield from _miscounted(step)
-        if step.after is step.before:
-            return  # it was written down when it came to be
-        self._allowance += ALLOWANCE
-        size = size_of(step.after)
-        if self._allowance >= size or step.is_last:
-            self._allowance -= size
-            yield from lost_in_writing(step.after)
-
-
-def size_of(state: State) -> int:
-    """About how much there is to write: messages, waiting input, pieces and calls of the open reply."""
-    size = SMALLEST
-    if state.session is not None:
-        size += len(state.session.thread) + len(state.session.inbox.queue) + len(state.session.held)
-        size += sum(len(removal.messages) for removal in state.session.compactions.removals)
-    if isinstance(state, Streaming):
-        size += len(state.pieces)
-    ledger = calls_kept(state)
-    return size if ledger is None else size + len(ledger.entries)
-
-
-def lost_in_writing(state: State) -> Iterator[str]:
-    """What is wrong with the state written and read back (rule RESUME-1)."""
-    try:
-        again = state_from_text(state_to_text(state))
-    except CodecError as error:
-        yield f"{type(state).__name__} cannot be written and read back: {error}"
-        return
-    if again != state:
-        yield f"{type(state).__name__} is another state when it is written and read back"
+        yield from step.retake.lost
 
 
 def _time_and_ids(step: JudgedStep) -> Iterator[str]:

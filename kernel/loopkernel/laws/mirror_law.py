@@ -1,6 +1,6 @@
 """The pair law about what a client sees: MIRROR. The client folds the events, and knows nothing else."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import final
 
 from loopkernel.data.effects import Effect, TellHook
@@ -10,14 +10,11 @@ from loopkernel.data.events import (
     ErrorShown,
 )
 from loopkernel.data.messages import Message
-from loopkernel.data.records import StepRecord
 from loopkernel.data.remembered import RememberedCall
 from loopkernel.data.sessions import ShownError
 from loopkernel.data.states import State
 from loopkernel.data.vector import Vector
 from loopkernel.laws.accounts.secrets import as_shown, shown_json
-from loopkernel.laws.reports import Breach, Judged
-from loopkernel.laws.shadow.shadow import steps_of
 from loopkernel.laws.shadow.step import JudgedStep
 from loopkernel.laws.shadow.thread import thread_after
 from loopkernel.laws.views import extends
@@ -54,27 +51,29 @@ def _secrets_told(step: JudgedStep) -> Iterator[str]:
                 yield f"an approval of tool {approval.tool} is told to be taken back with a secret in it"
 
 
-def mirror(records: Sequence[StepRecord], _: Judged) -> Iterator[Breach]:
+@final
+class Mirror:
     """A client that folds the events holds the kernel's thread, but for secrets, and its error after every step."""
-    if not records:
-        return
-    client = Client(records[0].before)
-    for number, step in enumerate(steps_of(records)):
+
+    def __init__(self, start: State) -> None:
+        self._client = Client(start)
+
+    def take(self, step: JudgedStep) -> Iterator[str]:
+        """What is wrong with this step."""
+        client = self._client
         shown = client.messages
-        yield from (Breach("MIRROR", number, wrong) for wrong in _secrets_told(step))
+        yield from _secrets_told(step)
         for effect in step.effects:
             client.take(effect)
         session = step.session
         if session is None:
-            continue
+            return
         held = session.thread.messages
         if len(client.messages) != len(held) or not _same_news(client, shown, step, held):
-            yield Breach(
-                "MIRROR", number, f"the client holds {len(client.messages)} messages, not the kernel's {len(held)}"
-            )
+            yield f"the client holds {len(client.messages)} messages, not the kernel's {len(held)}"
             client.messages = Vector.of(map(as_shown, held))  # go on from the truth, so that one fault is told once
         if client.error != session.error:
-            yield Breach("MIRROR", number, f"the client shows {client.error}, and the kernel {session.error}")
+            yield f"the client shows {client.error}, and the kernel {session.error}"
             client.error = session.error
 
 

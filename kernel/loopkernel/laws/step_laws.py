@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from attrs import evolve
 
-from loopkernel.data.effects import CancelTimer, Effect, StartTimer
+from loopkernel.data.effects import CancelTimer, StartTimer
 from loopkernel.data.events import ClockJumped, Refused
 from loopkernel.data.held_runs import HeldRun
 from loopkernel.data.ids import OperationKind, TimerOperation
@@ -19,6 +19,7 @@ from loopkernel.data.words import RefusalReason, UserAction
 from loopkernel.laws.gates import gate_of_turn
 from loopkernel.laws.outside_timers import outside_timers
 from loopkernel.laws.reports import Findings, Judged
+from loopkernel.laws.retakes import met
 from loopkernel.laws.shadow.step import JudgedStep
 from loopkernel.laws.views import calls_kept, held_in, taken_again
 
@@ -27,29 +28,18 @@ from loopkernel.laws.views import calls_kept, held_in, taken_again
 
 def total(step: JudgedStep, judged: Judged) -> Findings:
     """The step, taken again, gives a state and effects; it takes effect, or changes nothing and says why."""
-    try:
-        again: object = judged.transition(step.before, step.context)
-    except Exception as error:  # whatever it is: raising is the breach
-        return [f"{met(step)} raises {type(error).__name__}: {error}"]
-    if not (isinstance(again, tuple) and len(again) == 2 and isinstance(again[0], State)):
-        return [f"{met(step)} gives no state"]
-    if not (isinstance(again[1], tuple) and all(isinstance(effect, Effect) for effect in again[1])):
-        return [f"{met(step)} gives something that is not an effect"]
+    if step.retake.raised:
+        return list(step.retake.raised)
     return list(_refused_in_full(step, judged) if step.refused else _accepted(step))
-
-
-def met(step: JudgedStep) -> str:
-    """The delta and the state that it met, for people."""
-    return f"{type(step.delta).__name__} in {type(step.before).__name__}"
 
 
 def _accepted(step: JudgedStep) -> Iterator[str]:
     """DELTA-7: an accepted delta is counted, so one that is not counted was dropped in silence."""
     grown = step.after.stamp.version - step.before.stamp.version
     if grown == 0:
-        yield f"{met(step)} is neither counted as accepted nor refused with a reason"
+        yield f"{met(step.record)} is neither counted as accepted nor refused with a reason"
     elif grown != 1:
-        yield f"{met(step)} moves the version by {grown}, not by 1"
+        yield f"{met(step.record)} moves the version by {grown}, not by 1"
 
 
 def _refused_in_full(step: JudgedStep, judged: Judged) -> Iterator[str]:
@@ -60,7 +50,7 @@ def _refused_in_full(step: JudgedStep, judged: Judged) -> Iterator[str]:
         return
     after, before = step.after, step.before
     if len(step.effects) > 1:
-        yield f"{met(step)} is refused, and yet it has effects"
+        yield f"{met(step.record)} is refused, and yet it has effects"
     if after is before or after == before:
         return
     stale = any(isinstance(effect, Refused) and effect.reason is RefusalReason.STALE for effect in step.effects)
@@ -71,7 +61,7 @@ def _refused_in_full(step: JudgedStep, judged: Judged) -> Iterator[str]:
         counts = after.session.operations.minted == before.session.operations.minted
         if counts and unbilled == before:
             return
-    yield f"{met(step)} is refused, and yet it changes the state"
+    yield f"{met(step.record)} is refused, and yet it changes the state"
 
 
 def _shown_to_have_stopped(step: JudgedStep) -> HeldRun | None:
@@ -87,7 +77,7 @@ def _frees_and_no_more(step: JudgedStep, run: HeldRun, judged: Judged) -> Iterat
     """A stale report frees the resources of its run. It does what `ToolStopped` does, but is not counted."""
     before, after = step.before, step.after
     if step.effects[0] != Refused(UserAction.REPORT, RefusalReason.STALE):
-        yield f"{met(step)} is late, and refused otherwise than as stale"
+        yield f"{met(step.record)} is late, and refused otherwise than as stale"
     left = tuple(held for held in held_in(before) if held is not run)
     if held_in(after) != left and not isinstance(after, Done):
         yield f"the late report of call {run.call} does not free the resources of its run, and of no other"
@@ -95,7 +85,7 @@ def _frees_and_no_more(step: JudgedStep, run: HeldRun, judged: Judged) -> Iterat
         yield f"the late report of call {run.call} leaves the grace time of its run pending"
     same = taken_again(before, Context(ToolStopped(run.operation), step.context.now_ms), judged.transition)
     if same is None:
-        yield f"{met(step)} is refused, and a ToolStopped in its place raises"
+        yield f"{met(step.record)} is refused, and a ToolStopped in its place raises"
         return
     expected: State = evolve(same.next, stamp=after.stamp)
     if isinstance(step.delta, ChildEnded) and expected.session is not None and after.session is not None:
@@ -103,9 +93,9 @@ def _frees_and_no_more(step: JudgedStep, run: HeldRun, judged: Judged) -> Iterat
         used = evolve(expected.session, usage=billed.usage, operations=billed.operations, started=billed.started)
         expected = evolve(expected, session=used)
     if (after, step.effects[1:]) != (expected, same.effects):
-        yield f"{met(step)} is refused, and yet it does more than to free the resources of its run"
+        yield f"{met(step.record)} is refused, and yet it does more than to free the resources of its run"
     if after.stamp not in (before.stamp, before.stamp.at(step.context.now_ms)):
-        yield f"{met(step)} is refused, and yet it is counted"
+        yield f"{met(step.record)} is refused, and yet it is counted"
 
 
 # --- TIMER-DATA -----------------------------------------------------------------------------------------

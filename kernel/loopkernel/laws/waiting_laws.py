@@ -29,14 +29,14 @@ from loopkernel.data.waits import (
 )
 from loopkernel.data.words import CallStatus
 from loopkernel.laws.reports import Findings, Judged
+from loopkernel.laws.retakes import met
 from loopkernel.laws.schedule_laws import idle_wait
 from loopkernel.laws.shadow.memory import Memory
 from loopkernel.laws.shadow.standing import Standing, decision_on
 from loopkernel.laws.shadow.step import JudgedStep
 from loopkernel.laws.shadow.uses import Claims
 from loopkernel.laws.shares import is_reserved
-from loopkernel.laws.step_laws import met
-from loopkernel.laws.views import entry_of_call, named, taken_again
+from loopkernel.laws.views import entry_of_call, named
 
 _RULE_ID = re.compile(r"[A-Z]+-[0-9]+")
 
@@ -49,13 +49,13 @@ def why(step: JudgedStep, judged: Judged) -> Findings:
         told = judged.explain(step.before, step.context)
         waits = told.waits if due else ()
     except Exception as error:  # whatever it is: an explanation that raises explains nothing
-        if taken_again(step.before, step.context, judged.transition) is None:
+        if step.retake.raised:
             return None  # there is no such step to explain, which TOTAL says
-        return [f"explain raises {type(error).__name__} for {met(step)}: {error}"]
+        return [f"explain raises {type(error).__name__} for {met(step.record)}: {error}"]
     found: list[str] = []
     if tuple(cause.effect for cause in told.causes) != step.effects:
         names = ", ".join(type(cause.effect).__name__ for cause in told.causes)
-        found.append(f"the effects of {met(step)} are not those explained: {names or 'none'}")
+        found.append(f"the effects of {met(step.record)} are not those explained: {names or 'none'}")
     for cause in told.causes:
         if cause.delta != step.delta:
             found.append(f"{type(cause.effect).__name__} is put down to another delta")

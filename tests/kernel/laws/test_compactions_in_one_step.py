@@ -14,7 +14,7 @@ from loopkernel.data.thread_deltas import Acquired
 from loopkernel.data.user_deltas import ChangePolicy, CompactNow, EditMessage
 from loopkernel.data.words import ErrorClass, StopReason
 from loopkernel.judging import KERNEL, check_trace
-from loopkernel.laws.cut_law import cut_safe
+from loopkernel.laws.judging import judge_run
 from loopkernel.replaying import LogRecord, fold, replay
 
 from tests.kernel.building import (
@@ -63,7 +63,7 @@ def test_results_that_are_cleared_before_an_edit_puts_messages_back_are_put_back
     steps = fold([LogRecord(delta, 0) for delta in deltas])
     told = [type(effect) for effect in steps[-1].effects if isinstance(effect, ResultsCleared | ThreadRewritten)]
     assert told == [ResultsCleared, ThreadRewritten]
-    assert list(cut_safe(steps, KERNEL)) == []
+    assert judge_run("CUT-SAFE", steps, KERNEL) == ()
 
 
 @pytest.mark.rule("INFER-8", "COMPACT-1")
@@ -111,11 +111,11 @@ def test_a_summary_is_judged_by_the_policy_under_which_it_was_asked_for(later: C
     ]
     steps = fold([LogRecord(delta, 0) for delta in (*asked, *end)])
     assert len(of_kind(ThreadCompacted, steps[-1].effects)) == 1
-    assert list(cut_safe(steps, KERNEL)) == []
-    assert list(cut_safe(steps[-1:], KERNEL)) == []
+    assert judge_run("CUT-SAFE", steps, KERNEL) == ()
+    assert judge_run("CUT-SAFE", steps[-1:], KERNEL) == ()
     unchanged = [steps[-3], evolve(steps[-1], before=compacting)]
     begun = evolve(unchanged[0], after=with_policy(compacting, evolve(two, compaction=Compaction(keep_turns=1))))
-    told = [str(breach) for breach in cut_safe([begun, unchanged[1]], KERNEL)]
+    told = [str(breach) for breach in judge_run("CUT-SAFE", [begun, unchanged[1]], KERNEL)]
     assert any("keeps 2 turns, and 1 are to be kept" in one for one in told)
 
 

@@ -39,7 +39,7 @@ from loopkernel.data.tool_deltas import ToolChecked, ToolFailed, ToolSucceeded
 from loopkernel.data.user_deltas import EditMessage, RetryNow, Say
 from loopkernel.data.words import CallStatus, CancelReason, InputFate, LimitName, RequestReason, TurnEndReason
 from loopkernel.judging import KERNEL
-from loopkernel.laws.pair_laws import fork_eq
+from loopkernel.laws.judging import judge_run
 from loopkernel.laws.retry_law import base_delay_ms
 from loopkernel.loop.algorithms.retry import delay_ms
 from loopkernel.loop.transition import transition
@@ -363,7 +363,7 @@ def test_a_fork_that_raises_on_what_is_late_is_for_total_to_tell() -> None:
 
     steps = tuple(step for step in PLAYED["forked"] if isinstance(step.context.delta, Forked))
     assert steps
-    assert [list(fork_eq((step,), evolve(KERNEL, transition=raising))) for step in steps] == [[]] * len(steps)
+    assert all(judge_run("FORK-EQ", (step,), evolve(KERNEL, transition=raising)) == () for step in steps)
 
 
 @pytest.mark.rule("RETRY-1")

@@ -48,11 +48,10 @@ from loopkernel.data.user_deltas import ChangeMode, Say
 from loopkernel.data.words import CallStatus, CancelReason, HookPoint, TimerPurpose
 from loopkernel.judging import KERNEL, check_pairs, check_step, check_trace
 from loopkernel.laws import Judged
-from loopkernel.laws.address_law import address
 from loopkernel.laws.call_input import refers
 from loopkernel.laws.judging import judge_run
-from loopkernel.laws.pair_laws import fork_eq
 from loopkernel.laws.request_laws import Shown, pair
+from loopkernel.laws.retakes import Retakes
 from loopkernel.laws.schedule_laws import no_conflict
 from loopkernel.laws.shadow.shadow import Shadow
 from loopkernel.laws.start_laws import final_args
@@ -181,7 +180,7 @@ def test_reports_that_cannot_be_swapped_are_not_compared() -> None:
             raise LookupError("too late")
         return transition(state, ctx)
 
-    assert list(address(STEPS[12:14], evolve(KERNEL, transition=picky))) == []
+    assert judge_run("ADDRESS", STEPS[12:14], evolve(KERNEL, transition=picky)) == ()
 
 
 def test_reports_that_cancel_siblings_may_not_be_swapped() -> None:
@@ -192,7 +191,7 @@ def test_reports_that_cancel_siblings_may_not_be_swapped() -> None:
     player.end(fails=True)
     player.end()
     other = evolve(KERNEL, transition=lambda state, ctx: Step(state, ()))  # would answer nobody, if it were asked
-    assert list(address(player.steps, other)) == []
+    assert judge_run("ADDRESS", player.steps, other) == ()
 
 
 def test_a_long_run_is_compared_too() -> None:
@@ -206,6 +205,33 @@ def test_a_long_run_is_compared_too() -> None:
     assert check_trace(player.steps).held
 
 
+def knowing_its_own(change: Callable[[State], State]) -> Judged:
+    """A kernel that changes where a step leads if it has not made the state before it."""
+    made = {id(step.after) for step in STEPS}
+
+    def broken(state: State, ctx: Context) -> Step[State]:
+        after, effects = transition(state, ctx)
+        return Step(after if id(state) in made or state is STEPS[0].before else change(after), effects)
+
+    return evolve(KERNEL, transition=broken)
+
+
+def test_a_restored_run_that_is_in_another_state_is_a_breach_of_fork_eq() -> None:
+    judged = knowing_its_own(lambda state: evolve(state, stamp=state.stamp.at(state.stamp.now_ms + 1)))
+    told = judge_run("FORK-EQ", STEPS, judged)
+    assert told[0].detail == "the run that is restored is in another state after Created in Initial"
+    assert judge_run("PURE", STEPS, judged) == ()
+
+
+def test_a_restored_run_that_raises_is_a_breach_of_fork_eq() -> None:
+    def raising(state: State) -> State:
+        raise LookupError("whose state is this?")
+
+    told = judge_run("FORK-EQ", STEPS, knowing_its_own(raising))
+    assert "raises LookupError: whose state is this? where the run is restored" in told[0].detail
+    assert check_trace(STEPS, judged=knowing_its_own(raising)).held
+
+
 def test_a_state_that_cannot_be_written_is_not_restored() -> None:
     """That is for WRITE-AHEAD to say."""
     session = SAID.before.session
@@ -213,7 +239,7 @@ def test_a_state_that_cannot_be_written_is_not_restored() -> None:
     unwritable = evolve(session, settings=evolve(session.settings, instructions="\ud800"))
     before: State = evolve(SAID.before, session=unwritable)
     after, effects = transition(before, SAID.context)
-    assert list(fork_eq([StepRecord(before, SAID.context, after, effects)], KERNEL)) == []
+    assert judge_run("FORK-EQ", [StepRecord(before, SAID.context, after, effects)], KERNEL) == ()
 
 
 # --- requests ---------------------------------------------------------------------------------------------------
@@ -243,19 +269,19 @@ def test_calls_at_the_very_end_have_no_answers() -> None:
 def test_a_start_without_a_ledger_is_not_a_conflict_but_unfounded() -> None:
     start = next(effect for step in STEPS for effect in step.effects if isinstance(effect, StartTool))
     step = changed("reads", Say, more(start))[-1]
-    resting = Shadow(step.before).follow(evolve(step, after=SAID.before))
+    resting = Shadow(step.before, Retakes(KERNEL)).follow(evolve(step, after=SAID.before))
     assert no_conflict(resting) is None
     assert final_args(resting) == ["call 1.1 starts, but the ledger has no such call"]
 
 
 def test_a_verdict_without_a_ledger_is_no_verdict() -> None:
     checked = evolve(STEPS[at(STEPS, ToolChecked)], before=SAID.before, effects=())
-    assert final_args(Shadow(SAID.before).follow(checked)) == []
+    assert final_args(Shadow(SAID.before, Retakes(KERNEL)).follow(checked)) == []
 
 
 def test_a_failure_of_no_known_run_has_no_siblings() -> None:
     failure = Context(ToolFailed(RunOperation(99)), 0)
-    assert list(judge_run("SIBLING", [StepRecord(SAID.after, failure, SAID.after, ())])) == []
+    assert judge_run("SIBLING", [StepRecord(SAID.after, failure, SAID.after, ())], KERNEL) == ()
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ from loopkernel.data.policy import Hook, LoopTiers, Policy, Prices
 from loopkernel.data.vector import Vector
 from loopkernel.data.words import HookPoint, TimerPurpose
 from loopkernel.judging import KERNEL
-from loopkernel.laws import Breach
 from loopkernel.laws.judging import PAIR_CHECKS, RUN_LAWS, judge_run, judge_steps
 from loopkernel.laws.shadow import memory
 from loopkernel.loop.transition import transition
@@ -112,12 +111,8 @@ QUICK = ("recorded",)  # the others are judged by a fuzzing round
 def judges() -> Iterator[tuple[str, Callable[[Steps], object]]]:
     """Each law of a run by its name, and the laws of a step together."""
 
-    def of_pairs(law: str) -> Callable[[Steps], list[Breach]]:
-        return lambda steps: list(PAIR_CHECKS[law](steps, KERNEL))
-
     yield "steps", lambda steps: judge_steps(steps, KERNEL).breaches
-    yield from ((law, lambda steps, law=law: list(judge_run(law, steps))) for law in RUN_LAWS)
-    yield from ((law, of_pairs(law)) for law in PAIR_CHECKS)
+    yield from ((law, partial(judge_run, law, judged=KERNEL)) for law in (*RUN_LAWS, *PAIR_CHECKS))
 
 
 @pytest.mark.parametrize("name", [name for name in REPLIES if name in QUICK or LOOKS_FURTHER])

@@ -39,7 +39,8 @@ from loopkernel.data.user_deltas import CompactNow, EditMessage, StartHandoff
 from loopkernel.data.vector import Vector
 from loopkernel.data.words import CallStatus, HookPoint, TurnEndReason
 from loopkernel.judging import KERNEL
-from loopkernel.laws.cut_law import FIRST_ALLOWANCE, cut_safe, unsafe_cuts
+from loopkernel.laws.cut_law import FIRST_ALLOWANCE, unsafe_cuts
+from loopkernel.laws.judging import judge_run
 from loopkernel.laws.reports import PlanCut
 from loopkernel.loop.algorithms.compaction import plan_cut
 from loopkernel.replaying import StepRecord
@@ -320,9 +321,10 @@ def test_the_last_thread_of_a_run_is_cut_however_long_it_is() -> None:
     long: Vector[Message] = Vector.of(evolve(NOTE, id=MessageId(number)) for number in range(1, FIRST_ALLOWANCE))
     steps = tuple(with_request(lambda _: long)(step) for step in PLAYED["talk"])
     asked = [place for place, step in enumerate(steps) if any(isinstance(effect, CallModel) for effect in step.effects)]
-    told = list(cut_safe(steps, evolve(KERNEL, plan_cut=lambda messages, _: Cut(0))))
+    told = judge_run("CUT-SAFE", steps, evolve(KERNEL, plan_cut=lambda messages, _: Cut(0)))
     assert len(asked) > 1
-    assert {breach.step for breach in told} == {asked[-1]}
+    assert told
+    assert all(breach.detail.startswith(f"of the thread that step {asked[-1]} sent: ") for breach in told)
 
 
 def test_a_thread_whose_calls_have_no_answers_is_for_pair_to_say() -> None:

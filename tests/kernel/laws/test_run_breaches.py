@@ -118,11 +118,6 @@ LOGS = (
         lambda: changed("reads", Created, after(_true_for_one)),
     ),
     Case(
-        "FORK-EQ",
-        "the run ends in another state",
-        lambda: changed("reads", Acquired, with_session(lambda session: evolve(session, last_model="m"))),
-    ),
-    Case(
         "MIRROR",
         "the client holds 0 messages, not the kernel's 1",
         lambda: changed("reads", Say, more(ThreadRewritten(()))),

@@ -5,6 +5,8 @@ from typing import final
 
 from loopkernel.data.records import StepRecord
 from loopkernel.data.states import State
+from loopkernel.laws.reports import Judged
+from loopkernel.laws.retakes import Retakes, TakesAgain
 from loopkernel.laws.shadow.counts import CallCounts
 from loopkernel.laws.shadow.memory import Memory
 from loopkernel.laws.shadow.step import JudgedStep
@@ -15,25 +17,25 @@ from loopkernel.laws.shadow.turn import TurnTold
 class Shadow:
     """What is known before the next step; `follow` each step of the run in order, once the one before it was judged."""
 
-    def __init__(self, start: State) -> None:
-        self._turn, self._calls, self._memory = TurnTold.of(start), CallCounts(), Memory()
+    def __init__(self, start: State, retakes: TakesAgain) -> None:
+        self._turn, self._calls, self._memory, self._retakes = TurnTold.of(start), CallCounts(), Memory(), retakes
         self._judged: JudgedStep | None = None
 
     def follow(self, record: StepRecord, *, is_last: bool = False) -> JudgedStep:
         """The step, with what was known before it and is known after each of its effects."""
         if self._judged is not None:
             self._memory.note(self._judged.after, self._judged.requests)
-        self._judged = step = JudgedStep(record, self._turn, self._calls, self._memory, is_last=is_last)
-        self._turn = step.turns[-1]
-        return step
+            self._turn = self._judged.turns[-1]
+        self._judged = JudgedStep(record, self._turn, self._calls, self._memory, self._retakes, is_last=is_last)
+        return self._judged
 
 
-def steps_of(records: Iterable[StepRecord]) -> Iterator[JudgedStep]:
+def steps_of(records: Iterable[StepRecord], judged: Judged) -> Iterator[JudgedStep]:
     """The steps of a run, as laws read them."""
     shadow: Shadow | None = None
     waiting: StepRecord | None = None  # until it is known whether another one follows
     for record in records:
-        shadow = Shadow(record.before) if shadow is None else shadow
+        shadow = Shadow(record.before, Retakes(judged)) if shadow is None else shadow
         if waiting is not None:
             yield shadow.follow(waiting)
         waiting = record

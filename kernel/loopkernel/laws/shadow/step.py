@@ -1,6 +1,7 @@
 """One step as the laws read it: what several of them ask of it is found once."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import TypeVar, final
 
 from loopkernel.data.blocks import ToolResult
@@ -14,6 +15,7 @@ from loopkernel.data.states import Initial
 from loopkernel.data.user_deltas import RetryNow
 from loopkernel.data.words import CancelReason
 from loopkernel.laws.changes import Change, changes
+from loopkernel.laws.retakes import Retake, TakesAgain
 from loopkernel.laws.shadow.counts import CallCounts
 from loopkernel.laws.shadow.memory import Memory
 from loopkernel.laws.shadow.turn import TurnTold
@@ -27,9 +29,16 @@ class JudgedStep:
     """A step: the states before and after it, what came in, what went out, and what follows from these."""
 
     def __init__(
-        self, record: StepRecord, turn: TurnTold, calls: CallCounts, memory: Memory, *, is_last: bool = False
+        self,
+        record: StepRecord,
+        turn: TurnTold,
+        calls: CallCounts,
+        memory: Memory,
+        retakes: TakesAgain,
+        *,
+        is_last: bool = False,
     ) -> None:
-        self.record, self.memory, self.is_last = record, memory, is_last
+        self.record, self.memory, self.is_last, self._retakes = record, memory, is_last, retakes
         self.before, self.after = record.before, record.after
         self.context, self.delta = record.context, record.context.delta
         self.effects = record.effects
@@ -50,9 +59,28 @@ class JudgedStep:
         self.ended: dict[CallId, ToolResult] = {result.call: result for result in self.ends}
         self.aborted: dict[RunOperation, CancelReason] = {one.operation: one.reason for one in self.told(AbortTool)}
         self.changes: tuple[Change, ...] = tuple(changes(self.calls_before, self.calls))
-        self.recounted = calls.of(self.calls)  # those that have changed since calls were counted last
-        self.counts = calls.counts  # of the ledger after the step
-        self.turns = tuple(self._turns(turn))  # as it is told to be before each effect, and after the last
+        self._turn_before, self._call_counts = turn, calls
+
+    # What follows is found where it is asked for: most steps of an explorer change nothing, and are asked for none.
+
+    @property
+    def recounted(self) -> tuple[Change, ...] | None:
+        """The calls that have changed since calls were counted last; None if there is no other ledger since."""
+        return self._counted[0]
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """How many calls of the ledger after the step are what."""
+        return self._counted[1]
+
+    @cached_property
+    def _counted(self) -> tuple[tuple[Change, ...] | None, Mapping[str, int]]:
+        return self._call_counts.of(self.calls), self._call_counts.counts
+
+    @cached_property
+    def turns(self) -> tuple[TurnTold, ...]:
+        """The turn as it is told to be before each effect, and after the last."""
+        return tuple(self._turns(self._turn_before))
 
     def _turns(self, turn: TurnTold) -> Iterator[TurnTold]:
         """Two things open a turn before any effect says so.
@@ -69,6 +97,11 @@ class JudgedStep:
                 turn if self.policy is None else turn.after(effect, self.policy, now_ms, input_waits=self.input_waits)
             )
             yield turn
+
+    @cached_property
+    def retake(self) -> Retake:
+        """What is wrong with the step when it is taken again; who asks at one step asks at each."""
+        return self._retakes.take(self.record, is_last=self.is_last)
 
     def told(self, kind: type[E]) -> tuple[E, ...]:
         """The effects of a kind, in order."""

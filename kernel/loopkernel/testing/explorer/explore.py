@@ -71,6 +71,11 @@ def _run_to(tree: Sequence[TreeEdge], number: int) -> tuple[LogRecord, ...]:
     return tuple(reversed(run))
 
 
+def laws_of_a_step(record: StepRecord) -> tuple[Breach, ...]:
+    """The step laws. The step was taken just now, and is taken again by a clock that has gone back, and explained."""
+    return check_step(record, was_taken=True)
+
+
 def laws_of_an_edge(record: StepRecord) -> tuple[Breach, ...]:
     """The step laws, and the trace laws as far as a run of one step shows them; six times as dear."""
     return check_trace((record,)).breaches
@@ -115,7 +120,7 @@ def explore(
     start: State,
     inputs: Callable[[State], Iterable[Move]],
     *,
-    laws: Laws = check_step,
+    laws: Laws = laws_of_a_step,
     view: View = whole,
     limit: int = 1_000_000,
     goals: Goals | None = None,

@@ -27,7 +27,7 @@ from loopkernel.data.sessions import Inbox, Session, Settings
 from loopkernel.data.states import Compacting, Confirming, Dispatching, Executing, State, Streaming
 from loopkernel.data.steps import Context, Step
 from loopkernel.data.threads import Thread
-from loopkernel.judging import check_pairs, check_trace
+from loopkernel.judging import check_all, check_pairs
 from loopkernel.laws import Judged
 from loopkernel.laws.reports import PlanCut, Project
 from loopkernel.loop.algorithms.compaction import grown, plan_cut
@@ -98,8 +98,8 @@ def breached_laws(bug: PlantedBug, scripts: Iterable[Script], *, until_caught: b
             continue
         # Else all that the laws of a trace may say is said of the sound kernel.
         told = same and bug.explain is explaining and bug.project is project
-        for report in (*(() if told else (check_trace(steps, judged=judged),)), check_pairs(steps, judged=judged)):
-            breached.update(breach.law for breach in report.breaches)
+        check = check_pairs if told else check_all
+        breached.update(breach.law for breach in check(steps, judged=judged).breaches)
         if until_caught and bug.law in breached:
             break
     return breached

@@ -7,7 +7,7 @@ from typing import final
 from attrs import evolve, frozen
 
 from loopkernel.data.errors import CodecError, PolicyError
-from loopkernel.judging import KERNEL, check_pairs, check_trace
+from loopkernel.judging import KERNEL, check_all, check_trace
 from loopkernel.loop.transition import transition as the_transition
 from loopkernel.replaying import Transition
 from loopkernel.testing.scenarios.data.scenario import Scenario
@@ -91,8 +91,7 @@ def broken_laws(run: Recording, transition: Transition, *, again: bool = True) -
 
 def _breaches(run: Recording, transition: Transition, *, again: bool) -> Iterator[str]:
     judged = evolve(KERNEL, transition=transition, explain=explain)
-    pairs = (check_pairs(run.steps, judged=judged),) if again else ()
-    for report in (check_trace(run.steps, judged=judged), *pairs):
-        for breach in report.breaches:
-            delta = type(run.steps[breach.step].context.delta).__name__ if breach.step < len(run.steps) else "end"
-            yield f"law {breach.law} does not hold at step {breach.step} ({delta}): {breach.detail}"
+    check = check_all if again else check_trace
+    for breach in check(run.steps, judged=judged).breaches:
+        delta = type(run.steps[breach.step].context.delta).__name__ if breach.step < len(run.steps) else "end"
+        yield f"law {breach.law} does not hold at step {breach.step} ({delta}): {breach.detail}"

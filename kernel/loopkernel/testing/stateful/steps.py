@@ -17,7 +17,7 @@ from loopkernel.data.ids import (
 )
 from loopkernel.data.states import Done
 from loopkernel.data.thread_deltas import Acquired, Created
-from loopkernel.judging import KERNEL, check_pairs, check_step, check_trace
+from loopkernel.judging import KERNEL, check_all, check_step
 from loopkernel.later_typing import override
 from loopkernel.laws import Judged
 from loopkernel.replaying import START, StepRecord, fold
@@ -82,9 +82,8 @@ class JudgedMachine(RuleBasedStateMachine, Run):
 
     def judge_whole(self) -> None:
         """The trace and pair laws, and what a log is good for."""
-        for judge in (check_trace, check_pairs):
-            report = judge(self.steps, judged=self.judged)
-            assert report.held, str(report)
+        report = check_all(self.steps, judged=self.judged)
+        assert report.held, str(report)
         read = tuple(record_from_text(record_to_text(record)) for record in self.log)
         assert read == self.log
         folded = fold(read, transition=self.judged.transition)
