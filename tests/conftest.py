@@ -16,8 +16,8 @@ os.environ["XDG_CONFIG_HOME"] = os.environ["LOOPKERNEL_TEST_CONFIGURATION"]
 
 EXAMPLES = {
     "quick": 35,  # make test, make check, make slow
-    "matrix": 15,  # make matrix: under another Python every test, each with all that it can look at
-    "again": 15,  # make matrix: under each further one the quick suite
+    "again": 15,  # make matrix: under each other Python the quick suite
+    "matrix": 15,  # make matrix ALL=1: under each other Python every test, each with all that it can look at
     "fuzz": 250,  # a round of make fuzz, each from a seed of its own
     "deep": 2_000,  # for a test alone
 }

@@ -73,6 +73,13 @@ class Fleet(Runs, Protocol):
         """
         ...
 
+    async def lost(self) -> tuple[str, ...]:
+        """Wait until runs that are open here are held no more, as far as `holds` knows: these, each of them once.
+
+        What goes on for them is to stop. One task waits at a time.
+        """
+        ...
+
     async def set_aside(self, run: str) -> None:
         """Leave a run that could not be gone on with alone for as long as a lease lasts; then it has work again.
 

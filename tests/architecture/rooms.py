@@ -111,6 +111,7 @@ OPEN_TO_ADAPTERS = (
 # What plays scenarios on a driver is of the extra `testing`, as what they are made of.
 FUZZING = ("loopkernel_adapters.testing.fuzzing",)
 OPEN_TO_FUZZING = ("loopkernel.testing",)
+FOREIGN_TO_FUZZING = {"hypothesis"}  # the state machine
 # All that the pure kernel imports from outside, and what for.
 FOREIGN_TO_THE_KERNEL = {
     "attrs": "frozen classes",
@@ -150,6 +151,9 @@ _POSTGRES = "loopkernel_adapters.stores.postgres"
 _PYDANTIC_AI = "loopkernel_adapters.providers.pydantic_ai"
 _ACP = "loopkernel_adapters.acp"
 _SERVER = "loopkernel_adapters.server"
+# What a person sees and types at a terminal.
+_RICH = tuple(f"loopkernel_adapters.cli.{part}" for part in ("markdown_text", "rich_screen"))
+_TERMINAL = (*_RICH, "loopkernel_adapters.cli.under_way", "loopkernel_adapters.cli.progress")
 VENDORS: dict[str, tuple[str, ...]] = {
     "acp": (_ACP, "loopkernel_adapters.cli.acp"),
     "ag_ui": (_SERVER,),
@@ -157,6 +161,7 @@ VENDORS: dict[str, tuple[str, ...]] = {
     "anthropic": (_ANTHROPIC,),
     "httpx2": (_ANTHROPIC, _OPENAI, _MCP, _BOUNDED),
     "jsonschema": (_SCHEMAS,),
+    "markdown_it": _RICH,
     "mcp": (_MCP, "loopkernel_adapters.server.mcp_server", "loopkernel_adapters.cli.mcp_server"),
     "mcp_types": (_MCP, "loopkernel_adapters.server.mcp_server"),
     "openai": (_OPENAI,),
@@ -165,8 +170,11 @@ VENDORS: dict[str, tuple[str, ...]] = {
     "pydantic": (_FUNCTIONS, _PYDANTIC_AI, _SERVER),
     "pydantic_ai": (_PYDANTIC_AI, "loopkernel_adapters.providers.named"),
     "pydantic_core": (_FUNCTIONS,),
+    "rich": _TERMINAL,
+    "shtab": ("loopkernel_adapters.cli.completion",),
     "starlette": (_SERVER, "loopkernel_adapters.cli.serve"),
     "temporalio": _TEMPORAL,
+    "trio": ("loopkernel_adapters.testing.trio_driver",),
     "uvicorn": ("loopkernel_adapters.cli.serve",),
     "xllamacpp": ("loopkernel_adapters.providers.local",),
     "yaml": ("loopkernel_adapters.transcripts.readers.provider_stream",),
@@ -174,6 +182,7 @@ VENDORS: dict[str, tuple[str, ...]] = {
 # These may import their vendor where they like.
 VENDOR_MODULES = (
     *(_ANTHROPIC, _OPENAI, _FUNCTIONS, _MCP, _BOUNDED, _ACP, _SERVER, _POSTGRES, _PYDANTIC_AI),
+    *_RICH,
     *_TELEMETRY,
     *_TEMPORAL,
 )
@@ -218,6 +227,7 @@ def adapter_faults(source: Source) -> Iterator[str]:
     checks = source.within("loopkernel_adapters.testing")
     open_rooms = (*OPEN_TO_ADAPTERS, *(OPEN_TO_FUZZING if source.within(*FUZZING) else ()))
     known = {"loopkernel_adapters", *FOREIGN_TO_ADAPTERS, *(FOREIGN_TO_ADAPTER_CHECKS if checks else ())}
+    known |= FOREIGN_TO_FUZZING if source.within(*FUZZING) else set()
     for found in imports(source):
         name = found.module
         package = name.partition(".")[0]

@@ -10,6 +10,7 @@ from loopkernel.presets import PRESETS, VARIANTS
 
 from loopkernel_adapters.cli import argument_values as values
 from loopkernel_adapters.cli.argument_values import add_isolation, add_page
+from loopkernel_adapters.cli.completion import ABOUT_COMPLETION, PRINTS, add_shells
 from loopkernel_adapters.cli.options import (
     DEFAULT_MAX_TURNS,
     DEFAULT_RETRIES,
@@ -79,7 +80,7 @@ class Parser(argparse.ArgumentParser):
 
     @override
     def print_help(self, file: object = None) -> None:
-        screen = terminal()
+        screen = terminal(plain=True)
         screen.line(self.format_help().rstrip())
         if screen.failure is not None:
             raise screen.failure
@@ -97,11 +98,7 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=Paragraphs,
     )
     whole.add_argument("--version", action="version", version=f"loopkernel {_version()}")
-    names = (
-        "run|chat|resume|acp|serve|mcp|worker|send|runs|approvals|log|why|view|replay|whatif|policy|diagnose|repair|"
-        "continue|fork|conform|doctor|demo"
-    )
-    commands = whole.add_subparsers(dest="command", required=True, metavar=names)
+    commands = whole.add_subparsers(dest="command", required=True)
     _add_run(commands)
     _add_chat(commands)
     _add_resume(commands)
@@ -125,7 +122,9 @@ def parser() -> argparse.ArgumentParser:
     _add_conform(commands)
     purpose = "say what is installed, which models can be asked, and what holds a shell"
     _add(commands, "doctor", purpose, DOCTOR_STATUSES, "doctor")
+    add_shells(_add(commands, "completion", PRINTS, LIST_STATUSES, "completion bash >> ~/.bashrc", ABOUT_COMPLETION))
     _add(commands, "demo", "let the embedded model read a file in a workspace made for it", RUN_STATUSES, "demo")
+    commands.metavar = "|".join(commands.choices)
     return whole
 
 

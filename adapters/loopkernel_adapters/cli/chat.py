@@ -44,7 +44,7 @@ from loopkernel_adapters.cli.run import said
 from loopkernel_adapters.cli.screen import NoScreen, Screen, for_questions
 from loopkernel_adapters.cli.session import Conversation, Played, Workbench, begun, play
 from loopkernel_adapters.cli.summary import status_of, tell_resumption
-from loopkernel_adapters.cli.words import counted, tokens_told
+from loopkernel_adapters.cli.words import counted, used_told
 from loopkernel_adapters.driver.asyncio_driver import Driver
 from loopkernel_adapters.optional_ports import Address
 
@@ -177,14 +177,15 @@ class Chat(Conversation):
     async def hold(self, driver: Driver, interrupts: Interrupts) -> None:
         self._driver = driver
         try:
-            for delta in self._opening:
-                await driver.send(delta)
-            while (turn := _turn(driver)) is not Turn.OVER:
-                if turn is Turn.ASKING:
-                    await self._dialogue.attend(driver)
-                elif (line := await self._line_of(driver, turn)) is not None:
-                    interrupts.forget()
-                    await self._take(line, driver)
+            async with self._answers.open():
+                for delta in self._opening:
+                    await driver.send(delta)
+                while (turn := _turn(driver)) is not Turn.OVER:
+                    if turn is Turn.ASKING:
+                        await self._dialogue.attend(driver)
+                    elif (line := await self._line_of(driver, turn)) is not None:
+                        interrupts.forget()
+                        await self._take(line, driver)
         except Leave:
             self.left = True
 
@@ -216,7 +217,7 @@ class Chat(Conversation):
         self._voice.heard(line)
         if line is None:
             raise Leave
-        if self._answers.is_terminal and any(len(part.encode()) >= LONGEST_TYPED for part in line.split("\n")):
+        if self._answers.cuts_lines and any(len(part.encode()) >= LONGEST_TYPED for part in line.split("\n")):
             self._voice.tell(CUT)
             return ""
         return line
@@ -294,13 +295,14 @@ def chat(options: Options, screen: Screen) -> ExitStatus:
 
 def play_chat(bench: Workbench, opening: tuple[UserDelta, ...], options: Options, screen: Screen) -> ExitStatus:
     """Hold the session, and say how it can be gone on with. Raises Unusable."""
-    answers, records = standard_input(), bench.store.records
+    records = bench.store.records
     if options.json:
-        silent = NoScreen()
+        answers, silent = standard_input(), NoScreen()
         conversation = Chat(opening, answers, JsonVoice(screen), partial(JsonDialogue, answers, screen, records))
         begun_told = partial(tell_beginning, bench, screen)
         played = play(bench, conversation, (JsonTeller(screen, records),), silent, begun_told)
         return tell_result(played, bench, screen, conversation.left)
+    answers = standard_input()
     shown = for_questions(screen) if answers.is_terminal else screen
     screen.hide = shown.hide = bench.secrets.hide
     view = ChatView(screen, records)
@@ -322,8 +324,8 @@ def _tell_end(bench: Workbench, played: Played, left: bool, by_hand: bool, scree
     session = state.session
     screen.line()
     if session is not None:
-        used = tokens_told(session.usage.input, session.usage.output)
-        screen.labelled("session", f"{bench.run}: {counted(len(session.thread), 'message')}, {used}")
+        told = f"{counted(len(session.thread), 'message')}, {used_told(session)}"
+        screen.labelled("session", f"{bench.run}: {told}")
     if isinstance(state, Done):
         screen.labelled("over", f"{state.reason.value}; nothing can be added to it")
         return status_of(state.reason, played.ended_by)

@@ -23,7 +23,7 @@ from loopkernel.data.user_deltas import (
 
 from loopkernel_adapters.cli.approvals import NONE, standing_lines
 from loopkernel_adapters.cli.screen import in_one_line
-from loopkernel_adapters.cli.words import counted, queue_lines, queue_told, tokens_told
+from loopkernel_adapters.cli.words import counted, queue_lines, queue_told, used_told
 from loopkernel_adapters.driver.asyncio_driver import Driver
 from loopkernel_adapters.optional_ports import NoSuchAgent
 from loopkernel_adapters.sessions.standing_approvals import standing_approvals
@@ -130,9 +130,9 @@ def _model(state: State) -> Lines:
 def _usage(state: State) -> Lines:
     if state.session is None:
         return Lines(("the session has not begun yet",))
-    used, most = state.session.usage, state.session.settings.policy.max_total_tokens
+    most = state.session.settings.policy.max_total_tokens
     limit = "" if most is None else f"; at most {counted(most, 'token')} in all"
-    return Lines((f"{tokens_told(used.input, used.output)} so far{limit}",))
+    return Lines((f"{used_told(state.session)} so far{limit}",))
 
 
 def _queue(rest: str, state: State) -> Meant:

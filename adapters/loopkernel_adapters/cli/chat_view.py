@@ -12,6 +12,7 @@ from loopkernel.data.words import RefusalReason, TurnEndReason
 from loopkernel.later_typing import override
 
 from loopkernel_adapters.cli.approval_words import number_of, remembered_told
+from loopkernel_adapters.cli.edits import show_changes
 from loopkernel_adapters.cli.screen import Screen, in_one_line
 from loopkernel_adapters.cli.session import Teller
 from loopkernel_adapters.cli.summary import NATURAL_ENDS
@@ -76,6 +77,7 @@ class ChatView(Teller):
             for block in message.content:
                 if isinstance(block, ToolCall):
                     self._screen.labelled(f"call {block.id}", f"{block.tool} {in_one_line(block.input.text)}")
+            show_changes(self._screen, message)
         elif isinstance(message, UserMessage):
             text = text_of(message.content)
             if self._typed == [text]:

@@ -78,7 +78,7 @@ def _carry_out(given: argparse.Namespace, screen: Screen) -> ExitStatus:
             from loopkernel_adapters.cli.replay import show_log
 
             return show_log(given.run, given.store, screen, as_json=given.json)
-        case "why" | "policy" | "doctor":
+        case "why" | "policy" | "doctor" | "completion":
             return _tell(given, screen)
         case "view":
             from loopkernel_adapters.cli.view import view
@@ -109,6 +109,10 @@ def _tell(given: argparse.Namespace, screen: Screen) -> ExitStatus:
             if given.does == "diff":
                 return compare_policies(given.policy, given.other, screen)
             return (show_policy if given.does == "show" else check_policy)(given.policy, screen)
+        case "completion":
+            from loopkernel_adapters.cli.completion import tell_completion
+
+            return tell_completion(parser(), given.shell, screen)
         case _:
             from loopkernel_adapters.cli.doctor import examine
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from loopkernel_adapters.cli.invocation import command
 from loopkernel_adapters.cli.outcomes import ExitStatus, Unusable, complain
+from loopkernel_adapters.cli.progress import Progress
 from loopkernel_adapters.cli.repair import written_in_words
 from loopkernel_adapters.cli.screen import Screen
 from loopkernel_adapters.conform.agent_file import AgentFileUnusable, agent_of, agent_text, shipped
@@ -75,7 +76,8 @@ def _chosen(names: Sequence[str], *, quick: bool) -> list[Scenario]:
 
 def _progress(total: int) -> Callable[[Found], None]:
     """Tells a person who waits, on the standard error, which scenario has ended and how."""
-    lock, done = threading.Lock(), [0]
+    lock, done, progress = threading.Lock(), [0], Progress(total)
+    progress.at(0, "")
 
     def tell(found: Found) -> None:
         with lock:
@@ -84,7 +86,10 @@ def _progress(total: int) -> Callable[[Found], None]:
                 how = f"not played: {found.trouble}"
             else:
                 how = "; ".join(f"{each.law} is broken: {each.detail}" for each in found.breaches) or "held"
+            progress.clear()
             complain(f"{done[0]} of {total}: {found.scenario.name}: {how}")
+            if done[0] < total:
+                progress.at(done[0], "")
 
     return tell
 

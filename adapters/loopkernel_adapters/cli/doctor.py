@@ -11,6 +11,7 @@ from loopkernel_adapters.cli.user_settings import KINDS, PREFIX, settings_file
 
 # What each extra brings that its part of the program cannot do without.
 EXTRAS = {
+    "cli": "rich",
     "tools": "pydantic",
     "anthropic": "anthropic",
     "openai": "openai",

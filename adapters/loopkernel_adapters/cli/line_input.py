@@ -15,7 +15,8 @@ import stat
 import sys
 import termios
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
 
 from attrs import frozen
 
@@ -25,7 +26,7 @@ LONGEST_LINE = 1_000_000  # bytes; also of all the lines that came before they w
 LONGEST_TYPED = 4_095  # bytes of a line at a terminal of Linux, which throws away what is typed behind them
 GRACE_SECONDS = 0.5  # after a question has appeared, within which nobody can have read it
 _PIECE = 65_536  # bytes
-_PASTE_SECONDS = 0.05  # within which the rest comes of a text that is pasted or written in pieces
+PASTE_SECONDS = 0.05  # within which the rest comes of a text that is pasted or written in pieces
 _MOST_PIECES = 20  # that are waited for, one after the other
 
 Pause = Callable[[float], Awaitable[None]]
@@ -64,6 +65,16 @@ class LineInput:
         return self._descriptor is not None and os.isatty(self._descriptor)
 
     @property
+    def cuts_lines(self) -> bool:
+        """Whether lines that are longer than LONGEST_TYPED lose their end."""
+        return self.is_terminal
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[None]:
+        """Within it, lines are read: here, when they are asked for."""
+        yield
+
+    @property
     def has_begun(self) -> bool:
         """Whether a line has begun that has not ended."""
         return bool(self._unread) and b"\n" not in self._unread
@@ -92,7 +103,7 @@ class LineInput:
             if first is None or not self.is_terminal or stands_alone(first):
                 return first
             self._begun.append(first)
-        while (following := await self._pasted(0 if len(self._begun) == 1 else _PASTE_SECONDS)) is not None:
+        while (following := await self._pasted(0 if len(self._begun) == 1 else PASTE_SECONDS)) is not None:
             if stands_alone(following):
                 self._kept.appendleft(following)
                 break
@@ -127,7 +138,7 @@ class LineInput:
             if self.is_terminal or len(self._unread) == before:
                 self._floods = False
                 break
-            await self._pause(_PASTE_SECONDS)  # whoever could not write all of it at once goes on now
+            await self._pause(PASTE_SECONDS)  # whoever could not write all of it at once goes on now
         return self._whole_lines()
 
     def keep(self, lines: Iterable[str]) -> None:
@@ -160,7 +171,7 @@ class LineInput:
         if not self.is_terminal:
             self._take(once=True)
             return Heard(line, early, several=bool(self._unread))
-        await self._pause(_PASTE_SECONDS)
+        await self._pause(PASTE_SECONDS)
         self._take()
         several = bool(self._unread)
         return Heard("\n".join([line, *self._whole_lines()]), early, several)

@@ -22,7 +22,7 @@ MOST_FOLDED = 20_000  # records of a run whose state is told; folding more takes
 LONGEST_WORDS = 48  # characters
 
 FIRST_DATE_MS = 1_000_000_000_000  # of 2001; what is earlier counts from nowhere, as in a recording without times
-UNDATED = f"{'no date':<16}"
+UNDATED = "no date"
 
 
 @frozen(kw_only=True)
@@ -58,12 +58,11 @@ def list_runs(store: str | None, screen: Screen, *, as_json: bool, most: int | N
         page = place.latest(most)
         if not page.entries and not as_json:
             screen.line(f"There are no runs in {place.name}. Begin one with `{command('chat')}`.")
-        for entry in page.entries:
-            listed = _looked_at(place, entry)
-            if as_json:
-                screen.line(json.dumps(_as_json(listed)))
-            else:
-                screen.line(_as_line(listed))
+        found = (_looked_at(place, entry) for entry in page.entries)
+        if not as_json and page.entries and screen.is_seen:
+            screen.table(COLUMNS, [_as_row(listed) for listed in found], numbers={3, 4})
+        for listed in found:
+            screen.line(json.dumps(_as_json(listed)) if as_json else _as_line(listed))
         if page.entries and not as_json:
             screen.line()
             if earlier := page.total - len(page.entries):
@@ -93,15 +92,30 @@ def first_words(records: tuple[LogRecord, ...]) -> str:
     return ""
 
 
+COLUMNS = ("run", "began", "stands", "records", "tokens", "first words")
+
+
+def _as_row(listed: Listed) -> tuple[str, ...]:
+    entry, tokens = listed.entry, "" if listed.tokens is None else str(listed.tokens)
+    return entry.run, _began(entry), listed.standing, str(entry.records), tokens, _about(listed)
+
+
 def _as_line(listed: Listed) -> str:
     entry = listed.entry
-    began = UNDATED
-    if entry.first_ms >= FIRST_DATE_MS:
-        began = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.first_ms / 1000))
     tokens = "" if listed.tokens is None else f", {counted(listed.tokens, 'token')}"
+    records = counted(entry.records, "record")
+    return f"{entry.run}  {_began(entry):<16}  {listed.standing:<18} {records}{tokens}  {_about(listed)}"
+
+
+def _began(entry: RunEntry) -> str:
+    if entry.first_ms < FIRST_DATE_MS:
+        return UNDATED
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.first_ms / 1000))
+
+
+def _about(listed: Listed) -> str:
     about = listed.problem or listed.words or "(nothing was said)"
-    told = in_one_line(about, LONGEST_WORDS if listed.problem is None else 200)
-    return f"{entry.run}  {began}  {listed.standing:<18} {counted(entry.records, 'record')}{tokens}  {told}"
+    return in_one_line(about, LONGEST_WORDS if listed.problem is None else 200)
 
 
 def _as_json(listed: Listed) -> dict[str, object]:

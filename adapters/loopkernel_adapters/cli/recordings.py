@@ -1,10 +1,9 @@
 """`loopkernel replay FILE...`: recordings fed through the kernel, what they hold, and whether the laws hold on them."""
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from attrs import define, frozen
+from attrs import frozen
 from loopkernel.data.json_text import JsonValue
 from loopkernel.data.policy import Policy
 
@@ -12,6 +11,7 @@ from loopkernel_adapters.cli import what_if
 from loopkernel_adapters.cli.json_lines import put
 from loopkernel_adapters.cli.outcomes import ExitStatus, Unusable, complain
 from loopkernel_adapters.cli.places import demand_no_database, is_path, log_of
+from loopkernel_adapters.cli.progress import Progress
 from loopkernel_adapters.cli.recording_files import (
     LogSource,
     NamedFile,
@@ -77,8 +77,8 @@ def replay_recordings(
     passed_over = failed = 0
     sound = True
     progress = Progress(len(files))
-    for number, file in enumerate(files, start=1):
-        progress.at(number, file.path)
+    for done, file in enumerate(files):
+        progress.at(done, file.path.name)
         try:
             if not file.by_name and not is_recording(file.path):
                 passed_over += 1
@@ -140,35 +140,6 @@ def _replayed(file: NamedFile, showing: Showing) -> tuple[Replayed, WhatIf | Non
     if showing.policy is not None:
         return asked_what_if(Source(file.path) if log is None else log, *showing.policy)
     return replayed(Source(file.path), AS_RECORDED) if log is None else replayed_log(log), None
-
-
-@define
-class Progress:
-    """A line on the standard error that says how far it has got; only at a terminal, and only for several files."""
-
-    files: int
-    shown: bool = False
-
-    def at(self, number: int, path: Path) -> None:
-        """Now at this file."""
-        if self.files < 2 or sys.stderr is None or not sys.stderr.isatty():
-            return
-        done = "#" * (20 * (number - 1) // self.files)
-        self._write(f"\r\033[K[{done:<20}] {number}/{self.files} {in_one_line(path.name, 40)}")
-        self.shown = True
-
-    def clear(self) -> None:
-        """Take the line away."""
-        if self.shown:
-            self._write("\r\033[K")
-            self.shown = False
-
-    def _write(self, text: str) -> None:
-        try:
-            sys.stderr.write(text.encode("ascii", "replace").decode())
-            sys.stderr.flush()
-        except (OSError, ValueError):
-            self.files = 0  # nobody sees it
 
 
 # --- what is shown of a file ---
@@ -299,11 +270,4 @@ def _row(path: Path, found: Replayed) -> tuple[str, ...]:
 
 def _show_table(rows: Sequence[tuple[str, ...]], screen: Screen) -> None:
     heads = (*HEADS, "parts at")[: len(rows[0])] if rows else HEADS
-    widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
-    numbers = {2, 3, 4, 6}
-    for row in (heads, *rows):
-        cells = [
-            cell.rjust(width) if at in numbers else cell.ljust(width)
-            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        screen.line("  ".join(cells).rstrip())
+    screen.table(heads, rows, numbers={2, 3, 4, 6})

@@ -4,21 +4,29 @@ import io
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
-from typing import TextIO
+from collections.abc import Callable, Container, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TextIO
 
 from loopkernel.later_typing import override
 
 from loopkernel_adapters.cli.shown_text import signs_for
 
+if TYPE_CHECKING:
+    from loopkernel.data.states import State  # the help needs none of it
+
 LABEL_WIDTH = 11
 LONGEST_LINE = 300  # characters of a text that is shown in one line
 USUAL = (80, 24)  # columns and lines of a terminal that does not tell
 LEAST = (30, 10)  # fewer are taken for so many
+INSTALL = "pip install 'loopkernel[cli]' brings colours, editing and completion"
 UNSEEN = (1_000, 10)  # of what is not a terminal: it breaks no line, and holds as many as there are
 
 # Control characters could move the cursor, rename the window or hide text; so could marks of writing direction.
-_HARMFUL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+# And what shows nothing could hide words between those that are seen.
+_HARMFUL = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f]"
+)
 
 
 def printable(text: str) -> str:
@@ -54,22 +62,49 @@ class Screen:
         """One line with a label before it."""
         self.line(f"{label:<{LABEL_WIDTH}} {text}".rstrip())
 
+    def changes(self, lines: Sequence[str]) -> None:
+        """What a call would do to a file, as lines of a diff: for a person who watches, since the call says it too."""
+
+    def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]], numbers: Container[int] = ()) -> None:
+        """Rows under the names of their columns; `numbers` are the places of those that hold numbers."""
+        widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
+        for row in (columns, *rows):
+            cells = [
+                cell.rjust(width) if at in numbers else cell.ljust(width)
+                for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+            ]
+            self.line("  ".join(cells).rstrip())
+
+    @contextmanager
+    def watching(self, state_of: "Callable[[], State]") -> Iterator[None]:
+        """Within it, a person who watches sees what is under way."""
+        yield
+
+    def took(self, call: object) -> str:
+        """How long the call has been seen to run, in words behind its result; nothing where nobody has watched."""
+        return ""
+
     def block(self, label: str, lines: Sequence[str]) -> None:
         """Lines that are one text: the first has the label, and each other is marked as its continuation."""
         self.end_stream()
         goes_on = signs_for(self.shows).goes_on
         for number, text in enumerate(lines):
-            self.line(f"{goes_on:>{LABEL_WIDTH}} {text}" if number else f"{label:<{LABEL_WIDTH}} {text}")
+            self.labelled(f"{goes_on:>{LABEL_WIDTH}}" if number else label, text)
 
     def ask_in_lines(self, label: str, lines: Sequence[str]) -> None:
         """As `block`, but a person goes on behind the last line once `listen` has been called; `answered` ends it."""
         self.block(label, lines[:-1])
         goes_on = f"{signs_for(self.shows).goes_on:>{LABEL_WIDTH}}"
-        self.stream(goes_on if len(lines) > 1 else label, lines[-1])
+        self._open(goes_on if len(lines) > 1 else label, lines[-1])
 
     def listen(self) -> None:
         """End the question: from now on it can be answered."""
         self._write("? ")
+
+    @property
+    def paints(self) -> bool:
+        """Whether it can move its cursor, and what is needed for that is installed."""
+        return False
 
     @property
     def is_seen(self) -> bool:
@@ -94,21 +129,24 @@ class Screen:
 
     def stream(self, label: str, piece: str) -> None:
         """A piece of text, right after the one before it; the label stands before the first."""
-        if self._streaming != label:
-            self.end_stream()
-            self._write(f"{label:<{LABEL_WIDTH}} ")
-            self._streaming = label
-        self._write(printable(piece))
+        if self._streaming == label:
+            self._write(printable(piece))
+        else:
+            self._open(label, piece)
 
     def ask(self, label: str, text: str) -> None:
         """One line that a person goes on with; `answered` ends it."""
-        self.end_stream()
-        self.stream(label, f"{text} ")
+        self._open(label, f"{text} ")
 
     def prompt(self, label: str) -> None:
         """A label that a person goes on behind; `answered` ends the line."""
+        self._open(label, "")
+
+    def _open(self, label: str, text: str) -> None:
+        """Begin a line that does not end yet."""
         self.end_stream()
-        self.stream(label, "")
+        self._streaming = label
+        self._write(f"{label:<{LABEL_WIDTH}} {printable(text)}")
 
     def answered(self, answer: str | None, *, echoed: bool) -> None:
         """The line that was answered, None without an answer; `echoed`: the terminal has shown it with its end."""
@@ -130,9 +168,13 @@ class Screen:
             self._stream.write(text)
             self._stream.flush()
         except OSError as error:
-            _close_for_good(self._stream)
-            if not isinstance(error, BrokenPipeError):
-                self.failure = error
+            self._fail(error)
+
+    def _fail(self, error: OSError) -> None:
+        """Go on without writing."""
+        _close_for_good(self._stream)
+        if not isinstance(error, BrokenPipeError):
+            self.failure = error
 
 
 class NoScreen(Screen):
@@ -164,10 +206,31 @@ def for_questions(screen: Screen) -> Screen:
     return Screen(sys.stderr) if unseen and sys.stderr is not None and sys.stderr.isatty() else screen
 
 
-def terminal() -> Screen:
-    """The standard output, or nothing where there is none. What its encoding cannot show is shown as an escape."""
+def terminal(*, plain: bool = False) -> Screen:
+    """The standard output, or nothing where there is none. What its encoding cannot show is shown as an escape.
+
+    Where a person watches who can be shown more than lines, it is shown by the extra `cli`.
+    """
     if sys.stdout is None:
         return Screen(io.StringIO())
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
-    return Screen(sys.stdout)
+    return Screen(sys.stdout) if plain else _rich_screen(sys.stdout)
+
+
+def shows_more_than_lines(stream: TextIO) -> bool:
+    """Whether it is a terminal that can move its cursor."""
+    return stream.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown", "")
+
+
+def _rich_screen(stream: TextIO) -> Screen:
+    if not shows_more_than_lines(stream):
+        return Screen(stream)
+    try:
+        from loopkernel_adapters.cli.rich_screen import RichScreen
+
+        return RichScreen(stream)
+    except ImportError as error:
+        if sys.stderr is not None:
+            print(f"loopkernel: {error.name} is missing, so what follows is plain: {INSTALL}", file=sys.stderr)
+        return Screen(stream)

@@ -189,7 +189,8 @@ async def _play(
     with interrupts.heeded():
         async with driver:
             try:
-                await conversation.hold(driver, interrupts)
+                with screen.watching(lambda: driver.state):
+                    await conversation.hold(driver, interrupts)
             except asyncio.CancelledError:
                 about = "; what was under way is not recorded as ended" if interrupts.cut_short else ""
                 screen.labelled("interrupt", f"quitting{about}")

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from loopkernel.data.effects import CallModel, StartTool
 from loopkernel.data.events import TurnEnded
 from loopkernel.data.states import Done, State
-from loopkernel.data.usage import NO_USAGE
 from loopkernel.data.words import TurnEndReason
 from loopkernel.replaying import StepRecord, fold
 
@@ -16,7 +15,7 @@ from loopkernel_adapters.cli.places import Place, resumption, run_or_file
 from loopkernel_adapters.cli.screen import Screen
 from loopkernel_adapters.cli.session import Played, Workbench
 from loopkernel_adapters.cli.verification import effects_of, first_difference, judge
-from loopkernel_adapters.cli.words import counted, tokens_told
+from loopkernel_adapters.cli.words import counted, tokens_told, used_told
 
 # The ends that the model chose, or that the calls were meant to bring about; every other one cut the work short.
 NATURAL_ENDS = frozenset(
@@ -86,8 +85,7 @@ def tell_outcome(steps: Sequence[StepRecord], screen: Screen) -> TurnEndReason |
         f"after {counted(kinds[CallModel], 'request')} and {counted(kinds[StartTool], 'tool run')}",
     )
     session = steps[-1].after.session if steps else None
-    usage = session.usage if session is not None else NO_USAGE
-    screen.labelled("usage", tokens_told(usage.input, usage.output))
+    screen.labelled("usage", tokens_told(0, 0) if session is None else used_told(session))
     return reason
 
 

@@ -24,6 +24,7 @@ from loopkernel.data.records import LogRecord
 from loopkernel.data.states import Cancelled, Idle, State
 
 from loopkernel_adapters.cli.approval_words import approval_told, remembered_told
+from loopkernel_adapters.cli.edits import show_changes
 from loopkernel_adapters.cli.screen import Screen, in_one_line
 from loopkernel_adapters.cli.words import (
     ADVICE,
@@ -94,7 +95,10 @@ def show(screen: Screen, event: Event, state: State, within: Address = (), cause
         screen.stream(f"{before}{'thought' if event.reasoning else 'model'}", event.text)
     else:
         label, text = labelled(event, state, cause)
-        screen.labelled(f"{before}{label}", text)
+        took = screen.took(event.result.call) if isinstance(event, events.ToolEnded) and not within else ""
+        screen.labelled(f"{before}{label}", f"{text}{took}")
+        if isinstance(event, events.MessageAdded) and isinstance(event.message, AssistantMessage):
+            show_changes(screen, event.message)
 
 
 def show_hook(screen: Screen, asked: AskHook) -> None:

@@ -10,8 +10,9 @@ from loopkernel.data.policy import Policy
 
 from loopkernel_adapters.cli.json_lines import put
 from loopkernel_adapters.cli.outcomes import ExitStatus, Unusable, complain
+from loopkernel_adapters.cli.progress import Progress
 from loopkernel_adapters.cli.recording_files import LogSource, NamedFile, read_in_words, where
-from loopkernel_adapters.cli.recordings import Progress, files_of, is_recording, log_in
+from loopkernel_adapters.cli.recordings import files_of, is_recording, log_in
 from loopkernel_adapters.cli.repair import demand_new, written_in_words
 from loopkernel_adapters.cli.rules import named_policy
 from loopkernel_adapters.cli.screen import Screen, in_one_line
@@ -93,8 +94,8 @@ def _lines_of(files: Sequence[NamedFile], asked: Sequence[tuple[str, Policy]]) -
     lines: list[Line] = []
     failed = passed_over = 0
     progress = Progress(len(files))
-    for number, file in enumerate(files, start=1):
-        progress.at(number, file.path)
+    for done, file in enumerate(files):
+        progress.at(done, file.path.name)
         try:
             if not file.by_name and not is_recording(file.path):
                 passed_over += 1
@@ -179,14 +180,8 @@ def totals(lines: Sequence[Line]) -> list[tuple[str, ...]]:
 
 
 def _show(lines: Sequence[Line], screen: Screen) -> None:
-    rows = [COLUMNS, *map(row, lines), *(totals(lines) if len({line.file for line in lines}) > 1 else [])]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for cells in rows:
-        padded = (
-            cell.ljust(width) if at in TEXTS else cell.rjust(width)
-            for at, (cell, width) in enumerate(zip(cells, widths, strict=True))
-        )
-        screen.line("  ".join(padded).rstrip())
+    rows = [*map(row, lines), *(totals(lines) if len({line.file for line in lines}) > 1 else [])]
+    screen.table(COLUMNS, rows, numbers=frozenset(range(len(COLUMNS))) - frozenset(TEXTS))
     screen.line()
     screen.labelled("figures", ABOUT)
     if any(not line.is_ours for line in lines):

@@ -9,8 +9,10 @@ from loopkernel.data.ledgers import CrashWait
 from loopkernel.data.model_deltas import ModelFailed
 from loopkernel.data.policy import Policy
 from loopkernel.data.records import LogRecord
+from loopkernel.data.sessions import Session
 from loopkernel.data.states import Backoff, Initial, State
 from loopkernel.data.words import CallStatus, CancelReason, ErrorClass, LimitName
+from loopkernel.loop.algorithms.budget import cost_usd
 from loopkernel.loop.algorithms.retry import Dice, GiveUp, WaitForRetry, models, schedule, schedule_text
 
 from loopkernel_adapters.cli.screen import LONGEST_LINE, Screen, in_one_line
@@ -137,6 +139,13 @@ def clock_told(by_ms: int) -> str:
 def counted(number: int, what: str) -> str:
     """The number with its noun."""
     return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def used_told(session: Session) -> str:
+    """How many tokens a session has used, and what they cost where its policy knows prices."""
+    usage, prices = session.usage, session.settings.policy.prices
+    cost = f", {float(cost_usd(usage, prices)):.4f} USD" if prices.known else ""
+    return f"{tokens_told(usage.input, usage.output)}{cost}"
 
 
 def tokens_told(tokens_in: int, tokens_out: int) -> str:

@@ -25,7 +25,6 @@ from loopkernel_adapters.sessions.session import Session
 
 MOST_SESSIONS = 200  # that one worker holds at a time
 LOOK_SECONDS = 5.0  # how often it looks for work where nothing wakes it, as when another worker has died
-LEASE_LOOK_SECONDS = 0.5  # how often it looks whether it still has what it holds
 GRACE_SECONDS = 10.0  # how long sessions may take to come to rest when the worker is to stop
 
 # Told of what could not be gone on with, and what was raised: a run, or, for None, the search for work.
@@ -129,7 +128,7 @@ class Worker:
         free = 0 if self._stopped.is_set() else self._most - len(self._held)
         for run in await self._fleet.claim(free) if free > 0 else ():
             if run in self._held:
-                self._held[run].task.cancel()
+                self._give_up(run)
                 continue
             task = asyncio.create_task(self._hold(run), name=f"session {run}")
             self._held[run] = _Held(task)
@@ -141,6 +140,12 @@ class Worker:
             if run in self._held:
                 self._held[run].news.set()
 
+    def _give_up(self, run: str) -> None:
+        """Stop the session, if it is held here; once, so that it can end in order."""
+        if run in self._held and not self._held[run].is_lost:
+            self._held[run].is_lost = True
+            self._held[run].task.cancel()
+
     def _released(self, run: str, task: "asyncio.Task[None]") -> None:
         del self._held[run]
         self._changed.set()
@@ -148,10 +153,9 @@ class Worker:
     async def _watch_leases(self) -> None:
         """Stop each session whose lease is over, with all that it does: another worker may hold it by now."""
         while True:
-            await asyncio.sleep(LEASE_LOOK_SECONDS)
-            for run, held in self._held.items():
-                if held.is_open and not self._fleet.holds(run):
-                    held.task.cancel()
+            for run in await self._fleet.lost():
+                session, _, _ = run.partition("/")
+                self._give_up(session)
 
     # --- one session ---
 
@@ -160,7 +164,6 @@ class Worker:
         try:
             await self._demand_vouched(run)
             async with self._agent.session(run, on_change="refresh") as session:
-                self._held[run].is_open = True
                 try:
                     await self._attend(run, session, self._held[run].news)
                 except BaseException:
@@ -247,7 +250,7 @@ class _Held:
 
     task: asyncio.Task[None]
     news: asyncio.Event = field(factory=asyncio.Event)
-    is_open: bool = False
+    is_lost: bool = False
 
 
 async def first_of(work: asyncio.Future[T], event: asyncio.Event) -> None:

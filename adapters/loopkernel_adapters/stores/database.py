@@ -15,7 +15,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from loopkernel_adapters.ports import StoreError, StoreLocked
-from loopkernel_adapters.stores.durable_files import sync_folder
+from loopkernel_adapters.stores.operating_systems import open_file, sync_folder
 from loopkernel_adapters.stores.record_chain import DatabaseCorrupt
 from loopkernel_adapters.stores.run_locks import lock_folder, locked_folder
 
@@ -116,7 +116,6 @@ def _text(value: object) -> str:
 # --- the file of the database ----------------------------------------------------------------------------
 
 APPLICATION = 0x6C6F6F70  # "loop": whose database it is
-OWNER_ONLY = 0o600
 BUSY_SECONDS = 5.0  # so long a writer waits for those of other runs, each of whom needs a few milliseconds
 UNFINISHED = ".new"
 JOURNALS = ("-journal", "-wal", "-shm")
@@ -216,7 +215,7 @@ def make(path: Path) -> None:
         unfinished = path.with_name(path.name + UNFINISHED)
         for name in (unfinished, *(unfinished.with_name(unfinished.name + each) for each in JOURNALS)):
             name.unlink(missing_ok=True)  # what a process left that died here
-        os.close(os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_EXCL, OWNER_ONLY))
+        os.close(open_file(unfinished, os.O_RDWR | os.O_CREAT | os.O_EXCL))
         with told(path), closing(_connection(unfinished, "mode=rw")) as connection:
             connection.execute("PRAGMA synchronous = FULL")
             _upgrade(connection, path)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from loopkernel_adapters.ports import StoreError
+from loopkernel_adapters.stores.operating_systems import open_file, sync_folder
 
 FOLDER_OWNER_ONLY = 0o700
 
@@ -36,19 +37,8 @@ def demand_no_link(*paths: Path) -> None:
             )
 
 
-def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 # --- a new file, whole or not at all ---------------------------------------------------------------------
 # It is written under another name first, and durable before it gets its own.
-
-OWNER_ONLY = 0o600
 
 
 def write_new_file(path: Path, pieces: Iterable[bytes]) -> None:
@@ -59,7 +49,7 @@ def write_new_file(path: Path, pieces: Iterable[bytes]) -> None:
     if os.path.lexists(path):
         raise FileExistsError(17, "there is a file of that name already", str(path))
     unfinished = path.with_name(f".{path.name[:100]}.{os.getpid()}.unfinished")
-    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_ONLY)
+    descriptor = open_file(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
     try:
         try:
             for piece in pieces:

@@ -14,6 +14,7 @@ from loopkernel_adapters.blocking_ports import BlockingRuns
 from loopkernel_adapters.ports import NoSuchRun, RunEntry, RunPage, StoreError
 from loopkernel_adapters.stores.durable_files import make_folder
 from loopkernel_adapters.stores.jsonl import NEWLINE, JsonlStore, doubt_of, parse_log, read_log
+from loopkernel_adapters.stores.operating_systems import open_file, read_at
 from loopkernel_adapters.stores.seals import Seals
 
 SUFFIX = ".jsonl"
@@ -117,7 +118,7 @@ def _when(entry: RunEntry) -> tuple[int, str]:
 def _entry(path: Path) -> RunEntry | None:
     """What the first and the last whole line of a log say; None where they say nothing that can be trusted."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # it may be a pipe
+        descriptor = open_file(path, os.O_RDONLY, wait=False)  # it may be a pipe
         with open(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 return None
@@ -143,7 +144,7 @@ def _last_line(descriptor: int, begun: int) -> tuple[bytes, int]:
         size = min(block, position - begun)
         position -= size
         block *= 2  # a line may be long, and is copied and looked through with each block
-        content = os.pread(descriptor, size, position) + content
+        content = read_at(descriptor, size, position) + content
         end = content.rfind(NEWLINE)
         start = content.rfind(NEWLINE, 0, end) + 1 if end >= 0 else 0
         if end >= 0 and (start or position == begun):

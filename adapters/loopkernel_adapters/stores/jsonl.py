@@ -12,7 +12,6 @@ A snapshot lies beside it, in `NAME.snapshot`. It is used only where it fits: th
 and only the lines behind them are parsed.
 """
 
-import fcntl
 import hashlib
 import os
 import re
@@ -30,7 +29,8 @@ from loopkernel.replaying import LogRecord
 
 from loopkernel_adapters.blocking_ports import BlockingStore
 from loopkernel_adapters.ports import Restored, StoreCorrupt, StoreError, StoreLocked, is_of_these_rules
-from loopkernel_adapters.stores.durable_files import sync_folder, write_all
+from loopkernel_adapters.stores.durable_files import write_all
+from loopkernel_adapters.stores.operating_systems import has_locked, open_file, sync_folder
 from loopkernel_adapters.stores.seals import FOREIGN, OLDER, Mark, Seals
 from loopkernel_adapters.stores.snapshots import (
     Snapshot,
@@ -42,7 +42,6 @@ from loopkernel_adapters.stores.snapshots import (
 )
 
 NEWLINE = b"\n"
-OWNER_ONLY = 0o600
 _LINE = re.compile(
     rb'\{"n":([1-9][0-9]{0,18}),"crc":"([0-9a-f]{8})","r":(\{[\x20-\x7f]*\})(?:,"seal":"([0-9a-f]{24})")?\}'
 )
@@ -219,7 +218,8 @@ class JsonlStore(BlockingStore):
         self._descriptor: int | None = _open(path)
         self._broken = False
         self._unsynced = False
-        self._mark: Mark | None = None  # of a log that has a line
+        self._first_line = b""  # of a log that has one
+        self._mark: Mark | None = None
         self._doubt: str | None = None
         self._snapshot: Snapshot | None = None
         self._digest = hashlib.sha256()  # of all bytes of the log
@@ -274,6 +274,7 @@ class JsonlStore(BlockingStore):
             self._broken = True
             os.fsync(descriptor)  # a snapshot of what a loss of power takes away would be of no use
             self._broken = self._unsynced = False
+            self._note_mark()
         write_snapshot(self._path, snapshot, self._seals if self._vouched else None)
         self._snapshot = snapshot
         self._behind = ()
@@ -295,33 +296,42 @@ class JsonlStore(BlockingStore):
         self._size += len(lines)
         self._digest = digest
         self._behind = None
-        self._note_mark(lines)
+        self._first_line = self._first_line or lines[: lines.find(NEWLINE) + 1]
+        if durable:
+            self._note_mark()
 
-    def _note_mark(self, lines: bytes) -> None:
-        """How many records there are is noted beside the secret, if the log is sealed."""
-        if self._mark is None and self._vouched:
-            self._mark = mark_of(self._path, lines, self._seals)
-        if self._mark is not None and self._vouched:
-            self._mark.note(self._written)
+    def _note_mark(self) -> None:
+        """How many records are durable is noted beside the secret, if the log is sealed.
+
+        Others may be lost, and what is left of the log is then not an older copy of it.
+        """
+        if not (self._vouched and self._first_line):
+            return
+        if self._mark is None:
+            self._mark = mark_of(self._path, self._first_line, self._seals)
+        self._mark.note(self._written)
 
     @override
     def close(self) -> None:
         descriptor, self._descriptor = self._descriptor, None
-        if self._mark is not None:
-            self._mark.close()
         if descriptor is None:
             return
         try:
             if self._unsynced and not self._broken:
                 os.fsync(descriptor)
+                if self._owner == os.getpid():
+                    self._note_mark()
         finally:
+            if self._mark is not None:
+                self._mark.close()
             os.close(descriptor)  # and with it the lock goes
 
     def _read_behind_snapshot(self, descriptor: int) -> LogFile:
         """What the locked file holds behind a snapshot that fits it; all of it, where there is none."""
         source = str(self._path)
         content = _content(descriptor)
-        if content:
+        if NEWLINE in content:
+            self._first_line = content[: content.index(NEWLINE) + 1]
             self._mark = mark_of(self._path, content, self._seals)
             self._doubt = doubt_about(content, self._seals, self._mark)
         snapshot = read_snapshot(self._path, self._seals, doubted=self._doubt is not None)
@@ -367,11 +377,11 @@ def _content(descriptor: int, begun: int = 0) -> bytes:
 
 def _open(path: Path) -> int:
     """A descriptor for reading and appending; a new file is made durable in its folder too."""
-    flags = os.O_RDWR | os.O_APPEND | os.O_NONBLOCK  # non-blocking: a pipe in the place of a file must not hang
+    flags = os.O_RDWR | os.O_APPEND
     try:
-        descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL, OWNER_ONLY)
+        descriptor = open_file(path, flags | os.O_CREAT | os.O_EXCL)
     except FileExistsError:
-        descriptor = os.open(path, flags)
+        descriptor = open_file(path, flags, wait=False)  # a pipe in the place of a file must not hang
         if stat.S_ISREG(os.fstat(descriptor).st_mode):
             return descriptor
         os.close(descriptor)
@@ -385,12 +395,8 @@ def _open(path: Path) -> int:
 
 
 def _lock(descriptor: int, path: Path) -> None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise StoreLocked(
-            f"{path} is open for writing elsewhere; close the other session, or use another log"
-        ) from None
+    if not has_locked(descriptor):
+        raise StoreLocked(f"{path} is open for writing elsewhere; close the other session, or use another log")
     _demand_same_file(descriptor, path)
 
 

@@ -151,6 +151,10 @@ class PostgresRuns(Runs):
         """See `Fleet`."""
         return self._leases.holds(kept_id(run))
 
+    async def lost(self) -> tuple[str, ...]:
+        """See `Fleet`."""
+        return tuple(map(id_of, await self._leases.over()))
+
     async def set_aside(self, run: str) -> None:
         """See `Fleet`."""
         await self._leases.set_aside(kept_id(run))

@@ -14,17 +14,22 @@ from loopkernel_adapters.stores.postgres_names import id_of
 from loopkernel_adapters.stores.postgres_schema import HIGHEST
 
 # The sub-agents of a run have its name, a slash and more; "0" is what follows the slash. Where one of them is held,
-# their lease is some moments younger: who took the run could not open them.
+# their lease is some moments younger: who took the run could not open them. Each run comes once, and no more is looked
+# at than `most` need: the next run with an input is asked of the index, whatever a planner thinks of so many rows.
 CLAIM = f"""
-WITH found AS (
-    SELECT id FROM runs
-    WHERE id IN (
-            SELECT run FROM inbox
-            UNION SELECT above.id FROM inbox JOIN runs AS child ON child.id = inbox.run
-                JOIN runs AS above ON above.run = split_part(child.run, '/', 1)
-            UNION SELECT id FROM runs WHERE unfinished
-            UNION SELECT id FROM runs WHERE wake_ms <= (extract(epoch FROM clock_timestamp()) * 1000)::bigint)
-        AND position('/' IN run) = 0
+WITH RECURSIVE told (id) AS (
+    SELECT min(claims) FROM inbox
+    UNION ALL SELECT (SELECT min(claims) FROM inbox WHERE claims > told.id) FROM told WHERE told.id IS NOT NULL),
+found AS (
+    SELECT runs.id FROM (
+        SELECT id FROM told WHERE id IS NOT NULL
+        UNION ALL SELECT id FROM runs
+            WHERE unfinished AND NOT EXISTS (SELECT FROM inbox WHERE claims = runs.id)
+        UNION ALL SELECT id FROM runs
+            WHERE wake_ms <= (extract(epoch FROM clock_timestamp()) * 1000)::bigint
+                AND NOT unfinished AND NOT EXISTS (SELECT FROM inbox WHERE claims = runs.id)) AS work
+    JOIN runs ON runs.id = work.id
+    WHERE position('/' IN run) = 0
         AND (lease_until IS NULL OR lease_until <= clock_timestamp() OR holder = %(holder)s)
         AND epoch < {HIGHEST}
         AND NOT EXISTS (

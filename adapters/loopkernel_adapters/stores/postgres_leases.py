@@ -8,6 +8,8 @@ import asyncio
 import os
 import socket
 from collections.abc import Sequence
+from contextlib import suppress
+from math import inf
 from time import monotonic
 from uuid import UUID, uuid4
 
@@ -48,9 +50,7 @@ WITH released AS (
     UPDATE runs SET holder = NULL, owner = NULL, lease_until = NULL, unfinished = %(unfinished)s
     WHERE id = %(number)s AND epoch = %(epoch)s RETURNING id, run)
 SELECT pg_notify(%(channel)s, current_schema() || ':' || run) FROM released
-WHERE %(unfinished)s OR EXISTS (
-    SELECT FROM inbox JOIN runs AS sent_to ON sent_to.id = inbox.run
-    WHERE sent_to.id = released.id OR sent_to.run > released.run || '/' AND sent_to.run < released.run || '0')"""
+WHERE %(unfinished)s OR EXISTS (SELECT FROM inbox WHERE claims = released.id)"""
 REST = """
 UPDATE runs SET unfinished = %(unfinished)s,
     wake_ms = ((extract(epoch FROM clock_timestamp())::float8 + %(wake_seconds)s::float8) * 1000)::bigint
@@ -78,6 +78,7 @@ class Lease:
     unfinished: bool
     has_rested: bool = False
     is_lost: bool = False  # a renewal has found another holder there, or none
+    is_told: bool = False  # whoever waits for the end of leases has heard of this one
 
     @property
     def lasts(self) -> bool:
@@ -119,6 +120,7 @@ class Leases:
         self._claims: dict[str, Claim] = {}
         self._connections = connections
         self._held: dict[str, Lease] = {}
+        self._changed = asyncio.Event()  # there is another lease, or one was lost
         self._beating: asyncio.Task[None] | None = None
 
     async def take(self, run: str, kept: str) -> Lease:
@@ -147,6 +149,7 @@ class Leases:
 
         lease = await self._connections.run(taken)
         self._held[kept] = lease
+        self._changed.set()
         if self._beating is None or self._beating.done():
             self._beating = asyncio.create_task(self._renew_them())
         return lease
@@ -160,6 +163,21 @@ class Leases:
         """Whether the run is held here, by all that is known here."""
         lease, claim = self._held.get(kept), self._claims.get(kept)
         return lease.lasts if lease is not None else claim is not None and self._is_fresh(claim)
+
+    async def over(self) -> tuple[str, ...]:
+        """Wait until leases are over, by all that is known here: the runs that were held by them, each told once."""
+        while True:
+            self._changed.clear()
+            lasting = [lease for lease in self._held.values() if not lease.is_told]
+            over = [lease for lease in lasting if not lease.lasts]
+            if over:
+                for lease in over:
+                    lease.is_told = True
+                return tuple(lease.kept for lease in over)
+            first_end = min((lease.renewed_at for lease in lasting), default=inf) + self.seconds
+            with suppress(TimeoutError):
+                async with asyncio.timeout(None if first_end == inf else first_end - monotonic()):
+                    await self._changed.wait()
 
     async def set_aside(self, kept: str) -> None:
         """Leave the run alone for as long as a lease lasts. Nothing happens where another one holds it."""
@@ -279,3 +297,4 @@ class Leases:
             there = {row[0] for row in await (await connection.execute(HELD, values)).fetchall()}
             for number in held.keys() - renewed - there:
                 held[number].is_lost = True
+                self._changed.set()

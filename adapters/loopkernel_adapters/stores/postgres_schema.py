@@ -85,6 +85,15 @@ SCHEMA: tuple[tuple[str, ...], ...] = (
             ADD CONSTRAINT runs_lease CHECK (isfinite(lease_until)),
             ADD CONSTRAINT runs_wake CHECK (wake_ms BETWEEN 0 AND {HIGHEST})""",
     ),
+    (
+        # The run that is claimed for an input: its own, or the one that a sub-agent works for. So to find what has work
+        # takes as long as there is to claim, however many inputs wait.
+        "ALTER TABLE inbox ADD COLUMN IF NOT EXISTS claims bigint",
+        """UPDATE inbox SET claims = (
+            SELECT above.id FROM runs AS sent_to JOIN runs AS above ON above.run = split_part(sent_to.run, '/', 1)
+            WHERE sent_to.id = inbox.run)""",
+        "CREATE INDEX IF NOT EXISTS inbox_claims ON inbox (claims)",
+    ),
 )
 
 

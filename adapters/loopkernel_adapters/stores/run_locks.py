@@ -4,7 +4,6 @@ The kernel of the system lets go of it when the process dies, however it dies. T
 it can be deleted is why the database counts its writers too (`sqlite.py`).
 """
 
-import fcntl
 import os
 import time
 from collections.abc import Iterator
@@ -13,8 +12,8 @@ from pathlib import Path
 
 from loopkernel_adapters.ports import StoreError, StoreLocked
 from loopkernel_adapters.stores.durable_files import demand_no_link, make_folder
+from loopkernel_adapters.stores.operating_systems import has_locked, open_file, open_folder, remove_open_file
 
-OWNER_ONLY = 0o600
 POLL_SECONDS = 0.01
 ATTEMPTS = 100  # a lock file vanishes while it is opened only when its holder closes at that instant
 
@@ -28,15 +27,12 @@ class RunLock:
         self._owner = os.getpid()
         self._descriptor: int | None = None
         for _ in range(ATTEMPTS):
-            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
             demand_no_link(path)
-            descriptor = os.open(path, flags, OWNER_ONLY)
+            descriptor = open_file(path, os.O_RDWR | os.O_CREAT, follow=False, wait=False)
             try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if not has_locked(descriptor):
+                    raise StoreLocked(f"run {run!r} is open for writing elsewhere; close the other session first")
                 held = _is_at(descriptor, path)
-            except BlockingIOError:
-                os.close(descriptor)
-                raise StoreLocked(f"run {run!r} is open for writing elsewhere; close the other session first") from None
             except BaseException:
                 os.close(descriptor)
                 raise
@@ -61,7 +57,7 @@ class RunLock:
             return
         try:
             if self._owner == os.getpid() and _is_at(descriptor, self._path):  # a fork must not take it from its parent
-                self._path.unlink(missing_ok=True)
+                remove_open_file(self._path)
         finally:
             os.close(descriptor)
 
@@ -85,18 +81,12 @@ def locked_folder(folder: Path, seconds: float) -> Iterator[None]:
     """
     make_lock_folder(folder)
     deadline = time.monotonic() + seconds
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    descriptor = open_folder(folder)
     try:
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise StoreLocked(
-                        f"another program holds {folder} and does not let go; try again, or end it"
-                    ) from None
-                time.sleep(POLL_SECONDS)
+        while not has_locked(descriptor):
+            if time.monotonic() > deadline:
+                raise StoreLocked(f"another program holds {folder} and does not let go; try again, or end it")
+            time.sleep(POLL_SECONDS)
         yield
     finally:
         os.close(descriptor)

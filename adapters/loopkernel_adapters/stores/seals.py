@@ -19,12 +19,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from loopkernel_adapters.stores.durable_files import write_all
+from loopkernel_adapters.stores.operating_systems import OWNER_ONLY, is_for_owner_only, open_file, write_at
 
 CONFIGURATION = "XDG_CONFIG_HOME"  # the XDG base directory specification
 FOLDER, SECRET, MARKS = "loopkernel", "seal.key", "marks"
 SECRET_SIZE, SEAL_SIZE = 32, 12  # bytes
-OWNER_ONLY, FOLDER_OWNER_ONLY = 0o600, 0o700
-OF_OTHERS = 0o077  # what a mode grants to others
+FOLDER_OWNER_ONLY = 0o700
 
 FOREIGN = "it bears no seal of yours, so others may have written it (or a release without seals)"
 ALTERED = "its seal is not yours, or does not fit what it holds, so others may have written or changed it"
@@ -96,7 +96,7 @@ class Mark:
         if self._path is None:
             return 0
         try:
-            descriptor = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            descriptor = open_file(self._path, os.O_RDONLY, follow=False, wait=False)
         except OSError:
             return 0
         try:
@@ -111,8 +111,8 @@ class Mark:
         with suppress(OSError):
             if self._descriptor is None:
                 self._path.parent.mkdir(mode=FOLDER_OWNER_ONLY, parents=True, exist_ok=True)
-                self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, OWNER_ONLY)
-            os.pwrite(self._descriptor, records.to_bytes(8, "big"), 0)
+                self._descriptor = open_file(self._path, os.O_WRONLY | os.O_CREAT, follow=False)
+            write_at(self._descriptor, records.to_bytes(8, "big"), 0)
 
     def close(self) -> None:
         """Let go of the file."""
@@ -124,19 +124,20 @@ class Mark:
 def configuration_folder(environment: Mapping[str, str]) -> Path:
     """Where this user's configuration lies."""
     named = environment.get(CONFIGURATION, "")
-    base = Path(named) if named.startswith("/") else Path(environment.get("HOME") or "/nonexistent") / ".config"
+    home = environment.get("HOME") or environment.get("USERPROFILE") or "/nonexistent"  # the second on Windows
+    base = Path(named) if Path(named).is_absolute() else Path(home) / ".config"
     return base / FOLDER
 
 
 def _read_secret(path: Path) -> bytes | None:
     """The secret; None where there is none yet. Raises OSError where it may not be one's own."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        descriptor = open_file(path, os.O_RDONLY, follow=False, wait=False)
     except FileNotFoundError:
         return None
     with open(descriptor, "rb") as file:
         found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & OF_OTHERS:
+        if not stat.S_ISREG(found.st_mode) or not is_for_owner_only(found):
             raise OSError(f"others may read or write it: it has to be a file of yours, of mode {OWNER_ONLY:o}")
         secret = file.read(SECRET_SIZE + 1)
     if len(secret) != SECRET_SIZE:
@@ -148,7 +149,7 @@ def _make_secret(folder: Path) -> bytes | None:
     """A new secret, whole or not there at all, also where two processes make one at the same time."""
     folder.mkdir(mode=FOLDER_OWNER_ONLY, parents=True, exist_ok=True)
     unfinished = folder / f"{SECRET}.{secrets.token_hex(8)}"
-    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_ONLY)
+    descriptor = open_file(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
     try:
         with suppress(FileExistsError):
             try:

@@ -23,6 +23,7 @@ from loopkernel.data.thread_deltas import RULES_VERSION
 
 from loopkernel_adapters.ports import StoreError
 from loopkernel_adapters.stores.durable_files import demand_no_link, write_all
+from loopkernel_adapters.stores.operating_systems import open_file
 from loopkernel_adapters.stores.seals import Seals
 
 FORMAT = 1
@@ -142,7 +143,6 @@ def _checksum(content: bytes) -> bytes:
 # --- the file of a snapshot, beside the log --------------------------------------------------------------
 # It is written under another name, synced, and only then put in its place.
 
-OWNER_ONLY = 0o600
 SUFFIX = ".snapshot"
 UNFINISHED = ".snapshot.new"
 
@@ -150,8 +150,7 @@ UNFINISHED = ".snapshot.new"
 def read_snapshot(log: Path, seals: Seals, *, doubted: bool) -> Snapshot | None:
     """The snapshot beside a log; None where there is none that can be read and believed, whatever lies there."""
     try:
-        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW  # it may be a pipe
-        descriptor = os.open(_beside(log, SUFFIX), flags)
+        descriptor = open_file(_beside(log, SUFFIX), os.O_RDONLY, follow=False, wait=False)  # it may be a pipe
         with open(descriptor, "rb") as file:
             found = os.fstat(descriptor)
             if stat.S_ISREG(found.st_mode) and found.st_size <= most_text(log.stat().st_size):
@@ -175,7 +174,7 @@ def write_snapshot(log: Path, snapshot: Snapshot, seals: Seals | None) -> None:
     """
     unfinished = _beside(log, UNFINISHED)
     unfinished.unlink(missing_ok=True)  # what a process left that died here
-    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_ONLY)
+    descriptor = open_file(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
     try:
         write_all(descriptor, sealed_content(snapshot, seals))
         os.fsync(descriptor)

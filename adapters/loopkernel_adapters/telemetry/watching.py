@@ -277,6 +277,10 @@ class WatchedFleet(WatchedRuns, Fleet):
         return self._fleet.holds(run)
 
     @override
+    async def lost(self) -> tuple[str, ...]:
+        return await self._fleet.lost()
+
+    @override
     async def set_aside(self, run: str) -> None:
         await self._fleet.set_aside(run)
 

@@ -21,6 +21,9 @@ from loopkernel_adapters.temporal.workflow import RunWorkflow
 
 # What the sandbox takes as it is: pure modules, and values of the kernel. The workflow itself is loaded anew.
 PASSED_THROUGH = ("attr", "attrs", "loopkernel", "loopkernel_adapters.driver", "loopkernel_adapters.temporal.documents")
+# A step holds the interpreter, so more of them at once only take longer each: and whatever takes longer than 2 s is
+# taken for a deadlock by the library, than 10 s for the death of a worker by the server, which both have it done anew.
+STEPS_AT_ONCE = 4
 
 
 def temporal_worker(
@@ -49,6 +52,7 @@ def temporal_worker(
         activities=[activities.carry_out],
         workflow_runner=SandboxedWorkflowRunner(restrictions=restrictions),
         interceptors=_doors(ports.secrets),
+        max_concurrent_workflow_tasks=STEPS_AT_ONCE,
         max_concurrent_activities=most_at_once,
         max_heartbeat_throttle_interval=timedelta(seconds=cancel_seconds),
     )

@@ -6,8 +6,10 @@ Public is what stands in `__all__`.
 TYPE_CHECKING = False  # as a type checker knows the name; importing `typing` would cost more than all else here
 if TYPE_CHECKING:
     from loopkernel_adapters.testing.driver_check import check_driver as check_driver
+    from loopkernel_adapters.testing.driver_process import DriverProcess as DriverProcess
     from loopkernel_adapters.testing.driver_trial import DriverPorts as DriverPorts
     from loopkernel_adapters.testing.fuzzing.check import fuzz_driver as fuzz_driver
+    from loopkernel_adapters.testing.fuzzing.machine import DriverMachine as DriverMachine
     from loopkernel_adapters.testing.provider_check import Situation as Situation
     from loopkernel_adapters.testing.provider_check import Staged as Staged
     from loopkernel_adapters.testing.provider_check import check_provider as check_provider
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from loopkernel_adapters.testing.tools_check import EndlessCall as EndlessCall
     from loopkernel_adapters.testing.tools_check import ToolsTrial as ToolsTrial
     from loopkernel_adapters.testing.tools_check import check_tools as check_tools
+    from loopkernel_adapters.testing.trio_driver import Trio as Trio
 else:
     from loopkernel.public_names import offered_names
 
@@ -26,12 +29,15 @@ else:
         __name__,
         {
             "loopkernel_adapters.testing.driver_check": "check_driver",
+            "loopkernel_adapters.testing.driver_process": "DriverProcess",
             "loopkernel_adapters.testing.driver_trial": "DriverPorts",
             "loopkernel_adapters.testing.fuzzing.check": "fuzz_driver",
+            "loopkernel_adapters.testing.fuzzing.machine": "DriverMachine",
             "loopkernel_adapters.testing.provider_check": "Situation Staged check_provider request_for_check",
             "loopkernel_adapters.testing.recordings_plugin": "recordings",
             "loopkernel_adapters.testing.store_check": "check_store",
             "loopkernel_adapters.testing.synchronous": "Synchronous SynchronousPorts",
             "loopkernel_adapters.testing.tools_check": "EndlessCall ToolsTrial check_tools",
+            "loopkernel_adapters.testing.trio_driver": "Trio",
         },
     )

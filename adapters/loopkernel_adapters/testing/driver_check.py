@@ -1,7 +1,9 @@
 """Holds any driver against the duties of `specs/ports.md` (section "The driver"). Needs no test framework.
 
-    check_driver(opened)                # async opened(ports): a driver of asyncio
-    check_driver(Synchronous(opened))   # opened(ports): a driver without an event loop (synchronous.py)
+    check_driver(opened)                    # async opened(ports): a driver of asyncio
+    check_driver(Synchronous(opened))       # opened(ports): a driver without an event loop (synchronous.py)
+    check_driver(Trio(opened))              # async opened(ports, nursery): a driver of trio (trio_driver.py)
+    check_driver(DriverProcess(command))    # a driver that is another program (driver_process.py)
 
 where `opened` opens a driver over the ports that it is given: its log is `ports.store`, which returns at once, or
 `ports.awaited_store`, the same log for a driver that awaits its store. Each duty is tried in an event loop of its own,
@@ -45,7 +47,7 @@ from loopkernel_adapters.testing.driver_trial import (
     DriverFactory,
     DriverPorts,
 )
-from loopkernel_adapters.testing.synchronous import Synchronous, duties_of
+from loopkernel_adapters.testing.synchronous import Synchronous
 from loopkernel_adapters.testing.watched_checks import judged
 
 __all__ = ["AnyDriver", "DriverFactory", "DriverPorts", "Synchronous", "check_driver"]
@@ -64,7 +66,7 @@ def check_driver(
     factory: DriverFactory, duties: Collection[int] | None = None, patience_seconds: float = PATIENCE_SECONDS
 ) -> None:
     """Try every duty that such a driver has, or these. Raises AssertionError: each that is broken, what was seen."""
-    wanted = duties_of(factory) if duties is None else duties
+    wanted = getattr(factory, "duties", None) if duties is None else duties
     broken: list[str] = []
     for duty, check in DUTIES:
         if wanted is not None and duty not in wanted:
@@ -89,7 +91,8 @@ async def _tried(duty: str, check: Check, factory: DriverFactory, patience_secon
     except TimeoutError:
         raise AssertionError(f"{duty}: nothing more happened, and it was not at rest") from None
     except AssertionError as error:
-        raise AssertionError(f"{duty}: {error}") from error
+        told = str(error)
+        raise AssertionError(told if told.startswith("driver ") else f"{duty}: {told}") from error
 
 
 DUTIES: Sequence[tuple[int, Check]] = (

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from attrs import evolve, frozen
 from loopkernel.data.blocks import TextBlock
@@ -56,6 +56,15 @@ class AnyDriver(Protocol):
 
     async def close(self) -> None:
         """Stop everything and let go of everything, the store included."""
+        ...
+
+
+@runtime_checkable
+class Mortal(Protocol):
+    """A driver whose process can be killed; any other is closed where its process is to die."""
+
+    def kill(self) -> None:
+        """Kill it. Nothing that it does is heard any more."""
         ...
 
 

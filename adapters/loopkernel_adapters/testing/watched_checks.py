@@ -9,9 +9,8 @@ import sys
 import sysconfig
 import threading
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import FrameType
 from typing import TypeVar
 
 # --- the duties, in the words of `specs/ports.md` --------------------------------------------------------
@@ -86,11 +85,24 @@ class StandsStill(Exception):
     """A check has not ended in its time. Says where the adapter stands."""
 
 
+# The threads that a check has begun beside its own, in which the adapter may stand.
+_BESIDE = contextvars.ContextVar[list[threading.Thread] | None]("threads of a check", default=None)
+
+
+def watch_too(thread: threading.Thread) -> None:
+    """The adapter is in this thread: where it stands there is told, if the check does not come back."""
+    beside = _BESIDE.get()
+    if beside is not None:
+        beside.append(thread)
+
+
 def watched(act: Callable[[], T], patience_seconds: float) -> T:
     """What `act` returns or raises. Raises StandsStill where it has done neither after so many seconds."""
     returned: list[T] = []
     raised: list[BaseException] = []
     context = contextvars.copy_context()
+    beside: list[threading.Thread] = []
+    context.run(_BESIDE.set, beside)
 
     def run() -> None:
         try:
@@ -101,16 +113,18 @@ def watched(act: Callable[[], T], patience_seconds: float) -> T:
     thread = threading.Thread(target=run, name="check of an adapter", daemon=True)
     thread.start()
     thread.join(patience_seconds)
-    frame = sys._current_frames().get(thread.ident or 0)
+    frames = sys._current_frames()
     if thread.is_alive():
-        raise StandsStill(f"after {patience_seconds:g} s it has not come back{_standing(frame)}")
+        stacks = [frames[each.ident] for each in (thread, *beside) if each.ident in frames]
+        places = [_place(traceback.extract_stack(stack)) for stack in stacks]
+        raise StandsStill(f"after {patience_seconds:g} s it has not come back{_standing(places)}")
     if raised:
         raise raised[0]
     return returned[0]
 
 
-def _standing(frame: FrameType | None) -> str:
-    place = _place(traceback.extract_stack(frame)) if frame is not None else ""
+def _standing(places: Sequence[str]) -> str:
+    place = next(filter(None, places), "")
     return f" from{place}" if place else "; it waits for something that never comes"
 
 

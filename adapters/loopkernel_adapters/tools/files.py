@@ -42,6 +42,12 @@ from loopkernel_adapters.tools.paths import (
 )
 from loopkernel_adapters.tools.registry import FunctionTool
 
+if os.open not in os.supports_dir_fd:  # as on Windows
+    raise ImportError(
+        "the tools of a coding agent open each file below the folder that it lies in, which this system cannot do: "
+        "they need Linux or macOS. Agents, stores, and tools of your own do not"
+    )
+
 DEFAULT_READ_BYTES = 65_536
 MOST_ENTRIES = 500  # of a folder that are listed
 MOST_SORTED = 20_000  # of a folder that are looked at

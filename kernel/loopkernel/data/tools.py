@@ -67,6 +67,9 @@ ResourceRule = FieldResource | FixedResource
 class ToolProfile:
     """How a tool behaves (rule TOOL-1). `timeout_ms` overrides the policy's; None leaves it to the policy.
 
+    `approval` counts where no rule and no mode of the policy says otherwise. It allows unless it is told to ask,
+    whatever the effect: a dangerous tool whose calls a person shall see says `Decision.ASK`.
+
     `commands` are the input fields that hold a command for a shell. A tool that has some, or is `unbounded`, may reach
     more than its claims name (rule ASK-1).
     """

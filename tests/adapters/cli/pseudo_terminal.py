@@ -7,8 +7,10 @@ import select
 import subprocess
 import sys
 import termios
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+
+import pyte
 
 PATIENCE_SECONDS = 60  # after which a program that says nothing is taken to be stuck
 
@@ -19,15 +21,20 @@ fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 runpy.run_module("loopkernel_adapters", run_name="__main__", alter_sys=True)
 """
 
+_HIGH = 1_000  # lines
+_CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r(?!\n)")
+XTERM: Mapping[str, str] = {"TERM": "xterm-256color"}
 INTERRUPT, END_OF_INPUT = b"\x03", b"\x04"
 
 
 class Person:
     """Sits at the terminal of a process: reads what it shows, and types."""
 
-    def __init__(self, descriptor: int, process: subprocess.Popen[bytes]) -> None:
-        self.shown = ""
+    def __init__(self, descriptor: int, process: subprocess.Popen[bytes], columns: int) -> None:
+        self.raw = b""  # what the terminal was sent
+        self.shown = ""  # the text of it, without colours and movements
         self.process = process
+        self._columns = columns
         self._descriptor = descriptor
         self._read = 0
 
@@ -58,17 +65,24 @@ class Person:
             piece = os.read(self._descriptor, 65_536)
         except OSError:  # how a terminal ends
             piece = b""
-        self.shown += piece.decode("utf-8", "replace")
+        self.raw += piece
+        self.shown = _CONTROL.sub("", self.raw.decode("utf-8", "replace"))
         return bool(piece)
 
     def lines(self) -> list[str]:
-        """What is shown, by lines."""
-        return re.split(r"\r?\n", self.shown)
+        """What stands on the terminal now, by lines, if it were high enough for all of them."""
+        screen = pyte.Screen(self._columns, _HIGH)
+        pyte.ByteStream(screen).feed(self.raw)
+        return [line.rstrip() for line in "\n".join(screen.display).rstrip().split("\n")]
 
 
 @contextmanager
 def at_a_terminal(
-    *arguments: str, typed_ahead: bytes = b"", stdout: int | None = None, size: tuple[int, int] = (24, 80)
+    *arguments: str,
+    typed_ahead: bytes = b"",
+    stdout: int | None = None,
+    size: tuple[int, int] = (24, 160),
+    variables: Mapping[str, str] = XTERM,
 ) -> Iterator[Person]:
     """The command line with these arguments at a terminal of its own, of that size; stdout may lead elsewhere."""
     person, program = pty.openpty()
@@ -81,10 +95,11 @@ def at_a_terminal(
         stdout=output,
         stderr=program,
         start_new_session=True,
+        env={**os.environ, **variables},
     )
     os.close(program)
     try:
-        yield Person(person, process)
+        yield Person(person, process, size[1])
     finally:
         process.kill()
         process.wait()

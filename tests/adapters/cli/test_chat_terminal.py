@@ -128,7 +128,7 @@ def test_ctrl_c_twice_with_nothing_under_way_leaves_and_says_no_more_than_that(l
         person.wait_for("nothing is under way")
         person.type(INTERRUPT)
         assert person.wait_for_end() == 1
-        assert shown_by(person).labelled("^Cinterrupt") == ["quitting"]
+        assert shown_by(person).labelled("interrupt")[1:] == ["quitting"]
 
 
 def test_a_steer_that_comes_to_nothing_waits_for_the_next_turn_and_says_so(loopkernel: CommandLine, gate: Gate) -> None:

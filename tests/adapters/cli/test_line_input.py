@@ -185,7 +185,7 @@ def test_lines_typed_in_one_go_are_one_message_and_a_command_stands_alone(lines:
             os.close(program)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(line_input, "_PASTE_SECONDS", 0)
+        patch.setattr(line_input, "PASTE_SECONDS", 0)
         assert asyncio.run(run()) == ["\n".join(part) for part in expected if part]
 
 

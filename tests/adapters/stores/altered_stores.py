@@ -11,7 +11,7 @@ from loopkernel.data.states import State
 from loopkernel.replaying import LogRecord
 from loopkernel_adapters.blocking_ports import BlockingRuns, BlockingStore
 from loopkernel_adapters.ports import NoSuchRun, Restored, RunEntry, StoreCorrupt, StoreError, StoreLocked
-from loopkernel_adapters.stores import durable_files, jsonl
+from loopkernel_adapters.stores import durable_files, jsonl, operating_systems
 from loopkernel_adapters.stores.folders import JsonlFolder
 from loopkernel_adapters.stores.jsonl import JsonlStore
 from loopkernel_adapters.stores.seals import Seals
@@ -263,7 +263,7 @@ class Open(Faults):
     @override
     @contextmanager
     def around(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-        monkeypatch.setattr(jsonl, "OWNER_ONLY", 0o644)
+        monkeypatch.setattr(operating_systems, "OWNER_ONLY", 0o644)
         yield
 
 

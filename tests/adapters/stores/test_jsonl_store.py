@@ -17,9 +17,10 @@ from loopkernel.data.tool_deltas import ToolProgress, ToolSucceeded
 from loopkernel.data.tools import ToolOutput
 from loopkernel.data.user_deltas import Say
 from loopkernel.data.words import ErrorClass
-from loopkernel.replaying import LogRecord
+from loopkernel.replaying import START, LogRecord
 from loopkernel_adapters.ports import StoreError, StoreLocked
-from loopkernel_adapters.stores.jsonl import JsonlStore, read_log
+from loopkernel_adapters.stores.jsonl import JsonlStore, doubt_of, read_log
+from loopkernel_adapters.stores.seals import OLDER, Seals
 
 from tests.adapters.stores.log_lines import log_of, some_records
 
@@ -174,6 +175,60 @@ def test_a_durable_append_is_synced_once_and_a_new_log_in_its_folder_too(
     assert disk.calls[4:] == ["fsync"]
     store.close()
     assert len(disk.calls) == 5
+
+
+@given(
+    appends=st.lists(
+        st.tuples(st.integers(1, 3), st.sampled_from(("passing", "durable", "snapshot"))), min_size=1, max_size=6
+    ),
+    vouched_from=st.integers(0, 2),
+)
+def test_a_loss_of_power_does_not_make_an_older_copy_of_what_it_leaves(
+    tmp_path_factory: pytest.TempPathFactory, appends: list[tuple[int, str]], vouched_from: int
+) -> None:
+    """What lies there after the latest sync is believed, and what lay there before it is an older copy."""
+    folder = tmp_path_factory.mktemp("log")
+    path, seals, marks = folder / "log.jsonl", Seals(folder / "seals"), folder / "seals" / "marks"
+    records, first = some_records(20), min(vouched_from, len(appends))
+    store = JsonlStore(path, seals)
+    left, written = list[bytes](), 0
+    for number, (many, how) in enumerate([*appends, (1, "durable"), (1, "passing")]):
+        if number == first:
+            store.vouch()
+        store.append(records[written : written + many], how == "durable")
+        written += many
+        if how == "snapshot":
+            store.save_snapshot(START)
+        if how != "passing" and number >= first:
+            left.append(path.read_bytes())
+    noted = {mark: mark.read_bytes() for mark in marks.iterdir()}
+    assert len(noted) == 1
+    doubts = [doubt_left(path, content, seals) for content in left]
+    assert doubts == [OLDER] * (len(left) - 1) + [None]
+    store.close()  # makes what is left durable, so that it covers all
+    assert {mark: mark.read_bytes() for mark in marks.iterdir()} == {mark: written.to_bytes(8, "big") for mark in noted}
+
+
+def doubt_left(path: Path, content: bytes, seals: Seals) -> str | None:
+    """Why a log of that name is not believed where a loss of power has left so much of it."""
+    copy = path.parent / "copy" / path.name
+    copy.parent.mkdir(exist_ok=True)
+    copy.write_bytes(content)
+    return doubt_of(copy, seals)
+
+
+def test_a_log_whose_first_line_was_torn_has_the_mark_of_the_line_in_its_place(tmp_path: Path) -> None:
+    path, seals, records = tmp_path / "log.jsonl", Seals(tmp_path / "seals"), some_records(4)
+    path.write_bytes(log_of(records)[:20])
+    store = JsonlStore(path, seals)
+    assert store.torn_tail is not None
+    store.vouch()
+    store.append(records[:2], durable=True)
+    older = path.read_bytes()
+    store.append(records[2:], durable=True)
+    store.close()
+    assert doubt_left(path, older, seals) == OLDER
+    assert doubt_of(path, seals) is None
 
 
 def test_the_cut_of_a_torn_tail_is_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

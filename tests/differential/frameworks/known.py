@@ -17,6 +17,7 @@ FRAMEWORKS = {
     "openai-agents": _framework("openai-agents", "openai-agents", "0.24.0"),
     "pydantic-ai": _framework("pydantic-ai", "pydantic-ai-slim", "2.68.0"),
     "langgraph": _framework("langgraph", "langgraph", "1.2.22"),
+    "agno": _framework("agno", "agno", "3.1.10"),
 }
 OURS = Environment(
     name="loopkernel",

@@ -95,9 +95,15 @@ def clerk(runs: PostgresRuns, file: Path) -> Agent:
     return Agent(Clerk(), paying(file), runs=runs)
 
 
+def application_name(process: int) -> str:
+    """What the server knows the connections of a worker by."""
+    return f"clerk-{process}"
+
+
 async def work(dsn: str, schema: str, folder: Path) -> None:
     """Serve until SIGTERM."""
-    runs = PostgresRuns(dsn, schema=schema, seals=Seals(folder / str(os.getpid()), SECRET), lease_seconds=2.0)
+    named = f"{dsn} application_name={application_name(os.getpid())}"
+    runs = PostgresRuns(named, schema=schema, seals=Seals(folder / str(os.getpid()), SECRET), lease_seconds=600.0)
     worker = Worker(clerk(runs, folder / "payments"), look_seconds=0.5)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stop)
     print(READY, flush=True)

@@ -222,9 +222,50 @@ def test_a_run_that_is_set_aside_is_held_by_nobody_for_one_lease(world: World) -
     world.play(play)
 
 
-def test_the_heartbeat_comes_by_itself(world: World) -> None:
+def test_whoever_waits_for_the_end_of_leases_hears_of_each_at_once(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shift = [0.0]
+
     async def play() -> None:
-        worker = world.worker(lease_seconds=0.9)
+        monkeypatch.setattr(postgres_leases, "monotonic", lambda: time.monotonic() + shift[0])
+        worker = world.worker()
+        waiting = asyncio.ensure_future(worker.lost())
+        stores = [await worker.open(run) for run in ("a", "b", "c")]
+        await world.end_lease("a")
+        assert not waiting.done()
+        await worker._leases._connections.run(worker._leases._renew)  # one beat
+        assert await waiting == ("a",)
+        waiting = asyncio.ensure_future(worker.lost())
+        await stores.pop().close()  # let go of, and not lost
+        shift[0] += 601.0
+        stores.append(await worker.open("d"))
+        assert await waiting == ("b",)
+        waiting = asyncio.ensure_future(worker.lost())
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        waiting.cancel()
+        for store in stores:
+            await store.close()
+
+    world.play(play)
+
+
+def test_a_lease_that_nothing_renews_is_told_when_it_ends(world: World) -> None:
+    async def play() -> None:
+        worker = world.worker(lease_seconds=0.3)
+        store = await worker.open("a")
+        worker._leases.stop()
+        assert await worker.lost() == ("a",) and not worker.holds("a")
+        await store.close()
+
+    world.play(play)
+
+
+def test_the_heartbeat_comes_by_itself(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def play() -> None:
+        monkeypatch.setattr(postgres_leases, "BEATS", 1_000)
+        worker = world.worker()
         store = await world.vouching(worker, "s")
         ((before,),) = await world.sql("SELECT lease_until FROM runs")
         after = before

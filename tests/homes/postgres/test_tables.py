@@ -268,7 +268,7 @@ def test_an_input_that_nobody_of_ours_sent_is_refused(world: World) -> None:
 async def put_back(world: World, inputs: list[tuple[object, ...]]) -> None:
     """Have the rows of inputs there again, as somebody can who has seen them."""
     for row in inputs:
-        await world.sql("INSERT INTO inbox VALUES (%s, %s, %s, %s, %s, %s)", *row)
+        await world.sql("INSERT INTO inbox VALUES (%s, %s, %s, %s, %s, %s, %s)", *row)
 
 
 @pytest.mark.rule("RESUME-8")

@@ -13,7 +13,7 @@ from loopkernel.testing.scenarios.data import actions
 from loopkernel.testing.scenarios.data.scenario import Scenario
 from loopkernel.testing.scenarios.format.document import read_scenario_file
 from loopkernel.testing.scenarios.player.effective_policy import effective_policy
-from loopkernel_adapters.temporal.working import PASSED_THROUGH
+from loopkernel_adapters.temporal.working import PASSED_THROUGH, STEPS_AT_ONCE
 from temporalio.client import Client
 from temporalio.worker import Worker
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
@@ -82,6 +82,7 @@ def _worker(client: Client) -> Worker:
         workflows=[ScenarioWorkflow],
         activities=[ScenarioActivities(client).carry_out],
         workflow_runner=SandboxedWorkflowRunner(restrictions=restrictions),
+        max_concurrent_workflow_tasks=STEPS_AT_ONCE,
         max_concurrent_activities=1_000,
         max_heartbeat_throttle_interval=timedelta(seconds=CANCEL_S),
     )

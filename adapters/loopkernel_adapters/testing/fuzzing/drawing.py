@@ -50,6 +50,8 @@ class _Drawing:
         user += [TimedAction(timing=When(pattern=f"ask {name}"), action=self.word(name)) for name in self.calls]
         if dice.random() < 0.3:
             user.append(TimedAction(timing=At(dice.choice(MOMENTS_MS)), action=actions.Crash()))
+        if self.calls and dice.random() < 0.3:
+            user.append(self.interruption(dice.choice(self.calls)))
         return Scenario(
             id=f"seed-{seed}",
             policy=PolicyChoice(options=self.options()),
@@ -58,6 +60,13 @@ class _Drawing:
             model_rest=world.ModelEntry(text="done"),
             user=tuple(user),
         )
+
+    def interruption(self, name: str) -> TimedAction:
+        """A run has begun, and somebody, or the machine, cuts it short."""
+        dice = self.dice
+        some = (actions.Cancel(None), actions.Cancel(name), actions.Say("stop that"), actions.Crash())
+        when = When(pattern=f"tool {name} started", after_ms=dice.choice((0, 1, 10)))
+        return TimedAction(timing=when, action=dice.choice(some))
 
     def options(self) -> dict[str, JsonValue]:
         dice = self.dice

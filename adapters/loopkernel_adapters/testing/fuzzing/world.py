@@ -5,7 +5,7 @@ What is wrong is told as a rule, `driver N` (a duty of `specs/ports.md`) or `law
 
 import heapq
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import get_args
 
 from loopkernel.data import effects as commands
@@ -40,19 +40,15 @@ PLAIN_REPLY = world.ModelEntry(text="done")
 Key = tuple[str, int]  # an operation: model, check or tool, and its number
 
 
-class ProcessDied(BaseException):
-    """The scenario has the process die: nothing that the driver does with it is heard any more."""
-
-
 class World:
     """One scenario being played. `now_ms` is the time of the world; whoever plays it has it pass.
 
-    `death` is what a driver meets whose process is dead.
+    `heeds_aborts`: the driver can cancel what is under way, which one without an event loop cannot.
     """
 
-    def __init__(self, scenario: Scenario, death: type[BaseException] = ProcessDied) -> None:
+    def __init__(self, scenario: Scenario, heeds_aborts: bool = True) -> None:
         self.scenario = scenario
-        self.death = death
+        self.heeds_aborts = heeds_aborts
         self.now_ms = 0
         self.faults: list[tuple[str, str]] = []  # the rule that is broken, and what was seen
         self.names = CallNames()
@@ -60,23 +56,27 @@ class World:
         self.run = Run()
         self.durable = 0  # records
         self.dead = False
+        self.closing = False  # the driver was told to let go of everything
         self.shown: list[Event] = []  # in this life
         self.born = 0  # records there were when this life began
         self._replies = deque(scenario.model)
         self._runs: Counter[str] = Counter()
         self._emitted: dict[Key, tuple[int, object]] = {}  # of this life: the record behind each command
         self._begun: set[Key] = set()
-        self._aborted: set[Key] = set()
+        self._before: set[Key] = set()  # commands of earlier lives
+        self._aborted: dict[Key, int] = {}  # and when (ms)
+        self._ended: dict[Key, int] = {}  # runs that the port is done with, and when (ms)
         self._reported: Counter[Key] = Counter()
-        self._timers: dict[int, int] = {}  # that are set, and their deadlines
+        self.timers: dict[int, int] = {}  # that are set, and their deadlines
         self._happenings: list[tuple[int, int, UserAction]] = []
-        self._answers: dict[str, list[UserAction]] = {}
+        self._reactions: dict[str, list[tuple[int, UserAction]]] = {}  # to what is seen, and how long after it (ms)
+        self.tell: Callable[[], None] = lambda: None  # somebody has something to say
         for timed in scenario.user:
             match timed.timing:
                 case At(ms):
                     self._happens(ms, timed.action)
-                case When(pattern=pattern):
-                    self._answers.setdefault(pattern.removeprefix("ask "), []).append(timed.action)
+                case When(pattern=pattern, after_ms=after_ms):
+                    self._reactions.setdefault(pattern, []).append((after_ms, timed.action))
 
     # --- the scenario ---
 
@@ -109,11 +109,17 @@ class World:
     def behaviour(self, command: StartTool) -> world.Behaviour:
         """A tool is run: how that goes."""
         self.claim(("tool", command.operation), command)
+        self._react_to(f"tool {self.names.name_of(command.call)} started")
         self._runs[command.tool] += 1
         return self.scenario.tools[command.tool].behaviour_of("", self._runs[command.tool])
 
     def _happens(self, at_ms: int, action: UserAction) -> None:
         heapq.heappush(self._happenings, (at_ms, len(self._happenings) + 1_000 * len(self.run.steps), action))
+
+    def _react_to(self, seen: str) -> None:
+        for after_ms, action in self._reactions.pop(seen, ()):
+            self._happens(self.now_ms + after_ms, action)
+            self.tell()
 
     @property
     def next_ms(self) -> int | None:
@@ -137,17 +143,18 @@ class World:
             return
         self.shown.append(event)
         if isinstance(event, ApprovalAsked):
-            for action in self._answers.pop(self.names.name_of(event.call), ()):
-                self._happens(self.now_ms, action)
+            self._react_to(f"ask {self.names.name_of(event.call)}")
 
     def claim(self, key: Key, given: object) -> None:
         """A port is asked to begin an operation: does the log say so, and for the first time?"""
         if self.dead:
-            raise self.death
+            raise OSError(5, "the process is dead")
         named = f"{key[0]} {key[1]}"
         record, command = self._emitted.get(key, (0, None))
         if key in self._begun:
             self.accuse("driver 5", f"{named} was begun twice")
+        elif command is None and key in self._before:
+            self.accuse("driver 5", f"{named} was begun once more after a restart, which the log does not ask for")
         elif command is None:
             self.accuse("driver 3", f"{named} was begun before what caused it was in the log")
         elif record >= self.durable:
@@ -157,6 +164,14 @@ class World:
         if key in self._aborted:
             self.accuse("driver 16", f"{named} was begun after it was aborted")
         self._begun.add(key)
+
+    def ended(self, key: Key, cancelled: bool) -> None:
+        """A run has come to its end, or was cancelled by the driver."""
+        if self.dead or self.closing:
+            return
+        self._ended[key] = self.now_ms
+        if self.heeds_aborts and not cancelled and self._aborted.get(key, self.now_ms) < self.now_ms:
+            self.accuse("driver 16", f"{key[0]} {key[1]} was aborted at {self._aborted[key]} ms, and ran on to its end")
 
     def wrote(self, record: LogRecord) -> None:
         """A record is in the log: what follows from it, and what it reports."""
@@ -175,13 +190,13 @@ class World:
                 case StartTool():
                     self._emitted["tool", effect.operation] = place, effect
                 case commands.AbortModel():
-                    self._aborted.add(("model", effect.operation))
+                    self._aborted["model", effect.operation] = self.now_ms
                 case commands.AbortTool():
-                    self._aborted.add(("tool", effect.operation))
+                    self._aborted["tool", effect.operation] = self.now_ms
                 case commands.StartTimer():
-                    self._timers[effect.operation] = effect.deadline_ms
+                    self.timers[effect.operation] = effect.deadline_ms
                 case commands.CancelTimer():
-                    self._timers.pop(effect.operation, None)
+                    self.timers.pop(effect.operation, None)
                 case _:
                     pass  # an event, or a command that no scenario of this kit leads to
 
@@ -194,7 +209,7 @@ class World:
             case ToolSucceeded() | ToolFailed() | ToolStopped():
                 self._reported["tool", record.delta.operation] += 1
             case TimerFired(operation):
-                due_ms = self._timers.pop(operation, record.now_ms)
+                due_ms = self.timers.pop(operation, record.now_ms)
                 if due_ms > record.now_ms:
                     self.accuse("driver 11", f"timer {operation} fired at {record.now_ms} ms, due at {due_ms} ms")
             case _:
@@ -212,7 +227,8 @@ class World:
         self.dead = False
         self.shown.clear()
         self.born = len(kept)
-        for gone in (self._emitted, self._aborted, self._timers, self._begun, self._reported):
+        self._before |= self._emitted.keys()
+        for gone in (self._emitted, self._aborted, self._ended, self.timers, self._begun, self._reported):
             gone.clear()
 
     def look_at_beginning(self) -> None:
@@ -227,19 +243,25 @@ class World:
         """The driver says that nothing goes on by itself: is that so, and is all as the log says?"""
         if not isinstance(state, AT_REST):
             self.accuse("driver 7", f"it rests in {type(state).__name__}")
-        if state != self.run.state:
-            self.accuse("driver 1", "its state is not the one that its log leads to")
         for key in self._emitted:
             named, count = f"{key[0]} {key[1]}", self._reported[key]
             if key in self._aborted:
+                if self._ended.get(key, self.now_ms) < self.now_ms and not count:
+                    self.accuse("driver 17", f"{named} was aborted and has ended, and the log does not say so")
                 continue
             if key not in self._begun:
                 self.accuse("driver 5", f"{named} is in the log, and was never begun")
             elif count != 1:
                 self.accuse("driver 5", f"{named} was reported {count} times")
-        late = [timer for timer, due_ms in self._timers.items() if due_ms < self.now_ms]
+        late = [timer for timer, due_ms in self.timers.items() if due_ms < self.now_ms]
         if late:
-            self.accuse("driver 11", f"timer {late[0]} was due at {self._timers[late[0]]} ms, and has not fired")
+            self.accuse("driver 11", f"timer {late[0]} was due at {self.timers[late[0]]} ms, and has not fired")
+        self.look_when_idle(state)
+
+    def look_when_idle(self, state: State) -> None:
+        """Nothing happens just now: is the driver's state that of its log, and was everything shown?"""
+        if state != self.run.state:
+            self.accuse("driver 1", "its state is not the one that its log leads to")
         told = [each for step in self.run.steps[self.born :] for each in step.effects if isinstance(each, EVENTS)]
         if [event for event in self.shown if not isinstance(event, ClockJumped)] != told:
             self.accuse("driver 2", f"{len(self.shown)} events were shown, and {len(told)} others follow from the log")
@@ -264,7 +286,7 @@ class DrawnStore(MemoryStore):
     @override
     def append(self, records: Sequence[LogRecord], durable: bool) -> None:
         if self._world.dead:
-            raise self._world.death
+            raise OSError(5, "the process is dead")
         super().append(records, durable)
         for record in records:
             self._world.wrote(record)

@@ -1,0 +1,25 @@
+"""This kernel as a program: `python -m loopkernel.testing.conformance.kernel_process`.
+
+A line in is a number, a space and a record: the number of the log, which begins from nothing where it is new. Two lines
+out: the effects of the step, and the document of the state behind it (`specs/testing.md`). A driver in another language
+starts it beside itself; whoever writes a kernel in one sees here what to answer.
+"""
+
+import sys
+
+from loopkernel.codec import effects_to_text, record_from_text, state_to_text
+from loopkernel.replaying import START, fold
+
+
+def main() -> None:
+    """Answer each line, until there is none."""
+    states = {}
+    for line in sys.stdin:
+        log, _, record = line.partition(" ")
+        (step,) = fold([record_from_text(record)], states.get(log, START))
+        states[log] = step.after
+        print(effects_to_text(step.effects), state_to_text(step.after), sep="\n", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+"""What a shell completes, by the script that is printed for it: in a real shell, where one is here."""
+
+import subprocess
+
+import pytest
+
+from tests.adapters.cli.sessions import CommandLine
+
+COMPLETED = """
+set -e
+eval "$SCRIPT"
+function_of() { complete -p loopkernel | sed 's/.*-F \\([^ ]*\\).*/\\1/'; }
+COMP_WORDS=(%s)
+COMP_CWORD=$(( ${#COMP_WORDS[@]} - 1 ))
+$(function_of) loopkernel "${COMP_WORDS[COMP_CWORD]}" ""
+printf '%%s\\n' "${COMPREPLY[@]}"
+"""
+
+
+@pytest.mark.parametrize(
+    ("typed", "wanted"),
+    [
+        ("loopkernel cha", {"chat"}),
+        ("loopkernel re", {"resume", "replay", "repair"}),
+        ("loopkernel chat --max-", {"--max-turns", "--max-total-tokens"}),
+        ("loopkernel chat --approve a", {"ask", "always"}),
+        ("loopkernel chat --workspace wo", {"workroom"}),
+        ("loopkernel repair se", {"session.jsonl"}),
+    ],
+)
+def test_bash_completes_commands_options_choices_and_paths(
+    loopkernel: CommandLine, typed: str, wanted: set[str]
+) -> None:
+    subprocess.run(["sh", "-c", "mkdir workroom; touch session.jsonl work.txt"], check=True)
+    script = loopkernel("completion", "bash").out
+    ended = subprocess.run(
+        ["bash", "-c", COMPLETED % typed],
+        env={"SCRIPT": script, "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+    )
+    assert ended.stderr == ""
+    assert {line.strip().rstrip("/") for line in ended.stdout.split()} == wanted
+
+
+@pytest.mark.parametrize(("shell", "sign"), [("zsh", "#compdef loopkernel"), ("fish", "complete -c loopkernel")])
+def test_other_shells_get_theirs(loopkernel: CommandLine, shell: str, sign: str) -> None:
+    ended = loopkernel("completion", shell)
+    assert ended.status == 0
+    assert sign in ended.out
+    assert all(name in ended.out for name in ("chat", "whatif", "--max-turns"))
+
+
+def test_a_shell_that_is_not_known_is_told(loopkernel: CommandLine) -> None:
+    ended = loopkernel("completion", "csh")
+    assert ended.status == 2
+    assert "bash" in ended.err
