@@ -1,4 +1,4 @@
-"""Decisions about resources and commands: by tables, and against a second opinion, which catches planted bugs."""
+"""Decisions about resources and commands: by tables, and against a second opinion."""
 
 from collections.abc import Callable
 
@@ -264,43 +264,12 @@ def test_two_opinions_agree_on_every_decision(case: Case) -> None:
     assert by_the_kernel(case) is by_the_slow_one(case)
 
 
-def _with_claims(change: Callable[[Claim], Claim]) -> Callable[[Case], Case]:
-    return lambda case: evolve(case, claims=None if case.claims is None else tuple(map(change, case.claims)))
-
-
-PLANTED: dict[str, Callable[[Case], Case]] = {
-    "claims-forgotten": lambda case: evolve(case, claims=()),
-    "unknown-is-nothing": lambda case: evolve(case, claims=case.claims or ()),
-    "first-claim-alone": lambda case: evolve(case, claims=case.claims and case.claims[:1]),
-    "parents-hold-nothing": _with_claims(lambda claim: evolve(claim, key="x" if claim.key == "." else claim.key)),
-    "other-names-forgotten": _with_claims(lambda claim: evolve(claim, also=())),
-    "a-search-is-one-file": _with_claims(lambda claim: evolve(claim, tree=False)),
-    "writes-only-read": _with_claims(lambda claim: evolve(claim, mode=READ)),
-    "resources-forgotten": lambda case: evolve(
-        case,
-        policy=evolve(
-            case.policy, approval_rules=tuple(evolve(one, resources=()) for one in case.policy.approval_rules)
-        ),
-    ),
-    "commands-are-texts": lambda case: evolve(
-        case,
-        tool=case.tool
-        if case.tool.profile is None
-        else evolve(
-            case.tool, profile=evolve(case.tool.profile, commands=(), unbounded=bool(case.tool.profile.commands))
-        ),
-    ),
-    "a-server-is-bounded": lambda case: evolve(case, tool=PLAIN if case.tool is SERVER else case.tool),
-    "exact-approval-is-none": lambda case: evolve(case, approved=False),
-}
-
-
 def case_of(tool: Tool, claims: Claims, *rules: ApprovalRule, approved: bool = False, **given: str) -> Case:
     return Case(Policy(approval_rules=rules), (), tool, Json.of({**given}), claims, approved)
 
 
 DENIES_WRITES = rule(DENY, ResourcePattern("secrets", WRITE))
-TELLING = {
+TELLING = {  # each by the mistake that it would tell
     "claims-forgotten": case_of(EDIT, SECRET, NO_SECRETS, path="x"),
     "unknown-is-nothing": case_of(GREP, None, NO_SECRETS),
     "first-claim-alone": case_of(COPY, (*OTHER, *SECRET), NO_SECRETS, path="other/a", to="secrets/a"),
@@ -320,11 +289,9 @@ TELLING = {
 }
 
 
-@pytest.mark.parametrize("name", PLANTED)
-def test_the_second_opinion_catches_planted_bugs(name: str) -> None:
-    """Each bug is a kernel that decides on another case than it was given."""
+@pytest.mark.parametrize("name", TELLING)
+def test_two_opinions_agree_where_it_is_easy_to_err(name: str) -> None:
     case = TELLING[name]
     slow = SlowApprovals(case.policy, (case.tool, *TOOLS))
     expected = slow.decision(case.tool.name, case.given, case.claims, approved=case.approved)
     assert by_the_kernel(case) is expected
-    assert by_the_kernel(PLANTED[name](case)) is not expected

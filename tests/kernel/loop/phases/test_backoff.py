@@ -241,6 +241,7 @@ def test_what_is_said_goes_before_what_is_queued_and_what_is_queued_behind_it() 
     assert sorted(named(effects)) == sorted(
         ["CancelTimer", "TurnEnded", *["InputSettled", "Queued"] * 2, "Dequeued", *BEGUN]
     )
+    assert ended(effects) == [TurnEndReason.INTERRUPTED]
     assert [found.content for found in session_of(queued).inbox.queue] == [text("first"), text("last")]
     *_, oldest = session_of(queued).thread
     assert a(UserMessage, oldest).content == text("second")  # a steer that did not go in heads the queue

@@ -56,9 +56,11 @@ def hooked(point: HookPoint) -> Hook:
 
 @pytest.mark.rule("HOOK-2")
 @pytest.mark.rule("INFER-7")
-def test_a_truncated_reply_that_a_hook_blocks_is_not_asked_again() -> None:
-    policy = evolve(ASKING_NOBODY, hooks=(hooked(HookPoint.AFTER_MODEL),))
-    gated = after(asked(policy), ModelText(ONE, "half"), completed(StopReason.MAX_TOKENS))
+@pytest.mark.rule("INFER-13")
+@pytest.mark.parametrize("stop", [StopReason.MAX_TOKENS, StopReason.TOOL_USE], ids=["truncated", "without its calls"])
+def test_a_reply_that_a_hook_blocks_is_not_asked_again(stop: StopReason) -> None:
+    policy = evolve(ASKING_NOBODY, missing_call_retries=2, hooks=(hooked(HookPoint.AFTER_MODEL),))
+    gated = after(asked(policy), ModelText(ONE, "half"), completed(stop))
     following, effects = step(gated, HookAnswered(HookOperation(1), HookBlock("no")))
     assert isinstance(following, Idle)
     assert [ended.reason for ended in of_kind(TurnEnded, effects)] == [TurnEndReason.GUARDRAIL]
