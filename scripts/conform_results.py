@@ -22,8 +22,8 @@ what a scenario can show is judged: a law that held here is not proved. The [gui
 _LOOKED_FOR = """
 ## Faults that were looked for
 
-An earlier trial, on eight agents, found six faults. Where each stands now, in the versions above; an agent that is in neither column
-was not played with any of the scenarios.
+An earlier trial, on eight agents, found six faults. Where each stands now, in the versions above; an agent that is in
+neither column was not played with any of the scenarios.
 """
 # What each is, the law that names it, and the scenarios that show it.
 FAULTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
