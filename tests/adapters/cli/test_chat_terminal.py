@@ -295,16 +295,3 @@ def test_what_was_said_is_there_in_the_next_session_for_its_owner_alone_and_answ
     assert not Path("a").exists()
     assert loopkernel("log", "last").labelled("user") == ["yes"]
     assert kept.read_text().count("+") == 2  # the answers are not kept
-
-
-def test_tab_completes_commands_and_paths(loopkernel: CommandLine, folder: Path) -> None:
-    (folder / "unusual-name.txt").write_text("x")
-    script(says("Hello."))
-    with chatting(*CHAT) as person:
-        person.type(b"/que\t\r")
-        person.wait_for("the queue is empty")
-        person.type(b"look at unus\t\r")
-        person.wait_for("Hello.")
-        person.type(END_OF_INPUT)
-        assert person.wait_for_end() == 0
-    assert loopkernel("log", "last").labelled("user") == ["look at unusual-name.txt"]

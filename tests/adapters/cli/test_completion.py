@@ -1,8 +1,12 @@
 """What a shell completes, by the script that is printed for it: in a real shell, where one is here."""
 
 import subprocess
+from pathlib import Path
 
 import pytest
+from loopkernel_adapters.cli.completing import ChatCompleter
+from prompt_toolkit.completion import CompleteEvent
+from prompt_toolkit.document import Document
 
 from tests.adapters.cli.sessions import CommandLine
 
@@ -55,3 +59,19 @@ def test_a_shell_that_is_not_known_is_told(loopkernel: CommandLine) -> None:
     ended = loopkernel("completion", "csh")
     assert ended.status == 2
     assert "bash" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("typed", "wanted"),
+    [
+        ("/que", ["/queue"]),
+        ("/mode ac", ["/mode accept_edits"]),
+        ("look at unus", ["look at unusual-name.txt"]),
+        ("see /que", []),
+        ("/steer look at unus", ["/steer look at unusual-name.txt"]),
+    ],
+)
+def test_tab_completes_commands_modes_and_paths_in_a_chat(folder: Path, typed: str, wanted: list[str]) -> None:
+    (folder / "unusual-name.txt").write_text("x")
+    found = ChatCompleter(folder).get_completions(Document(typed), CompleteEvent(completion_requested=True))
+    assert [typed[: len(typed) + each.start_position] + each.text for each in found] == wanted
