@@ -39,7 +39,7 @@ slow: environment ## run what the quick suite leaves out (tests/slow.txt, and wh
 	$(PYTEST) $(SPREAD) -q -m slow
 
 verify: slow servers ## run what is slow; and runs killed in each of their homes, the page in a browser, agents with planted bugs
-	$(PYTEST) -q -s tests/homes tests/browser
+	$(PYTEST) -n $(WORKERS) --dist loadfile -q -rsP tests/homes tests/browser
 	$(PYTEST) $(SPREAD) -q tests/strangers
 
 coverage: environment ## run the quick suite and what is slow, and fail unless every branch of the kernel is taken
