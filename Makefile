@@ -39,7 +39,7 @@ slow: environment ## run what the quick suite leaves out (tests/slow.txt, and wh
 	$(PYTEST) $(SPREAD) -q -m slow
 
 verify: slow servers ## run what is slow; runs killed in each of their homes, the page in a browser, agents with planted bugs; every test under other Pythons
-	$(PYTEST) -q -s tests/homes tests/browser
+	$(PYTEST) -n $(WORKERS) --dist loadfile -q -rsP tests/homes tests/browser
 	$(PYTEST) -q tests/strangers
 	@ALL=1 $(BIN)/python scripts/matrix.py
 

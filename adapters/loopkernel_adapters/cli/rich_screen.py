@@ -8,7 +8,7 @@ import io
 import sys
 from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Literal, TextIO
+from typing import Literal, TextIO, cast
 
 from loopkernel.data.states import State
 from loopkernel.later_typing import override
@@ -84,9 +84,8 @@ class RichScreen(Screen):
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__(stream)
-        self.console = Console(
-            file=_Sink(stream, self._write), force_terminal=True, markup=False, emoji=False, highlight=False
-        )
+        sink = cast(TextIO, _Sink(stream, self._write))  # it has all of a text file; only its name says otherwise
+        self.console = Console(file=sink, force_terminal=True, markup=False, emoji=False, highlight=False)
         self._under_way: UnderWay | None = None
         self._reply = ("", "")  # its label, and what has come of it
         self._live: Live | None = None

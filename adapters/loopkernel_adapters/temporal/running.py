@@ -26,7 +26,7 @@ from loopkernel_adapters.secrets import NO_SECRETS, Secrets
 from loopkernel_adapters.sessions.runs_elsewhere import RunElsewhere
 from loopkernel_adapters.temporal.documents import RUN, Carried, Input, Pace, endings, inputs, refusals
 from loopkernel_adapters.temporal.documents import carried as carried_codec
-from loopkernel_adapters.temporal.updates import queried, updated
+from loopkernel_adapters.temporal.updates import asked, queried, updated
 
 DEFAULT_PACE = Pace()
 
@@ -49,15 +49,18 @@ async def start(
     name = new_run_id() if run is None else run
     secrets = agent.ports.secrets
     created = secrets.hide_in(agent.created(name, new_nonce()))
-    handle = await client.start_workflow(
-        RUN,
-        carried_codec().encode_text(Carried(pace=pace, created=created)),
-        id=name,
-        task_queue=task_queue,
-        result_type=str,
-        id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+    carried = carried_codec().encode_text(Carried(pace=pace, created=created))
+    await asked(
+        lambda: client.start_workflow(
+            RUN,
+            carried,
+            id=name,
+            task_queue=task_queue,
+            result_type=str,
+            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+        )
     )
-    return TemporalRun(client, handle.id, secrets)
+    return TemporalRun(client, name, secrets)
 
 
 class TemporalRun(RunElsewhere):

@@ -2,6 +2,7 @@
 
 import asyncio
 import uuid
+from collections.abc import Awaitable, Callable
 from math import inf
 from time import monotonic
 from typing import TypeVar
@@ -16,6 +17,7 @@ BUSY = (RPCStatusCode.UNAVAILABLE, RPCStatusCode.ABORTED, RPCStatusCode.RESOURCE
 # later attempt does better; where it has other code, none does.
 FAILING = RPCStatusCode.FAILED_PRECONDITION
 FAILING_SECONDS = 120.0  # so long one is asked for again
+UNANSWERED = (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED)  # by the server, and by this side's own clock
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.05, 2.0
 T = TypeVar("T")
 
@@ -61,20 +63,25 @@ async def updated(
             await patience.after(error, may_last=error.status is FAILING)
 
 
-async def queried(handle: WorkflowHandle[object, object], query: str, result: type[T]) -> T:
-    """The answer to a query, which changes nothing: where none comes, it is asked for again for `FAILING_SECONDS`.
+async def asked(call: Callable[[], Awaitable[T]]) -> T:
+    """What comes of a call that may as well be made twice: where no answer comes, it is made again.
 
-    On a worker that is too busy a run that does not answer within 2 s is taken to hang. Raises RPCError for what the
-    server says otherwise, WorkflowQueryFailedError where the run does not answer at all.
+    On a worker that is too busy a run that does not answer a query within 2 s is taken to hang. So long as
+    `FAILING_SECONDS`; then, and for what the server says otherwise, raises what the call does.
     """
     patience = Patience()
     while True:
         try:
-            answer: T = await handle.query(query, result_type=result)
-            return answer
+            return await call()
         except WorkflowQueryFailedError as error:
             await patience.after(error, may_last=True)
         except RPCError as error:
-            if error.status not in (*BUSY, FAILING, RPCStatusCode.DEADLINE_EXCEEDED):
+            if error.status not in (*BUSY, FAILING, *UNANSWERED):
                 raise
             await patience.after(error, may_last=True)
+
+
+async def queried(handle: WorkflowHandle[object, object], query: str, result: type[T]) -> T:
+    """The answer to a query, which changes nothing; see `asked`."""
+    answer: T = await asked(lambda: handle.query(query, result_type=result))
+    return answer

@@ -41,9 +41,10 @@ from loopkernel_adapters.temporal.activities import AgentActivities
 from loopkernel_adapters.temporal.documents import CARRY_OUT, RUN, Carried, Order, Pace, batches, inputs, orders
 from loopkernel_adapters.temporal.documents import carried as carried_codec
 from loopkernel_adapters.temporal.remote_operations import key_of
-from loopkernel_adapters.temporal.updates import queried, updated
+from loopkernel_adapters.temporal.updates import asked, queried, updated
 from temporalio import activity
 from temporalio.client import Client
+from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.service import RPCError
 
 from tests.adapters.scenario_driver.ports import (
@@ -145,8 +146,11 @@ class TemporalPlayer(ScenarioPlayer):
 
     async def _begin(self) -> None:
         carried = Carried(pace=PACE, created=self._created(self._policy))
-        await self._client.start_workflow(
-            RUN, carried_codec().encode_text(carried), id=self.name, task_queue="scenarios", result_type=str
+        text, found = carried_codec().encode_text(carried), WorkflowIDConflictPolicy.USE_EXISTING
+        await asked(
+            lambda: self._client.start_workflow(
+                RUN, text, id=self.name, task_queue="scenarios", result_type=str, id_conflict_policy=found
+            )
         )
 
     async def _compare(self) -> None:
@@ -265,7 +269,7 @@ class TemporalPlayer(ScenarioPlayer):
         assert operation is not None and not isinstance(delta, TimedAction)
         before = self._came[operation]
         if isinstance(delta, TimerFired):
-            await self._handle.signal("fire", delta.operation)
+            await asked(lambda: self._handle.signal("fire", delta.operation))
         elif isinstance(delta, ToolChecked) and not self._session.awaits(delta.operation):
             self._checks.discard(operation)  # in the format nobody gives a verdict that nobody waits for
             return
