@@ -16,7 +16,7 @@ from loopkernel.data.tool_deltas import ToolChecked, ToolSucceeded
 from loopkernel.replaying import LogRecord
 from loopkernel_adapters import Agent, FleetRun, PostgresRuns, SqliteRuns, Worker
 from loopkernel_adapters.ports import NoSuchRun
-from loopkernel_adapters.runs_elsewhere import RunElsewhere
+from loopkernel_adapters.sessions.runs_elsewhere import RunElsewhere
 from loopkernel_adapters.stores.seals import Seals
 from loopkernel_adapters.temporal import start, temporal_worker
 
