@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from loopkernel.data.json_text import JsonValue
+from loopkernel_adapters.conform.agent_file import agent_of, agent_text, shipped
 from loopkernel_adapters.conform.asked import listed, mapping, word
 from loopkernel_adapters.conform.scorecard import GROUPS
 
@@ -24,6 +25,11 @@ _LOOKED_FOR = """
 
 An earlier trial, on eight agents, found six faults. Where each stands now, in the versions above; an agent that is in
 neither column was not played with any of the scenarios.
+"""
+_WITHOUT_CARD = """
+## Without a scorecard
+
+Agent files that were not played with every scenario, and how far they were tried.
 """
 # What each is, the law that names it, and the scenarios that show it.
 FAULTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
@@ -59,6 +65,11 @@ def page_of(cards: Sequence[dict[str, JsonValue]]) -> Iterator[str]:
     yield from _looked_for(cards)
     for card in cards:
         yield from _breaches(card)
+    yield _WITHOUT_CARD
+    for name in shipped():
+        if name not in {card["agent"] for card in cards}:
+            tried = agent_of(agent_text(name)).tried
+            yield f"- {name}: {tried or 'written from its documentation, and not run'}"
 
 
 def _looked_for(cards: Sequence[dict[str, JsonValue]]) -> Iterator[str]:
