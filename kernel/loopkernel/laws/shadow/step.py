@@ -1,7 +1,6 @@
 """One step as the laws read it: what several of them ask of it is found once."""
 
 from collections.abc import Iterator, Mapping
-from functools import cached_property
 from typing import TypeVar, final
 
 from loopkernel.data.blocks import ToolResult
@@ -60,27 +59,33 @@ class JudgedStep:
         self.aborted: dict[RunOperation, CancelReason] = {one.operation: one.reason for one in self.told(AbortTool)}
         self.changes: tuple[Change, ...] = tuple(changes(self.calls_before, self.calls))
         self._turn_before, self._call_counts = turn, calls
+        self._told_turns: tuple[TurnTold, ...] | None = None
+        self._counted: tuple[tuple[Change, ...] | None, Mapping[str, int]] | None = None
+        self._retake: Retake | None = None
 
     # What follows is found where it is asked for: most steps of an explorer change nothing, and are asked for none.
 
     @property
     def recounted(self) -> tuple[Change, ...] | None:
         """The calls that have changed since calls were counted last; None if there is no other ledger since."""
-        return self._counted[0]
+        return self._count()[0]
 
     @property
     def counts(self) -> Mapping[str, int]:
         """How many calls of the ledger after the step are what."""
-        return self._counted[1]
+        return self._count()[1]
 
-    @cached_property
-    def _counted(self) -> tuple[tuple[Change, ...] | None, Mapping[str, int]]:
-        return self._call_counts.of(self.calls), self._call_counts.counts
+    def _count(self) -> tuple[tuple[Change, ...] | None, Mapping[str, int]]:
+        if self._counted is None:
+            self._counted = self._call_counts.of(self.calls), self._call_counts.counts
+        return self._counted
 
-    @cached_property
+    @property
     def turns(self) -> tuple[TurnTold, ...]:
         """The turn as it is told to be before each effect, and after the last."""
-        return tuple(self._turns(self._turn_before))
+        if self._told_turns is None:
+            self._told_turns = tuple(self._turns(self._turn_before))
+        return self._told_turns
 
     def _turns(self, turn: TurnTold) -> Iterator[TurnTold]:
         """Two things open a turn before any effect says so.
@@ -98,10 +103,12 @@ class JudgedStep:
             )
             yield turn
 
-    @cached_property
+    @property
     def retake(self) -> Retake:
         """What is wrong with the step when it is taken again; who asks at one step asks at each."""
-        return self._retakes.take(self.record, is_last=self.is_last)
+        if self._retake is None:
+            self._retake = self._retakes.take(self.record, is_last=self.is_last)
+        return self._retake
 
     def told(self, kind: type[E]) -> tuple[E, ...]:
         """The effects of a kind, in order."""
