@@ -14,8 +14,8 @@ from native.rewriting import SUPPORT, rewritten
 PACKAGE = "loopkernel"
 # What every step passes through. The rest of the package is as fast as what it calls.
 COMPILED = ("data/**/*.py", "loop/**/*.py", "replaying.py")
-# Classes that inherit from a builtin, and functions that are given attributes, stay as they are.
-LEFT_OUT = ("__init__.py", "errors.py", "checked_fields.py")
+# These stay as they are: classes that inherit from a builtin, functions that are given attributes, what writes code.
+LEFT_OUT = ("__init__.py", "errors.py", "checked_fields.py", "value_classes.py")
 # The sources are checked as they are written. mypyc does not look at generic functions once for each of their types.
 SETTINGS = "[mypy]\nmypy_path = .\nfollow_imports = silent\ndisable_error_code = arg-type\n"
 

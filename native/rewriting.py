@@ -19,6 +19,7 @@ from native.native_records import classes_in
 
 SUPPORT = "loopkernel.data.native_records"
 _HEAD = f"from typing import Any as _Any, Final as _Final, cast as _cast\nimport {SUPPORT} as _native\n"
+_DECORATORS = {"attrs", "loopkernel.data.value_classes"}
 _MADE_BY_ATTRS = {"frozen", "evolve"}  # taken from the support module, or not needed any more
 # How a value is built past its own check: attrs fields are set from outside there, native ones by the constructor.
 _PAST_THE_CHECK = {
@@ -74,7 +75,7 @@ def rewritten(source: str, module: str) -> str:
     for one in classes:
         edits.append((_first_line(one.node), one.node.end_lineno or 0, _native_class(one, lines)))
     for node in tree.body:
-        if isinstance(node, ast.ImportFrom) and node.module == "attrs":
+        if isinstance(node, ast.ImportFrom) and node.module in _DECORATORS:
             edits.append((node.lineno - 1, node.end_lineno or 0, _attrs_import(node)))
     first = tree.body[1]  # behind the docstring
     edits.append((_first_line(first), _first_line(first), _HEAD))

@@ -21,9 +21,8 @@ _PIECE = 65_536  # characters, or bytes, that are hidden at a time, so that litt
 _IN_FORCE: ContextVar[Secrets] = ContextVar("_IN_FORCE", default=NO_SECRETS)
 
 
-def secrets_in_force() -> Secrets:
-    """The secrets that nothing which is cut here may tell."""
-    return _IN_FORCE.get()
+# The secrets that nothing which is cut here may tell. Each command of a driver asks, so this is the very method.
+secrets_in_force: Callable[[], Secrets] = _IN_FORCE.get
 
 
 @contextmanager

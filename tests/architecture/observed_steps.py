@@ -67,6 +67,17 @@ class Impure(BaseException):
     """What was watched reached outside. Not an Exception, so that nobody catches it by accident."""
 
 
+def _builds_value(event: str, arguments: tuple[object, ...]) -> bool:
+    """Whether a new value changes its class for the twin, or back, or its constructor is written (`value_classes`)."""
+    if event == "object.__setattr__":
+        value, name, into = arguments
+        return name == "__class__" and isinstance(into, type) and into.__qualname__ == type(value).__qualname__
+    if event not in ("compile", "exec"):
+        return False
+    place = getattr(arguments[0], "co_filename", None) if event == "exec" else arguments[1]
+    return isinstance(place, str) and place.startswith("<constructor of ")
+
+
 class Watch:
     """Notes what is reached for while a function runs, also if the function hides what comes of it."""
 
@@ -75,8 +86,8 @@ class Watch:
         self._seen: list[str] = []
         sys.addaudithook(self._audit)
 
-    def _audit(self, event: str, _: tuple[object, ...]) -> None:
-        if self._on:
+    def _audit(self, event: str, arguments: tuple[object, ...]) -> None:
+        if self._on and not _builds_value(event, arguments):
             self._reached(event)
 
     def _reached(self, name: str) -> NoReturn:

@@ -476,7 +476,7 @@ class Driver:
             state, effects = transition(state, Context(delta, now_ms))
             records.append(LogRecord(delta, now_ms))
             if not lasting and type(delta) not in INCREMENTS:
-                lasting = must_last(delta, effects, type(state) in AT_REST)
+                lasting = bool(effects) or must_last(delta, effects, type(state) in AT_REST)
             for effect in effects:
                 kind = type(effect)
                 if kind not in EVENTS:
@@ -523,7 +523,8 @@ class Driver:
         self._audience.show(step.events, step.records)
         if not reported:
             self._applied = step.arrived
-            self._senders.wake(everyone=False)
+            if self._senders.waiting:
+                self._senders.wake(everyone=False)
 
     # --- coming to an end ---
 

@@ -284,9 +284,6 @@ class Stage(enum.Enum):
     OVER = "what happens now belongs to others"
 
 
-_OWN = frozenset({MessageAdded, ToolEnded, TurnEnded})
-
-
 class TurnRecord:
     """What a result needs of the events of a turn: of that which a message begins, or of all that goes on by itself."""
 
@@ -304,8 +301,15 @@ class TurnRecord:
     def note(self, event: Event) -> None:
         """Keep what counts."""
         if self.stage is Stage.UNDER_WAY:
-            if type(event) in _OWN:
-                self._note_own(event)
+            if isinstance(event, MessageAdded):
+                self.messages.append(event.message)
+                self.text = said_in(event.message) or self.text
+            elif isinstance(event, ToolEnded):
+                self.calls.append(event.result)
+            elif isinstance(event, TurnEnded):
+                self.reason = event.reason
+                if self._of_message:
+                    self.stage = Stage.OVER
         elif self.stage is Stage.QUEUED:
             if isinstance(event, Queued) and self._queued is None:
                 self._queued = event.number
@@ -316,17 +320,6 @@ class TurnRecord:
                 self.stage = Stage.QUEUED if event.fate is InputFate.QUEUED else Stage.UNDER_WAY
             elif isinstance(event, Refused) and event.action is UserAction.SAY:
                 self.refused = event.reason
-
-    def _note_own(self, event: Event) -> None:
-        if isinstance(event, MessageAdded):
-            self.messages.append(event.message)
-            self.text = said_in(event.message) or self.text
-        elif isinstance(event, ToolEnded):
-            self.calls.append(event.result)
-        elif isinstance(event, TurnEnded):
-            self.reason = event.reason
-            if self._of_message:
-                self.stage = Stage.OVER
 
 
 class Turn(Generic[Output_co]):

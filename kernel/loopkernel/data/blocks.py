@@ -3,11 +3,12 @@
 from collections.abc import Iterable
 from typing import TypeAlias, final
 
-from attrs import field, frozen
+from attrs import field
 
 from loopkernel.data.checked_fields import checked_fields
 from loopkernel.data.ids import CallId
 from loopkernel.data.json_text import Json
+from loopkernel.data.value_classes import frozen
 from loopkernel.data.words import CallStatus, CancelReason
 
 
@@ -121,4 +122,4 @@ class ToolResult:
 
 def text_of(content: tuple[UserBlock, ...]) -> str:
     """The text of the blocks, joined by line breaks; media have none."""
-    return "\n".join(block.text for block in content if isinstance(block, TextBlock))
+    return "\n".join([block.text for block in content if isinstance(block, TextBlock)])

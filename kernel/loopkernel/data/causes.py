@@ -2,10 +2,9 @@
 
 from typing import final
 
-from attrs import frozen
-
 from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import Effect
+from loopkernel.data.value_classes import frozen
 
 
 @final

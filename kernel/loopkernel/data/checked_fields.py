@@ -11,7 +11,7 @@ What is right already, as from the codec, costs one look at its type.
 import enum
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
-from typing import Any, NewType, TypeAlias, Union, get_args, get_origin
+from typing import Any, NamedTuple, NewType, TypeAlias, Union, get_args, get_origin
 
 from attrs import Attribute, frozen
 
@@ -47,6 +47,22 @@ class _Unfit(Exception):
         self.place = place
 
 
+class QuickLook(NamedTuple):
+    """How a constructor sees that a value is right as it is.
+
+    Its type is `exact`; or it is an ASCII text, where it may be one of `texts`; or a tuple of `items` of exact types.
+    """
+
+    exact: frozenset[type]
+    texts: bool
+    items: frozenset[type] | None
+
+
+def quick_look(field: "Attribute[Any]") -> QuickLook | None:
+    """How the value of a checked field is seen to be right; None: only its converter can tell."""
+    return getattr(field.converter, "look", None)
+
+
 @frozen
 class _Kind:
     """A type, as a field sees it: values of the types in `exact` are right, all others go through `convert`.
@@ -77,6 +93,8 @@ def _checked(cls: type, attribute: "Attribute[Any]", error: type[DataError | Pol
 
     quick = _quick(kind, convert_or_refuse)
     converter = quick if first is None else first_converted
+    # A converter before the check leaves what is right as it is, as `content_of` does: so that is seen first here too.
+    converter.look = QuickLook(kind.exact, kind.texts, None if kind.items is None else kind.items.exact)  # type: ignore[attr-defined]  # it is new
     shown = getattr(first, "__annotations__", {"value": attribute.type})  # a compiled function tells none
     converter.__annotations__ = {"value": next(iter(shown.values()))}  # what `help` shows
     return attribute.evolve(converter=converter)

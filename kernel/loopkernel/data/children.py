@@ -3,10 +3,9 @@
 from fractions import Fraction
 from typing import final
 
-from attrs import frozen
-
 from loopkernel.data.checked_fields import checked_fields
 from loopkernel.data.ids import CallId
+from loopkernel.data.value_classes import frozen
 
 
 @final

@@ -2,10 +2,9 @@
 
 from typing import final
 
-from attrs import frozen
-
 from loopkernel.data.ids import MessageId
 from loopkernel.data.messages import Message
+from loopkernel.data.value_classes import frozen
 from loopkernel.data.vector import Vector
 
 

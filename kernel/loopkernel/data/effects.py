@@ -5,8 +5,6 @@ Each command carries the operation id by which its reports are known.
 
 from typing import final
 
-from attrs import frozen
-
 from loopkernel.data.compactions import Cut
 from loopkernel.data.events import Event
 from loopkernel.data.hook_calls import HookContext
@@ -29,6 +27,7 @@ from loopkernel.data.thread_deltas import Created
 from loopkernel.data.threads import Thread
 from loopkernel.data.tools import Tool
 from loopkernel.data.user_deltas import ChangeMode, ChangePolicy, Forget, Permit, Remember
+from loopkernel.data.value_classes import frozen
 from loopkernel.data.words import CancelReason, RequestReason, TimerPurpose
 
 

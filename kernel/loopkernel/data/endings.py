@@ -2,11 +2,10 @@
 
 from typing import final
 
-from attrs import frozen
-
 from loopkernel.data.blocks import UserBlock
 from loopkernel.data.ids import MessageId, ModelOperation, ReceiptId
 from loopkernel.data.ledgers import Ledger
+from loopkernel.data.value_classes import frozen
 from loopkernel.data.words import CancelReason, ErrorClass, RequestReason, TurnEndReason
 
 

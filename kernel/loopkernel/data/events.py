@@ -2,8 +2,6 @@
 
 from typing import final
 
-from attrs import frozen
-
 from loopkernel.data.blocks import ToolResult
 from loopkernel.data.children import ChildCall
 from loopkernel.data.foreign import Repair
@@ -12,6 +10,7 @@ from loopkernel.data.messages import Message
 from loopkernel.data.remembered import Remembered
 from loopkernel.data.usage import Usage
 from loopkernel.data.user_deltas import Remembrance
+from loopkernel.data.value_classes import frozen
 from loopkernel.data.words import (
     CancelReason,
     ErrorClass,

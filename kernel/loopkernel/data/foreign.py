@@ -7,11 +7,12 @@ were found.
 import enum
 from typing import Any, final
 
-from attrs import Attribute, field, frozen
+from attrs import Attribute, field
 
 from loopkernel.data.blocks import OpaqueBlock, RawInput, ReasoningBlock, ServerCall, TextBlock, UserBlock, content_of
 from loopkernel.data.checked_fields import checked_fields
 from loopkernel.data.json_text import Json
+from loopkernel.data.value_classes import frozen
 from loopkernel.data.words import OPEN_STATUSES, CallStatus
 
 

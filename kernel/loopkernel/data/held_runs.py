@@ -2,13 +2,12 @@
 
 from typing import final
 
-from attrs import frozen
-
 from loopkernel.data.checked_fields import checked_fields
 from loopkernel.data.ids import CallId, RunOperation
 from loopkernel.data.json_text import Json
 from loopkernel.data.timers import Timer
 from loopkernel.data.tools import Claim, EffectClass
+from loopkernel.data.value_classes import frozen
 
 
 @final

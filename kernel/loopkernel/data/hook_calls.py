@@ -2,8 +2,6 @@
 
 from typing import final
 
-from attrs import frozen
-
 from loopkernel.data.blocks import RawInput
 from loopkernel.data.ids import CallId, CorrectionOperation, HookOperation
 from loopkernel.data.json_text import Json
@@ -13,6 +11,7 @@ from loopkernel.data.policy import Hook
 from loopkernel.data.threads import Thread
 from loopkernel.data.timers import Timer
 from loopkernel.data.tools import ToolOutput
+from loopkernel.data.value_classes import frozen
 from loopkernel.data.vector import Vector
 from loopkernel.data.words import CallStatus, ErrorClass, HookPoint, StopReason, TurnEndReason
 

@@ -7,9 +7,8 @@ from 1 within a lineage, so "never minted" can be told from "closed".
 import enum
 from typing import NewType
 
-from attrs import frozen
-
 from loopkernel.data.checked_fields import checked_fields
+from loopkernel.data.value_classes import frozen
 from loopkernel.later_typing import override
 
 ModelOperation = NewType("ModelOperation", int)  # equals the number of its request and of its reply

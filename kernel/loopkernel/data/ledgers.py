@@ -2,7 +2,7 @@
 
 from typing import final
 
-from attrs import evolve, field, frozen
+from attrs import evolve, field
 
 from loopkernel.data.blocks import RawInput, ToolCall, ToolResult, UserBlock
 from loopkernel.data.children import ChildCall, ChildRun, Taken
@@ -13,6 +13,7 @@ from loopkernel.data.plans import Plan
 from loopkernel.data.text_map import TextMap
 from loopkernel.data.timers import Timer
 from loopkernel.data.tools import EffectClass, Tool, Verdict
+from loopkernel.data.value_classes import frozen
 from loopkernel.data.vector import Vector
 from loopkernel.data.words import OPEN_STATUSES, CallStatus, UserAction
 

@@ -3,12 +3,13 @@
 import enum
 from typing import final
 
-from attrs import field, frozen
+from attrs import field
 
 from loopkernel.data.blocks import AssistantBlock, ToolCall, ToolResult, UserBlock, content_of
 from loopkernel.data.checked_fields import checked_fields
 from loopkernel.data.ids import MessageId, ModelOperation, ReceiptId
 from loopkernel.data.usage import NO_USAGE, Usage
+from loopkernel.data.value_classes import frozen
 from loopkernel.data.words import StopReason
 
 

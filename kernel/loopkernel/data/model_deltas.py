@@ -2,14 +2,13 @@
 
 from typing import final
 
-from attrs import frozen
-
 from loopkernel.data.blocks import RawInput
 from loopkernel.data.checked_fields import checked_fields
 from loopkernel.data.ids import ModelOperation
 from loopkernel.data.json_text import Json
 from loopkernel.data.tools import Verdict
 from loopkernel.data.usage import NO_USAGE, Usage
+from loopkernel.data.value_classes import frozen
 from loopkernel.data.words import ErrorClass, StopReason
 
 

@@ -6,10 +6,9 @@ a record of every operation. An abandoned model call keeps the usage counted for
 report is billed only for what is beyond that.
 """
 
-from attrs import frozen
-
 from loopkernel.data.ids import ModelOperation, OperationKind
 from loopkernel.data.usage import Usage
+from loopkernel.data.value_classes import frozen
 from loopkernel.data.vector import GrowingSet, Vector
 
 

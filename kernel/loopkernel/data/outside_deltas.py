@@ -2,8 +2,6 @@
 
 from typing import final
 
-from attrs import frozen
-
 from loopkernel.data.checked_fields import checked_fields
 from loopkernel.data.children import ChildCall
 from loopkernel.data.ids import (
@@ -16,6 +14,7 @@ from loopkernel.data.ids import (
 )
 from loopkernel.data.json_text import Json
 from loopkernel.data.usage import NO_USAGE, Usage
+from loopkernel.data.value_classes import frozen
 from loopkernel.data.words import TurnEndReason
 
 

@@ -6,11 +6,10 @@ down: whoever restores a state plans anew.
 
 from typing import final
 
-from attrs import frozen
-
 from loopkernel.data.choices import Schedule
 from loopkernel.data.text_map import TextMap
 from loopkernel.data.tools import Claim
+from loopkernel.data.value_classes import frozen
 from loopkernel.data.vector import Vector
 
 

@@ -8,12 +8,11 @@ import math
 from collections.abc import Iterable
 from typing import final
 
-from attrs import frozen
-
 from loopkernel.data import choices
 from loopkernel.data.checked_fields import checked_options
 from loopkernel.data.errors import Fault, PolicyError
 from loopkernel.data.tools import AccessMode, Decision
+from loopkernel.data.value_classes import frozen
 from loopkernel.data.words import ErrorClass, HookPoint
 
 Bound = tuple[str, int | float | None, int]

@@ -3,8 +3,6 @@
 import enum
 from typing import final
 
-from attrs import frozen
-
 from loopkernel.data.blocks import (
     MediaBlock,
     OpaqueBlock,
@@ -14,6 +12,7 @@ from loopkernel.data.blocks import (
     ToolCall,
     ToolResult,
 )
+from loopkernel.data.value_classes import frozen
 
 
 class Role(enum.Enum):

@@ -2,13 +2,12 @@
 
 from typing import final
 
-from attrs import frozen
-
 from loopkernel.data.checked_fields import checked_fields
 from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import Effect
 from loopkernel.data.states import State
 from loopkernel.data.steps import Context
+from loopkernel.data.value_classes import frozen
 
 
 @final

@@ -2,11 +2,10 @@
 
 from typing import final
 
-from attrs import frozen
-
 from loopkernel.data.checked_fields import checked_fields
 from loopkernel.data.json_text import Json
 from loopkernel.data.policy import FieldPattern
+from loopkernel.data.value_classes import frozen
 
 
 @final

@@ -2,7 +2,7 @@
 
 from typing import final
 
-from attrs import frozen
+from loopkernel.data.value_classes import frozen
 
 
 @final

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import final
 
-from attrs import evolve, field, frozen
+from attrs import evolve, field
 
 from loopkernel.data.blocks import UserBlock
 from loopkernel.data.compactions import NO_COMPACTIONS, Compactions, ContextSize
@@ -17,6 +17,7 @@ from loopkernel.data.text_map import TextMap
 from loopkernel.data.threads import Thread
 from loopkernel.data.tools import Tool
 from loopkernel.data.usage import NO_USAGE, Usage
+from loopkernel.data.value_classes import frozen
 from loopkernel.data.vector import GrowingSet
 from loopkernel.data.watches import Watch
 from loopkernel.data.words import ErrorClass, RequestReason, TurnEndReason

@@ -6,8 +6,6 @@ Only states that wait for something can be seen; the others are passed through w
 import enum
 from typing import final
 
-from attrs import frozen
-
 from loopkernel.data.compactions import Cut
 from loopkernel.data.endings import Ending, Failure, Settled
 from loopkernel.data.hook_calls import OpenCorrection, OpenHook
@@ -17,6 +15,7 @@ from loopkernel.data.model_deltas import ModelCompleted, Piece
 from loopkernel.data.reply_sizes import NOTHING_SAID, ReplySize
 from loopkernel.data.sessions import OpenReply, Session, Stamp, Turn
 from loopkernel.data.timers import Timer
+from loopkernel.data.value_classes import frozen
 from loopkernel.data.vector import Vector
 from loopkernel.data.words import CancelReason, ErrorClass, TurnEndReason
 

@@ -2,12 +2,11 @@
 
 from typing import Generic, NamedTuple, TypeVar, final
 
-from attrs import frozen
-
 from loopkernel.data.checked_fields import checked_fields
 from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import Effect
 from loopkernel.data.events import Refused
+from loopkernel.data.value_classes import frozen
 
 S_co = TypeVar("S_co", covariant=True)
 

@@ -6,7 +6,7 @@ It is never iterated, so that nothing depends on the order of hashes.
 
 from typing import Any, Generic, TypeVar
 
-from attrs import frozen
+from loopkernel.data.value_classes import frozen
 
 V = TypeVar("V")
 _BITS = 5

@@ -2,13 +2,14 @@
 
 from typing import final
 
-from attrs import field, frozen
+from attrs import field
 
 from loopkernel.data.checked_fields import checked_fields
 from loopkernel.data.foreign import ForeignMessage
 from loopkernel.data.policy import Policy
 from loopkernel.data.remembered import Remembered
 from loopkernel.data.tools import Tool
+from loopkernel.data.value_classes import frozen
 
 RULES_VERSION = 7  # of the rules that this kernel folds logs by (rule RESUME-1)
 

@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator
 
-from attrs import frozen
-
 from loopkernel.data.messages import Message
+from loopkernel.data.value_classes import frozen
 from loopkernel.data.vector import Vector
 
 

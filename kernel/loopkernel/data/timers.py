@@ -2,9 +2,8 @@
 
 from typing import final
 
-from attrs import frozen
-
 from loopkernel.data.ids import TimerOperation
+from loopkernel.data.value_classes import frozen
 from loopkernel.data.words import TimerPurpose
 
 

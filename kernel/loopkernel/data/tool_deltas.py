@@ -2,11 +2,10 @@
 
 from typing import final
 
-from attrs import frozen
-
 from loopkernel.data.checked_fields import checked_fields
 from loopkernel.data.ids import CheckOperation, RunOperation
 from loopkernel.data.tools import ToolOutput, Verdict
+from loopkernel.data.value_classes import frozen
 
 
 @frozen

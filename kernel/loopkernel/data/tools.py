@@ -4,11 +4,12 @@ import enum
 from typing import final
 
 from attrs import field as attrs_field
-from attrs import frozen, validators
+from attrs import validators
 
 from loopkernel.data.blocks import UserBlock, content_of
 from loopkernel.data.checked_fields import checked_fields
 from loopkernel.data.json_text import Json
+from loopkernel.data.value_classes import frozen
 
 
 class EffectClass(enum.Enum):

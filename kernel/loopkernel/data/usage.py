@@ -1,8 +1,9 @@
 """What a model call used, in tokens."""
 
-from attrs import field, frozen, validators
+from attrs import field, validators
 
 from loopkernel.data.checked_fields import checked_fields
+from loopkernel.data.value_classes import frozen
 
 _COUNT = validators.ge(0)
 

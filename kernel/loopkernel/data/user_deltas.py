@@ -6,7 +6,7 @@ They name messages, calls and queued inputs by their ids.
 import enum
 from typing import final
 
-from attrs import field, frozen
+from attrs import field
 
 from loopkernel.data.blocks import UserBlock, content_of
 from loopkernel.data.checked_fields import checked_fields
@@ -16,6 +16,7 @@ from loopkernel.data.json_text import Json
 from loopkernel.data.policy import ApprovalRule, FieldPattern, Policy
 from loopkernel.data.remembered import Remembered
 from loopkernel.data.tools import Tool
+from loopkernel.data.value_classes import frozen
 
 
 @frozen

@@ -6,10 +6,12 @@ sizes double, and merges equal neighbours: adding costs O(log n) amortised.
 """
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Any, Generic, TypeVar
 
-from attrs import field, frozen
+from attrs import field
 
+from loopkernel.data.value_classes import frozen
 from loopkernel.later_typing import override
 
 T = TypeVar("T")
@@ -94,7 +96,8 @@ class Vector(Generic[T]):
         if start <= index < self.size:
             place = index - start
             return Vector(self.size, self.depth, self.root, (*self.tail[:place], item, *self.tail[place + 1 :]))
-        self._demand(index)
+        if not 0 <= index < self.size:
+            raise self._outside(index)
         return Vector(self.size, self.depth, _swap(self.root, self.depth + 1, index, item), self.tail)
 
     def first(self, length: int) -> "Vector[T]":
@@ -115,7 +118,8 @@ class Vector(Generic[T]):
         start = self.size - len(self.tail)
         if start <= index < self.size:
             return self.tail[index - start]
-        self._demand(index)
+        if not 0 <= index < self.size:
+            raise self._outside(index)
         node = self.root
         for shift in range(WIDTH_BITS * (self.depth + 1), 0, -WIDTH_BITS):
             node = node[(index >> shift) & MASK]
@@ -123,21 +127,15 @@ class Vector(Generic[T]):
         return item
 
     def __iter__(self) -> Iterator[T]:
-        return self._items() if self.root else iter(self.tail)
-
-    def _items(self) -> Iterator[T]:
-        for leaf in _leaves(self.root, self.depth):
-            yield from leaf
-        yield from self.tail
+        return chain(chain.from_iterable(_leaves(self.root, self.depth)), self.tail) if self.root else iter(self.tail)
 
     def since(self, start: int) -> Iterator[T]:
         """The items from index `start` on, without touching those before it."""
         for index in range(max(start, 0), self.size):
             yield self[index]
 
-    def _demand(self, index: int) -> None:
-        if not 0 <= index < self.size:
-            raise IndexError(f"index {index} is outside a vector of {self.size} items")
+    def _outside(self, index: int) -> IndexError:
+        return IndexError(f"index {index} is outside a vector of {self.size} items")
 
 
 def _swap(node: Node, level: int, index: int, item: object) -> Node:

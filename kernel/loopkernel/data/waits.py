@@ -2,10 +2,9 @@
 
 from typing import final
 
-from attrs import frozen
-
 from loopkernel.data.children import ChildCall
 from loopkernel.data.ids import CallId
+from loopkernel.data.value_classes import frozen
 
 
 @final

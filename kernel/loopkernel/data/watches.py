@@ -5,10 +5,11 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import final
 
-from attrs import field, frozen
+from attrs import field
 
 from loopkernel.data.checked_fields import checked_fields
 from loopkernel.data.json_text import Json, JsonValue, safe_text
+from loopkernel.data.value_classes import frozen
 
 _DERIVED: Mapping[str, bool] = MappingProxyType({"derived": True})
 

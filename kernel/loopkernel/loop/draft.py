@@ -11,7 +11,7 @@ Nothing is changed in place. The effects are read off once, when the step is mad
 
 from typing import Any, Generic, TypeAlias, TypeVar, final
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from loopkernel.data.effects import CancelTimer, Effect, StartTimer
 from loopkernel.data.events import ErrorShown
@@ -19,6 +19,7 @@ from loopkernel.data.ids import OperationKind, TimerOperation
 from loopkernel.data.ledgers import Ledger, LedgerEntry
 from loopkernel.data.sessions import Session, ShownError, Stamp
 from loopkernel.data.timers import Timer
+from loopkernel.data.value_classes import frozen
 from loopkernel.data.words import ErrorClass, TimerPurpose
 
 L = TypeVar("L", Ledger, None)  # a draft has a ledger where a reply has, or may have, calls

@@ -122,7 +122,7 @@ def settle(step: Step[State]) -> Step[State]:
                 return step
             case _:
                 assert_never(state)
-        step = Step(entered.next, (*effects, *entered.effects))
+        step = Step(entered.next, (*effects, *entered.effects)) if effects else entered
         if type(entered.next) is type(state):
             return step
 

@@ -7,8 +7,6 @@ import json
 from collections.abc import Iterable
 from typing import assert_never, final
 
-from attrs import frozen
-
 from loopkernel.data.choices import ApprovalMode, NoProfileApproval
 from loopkernel.data.json_text import Json
 from loopkernel.data.policy import ApprovalRule, FieldPattern, Policy, ResourcePattern
@@ -24,6 +22,7 @@ from loopkernel.data.tools import (
     Tool,
     ToolProfile,
 )
+from loopkernel.data.value_classes import frozen
 from loopkernel.loop.algorithms.commands import command_matches
 from loopkernel.loop.algorithms.patterns import glob_matches
 from loopkernel.loop.algorithms.reach import canonical, lies_within, reaches

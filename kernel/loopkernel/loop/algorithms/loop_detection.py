@@ -8,9 +8,10 @@ from collections.abc import Collection, Sequence
 from operator import eq
 from typing import final
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from loopkernel.data.policy import LoopTiers
+from loopkernel.data.value_classes import frozen
 from loopkernel.data.watches import DisabledTool, Watch, WatchedCall
 
 # Calls that differ in nothing else go through something page by page.

@@ -6,10 +6,9 @@ earlier call. It stands for the text of that call's output.
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from attrs import frozen
-
 from loopkernel.data.errors import quoted
 from loopkernel.data.json_text import Json, JsonValue, safe_text
+from loopkernel.data.value_classes import frozen
 
 _KEY = "$result"
 _KEY_IN_TEXT = f'"{_KEY}"'
@@ -30,7 +29,7 @@ class Sources:
 
 def has_references(call_input: Json) -> bool:
     """Whether the input holds a reference, or what is meant as one and names no call."""
-    return bool(_named(call_input))
+    return _KEY_IN_TEXT in call_input.text and bool(_named(call_input))
 
 
 def references(call_input: Json) -> tuple[str, ...]:

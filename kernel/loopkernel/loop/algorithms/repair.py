@@ -8,8 +8,6 @@ from collections import deque
 from collections.abc import Sequence
 from typing import assert_never
 
-from attrs import frozen
-
 from loopkernel.data.blocks import ReasoningBlock, TextBlock, UserBlock
 from loopkernel.data.foreign import (
     ForeignBlock,
@@ -21,6 +19,7 @@ from loopkernel.data.foreign import (
     Repair,
     RepairKind,
 )
+from loopkernel.data.value_classes import frozen
 from loopkernel.data.words import CallStatus
 from loopkernel.loop.algorithms.wording import LOST
 

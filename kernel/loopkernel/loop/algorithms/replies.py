@@ -151,7 +151,8 @@ def assemble(pieces: Iterable[Piece], calls: Iterable[ToolCall], model: str) -> 
             case ModelInput():
                 continue
             case ModelCall():
-                flush()
+                if reasoned or written:
+                    flush()
                 blocks.append(next(remaining))
             case ModelOpaque():
                 flush()

@@ -7,10 +7,9 @@ schedule, to the millisecond.
 from collections.abc import Sequence
 from typing import assert_never, final
 
-from attrs import frozen
-
 from loopkernel.data.choices import OnError
 from loopkernel.data.policy import Policy, Retry
+from loopkernel.data.value_classes import frozen
 from loopkernel.data.words import ErrorClass
 
 GROWING_RETRIES = 1_000  # a delay that has not reached the cap by then grows no more, so that any attempt is computed

@@ -8,12 +8,11 @@ about the number of resource keys of the call, whatever the number of calls.
 from collections.abc import Iterable, Iterator, Sequence
 from typing import assert_never
 
-from attrs import frozen
-
 from loopkernel.data.choices import Schedule
 from loopkernel.data.plans import Plan, Users
 from loopkernel.data.text_map import TextMap
 from loopkernel.data.tools import AccessMode, Claim
+from loopkernel.data.value_classes import frozen
 from loopkernel.data.vector import Vector
 
 NONE = Users()

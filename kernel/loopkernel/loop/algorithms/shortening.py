@@ -22,7 +22,7 @@ def shortened(content: tuple[UserBlock, ...], limit: ResultLimit | None) -> tupl
     text = text_of(content)
     short = _cut(text, limit)
     if short == text:
-        kept = tuple(_small(block, limit) for block in content)
+        kept = tuple([_small(block, limit) for block in content])
     else:
         media = (block for block in content if isinstance(block, MediaBlock))
         kept = (TextBlock(short), *(_small(block, limit) for block in media))

@@ -33,7 +33,7 @@ from loopkernel.loop.algorithms.children import (
     task_of,
 )
 from loopkernel.loop.calls.ledger import class_of, noted, set_timer
-from loopkernel.loop.calls.starting import counted_run, put_started
+from loopkernel.loop.calls.starting import put_started
 from loopkernel.loop.calls.totals import is_child, totals_of
 from loopkernel.loop.draft import CallsDraft
 
@@ -77,11 +77,13 @@ def start_child(draft: CallsDraft, place: int, given: Json, reserved: Reservatio
     session_id = f"{settings.session_id}/{settings.lineage}/{entry.call.id}"
     child = ChildRun(session_id=session_id, reserved=reserved)
     effect = class_of(settings, entry.tool)
-    session, operation = counted_run(draft.session, entry, effect)
+    operations, number = draft.session.operations.mint(OperationKind.RUN)
+    operation = RunOperation(number)
     limit_ms = _time_of_child(draft.ledger, settings, draft.stamp.now_ms)
     command = _command(draft, entry, operation, child, given, entry.runs + 1)
-    draft = draft.with_session(session, command, ChildStarted(entry.call.id))
-    return put_started(draft, place, operation, effect, TimerPurpose.CHILD_TIMEOUT, limit_ms, child)
+    limit = TimerPurpose.CHILD_TIMEOUT, limit_ms
+    told = ((draft.told, command), ChildStarted(entry.call.id))
+    return put_started(draft, place, operations, operation, effect, limit, told, child)
 
 
 def resume_child(draft: CallsDraft, place: int, child: ChildRun, given: Json, operation: RunOperation) -> CallsDraft:

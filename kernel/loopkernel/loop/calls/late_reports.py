@@ -2,7 +2,7 @@
 
 from typing import Generic, assert_never, final
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from loopkernel.data.effects import AnswerTool
 from loopkernel.data.events import Refused, ToolProgressed
@@ -37,6 +37,7 @@ from loopkernel.data.tool_deltas import (
 )
 from loopkernel.data.tools import ToolOutput
 from loopkernel.data.usage import NO_USAGE, Usage
+from loopkernel.data.value_classes import frozen
 from loopkernel.data.words import RefusalReason, UserAction
 from loopkernel.loop.calls.held_runs import (
     background_ended,

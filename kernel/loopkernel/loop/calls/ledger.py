@@ -42,7 +42,7 @@ from loopkernel.loop.algorithms.wording import (
     edited_text,
     unreachable_text,
 )
-from loopkernel.loop.draft import CallsDraft
+from loopkernel.loop.draft import CallsDraft, Draft
 
 # --- what a call uses, under the settings that hold now -------------------------------------------------
 
@@ -57,7 +57,8 @@ def is_output_call(entry: LedgerEntry, settings: Settings) -> bool:
 
     One that has run already, since its tool gives the output only by a later policy, is a call as any.
     """
-    return settings.policy.output_tool == entry.tool and not entry.runs
+    output_tool = settings.policy.output_tool
+    return output_tool is not None and output_tool == entry.tool and not entry.runs
 
 
 def never_runs(entry: LedgerEntry, settings: Settings) -> bool:
@@ -111,7 +112,10 @@ def only_reads(entry: LedgerEntry, settings: Settings) -> bool:
 
 
 def add_call(draft: CallsDraft, call: ToolCall, verdict: Verdict | None) -> CallsDraft:
-    """The reply holds one more complete call; it is checked unless the verdict came with it (rule TOOL-18)."""
+    """The reply holds one more complete call; it is checked unless the verdict came with it (rule TOOL-18).
+
+    What that changes is changed at once, since every call comes by.
+    """
     ledger, links, faults = _linked(draft.ledger, call)
     place = ledger.entries.size
     given = call.input
@@ -125,27 +129,25 @@ def add_call(draft: CallsDraft, call: ToolCall, verdict: Verdict | None) -> Call
         given = resolved(given, outputs_of(ledger, links.sources))
         links, verdict = evolve(links, resolved=given), None  # what it uses is asked about with its final input
     failed = None if links is None else _failed_source(ledger, links)
+    session, told = draft.session, draft.told
     check: CheckOperation | None = None
-    asked: tuple[CheckCall, ...] = ()
     checked = ledger.checked
     if failed is None and verdict is None and not isinstance(given, RawInput):
-        draft, number = draft.mint(OperationKind.CHECK)
-        check = CheckOperation(number)
-        asked = (CheckCall(operation=check, call=call.id, tool=call.tool, input=given),)
+        operations, number = session.operations.mint(OperationKind.CHECK)
+        session, check = session.updated(operations=operations), CheckOperation(number)
+        told = (told, CheckCall(operation=check, call=call.id, tool=call.tool, input=given))
         checked = noted(checked, number - ledger.first_check, place)
     entry = LedgerEntry(call=call, check=check, verdict=verdict, links=links)
-    draft = draft.with_ledger(
-        ledger.updated(
-            ledger.entries.append(entry),
-            unanswered=ledger.unanswered + 1,
-            checking=ledger.checking + (check is not None),
-            linked=ledger.linked or links is not None,
-            checked=checked,
-            plan=None if ledger.plan is None else _planned(ledger.plan, entry, draft.session.settings),
-            ids=None if ledger.ids is None else ledger.ids.put(call.provider_id, place),
-        ),
-        *asked,
+    ledger = ledger.updated(
+        ledger.entries.append(entry),
+        unanswered=ledger.unanswered + 1,
+        checking=ledger.checking + (check is not None),
+        linked=ledger.linked or links is not None,
+        checked=checked,
+        plan=None if ledger.plan is None else _planned(ledger.plan, entry, session.settings),
+        ids=None if ledger.ids is None else ledger.ids.put(call.provider_id, place),
     )
+    draft = Draft(session, draft.stamp, ledger, told)
     return draft if failed is None else close(draft, place, _unreachable(draft.ledger, place, failed))
 
 
@@ -420,4 +422,4 @@ def outputs_of(ledger: Ledger, places: Iterable[int]) -> dict[str, str]:
 
 def results(ledger: Ledger) -> tuple[ToolResult, ...]:
     """The answers so far, in call order (rule TOOL-8)."""
-    return tuple(entry.result for entry in ledger.entries if entry.result is not None)
+    return tuple([entry.result for entry in ledger.entries if entry.result is not None])

@@ -182,7 +182,8 @@ def _child_ended(draft: CallsDraft, place: int, delta: ChildEnded) -> CallsDraft
 
 def run_ended(draft: CallsDraft, place: int, end: RunEnd) -> CallsDraft:
     """The run, or the sub-agent, has reported its end: hooks look at it, and then it is the answer."""
-    hooks = hooks_at(draft.session.settings.policy, HookPoint.AFTER_TOOL)
+    policy = draft.session.settings.policy
+    hooks = hooks_at(policy, HookPoint.AFTER_TOOL) if policy.hooks else ()
     if not hooks:
         return _end_stands(draft, place, end)
     return _ask_about_end(close_run_timer(draft, place), place, end, hooks)

@@ -6,7 +6,7 @@ Rules TOOL-3, TOOL-5, TOOL-9 and CALL-5.
 from collections.abc import Iterator
 from typing import assert_never
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from loopkernel.data.blocks import RawInput, TextBlock
 from loopkernel.data.choices import EarlyStart, OnToolFailure, OutputCalls, RunCalls, Schedule, WriteConflict
@@ -14,7 +14,8 @@ from loopkernel.data.json_text import Json
 from loopkernel.data.ledgers import ApprovalWait, Ledger, LedgerEntry
 from loopkernel.data.plans import Plan
 from loopkernel.data.sessions import Session, Settings
-from loopkernel.data.tools import Decision, EffectClass, ValidCall
+from loopkernel.data.tools import Decision, EffectClass, Tool, ValidCall
+from loopkernel.data.value_classes import frozen
 from loopkernel.data.words import CallStatus, CancelReason, HookPoint, LimitName
 from loopkernel.loop.algorithms.approval import decide, resource_in_the_way
 from loopkernel.loop.algorithms.budget import budget_reached, may_call
@@ -48,7 +49,7 @@ from loopkernel.loop.calls.ledger import (
 )
 from loopkernel.loop.calls.starting import ask, start_run
 from loopkernel.loop.calls.stopping import cancel_calls
-from loopkernel.loop.calls.totals import is_child, totals_of, with_totals
+from loopkernel.loop.calls.totals import totals_of, with_totals
 from loopkernel.loop.draft import CallsDraft
 
 # --- the plan -------------------------------------------------------------------------------------------
@@ -160,18 +161,23 @@ def start_ready(draft: CallsDraft, *, early: bool = False) -> CallsDraft | OverB
 def _take_all(draft: CallsDraft, early: bool) -> CallsDraft | OverBudget:
     """The candidates, one after the other: what becomes of one may let more in."""
     settings = draft.session.settings
-    draft = draft.with_ledger(_batched(planned(draft.ledger, draft.session), settings))
+    ledger = _batched(planned(draft.ledger, draft.session), settings)
+    draft = draft if ledger is draft.ledger else draft.with_ledger(ledger)
     while (place := _next_place(draft.ledger, settings)) is not None:
         taken = _take(draft, place, early)
         if isinstance(taken, OverBudget):
             return OverBudget(taken.draft.with_ledger(_batched(taken.draft.ledger, settings)), taken.limit)
-        draft = taken.with_ledger(_batched(taken.ledger, settings))
+        ledger = _batched(taken.ledger, settings)
+        draft = taken if ledger is taken.ledger else taken.with_ledger(ledger)
     return OverBudget(draft, LimitName.TOOL_CALLS) if not early and _passes_budget(draft) else draft
 
 
 def _next_place(ledger: Ledger, settings: Settings) -> int | None:
     """The next call to look at; None if there is none."""
-    return None if ledger.plan is None else next_candidate(ledger.plan, slot_free=_slot_free(ledger, settings))
+    plan = ledger.plan
+    if plan is None or not (plan.candidates or plan.allowed):
+        return None
+    return next_candidate(plan, slot_free=_slot_free(ledger, settings))
 
 
 def _slot_free(ledger: Ledger, settings: Settings) -> bool:
@@ -220,11 +226,12 @@ def _parked(draft: CallsDraft, place: int) -> CallsDraft:
 def _decide(draft: CallsDraft, place: int) -> CallsDraft | OverBudget:
     """The hooks before a call that the schedule lets start, the decision on it, and what follows (TOOL-5, ASK-1)."""
     settings = draft.session.settings
-    while hooks := hooks_before_run(draft.ledger.entries[place], draft.session):
-        draft = ask_about(draft, place, hooks, HookPoint.BEFORE_TOOL)
-        if draft.ledger.entries[place].hooks.open is not None:
-            return _set_aside(draft, place)
     entry = draft.ledger.entries[place]
+    while hooks := hooks_before_run(entry, draft.session):
+        draft = ask_about(draft, place, hooks, HookPoint.BEFORE_TOOL)
+        entry = draft.ledger.entries[place]
+        if entry.hooks.open is not None:
+            return _set_aside(draft, place)
     given, tool, claims = entry.given, offered(settings, entry.tool), checked_claims(entry)
     if tool is None or isinstance(given, RawInput):
         return close(draft, place, error_result(entry, unknown_tool_text(entry.tool)))
@@ -247,19 +254,20 @@ def _decide(draft: CallsDraft, place: int) -> CallsDraft | OverBudget:
         case Decision.ASK:
             return ask(_set_aside(draft, place), place, ApprovalWait())
         case Decision.ALLOW:
-            return _start(draft, place, given) if _slot_free(draft.ledger, settings) else draft
+            return _start(draft, place, given, tool) if _slot_free(draft.ledger, settings) else draft
         case _:
             assert_never(decision)
 
 
-def _start(draft: CallsDraft, place: int, given: Json) -> CallsDraft | OverBudget:
+def _start(draft: CallsDraft, place: int, given: Json, tool: Tool) -> CallsDraft | OverBudget:
     """The call runs, as a sub-agent where its tool says so; or waits for what other sub-agents may still spend."""
     session, settings = draft.session, draft.session.settings
-    child = is_child(draft.ledger.entries[place], settings)
-    if shares_budgets(settings.policy) and (child or any_child(draft.ledger)):
-        draft = draft.with_ledger(with_totals(draft.ledger, settings))
-    if waits_for_share(draft.ledger, session, place):
-        return _parked(draft, place)
+    child = starts_child(tool)
+    if shares_budgets(settings.policy):
+        if child or any_child(draft.ledger):
+            draft = draft.with_ledger(with_totals(draft.ledger, settings))
+        if waits_for_share(draft.ledger, session, place):
+            return _parked(draft, place)
     if not child:
         return start_run(draft, place, given)
     reserved = share_of(draft.ledger, session)

@@ -4,47 +4,41 @@ from attrs import evolve
 
 from loopkernel.data.children import ChildRun
 from loopkernel.data.choices import Oversize
-from loopkernel.data.effects import StartTool
+from loopkernel.data.effects import StartTimer, StartTool
 from loopkernel.data.events import ApprovalAsked
-from loopkernel.data.ids import CallId, OperationKind, RunOperation
+from loopkernel.data.ids import CallId, OperationKind, RunOperation, TimerOperation
 from loopkernel.data.json_text import Json
-from loopkernel.data.ledgers import ApprovalWait, LedgerEntry, Wait
-from loopkernel.data.sessions import Session, Settings
+from loopkernel.data.ledgers import ApprovalWait, Wait
+from loopkernel.data.operations import Operations
+from loopkernel.data.sessions import Settings
 from loopkernel.data.timers import Timer
 from loopkernel.data.tools import EffectClass, Tool
 from loopkernel.data.words import CallStatus, TimerPurpose
 from loopkernel.loop.algorithms.scheduling import start
 from loopkernel.loop.calls.ledger import noted, offered, set_timer, worst_effect_of
-from loopkernel.loop.draft import CallsDraft
+from loopkernel.loop.draft import CallsDraft, Draft, Told
 
 
 def start_run(draft: CallsDraft, place: int, given: Json) -> CallsDraft:
     """One more run of the call starts, within its time (rule TOOL-10)."""
     entry, settings = draft.ledger.entries[place], draft.session.settings
-    tool = offered(settings, entry.tool)
+    name = entry.tool
+    tool = offered(settings, name)
     effect = worst_effect_of(tool)
-    session, operation = counted_run(draft.session, entry, effect)
+    operations, number = draft.session.operations.mint(OperationKind.RUN)
+    operation = RunOperation(number)
     command = start_tool(
         settings,
         draft.ledger.nonce,
         operation=operation,
         call=entry.call.id,
         run=entry.runs + 1,
-        name=entry.tool,
+        name=name,
         tool=tool,
         given=given,
     )
-    draft = draft.with_session(session, command)
-    return put_started(draft, place, operation, effect, TimerPurpose.TOOL_TIMEOUT, timeout_of(tool, settings))
-
-
-def counted_run(session: Session, entry: LedgerEntry, effect: EffectClass) -> tuple[Session, RunOperation]:
-    """One more run is open; the first of a call is counted (rules LIMIT-2 and HOOK-3)."""
-    operations, number = session.operations.mint(OperationKind.RUN)
-    started, course = session.started, session.course
-    if entry.runs == 0:
-        started, course = started + 1, course.with_call(writes=effect is not EffectClass.READ_ONLY)
-    return session.updated(operations=operations, started=started, course=course), RunOperation(number)
+    limit = TimerPurpose.TOOL_TIMEOUT, timeout_of(tool, settings)
+    return put_started(draft, place, operations, operation, effect, limit, (draft.told, command))
 
 
 def start_tool(
@@ -85,20 +79,31 @@ def timeout_of(tool: Tool | None, settings: Settings) -> int | None:
 def put_started(
     draft: CallsDraft,
     place: int,
+    operations: Operations,
     operation: RunOperation,
     effect: EffectClass,
-    purpose: TimerPurpose,
-    limit_ms: int | None,
+    limit: tuple[TimerPurpose, int | None],
+    told: Told,
     child: ChildRun | None = None,
 ) -> CallsDraft:
-    """The entry runs under the operation, which may do so much, until its time is over."""
-    timer: Timer | None = None
-    timed = draft.ledger.timed
-    if limit_ms is not None:
-        draft, timer = draft.start_timer(purpose, draft.stamp.now_ms + limit_ms)
-        timed = noted(timed, timer.operation - draft.ledger.first_timer, place)
-    ledger = draft.ledger
+    """The entry runs under the operation, the last of these, which may do so much, until its time is over.
+
+    `told` is all that was told, and that it starts. The first run of a call is counted (rules LIMIT-2 and HOOK-3). What
+    a start changes is changed at once, since every call comes by.
+    """
+    session, ledger = draft.session, draft.ledger
     entry = ledger.entries[place]
+    timer: Timer | None = None
+    timed = ledger.timed
+    purpose, limit_ms = limit
+    if limit_ms is not None:
+        operations, number = operations.mint(OperationKind.TIMER)
+        timer = Timer(TimerOperation(number), purpose, draft.stamp.now_ms + limit_ms)
+        told = (told, StartTimer(operation=timer.operation, purpose=purpose, deadline_ms=timer.deadline_ms))
+        timed = noted(timed, number - ledger.first_timer, place)
+    started, course = session.started, session.course
+    if entry.runs == 0:
+        started, course = started + 1, course.with_call(writes=effect is not EffectClass.READ_ONLY)
     ledger = ledger.updated(
         ledger.entries.replace(place, entry.started(operation, timer, effect.worst(entry.effect), child)),
         running=ledger.running + 1,
@@ -108,7 +113,8 @@ def put_started(
         timed=timed,
         plan=None if ledger.plan is None else start(ledger.plan, place),
     )
-    return draft.with_ledger(ledger)
+    session = session.updated(operations=operations, started=started, course=course)
+    return Draft(session, draft.stamp, ledger, told)
 
 
 # --- people ---------------------------------------------------------------------------------------------

@@ -205,7 +205,7 @@ def waits_for_person(entry: LedgerEntry) -> bool:
 
 def user_cancelled(answers: tuple[ToolResult, ...]) -> bool:
     """Whether the user cancelled one of the calls, which ends the turn (rule TOOL-7)."""
-    return any(result.reason is CancelReason.USER_CANCELLED for result in answers)
+    return CancelReason.USER_CANCELLED in [result.reason for result in answers]
 
 
 def release_calls(draft: CallsDraft) -> CallsDraft:

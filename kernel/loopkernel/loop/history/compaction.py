@@ -6,7 +6,7 @@ Rules TOOL-11 and COMPACT-1 to 5.
 from collections import deque
 from typing import assert_never
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from loopkernel.data.blocks import OpaqueBlock, TextBlock
 from loopkernel.data.choices import ClearMoment, CompactionMoment, CompactionStrategy
@@ -25,6 +25,7 @@ from loopkernel.data.messages import SENT_BY_USER, AssistantMessage, Message, Re
 from loopkernel.data.policy import ClearResults, Compaction
 from loopkernel.data.sessions import Session, Turn
 from loopkernel.data.threads import Thread
+from loopkernel.data.value_classes import frozen
 from loopkernel.data.vector import Vector
 from loopkernel.loop.algorithms.clearing import cleared_message, is_cleared
 from loopkernel.loop.algorithms.compaction import (

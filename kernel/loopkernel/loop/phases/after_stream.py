@@ -48,7 +48,8 @@ _BLOCKED = Ending(reason=TurnEndReason.GUARDRAIL)
 
 def stream_over(state: Streaming, draft: CallsDraft, end: End) -> Step[Streaming | AfterStream]:
     """The model call has ended so; what it has used stands in the state's reply."""
-    hooks = hooks_at(draft.session.settings.policy, HookPoint.AFTER_MODEL)
+    policy = draft.session.settings.policy
+    hooks = hooks_at(policy, HookPoint.AFTER_MODEL) if policy.hooks else ()
     return _look_at(state, draft, end, hooks) if hooks else _act_on(state, draft, end)
 
 

@@ -108,7 +108,7 @@ def _reported(state: W, draft: CallsDraft, report: Report, taken: CallsDraft | N
         if late.draft.session is state.session:
             return Step(state, late.draft.effects)
         return to_executing(of_late_report(state, late), state.turn, settled)
-    if taken.ledger.unanswered < state.ledger.unanswered and settled != OUT_OF_BUDGET:
+    if taken.ledger.unanswered < state.ledger.unanswered and (settled is None or settled != OUT_OF_BUDGET):
         spent = budget_hit(taken.session, state.turn, taken.stamp.now_ms)
         if spent is not None:
             return to_executing(taken.tell(LimitReached(spent)), state.turn, OUT_OF_BUDGET)
@@ -142,7 +142,8 @@ def _answered(
     """Every call is answered: the answers go into the thread, and the loop goes on (rule TOOL-7)."""
     answers = results(draft.ledger)
     draft = add_results(draft, draft.ledger.reply, answers)
-    spent = None if settled == OUT_OF_BUDGET else budget_hit(draft.session, turn, draft.stamp.now_ms)
+    is_out = settled is not None and settled == OUT_OF_BUDGET
+    spent = None if is_out else budget_hit(draft.session, turn, draft.stamp.now_ms)
     if spent is not None:
         draft, settled = draft.tell(LimitReached(spent)), OUT_OF_BUDGET
     follows = _follows(draft.ledger, answers, draft.session.settings, settled)
@@ -164,7 +165,7 @@ def _phase(ledger: Ledger) -> type[Executing] | type[Confirming] | type[Dispatch
 
 def _start(draft: CallsDraft, settled: Settled | None) -> tuple[CallsDraft, Settled | None]:
     """All starts that may; where a budget is spent nothing does, and the turn is to end."""
-    if settled == OUT_OF_BUDGET:
+    if settled is not None and settled == OUT_OF_BUDGET:
         ready = start_ready(cancel_for_budget(draft))  # only what a restart repeats is left to start
         return (ready.draft if isinstance(ready, OverBudget) else ready), settled
     ready = start_ready(skip_for_output(draft))
@@ -175,7 +176,7 @@ def _start(draft: CallsDraft, settled: Settled | None) -> tuple[CallsDraft, Sett
 
 def _follows(ledger: Ledger, answers: tuple[ToolResult, ...], settings: Settings, settled: Settled | None) -> Settled:
     """What follows when all calls are answered: the first that applies of rule TOOL-7."""
-    if settled == OUT_OF_BUDGET:
+    if settled is not None and settled == OUT_OF_BUDGET:
         return OUT_OF_BUDGET
     if user_cancelled(answers):
         return Ending(reason=TurnEndReason.USER_ABORT)
@@ -185,7 +186,10 @@ def _follows(ledger: Ledger, answers: tuple[ToolResult, ...], settings: Settings
         return Ending(reason=TurnEndReason.TOOL_REJECTED)
     if settings.policy.output_tool is not None and any(gives_output(entry, settings) for entry in ledger.entries):
         return Ending(reason=TurnEndReason.OUTPUT, natural=True)
-    if any(result.stops_loop for result in answers) or all(result.final for result in answers):
+    stops, final = False, True
+    for result in answers:
+        stops, final = stops or result.stops_loop, final and result.final
+    if stops or final:
         return Ending(reason=TurnEndReason.TOOL_FINAL, natural=True)
     return _NEXT if settled is None else settled
 

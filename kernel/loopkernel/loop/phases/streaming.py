@@ -9,7 +9,7 @@ from typing import assert_never
 from attrs import evolve
 
 from loopkernel.data.blocks import ToolCall
-from loopkernel.data.effects import AbortModel, Effect
+from loopkernel.data.effects import AbortModel, CancelTimer, Effect
 from loopkernel.data.endings import Failure
 from loopkernel.data.events import (
     CallAppeared,
@@ -146,7 +146,9 @@ def _streaming(state: Streaming, draft: CallsDraft) -> Step[Streaming]:
 
 def _started_early(state: Streaming, draft: CallsDraft) -> CallsDraft:
     """The calls have changed: others may start before the reply is complete (rule TOOL-9)."""
-    if state.after is not None or budget_hit(draft.session, state.turn, draft.stamp.now_ms) is not None:
+    if state.after is not None or not draft.session.settings.any_early:
+        return draft
+    if budget_hit(draft.session, state.turn, draft.stamp.now_ms) is not None:
         return draft
     started = start_ready(draft, early=True)
     return started.draft if isinstance(started, OverBudget) else started
@@ -197,10 +199,10 @@ def _on_model(state: Streaming, ctx: Context, delta: ModelDelta) -> Step[Streami
         case ModelInput() | ModelOpaque() | ModelServerCall():
             return _grown(state, ctx, delta, ())
         case ModelCall():
-            return _with_call(state, begin_on_calls(state, ctx), delta)
+            return _with_call(state, ctx, delta)
         case ModelCompleted():
-            draft, reply = _over(state, begin_on_calls(state, ctx)), state.reply.used(delta.usage)
-            draft = draft.tell(ReplyEnded(reply.operation, delta.stop))
+            draft, reply = begin_on_calls(state, ctx), state.reply.used(delta.usage)
+            draft = _over(state, draft, ReplyEnded(reply.operation, delta.stop))
             return stream_over(_without_bounds(state, reply), draft, delta)
         case ModelUsage():
             return _used(state, ctx, delta)
@@ -208,8 +210,8 @@ def _on_model(state: Streaming, ctx: Context, delta: ModelDelta) -> Step[Streami
             stamp = state.stamp.next(ctx.now_ms)
             return Step(evolve(state, stamp=stamp, heard_ms=stamp.now_ms), ())
         case ModelFailed():
-            draft, reply = _over(state, begin_on_calls(state, ctx)), state.reply.used(delta.usage)
-            draft = draft.tell(ReplyFailed(delta.operation, delta.error))
+            draft, reply = begin_on_calls(state, ctx), state.reply.used(delta.usage)
+            draft = _over(state, draft, ReplyFailed(delta.operation, delta.error))
             failure = Failure(
                 request=delta.operation,
                 error=delta.error,
@@ -244,11 +246,12 @@ def _grown(state: Streaming, ctx: Context, piece: Piece, effects: tuple[Effect, 
     return Step(grown, effects)
 
 
-def _with_call(state: Streaming, draft: CallsDraft, delta: ModelCall) -> Step[Streaming | Limited]:
+def _with_call(state: Streaming, ctx: Context, delta: ModelCall) -> Step[Streaming | Limited]:
     """One more complete call: it is recorded and checked, and may start before the reply is complete (rule TOOL-9)."""
     call_id = CallId(state.reply.operation, state.ledger.entries.size + 1)
     call = ToolCall(id=call_id, provider_id=delta.provider_id, tool=delta.tool, input=delta.input, after=delta.after)
-    draft = add_call(draft.tell(CallAppeared(call_id, call.provider_id, call.tool)), call, delta.verdict)
+    appeared = (), CallAppeared(call_id, call.provider_id, call.tool)
+    draft = add_call(Draft(state.session, state.stamp.next(ctx.now_ms), state.ledger, appeared), call, delta.verdict)
     size = longer(state.size, delta)
     too_long = reply_too_long(draft.session.settings.policy, size.chars)
     if delta.verdict is not None and not too_long:
@@ -305,20 +308,20 @@ def _listened(state: Streaming, draft: CallsDraft) -> Step[Streaming | AfterStre
         return _streaming(evolve(heard, silence=again), draft)
     reply, session = state.reply, draft.session  # the stream is aborted, and what it still reports is late
     draft = draft.with_session(session.with_operations(session.operations.abandon_model(reply.operation, reply.usage)))
-    draft = _over(heard, draft.tell(AbortModel(reply.operation)))
     failure = Failure(
         request=reply.operation,
         error=ErrorClass.STALLED,
         message="the model was silent for too long",
         begun=len(state.pieces) > 0,
     )
-    draft = draft.tell(ReplyFailed(reply.operation, failure.error))
+    draft = _over(heard, draft.tell(AbortModel(reply.operation)), ReplyFailed(reply.operation, failure.error))
     return stream_over(_without_bounds(state, reply), draft, failure)
 
 
-def _over(state: Streaming, draft: CallsDraft) -> CallsDraft:
-    """The stream is over: nothing bounds it any more."""
-    return draft.close_timer(state.silence).close_timer(state.time_limit)
+def _over(state: Streaming, draft: CallsDraft, end: ReplyEnded | ReplyFailed) -> CallsDraft:
+    """The stream is over: nothing bounds it any more, and how it has ended is told."""
+    bounds = state.silence, state.time_limit
+    return draft.tell(*[CancelTimer(timer.operation) for timer in bounds if timer is not None], end)
 
 
 def _without_bounds(state: Streaming, reply: OpenReply) -> Streaming:

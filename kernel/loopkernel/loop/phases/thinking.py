@@ -123,7 +123,8 @@ def enter_thinking(state: Thinking) -> Step[Thinking | Streaming | Compacting | 
 
 def _ask(draft: Draft[None], point: HookPoint) -> tuple[Draft[None], OpenHook | None]:
     """The hooks of the point in turn."""
-    hooks = hooks_at(draft.session.settings.policy, point)
+    policy = draft.session.settings.policy
+    hooks = hooks_at(policy, point) if policy.hooks else ()
     return ask_hooks(draft, hooks, context(draft.session, point)) if hooks else (draft, None)
 
 
@@ -165,17 +166,17 @@ def _request(draft: Draft[None], turn: Turn) -> Step[Streaming]:
         turn = evolve(turn, requested=True)
     asked = begin_request(draft, turn)
     streaming = Streaming(
-        session=asked.draft.session,
+        session=asked.session,
         stamp=draft.stamp,
         turn=turn,
         reply=asked.reply,
         pieces=Vector(),
-        ledger=asked.draft.ledger,
+        ledger=asked.ledger,
         heard_ms=draft.stamp.now_ms,
         silence=asked.silence,
         time_limit=asked.time_limit,
     )
-    return Step(streaming, asked.draft.effects)
+    return Step(streaming, asked.effects)
 
 
 def _steered(draft: Draft[None], turn: Turn) -> tuple[Draft[None], Turn]:

@@ -2,7 +2,7 @@
 
 from typing import Generic, assert_never
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from loopkernel.data.choices import CompactionStrategy, ErrorDisplay, OnError
 from loopkernel.data.endings import Ending, Failure
@@ -11,6 +11,7 @@ from loopkernel.data.messages import UserOrigin
 from loopkernel.data.policy import Policy
 from loopkernel.data.sessions import Turn
 from loopkernel.data.timers import Timer
+from loopkernel.data.value_classes import frozen
 from loopkernel.data.words import ErrorClass, RequestReason, TimerPurpose, TurnEndReason
 from loopkernel.loop.algorithms.retry import Dice, GiveUp, NextModel, WaitForRetry, recover
 from loopkernel.loop.algorithms.wording import failure_text

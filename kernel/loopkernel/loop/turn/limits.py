@@ -25,7 +25,10 @@ OUT_OF_BUDGET = Ending(reason=TurnEndReason.BUDGET_EXCEEDED)
 
 def budget_hit(session: Session, turn: Turn, now_ms: int) -> LimitName | None:
     """The budget of the run, or of the turn, that is spent."""
-    return budget_reached(session.settings.policy, session.usage, now_ms - turn.opened_ms)
+    policy = session.settings.policy
+    if policy.max_total_tokens is None and policy.max_wall_ms is None and policy.max_cost_usd is None:
+        return None  # at once, since each report on a call asks
+    return budget_reached(policy, session.usage, now_ms - turn.opened_ms)
 
 
 def limit_hit(session: Session, turn: Turn, now_ms: int) -> LimitName | None:

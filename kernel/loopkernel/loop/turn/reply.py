@@ -2,7 +2,7 @@
 
 from typing import Literal, assert_never
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from loopkernel.data.blocks import AssistantBlock, TextBlock, ToolCall
 from loopkernel.data.choices import ErrorDisplay, NudgesCount, RunCalls, StillEmpty, TruncatedCalls, TruncationEnd
@@ -12,6 +12,7 @@ from loopkernel.data.ledgers import Ledger
 from loopkernel.data.model_deltas import ModelCompleted, Piece
 from loopkernel.data.policy import Policy
 from loopkernel.data.sessions import NO_RECOVERY, OpenReply, Recovery, Turn
+from loopkernel.data.value_classes import frozen
 from loopkernel.data.vector import Vector
 from loopkernel.data.words import (
     CancelReason,
@@ -122,7 +123,9 @@ def counted(policy: Policy, turn: Turn, has_calls: bool, recovery: Recovery, pau
 
 def to_calls(draft: CallsDraft, turn: Turn, settled: Ending | GoOn | None = None) -> AfterReply:
     """The calls of the reply are to be answered."""
-    draft = answer_all_faulty(draft.with_ledger(forget_plan(draft.ledger)))
+    if draft.ledger.plan is not None:
+        draft = draft.with_ledger(forget_plan(draft.ledger))
+    draft = answer_all_faulty(draft)
     if failed_run(draft.ledger, draft.session.settings):
         draft = cancel_others(draft, CancelReason.SIBLING)
     return AfterReply(draft, turn, settled, answering=True)

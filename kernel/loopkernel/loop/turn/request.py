@@ -1,21 +1,22 @@
 """The beginning of turns and of requests."""
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from loopkernel.data.blocks import UserBlock
 from loopkernel.data.choices import OutputDemand
-from loopkernel.data.effects import CallModel, Request
+from loopkernel.data.effects import CallModel, Effect, Request
 from loopkernel.data.events import OpaqueDropped
 from loopkernel.data.ids import ModelOperation, OperationKind, ReceiptId
 from loopkernel.data.ledgers import Ledger
 from loopkernel.data.messages import UserOrigin
 from loopkernel.data.policy import Policy
-from loopkernel.data.sessions import OpenReply, Turn
+from loopkernel.data.sessions import OpenReply, Session, Turn
 from loopkernel.data.timers import Timer
+from loopkernel.data.value_classes import frozen
 from loopkernel.data.words import RequestReason, TimerPurpose
 from loopkernel.loop.algorithms.loop_detection import is_disabled
 from loopkernel.loop.algorithms.retry import model_at
-from loopkernel.loop.draft import CallsDraft, Draft, L
+from loopkernel.loop.draft import Draft, L
 from loopkernel.loop.history.thread import add_input
 
 
@@ -47,9 +48,11 @@ def output_limit(policy: Policy, turn: Turn) -> int | None:
 
 @frozen
 class Asked:
-    """A model call that has been made: its draft has an empty ledger for its calls; the timers bound it."""
+    """A model call that has been made, with an empty ledger for its calls; the timers bound it."""
 
-    draft: CallsDraft
+    session: Session
+    effects: tuple[Effect, ...]
+    ledger: Ledger
     reply: OpenReply
     silence: Timer | None
     time_limit: Timer | None
@@ -87,7 +90,7 @@ def begin_request(draft: Draft[L], turn: Turn) -> Asked:
     session = session.updated(operations=operations, last_model=model)
     draft = draft.with_session(session, CallModel(operation, request))
     draft, silence = watch_silence(draft, draft.stamp.now_ms)
-    draft, time_limit = watch_time(draft, turn)
+    draft, time_limit = (draft, None) if policy.max_wall_ms is None else watch_time(draft, turn)
     minted = draft.session.operations.minted
     ledger = Ledger(
         reply=operation,
@@ -99,7 +102,7 @@ def begin_request(draft: Draft[L], turn: Turn) -> Asked:
         first_hook=minted[OperationKind.HOOK] + 1,
     )
     reply = OpenReply(operation, model, limit=request.max_output_tokens)
-    return Asked(draft.with_ledger(ledger), reply, silence, time_limit)
+    return Asked(draft.session, draft.effects, ledger, reply, silence, time_limit)
 
 
 def watch_silence(draft: Draft[L], heard_ms: int) -> tuple[Draft[L], Timer | None]:

@@ -63,10 +63,10 @@ def test_a_turn_begins_with_what_the_user_sent() -> None:
 def test_the_ledger_of_a_request_counts_checks_and_runs_from_what_is_minted() -> None:
     session = working(made_call(), made_call(verdict=None)).session
     begun = begin_request(drafted(session), TURN)
-    (call,) = of_kind(CallModel, begun.draft.effects)
-    minted = begun.draft.session.operations.minted[OperationKind.MODEL]
-    assert call.operation == begun.reply.operation == begun.draft.ledger.reply == minted == 2
-    assert (begun.draft.ledger.first_check, begun.draft.ledger.first_run) == (2, 2)
+    (call,) = of_kind(CallModel, begun.effects)
+    minted = begun.session.operations.minted[OperationKind.MODEL]
+    assert call.operation == begun.reply.operation == begun.ledger.reply == minted == 2
+    assert (begun.ledger.first_check, begun.ledger.first_run) == (2, 2)
 
 
 @pytest.mark.rule("INFER-15")
@@ -83,16 +83,16 @@ def test_opaque_blocks_are_told_to_be_left_out_when_another_model_is_asked(
     begun = begin_request(drafted(session), TURN)
     foreign = tuple(name for name in left if name != model)
     told = [OpaqueDropped(begun.reply.operation, foreign)] if foreign and last != model else []
-    assert of_kind(OpaqueDropped, begun.draft.effects) == told
-    assert named(begun.draft.effects)[-2:] == ["CallModel", "StartTimer"]
-    assert (begun.draft.session.last_model, begun.reply.model) == (model, model)
+    assert of_kind(OpaqueDropped, begun.effects) == told
+    assert named(begun.effects)[-2:] == ["CallModel", "StartTimer"]
+    assert (begun.session.last_model, begun.reply.model) == (model, model)
 
 
 @pytest.mark.rule("INFER-14")
 @pytest.mark.parametrize("limit", [None, 1, 32_000])
 def test_the_output_limit_is_that_of_the_policy(limit: int | None) -> None:
     session: Session = at_rest(Policy(max_output_tokens=limit)).session
-    (call,) = of_kind(CallModel, begin_request(drafted(session), TURN).draft.effects)
+    (call,) = of_kind(CallModel, begin_request(drafted(session), TURN).effects)
     assert (call.request.max_output_tokens, call.request.forced_tool) == (limit, None)
 
 
@@ -110,7 +110,7 @@ def test_the_output_limit_is_the_highest_that_truncated_replies_have_led_to(
     turn = evolve(TURN, recovery=Recovery(raised=raised))
     raised = min(raised, len(escalate))  # policy may have changed since
     assert output_limit(policy, turn) == (escalate[raised - 1] if raised else limit)
-    (call,) = of_kind(CallModel, begin_request(drafted(at_rest(policy).session), turn).draft.effects)
+    (call,) = of_kind(CallModel, begin_request(drafted(at_rest(policy).session), turn).effects)
     assert call.request.max_output_tokens == output_limit(policy, turn)
 
 
@@ -120,12 +120,12 @@ def test_the_silence_of_a_stream_is_looked_at_when_it_may_be_over(silence_ms: in
     policy = Policy(silence_ms=silence_ms)
     begun = begin_request(drafted(at_rest(policy).session, heard_ms), TURN)
     if silence_ms is None:
-        assert (begun.silence, named(begun.draft.effects)) == (None, ["CallModel"])
+        assert (begun.silence, named(begun.effects)) == (None, ["CallModel"])
     else:
         assert begun.silence == Timer(timer(1), TimerPurpose.SILENCE, heard_ms + silence_ms)
-        assert named(begun.draft.effects) == ["CallModel", "StartTimer"]
+        assert named(begun.effects) == ["CallModel", "StartTimer"]
     draft, found = watch_silence(drafted(at_rest(policy).session), heard_ms)
-    assert (found, draft.effects) == (begun.silence, begun.draft.effects[1:])
+    assert (found, draft.effects) == (begun.silence, begun.effects[1:])
     assert draft.session.operations.minted[OperationKind.TIMER] == (0 if silence_ms is None else 1)
 
 
@@ -134,7 +134,7 @@ def test_the_silence_of_a_stream_is_looked_at_when_it_may_be_over(silence_ms: in
 def test_a_tool_that_is_disabled_is_not_offered(disabled: set[str]) -> None:
     watch = Watch(disabled=tuple(DisabledTool(name, 1) for name in sorted(disabled)))
     session = evolve(at_rest(tools=ALL_TOOLS).session, watch=watch)
-    (call,) = of_kind(CallModel, begin_request(drafted(session), TURN).draft.effects)
+    (call,) = of_kind(CallModel, begin_request(drafted(session), TURN).effects)
     assert call.request.tools == tuple(tool for tool in ALL_TOOLS if tool.name not in disabled)
 
 
@@ -143,16 +143,14 @@ def test_a_tool_that_is_disabled_is_not_offered(disabled: set[str]) -> None:
 def test_the_model_that_was_fallen_back_on_is_asked(place: int) -> None:
     policy = Policy(model="large", fallback_models=("middle", "small"))
     begun = begin_request(drafted(at_rest(policy).session), evolve(TURN, recovery=Recovery(model=place)))
-    (call,) = of_kind(CallModel, begun.draft.effects)
+    (call,) = of_kind(CallModel, begun.effects)
     model = ("large", "middle", "small", "small")[place]  # policy may have changed since
-    assert (call.request.model, begun.reply.model, begun.draft.session.last_model) == (model, model, model)
+    assert (call.request.model, begun.reply.model, begun.session.last_model) == (model, model, model)
 
 
 @pytest.mark.rule("CALL-5")
 @pytest.mark.parametrize("forcing", [False, True])
 def test_the_output_is_forced_while_it_is_owed(forcing: bool) -> None:
     session = at_rest(Policy(output_tool="finish", output_required=True)).session
-    (call,) = of_kind(
-        CallModel, begin_request(drafted(session), evolve(TURN, demanded=True, forcing=forcing)).draft.effects
-    )
+    (call,) = of_kind(CallModel, begin_request(drafted(session), evolve(TURN, demanded=True, forcing=forcing)).effects)
     assert call.request.forced_tool == ("finish" if forcing else None)

@@ -1,0 +1,155 @@
+"""`frozen` of attrs, at half the cost of a value, and less of a class: what every class of the data is made by.
+
+attrs fills a frozen instance by `object.__setattr__`, field by field, and calls a function for each field that checks
+what it is given. Here the constructor is written out: what is right already is seen in place, and the fields are set
+past the frozen `__setattr__`, either by their descriptors or, where there are many, while the instance is of a twin
+class that takes them. Nobody has the instance yet, and from then on nobody can change it.
+
+It is written when a class is first built, since a run builds a quarter of the classes. What attrs has made stays for
+all that is not of that kind: classes with validators, with fields that a method fills, and classes derived from these.
+"""
+
+from collections.abc import Callable
+from functools import wraps
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import attrs
+from attrs import NOTHING, Attribute, Factory
+
+from loopkernel.data.checked_fields import quick_look
+
+# Any, here and below: what is built is a class that is looked at as a value.
+Class: TypeAlias = Any
+Names: TypeAlias = dict[str, Any]
+
+_FEW = 3  # fields, up to which setting them by descriptors takes less time than two changes of class
+
+if TYPE_CHECKING:  # the type checker knows attrs' own
+    from attrs import frozen as frozen
+else:
+
+    def frozen(cls: Class = None, /, **options: Any) -> Class:
+        """As `attrs.frozen`, with its options."""
+        if cls is None:
+            return lambda decorated: frozen(decorated, **options)
+        own = vars(cls)
+        compared = options.get("eq", True) and "__eq__" not in own
+        shown = options.get("repr", True) and "__repr__" not in own
+        # Without a slot for weak references, a class can change places with its twin.
+        made = attrs.frozen(cls, weakref_slot=False, **(options | {"eq": False, "repr": False}))
+        if compared:
+            made.__eq__, made.__hash__ = _comparison(made)
+        if shown:
+            made.__repr__ = _shown
+        if _is_plain(made):
+            made.__init__ = _written_when_needed(made, made.__init__)
+        return made
+
+
+# --- equality, hashes, texts: functions that need not be compiled for each class -------------------------
+
+
+def _comparison(cls: Class) -> tuple[Callable[[Any, object], bool], Callable[[Any], int]]:
+    """Equality by the fields, where what is the very same is not looked into; and a hash that goes with it."""
+    names = [each.name for each in attrs.fields(cls) if each.eq]
+    parts: Callable[[Any], object] = attrgetter(*names) if names else lambda _: ()
+
+    def __eq__(self: Any, other: object) -> bool:
+        return parts(self) == parts(other) if type(self) is type(other) else NotImplemented
+
+    def __hash__(self: Any) -> int:
+        return hash((cls, parts(self)))
+
+    return __eq__, __hash__
+
+
+def _shown(self: Any) -> str:
+    """The value as the call that builds it."""
+    told = [f"{each.name}={getattr(self, each.name)!r}" for each in attrs.fields(type(self)) if each.repr]
+    return f"{type(self).__qualname__}({', '.join(told)})"
+
+
+# --- constructors ---------------------------------------------------------------------------------------
+
+
+def _is_plain(cls: Class) -> bool:
+    """Whether all that its constructor does is to check its arguments, each by itself, and to keep them."""
+    fields = attrs.fields(cls)
+    plain = (each.init and each.validator is None and not _is_made_anew(each.default) for each in fields)
+    return len(fields) > 0 and all(plain) and not hasattr(cls, "__attrs_post_init__")
+
+
+def _is_made_anew(default: object) -> bool:
+    return isinstance(default, Factory)  # type: ignore[arg-type]  # a class, which its types tell as a function
+
+
+def _written_when_needed(cls: Class, made_by_attrs: Callable[..., None]) -> Callable[..., None]:
+    """A constructor that writes the quick one, puts it in its own place, and leaves the work to it."""
+
+    @wraps(made_by_attrs)
+    def first_time(self: Any, *given: Any, **named: Any) -> None:
+        cls.__init__ = written = wraps(made_by_attrs)(_written(cls, made_by_attrs))
+        written(self, *given, **named)
+
+    return first_time
+
+
+def _written(cls: Class, made_by_attrs: Callable[..., None]) -> Callable[..., None]:
+    fields = attrs.fields(cls)
+    names: Names = {"_cls": cls, "_made_by_attrs": made_by_attrs}
+    by_keyword = [_parameter(each, names) for each in fields if each.kw_only]
+    parameters = [_parameter(each, names) for each in fields if not each.kw_only]
+    lines = [f"def __init__(self, {', '.join(parameters + (['*', *by_keyword] if by_keyword else []))}):"]
+    by_twin = len(fields) > _FEW and not any(map(attrs.has, cls.__bases__))  # a base should not count a twin as its own
+    if by_twin:
+        arguments = ", ".join(f"{each.alias}={each.alias}" for each in fields)
+        lines += ["    if type(self) is not _cls:", f"        return _made_by_attrs(self, {arguments})"]
+    lines += [line for each in fields for line in _check(each, names)]
+    if by_twin:
+        names |= {"_twin": _twin(cls), "_become": object.__dict__["__class__"].__set__}
+        lines += ["    _become(self, _twin)", *(f"    self.{each.name} = {each.alias}" for each in fields)]
+        lines.append("    self.__class__ = _cls")
+    else:
+        names |= {f"_set_{each.name}": getattr(cls, each.name).__set__ for each in fields}
+        lines += [f"    _set_{each.name}(self, {each.alias})" for each in fields]
+    exec(compile("\n".join(lines), f"<constructor of {cls.__qualname__}>", "exec"), names)
+    written: Callable[..., None] = names["__init__"]
+    return written
+
+
+def _parameter(field: "Attribute[Any]", names: Names) -> str:
+    if field.default is NOTHING:
+        return str(field.alias)
+    names[f"_default_{field.name}"] = field.default
+    return f"{field.alias}=_default_{field.name}"
+
+
+def _check(field: "Attribute[Any]", names: Names) -> list[str]:
+    """What is right as it is given passes; all else goes through the converter of the field."""
+    if field.converter is None:
+        return []
+    names[f"_convert_{field.name}"] = field.converter
+    convert = f"{field.alias} = _convert_{field.name}({field.alias})"
+    look = quick_look(field)
+    if look is None:
+        return [f"    {convert}"]
+    wrong = []
+    if look.items is not None:
+        names[f"_are_items_{field.name}"] = look.items.issuperset
+        wrong.append(f"(type({field.alias}) is not tuple or not _are_items_{field.name}(map(type, {field.alias})))")
+    elif look.texts:
+        wrong.append(f"(type({field.alias}) is not str or not {field.alias}.isascii())")
+    if len(look.exact) == 1:
+        names[f"_type_{field.name}"] = next(iter(look.exact))
+        wrong.append(f"type({field.alias}) is not _type_{field.name}")
+    elif look.exact:
+        names[f"_types_{field.name}"] = look.exact
+        wrong.append(f"type({field.alias}) not in _types_{field.name}")
+    return [f"    if {' and '.join(wrong)}:", f"        {convert}"]
+
+
+def _twin(cls: Class) -> Class:
+    """A class whose instances look the same, and whose fields can be set."""
+    body = {name: vars(cls)[name] for name in ("__slots__", "__qualname__", "__orig_bases__") if name in vars(cls)}
+    return type(cls.__name__, cls.__bases__, body | {"__setattr__": object.__setattr__})
