@@ -28,6 +28,7 @@ def lines(text: str) -> list[str]:
 COMMANDS: dict[str, list[str]] = {
     "run": ["x"],
     "chat": [],
+    "completion": ["bash"],
     "acp": [],
     "serve": [],
     "mcp": [],
