@@ -10,8 +10,9 @@ SPREAD := -n $(WORKERS) --dist worksteal
 PIN_OPTIONS := --upgrade --universal --python-version 3.11 --generate-hashes \
     --no-header --no-annotate --no-emit-index-url
 FAST := .venv-fast
-# Records are filled with wrong types in test_copies, which compiled ones refuse.
-HELD_COMPILED := tests/kernel/data --ignore tests/kernel/data/test_copies.py
+# Records are filled with wrong types in test_copies, which compiled ones refuse; test_written_constructors tries the
+# constructors that compiled ones do not have.
+HELD_COMPILED := tests/kernel/data --ignore tests/kernel/data/test_copies.py --ignore tests/kernel/data/test_written_constructors.py
 MAIN_JOB := $(BIN)/loopkernel demo
 
 # The tests start many processes and rewrite their own assertions: what is compiled once is kept (in __pycache__).

@@ -20,7 +20,7 @@ SECONDS = 0.28  # of all cases of one function: what is left takes a minute on t
 OF_THE_KERNEL = 0.45  # the same in tests/kernel, which catches most mutants
 KEPT = frozenset(
     {
-        "tests/adapters/cli/test_consent.py::test_what_only_looks_like_consent_runs_nothing",  # it keeps people from harm
+        "tests/adapters/cli/test_consent.py::test_what_only_looks_like_consent_runs_nothing",  # consent
         "tests/specs/test_scenarios.py::test_the_kernel_does_what_the_scenario_says",  # the contract itself
     }
 )
