@@ -66,7 +66,7 @@ def shown_screen() -> pyte.Screen:
             time.sleep(READING)
             person.type(b"yes\r")
             assert person.wait_for_end() == 0, person.shown
-            stream.feed(person.shown.replace(str(workspace), "~/work"))
+            stream.feed(person.raw.decode().replace(str(workspace), "~/work"))
     return screen
 
 

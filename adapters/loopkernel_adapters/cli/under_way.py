@@ -86,7 +86,8 @@ class UnderWay:
         return self._frames[int(self._now() * FRAMES_A_SECOND) % len(self._frames)]
 
     def _seconds(self, what: object) -> str:
-        return f"{self._now() - self._since.setdefault(what, self._now()):.0f} s"
+        begun = self._since.setdefault(what, self._now())
+        return f"{self._now() - begun:.0f} s"
 
     def _working(self) -> Iterator[tuple[str, str]]:
         """What is under way, each with its label."""
