@@ -191,14 +191,14 @@ SCENARIOS: tuple[Scenario, ...] = (
         name="kill-within-command",
         about="the agent is killed while a command runs, and goes on",
         laws=("WRITE-AHEAD", "PAIR", "AT-MOST-ONCE", "CONSERVE"),
-        answers=(calling(Called(label="a", sleeps_s=9)), _DONE, _DONE),
+        answers=(calling(Called(label="a", held=True, sleeps_s=9)), _DONE, _DONE),
         lives=_KILLED_THEN_GOES_ON,
     ),
     Scenario(
         name="kill-after-command",
         about="the agent is killed within its second command, and goes on",
         laws=("WRITE-AHEAD", "PAIR", "AT-MOST-ONCE"),
-        answers=(calling(Called(label="a")), calling(Called(label="b", sleeps_s=9)), _DONE, _DONE),
+        answers=(calling(Called(label="a")), calling(Called(label="b", held=True, sleeps_s=9)), _DONE, _DONE),
         lives=(Life(end=End.KILLED, within="b"), Life()),
     ),
 )

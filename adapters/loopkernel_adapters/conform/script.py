@@ -125,10 +125,10 @@ def command_of(call: Called, effects: str) -> str:
     ]
     if call.prints:
         steps.append(f"head -c {call.prints} /dev/zero | tr '\\0' x")
-    if call.sleeps_s:
-        steps.append(f"sleep {call.sleeps_s}")
     if call.held:
         steps.append(f"while [ -e {effects}{HELD} ]; do sleep 0.2; done")
+    if call.sleeps_s:
+        steps.append(f"sleep {call.sleeps_s}")
     steps.append(f"echo end {call.label} >> {effects}")
     if call.status:
         steps.append(f"exit {call.status}")
