@@ -43,7 +43,7 @@ from loopkernel_adapters.cli.line_input import LONGEST_TYPED, LineInput, standar
 from loopkernel_adapters.cli.options import Options
 from loopkernel_adapters.cli.outcomes import ExitStatus
 from loopkernel_adapters.cli.run import said
-from loopkernel_adapters.cli.screen import NoScreen, Screen, for_questions
+from loopkernel_adapters.cli.screen import INSTALL, NoScreen, Screen, for_questions
 from loopkernel_adapters.cli.session import Conversation, Played, Workbench, begun, play
 from loopkernel_adapters.cli.summary import status_of, tell_resumption
 from loopkernel_adapters.cli.words import counted, used_told
@@ -326,9 +326,13 @@ def _heard_and_shown(bench: Workbench, screen: Screen) -> tuple[LineInput, Scree
     answers = standard_input()
     if not answers.is_terminal or not screen.paints or sys.stdout is None:
         return answers, screen
-    from loopkernel_adapters.cli.completing import ChatCompleter
-    from loopkernel_adapters.cli.prompt_input import PromptInput, kept_history
-    from loopkernel_adapters.cli.prompt_screen import PromptScreen
+    try:
+        from loopkernel_adapters.cli.completing import ChatCompleter
+        from loopkernel_adapters.cli.prompt_input import PromptInput, kept_history
+        from loopkernel_adapters.cli.prompt_screen import PromptScreen
+    except ImportError as error:
+        print(f"loopkernel: {error.name} is missing, so lines are not edited: {INSTALL}", file=sys.stderr)
+        return answers, screen
 
     edited = PromptInput(ChatCompleter(bench.options.folder), kept_history(state_folder(os.environ)))
     edited.hide = bench.secrets.hide

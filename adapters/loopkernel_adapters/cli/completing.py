@@ -1,4 +1,7 @@
-"""What Tab offers in a chat: slash commands at the beginning of a line, elsewhere paths of the workspace."""
+"""What Tab offers in a chat: slash commands at the beginning of a line, elsewhere paths of the workspace.
+
+A path with characters that cannot be seen is not offered: a model may have made it.
+"""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -8,6 +11,7 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion, Path
 from prompt_toolkit.document import Document
 
 from loopkernel_adapters.cli.chat_commands import COMMANDS, MODES
+from loopkernel_adapters.cli.screen import printable
 
 
 class ChatCompleter(Completer):
@@ -24,7 +28,8 @@ class ChatCompleter(Completer):
             return _those_of(COMMANDS, word)
         if before.startswith("/mode "):
             return _those_of(MODES, word)
-        return self._paths.get_completions(Document(word), complete_event)
+        offered = self._paths.get_completions(Document(word), complete_event)
+        return (each for each in offered if printable(each.text) == each.text and len(each.text.splitlines()) < 2)
 
 
 def _those_of(known: Iterable[str], begun: str) -> list[Completion]:

@@ -12,6 +12,7 @@ from loopkernel_adapters.cli.shown_text import Marked
 
 MOST_LINES = 40  # of a diff that is shown
 LONGEST = 300  # columns of a line
+DEEPEST = 40  # blanks of an indentation that are shown; the others are told as a number
 
 
 def show_changes(screen: Screen, message: AssistantMessage) -> None:
@@ -42,4 +43,6 @@ def _harmless(line: str) -> str:
     """The line with what shows nothing, turns the writing round or looks like something else marked."""
     sign, rest = line[:1], line[1:]
     blanks = len(rest) - len(rest.lstrip(" "))  # an indentation is not odd
-    return sign + rest[:blanks] + "".join(piece.text for piece in Marked(rest[blanks:]).pieces(LONGEST))
+    more = f"[{blanks - DEEPEST} more blanks]" if blanks > DEEPEST else ""
+    shown = "".join(piece.text for piece in Marked(rest[blanks:]).pieces(LONGEST))
+    return sign + rest[: min(blanks, DEEPEST)] + more + shown

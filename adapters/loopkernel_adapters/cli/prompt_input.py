@@ -28,6 +28,7 @@ from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.input import Input, create_input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.keys import Keys
 from prompt_toolkit.layout import BufferControl, ConditionalContainer, FormattedTextControl, HSplit, Layout, Window
 from prompt_toolkit.layout.processors import BeforeInput
 from prompt_toolkit.output import ColorDepth, Output
@@ -39,9 +40,16 @@ from loopkernel_adapters.cli.screen import LEAST, USUAL, printable
 TICK_SECONDS = 0.1  # between two pictures of what is under way
 MOST_COMPLETIONS = 8  # that are shown at one time
 _MOST_READS = 1_000  # pieces of what has been typed by now
-# Keys that bring a line back that was typed before; to a question it could be a word that nobody means now.
-_BRINGS_BACK = ("up", "down", "c-p", "c-n", "c-r", "c-s", "pageup", "pagedown", "c-o")
-_BRINGS_BACK_BEHIND_ESCAPE = ("<", ">", ".", "_", "c-y")
+# At a question only these keys do anything, beside letters and signs: many others bring back what was typed before
+# (histories, what was cut, what was undone, macros), and that could be a word that nobody means now.
+_EDITS_AN_ANSWER = frozenset(
+    {Keys.ControlM, Keys.ControlJ, Keys.ControlC, Keys.ControlD, Keys.ControlA, Keys.ControlE, Keys.ControlB}
+    | {Keys.ControlF, Keys.ControlH, Keys.ControlU, Keys.ControlW, Keys.ControlK, Keys.ControlL, Keys.Delete}
+    | {Keys.Left, Keys.Right, Keys.Home, Keys.End, Keys.BracketedPaste}
+)
+_NO_KEYS = frozenset(
+    {Keys.Any, Keys.CPRResponse, Keys.Vt100MouseEvent, Keys.WindowsMouseEvent, Keys.SIGINT, Keys.Ignore}
+)
 
 
 @frozen
@@ -90,6 +98,7 @@ class PromptInput(LineInput):
         self._asked = 0
         self._begun_at: int | None = None  # how many questions could be answered when this line was begun
         self._answers = False  # a question is open
+        self._is_answered = False  # what is typed may answer it
         self._over = False
         self._buffer = Buffer(
             completer=completer, history=self._history, multiline=True, on_text_changed=self._note_beginning
@@ -187,7 +196,11 @@ class PromptInput(LineInput):
     @override
     async def answer(self) -> Heard | None:
         self._asked += 1
-        await self._next()
+        self._is_answered = True
+        try:
+            await self._next()
+        finally:
+            self._is_answered = False
         if not self._lines:
             return None
         typed = self._lines.popleft()
@@ -286,7 +299,7 @@ class PromptInput(LineInput):
 
     def _bindings(self) -> KeyBindings:
         keys = KeyBindings()
-        asked = Condition(lambda: self._answers)
+        asked = Condition(lambda: self._answers or self._is_answered)
 
         @keys.add("enter")
         @keys.add("c-j")
@@ -309,11 +322,10 @@ class PromptInput(LineInput):
         def nothing(event: KeyPressEvent) -> None:
             """A key that does nothing now."""
 
-        for key in _BRINGS_BACK:
-            keys.add(key, filter=asked, eager=True)(nothing)
-        for key in _BRINGS_BACK_BEHIND_ESCAPE:
-            keys.add("escape", key, filter=asked, eager=True)(nothing)
-        keys.add("tab", filter=asked, eager=True)(nothing)
+        for key in Keys:
+            if key not in _EDITS_AN_ANSWER | _NO_KEYS:
+                keys.add(key, filter=asked, eager=True)(nothing)
+        keys.add("c-x", eager=True)(nothing)  # macros end lines by themselves
         keys.add("c-z")(nothing)
         return keys
 

@@ -18,7 +18,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from loopkernel_adapters.cli.markdown_text import rendered
+from loopkernel_adapters.cli.markdown_text import shown_whole
 from loopkernel_adapters.cli.screen import LABEL_WIDTH, Screen, printable
 from loopkernel_adapters.cli.under_way import UnderWay
 
@@ -115,8 +115,11 @@ class RichScreen(Screen):
     @override
     def changes(self, lines: Sequence[str]) -> None:
         self.end_stream()
+        room = max(self.console.width - LABEL_WIDTH - 1, LEAST_ROOM)
         for line in lines:
-            self._print(Text(f"{'':<{LABEL_WIDTH}} {printable(self.hide(line))}", DIFF_STYLES.get(line[:1], "dim")))
+            style = DIFF_STYLES.get(line[:1], "dim")
+            for part in Text(printable(self.hide(line))).wrap(self.console, room, overflow="fold"):
+                self._print(Text(f"{'':<{LABEL_WIDTH}} {part.plain}", style))
 
     @override
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]], numbers: Container[int] = ()) -> None:
@@ -198,14 +201,17 @@ class RichScreen(Screen):
             self._under_way.reply = self._reply
 
     def _print_reply(self, label: str, text: str) -> None:
-        shown = rendered(text) if label.endswith("model") and self.shows("─•") else Text(text.strip(), "dim")
-        if self.console.width < NARROW:
+        is_narrow, wide = self.console.width < NARROW, max(LABEL_WIDTH, len(label))
+        room = max(self.console.width - (2 if is_narrow else wide + 2), 1)
+        as_markdown = label.endswith("model") and self.shows("─•")
+        shown = shown_whole(text, room) if as_markdown else Text(text.strip(), "dim", overflow="fold")
+        if is_narrow:
             self._print(self._labelled(label, ""))
             self.console.print(Padding(shown, (0, 0, 0, 2)))
             return
         beside = Table.grid(padding=(0, 1, 0, 0))
-        beside.add_column(width=max(LABEL_WIDTH, len(label)), no_wrap=True)
-        beside.add_column()
+        beside.add_column(width=wide, no_wrap=True)
+        beside.add_column(overflow="fold")
         named = self._labelled(label, "")
         named.rstrip()
         beside.add_row(named, shown)

