@@ -35,10 +35,8 @@ WITH counted AS (
     UPDATE runs SET sent = %(number)s WHERE run = %(run)s AND identity = %(identity)s AND sent = %(number)s - 1
     RETURNING id, run),
 sent AS (
-    INSERT INTO inbox (run, number, delta, seal, seen, seen_digest, claims)
-    SELECT id, %(number)s, %(delta)s, %(seal)s, %(seen)s, %(digest)s,
-        (SELECT above.id FROM runs AS above WHERE above.run = split_part(counted.run, '/', 1))
-    FROM counted RETURNING number)
+    INSERT INTO inbox (run, number, delta, seal, seen, seen_digest)
+    SELECT id, %(number)s, %(delta)s, %(seal)s, %(seen)s, %(digest)s FROM counted RETURNING number)
 SELECT sent.number, pg_notify(%(channel)s, current_schema() || ':' || split_part(counted.run, '/', 1))
 FROM counted, sent"""
 WITHIN = """

@@ -87,11 +87,19 @@ SCHEMA: tuple[tuple[str, ...], ...] = (
     ),
     (
         # The run that is claimed for an input: its own, or the one that a sub-agent works for. So to find what has work
-        # takes as long as there is to claim, however many inputs wait.
+        # takes as long as there is to claim, however many inputs wait. The table finds it by itself: programs of an
+        # older version go on sending while others are brought up to date.
         "ALTER TABLE inbox ADD COLUMN IF NOT EXISTS claims bigint",
-        """UPDATE inbox SET claims = (
-            SELECT above.id FROM runs AS sent_to JOIN runs AS above ON above.run = split_part(sent_to.run, '/', 1)
-            WHERE sent_to.id = inbox.run)""",
+        """CREATE OR REPLACE FUNCTION inbox_claims() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+            NEW.claims := (
+                SELECT above.id FROM runs AS sent_to JOIN runs AS above ON above.run = split_part(sent_to.run, '/', 1)
+                WHERE sent_to.id = NEW.run);
+            RETURN NEW;
+        END $$""",
+        "DROP TRIGGER IF EXISTS inbox_claims ON inbox",
+        "CREATE TRIGGER inbox_claims BEFORE INSERT OR UPDATE OF run ON inbox"
+        " FOR EACH ROW EXECUTE FUNCTION inbox_claims()",
+        "UPDATE inbox SET run = run",
         "CREATE INDEX IF NOT EXISTS inbox_claims ON inbox (claims)",
     ),
 )
