@@ -207,7 +207,10 @@ class RichScreen(Screen):
         shown = shown_whole(text, room) if as_markdown else Text(text.strip(), "dim", overflow="fold")
         if is_narrow:
             self._print(self._labelled(label, ""))
-            self.console.print(Padding(shown, (0, 0, 0, 2)))
+            if self.console.width < LEAST_ROOM:  # only the terminal can break it
+                self._print(Text("  " + text.strip().replace("\n", "\n  ")))
+            else:
+                self.console.print(Padding(shown, (0, 0, 0, 2)))
             return
         beside = Table.grid(padding=(0, 1, 0, 0))
         beside.add_column(width=wide, no_wrap=True)
