@@ -210,8 +210,12 @@ def complaints_of(loop: asyncio.AbstractEventLoop) -> list[str]:
 
 def child_processes() -> set[str]:
     """The processes that this one has started and not waited for, by their numbers."""
-    threads = Path("/proc/self/task").iterdir()
-    return {number for thread in threads for number in (thread / "children").read_text().split()}
+    while True:
+        try:
+            threads = list(Path("/proc/self/task").iterdir())
+            return {number for thread in threads for number in (thread / "children").read_text().split()}
+        except OSError:  # a thread has ended meanwhile: its children are those of another one now
+            continue
 
 
 def descriptors() -> int:
