@@ -5,8 +5,9 @@ kept from a client that knows this project. What cannot be taken back in a strea
 """
 
 import json
-from collections.abc import Iterable, Iterator
-from typing import TypeAlias, assert_never
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import Literal, TypeAlias, assert_never
 
 from ag_ui.core import (
     AssistantMessage as ShownAssistantMessage,
@@ -17,6 +18,7 @@ from ag_ui.core import (
     FunctionCall,
     MessagesSnapshotEvent,
     ReasoningEndEvent,
+    ReasoningMessage,
     ReasoningMessageContentEvent,
     ReasoningMessageEndEvent,
     ReasoningMessageStartEvent,
@@ -35,7 +37,18 @@ from ag_ui.core import ToolMessage as ShownToolMessage
 from ag_ui.core import UserMessage as ShownUserMessage
 from loopkernel.codec import effects_to_text
 from loopkernel.data import events
-from loopkernel.data.blocks import MediaBlock, RawInput, ServerCall, TextBlock, ToolCall, ToolResult, UserBlock
+from loopkernel.data.blocks import (
+    AssistantBlock,
+    MediaBlock,
+    OpaqueBlock,
+    RawInput,
+    ReasoningBlock,
+    ServerCall,
+    TextBlock,
+    ToolCall,
+    ToolResult,
+    UserBlock,
+)
 from loopkernel.data.ids import CallId, ModelOperation
 from loopkernel.data.json_text import Json
 from loopkernel.data.messages import SENT_BY_USER, AssistantMessage, Message, ResultMessage, UserMessage
@@ -45,6 +58,8 @@ from loopkernel_adapters.driver.children import WITH_CALLS
 from loopkernel_adapters.server.ag_ui_content import parts_of
 
 Shown: TypeAlias = Iterator[BaseEvent]
+
+_CALLS = ToolCall | ServerCall
 
 # Events that the protocol has no word for: they pass under their own names.
 Passed = (
@@ -98,7 +113,7 @@ class Translation:
         self._sent = sent
         self._streaming: tuple[str, bool] | None = None  # the message that is open, and whether it is reasoning
         self._pieces = 0  # messages that were begun, so that each has a name of its own
-        self._said: dict[ModelOperation, str] = {}  # the text that was told of replies
+        self._said: dict[tuple[ModelOperation, bool], str] = {}  # what was told of replies; true: their reasoning
         self._calls: set[CallId] = set()  # that were told
         self._answered: set[CallId] = set()
         self.differs = False  # whether the client has what the thread has not
@@ -123,7 +138,7 @@ class Translation:
                 yield _custom(event)
             case events.ReplyRetracted():
                 yield from self.close()
-                self.differs = self.differs or event.reply in self._said
+                self.differs = self.differs or self._was_told(event.reply)
                 yield _custom(event)
             case events.Edited() | events.ThreadCut() | events.ThreadRewritten() | events.MessageReplaced():
                 self.differs = True
@@ -150,10 +165,11 @@ class Translation:
             yield from self._begun(event.reply, event.reasoning)
         assert self._streaming is not None  # it was begun above
         name = self._streaming[0]
+        kind = event.reply, event.reasoning
+        self._said[kind] = self._said.get(kind, "") + event.text
         if event.reasoning:
             yield ReasoningMessageContentEvent(message_id=name, delta=event.text)
         else:
-            self._said[event.reply] = self._said.get(event.reply, "") + event.text
             yield TextMessageContentEvent(message_id=name, delta=event.text)
 
     def _begun(self, reply: ModelOperation, reasoning: bool) -> Shown:
@@ -187,17 +203,26 @@ class Translation:
     def _completed(self, message: AssistantMessage) -> Shown:
         """The reply as it is kept, as far as it was not told while it came."""
         yield from self.close()
-        said, kept = self._said.get(message.reply, ""), _text_in(message)
-        if not said and kept:
-            yield from self._grown(events.ReplyGrew(message.reply, kept))
-            yield from self.close()
-        elif said != kept:
+        for reasoning in (True, False):
+            said, kept = self._said.get((message.reply, reasoning), ""), _text_in(message, reasoning)
+            if not said and kept:
+                yield from self._grown(events.ReplyGrew(message.reply, kept, reasoning=reasoning))
+                yield from self.close()
+            elif said != kept:
+                self.differs = True
+        if self._calls_of(message.reply) - {call.id for call in message.calls}:
             self.differs = True
         for block in message.content:
             if isinstance(block, ToolCall) and block.id not in self._calls:
                 yield from self._called(block.id, block.tool, block.input, message.reply)
             elif isinstance(block, ServerCall):
                 yield from _run_elsewhere(block, message.reply)
+
+    def _was_told(self, reply: ModelOperation) -> bool:
+        return bool(self._said.keys() & {(reply, False), (reply, True)} or self._calls_of(reply))
+
+    def _calls_of(self, reply: ModelOperation) -> set[CallId]:
+        return {call for call in self._calls if call.reply == reply}
 
     def _called(self, call: CallId, tool: str, given: Json | RawInput | None, reply: ModelOperation) -> Shown:
         self._calls.add(call)
@@ -227,13 +252,7 @@ def _shown(message: Message) -> Iterator[ShownMessage]:
         case UserMessage():
             yield ShownUserMessage(id=f"message-{message.id}", content=parts_of(message.content))
         case AssistantMessage():
-            calls = [
-                ShownToolCall(id=str(call.id), function=FunctionCall(name=call.tool, arguments=call.input.text))
-                for call in message.calls
-            ]
-            yield ShownAssistantMessage(
-                id=f"message-{message.id}", content=_text_in(message) or None, tool_calls=calls or None
-            )
+            yield from _shown_reply(message)
         case ResultMessage():
             for result in message.results:
                 name = str(result.call)
@@ -242,14 +261,58 @@ def _shown(message: Message) -> Iterator[ShownMessage]:
             assert_never(message)
 
 
+def _shown_reply(message: AssistantMessage) -> Iterator[ShownMessage]:
+    """The parts of a reply, in their order: a message of the protocol has one text, and its calls behind it."""
+    parts = [block for block in message.content if not isinstance(block, OpaqueBlock)]
+    for number, (kind, blocks) in enumerate(groupby(parts, _kind)):
+        name = f"message-{message.id}-{number}"
+        match kind:
+            case "text":
+                yield ShownAssistantMessage(id=name, content=_joined(blocks))
+            case "reasoning":
+                yield ReasoningMessage(id=name, content=_joined(blocks))
+            case "calls":
+                yield from _shown_calls(name, [block for block in blocks if isinstance(block, _CALLS)], message.reply)
+            case _:
+                assert_never(kind)
+
+
+def _kind(block: AssistantBlock) -> Literal["text", "reasoning", "calls"]:
+    return "reasoning" if isinstance(block, ReasoningBlock) else "calls" if isinstance(block, _CALLS) else "text"
+
+
+def _joined(blocks: Iterable[AssistantBlock]) -> str:
+    return "".join(block.text for block in blocks if isinstance(block, TextBlock | ReasoningBlock))
+
+
+def _shown_calls(name: str, calls: Sequence[ToolCall | ServerCall], reply: ModelOperation) -> Iterator[ShownMessage]:
+    """The calls, and what came of those that the provider has run itself."""
+    names = [str(call.id) if isinstance(call, ToolCall) else _name_elsewhere(call, reply) for call in calls]
+    shown = [
+        ShownToolCall(id=called, function=FunctionCall(name=call.tool, arguments=call.input.text))
+        for called, call in zip(names, calls, strict=True)
+    ]
+    yield ShownAssistantMessage(id=name, tool_calls=shown)
+    for called, call in zip(names, calls, strict=True):
+        if isinstance(call, ServerCall):
+            yield ShownToolMessage(id=f"result-{called}", tool_call_id=called, content=_given(call))
+
+
+def _name_elsewhere(call: ServerCall, reply: ModelOperation) -> str:
+    return f"provider/{reply}/{call.provider_id}"
+
+
+def _given(call: ServerCall) -> str:
+    return "" if call.result is None else call.result.text
+
+
 def _run_elsewhere(call: ServerCall, reply: ModelOperation) -> Shown:
     """A call that the provider ran itself."""
-    name = f"provider/{reply}/{call.provider_id}"
+    name = _name_elsewhere(call, reply)
     yield ToolCallStartEvent(tool_call_id=name, tool_call_name=call.tool, parent_message_id=f"calls-{reply}")
     yield ToolCallArgsEvent(tool_call_id=name, delta=call.input.text)
     yield ToolCallEndEvent(tool_call_id=name)
-    content = "" if call.result is None else call.result.text
-    yield ToolCallResultEvent(message_id=f"result-{name}", tool_call_id=name, content=content, role="tool")
+    yield ToolCallResultEvent(message_id=f"result-{name}", tool_call_id=name, content=_given(call), role="tool")
 
 
 def _custom(event: events.Event) -> CustomEvent:
@@ -262,8 +325,9 @@ def _words(content: Iterable[UserBlock]) -> str:
     return "\n".join(f"[{block.media_type}]" if isinstance(block, MediaBlock) else block.text for block in content)
 
 
-def _text_in(message: AssistantMessage) -> str:
-    return "".join(block.text for block in message.content if isinstance(block, TextBlock))
+def _text_in(message: AssistantMessage, reasoning: bool) -> str:
+    kind = ReasoningBlock if reasoning else TextBlock
+    return "".join(block.text for block in message.content if isinstance(block, kind))
 
 
 def _input_of(call: CallId, state: State) -> Json | RawInput | None:

@@ -8,27 +8,22 @@ tool's answer, and the client calls again with what the person has said: each an
 """
 
 import asyncio
-import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Literal
 
 from attrs import frozen
-from loopkernel.data.blocks import RawInput, TextBlock
-from loopkernel.data.json_text import Json, JsonValue
+from loopkernel.data.blocks import TextBlock
 from loopkernel.data.states import State
 from loopkernel.data.user_deltas import CancelAll, Say
-from loopkernel.views.event_text import event_to_text
 from mcp.server import MCPServer
-from mcp.server.elicitation import render_elicitation_schema
 from mcp.server.mcpserver import AcceptedElicitation, Context
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.exceptions import MCPError
-from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult, InputRequests, InputRequiredResult
+from mcp_types import ElicitResult, InputRequests, InputRequiredResult
 from mcp_types.version import is_version_at_least
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field
 from starlette.routing import Route
 
 from loopkernel_adapters.agent import new_run_id
@@ -36,10 +31,11 @@ from loopkernel_adapters.driver.asyncio_driver import AT_REST
 from loopkernel_adapters.driver.children import last_said
 from loopkernel_adapters.ports import NoSuchRun, StoreError
 from loopkernel_adapters.server.feed import Feed
+from loopkernel_adapters.server.mcp_progress import progress_of
+from loopkernel_adapters.server.mcp_questions import answer_of, form_of, question_of, request_of
 from loopkernel_adapters.server.open_runs import Changed, Full, OpenRuns
 from loopkernel_adapters.server.operations import LONGEST_TEXT, RUN_NAME
-from loopkernel_adapters.sessions.asked_calls import address_of, answer_to, asked_id
-from loopkernel_adapters.sessions.event_buffer import INCREMENTS
+from loopkernel_adapters.sessions.asked_calls import address_of, asked_id
 from loopkernel_adapters.sessions.waiting_calls import WaitingCall
 
 NAME = "loopkernel"
@@ -51,25 +47,6 @@ ABOUT = (
     "Give a task to an agent, which works on it with tools of its own and answers when it is done. To go on with an "
     "earlier task, name its run."
 )
-
-
-class ToApproval(BaseModel):
-    """What a person says to a call."""
-
-    answer: Literal["no", "yes"] = Field(description="yes lets exactly this call run; no does not")
-    why: str = Field(default="", description="why not, which the agent is told")
-
-
-class ToQuestion(BaseModel):
-    """What a person says to the question of a running tool."""
-
-    text: str = Field(description="your answer")
-
-
-class AfterCrash(BaseModel):
-    """What a person says to a call that was running when a process died."""
-
-    answer: Literal["cancel", "rerun"] = Field(description="rerun runs it again; cancel does not")
 
 
 class Task(BaseModel):
@@ -187,7 +164,7 @@ class _Doing:
                 return self._result(state, waiting)
             asked |= to_ask.keys()
             if is_version_at_least(self.context.protocol_version or "", ASKED_BY_ANSWERING):
-                requests: InputRequests = {name: _request(call) for name, call in to_ask.items()}
+                requests: InputRequests = {name: request_of(call) for name, call in to_ask.items()}
                 begun = Begun(run=self.run, place=place, asked=sorted(asked))
                 return InputRequiredResult(input_requests=requests, request_state=begun.model_dump_json())
             for call in to_ask.values():
@@ -196,23 +173,25 @@ class _Doing:
     async def _told(self, feed: Feed, place: int) -> int:
         """Tell what has happened, but for the pieces of texts; the place behind it."""
         while place < len(feed.told):
-            event = feed.told[place].event
+            line = progress_of(feed.told[place].event)
             place += 1
-            if type(event) not in INCREMENTS:
-                await self.context.report_progress(place, message=event_to_text(event))
+            if line is not None:
+                await self.context.report_progress(place, message=line)
         return place
 
     def _can_ask(self, call: WaitingCall) -> bool:
         """Whether there is a person behind the client, who would see all of the question."""
         capabilities = self.context.client_capabilities
         return (
-            capabilities is not None and capabilities.elicitation is not None and len(_question(call)) <= LONGEST_ASKED
+            capabilities is not None
+            and capabilities.elicitation is not None
+            and len(question_of(call)) <= LONGEST_ASKED
         )
 
     async def _ask(self, call: WaitingCall) -> None:
         """Put exactly this call to the person. What fails is no answer: the call waits on."""
         try:
-            said = await self.context.elicit(_question(call), _form(call))
+            said = await self.context.elicit(question_of(call), form_of(call))
         except MCPError:
             return
         except ValueError:  # it answers in another form: nobody has said yes
@@ -221,20 +200,9 @@ class _Doing:
         await self._answer(call, said.data.model_dump() if isinstance(said, AcceptedElicitation) else None)
 
     async def _answer(self, call: WaitingCall, content: Mapping[str, object] | None) -> None:
-        """Take what the person has said; None, and whatever is not in the form that was asked for, is a no."""
-        try:
-            form = None if content is None else _form(call).model_validate(content)
-        except ValidationError:
-            form = None
-        given = _denied(call)
-        if isinstance(form, ToQuestion):
-            given = {"answer": "say", "text": form.text}
-        elif isinstance(form, ToApproval):
-            given = {"answer": form.answer, **({"why": form.why} if form.answer == "no" else {})}
-        elif isinstance(form, AfterCrash):
-            given = {"answer": form.answer}
+        """Take what the person has said, unless the call has changed meanwhile."""
         with suppress(Changed):
-            await self.runs.answer(self.run, call, answer_to(call, given))
+            await self.runs.answer(self.run, call, answer_of(call, content))
 
     def _result(self, state: State, waiting: Sequence[WaitingCall]) -> Task:
         ended = None if state.session is None or waiting else state.session.last_end
@@ -244,35 +212,3 @@ class _Doing:
             reason=None if ended is None else ended.value,
             waiting=[f"{address_of(call)} {call.tool}" for call in waiting],
         )
-
-
-def _form(call: WaitingCall) -> type[BaseModel]:
-    if call.question is not None:
-        return ToQuestion
-    return AfterCrash if call.after_crash else ToApproval
-
-
-def _request(call: WaitingCall) -> ElicitRequest:
-    schema = render_elicitation_schema(_form(call))
-    return ElicitRequest(params=ElicitRequestFormParams(message=_question(call), requested_schema=schema))
-
-
-def _question(call: WaitingCall) -> str:
-    """What is asked: all that will run, in ASCII, so that nothing in it is unseen or looks like something else."""
-    if call.question is not None:
-        return f"The tool {_ascii(call.tool)} asks: {_ascii(call.question)}"
-    given = _ascii(call.input.text) if isinstance(call.input, RawInput) else _pretty(call.input)
-    why = " It was running when a process died, and nobody knows how far it came." if call.after_crash else ""
-    return f"Is the call {address_of(call)} of the tool {_ascii(call.tool)} to run?{why} Its input, all of it:\n{given}"
-
-
-def _pretty(given: Json) -> str:
-    return json.dumps(given.value(), indent=2)
-
-
-def _ascii(text: str) -> str:
-    return json.dumps(text)
-
-
-def _denied(call: WaitingCall) -> dict[str, JsonValue]:
-    return {"answer": "decline" if call.question is not None else "cancel" if call.after_crash else "no"}

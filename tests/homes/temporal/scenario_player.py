@@ -273,14 +273,12 @@ class TemporalPlayer(ScenarioPlayer):
         elif isinstance(delta, ToolChecked) and not self._session.awaits(delta.operation):
             self._checks.discard(operation)  # in the format nobody gives a verdict that nobody waits for
             return
+        elif operation.kind is not OperationKind.RUN and operation in self._session.stubborn:
+            self.unplayable = "something is said after its abort, which is heard here of tools alone"
         else:
             self._life.mouth_of(operation).say(delta)
-        if self._is_heard(operation) and not await self._until(lambda: self._came[operation] > before):
+        if not await self._until(lambda: self._came[operation] > before):
             raise RunStopped(f"the report of {operation.kind.name} {operation.number} did not come back")
-
-    def _is_heard(self, operation: Operation) -> bool:
-        """Of what was aborted only the run of a tool is."""
-        return operation.kind is OperationKind.RUN or operation not in self._session.stubborn
 
     @override
     async def _post(self, delta: Delta) -> None:
