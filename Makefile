@@ -27,7 +27,7 @@ help: ## list the targets
 run: model ## run the main job: a real model on this machine's processor, calling real tools on real files
 	@$(MAIN_JOB)
 
-test: environment ## run the quick suite (about a minute on two idle cores)
+test: environment ## run the quick suite (under a minute on two idle cores); make check has the rest that is quick
 	$(PYTEST) $(SPREAD) -q -m "not slow"
 
 check: environment ## check lint, format, types and architecture
@@ -37,7 +37,7 @@ check: environment ## check lint, format, types and architecture
 	$(PYTEST) $(SPREAD) -q tests/architecture
 
 slow: environment ## run what the quick suite leaves out (tests/slow.txt, and what carries the mark)
-	$(PYTEST) $(SPREAD) -q -m slow
+	$(PYTEST) $(SPREAD) -q -m slow --ignore tests/architecture
 
 verify: slow servers ## run what is slow; runs killed in each of their homes, the page in a browser, agents with planted bugs; every test under other Pythons
 	$(PYTEST) -n $(WORKERS) --dist loadfile -q -rsP tests/homes tests/browser

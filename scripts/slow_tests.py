@@ -1,8 +1,8 @@
 """Print which tests `make test` leaves to `make slow`: those whose cases take long together.
 
 Usage: python -m scripts.slow_tests REPORT [--seconds S] > tests/slow.txt, where the report is one that pytest's
-`--junit-xml` writes of a run of all tests. A line is a test function without its parameters, as pytest names it, or
-the file of tests that are slow to prepare, put there by hand.
+`--junit-xml` writes of a run of all tests. A line is a test function without its parameters, as pytest names it, or a
+file that was put there by hand: what it imports takes longer than its tests, or `make check` runs it.
 
 Time alone chooses. What the others still catch is measured: `make mutants QUICK=1` tries mutants of the kernel against
 them, and a test that is needed for its 90 % is kept out of the list by a line in KEPT.
@@ -16,8 +16,8 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 ROOT = Path(__file__).resolve().parent.parent
-SECONDS = 0.28  # of all cases of one function: what is left takes a minute on two idle cores
-OF_THE_KERNEL = 0.45  # the same in tests/kernel, which catches most mutants
+SECONDS = 0.05  # of all cases of one function: what is left takes a minute on two idle cores
+OF_THE_KERNEL = 0.25  # the same in tests/kernel, which catches most mutants
 KEPT = frozenset(
     {
         "tests/adapters/cli/test_consent.py::test_what_only_looks_like_consent_runs_nothing",  # consent

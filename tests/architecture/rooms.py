@@ -141,6 +141,7 @@ _OPENAI = "loopkernel_adapters.providers.openai"
 _FUNCTIONS = "loopkernel_adapters.tools.functions"
 _SCHEMAS = "loopkernel_adapters.tools.input_schema"
 _MCP = "loopkernel_adapters.tools.mcp"
+_MCP_SERVER = tuple(f"loopkernel_adapters.server.{part}" for part in ("mcp_questions", "mcp_server"))
 _TEMPORAL = tuple(
     f"loopkernel_adapters.temporal.{part}"
     for part in ("activities", "remote_children", "remote_operations", "running", "updates", "workflow", "working")
@@ -164,8 +165,8 @@ VENDORS: dict[str, tuple[str, ...]] = {
     "httpx2": (_ANTHROPIC, _OPENAI, _MCP, _BOUNDED),
     "jsonschema": (_SCHEMAS,),
     "markdown_it": _RICH,
-    "mcp": (_MCP, "loopkernel_adapters.server.mcp_server", "loopkernel_adapters.cli.mcp_server"),
-    "mcp_types": (_MCP, "loopkernel_adapters.server.mcp_server"),
+    "mcp": (_MCP, *_MCP_SERVER, "loopkernel_adapters.cli.mcp_server"),
+    "mcp_types": (_MCP, *_MCP_SERVER),
     "openai": (_OPENAI,),
     "opentelemetry": _TELEMETRY,
     "prompt_toolkit": _PROMPT,

@@ -2,23 +2,19 @@
 
 import os
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from loopkernel.loop.transition import transition
 from loopkernel.testing.planted.planting import PlantedBug
 from loopkernel.testing.scenarios.data.scenario import Scenario
-from loopkernel.testing.scenarios.format.document import read_scenario_file
 from loopkernel.testing.scenarios.judge import run_scenario, unmet_expectations
 from loopkernel.testing.scenarios.player.drive import Drive
 from loopkernel.testing.scenarios.player.effective_policy import effective_policy
 
 from tests.kernel.planted.bugs import PLANTED
-
-FOLDER = Path(__file__).resolve().parents[2] / "specs" / "scenarios"
-SCENARIOS: tuple[Scenario, ...] = tuple(
-    scenario for file in sorted(FOLDER.glob("*.yaml")) for scenario in read_scenario_file(file)
-)
+from tests.kernel.scenario_logs import FILES, scenarios_of
 
 # One scenario in so many has its run taken once more, for the pair laws and the replay; under another Python, each.
 SHARE = 4 if os.environ.get("HYPOTHESIS_PROFILE", "quick") in ("quick", "again") else 1
@@ -69,25 +65,34 @@ SEEN = {
 }
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=[scenario.id for scenario in SCENARIOS])
-def test_the_kernel_does_what_the_scenario_says(scenario: Scenario) -> None:
-    run = Drive(scenario, effective_policy(scenario.policy), transition).run()
-    assert list(unmet_expectations(scenario, run)) == []
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_the_kernel_does_what_the_scenario_says(file: Path) -> None:
+    unmet: dict[str, list[str]] = {}
+    for scenario in scenarios_of(file):
+        run = Drive(scenario, effective_policy(scenario.policy), transition).run()
+        unmet[scenario.id] = list(unmet_expectations(scenario, run))
+    assert {name: found for name, found in unmet.items() if found} == {}
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=[scenario.id for scenario in SCENARIOS])
-def test_every_law_holds_in_the_scenario(scenario: Scenario) -> None:
-    judgement = run_scenario(scenario, again=zlib.crc32(scenario.id.encode()) % SHARE == 0)
-    assert judgement.outcome.value == "pass", judgement.difference
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_every_law_holds_in_the_scenario(file: Path) -> None:
+    for scenario in scenarios_of(file):
+        judgement = run_scenario(scenario, again=zlib.crc32(scenario.id.encode()) % SHARE == 0)
+        assert judgement.outcome.value == "pass", f"{scenario.id}: {judgement.difference}"
+
+
+def every_scenario() -> Iterator[Scenario]:
+    for file in FILES:
+        yield from scenarios_of(file)
 
 
 def test_no_two_scenarios_have_one_id() -> None:
-    ids = [scenario.id for scenario in SCENARIOS]
+    ids = [scenario.id for scenario in every_scenario()]
     assert sorted(set(ids)) == sorted(ids)
 
 
 def test_every_scenario_names_rules() -> None:
-    assert [scenario.id for scenario in SCENARIOS if not scenario.rules] == []
+    assert [scenario.id for scenario in every_scenario() if not scenario.rules] == []
 
 
 def fails(scenario: Scenario, bug: PlantedBug) -> bool:
@@ -99,5 +104,5 @@ def fails(scenario: Scenario, bug: PlantedBug) -> bool:
 @pytest.mark.parametrize("name", SEEN)
 def test_a_broken_kernel_fails_what_a_scenario_expects(name: str) -> None:
     (bug,) = (bug for bug in PLANTED if bug.name == name)
-    (scenario,) = (scenario for scenario in SCENARIOS if scenario.id == SEEN[name])
+    (scenario,) = (scenario for scenario in every_scenario() if scenario.id == SEEN[name])
     assert fails(scenario, bug)

@@ -2,13 +2,14 @@
 
 import argparse
 from collections.abc import Callable
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from typing import NoReturn, TypeAlias
+from typing import TypeAlias
 
-from loopkernel.later_typing import override
 from loopkernel.presets import PRESETS, VARIANTS
 
 from loopkernel_adapters.cli import argument_values as values
+from loopkernel_adapters.cli.argument_parser import Paragraphs, Parser
 from loopkernel_adapters.cli.argument_values import add_isolation, add_page
 from loopkernel_adapters.cli.completion import ABOUT_COMPLETION, PRINTS, add_shells
 from loopkernel_adapters.cli.options import (
@@ -22,7 +23,6 @@ from loopkernel_adapters.cli.options import (
     Options,
     ToolSet,
 )
-from loopkernel_adapters.cli.screen import terminal
 
 USAGE = "2 wrong usage, or something is missing, damaged or in use elsewhere"
 RUN_STATUSES = f"exit status: 0 the model ended the turn by itself, 1 the turn ended otherwise, {USAGE}"
@@ -63,32 +63,10 @@ ABOUT_RECORDING = "a recorded session of Claude Code, Codex and others, in whate
 ABOUT_RECORDINGS = f"{ABOUT_RUN}; or recordings of other agents: files, folders, patterns"
 
 
-class Paragraphs(argparse.HelpFormatter):
-    """Keeps the paragraphs of a text apart."""
-
-    @override
-    def _fill_text(self, text: str, width: int, indent: str) -> str:
-        return "\n\n".join(super(Paragraphs, self)._fill_text(part, width, indent) for part in text.split("\n\n"))
-
-
-class Parser(argparse.ArgumentParser):
-    """A parser whose help says when it cannot be written, and whose complaints name the help."""
-
-    @override
-    def error(self, message: str) -> NoReturn:
-        super().error(f"{message}; `{self.prog} --help` tells more")
-
-    @override
-    def print_help(self, file: object = None) -> None:
-        screen = terminal(plain=True)
-        screen.line(self.format_help().rstrip())
-        if screen.failure is not None:
-            raise screen.failure
-
-
 Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
 
 
+@cache
 def parser() -> argparse.ArgumentParser:
     """The parser of the whole command line."""
     whole = Parser(
