@@ -76,7 +76,7 @@ class Fleet(Runs, Protocol):
     async def lost(self) -> tuple[str, ...]:
         """Wait until runs that are open here are held no more, as far as `holds` knows: these, each of them once.
 
-        What goes on for them is to stop. One task waits at a time.
+        What goes on for them is to stop. One task waits at a time; raises RuntimeError for another.
         """
         ...
 

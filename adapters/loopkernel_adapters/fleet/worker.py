@@ -39,6 +39,7 @@ class DoubtedRun(StoreError):
 class Worker:
     """Serves the sessions of the agent's runs, which are a `Fleet`; as many at once as `most_sessions`.
 
+    Each worker has runs of its own, also where several are in one process: `PostgresRuns(dsn)` serves one.
     Where the agent has an approver, it answers for a person; else a call waits until its answer is sent to the run, or
     to the sub-agent that made it, from anywhere. A session that waits so is let go of with its sub-agents, unless a
     timer of it runs: who takes a run up sets its timers anew. `complain` is told what went wrong, which stops no other

@@ -121,6 +121,7 @@ class Leases:
         self._connections = connections
         self._held: dict[str, Lease] = {}
         self._changed = asyncio.Event()  # there is another lease, or one was lost
+        self._watched = False  # a task waits in `over`
         self._beating: asyncio.Task[None] | None = None
 
     async def take(self, run: str, kept: str) -> Lease:
@@ -165,7 +166,19 @@ class Leases:
         return lease.lasts if lease is not None else claim is not None and self._is_fresh(claim)
 
     async def over(self) -> tuple[str, ...]:
-        """Wait until leases are over, by all that is known here: the runs that were held by them, each told once."""
+        """Wait until leases are over, by all that is known here: the runs that were held by them, each told once.
+
+        Raises RuntimeError where another task waits already: what one is told the other would never hear.
+        """
+        if self._watched:
+            raise RuntimeError("these runs have a worker already; give each worker its own, as by PostgresRuns(dsn)")
+        self._watched = True
+        try:
+            return await self._over()
+        finally:
+            self._watched = False
+
+    async def _over(self) -> tuple[str, ...]:
         while True:
             self._changed.clear()
             lasting = [lease for lease in self._held.values() if not lease.is_told]

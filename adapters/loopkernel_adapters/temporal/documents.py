@@ -43,12 +43,21 @@ class Pace:
     most_events: int = 8_000
 
 
+@frozen
+class Answered:
+    """An input that was taken: the id of its update, and why the kernel refused it, if it did."""
+
+    update: str
+    refused: Refused | None
+
+
 @frozen(kw_only=True)
 class Carried:
     """What a history begins with: a run that is `created`, or the `state` that an earlier history of it has led to.
 
     `task` is what a sub-agent is told first. `timers` are under way, and `held` are the commands that were not begun
-    any more.
+    any more. `answered` are the last inputs that were taken: the server knows an update within one history alone, so
+    who asks again behind the end of it is answered from here.
     """
 
     pace: Pace = Pace()
@@ -57,6 +66,7 @@ class Carried:
     state: str | None = None
     timers: tuple[StartTimer, ...] = ()
     held: tuple[Command, ...] = ()
+    answered: tuple[Answered, ...] = ()
 
 
 @frozen(kw_only=True)

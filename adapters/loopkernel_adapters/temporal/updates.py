@@ -30,9 +30,11 @@ class Patience:
     give_up_at: float = inf
 
     async def after(self, error: Exception, *, may_last: bool) -> None:
-        """Wait until the next attempt. Raises the error where there is to be none."""
-        if may_last:
-            self.give_up_at = min(self.give_up_at, monotonic() + FAILING_SECONDS)
+        """Wait until the next attempt. Raises the error where there is to be none.
+
+        `may_last`: this one is of those that may; any other says that they are over, so their time counts anew.
+        """
+        self.give_up_at = min(self.give_up_at, monotonic() + FAILING_SECONDS) if may_last else inf
         if monotonic() >= self.give_up_at:
             raise error
         await asyncio.sleep(self.pause)

@@ -39,6 +39,7 @@ with workflow.unsafe.imports_passed_through():
     from loopkernel_adapters.driver.children import last_said, said_in, waiting_calls
     from loopkernel_adapters.temporal.documents import (
         RUN,
+        Answered,
         Carried,
         ChildSays,
         ChildWords,
@@ -51,6 +52,7 @@ with workflow.unsafe.imports_passed_through():
     )
     from loopkernel_adapters.temporal.documents import carried as carried_codec
 
+MOST_ANSWERED = 200  # inputs that the next history knows of: nobody asks again for one that lies further back
 NO_OPERATION = RunOperation(0)  # in what a sub-agent says: its parent knows which it is
 
 
@@ -69,6 +71,7 @@ class RunWorkflow:
         self._queue: deque[Delta] = deque()
         self._draining = False
         self._operations = RemoteOperations(self, begun.pace, self._take, self._lose)
+        self._answered = {each.update: each.refused for each in begun.answered}
         self._asked: tuple[ChildCall, ...] = waiting_calls(self._state)  # of which its parent knows
         self._to_tell: deque[ChildSays] = deque()  # the parent
         self._telling: asyncio.Task[None] | None = None
@@ -159,9 +162,13 @@ class RunWorkflow:
     async def send(self, text: str) -> str:
         """Apply an input, and tell why it was refused, if it was. Of a sub-agent, its parent has heard by then."""
         self._begin()
-        events = self._take(inputs().decode_text(text))
+        update = workflow.current_update_info()
+        assert update is not None  # this is one
+        if update.id not in self._answered:
+            events = self._take(inputs().decode_text(text))
+            self._answered[update.id] = next((event for event in events if isinstance(event, Refused)), None)
         await self._told()
-        return refusals().encode_text(next((event for event in events if isinstance(event, Refused)), None))
+        return refusals().encode_text(self._answered[update.id])
 
     @send.validator
     def demand_input(self, text: str) -> None:
@@ -275,6 +282,7 @@ class RunWorkflow:
             state=state_to_text(self._state),
             timers=self._operations.timers,
             held=self._operations.held,
+            answered=tuple(Answered(*each) for each in [*self._answered.items()][-MOST_ANSWERED:]),
         )
 
     def _ended(self) -> ChildEnded:

@@ -85,6 +85,14 @@ def test_a_run_whose_steps_fail_for_long_is_given_up() -> None:
         assert updates.FAILING_SECONDS <= clock.now <= updates.FAILING_SECONDS + updates.LONGEST_PAUSE_SECONDS
 
 
+def test_steps_that_failed_once_do_not_end_what_is_only_busy_since() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        clock = Clock(patch)
+        says = [updates.FAILING, *[RPCStatusCode.UNAVAILABLE] * 200]
+        assert asyncio.run(updates.updated(Server(says, clock), "rest", bool)) is True
+        assert clock.now > 2 * updates.FAILING_SECONDS
+
+
 def test_what_the_server_says_otherwise_is_raised_at_once() -> None:
     with pytest.MonkeyPatch.context() as patch:
         server = Server([RPCStatusCode.NOT_FOUND], Clock(patch))

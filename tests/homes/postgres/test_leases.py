@@ -262,6 +262,21 @@ def test_a_lease_that_nothing_renews_is_told_when_it_ends(world: World) -> None:
     world.play(play)
 
 
+def test_a_second_worker_of_the_same_runs_is_refused_and_the_first_goes_on(world: World) -> None:
+    async def play() -> None:
+        worker = world.worker(lease_seconds=0.3)
+        store = await worker.open("a")
+        first = asyncio.ensure_future(worker.lost())
+        await asyncio.sleep(0)
+        with pytest.raises(RuntimeError, match="have a worker already"):
+            await worker.lost()
+        worker._leases.stop()
+        assert await first == ("a",)
+        await store.close()
+
+    world.play(play)
+
+
 def test_the_heartbeat_comes_by_itself(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     async def play() -> None:
         monkeypatch.setattr(postgres_leases, "BEATS", 1_000)
