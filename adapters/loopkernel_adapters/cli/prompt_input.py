@@ -38,6 +38,7 @@ from loopkernel_adapters.cli.line_input import GRACE_SECONDS, PASTE_SECONDS, Hea
 from loopkernel_adapters.cli.screen import LEAST, USUAL, printable
 
 TICK_SECONDS = 0.1  # between two pictures of what is under way
+LONGEST_HISTORY = 500_000  # bytes; of a longer one the older half is forgotten
 MOST_COMPLETIONS = 8  # that are shown at one time
 _MOST_READS = 1_000  # pieces of what has been typed by now
 # At a question only these keys do anything, beside letters and signs: many others bring back what was typed before
@@ -75,6 +76,7 @@ class _Above(io.TextIOBase):
 class PromptInput(LineInput):
     """Reads keys while it is `open`. `above` gives the lines of what is under way, and says whether there are any.
 
+    What goes wrong as it is shown ends the input, and is raised when it is left.
     `hide` takes secrets out of what is kept of messages for the next session.
     """
 
@@ -152,7 +154,9 @@ class PromptInput(LineInput):
                 self._app.exit()
             else:
                 running.cancel()
-            await asyncio.gather(running, ticking, return_exceptions=True)
+            ended, _ = await asyncio.gather(running, ticking, return_exceptions=True)
+        if isinstance(ended, Exception):
+            raise ended
 
     @override
     def forget_typing(self) -> None:
@@ -354,6 +358,19 @@ def kept_history(folder: Path) -> History:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.close(os.open(path, os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600))
         path.chmod(0o600)
+        if path.stat().st_size > LONGEST_HISTORY:
+            _forget_the_older_half(path)
     except OSError:
         return InMemoryHistory()
     return FileHistory(str(path))
+
+
+def _forget_the_older_half(path: Path) -> None:
+    """Keep the messages of the second half of the file: each begins with an empty line and a comment."""
+    whole = path.read_bytes()
+    _, begins, kept = whole[len(whole) // 2 :].partition(b"\n\n#")
+    new = path.with_suffix(".new")
+    with new.open("wb") as file:
+        new.chmod(0o600)
+        file.write(begins[1:] + kept)
+    new.replace(path)

@@ -59,7 +59,7 @@ class PromptScreen(RichScreen):
     @override
     def end_stream(self) -> None:
         self._end_reply()
-        if self._question is not None:
+        if self._question is not None and self._question[0] != PERSON:  # the person is asked for a message all the time
             self._label_usual()
 
     @override
