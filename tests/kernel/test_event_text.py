@@ -55,3 +55,8 @@ def test_a_message_tells_all_its_blocks_and_cuts_them() -> None:
     assert event_to_text(MessageAdded(message)) == (
         f'message 4, the reply of "m": "{"x" * 60}"... (100 characters), thought "hm", an item of its provider'
     )
+
+
+def test_a_message_without_a_block_says_so() -> None:
+    message = AssistantMessage(id=MessageId(4), reply=ModelOperation(1), model="m", content=(), stop=StopReason.REFUSAL)
+    assert event_to_text(MessageAdded(message)) == 'message 4, the reply of "m": nothing'

@@ -23,7 +23,7 @@ from loopkernel.data.policy import (
     Retry,
     Truncation,
 )
-from loopkernel.data.words import HookPoint
+from loopkernel.data.words import ErrorClass, HookPoint
 from loopkernel.testing.strategies.policies import OPTIONS, compactions, policies, result_limits
 
 from tests.specs.policy_bounds import BOUNDS
@@ -87,6 +87,19 @@ def test_every_number_that_is_too_small_is_named_and_no_other(build: type, data:
     # A number may have two faults, and the parts together one more.
     named = dict.fromkeys(path for path in found if path.removeprefix(prefix) in minima)
     assert list(named) == expected
+
+
+@pytest.mark.rule("RETRY-1")
+def test_what_may_pass_by_itself_is_tried_again() -> None:
+    """Not what the request itself is wrong in, nor what a person has to see to."""
+    assert set(Retry().classes) == {
+        ErrorClass.OVERLOADED,
+        ErrorClass.RATE_LIMITED,
+        ErrorClass.SERVER,
+        ErrorClass.NETWORK,
+        ErrorClass.STALLED,
+        ErrorClass.INVALID_OUTPUT,
+    }
 
 
 @pytest.mark.parametrize("build", MINIMA, ids=lambda build: build.__name__)
