@@ -3,7 +3,7 @@
 Nothing here waits, and nothing here decides: a command says what to do, and what comes back is a report.
 """
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from typing import assert_never
 
@@ -103,7 +103,7 @@ class Operations:
     @property
     def jobs(self) -> int:
         """How many operations are under way but for timers, aborted ones that have not stopped included."""
-        return self._supervisor.jobs
+        return len(self._supervisor.jobs)
 
     @property
     def busy(self) -> bool:
@@ -138,12 +138,24 @@ class Operations:
             raise NoSuchAgent(f"no sub-agent runs for call {call}")
         return self._calls[call]
 
-    def begin(self, command: Command, state: State) -> Delta | None:
-        """Begin what the command asks for; its report, if that is there at once. `state` is the one it led to."""
+    def begin(self, commands: Iterable[Command], state: State, accept: Accept) -> bool:
+        """Begin what the commands of a step ask for; whether there is a report at once, which `accept` takes.
+
+        `state` is the one that the step led to.
+        """
         if secrets_in_force() is self._ports.secrets:  # as within a job, whose report most commands follow
-            return self._begin(command, state)
+            return self._begin_all(commands, state, accept)
         with in_force(self._ports.secrets):  # also for what is begun here and goes on
-            return self._begin(command, state)
+            return self._begin_all(commands, state, accept)
+
+    def _begin_all(self, commands: Iterable[Command], state: State, accept: Accept) -> bool:
+        reported = False
+        for command in commands:
+            report = self._begin(command, state)
+            if report is not None:
+                accept(report)
+                reported = True
+        return reported
 
     def _begin(self, command: Command, state: State) -> Delta | None:
         match command:  # by how often they come
