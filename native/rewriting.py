@@ -20,7 +20,7 @@ from native.native_records import classes_in
 SUPPORT = "loopkernel.data.native_records"
 _HEAD = f"from typing import Any as _Any, Final as _Final, cast as _cast\nimport {SUPPORT} as _native\n"
 _DECORATORS = {"attrs", "loopkernel.data.value_classes"}
-_MADE_BY_ATTRS = {"frozen", "evolve"}  # taken from the support module, or not needed any more
+_MADE_BY_ATTRS = {"frozen", "evolve", "quick_copy"}  # taken from the support module, or not needed any more
 # How a value is built past its own check: attrs fields are set from outside there, native ones by the constructor.
 _PAST_THE_CHECK = {
     "Json": (
@@ -175,7 +175,7 @@ def _stored(one: _Class, field: Field) -> str:
 
 
 def _kept(one: _Class, lines: list[str]) -> Iterator[str]:
-    """The methods of the class as they are, but for the decorators by which attrs finds its own."""
+    """The methods of the class as they are, but for the decorators by which attrs, or the interpreter, finds its own."""
     fields = [*_field_statements(one.node)]
     for part in one.node.body:
         if part in fields or isinstance(part, ast.Expr):  # a text, which stands above already
@@ -183,7 +183,7 @@ def _kept(one: _Class, lines: list[str]) -> Iterator[str]:
         text = "".join(lines[_first_line(part) : part.end_lineno])
         if isinstance(part, ast.FunctionDef):
             for decorator in part.decorator_list:
-                if ast.unparse(decorator).split(".")[-1] in ("default", "validator"):
+                if ast.unparse(decorator).split(".")[-1] in ("default", "validator", "quick_copy"):
                     text = text.replace(f"    @{ast.unparse(decorator)}\n", "", 1)
             if one.name in _PAST_THE_CHECK and _PAST_THE_CHECK[one.name][0] in text:
                 text = text.replace(*_PAST_THE_CHECK[one.name])

@@ -13,7 +13,7 @@ from loopkernel.data.plans import Plan
 from loopkernel.data.text_map import TextMap
 from loopkernel.data.timers import Timer
 from loopkernel.data.tools import EffectClass, Tool, Verdict
-from loopkernel.data.value_classes import frozen
+from loopkernel.data.value_classes import frozen, quick_copy
 from loopkernel.data.vector import Vector
 from loopkernel.data.words import OPEN_STATUSES, CallStatus, UserAction
 
@@ -306,6 +306,7 @@ class Ledger:
         """This ledger with another entry at `place`."""
         return self.updated(self.entries.replace(place, entry), plan=self.plan)
 
+    @quick_copy
     def updated(
         self,
         entries: Vector[LedgerEntry],

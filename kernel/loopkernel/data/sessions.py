@@ -17,7 +17,7 @@ from loopkernel.data.text_map import TextMap
 from loopkernel.data.threads import Thread
 from loopkernel.data.tools import Tool
 from loopkernel.data.usage import NO_USAGE, Usage
-from loopkernel.data.value_classes import frozen
+from loopkernel.data.value_classes import frozen, quick_copy
 from loopkernel.data.vector import GrowingSet
 from loopkernel.data.watches import Watch
 from loopkernel.data.words import ErrorClass, RequestReason, TurnEndReason
@@ -169,6 +169,7 @@ class Session:
     last_model: str | None = None
     last_end: TurnEndReason | None = None
 
+    @quick_copy
     def updated(
         self,
         *,
