@@ -305,7 +305,7 @@ class Driver:
 
     async def stopped(self) -> None:
         """Wait until nothing at all is under way, also nothing that was aborted. Raises as `over` does."""
-        await self._until(lambda: self._operations.jobs == 0 and self._writing is None)
+        await self._until(lambda: not self._operations.jobs and self._writing is None)
 
     @property
     def waits(self) -> bool:
@@ -407,7 +407,7 @@ class Driver:
             return
         if outcome is not None:
             self._enqueue(outcome)
-        if self._operations.jobs == 0:
+        if not self._operations.jobs:
             self._drain()
         elif not self._drain_is_due:
             self._drain_is_due = True
@@ -533,17 +533,15 @@ class Driver:
 
     def _rests(self) -> bool:
         """Whether nothing will happen unless something new comes in."""
-        return not self._queue and self._writing is None and not self._is_at_work()
-
-    def _is_at_work(self) -> bool:
-        """Whether the loop is not at rest, and something is under way: then nothing has come that anybody waits for."""
-        return type(self._state) not in AT_REST and self._operations.busy
+        at_rest = type(self._state) in AT_REST or not self._operations.busy
+        return at_rest and not self._queue and self._writing is None
 
     def _wake_waiters(self) -> None:
         over = self._failure is not None or self._closed
         if over:
             self._senders.wake(everyone=True)
-        if over or (self._waiters.waiting and not self._is_at_work()):
+        # While the loop is not at rest, and something is under way, nothing has come that anybody waits for.
+        if over or (self._waiters.waiting and (type(self._state) in AT_REST or not self._operations.busy)):
             self._waiters.wake(everyone=over)
 
     def _fail(self, error: Exception) -> None:

@@ -17,6 +17,7 @@ from loopkernel.data.effects import CancelTimer, Effect, StartTimer
 from loopkernel.data.events import ErrorShown
 from loopkernel.data.ids import OperationKind, TimerOperation
 from loopkernel.data.ledgers import Ledger, LedgerEntry
+from loopkernel.data.operations import Operations
 from loopkernel.data.sessions import Session, ShownError, Stamp
 from loopkernel.data.timers import Timer
 from loopkernel.data.value_classes import frozen
@@ -103,9 +104,7 @@ class Draft(Generic[L]):
 
     def start_timer(self, purpose: TimerPurpose, deadline_ms: int) -> tuple["Draft[L]", Timer]:
         """A new delay runs until the deadline (law TIMER-DATA)."""
-        operations, number = self.session.operations.mint(OperationKind.TIMER)
-        timer = Timer(TimerOperation(number), purpose, deadline_ms)
-        command = StartTimer(operation=timer.operation, purpose=purpose, deadline_ms=deadline_ms)
+        operations, timer, command = minted_timer(self.session.operations, purpose, deadline_ms)
         session = self.session.updated(operations=operations)
         return Draft(session, self.stamp, self.ledger, (self.told, command)), timer
 
@@ -115,3 +114,13 @@ class Draft(Generic[L]):
 
 
 CallsDraft = Draft[Ledger]  # of a reply with its calls
+
+
+def minted_timer(
+    operations: Operations, purpose: TimerPurpose, deadline_ms: int
+) -> tuple[Operations, Timer, StartTimer]:
+    """A new delay and what starts it, for whoever changes more of the session at once."""
+    operations, number = operations.mint(OperationKind.TIMER)
+    operation = TimerOperation(number)
+    command = StartTimer(operation=operation, purpose=purpose, deadline_ms=deadline_ms)
+    return operations, Timer(operation, purpose, deadline_ms), command

@@ -35,7 +35,7 @@ UPDATED = [
 
 @pytest.mark.parametrize(("record", "name"), [(record, name) for record, name in UPDATED if name != "self"])
 @pytest.mark.parametrize("value", [0, 7])
-def test_an_update_of_a_field_changes_that_and_nothing_else(record: type, name: str, value: int) -> None:
+def test_an_update_of_a_field_changes_that_and_nothing_else(record: Any, name: str, value: int) -> None:  # as above
     before = filled(record)
     given = {"entries": before.entries, "plan": before.plan} if record is Ledger else {}
     expected = parts(evolve(before, **{name: value}))

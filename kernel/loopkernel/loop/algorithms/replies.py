@@ -164,5 +164,6 @@ def assemble(pieces: Iterable[Piece], calls: Iterable[ToolCall], model: str) -> 
                 )
             case _:
                 assert_never(piece)
-    flush()
+    if reasoned or written:
+        flush()
     return tuple(blocks)

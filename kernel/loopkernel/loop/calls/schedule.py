@@ -150,7 +150,7 @@ def start_ready(draft: CallsDraft, *, early: bool = False) -> CallsDraft | OverB
     taken: CallsDraft | OverBudget = draft
     if draft.ledger.entries.size > 1:
         taken = _take_all(draft, early)
-    elif draft.ledger.entries.size and _may_be_looked_at(draft.ledger.entries[0], settings):
+    elif draft.ledger.entries.size:
         taken = _take(draft, 0, early)
     if isinstance(taken, OverBudget) or early or settings.policy.output_tool is None:
         return taken
@@ -269,7 +269,7 @@ def _start(draft: CallsDraft, place: int, given: Json, tool: Tool) -> CallsDraft
         if waits_for_share(draft.ledger, session, place):
             return _parked(draft, place)
     if not child:
-        return start_run(draft, place, given)
+        return start_run(draft, place, given, tool)
     reserved = share_of(draft.ledger, session)
     if reserved is None:
         spent = budget_reached(settings.policy, session.usage, draft.stamp.now_ms - draft.ledger.opened_ms)
