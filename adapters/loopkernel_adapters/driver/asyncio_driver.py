@@ -26,8 +26,9 @@ from attrs import define
 from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import Command, Effect
 from loopkernel.data.events import Event, LineageForked
+from loopkernel.data.records import new_record
 from loopkernel.data.states import Cancelled, Confirming, Done, Idle, Initial, State
-from loopkernel.data.steps import Context
+from loopkernel.data.steps import new_context
 from loopkernel.data.thread_deltas import Created, ThreadDelta
 from loopkernel.data.user_deltas import UserDelta
 from loopkernel.later_typing import TypeIs
@@ -473,8 +474,8 @@ class Driver:
         while queue:
             delta = queue.popleft()
             now_ms = now()
-            state, effects = transition(state, Context(delta, now_ms))
-            records.append(LogRecord(delta, now_ms))
+            state, effects = transition(state, new_context(delta, now_ms))
+            records.append(new_record(delta, now_ms))
             if not lasting and type(delta) not in INCREMENTS:
                 lasting = bool(effects) or must_last(delta, effects, type(state) in AT_REST)
             for effect in effects:

@@ -16,7 +16,7 @@ from loopkernel.data.errors import quoted
 from loopkernel.data.events import ToolEnded
 from loopkernel.data.ids import CheckOperation, OperationKind, RunOperation
 from loopkernel.data.json_text import Json
-from loopkernel.data.ledgers import Ledger, LedgerEntry, Links
+from loopkernel.data.ledgers import Ledger, LedgerEntry, Links, new_entry
 from loopkernel.data.plans import Plan
 from loopkernel.data.sessions import Settings
 from loopkernel.data.text_map import TextMap
@@ -42,7 +42,7 @@ from loopkernel.loop.algorithms.wording import (
     edited_text,
     unreachable_text,
 )
-from loopkernel.loop.draft import CallsDraft, Draft
+from loopkernel.loop.draft import CallsDraft, new_draft
 
 # --- what a call uses, under the settings that hold now -------------------------------------------------
 
@@ -137,7 +137,7 @@ def add_call(draft: CallsDraft, call: ToolCall, verdict: Verdict | None) -> Call
         session, check = session.updated(operations=operations), CheckOperation(number)
         told = (told, CheckCall(operation=check, call=call.id, tool=call.tool, input=given))
         checked = noted(checked, number - ledger.first_check, place)
-    entry = LedgerEntry(call=call, check=check, verdict=verdict, links=links)
+    entry = new_entry(call=call, check=check, verdict=verdict, links=links)
     ledger = ledger.updated(
         ledger.entries.append(entry),
         unanswered=ledger.unanswered + 1,
@@ -147,7 +147,7 @@ def add_call(draft: CallsDraft, call: ToolCall, verdict: Verdict | None) -> Call
         plan=None if ledger.plan is None else _planned(ledger.plan, entry, session.settings),
         ids=None if ledger.ids is None else ledger.ids.put(call.provider_id, place),
     )
-    draft = Draft(session, draft.stamp, ledger, told)
+    draft = new_draft(session, draft.stamp, ledger, told)
     return draft if failed is None else close(draft, place, _unreachable(draft.ledger, place, failed))
 
 

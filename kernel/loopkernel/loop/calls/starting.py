@@ -16,7 +16,7 @@ from loopkernel.data.tools import EffectClass, Tool
 from loopkernel.data.words import CallStatus, TimerPurpose
 from loopkernel.loop.algorithms.scheduling import start
 from loopkernel.loop.calls.ledger import noted, set_timer, worst_effect_of
-from loopkernel.loop.draft import CallsDraft, Draft, Told, minted_timer
+from loopkernel.loop.draft import CallsDraft, Told, minted_timer, new_draft
 
 
 def start_run(draft: CallsDraft, place: int, given: Json, tool: Tool | None) -> CallsDraft:
@@ -111,7 +111,7 @@ def put_started(
         plan=None if ledger.plan is None else start(ledger.plan, place),
     )
     session = session.updated(operations=operations, started=started, course=course)
-    return Draft(session, draft.stamp, ledger, told)
+    return new_draft(session, draft.stamp, ledger, told)
 
 
 # --- people ---------------------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ from loopkernel.loop.calls.ledger import results
 from loopkernel.loop.calls.run_reports import outside_report, timer_fired, tool_report
 from loopkernel.loop.calls.schedule import OverBudget, gives_output, skip_for_output, start_ready
 from loopkernel.loop.calls.stopping import user_cancelled
-from loopkernel.loop.draft import CallsDraft, Draft
+from loopkernel.loop.draft import CallsDraft, new_draft
 from loopkernel.loop.gates.refusals import refusal
 from loopkernel.loop.history.thread import add_results
 from loopkernel.loop.life.fork import FORKED, fork_calls, fork_session
@@ -137,7 +137,7 @@ def _cut_short(state: Working, draft: CallsDraft, cause: Cause) -> Step[Finishin
 
 def enter_executing(state: Executing) -> Step[Executing | Confirming | Dispatching | AfterCalls]:
     """Start what may start, and ask what is to be asked; once every call is answered, go on with the answers."""
-    draft, settled = Draft(state.session, state.stamp, state.ledger), state.settled
+    draft, settled = new_draft(state.session, state.stamp, state.ledger), state.settled
     if draft.ledger.unanswered:
         draft, settled = _start(draft, settled)
     ledger = draft.ledger

@@ -12,7 +12,7 @@ from loopkernel.data.messages import ResultMessage, UserOrigin
 from loopkernel.data.model_deltas import FromModel
 from loopkernel.data.outside_deltas import FromOutside, HookAnswer, HookAnswered, HookBlock, HookModify, TimerFired
 from loopkernel.data.sessions import Session, Turn
-from loopkernel.data.states import BeforeRequest, Compacting, Finishing, Streaming, Thinking
+from loopkernel.data.states import BeforeRequest, Compacting, Finishing, Streaming, Thinking, new_streaming
 from loopkernel.data.steps import Context, Step
 from loopkernel.data.thread_deltas import Disposed, Forked, FromThread, Resumed
 from loopkernel.data.tool_deltas import FromTool
@@ -174,7 +174,7 @@ def _request(draft: Draft[None], turn: Turn) -> Step[Streaming]:
     if not turn.requested:
         turn = evolve(turn, requested=True)
     asked = begin_request(draft, turn)
-    streaming = Streaming(
+    streaming = new_streaming(
         session=asked.session,
         stamp=draft.stamp,
         turn=turn,
