@@ -381,3 +381,6 @@ class Ledger:
             return None
         place = places[index]
         return place if place >= 0 else None
+
+
+new_ledger = maker(Ledger)

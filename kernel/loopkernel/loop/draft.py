@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeAlias, TypeVar, final
 
 from attrs import evolve
 
-from loopkernel.data.effects import CancelTimer, Effect, StartTimer
+from loopkernel.data.effects import CancelTimer, Effect, StartTimer, new_start_timer
 from loopkernel.data.events import ErrorShown
 from loopkernel.data.ids import OperationKind, TimerOperation
 from loopkernel.data.ledgers import Ledger, LedgerEntry
@@ -123,5 +123,5 @@ def minted_timer(
     """A new delay and what starts it, for whoever changes more of the session at once."""
     operations, number = operations.mint(OperationKind.TIMER)
     operation = TimerOperation(number)
-    command = StartTimer(operation=operation, purpose=purpose, deadline_ms=deadline_ms)
+    command = new_start_timer(operation=operation, purpose=purpose, deadline_ms=deadline_ms)
     return operations, Timer(operation, purpose, deadline_ms), command

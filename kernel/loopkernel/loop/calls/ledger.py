@@ -11,7 +11,7 @@ from attrs import evolve
 
 from loopkernel.data.blocks import RawInput, TextBlock, ToolCall, ToolResult, UserBlock, text_of
 from loopkernel.data.choices import NoProfile
-from loopkernel.data.effects import CancelTimer, CheckCall
+from loopkernel.data.effects import CancelTimer, CheckCall, new_check_call
 from loopkernel.data.errors import quoted
 from loopkernel.data.events import ToolEnded
 from loopkernel.data.ids import CheckOperation, OperationKind, RunOperation
@@ -135,7 +135,7 @@ def add_call(draft: CallsDraft, call: ToolCall, verdict: Verdict | None) -> Call
     if failed is None and verdict is None and not isinstance(given, RawInput):
         operations, number = session.operations.mint(OperationKind.CHECK)
         session, check = session.updated(operations=operations), CheckOperation(number)
-        told = (told, CheckCall(operation=check, call=call.id, tool=call.tool, input=given))
+        told = (told, new_check_call(operation=check, call=call.id, tool=call.tool, input=given))
         checked = noted(checked, number - ledger.first_check, place)
     entry = new_entry(call=call, check=check, verdict=verdict, links=links)
     ledger = ledger.updated(

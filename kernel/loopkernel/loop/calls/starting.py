@@ -4,7 +4,7 @@ from attrs import evolve
 
 from loopkernel.data.children import ChildRun
 from loopkernel.data.choices import Oversize
-from loopkernel.data.effects import StartTool
+from loopkernel.data.effects import StartTool, new_start_tool
 from loopkernel.data.events import ApprovalAsked
 from loopkernel.data.ids import CallId, OperationKind, RunOperation
 from loopkernel.data.json_text import Json
@@ -57,7 +57,7 @@ def start_tool(
     """
     key, limit = f"{settings.session_id}/{settings.lineage}/{call}", settings.policy.result_limit
     runs_commands = tool is not None and tool.profile is not None and bool(tool.profile.commands)
-    return StartTool(
+    return new_start_tool(
         operation=operation,
         call=call,
         run=run,

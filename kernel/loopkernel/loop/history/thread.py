@@ -6,12 +6,12 @@ from loopkernel.data.blocks import AssistantBlock, OpaqueBlock, TextBlock, ToolR
 from loopkernel.data.events import InputSettled, MessageAdded
 from loopkernel.data.ids import MessageId, ModelOperation, ReceiptId
 from loopkernel.data.messages import (
-    AssistantMessage,
     Message,
     ReplyState,
     ResultMessage,
     UserMessage,
     UserOrigin,
+    new_assistant_message,
 )
 from loopkernel.data.sessions import NO_COURSE, OpenReply
 from loopkernel.data.threads import Thread
@@ -102,7 +102,7 @@ def add_reply(
 
     `usage` and `watch` are those of the session from then on, where they are given.
     """
-    message = AssistantMessage(
+    message = new_assistant_message(
         id=_next_id(draft),
         reply=reply.operation,
         model=reply.model,

@@ -4,10 +4,10 @@ from attrs import evolve
 
 from loopkernel.data.blocks import UserBlock
 from loopkernel.data.choices import OutputDemand
-from loopkernel.data.effects import CallModel, Effect, Request
+from loopkernel.data.effects import CallModel, Effect, new_request
 from loopkernel.data.events import OpaqueDropped
 from loopkernel.data.ids import ModelOperation, OperationKind, ReceiptId
-from loopkernel.data.ledgers import Ledger
+from loopkernel.data.ledgers import Ledger, new_ledger
 from loopkernel.data.messages import UserOrigin
 from loopkernel.data.policy import Policy
 from loopkernel.data.sessions import OpenReply, Session, Turn
@@ -73,7 +73,7 @@ def begin_request(draft: Draft[L], turn: Turn) -> Asked:
         tools = tuple(tool for tool in tools if tool.name == forced)
     elif session.watch.disabled:
         tools = tuple(tool for tool in tools if not is_disabled(session.watch, tool.name))
-    request = Request(
+    request = new_request(
         number=operation,
         reason=turn.reason,
         model=model,
@@ -100,7 +100,7 @@ def begin_request(draft: Draft[L], turn: Turn) -> Asked:
         effects.append(command)
     session = session.updated(operations=operations, last_model=model)
     minted = operations.minted
-    ledger = Ledger(
+    ledger = new_ledger(
         reply=operation,
         opened_ms=turn.opened_ms,
         nonce=settings.nonce,
