@@ -75,9 +75,7 @@ class Supervisor:
             self._following.append(job)
 
     def _spawn(self, job: Job) -> None:
-        task = asyncio.create_task(self._serve(job))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.add(asyncio.get_running_loop().create_task(self._serve(job)))
 
     def abort(self, key: JobKey) -> None:
         """Have the job stop; one that has not begun never does. Without such a job nothing happens."""
@@ -125,17 +123,21 @@ class Supervisor:
         return tuple(job.name for job in self.jobs.values() if job.task in left)
 
     async def _serve(self, job: Job) -> None:
-        task = asyncio.current_task()
-        following = await self._complete(job, task, gives_way=False)
-        served = 1
-        while following is not None:
-            # Others get their turn even if no job ever waits for anything; and always before a tool is run, since
-            # whoever has just seen the call may want to stop it.
-            served += 1
-            gives_way = following.key[0] is OperationKind.RUN or served % JOBS_PER_SLICE == 0
-            following = await self._complete(following, task, gives_way)
+        task: asyncio.Task[None] | None = asyncio.current_task()
+        assert task is not None
+        try:
+            following = await self._complete(job, task, gives_way=False)
+            served = 1
+            while following is not None:
+                # Others get their turn even if no job ever waits for anything; and always before a tool is run, since
+                # whoever has just seen the call may want to stop it.
+                served += 1
+                gives_way = following.key[0] is OperationKind.RUN or served % JOBS_PER_SLICE == 0
+                following = await self._complete(following, task, gives_way)
+        finally:
+            self._tasks.discard(task)
 
-    async def _complete(self, job: Job, task: "asyncio.Task[None] | None", gives_way: bool) -> Job | None:
+    async def _complete(self, job: Job, task: asyncio.Task[None], gives_way: bool) -> Job | None:
         """Run the job in the task, report its outcome, and return the job that the task goes on with."""
         delta = job.stopped if job.aborted else await self._outcome(job, task, gives_way)
         del self.jobs[job.key]
@@ -154,7 +156,7 @@ class Supervisor:
             self._spawn(other)
         return None
 
-    async def _outcome(self, job: Job, task: "asyncio.Task[None] | None", gives_way: bool) -> Delta | None:
+    async def _outcome(self, job: Job, task: asyncio.Task[None], gives_way: bool) -> Delta | None:
         job.task = task
         _JOBS.set((job, *self._within))
         try:

@@ -68,13 +68,19 @@ def never_runs(entry: LedgerEntry, settings: Settings) -> bool:
     return is_output_call(entry, settings)
 
 
+NO_CLAIMS = Claimant(())
+
+
 def claimant_of(entry: LedgerEntry, settings: Settings) -> Claimant | None:
     """The entry as the schedule sees it; None before its first check.
 
     What a reference will name is not known to the check either: a resource that it stands for makes the claims None.
     """
-    if never_runs(entry, settings):
-        return Claimant(())
+    return NO_CLAIMS if never_runs(entry, settings) else claimant_that_may_run(entry, settings)
+
+
+def claimant_that_may_run(entry: LedgerEntry, settings: Settings) -> Claimant | None:
+    """As `claimant_of`, of a call that is not answered without a run."""
     if not isinstance(entry.verdict, ValidCall):
         return None
     tool = offered(settings, entry.tool)
