@@ -515,8 +515,11 @@ class Driver:
         if step.forked and going_on:
             self._operations.let_go()
         reported = False
-        if step.commands and going_on:
-            reported = self._operations.begin(step.commands, step.state, self._enqueue)
+        for command in step.commands if going_on else ():
+            report = self._operations.begin(command, step.state)
+            if report is not None:
+                self._enqueue(report)
+                reported = True
         step.events += self._date.jumps()
         self._audience.show(step.events, step.records)
         if not reported:

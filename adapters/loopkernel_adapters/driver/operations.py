@@ -3,7 +3,7 @@
 Nothing here waits, and nothing here decides: a command says what to do, and what comes back is a report.
 """
 
-from collections.abc import Callable, Coroutine, Iterable, Sequence, Sized
+from collections.abc import Callable, Coroutine, Sequence, Sized
 from functools import partial
 from typing import assert_never
 
@@ -136,23 +136,11 @@ class Operations:
             raise NoSuchAgent(f"no sub-agent runs for call {call}")
         return self._calls[call]
 
-    def begin(self, commands: Iterable[Command], state: State, accept: Accept) -> bool:
-        """Begin what the commands of a step ask for; whether there is a report at once, which `accept` takes.
-
-        `state` is the one that the step led to.
-        """
+    def begin(self, command: Command, state: State) -> Delta | None:
+        """Begin what the command asks for; its report, if that is there at once. `state` is the one it led to."""
         if secrets_in_force() is not self._ports.secrets:  # they are within a job, whose report most commands follow
             with in_force(self._ports.secrets):  # also for what is begun here and goes on
-                return self.begin(commands, state, accept)
-        reported = False
-        for command in commands:
-            report = self._begin(command, state)
-            if report is not None:
-                accept(report)
-                reported = True
-        return reported
-
-    def _begin(self, command: Command, state: State) -> Delta | None:
+                return self.begin(command, state)
         match command:  # by how often they come
             case StartTimer():
                 forget = self._ports.clock.call_at(command.deadline_ms, partial(self._fire, command.operation))
