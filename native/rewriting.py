@@ -9,7 +9,7 @@ is asked of the classes themselves, as attrs has made them; their types and defa
 import ast
 import importlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, get_origin
 
 import attrs
@@ -20,7 +20,7 @@ from native.native_records import classes_in
 SUPPORT = "loopkernel.data.native_records"
 _HEAD = f"from typing import Any as _Any, Final as _Final, cast as _cast\nimport {SUPPORT} as _native\n"
 _DECORATORS = {"attrs", "loopkernel.data.value_classes"}
-_MADE_BY_ATTRS = {"frozen", "evolve"}  # taken from the support module, or not needed any more
+_MADE_BY_ATTRS = {"frozen", "evolve", "maker", "quick_copy"}  # taken from the support module, or not needed any more
 # How a value is built past its own check: attrs fields are set from outside there, native ones by the constructor.
 _PAST_THE_CHECK = {
     "Json": (
@@ -65,9 +65,9 @@ class _Class:
 
 def rewritten(source: str, module: str) -> str:
     """The source of the module with native classes in the place of its attrs classes."""
-    source = _with_plain_returns(source)
-    tree = ast.parse(source)
     made = importlib.import_module(module)
+    source = _without_makers(_with_plain_returns(source), vars(made))
+    tree = ast.parse(source)
     lines = source.splitlines(keepends=True)
     definitions = [node for node in tree.body if isinstance(node, ast.ClassDef)]
     classes = [_Class(node, getattr(made, node.name), found[0]) for node in definitions if (found := _decorated(node))]
@@ -96,6 +96,18 @@ def _with_plain_returns(source: str) -> str:
             plain = [*parts, f"return {ast.unparse(choice.orelse)}"]
             lines[node.lineno - 1 : node.end_lineno] = [f"{indent}{line}\n" for line in plain]
     return "".join(lines)
+
+
+def _without_makers(source: str, known: Mapping[str, object]) -> str:
+    """The source with the classes themselves for the functions that make their values, under whose names they stay."""
+    for name, value in known.items():
+        made = getattr(value, "__wrapped__", None)
+        if isinstance(made, type) and attrs.has(made):
+            before, definition, behind = source.partition(f"\n{name} = maker({made.__name__})\n")
+            source = re.sub(rf"\b{name}\b", made.__name__, before)
+            if definition:
+                source += f"\n{name} = {made.__name__}\n" + re.sub(rf"\b{name}\b", made.__name__, behind)
+    return source
 
 
 def _decorated(node: ast.ClassDef) -> tuple[str | None] | None:
@@ -175,7 +187,7 @@ def _stored(one: _Class, field: Field) -> str:
 
 
 def _kept(one: _Class, lines: list[str]) -> Iterator[str]:
-    """The methods of the class as they are, but for the decorators by which attrs finds its own."""
+    """The methods of the class as they are, but for decorators that attrs, or the interpreter alone, has a use for."""
     fields = [*_field_statements(one.node)]
     for part in one.node.body:
         if part in fields or isinstance(part, ast.Expr):  # a text, which stands above already
@@ -183,7 +195,7 @@ def _kept(one: _Class, lines: list[str]) -> Iterator[str]:
         text = "".join(lines[_first_line(part) : part.end_lineno])
         if isinstance(part, ast.FunctionDef):
             for decorator in part.decorator_list:
-                if ast.unparse(decorator).split(".")[-1] in ("default", "validator"):
+                if ast.unparse(decorator).split(".")[-1] in ("default", "validator", "quick_copy"):
                     text = text.replace(f"    @{ast.unparse(decorator)}\n", "", 1)
             if one.name in _PAST_THE_CHECK and _PAST_THE_CHECK[one.name][0] in text:
                 text = text.replace(*_PAST_THE_CHECK[one.name])

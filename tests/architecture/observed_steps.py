@@ -68,14 +68,14 @@ class Impure(BaseException):
 
 
 def _builds_value(event: str, arguments: tuple[object, ...]) -> bool:
-    """Whether a new value changes its class for the twin, or back, or its constructor is written (`value_classes`)."""
+    """Whether a new value changes its class for the twin, or back, or what makes it is written (`value_classes`)."""
     if event == "object.__setattr__":
         value, name, into = arguments
         return name == "__class__" and isinstance(into, type) and into.__qualname__ == type(value).__qualname__
     if event not in ("compile", "exec"):
         return False
     place = getattr(arguments[0], "co_filename", None) if event == "exec" else arguments[1]
-    return isinstance(place, str) and place.startswith("<constructor of ")
+    return isinstance(place, str) and place.startswith(("<constructor of ", "<copy of "))
 
 
 class Watch:

@@ -42,11 +42,12 @@ FORBIDDEN_CALLS = {
     "vars": "reaches for an object's variables",
 }
 # Where a forbidden call is right, and why.
-_WRITTEN = "it writes a constructor from the fields of a class, as attrs does"
+_WRITTEN = "it writes a constructor, or a copy, from the fields of a class, as attrs does"
 _TRIE = "it says where a value stands in a trie whose order nobody can look at"
 PERMITTED_CALLS = {
-    ("loopkernel.data.value_classes", "_written", "compile"): _WRITTEN,
-    ("loopkernel.data.value_classes", "_written", "exec"): _WRITTEN,
+    ("loopkernel.data.value_classes", "_defined", "compile"): _WRITTEN,
+    ("loopkernel.data.value_classes", "_defined", "exec"): _WRITTEN,
+    ("loopkernel.data.value_classes", "first_time", "setattr"): _WRITTEN,
     ("loopkernel.data.value_classes", "_twin", "vars"): _WRITTEN,
     ("loopkernel.data.value_classes", "frozen", "vars"): "it looks which methods a class has of its own",
     ("loopkernel.data.value_classes", "__hash__", "hash"): "a hash is what it is asked for",

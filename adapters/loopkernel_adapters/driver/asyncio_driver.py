@@ -26,8 +26,9 @@ from attrs import define
 from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import Command, Effect
 from loopkernel.data.events import Event, LineageForked
+from loopkernel.data.records import new_record
 from loopkernel.data.states import Cancelled, Confirming, Done, Idle, Initial, State
-from loopkernel.data.steps import Context
+from loopkernel.data.steps import new_context
 from loopkernel.data.thread_deltas import Created, ThreadDelta
 from loopkernel.data.user_deltas import UserDelta
 from loopkernel.later_typing import TypeIs
@@ -305,7 +306,7 @@ class Driver:
 
     async def stopped(self) -> None:
         """Wait until nothing at all is under way, also nothing that was aborted. Raises as `over` does."""
-        await self._until(lambda: self._operations.jobs == 0 and self._writing is None)
+        await self._until(lambda: not self._operations.jobs and self._writing is None)
 
     @property
     def waits(self) -> bool:
@@ -407,7 +408,7 @@ class Driver:
             return
         if outcome is not None:
             self._enqueue(outcome)
-        if self._operations.jobs == 0:
+        if not self._operations.jobs:
             self._drain()
         elif not self._drain_is_due:
             self._drain_is_due = True
@@ -473,8 +474,8 @@ class Driver:
         while queue:
             delta = queue.popleft()
             now_ms = now()
-            state, effects = transition(state, Context(delta, now_ms))
-            records.append(LogRecord(delta, now_ms))
+            state, effects = transition(state, new_context(delta, now_ms))
+            records.append(new_record(delta, now_ms))
             if not lasting and type(delta) not in INCREMENTS:
                 lasting = bool(effects) or must_last(delta, effects, type(state) in AT_REST)
             for effect in effects:
@@ -536,17 +537,15 @@ class Driver:
 
     def _rests(self) -> bool:
         """Whether nothing will happen unless something new comes in."""
-        return not self._queue and self._writing is None and not self._is_at_work()
-
-    def _is_at_work(self) -> bool:
-        """Whether the loop is not at rest, and something is under way: then nothing has come that anybody waits for."""
-        return type(self._state) not in AT_REST and self._operations.busy
+        at_rest = type(self._state) in AT_REST or not self._operations.busy
+        return at_rest and not self._queue and self._writing is None
 
     def _wake_waiters(self) -> None:
         over = self._failure is not None or self._closed
         if over:
             self._senders.wake(everyone=True)
-        if over or (self._waiters.waiting and not self._is_at_work()):
+        # While the loop is not at rest, and something is under way, nothing has come that anybody waits for.
+        if over or (self._waiters.waiting and (type(self._state) in AT_REST or not self._operations.busy)):
             self._waiters.wake(everyone=over)
 
     def _fail(self, error: Exception) -> None:

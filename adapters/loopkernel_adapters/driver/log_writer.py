@@ -119,7 +119,8 @@ class LogWriter:
     def look_back_in_place(self, state: State) -> None:
         """As `look_back`, for a store that returns at once."""
         assert self._in_place is not None
-        if self._snapshot_begins(state, closing=False):
+        if snapshot_due(self._since_snapshot, False, self._before_snapshot):
+            self._begin_snapshot(state)
             try:
                 self._in_place.save_snapshot(state)
             except Exception as error:
@@ -127,18 +128,16 @@ class LogWriter:
 
     async def look_back(self, state: State, closing: bool = False) -> None:
         """Keep a snapshot of the state that all records lead to, which the store has, if it is time for one."""
-        if self._snapshot_begins(state, closing):
+        if snapshot_due(self._since_snapshot, closing, self._before_snapshot):
+            self._begin_snapshot(state)
             try:
                 await self._store.save_snapshot(state)
             except Exception as error:
                 self._complain_of_snapshot(error)
 
-    def _snapshot_begins(self, state: State, closing: bool) -> bool:
-        if not snapshot_due(self._since_snapshot, closing, self._before_snapshot):
-            return False
+    def _begin_snapshot(self, state: State) -> None:
         self._since_snapshot = 0  # also where it fails: the next attempt comes as late as if it had not
         self._before_snapshot = state.stamp.version
-        return True
 
     def _complain_of_snapshot(self, error: Exception) -> None:
         complain("no snapshot could be kept; the log is whole, and takes longer to open", error, self._secrets)

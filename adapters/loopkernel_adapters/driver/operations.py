@@ -3,7 +3,7 @@
 Nothing here waits, and nothing here decides: a command says what to do, and what comes back is a report.
 """
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence, Sized
 from functools import partial
 from typing import assert_never
 
@@ -95,15 +95,13 @@ class Operations:
         self._show = show
         self._follow = follow
         self._supervisor = Supervisor(report)
+        self.jobs: Sized = (
+            self._supervisor.jobs
+        )  # under way but for timers, aborted ones that have not stopped included
         self._runs: dict[RunOperation, ToolRun] = {}  # those that have begun
         self._agents: dict[RunOperation, Agent] = {}
         self._calls: dict[CallId, Agent] = {}  # of each call the latest agent
         self._timers: dict[TimerOperation, Callable[[], None]] = {}
-
-    @property
-    def jobs(self) -> int:
-        """How many operations are under way but for timers, aborted ones that have not stopped included."""
-        return self._supervisor.jobs
 
     @property
     def busy(self) -> bool:
@@ -113,7 +111,7 @@ class Operations:
     @property
     def all_wait(self) -> bool:
         """Whether nothing is under way but sub-agents that wait, and no timer runs."""
-        return not self._timers and self.jobs == sum(agent.waits for agent in self._agents.values())
+        return not self._timers and len(self.jobs) == sum(agent.waits for agent in self._agents.values())
 
     def until_agents_wait(self) -> list[Coroutine[object, object, None]]:
         """For each sub-agent that does not wait, to wait until it does."""
@@ -140,12 +138,9 @@ class Operations:
 
     def begin(self, command: Command, state: State) -> Delta | None:
         """Begin what the command asks for; its report, if that is there at once. `state` is the one it led to."""
-        if secrets_in_force() is self._ports.secrets:  # as within a job, whose report most commands follow
-            return self._begin(command, state)
-        with in_force(self._ports.secrets):  # also for what is begun here and goes on
-            return self._begin(command, state)
-
-    def _begin(self, command: Command, state: State) -> Delta | None:
+        if secrets_in_force() is not self._ports.secrets:  # they are within a job, whose report most commands follow
+            with in_force(self._ports.secrets):  # also for what is begun here and goes on
+                return self.begin(command, state)
         match command:  # by how often they come
             case StartTimer():
                 forget = self._ports.clock.call_at(command.deadline_ms, partial(self._fire, command.operation))

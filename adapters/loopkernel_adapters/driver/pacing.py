@@ -35,6 +35,14 @@ class PacedStream:
         self._held: list[Mergeable] = []  # of one kind, to be recorded as one
         self._timer: asyncio.TimerHandle | None = None
 
+    def passes(self, delta: ModelDelta) -> bool:
+        """Pass it on at once, as nearly all are, and tell so; else it is for `take`."""
+        if self._held or self._wait_s() > 0:
+            return False
+        self._left -= 1
+        self._accept(delta)
+        return True
+
     async def take(self, delta: ModelDelta) -> None:
         """Pass it on, now or soon; where the stream is too fast, wait."""
         if not isinstance(delta, Mergeable):

@@ -54,25 +54,20 @@ class Supervisor:
 
     def __init__(self, report: Callable[[Delta | None], None]) -> None:
         self._report = report
-        self._jobs: dict[JobKey, Job] = {}
+        self.jobs: dict[JobKey, Job] = {}  # under way, aborted ones that have not stopped included
         self.live = 0  # how many of the jobs were not aborted: these will report
         self._tasks: set[asyncio.Task[None]] = set()
         self._following: list[Job] | None = None  # what a report that is being taken has started
         self._within = _JOBS.get()  # what all of this belongs to
 
-    @property
-    def jobs(self) -> int:
-        """How many operations are under way, aborted ones that have not stopped included."""
-        return len(self._jobs)
-
     def caller(self) -> Job | None:
         """The job of this supervisor that the calling code belongs to, while that is under way."""
-        return next((job for job in _JOBS.get() if job.owner is self and self._jobs.get(job.key) is job), None)
+        return next((job for job in _JOBS.get() if job.owner is self and self.jobs.get(job.key) is job), None)
 
     def start(self, job: Job) -> None:
         """Begin the job soon. Its key is not in use."""
         job.owner = self
-        self._jobs[job.key] = job
+        self.jobs[job.key] = job
         self.live += 1
         if self._following is None:
             self._spawn(job)
@@ -80,13 +75,11 @@ class Supervisor:
             self._following.append(job)
 
     def _spawn(self, job: Job) -> None:
-        task = asyncio.create_task(self._serve(job))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.add(asyncio.get_running_loop().create_task(self._serve(job)))
 
     def abort(self, key: JobKey) -> None:
         """Have the job stop; one that has not begun never does. Without such a job nothing happens."""
-        job = self._jobs.get(key)
+        job = self.jobs.get(key)
         if job is None or job.aborted:
             return
         self._give_up(job)
@@ -103,7 +96,7 @@ class Supervisor:
 
     def let_go(self) -> None:
         """Cancel the task of every job, also of one that was told to stop in its own way."""
-        for job in tuple(self._jobs.values()):
+        for job in tuple(self.jobs.values()):
             if job.aborted and job.stop is None:
                 continue
             if not job.aborted:
@@ -113,7 +106,7 @@ class Supervisor:
 
     def disown(self) -> None:
         """Let go of every job, and report the end of none."""
-        for job in self._jobs.values():
+        for job in self.jobs.values():
             job.disowned = True
         self.let_go()
 
@@ -127,22 +120,27 @@ class Supervisor:
             _, left = await asyncio.wait(left, timeout=stop_seconds / STOP_ATTEMPTS)
             for task in left:
                 task.cancel()
-        return tuple(job.name for job in self._jobs.values() if job.task in left)
+        return tuple(job.name for job in self.jobs.values() if job.task in left)
 
     async def _serve(self, job: Job) -> None:
-        following = await self._complete(job, gives_way=False)
-        served = 1
-        while following is not None:
-            # Others get their turn even if no job ever waits for anything; and always before a tool is run, since
-            # whoever has just seen the call may want to stop it.
-            served += 1
-            gives_way = following.key[0] is OperationKind.RUN or served % JOBS_PER_SLICE == 0
-            following = await self._complete(following, gives_way)
+        task: asyncio.Task[None] | None = asyncio.current_task()
+        assert task is not None
+        try:
+            following = await self._complete(job, task, gives_way=False)
+            served = 1
+            while following is not None:
+                # Others get their turn even if no job ever waits for anything; and always before a tool is run, since
+                # whoever has just seen the call may want to stop it.
+                served += 1
+                gives_way = following.key[0] is OperationKind.RUN or served % JOBS_PER_SLICE == 0
+                following = await self._complete(following, task, gives_way)
+        finally:
+            self._tasks.discard(task)
 
-    async def _complete(self, job: Job, gives_way: bool) -> Job | None:
-        """Run the job, report its outcome, and return the job that this task goes on with."""
-        delta = job.stopped if job.aborted else await self._outcome(job, gives_way)
-        del self._jobs[job.key]
+    async def _complete(self, job: Job, task: asyncio.Task[None], gives_way: bool) -> Job | None:
+        """Run the job in the task, report its outcome, and return the job that the task goes on with."""
+        delta = job.stopped if job.aborted else await self._outcome(job, task, gives_way)
+        del self.jobs[job.key]
         self.live -= not job.aborted
         if job.over is not None:
             job.over()
@@ -158,8 +156,8 @@ class Supervisor:
             self._spawn(other)
         return None
 
-    async def _outcome(self, job: Job, gives_way: bool) -> Delta | None:
-        job.task = asyncio.current_task()
+    async def _outcome(self, job: Job, task: asyncio.Task[None], gives_way: bool) -> Delta | None:
+        job.task = task
         _JOBS.set((job, *self._within))
         try:
             if gives_way:

@@ -78,7 +78,8 @@ class ToolRun(RunContext):
             output = await tools.run(command, self)
         finally:
             self._ended = True
-            self.answer(None)  # for a task that the tool has left behind
+            if self._answer is not None:
+                self.answer(None)  # for a task that the tool has left behind
         if not isinstance(output, ToolOutput):
             raise TypeError(f"it returned a {type(output).__name__}, not a ToolOutput")
         if output.background:
@@ -171,7 +172,8 @@ async def read_reply(
             if type(delta) in LAST_DELTAS and delta.operation == operation:
                 paced.flush()
                 return delta
-            await paced.take(delta)
+            if not paced.passes(delta):
+                await paced.take(delta)
             await caught_up()
             if job.aborted:
                 return None

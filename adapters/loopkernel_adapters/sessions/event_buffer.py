@@ -46,7 +46,8 @@ class EventBuffer:
         if len(self._events) >= self._most:
             self._make_room()
         self._events.append(event)
-        self._wake()
+        if self._arrived is not None:
+            self._wake()
 
     def end(self) -> None:
         """Nothing more will come."""

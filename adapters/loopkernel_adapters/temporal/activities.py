@@ -109,7 +109,7 @@ class RemoteErrand:
         helpers = [asyncio.create_task(work) for work in (self._beat(), self._report())]
         try:
             immediate = self._operations.begin(self._order.command, START)
-            if immediate is not None or self._operations.jobs == 0:
+            if immediate is not None or not self._operations.jobs:
                 self._end(immediate)
             await self._until_over()
         finally:

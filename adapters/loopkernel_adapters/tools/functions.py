@@ -333,7 +333,11 @@ class _Signature(TextFunction):
 
     async def _output(self, values: pydantic.BaseModel, context: RunContext) -> ToolOutput | str:
         try:
-            return as_output(await self._called(values, context))
+            if not self._is_async:
+                return as_output(await self._called_in_thread(values))
+            returned = self._source(**self._arguments(values, context))
+            assert isinstance(returned, Awaitable)
+            return as_output(await returned)
         except pydantic.ValidationError as error:
             raise self._met_misfit(error) from error
 
@@ -342,17 +346,17 @@ class _Signature(TextFunction):
         faults = "; ".join(str(fault) for fault in faults_of(error, None))
         return ToolError(f"{self._name} met data that does not fit: {faults}")
 
-    async def _called(self, values: pydantic.BaseModel, context: RunContext) -> object:
+    def _arguments(self, values: pydantic.BaseModel, ours: RunContext | Aborted) -> dict[str, object]:
+        """The values by the names of the parameters, and what we give ourselves."""
+        arguments: dict[str, object] = dict.fromkeys(self._given_by_us, ours)
+        for name, field in self.names.items():
+            arguments[name] = getattr(values, field)
+        return arguments
+
+    async def _called_in_thread(self, values: pydantic.BaseModel) -> object:
         """What the function returns. Raises what it raises."""
-        arguments = {name: getattr(values, field) for name, field in self.names.items()}
-        ours = self._given_by_us
-        if self._is_async:
-            returned = self._source(**arguments, **dict.fromkeys(ours, context))
-            assert isinstance(returned, Awaitable)
-            outcome: object = await returned
-            return outcome
         returned = await run_in_thread(
-            lambda aborted: self._source(**arguments, **dict.fromkeys(ours, aborted)), f"the tool {self._name}"
+            lambda aborted: self._source(**self._arguments(values, aborted)), f"the tool {self._name}"
         )
         return await returned if inspect.isawaitable(returned) else returned  # as of an async def that is decorated
 

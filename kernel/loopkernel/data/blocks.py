@@ -8,7 +8,7 @@ from attrs import field
 from loopkernel.data.checked_fields import checked_fields
 from loopkernel.data.ids import CallId
 from loopkernel.data.json_text import Json
-from loopkernel.data.value_classes import frozen
+from loopkernel.data.value_classes import frozen, maker
 from loopkernel.data.words import CallStatus, CancelReason
 
 
@@ -70,6 +70,9 @@ class ToolCall:
     after: tuple[str, ...] = ()
 
 
+new_call = maker(ToolCall)
+
+
 @final
 @frozen(kw_only=True, field_transformer=checked_fields)
 class ServerCall:
@@ -118,6 +121,9 @@ class ToolResult:
     stops_loop: bool = False
     status_from_text: bool = False
     decided: bool = False
+
+
+new_result = maker(ToolResult)
 
 
 def text_of(content: tuple[UserBlock, ...]) -> str:

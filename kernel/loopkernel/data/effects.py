@@ -27,7 +27,7 @@ from loopkernel.data.thread_deltas import Created
 from loopkernel.data.threads import Thread
 from loopkernel.data.tools import Tool
 from loopkernel.data.user_deltas import ChangeMode, ChangePolicy, Forget, Permit, Remember
-from loopkernel.data.value_classes import frozen
+from loopkernel.data.value_classes import frozen, maker
 from loopkernel.data.words import CancelReason, RequestReason, TimerPurpose
 
 
@@ -50,6 +50,9 @@ class Request:
     max_output_tokens: int | None
     forced_tool: str | None = None
     stream: bool = True
+
+
+new_request = maker(Request)
 
 
 @final
@@ -80,6 +83,9 @@ class CheckCall:
     input: Json
 
 
+new_check_call = maker(CheckCall)
+
+
 @final
 @frozen(kw_only=True)
 class StartTool:
@@ -96,6 +102,9 @@ class StartTool:
     input: Json
     key: str
     spill: ResultLimit | None = None
+
+
+new_start_tool = maker(StartTool)
 
 
 @final
@@ -124,6 +133,9 @@ class StartTimer:
     operation: TimerOperation
     purpose: TimerPurpose
     deadline_ms: int
+
+
+new_start_timer = maker(StartTimer)
 
 
 @final

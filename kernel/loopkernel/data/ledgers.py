@@ -13,7 +13,7 @@ from loopkernel.data.plans import Plan
 from loopkernel.data.text_map import TextMap
 from loopkernel.data.timers import Timer
 from loopkernel.data.tools import EffectClass, Tool, Verdict
-from loopkernel.data.value_classes import frozen
+from loopkernel.data.value_classes import frozen, maker, quick_copy
 from loopkernel.data.vector import Vector
 from loopkernel.data.words import OPEN_STATUSES, CallStatus, UserAction
 
@@ -170,7 +170,7 @@ class LedgerEntry:
 
     def judged(self, verdict: Verdict) -> "LedgerEntry":
         """The call after its check."""
-        return LedgerEntry(
+        return new_entry(
             call=self.call,
             status=self.status,
             verdict=verdict,
@@ -189,7 +189,7 @@ class LedgerEntry:
         self, operation: RunOperation, timer: Timer | None, effect: EffectClass, child: ChildRun | None = None
     ) -> "LedgerEntry":
         """The call when one more run of it has started, which may do so much."""
-        return LedgerEntry(
+        return new_entry(
             call=self.call,
             status=CallStatus.IN_PROGRESS,
             verdict=self.verdict,
@@ -207,7 +207,7 @@ class LedgerEntry:
 
     def with_hooks(self, hooks: CallHooks) -> "LedgerEntry":
         """The call with what hooks have said of it, or are asked."""
-        return LedgerEntry(
+        return new_entry(
             call=self.call,
             status=self.status,
             check=self.check,
@@ -228,7 +228,7 @@ class LedgerEntry:
 
     def ended(self, result: ToolResult, output: tuple[UserBlock, ...] | None = None) -> "LedgerEntry":
         """The call with its answer."""
-        return LedgerEntry(
+        return new_entry(
             call=self.call,
             status=result.status,
             verdict=self.verdict,
@@ -243,6 +243,9 @@ class LedgerEntry:
             batch=self.batch,
             child=self.child,
         )
+
+
+new_entry = maker(LedgerEntry)
 
 
 @final
@@ -306,6 +309,7 @@ class Ledger:
         """This ledger with another entry at `place`."""
         return self.updated(self.entries.replace(place, entry), plan=self.plan)
 
+    @quick_copy
     def updated(
         self,
         entries: Vector[LedgerEntry],
@@ -377,3 +381,6 @@ class Ledger:
             return None
         place = places[index]
         return place if place >= 0 else None
+
+
+new_ledger = maker(Ledger)

@@ -9,7 +9,7 @@ from loopkernel.data.blocks import AssistantBlock, ToolCall, ToolResult, UserBlo
 from loopkernel.data.checked_fields import checked_fields
 from loopkernel.data.ids import MessageId, ModelOperation, ReceiptId
 from loopkernel.data.usage import NO_USAGE, Usage
-from loopkernel.data.value_classes import frozen
+from loopkernel.data.value_classes import frozen, maker
 from loopkernel.data.words import StopReason
 
 
@@ -70,6 +70,9 @@ class AssistantMessage:
     def calls(self) -> tuple[ToolCall, ...]:
         """The calls to answer, in the model's order."""
         return tuple(block for block in self.content if isinstance(block, ToolCall))
+
+
+new_assistant_message = maker(AssistantMessage)
 
 
 @final

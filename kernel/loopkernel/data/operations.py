@@ -8,7 +8,7 @@ report is billed only for what is beyond that.
 
 from loopkernel.data.ids import ModelOperation, OperationKind
 from loopkernel.data.usage import Usage
-from loopkernel.data.value_classes import frozen
+from loopkernel.data.value_classes import frozen, maker
 from loopkernel.data.vector import GrowingSet, Vector
 
 
@@ -34,25 +34,26 @@ class Operations:
 
     def mint(self, kind: OperationKind) -> tuple["Operations", int]:
         """One more id of the kind."""
-        minted = [*self.minted]
-        minted[kind] += 1
-        return Operations(tuple(minted), self.abandoned, self.abandoned_models, self.billed), minted[kind]
+        number = self.minted[kind] + 1
+        minted = list(self.minted)
+        minted[kind] = number
+        return new_operations(tuple(minted), self.abandoned, self.abandoned_models, self.billed), number
 
     def abandon(self, kind: OperationKind, number: int) -> "Operations":
         """The operation is closed by something else than its own report."""
         kept = self.abandoned[kind].add(number)
         abandoned = (*self.abandoned[:kind], kept, *self.abandoned[kind + 1 :])
-        return Operations(self.minted, abandoned, self.abandoned_models, self.billed)
+        return new_operations(self.minted, abandoned, self.abandoned_models, self.billed)
 
     def abandon_model(self, operation: ModelOperation, counted: Usage) -> "Operations":
         """The model call is cut short; `counted` is what its reply has been billed for so far."""
         calls = self.abandoned_models.append(AbandonedModelCall(operation, counted))
-        return Operations(self.minted, self.abandoned, calls, self.billed)
+        return new_operations(self.minted, self.abandoned, calls, self.billed)
 
     def bill(self, kind: OperationKind, number: int) -> "Operations":
         """The abandoned operation has reported its usage, which is counted this once."""
         billed = (*self.billed[:kind], self.billed[kind].add(number), *self.billed[kind + 1 :])
-        return Operations(self.minted, self.abandoned, self.abandoned_models, billed)
+        return new_operations(self.minted, self.abandoned, self.abandoned_models, billed)
 
     def abandoned_model_index(self, operation: ModelOperation) -> int | None:
         """Where in `abandoned_models` the call stands, by bisection; None if it is not there."""
@@ -65,3 +66,6 @@ class Operations:
             else:
                 high = middle
         return low if low < len(calls) and calls[low].operation == operation else None
+
+
+new_operations = maker(Operations)

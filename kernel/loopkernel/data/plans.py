@@ -9,7 +9,7 @@ from typing import final
 from loopkernel.data.choices import Schedule
 from loopkernel.data.text_map import TextMap
 from loopkernel.data.tools import Claim
-from loopkernel.data.value_classes import frozen
+from loopkernel.data.value_classes import frozen, quick_copy
 from loopkernel.data.vector import Vector
 
 
@@ -61,6 +61,7 @@ class Plan:
     batched: int = 0
     batch: int = 0
 
+    @quick_copy
     def updated(
         self,
         *,

@@ -7,7 +7,7 @@ from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import Effect
 from loopkernel.data.states import State
 from loopkernel.data.steps import Context
-from loopkernel.data.value_classes import frozen
+from loopkernel.data.value_classes import frozen, maker
 
 
 @final
@@ -17,6 +17,9 @@ class LogRecord:
 
     delta: Delta
     now_ms: int
+
+
+new_record = maker(LogRecord)
 
 
 @final

@@ -2,7 +2,7 @@
 
 from typing import final
 
-from loopkernel.data.value_classes import frozen
+from loopkernel.data.value_classes import frozen, maker
 
 
 @final
@@ -24,4 +24,5 @@ class ReplySize:
         return self.said + max(self.written, self.called)
 
 
+new_reply_size = maker(ReplySize)
 NOTHING_SAID = ReplySize()

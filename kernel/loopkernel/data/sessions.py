@@ -17,7 +17,7 @@ from loopkernel.data.text_map import TextMap
 from loopkernel.data.threads import Thread
 from loopkernel.data.tools import Tool
 from loopkernel.data.usage import NO_USAGE, Usage
-from loopkernel.data.value_classes import frozen
+from loopkernel.data.value_classes import frozen, maker, quick_copy
 from loopkernel.data.vector import GrowingSet
 from loopkernel.data.watches import Watch
 from loopkernel.data.words import ErrorClass, RequestReason, TurnEndReason
@@ -107,7 +107,7 @@ class Counters:
 
     def with_message(self, number: MessageId) -> "Counters":
         """These after message `number` was minted."""
-        return Counters(
+        return new_counters(
             messages=number, receipts=self.receipts, queued=self.queued, steered=self.steered, turns=self.turns
         )
 
@@ -126,9 +126,11 @@ class Course:
 
     def with_call(self, *, writes: bool) -> "Course":
         """This after one more call ran; `writes`: it does not only read."""
-        return Course(calls=self.calls + 1, writes=self.writes + writes, checked=self.checked)
+        return new_course(calls=self.calls + 1, writes=self.writes + writes, checked=self.checked)
 
 
+new_counters = maker(Counters)
+new_course = maker(Course)
 NO_COURSE = Course()
 
 
@@ -169,6 +171,7 @@ class Session:
     last_model: str | None = None
     last_end: TurnEndReason | None = None
 
+    @quick_copy
     def updated(
         self,
         *,
@@ -219,11 +222,11 @@ class Stamp:
 
     def next(self, now_ms: int) -> "Stamp":
         """The stamp after one more accepted delta; time never goes back."""
-        return Stamp(self.version + 1, max(self.now_ms, now_ms))
+        return new_stamp(self.version + 1, max(self.now_ms, now_ms))
 
     def at(self, now_ms: int) -> "Stamp":
         """The stamp after a delta that was refused, and yet freed something: the time goes on, nothing is counted."""
-        return Stamp(self.version, max(self.now_ms, now_ms))
+        return new_stamp(self.version, max(self.now_ms, now_ms))
 
 
 @final
@@ -281,7 +284,7 @@ class Turn:
 
     def answered(self, replies: int, nudges: int, pauses: int, missing: int, recovery: Recovery) -> "Turn":
         """This turn after a completed reply, which nothing has forced and no hook has had repeated."""
-        return Turn(
+        return new_turn(
             number=self.number,
             opened_ms=self.opened_ms,
             reason=self.reason,
@@ -314,4 +317,9 @@ class OpenReply:
 
     def used(self, usage: Usage) -> "OpenReply":
         """This reply after a report of what it has used so far, or in all."""
-        return OpenReply(self.operation, self.model, self.usage.most(usage), self.limit)
+        return new_open_reply(self.operation, self.model, self.usage.most(usage), self.limit)
+
+
+new_stamp = maker(Stamp)
+new_turn = maker(Turn)
+new_open_reply = maker(OpenReply)

@@ -15,7 +15,7 @@ from loopkernel.data.model_deltas import ModelCompleted, Piece
 from loopkernel.data.reply_sizes import NOTHING_SAID, ReplySize
 from loopkernel.data.sessions import OpenReply, Session, Stamp, Turn
 from loopkernel.data.timers import Timer
-from loopkernel.data.value_classes import frozen
+from loopkernel.data.value_classes import frozen, maker
 from loopkernel.data.vector import Vector
 from loopkernel.data.words import CancelReason, ErrorClass, TurnEndReason
 
@@ -102,6 +102,9 @@ class Streaming:
     size: ReplySize = NOTHING_SAID
 
 
+new_streaming = maker(Streaming)
+
+
 @final
 @frozen(kw_only=True)
 class Executing:
@@ -112,6 +115,9 @@ class Executing:
     turn: Turn
     ledger: Ledger
     settled: Settled | None = None
+
+
+new_executing = maker(Executing)
 
 
 @final

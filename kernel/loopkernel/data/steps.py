@@ -6,7 +6,7 @@ from loopkernel.data.checked_fields import checked_fields
 from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import Effect
 from loopkernel.data.events import Refused
-from loopkernel.data.value_classes import frozen
+from loopkernel.data.value_classes import frozen, maker
 
 S_co = TypeVar("S_co", covariant=True)
 
@@ -18,6 +18,9 @@ class Context:
 
     delta: Delta
     now_ms: int
+
+
+new_context = maker(Context)
 
 
 class Step(NamedTuple, Generic[S_co]):

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from loopkernel.data.messages import Message
-from loopkernel.data.value_classes import frozen
+from loopkernel.data.value_classes import frozen, maker
 from loopkernel.data.vector import Vector
 
 
@@ -21,10 +21,13 @@ class Thread:
 
     def append(self, message: Message) -> "Thread":
         """This thread with one more message."""
-        return Thread(self.messages.append(message), self.generation, self.opaque_models)
+        return new_thread(self.messages.append(message), self.generation, self.opaque_models)
 
     def __len__(self) -> int:
         return self.messages.size
 
     def __iter__(self) -> Iterator[Message]:
         return iter(self.messages)
+
+
+new_thread = maker(Thread)

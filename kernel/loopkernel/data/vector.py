@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from attrs import field
 
-from loopkernel.data.value_classes import frozen
+from loopkernel.data.value_classes import frozen, maker
 from loopkernel.later_typing import override
 
 T = TypeVar("T")
@@ -83,22 +83,22 @@ class Vector(Generic[T]):
         """This vector with one more item at its end."""
         tail = self.tail
         if len(tail) < WIDTH:
-            return Vector(self.size + 1, self.depth, self.root, (*tail, item))
+            return new_vector(self.size + 1, self.depth, self.root, (*tail, item))
         leaf_index = (self.size - WIDTH) >> WIDTH_BITS
         if leaf_index == 1 << (WIDTH_BITS * (self.depth + 1)):
             root: Node = (self.root, _new_path(tail, self.depth + 1))
-            return Vector(self.size + 1, self.depth + 1, root, (item,))
-        return Vector(self.size + 1, self.depth, _push(self.root, self.depth, leaf_index, tail), (item,))
+            return new_vector(self.size + 1, self.depth + 1, root, (item,))
+        return new_vector(self.size + 1, self.depth, _push(self.root, self.depth, leaf_index, tail), (item,))
 
     def replace(self, index: int, item: T) -> "Vector[T]":
         """This vector with another item at `index`, 0 to size - 1. Raises IndexError outside it."""
         start = self.size - len(self.tail)
         if start <= index < self.size:
             place = index - start
-            return Vector(self.size, self.depth, self.root, (*self.tail[:place], item, *self.tail[place + 1 :]))
+            return new_vector(self.size, self.depth, self.root, (*self.tail[:place], item, *self.tail[place + 1 :]))
         if not 0 <= index < self.size:
             raise self._outside(index)
-        return Vector(self.size, self.depth, _swap(self.root, self.depth + 1, index, item), self.tail)
+        return new_vector(self.size, self.depth, _swap(self.root, self.depth + 1, index, item), self.tail)
 
     def first(self, length: int) -> "Vector[T]":
         """This vector with only so many items, 0 to size; it shares what is left."""
@@ -109,7 +109,7 @@ class Vector(Generic[T]):
         tail = tuple(self[index] for index in range(leaves << WIDTH_BITS, length))
         while depth and leaves <= 1 << (WIDTH_BITS * depth):
             root, depth = root[0], depth - 1
-        return Vector(length, depth, _first(root, depth, leaves), tail)
+        return new_vector(length, depth, _first(root, depth, leaves), tail)
 
     def __len__(self) -> int:
         return self.size
@@ -136,6 +136,9 @@ class Vector(Generic[T]):
 
     def _outside(self, index: int) -> IndexError:
         return IndexError(f"index {index} is outside a vector of {self.size} items")
+
+
+new_vector = maker(Vector)
 
 
 def _swap(node: Node, level: int, index: int, item: object) -> Node:

@@ -13,13 +13,14 @@ from typing import Any, Generic, TypeAlias, TypeVar, final
 
 from attrs import evolve
 
-from loopkernel.data.effects import CancelTimer, Effect, StartTimer
+from loopkernel.data.effects import CancelTimer, Effect, StartTimer, new_start_timer
 from loopkernel.data.events import ErrorShown
 from loopkernel.data.ids import OperationKind, TimerOperation
 from loopkernel.data.ledgers import Ledger, LedgerEntry
+from loopkernel.data.operations import Operations
 from loopkernel.data.sessions import Session, ShownError, Stamp
 from loopkernel.data.timers import Timer
-from loopkernel.data.value_classes import frozen
+from loopkernel.data.value_classes import frozen, maker
 from loopkernel.data.words import ErrorClass, TimerPurpose
 
 L = TypeVar("L", Ledger, None)  # a draft has a ledger where a reply has, or may have, calls
@@ -57,33 +58,33 @@ class Draft(Generic[L]):
         told = self.told
         for effect in effects:
             told = (told, effect)
-        return Draft(self.session, self.stamp, self.ledger, told)
+        return new_draft(self.session, self.stamp, self.ledger, told)
 
     def with_session(self, session: Session, *effects: Effect) -> "Draft[L]":
         """The session has become this one, and these happen next."""
         told = self.told
         for effect in effects:
             told = (told, effect)
-        return Draft(session, self.stamp, self.ledger, told)
+        return new_draft(session, self.stamp, self.ledger, told)
 
     def with_ledger(self, ledger: Ledger, *effects: Effect) -> "Draft[Ledger]":
         """The calls have become these, and these happen next."""
         told = self.told
         for effect in effects:
             told = (told, effect)
-        return Draft(self.session, self.stamp, ledger, told)
+        return new_draft(self.session, self.stamp, ledger, told)
 
     def as_of(self, stamp: Stamp) -> "Draft[L]":
         """The step is counted, and timed, otherwise."""
-        return Draft(self.session, stamp, self.ledger, self.told)
+        return new_draft(self.session, stamp, self.ledger, self.told)
 
     def without_ledger(self) -> "Draft[None]":
         """The calls are behind."""
-        return Draft(self.session, self.stamp, None, self.told)
+        return new_draft(self.session, self.stamp, None, self.told)
 
     def put(self: "Draft[Ledger]", place: int, entry: LedgerEntry) -> "Draft[Ledger]":
         """The call at `place` has become this one."""
-        return Draft(self.session, self.stamp, self.ledger.put(place, entry), self.told)
+        return new_draft(self.session, self.stamp, self.ledger.put(place, entry), self.told)
 
     def show_error(self, error: ErrorClass, message: str) -> "Draft[L]":
         """The user sees the error from now on, until the next accepted delta (rule DELTA-5)."""
@@ -95,7 +96,7 @@ class Draft(Generic[L]):
     def mint(self, kind: OperationKind) -> tuple["Draft[L]", int]:
         """One more operation of the kind is open."""
         operations, number = self.session.operations.mint(kind)
-        return Draft(self.session.updated(operations=operations), self.stamp, self.ledger, self.told), number
+        return new_draft(self.session.updated(operations=operations), self.stamp, self.ledger, self.told), number
 
     def abandon(self, kind: OperationKind, number: int) -> "Draft[L]":
         """The operation is closed by something else than its own report."""
@@ -103,15 +104,24 @@ class Draft(Generic[L]):
 
     def start_timer(self, purpose: TimerPurpose, deadline_ms: int) -> tuple["Draft[L]", Timer]:
         """A new delay runs until the deadline (law TIMER-DATA)."""
-        operations, number = self.session.operations.mint(OperationKind.TIMER)
-        timer = Timer(TimerOperation(number), purpose, deadline_ms)
-        command = StartTimer(operation=timer.operation, purpose=purpose, deadline_ms=deadline_ms)
+        operations, timer, command = minted_timer(self.session.operations, purpose, deadline_ms)
         session = self.session.updated(operations=operations)
-        return Draft(session, self.stamp, self.ledger, (self.told, command)), timer
+        return new_draft(session, self.stamp, self.ledger, (self.told, command)), timer
 
     def close_timer(self, timer: Timer | None) -> "Draft[L]":
         """What the delay, if there is one, was for is over."""
         return self if timer is None else self.tell(CancelTimer(timer.operation))
 
 
+new_draft = maker(Draft)
 CallsDraft = Draft[Ledger]  # of a reply with its calls
+
+
+def minted_timer(
+    operations: Operations, purpose: TimerPurpose, deadline_ms: int
+) -> tuple[Operations, Timer, StartTimer]:
+    """A new delay and what starts it, for whoever changes more of the session at once."""
+    operations, number = operations.mint(OperationKind.TIMER)
+    operation = TimerOperation(number)
+    command = new_start_timer(operation=operation, purpose=purpose, deadline_ms=deadline_ms)
+    return operations, Timer(operation, purpose, deadline_ms), command

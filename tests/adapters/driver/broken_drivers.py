@@ -197,7 +197,7 @@ class Merciless(Driver):
     @override
     async def send(self, delta: UserDelta | ThreadDelta, within: Address = (), taken: int | None = None) -> None:
         def abort(supervisor: Supervisor, key: JobKey) -> None:
-            job = supervisor._jobs.get(key)
+            job = supervisor.jobs.get(key)
             if job is not None and not job.aborted:
                 supervisor._give_up(job)
 

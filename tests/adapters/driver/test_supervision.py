@@ -58,7 +58,7 @@ def test_every_job_ends_and_is_counted_until_then(fan_out: list[int]) -> None:
         supervisor.start(a_job(1, succeeds))
         while supervisor.jobs:
             assert supervisor.live
-            assert supervisor.jobs == started - len(reported)
+            assert len(supervisor.jobs) == started - len(reported)
             await asyncio.sleep(0)
         assert not supervisor.live
         assert sorted(reported, key=repr) == sorted(
@@ -81,7 +81,7 @@ def test_a_cancellation_that_comes_too_late_for_its_job_does_not_hit_another() -
 
         async def aborted_at_its_end(job: Job) -> Delta:
             supervisor.abort(job.key)
-            assert supervisor.jobs == 1
+            assert len(supervisor.jobs) == 1
             assert not supervisor.live
             return ToolSucceeded(RunOperation(1))
 
@@ -126,7 +126,7 @@ def test_a_job_that_stops_in_its_own_way_is_told_to_and_not_cancelled() -> None:
         supervisor.abort((OperationKind.RUN, 1))
         supervisor.abort((OperationKind.RUN, 1))
         await asyncio.sleep(0)
-        assert (told, supervisor.jobs, supervisor.live) == (["stop"], 1, False)
+        assert (told, len(supervisor.jobs), supervisor.live) == (["stop"], 1, False)
         may_end.set()
         await ended(supervisor)
         assert told == ["stop", "over"]

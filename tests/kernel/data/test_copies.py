@@ -10,6 +10,7 @@ from loopkernel.data.blocks import ToolResult
 from loopkernel.data.hook_calls import NO_HOOKS, CallHooks
 from loopkernel.data.ids import CallId, MessageId, ModelOperation, RunOperation
 from loopkernel.data.ledgers import ApprovalWait, Ledger, LedgerEntry, Person
+from loopkernel.data.plans import Plan
 from loopkernel.data.sessions import Counters, Course, OpenReply, Recovery, Session, Turn
 from loopkernel.data.tools import EffectClass, UnknownTool
 from loopkernel.data.usage import Usage
@@ -27,15 +28,22 @@ def parts(record: Any) -> dict[str, object]:  # as above
     return {name: getattr(record, name) for name in fields_dict(type(record))}
 
 
-UPDATED = [(record, name) for record in (Session, Ledger) for name in inspect.signature(record.updated).parameters]
+UPDATED = [
+    (record, name) for record in (Session, Ledger, Plan) for name in inspect.signature(record.updated).parameters
+]
 
 
 @pytest.mark.parametrize(("record", "name"), [(record, name) for record, name in UPDATED if name != "self"])
 @pytest.mark.parametrize("value", [0, 7])
-def test_an_update_of_a_field_changes_that_and_nothing_else(record: type, name: str, value: int) -> None:
+def test_an_update_of_a_field_changes_that_and_nothing_else(record: Any, name: str, value: int) -> None:  # as above
     before = filled(record)
     given = {"entries": before.entries, "plan": before.plan} if record is Ledger else {}
-    assert parts(before.updated(**{**given, name: value})) == parts(evolve(before, **{name: value}))
+    expected = parts(evolve(before, **{name: value}))
+    for updated in (record.updated, inspect.unwrap(record.updated)):  # as it is written out, and as the source has it
+        after = updated(before, **{**given, name: value})
+        assert parts(after) == expected
+        with pytest.raises(AttributeError):
+            setattr(after, name, value)
 
 
 COUNTERS, COURSE, TURN, RECOVERY = filled(Counters), filled(Course), filled(Turn), Recovery(raised=9)

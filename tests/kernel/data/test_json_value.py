@@ -5,10 +5,11 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from loopkernel.data.errors import MAX_FAULTS, CodecError
 from loopkernel.data.json_text import (
     MAX_DEPTH,
+    MAX_DIGITS,
     MAX_DOCUMENT_DEPTH,
     Json,
     JsonValue,
@@ -56,6 +57,25 @@ def test_json_cannot_be_built_from_another_text(text: str) -> None:
     else:
         with pytest.raises(CodecError, match=r"Json\.parse"):
             Json(text=text)
+
+
+@given(JSON_LIKE | broken_json() | VALUES.map(canonical_text) | values_of(ANY_TEXT).map(json.dumps))
+@example('{"a":1,"a":1}')
+@example('{"a":"\\ud800"}')
+@example("1" * (MAX_DIGITS + 1))
+@example("[1e999]")
+@example("[NaN]")
+@example("[" * (MAX_DEPTH + 1) + "]" * (MAX_DEPTH + 1))
+def test_a_text_that_is_canonical_already_is_read_as_any_other(text: str) -> None:
+    try:
+        strictly = canonical_text(parse_json(text))
+    except CodecError as error:
+        for read in (Json.parse, Json):
+            with pytest.raises(CodecError) as caught:
+                read(text)
+            assert caught.value.faults == error.faults
+    else:
+        assert Json.parse(text).text == strictly
 
 
 def test_canonical_form() -> None:

@@ -1,4 +1,4 @@
-"""The constructors that `value_classes` writes do what those of attrs do: for every class and field, and bad input."""
+"""What `value_classes` writes to make a value does what attrs does: for every class and field, and bad input."""
 
 import enum
 import pkgutil
@@ -15,6 +15,7 @@ from loopkernel.data.checked_fields import quick_look
 from loopkernel.data.ids import ModelOperation
 from loopkernel.data.model_deltas import ModelText
 from loopkernel.data.sessions import OpenReply, Settings, Stamp
+from loopkernel.data.value_classes import maker
 
 # Any: classes are looked at as values, and their fields may be given anything.
 Fields = tuple[Any, ...]
@@ -92,14 +93,16 @@ def test_nearly_every_class_is_among_them() -> None:
 def test_a_value_is_as_attrs_makes_it_whatever_a_field_is_given(cls: Any) -> None:
     fields: Fields = attrs.fields(cls)
     fitting = {field.alias: _fitting(field) for field in fields}
-    assert outcome(by_itself, cls, fitting) == outcome(by_attrs, cls, fitting)
-    assert type(cls(**fitting)) is cls
-    for field in fields:
-        for sample in SAMPLES:
-            given = {**fitting, field.alias: sample}
-            assert outcome(by_itself, cls, given) == outcome(by_attrs, cls, given)
-    demanded = {field.alias: fitting[field.alias] for field in fields if field.default is attrs.NOTHING}
-    assert outcome(by_itself, cls, demanded) == outcome(by_attrs, cls, demanded)
+    made = maker(cls)
+    for build in (by_itself, lambda _, **given: made(**given)):
+        assert outcome(build, cls, fitting) == outcome(by_attrs, cls, fitting)
+        assert type(build(cls, **fitting)) is cls
+        for field in fields:
+            for sample in SAMPLES:
+                given = {**fitting, field.alias: sample}
+                assert outcome(build, cls, given) == outcome(by_attrs, cls, given)
+        demanded = {field.alias: fitting[field.alias] for field in fields if field.default is attrs.NOTHING}
+        assert outcome(build, cls, demanded) == outcome(by_attrs, cls, demanded)
 
 
 def _fitting(field: Any) -> object:

@@ -4,7 +4,7 @@ A rule that denies or asks holds for whatever reaches what it names; one that al
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import assert_never, final
 
 from loopkernel.data.choices import ApprovalMode, NoProfileApproval
@@ -32,7 +32,7 @@ Claims = tuple[Claim, ...] | None
 
 def decide(
     policy: Policy,
-    remembered: Iterable[Remembered],
+    remembered: Collection[Remembered],
     tool: Tool,
     call_input: Json,
     *,
@@ -47,17 +47,19 @@ def decide(
     the call is of a log that nobody vouches for, so that it is asked about whatever would allow it (rule RESUME-8).
     `claims` are those of the checked call, None where they are not known; `tools` are all that are offered.
     """
-    profile = tool.profile
-    call = CheckedCall.of(tool, call_input, claims, tools)
-    matching = [rule.decision for rule in policy.approval_rules if call.meets(rule)]
+    profile, rules = tool.profile, policy.approval_rules
+    call = CheckedCall.of(tool, call_input, claims, tools) if rules or remembered else None
+    matching = [rule.decision for rule in rules if call.meets(rule)] if call is not None else []
     if Decision.DENY in matching or (profile is not None and profile.approval is Decision.DENY):
         return Decision.DENY
     read_only = profile is not None and profile.effect is EffectClass.READ_ONLY
     if policy.approval_mode is ApprovalMode.PLAN and not read_only:
         return Decision.DENY
     doubted = doubted and not approved
-    covering = [] if doubted else [approval for approval in remembered if call.is_covered_by(approval)]
-    if call.may_meet_a_denial(policy.approval_rules):
+    covering: list[Remembered] = []
+    if call is not None and not doubted:
+        covering = [approval for approval in remembered if call.is_covered_by(approval)]
+    if call is not None and call.may_meet_a_denial(rules):
         agreed = approved or any(isinstance(approval, RememberedCall) for approval in covering)
         return Decision.ALLOW if agreed else _unseen(policy.approval_mode)
     if covering:

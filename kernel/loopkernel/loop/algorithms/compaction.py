@@ -35,15 +35,18 @@ LEFT_BY_A_CUT = frozenset({UserOrigin.SUMMARY, UserOrigin.GAP_NOTE})
 
 def characters_of(message: Message) -> int:
     """The characters of a message that count: texts, names and inputs of calls, results. Media count nothing."""
+    characters = 0
     match message:
-        case UserMessage():
-            return sum([_characters(block) for block in message.content])
-        case AssistantMessage():
-            return sum([_characters(block) for block in message.content])
+        case UserMessage() | AssistantMessage():
+            for block in message.content:
+                characters += _characters(block)
         case ResultMessage():
-            return sum([_characters(block) for result in message.results for block in result.content])
+            for result in message.results:
+                for block in result.content:
+                    characters += _characters(block)
         case _:
             assert_never(message)
+    return characters
 
 
 def _characters(block: TextBlock | MediaBlock | ReasoningBlock | OpaqueBlock | ToolCall | ServerCall) -> int:

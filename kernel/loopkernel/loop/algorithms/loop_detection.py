@@ -111,7 +111,7 @@ def _without(calls: list[WatchedCall], forgotten: Sequence[WatchedCall]) -> list
 
 def is_disabled(watch: Watch, tool: str) -> bool:
     """Whether the tool is not offered for now, so that a call to it is answered with an error."""
-    return tool in [disabled.tool for disabled in watch.disabled]
+    return bool(watch.disabled) and tool in [disabled.tool for disabled in watch.disabled]
 
 
 def assess(watch: Watch, tiers: LoopTiers | None, exempt: Collection[str]) -> tuple[Watch, tuple[Finding, ...]]:

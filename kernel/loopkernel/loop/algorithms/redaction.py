@@ -55,7 +55,9 @@ def names_secret(key: str) -> bool:
 
 def redacted(value: Json) -> Json:
     """The value with whatever stands under a key that names a secret replaced; the same object if nothing does."""
-    if not _may_name_secret(value.text):
+    text = value.text
+    # A key that names a secret holds one of some words, or an escape, which may stand for any letter.
+    if "{" not in text or ("\\u" not in text and _MAY_NAME.search(text) is None):
         return value
     parsed = value.value()
     changed = False
@@ -72,11 +74,6 @@ def redacted(value: Json) -> Json:
                     part[key] = REDACTED
                     changed = True
     return Json.of_parsed(parsed) if changed else value
-
-
-def _may_name_secret(text: str) -> bool:
-    """Whether the JSON text has keys, and words that such a key holds, or an escape, which may stand for any letter."""
-    return "{" in text and ("\\u" in text or _MAY_NAME.search(text) is not None)
 
 
 def redacted_call_input(given: Json | RawInput) -> Json | RawInput:

@@ -24,7 +24,7 @@ from loopkernel.data.model_deltas import (
     ModelText,
     Piece,
 )
-from loopkernel.data.reply_sizes import ReplySize
+from loopkernel.data.reply_sizes import ReplySize, new_reply_size
 from loopkernel.data.words import StopReason
 
 MAX_PAUSES = 10  # rule INFER-4
@@ -106,16 +106,16 @@ def longer(size: ReplySize, piece: Piece) -> ReplySize:
     """How much a reply has brought, with one more piece; an empty one counts as a character, for it is kept as well."""
     match piece:
         case ModelText() | ModelReasoning():
-            return ReplySize(size.said + max(len(piece.text), 1), size.written, size.called)
+            return new_reply_size(size.said + max(len(piece.text), 1), size.written, size.called)
         case ModelInput():
-            return ReplySize(size.said, size.written + max(len(piece.text), 1), size.called)
+            return new_reply_size(size.said, size.written + max(len(piece.text), 1), size.called)
         case ModelCall():
-            return ReplySize(size.said, size.written, size.called + len(piece.input.text))
+            return new_reply_size(size.said, size.written, size.called + len(piece.input.text))
         case ModelOpaque():
-            return ReplySize(size.said + len(piece.payload.text), size.written, size.called)
+            return new_reply_size(size.said + len(piece.payload.text), size.written, size.called)
         case ModelServerCall():
             result = 0 if piece.result is None else len(piece.result.text)
-            return ReplySize(size.said + len(piece.input.text) + result, size.written, size.called)
+            return new_reply_size(size.said + len(piece.input.text) + result, size.written, size.called)
         case _:
             assert_never(piece)
 
@@ -164,5 +164,6 @@ def assemble(pieces: Iterable[Piece], calls: Iterable[ToolCall], model: str) -> 
                 )
             case _:
                 assert_never(piece)
-    flush()
+    if reasoned or written:
+        flush()
     return tuple(blocks)

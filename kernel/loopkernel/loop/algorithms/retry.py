@@ -59,6 +59,8 @@ def models(policy: Policy) -> tuple[str, ...]:
 
 def model_at(policy: Policy, index: int) -> str:
     """The model of that index, or the last one where there are no more so many."""
+    if index == 0:
+        return policy.model
     found = models(policy)
     return found[min(index, len(found) - 1)]
 

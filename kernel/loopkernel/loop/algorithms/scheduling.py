@@ -121,8 +121,10 @@ def add(
     for source in sources:
         needs |= 1 << source
         dependents = dependents.replace(source, dependents[source] | bit)
+    touches_nothing = claimant is not None and claimant.claims == () and not claimant.serial
     plan = plan.updated(
         open=plan.open | bit,
+        known=plan.known | bit if touches_nothing else plan.known,
         reads=plan.reads | bit if reads else plan.reads,
         passive=plan.passive | bit if passive else plan.passive,
         candidates=plan.candidates | bit,
@@ -133,7 +135,7 @@ def add(
         batches=plan.batches.append(-1 if batch is None else batch),
         drawn=plan.drawn if batch is None else plan.drawn | bit,
     )
-    return plan if claimant is None else know(plan, place, claimant)
+    return plan if claimant is None or touches_nothing else know(plan, place, claimant)
 
 
 def know(plan: Plan, place: int, claimant: Claimant) -> Plan:

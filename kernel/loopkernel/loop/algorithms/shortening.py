@@ -17,7 +17,7 @@ def shortened(content: tuple[UserBlock, ...], limit: ResultLimit | None) -> tupl
     If all its text together is too long, the head, a note and the tail of it stand in one block, before the media.
     A medium that is too large becomes a text that says so.
     """
-    if limit is None:
+    if limit is None or _is_one_short_text(content, limit):
         return content
     text = text_of(content)
     short = _cut(text, limit)
@@ -27,6 +27,11 @@ def shortened(content: tuple[UserBlock, ...], limit: ResultLimit | None) -> tupl
         media = (block for block in content if isinstance(block, MediaBlock))
         kept = (TextBlock(short), *(_small(block, limit) for block in media))
     return content if kept == content else kept
+
+
+def _is_one_short_text(content: tuple[UserBlock, ...], limit: ResultLimit) -> bool:
+    """Whether it is within the limit at a glance, as most results are."""
+    return len(content) == 1 and isinstance(content[0], TextBlock) and len(content[0].text) <= limit.chars
 
 
 def with_short_results(message: ResultMessage, kept: int) -> ResultMessage:

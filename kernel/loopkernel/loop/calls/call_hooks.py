@@ -11,7 +11,7 @@ from loopkernel.data.tools import EffectClass
 from loopkernel.data.words import CallStatus, HookPoint
 from loopkernel.loop.algorithms.budget import budget_reached, may_call
 from loopkernel.loop.algorithms.scheduling import look_again
-from loopkernel.loop.calls.ledger import class_of, noted
+from loopkernel.loop.calls.ledger import class_of, noted, offered
 from loopkernel.loop.calls.starting import start_run
 from loopkernel.loop.draft import CallsDraft
 from loopkernel.loop.gates.hooks import MAX_RETRIES, abort_gate, ask_again, ask_hooks, context, forget_gate, hooks_at
@@ -23,6 +23,8 @@ def hooks_before_run(entry: LedgerEntry, session: Session) -> tuple[Hook, ...]:
     A call that a person has edited, or that has run, was looked at by hooks before that.
     """
     left = entry.hooks.left
+    if left is None and not session.settings.policy.hooks:
+        return ()
     if left is None:
         left = hooks_at(session.settings.policy, HookPoint.BEFORE_TOOL)
     return () if entry.person.edit is not None or entry.runs else left
@@ -147,4 +149,4 @@ def repeat_run(draft: CallsDraft, place: int, given: Json) -> CallsDraft:
     hooks = CallHooks(left=(), input=entry.hooks.input, retries=entry.hooks.retries + 1)
     entries = ledger.entries.replace(place, evolve(entry, hooks=hooks))
     ledger = ledger.updated(entries, running=ledger.running - 1, plan=ledger.plan)
-    return start_run(draft.with_ledger(ledger), place, given)
+    return start_run(draft.with_ledger(ledger), place, given, offered(draft.session.settings, entry.tool))

@@ -11,12 +11,12 @@ from attrs import evolve
 
 from loopkernel.data.blocks import RawInput, TextBlock, ToolCall, ToolResult, UserBlock, text_of
 from loopkernel.data.choices import NoProfile
-from loopkernel.data.effects import CancelTimer, CheckCall
+from loopkernel.data.effects import CancelTimer, CheckCall, new_check_call
 from loopkernel.data.errors import quoted
 from loopkernel.data.events import ToolEnded
 from loopkernel.data.ids import CheckOperation, OperationKind, RunOperation
 from loopkernel.data.json_text import Json
-from loopkernel.data.ledgers import Ledger, LedgerEntry, Links
+from loopkernel.data.ledgers import Ledger, LedgerEntry, Links, new_entry
 from loopkernel.data.plans import Plan
 from loopkernel.data.sessions import Settings
 from loopkernel.data.text_map import TextMap
@@ -42,7 +42,7 @@ from loopkernel.loop.algorithms.wording import (
     edited_text,
     unreachable_text,
 )
-from loopkernel.loop.draft import CallsDraft, Draft
+from loopkernel.loop.draft import CallsDraft, new_draft
 
 # --- what a call uses, under the settings that hold now -------------------------------------------------
 
@@ -68,13 +68,19 @@ def never_runs(entry: LedgerEntry, settings: Settings) -> bool:
     return is_output_call(entry, settings)
 
 
+NO_CLAIMS = Claimant(())
+
+
 def claimant_of(entry: LedgerEntry, settings: Settings) -> Claimant | None:
     """The entry as the schedule sees it; None before its first check.
 
     What a reference will name is not known to the check either: a resource that it stands for makes the claims None.
     """
-    if never_runs(entry, settings):
-        return Claimant(())
+    return NO_CLAIMS if never_runs(entry, settings) else claimant_that_may_run(entry, settings)
+
+
+def claimant_that_may_run(entry: LedgerEntry, settings: Settings) -> Claimant | None:
+    """As `claimant_of`, of a call that is not answered without a run."""
     if not isinstance(entry.verdict, ValidCall):
         return None
     tool = offered(settings, entry.tool)
@@ -135,9 +141,9 @@ def add_call(draft: CallsDraft, call: ToolCall, verdict: Verdict | None) -> Call
     if failed is None and verdict is None and not isinstance(given, RawInput):
         operations, number = session.operations.mint(OperationKind.CHECK)
         session, check = session.updated(operations=operations), CheckOperation(number)
-        told = (told, CheckCall(operation=check, call=call.id, tool=call.tool, input=given))
+        told = (told, new_check_call(operation=check, call=call.id, tool=call.tool, input=given))
         checked = noted(checked, number - ledger.first_check, place)
-    entry = LedgerEntry(call=call, check=check, verdict=verdict, links=links)
+    entry = new_entry(call=call, check=check, verdict=verdict, links=links)
     ledger = ledger.updated(
         ledger.entries.append(entry),
         unanswered=ledger.unanswered + 1,
@@ -147,7 +153,7 @@ def add_call(draft: CallsDraft, call: ToolCall, verdict: Verdict | None) -> Call
         plan=None if ledger.plan is None else _planned(ledger.plan, entry, session.settings),
         ids=None if ledger.ids is None else ledger.ids.put(call.provider_id, place),
     )
-    draft = Draft(session, draft.stamp, ledger, told)
+    draft = new_draft(session, draft.stamp, ledger, told)
     return draft if failed is None else close(draft, place, _unreachable(draft.ledger, place, failed))
 
 

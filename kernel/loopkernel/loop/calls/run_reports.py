@@ -7,7 +7,7 @@ from typing import assert_never
 
 from attrs import evolve
 
-from loopkernel.data.blocks import TextBlock, ToolResult
+from loopkernel.data.blocks import TextBlock, new_result
 from loopkernel.data.choices import OnToolFailure
 from loopkernel.data.events import ChildFinished, ToolProgressed
 from loopkernel.data.hook_calls import OpenHook, RunEnd
@@ -214,7 +214,7 @@ def _answered(draft: CallsDraft, place: int, end: RunEnd, *, stopped: bool = Tru
     entry, output = draft.ledger.entries[place], end.output
     call = entry.call
     content = (*note_on_edit(entry), *shortened(output.content, draft.session.settings.policy.result_limit))
-    result = ToolResult(
+    result = new_result(
         call=call.id,
         provider_id=call.provider_id,
         tool=call.tool,

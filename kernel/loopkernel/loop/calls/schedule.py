@@ -37,9 +37,11 @@ from loopkernel.loop.algorithms.wording import OUTPUT_TAKEN, denied_text, unknow
 from loopkernel.loop.calls.call_hooks import ask_about, hooks_before_run
 from loopkernel.loop.calls.children import any_child, share_of, start_child, waits_for_share
 from loopkernel.loop.calls.ledger import (
+    NO_CLAIMS,
     answer_of,
     checked_claims,
     claimant_of,
+    claimant_that_may_run,
     close,
     error_result,
     is_output_call,
@@ -72,14 +74,17 @@ def planned(ledger: Ledger, session: Session) -> Ledger:
     running = waiting = passive = restarting = 0
     for place, entry in enumerate(ledger.entries):
         bit = 1 << place
-        held = stopping.get(entry.call.id)
+        held = stopping.get(entry.call.id) if stopping else None
         needs = () if entry.links is None else entry.links.sources
         wanted = entry.is_open or plan.schedule is Schedule.BATCHES  # a batch keeps members that have ended
-        claimant = claimant_of(entry, settings) if wanted else None
+        passes = never_runs(entry, settings)
+        claimant: Claimant | None = None
+        if wanted:
+            claimant = NO_CLAIMS if passes else claimant_that_may_run(entry, settings)
         if held is not None:  # it keeps what it took, whatever its tool is now (rule TOOL-17)
             claimant = Claimant(held.claims)
         plan = add(plan, claimant, reads=only_reads(entry, settings), sources=needs, batch=entry.batch)
-        if never_runs(entry, settings):
+        if passes:
             passive |= bit
         if not entry.is_open:
             closed.append((place, held is None))
@@ -150,7 +155,7 @@ def start_ready(draft: CallsDraft, *, early: bool = False) -> CallsDraft | OverB
     taken: CallsDraft | OverBudget = draft
     if draft.ledger.entries.size > 1:
         taken = _take_all(draft, early)
-    elif draft.ledger.entries.size and _may_be_looked_at(draft.ledger.entries[0], settings):
+    elif draft.ledger.entries.size:
         taken = _take(draft, 0, early)
     if isinstance(taken, OverBudget) or early or settings.policy.output_tool is None:
         return taken
@@ -269,7 +274,7 @@ def _start(draft: CallsDraft, place: int, given: Json, tool: Tool) -> CallsDraft
         if waits_for_share(draft.ledger, session, place):
             return _parked(draft, place)
     if not child:
-        return start_run(draft, place, given)
+        return start_run(draft, place, given, tool)
     reserved = share_of(draft.ledger, session)
     if reserved is None:
         spent = budget_reached(settings.policy, session.usage, draft.stamp.now_ms - draft.ledger.opened_ms)

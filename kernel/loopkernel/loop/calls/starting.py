@@ -4,9 +4,9 @@ from attrs import evolve
 
 from loopkernel.data.children import ChildRun
 from loopkernel.data.choices import Oversize
-from loopkernel.data.effects import StartTimer, StartTool
+from loopkernel.data.effects import StartTool, new_start_tool
 from loopkernel.data.events import ApprovalAsked
-from loopkernel.data.ids import CallId, OperationKind, RunOperation, TimerOperation
+from loopkernel.data.ids import CallId, OperationKind, RunOperation
 from loopkernel.data.json_text import Json
 from loopkernel.data.ledgers import ApprovalWait, Wait
 from loopkernel.data.operations import Operations
@@ -15,15 +15,13 @@ from loopkernel.data.timers import Timer
 from loopkernel.data.tools import EffectClass, Tool
 from loopkernel.data.words import CallStatus, TimerPurpose
 from loopkernel.loop.algorithms.scheduling import start
-from loopkernel.loop.calls.ledger import noted, offered, set_timer, worst_effect_of
-from loopkernel.loop.draft import CallsDraft, Draft, Told
+from loopkernel.loop.calls.ledger import noted, set_timer, worst_effect_of
+from loopkernel.loop.draft import CallsDraft, Told, minted_timer, new_draft
 
 
-def start_run(draft: CallsDraft, place: int, given: Json) -> CallsDraft:
-    """One more run of the call starts, within its time (rule TOOL-10)."""
+def start_run(draft: CallsDraft, place: int, given: Json, tool: Tool | None) -> CallsDraft:
+    """One more run of the call starts, within its time (rule TOOL-10); its tool is `tool`, where that is offered."""
     entry, settings = draft.ledger.entries[place], draft.session.settings
-    name = entry.tool
-    tool = offered(settings, name)
     effect = worst_effect_of(tool)
     operations, number = draft.session.operations.mint(OperationKind.RUN)
     operation = RunOperation(number)
@@ -33,7 +31,7 @@ def start_run(draft: CallsDraft, place: int, given: Json) -> CallsDraft:
         operation=operation,
         call=entry.call.id,
         run=entry.runs + 1,
-        name=name,
+        name=entry.tool,
         tool=tool,
         given=given,
     )
@@ -59,7 +57,7 @@ def start_tool(
     """
     key, limit = f"{settings.session_id}/{settings.lineage}/{call}", settings.policy.result_limit
     runs_commands = tool is not None and tool.profile is not None and bool(tool.profile.commands)
-    return StartTool(
+    return new_start_tool(
         operation=operation,
         call=call,
         run=run,
@@ -97,10 +95,9 @@ def put_started(
     timed = ledger.timed
     purpose, limit_ms = limit
     if limit_ms is not None:
-        operations, number = operations.mint(OperationKind.TIMER)
-        timer = Timer(TimerOperation(number), purpose, draft.stamp.now_ms + limit_ms)
-        told = (told, StartTimer(operation=timer.operation, purpose=purpose, deadline_ms=timer.deadline_ms))
-        timed = noted(timed, number - ledger.first_timer, place)
+        operations, timer, command = minted_timer(operations, purpose, draft.stamp.now_ms + limit_ms)
+        told = (told, command)
+        timed = noted(timed, timer.operation - ledger.first_timer, place)
     started, course = session.started, session.course
     if entry.runs == 0:
         started, course = started + 1, course.with_call(writes=effect is not EffectClass.READ_ONLY)
@@ -114,7 +111,7 @@ def put_started(
         plan=None if ledger.plan is None else start(ledger.plan, place),
     )
     session = session.updated(operations=operations, started=started, course=course)
-    return Draft(session, draft.stamp, ledger, told)
+    return new_draft(session, draft.stamp, ledger, told)
 
 
 # --- people ---------------------------------------------------------------------------------------------

@@ -6,15 +6,16 @@ from loopkernel.data.blocks import AssistantBlock, OpaqueBlock, TextBlock, ToolR
 from loopkernel.data.events import InputSettled, MessageAdded
 from loopkernel.data.ids import MessageId, ModelOperation, ReceiptId
 from loopkernel.data.messages import (
-    AssistantMessage,
     Message,
     ReplyState,
     ResultMessage,
     UserMessage,
     UserOrigin,
+    new_assistant_message,
 )
 from loopkernel.data.sessions import NO_COURSE, OpenReply
 from loopkernel.data.threads import Thread
+from loopkernel.data.usage import Usage
 from loopkernel.data.watches import Watch
 from loopkernel.data.words import HookPoint, InputFate, StopReason
 from loopkernel.loop.algorithms.clearing import is_cleared
@@ -24,16 +25,28 @@ from loopkernel.loop.draft import Draft, L
 from loopkernel.loop.gates.hooks import context, tell_hooks
 
 
-def _append(draft: Draft[L], message: Message, thread: Thread | None = None) -> Draft[L]:
-    """The message goes to the end of the thread; what is shown of it holds no secret (rule TOOL-12)."""
+def _append(
+    draft: Draft[L],
+    message: Message,
+    thread: Thread | None = None,
+    usage: Usage | None = None,
+    watch: Watch | None = None,
+) -> Draft[L]:
+    """The message goes to the end of the thread; what is shown of it holds no secret (rule TOOL-12).
+
+    The thread, and what else is given, take the place of the session's.
+    """
     session = draft.session
     bodies = session.bodies
     if isinstance(message, ResultMessage):
-        bodies += sum([not is_cleared(result) for result in message.results])
+        for result in message.results:
+            bodies += not is_cleared(result)
     longer = session.updated(
         thread=(session.thread if thread is None else thread).append(message),
+        usage=usage,
         counters=session.counters.with_message(message.id),
         bodies=bodies,
+        watch=watch,
         size=grown(session.size, message),
     )
     shown = redacted_message(message)
@@ -77,10 +90,19 @@ def add_blocks(draft: Draft[L], content: tuple[UserBlock, ...], origin: UserOrig
 
 
 def add_reply(
-    draft: Draft[L], reply: OpenReply, content: tuple[AssistantBlock, ...], stop: StopReason | None
+    draft: Draft[L],
+    reply: OpenReply,
+    content: tuple[AssistantBlock, ...],
+    stop: StopReason | None,
+    *,
+    usage: Usage | None = None,
+    watch: Watch | None = None,
 ) -> Draft[L]:
-    """A reply goes into the thread, whole, or (without a stop reason) cut by a cancel."""
-    message = AssistantMessage(
+    """A reply goes into the thread, whole, or (without a stop reason) cut by a cancel.
+
+    `usage` and `watch` are those of the session from then on, where they are given.
+    """
+    message = new_assistant_message(
         id=_next_id(draft),
         reply=reply.operation,
         model=reply.model,
@@ -93,7 +115,7 @@ def add_reply(
     for block in content:
         if isinstance(block, OpaqueBlock) and block.model not in thread.opaque_models:
             thread = Thread(thread.messages, thread.generation, (*thread.opaque_models, block.model))
-    return _append(draft, message, thread)
+    return _append(draft, message, thread, usage, watch)
 
 
 def add_results(draft: Draft[L], reply: ModelOperation, results: tuple[ToolResult, ...]) -> Draft[L]:

@@ -14,7 +14,16 @@ from loopkernel.data.ledgers import Ledger
 from loopkernel.data.model_deltas import FromModel
 from loopkernel.data.outside_deltas import FromOutside, TimerFired
 from loopkernel.data.sessions import Settings, Turn
-from loopkernel.data.states import Backoff, Compacting, Confirming, Dispatching, Executing, Finishing, Thinking
+from loopkernel.data.states import (
+    Backoff,
+    Compacting,
+    Confirming,
+    Dispatching,
+    Executing,
+    Finishing,
+    Streaming,
+    Thinking,
+)
 from loopkernel.data.steps import Context, Step
 from loopkernel.data.thread_deltas import Disposed, Forked, FromThread, Resumed
 from loopkernel.data.tool_deltas import FromTool
@@ -26,7 +35,7 @@ from loopkernel.loop.calls.ledger import results
 from loopkernel.loop.calls.run_reports import outside_report, timer_fired, tool_report
 from loopkernel.loop.calls.schedule import OverBudget, gives_output, skip_for_output, start_ready
 from loopkernel.loop.calls.stopping import user_cancelled
-from loopkernel.loop.draft import CallsDraft, Draft
+from loopkernel.loop.draft import CallsDraft, new_draft
 from loopkernel.loop.gates.refusals import refusal
 from loopkernel.loop.history.thread import add_results
 from loopkernel.loop.life.fork import FORKED, fork_calls, fork_session
@@ -37,33 +46,34 @@ from loopkernel.loop.phases.moves import (
     to_executing,
     to_finishing,
     to_recovery,
-    to_thinking,
 )
+from loopkernel.loop.phases.thinking import prepare_request
 from loopkernel.loop.turn.cancelling import Cause, cut_calls, cutting, end_cut_short, reason_of
 from loopkernel.loop.turn.failure import recover_from
 from loopkernel.loop.turn.input import input_on_calls
 from loopkernel.loop.turn.limits import OUT_OF_BUDGET, budget_hit, cancel_for_budget
 
 Working = Executing | Confirming | Dispatching
+AfterCalls = Streaming | Thinking | Backoff | Compacting | Finishing
 W = TypeVar("W", Executing, Confirming, Dispatching)
 
 
-def on_executing(state: Executing, ctx: Context) -> Step[Executing | Finishing]:
+def on_executing(state: Executing, ctx: Context) -> Step[Executing | AfterCalls]:
     """Reports of checks and runs, a person's answers, time that runs out, cancels of one call and of all."""
     return _on_calls(state, ctx)
 
 
-def on_confirming(state: Confirming, ctx: Context) -> Step[Confirming | Executing | Finishing]:
+def on_confirming(state: Confirming, ctx: Context) -> Step[Confirming | Executing | AfterCalls]:
     """As in `Executing`."""
     return _on_calls(state, ctx)
 
 
-def on_dispatching(state: Dispatching, ctx: Context) -> Step[Dispatching | Executing | Finishing]:
+def on_dispatching(state: Dispatching, ctx: Context) -> Step[Dispatching | Executing | AfterCalls]:
     """As in `Executing`."""
     return _on_calls(state, ctx)
 
 
-def _on_calls(state: W, ctx: Context) -> Step[W | Executing | Finishing]:
+def _on_calls(state: W, ctx: Context) -> Step[W | Executing | AfterCalls]:
     draft = begin_on_calls(state, ctx)
     match ctx.delta:
         case FromTool() as delta:
@@ -95,7 +105,9 @@ def _on_calls(state: W, ctx: Context) -> Step[W | Executing | Finishing]:
             assert_never(ctx.delta)
 
 
-def _reported(state: W, draft: CallsDraft, report: Report, taken: CallsDraft | None) -> Step[W | Executing]:
+def _reported(
+    state: W, draft: CallsDraft, report: Report, taken: CallsDraft | None
+) -> Step[W | Executing | AfterCalls]:
     """After a report; where it may have ended a run, the budgets are tested (rule LIMIT-2).
 
     None: it is on nothing that is open here, and may still show that a run has stopped.
@@ -112,6 +124,8 @@ def _reported(state: W, draft: CallsDraft, report: Report, taken: CallsDraft | N
         spent = budget_hit(taken.session, state.turn, taken.stamp.now_ms)
         if spent is not None:
             return to_executing(taken.tell(LimitReached(spent)), state.turn, OUT_OF_BUDGET)
+    if not taken.ledger.unanswered:
+        return _answered(taken, state.turn, settled)  # at once, as `enter_executing` would, since every round comes by
     return to_executing(taken, state.turn, settled)
 
 
@@ -121,11 +135,9 @@ def _cut_short(state: Working, draft: CallsDraft, cause: Cause) -> Step[Finishin
     return to_finishing(draft, state.turn, ending)
 
 
-def enter_executing(
-    state: Executing,
-) -> Step[Executing | Confirming | Dispatching | Thinking | Backoff | Compacting | Finishing]:
+def enter_executing(state: Executing) -> Step[Executing | Confirming | Dispatching | AfterCalls]:
     """Start what may start, and ask what is to be asked; once every call is answered, go on with the answers."""
-    draft, settled = Draft(state.session, state.stamp, state.ledger), state.settled
+    draft, settled = new_draft(state.session, state.stamp, state.ledger), state.settled
     if draft.ledger.unanswered:
         draft, settled = _start(draft, settled)
     ledger = draft.ledger
@@ -136,9 +148,7 @@ def enter_executing(
     return Step(after, draft.effects)
 
 
-def _answered(
-    draft: CallsDraft, turn: Turn, settled: Settled | None
-) -> Step[Thinking | Backoff | Compacting | Finishing]:
+def _answered(draft: CallsDraft, turn: Turn, settled: Settled | None) -> Step[AfterCalls]:
     """Every call is answered: the answers go into the thread, and the loop goes on (rule TOOL-7)."""
     answers = results(draft.ledger)
     draft = add_results(draft, draft.ledger.reply, answers)
@@ -151,7 +161,7 @@ def _answered(
         return to_recovery(recover_from(draft, turn, follows), follows)
     if isinstance(follows, Ending):
         return to_finishing(draft, turn, follows)
-    return to_thinking(draft, turn.asking(follows.reason))
+    return prepare_request(draft.without_ledger(), turn.asking(follows.reason))
 
 
 def _phase(ledger: Ledger) -> type[Executing] | type[Confirming] | type[Dispatching]:

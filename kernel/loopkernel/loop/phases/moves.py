@@ -28,6 +28,7 @@ from loopkernel.data.states import (
     Live,
     Streaming,
     Thinking,
+    new_executing,
 )
 from loopkernel.data.steps import Context, Step
 from loopkernel.data.timers import Timer
@@ -35,7 +36,7 @@ from loopkernel.data.user_deltas import CancelAll, CompactNow, EditMessage, Say,
 from loopkernel.data.words import CancelReason, RefusalReason, TurnEndReason
 from loopkernel.loop.calls.held_runs import abort_held_runs
 from loopkernel.loop.calls.late_reports import LateReport
-from loopkernel.loop.draft import CallsDraft, Draft, L
+from loopkernel.loop.draft import CallsDraft, Draft, L, new_draft
 from loopkernel.loop.gates.refusals import refusal
 from loopkernel.loop.history.compaction import OpenSummary, compact, planned_cut
 from loopkernel.loop.life.handoff import begin_handoff
@@ -49,12 +50,12 @@ S = TypeVar("S", bound=Live)
 
 def begin(state: Live, ctx: Context) -> Draft[None]:
     """The step begins with the state's session, at the time of the delta."""
-    return Draft(state.session, state.stamp.next(ctx.now_ms), None)
+    return new_draft(state.session, state.stamp.next(ctx.now_ms), None)
 
 
 def begin_on_calls(state: Streaming | Executing | Confirming | Dispatching, ctx: Context) -> CallsDraft:
     """As `begin`, in a phase that has calls."""
-    return Draft(state.session, state.stamp.next(ctx.now_ms), state.ledger)
+    return new_draft(state.session, state.stamp.next(ctx.now_ms), state.ledger)
 
 
 def of_late_report(state: Streaming | Executing | Confirming | Dispatching, late: LateReport[Ledger]) -> CallsDraft:
@@ -107,7 +108,7 @@ def to_thinking(
 
 def to_executing(draft: CallsDraft, turn: Turn, settled: Settled | None = None) -> Step[Executing]:
     """On to the calls of the reply, and then to what is settled."""
-    executing = Executing(session=draft.session, stamp=draft.stamp, turn=turn, ledger=draft.ledger, settled=settled)
+    executing = new_executing(session=draft.session, stamp=draft.stamp, turn=turn, ledger=draft.ledger, settled=settled)
     return Step(executing, draft.effects)
 
 

@@ -8,7 +8,7 @@ from typing import assert_never
 
 from attrs import evolve
 
-from loopkernel.data.blocks import ToolCall
+from loopkernel.data.blocks import new_call
 from loopkernel.data.effects import AbortModel, CancelTimer, Effect
 from loopkernel.data.endings import Failure
 from loopkernel.data.events import (
@@ -39,7 +39,7 @@ from loopkernel.data.model_deltas import (
 )
 from loopkernel.data.outside_deltas import FromOutside, HookAnswered, TimerFired
 from loopkernel.data.sessions import OpenReply
-from loopkernel.data.states import Executing, Finishing, Streaming, Thinking
+from loopkernel.data.states import Executing, Finishing, Streaming, Thinking, new_streaming
 from loopkernel.data.steps import Context, Step
 from loopkernel.data.thread_deltas import Disposed, Forked, FromThread, Resumed
 from loopkernel.data.timers import Timer
@@ -53,7 +53,7 @@ from loopkernel.loop.calls.late_reports import LateReport, Report, late_report
 from loopkernel.loop.calls.ledger import add_call
 from loopkernel.loop.calls.run_reports import outside_report, timer_fired, tool_report
 from loopkernel.loop.calls.schedule import OverBudget, start_ready
-from loopkernel.loop.draft import CallsDraft, Draft
+from loopkernel.loop.draft import CallsDraft, new_draft
 from loopkernel.loop.gates.hooks import TOO_SLOW, abort_gate, is_time_of
 from loopkernel.loop.gates.refusals import refusal
 from loopkernel.loop.life.fork import FORKED, fork_reply, fork_session
@@ -128,7 +128,7 @@ def on_streaming(state: Streaming, ctx: Context) -> Step[Streaming | AfterStream
 
 def _streaming(state: Streaming, draft: CallsDraft) -> Step[Streaming]:
     """The reply goes on, and so does what bounds it."""
-    after = Streaming(
+    after = new_streaming(
         session=draft.session,
         stamp=draft.stamp,
         turn=state.turn,
@@ -228,7 +228,7 @@ def _on_model(state: Streaming, ctx: Context, delta: ModelDelta) -> Step[Streami
 def _grown(state: Streaming, ctx: Context, piece: Piece, effects: tuple[Effect, ...]) -> Step[Streaming | Limited]:
     """One more piece. Built by the constructor and without a draft, since this is the hottest path of all."""
     stamp = state.stamp.next(ctx.now_ms)
-    grown = Streaming(
+    grown = new_streaming(
         session=state.session,
         stamp=stamp,
         turn=state.turn,
@@ -241,7 +241,7 @@ def _grown(state: Streaming, ctx: Context, piece: Piece, effects: tuple[Effect, 
         size=longer(state.size, piece),
     )
     if reply_too_long(grown.session.settings.policy, grown.size.chars):
-        draft: CallsDraft = Draft(grown.session, stamp, grown.ledger)
+        draft: CallsDraft = new_draft(grown.session, stamp, grown.ledger)
         return _ended_by(LimitName.REPLY_SIZE, grown, draft.tell(*effects))
     return Step(grown, effects)
 
@@ -249,14 +249,16 @@ def _grown(state: Streaming, ctx: Context, piece: Piece, effects: tuple[Effect, 
 def _with_call(state: Streaming, ctx: Context, delta: ModelCall) -> Step[Streaming | Limited]:
     """One more complete call: it is recorded and checked, and may start before the reply is complete (rule TOOL-9)."""
     call_id = CallId(state.reply.operation, state.ledger.entries.size + 1)
-    call = ToolCall(id=call_id, provider_id=delta.provider_id, tool=delta.tool, input=delta.input, after=delta.after)
+    call = new_call(id=call_id, provider_id=delta.provider_id, tool=delta.tool, input=delta.input, after=delta.after)
     appeared = (), CallAppeared(call_id, call.provider_id, call.tool)
-    draft = add_call(Draft(state.session, state.stamp.next(ctx.now_ms), state.ledger, appeared), call, delta.verdict)
+    draft = add_call(
+        new_draft(state.session, state.stamp.next(ctx.now_ms), state.ledger, appeared), call, delta.verdict
+    )
     size = longer(state.size, delta)
     too_long = reply_too_long(draft.session.settings.policy, size.chars)
     if delta.verdict is not None and not too_long:
         draft = _started_early(state, draft)
-    grown = Streaming(
+    grown = new_streaming(
         session=draft.session,
         stamp=draft.stamp,
         turn=state.turn,
@@ -326,7 +328,7 @@ def _over(state: Streaming, draft: CallsDraft, end: ReplyEnded | ReplyFailed) ->
 
 def _without_bounds(state: Streaming, reply: OpenReply) -> Streaming:
     """The state when its stream is over. Built by the constructor, since every round comes by."""
-    return Streaming(
+    return new_streaming(
         session=state.session,
         stamp=state.stamp,
         turn=state.turn,

@@ -12,7 +12,7 @@ from loopkernel.data.messages import ResultMessage, UserOrigin
 from loopkernel.data.model_deltas import FromModel
 from loopkernel.data.outside_deltas import FromOutside, HookAnswer, HookAnswered, HookBlock, HookModify, TimerFired
 from loopkernel.data.sessions import Session, Turn
-from loopkernel.data.states import BeforeRequest, Compacting, Finishing, Streaming, Thinking
+from loopkernel.data.states import BeforeRequest, Compacting, Finishing, Streaming, Thinking, new_streaming
 from loopkernel.data.steps import Context, Step
 from loopkernel.data.thread_deltas import Disposed, Forked, FromThread, Resumed
 from loopkernel.data.tool_deltas import FromTool
@@ -110,15 +110,21 @@ def enter_thinking(state: Thinking) -> Step[Thinking | Streaming | Compacting | 
     """Wait for an open gate; else pass the next ones, and ask the model when all are passed."""
     if state.gate is not None:
         return Step(state, ())
-    draft, turn = Draft(state.session, state.stamp, None), state.turn
+    return prepare_request(Draft(state.session, state.stamp, None), state.turn, state.passed)
+
+
+def prepare_request(
+    draft: Draft[None], turn: Turn, passed: BeforeRequest = BeforeRequest.NOTHING
+) -> Step[Thinking | Streaming | Compacting | Finishing]:
+    """As entering the phase does, where no gate is open and `passed` are behind, without a state in between."""
     if not turn.begun:
         turn = evolve(turn, begun=True)
         draft, gate = _ask(draft, HookPoint.BEFORE_INVOCATION)
         if gate is not None:
-            return to_thinking(draft, turn, state.passed, gate)
-    elif state.passed is BeforeRequest.HOOKS:
-        return _limited(draft, turn) or _request(draft, turn)
-    return _prepare(draft, turn, state.passed)
+            return to_thinking(draft, turn, passed, gate)
+    elif passed is BeforeRequest.HOOKS:
+        return _limited(draft, turn) or _request(*_let_in(draft, turn))
+    return _prepare(draft, turn, passed)
 
 
 def _ask(draft: Draft[None], point: HookPoint) -> tuple[Draft[None], OpenHook | None]:
@@ -147,7 +153,11 @@ def _prepare(
         if summary is not None:
             return to_compacting(draft, turn, summary)
     draft, gate = _ask(clear_results(draft), HookPoint.BEFORE_MODEL)
-    return _request(draft, turn) if gate is None else to_thinking(draft, turn, passed, gate)
+    if gate is not None:
+        return to_thinking(draft, turn, passed, gate)
+    if passed is BeforeRequest.COMPACTION:
+        draft, turn = _let_in(draft, turn)
+    return _request(draft, turn)
 
 
 def _limited(draft: Draft[None], turn: Turn) -> Step[Finishing] | None:
@@ -160,12 +170,11 @@ def _limited(draft: Draft[None], turn: Turn) -> Step[Finishing] | None:
 
 
 def _request(draft: Draft[None], turn: Turn) -> Step[Streaming]:
-    """The model is asked; what has come while a hook was asked goes in first."""
-    draft, turn = _steered(inject_background_ends(draft), turn)
+    """The model is asked."""
     if not turn.requested:
         turn = evolve(turn, requested=True)
     asked = begin_request(draft, turn)
-    streaming = Streaming(
+    streaming = new_streaming(
         session=asked.session,
         stamp=draft.stamp,
         turn=turn,
@@ -177,6 +186,11 @@ def _request(draft: Draft[None], turn: Turn) -> Step[Streaming]:
         time_limit=asked.time_limit,
     )
     return Step(streaming, asked.effects)
+
+
+def _let_in(draft: Draft[None], turn: Turn) -> tuple[Draft[None], Turn]:
+    """What has come meanwhile, while a summary was made or a hook was asked, goes in before the request."""
+    return _steered(inject_background_ends(draft), turn)
 
 
 def _steered(draft: Draft[None], turn: Turn) -> tuple[Draft[None], Turn]:

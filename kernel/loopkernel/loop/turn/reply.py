@@ -72,7 +72,8 @@ def complete_reply(draft: CallsDraft, turn: Turn, complete: Complete, *, blocked
     `blocked`: a hook does not let the turn go on, as a guardrail does not (rule HOOK-2).
     """
     policy, stop, has_calls = draft.session.settings.policy, complete.delta.stop, draft.ledger.entries.size > 0
-    follows = outcome(policy.run_calls, stop, has_calls, has_text(complete.pieces), policy.on_pause)
+    says = not has_calls and has_text(complete.pieces)  # beside calls it is not asked for
+    follows = outcome(policy.run_calls, stop, has_calls, says, policy.on_pause)
     usage = draft.session.usage.plus(complete.reply.usage)
     draft = redact_input(draft, complete.delta.redaction)
     if follows is Outcome.TRUNCATED and not blocked:
@@ -82,8 +83,7 @@ def complete_reply(draft: CallsDraft, turn: Turn, complete: Complete, *, blocked
     pauses = turn.pauses + 1 if follows is Outcome.CONTINUE_PAUSED else 0
     turn = counted(policy, turn, has_calls, NO_RECOVERY, pauses)
     watch = watch_calls(draft.session, draft.ledger)
-    draft = draft.with_session(draft.session.updated(usage=usage, watch=watch))
-    draft = add_reply(draft, complete.reply, _content(draft.ledger, complete), stop)
+    draft = add_reply(draft, complete.reply, _content(draft.ledger, complete), stop, usage=usage, watch=watch)
     if follows is Outcome.RUN_CALLS and not blocked:
         return to_calls(draft, turn)
     cancelled = user_cancelled(results(draft.ledger))
@@ -105,7 +105,7 @@ def keep_completed(draft: CallsDraft, complete: Complete) -> CallsDraft:
 
 
 def _content(ledger: Ledger, complete: Complete) -> tuple[AssistantBlock, ...]:
-    content = assemble(complete.pieces, (entry.call for entry in ledger.entries), complete.reply.model)
+    content = assemble(complete.pieces, [entry.call for entry in ledger.entries], complete.reply.model)
     return redacted_reply(content, complete.delta.redaction)
 
 

@@ -4,10 +4,10 @@ from attrs import evolve
 
 from loopkernel.data.blocks import UserBlock
 from loopkernel.data.choices import OutputDemand
-from loopkernel.data.effects import CallModel, Effect, Request
+from loopkernel.data.effects import CallModel, Effect, new_request
 from loopkernel.data.events import OpaqueDropped
 from loopkernel.data.ids import ModelOperation, OperationKind, ReceiptId
-from loopkernel.data.ledgers import Ledger
+from loopkernel.data.ledgers import Ledger, new_ledger
 from loopkernel.data.messages import UserOrigin
 from loopkernel.data.policy import Policy
 from loopkernel.data.sessions import OpenReply, Session, Turn
@@ -16,7 +16,7 @@ from loopkernel.data.value_classes import frozen
 from loopkernel.data.words import RequestReason, TimerPurpose
 from loopkernel.loop.algorithms.loop_detection import is_disabled
 from loopkernel.loop.algorithms.retry import model_at
-from loopkernel.loop.draft import Draft, L
+from loopkernel.loop.draft import Draft, L, minted_timer
 from loopkernel.loop.history.thread import add_input
 
 
@@ -73,7 +73,7 @@ def begin_request(draft: Draft[L], turn: Turn) -> Asked:
         tools = tuple(tool for tool in tools if tool.name == forced)
     elif session.watch.disabled:
         tools = tuple(tool for tool in tools if not is_disabled(session.watch, tool.name))
-    request = Request(
+    request = new_request(
         number=operation,
         reason=turn.reason,
         model=model,
@@ -87,12 +87,20 @@ def begin_request(draft: Draft[L], turn: Turn) -> Asked:
     if session.last_model != model:
         foreign = tuple(name for name in thread.opaque_models if name != model)
         draft = draft.tell(OpaqueDropped(operation, foreign)) if foreign else draft
+    effects = [*draft.effects, CallModel(operation, request)]
+    silence: Timer | None = None  # as `watch_silence` and `watch_time` set them; at once, since every round comes by
+    time_limit: Timer | None = None
+    if policy.silence_ms is not None:
+        deadline_ms = draft.stamp.now_ms + policy.silence_ms
+        operations, silence, command = minted_timer(operations, TimerPurpose.SILENCE, deadline_ms)
+        effects.append(command)
+    if policy.max_wall_ms is not None:
+        deadline_ms = turn.opened_ms + policy.max_wall_ms
+        operations, time_limit, command = minted_timer(operations, TimerPurpose.WALL_TIME, deadline_ms)
+        effects.append(command)
     session = session.updated(operations=operations, last_model=model)
-    draft = draft.with_session(session, CallModel(operation, request))
-    draft, silence = watch_silence(draft, draft.stamp.now_ms)
-    draft, time_limit = (draft, None) if policy.max_wall_ms is None else watch_time(draft, turn)
-    minted = draft.session.operations.minted
-    ledger = Ledger(
+    minted = operations.minted
+    ledger = new_ledger(
         reply=operation,
         opened_ms=turn.opened_ms,
         nonce=settings.nonce,
@@ -102,7 +110,7 @@ def begin_request(draft: Draft[L], turn: Turn) -> Asked:
         first_hook=minted[OperationKind.HOOK] + 1,
     )
     reply = OpenReply(operation, model, limit=request.max_output_tokens)
-    return Asked(draft.session, draft.effects, ledger, reply, silence, time_limit)
+    return Asked(session, tuple(effects), ledger, reply, silence, time_limit)
 
 
 def watch_silence(draft: Draft[L], heard_ms: int) -> tuple[Draft[L], Timer | None]:

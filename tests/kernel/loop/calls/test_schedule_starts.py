@@ -190,7 +190,7 @@ def ledger_with(entry: LedgerEntry) -> Ledger:
 @pytest.mark.rule("RESUME-4")
 def test_a_call_that_waited_for_a_person_waits_no_more_when_it_starts() -> None:
     entry = LedgerEntry(call=recorded_call(), verdict=FREE, runs=1, status=WAITING)
-    started = start_run(drafted(SESSION, ledger=ledger_with(entry)), 0, NOTHING)
+    started = start_run(drafted(SESSION, ledger=ledger_with(entry)), 0, NOTHING, None)
     assert (started.ledger.waiting, started.ledger.running) == (0, 1)
     (start,) = of_kind(StartTool, started.effects)
     assert (start.run, start.input, start.key) == (2, NOTHING, "s/1/1.1")
