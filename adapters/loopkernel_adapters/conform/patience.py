@@ -1,7 +1,8 @@
 """Silence told from slowness: patience counts the time in which all that was started is at rest.
 
 A process that works, or waits for a processor or a disk, is slow and not silent. Such time does not count, but for a
-fifth of what it had of processors: however busy a machine is, and what works for ever is given up as well.
+fifth of what it had of processors: however busy a machine is, and what works for ever is given up as well. One that
+works now and then is at rest for what is left of the time, so a little more of work never makes a long wait of it.
 """
 
 import os
@@ -14,7 +15,6 @@ from attrs import frozen
 _PROCESSES = Path("/proc")
 _LOOK_S = 0.02
 _MEASURE_S = 0.25
-_AT_REST = 0.2  # of the time of one processor: threads that look around now and then are at rest
 OF_WORK = 0.2
 _NANOSECOND = 1e-9
 
@@ -89,8 +89,8 @@ class Patience:
         if passed >= _MEASURE_S:
             self._looked_s += passed
             wanted = self._wanted()
-            busy = wanted.on_disk or wanted.had_s + wanted.waited_s > _AT_REST * passed
-            self._left_s -= wanted.had_s * OF_WORK if busy else passed
+            at_rest = 0.0 if wanted.on_disk else max(0.0, passed - wanted.had_s - wanted.waited_s)
+            self._left_s -= at_rest + wanted.had_s * OF_WORK
         return self._left_s <= 0
 
 

@@ -4,14 +4,17 @@ Slow: each mistake is looked for in up to sixty runs, and the run that shows it 
 """
 
 import re
+import shutil
+import sys
 from collections.abc import Iterable
+from pathlib import Path
 
 import pytest
 from attrs import evolve
 from loopkernel import deltas, effects
 from loopkernel.testing import read_scenarios
 from loopkernel_adapters.driver.asyncio_driver import Driver
-from loopkernel_adapters.testing import DriverPorts, Synchronous, Trio, check_driver, fuzz_driver
+from loopkernel_adapters.testing import DriverPorts, DriverProcess, Synchronous, Trio, check_driver, fuzz_driver
 from loopkernel_adapters.testing.driver_trial import AnyDriver, DriverFactory
 from loopkernel_adapters.testing.fuzzing.drawing import drawn
 from loopkernel_adapters.testing.synchronous import SynchronousFactory
@@ -192,3 +195,30 @@ def told_of(opened: DriverFactory, seeds: Iterable[int] = MANY) -> str:
     with pytest.raises(AssertionError, match="Seen with seed") as raised:
         fuzz_driver(opened, seeds=seeds, patience_seconds=ENOUGH)
     return str(raised.value)
+
+
+# --- drivers in another language ----------------------------------------------------------------------------
+
+
+NODE = shutil.which("node")
+IN_JAVASCRIPT = Path(__file__).resolve().parents[3] / "examples" / "drivers" / "driver.js"
+PLANTED_IN_JAVASCRIPT: list[tuple[str, str, str]] = [  # what stands there, what stands in its place, and the rule
+    ("durable: true", "durable: false", "driver 3"),
+    ("of records) await", "of records.slice(0, -1)) await", "driver 5"),
+]
+
+
+@pytest.mark.skipif(NODE is None, reason="node is not installed, and this driver is in JavaScript")
+@pytest.mark.parametrize(("right", "wrong", "rule"), PLANTED_IN_JAVASCRIPT, ids=lambda text: text)
+def test_a_mistake_of_a_driver_in_javascript_is_told_with_its_rule(
+    right: str, wrong: str, rule: str, tmp_path: Path
+) -> None:
+    text = IN_JAVASCRIPT.read_text(encoding="utf-8")
+    assert text.count(right) == 1
+    planted = tmp_path / "driver.js"
+    planted.write_text(text.replace(right, wrong), encoding="utf-8")
+    driver = DriverProcess([str(NODE), str(planted), sys.executable])
+    try:
+        assert re.match(rule, told_of(driver))
+    finally:
+        driver.end()
