@@ -121,6 +121,7 @@ FOREIGN_TO_THE_KERNEL = {
     "fractions": "money and delays are counted exactly",
     "functools": "codecs are built once, when first asked for",
     "importlib": "public names are imported when they are first asked for",
+    "inspect": "which parameters a method has whose copy is written out",
     "itertools": "the leaves of a vector, one after the other",
     "json": "the form of what leaves the process",
     "math": "whether a number is finite",

@@ -14,7 +14,7 @@ from loopkernel.data.effects import StartTool
 from loopkernel.data.events import CallAppeared, Event, MessageAdded, ReplyGrew, ToolEnded, ToolProgressed
 from loopkernel.data.ids import CallId, ModelOperation, RunOperation
 from loopkernel.data.json_text import Json
-from loopkernel.data.messages import AssistantMessage, ResultMessage
+from loopkernel.data.messages import AssistantMessage, ResultMessage, UserMessage
 from loopkernel.data.records import LogRecord
 from loopkernel.data.user_deltas import AnswerAfterCrash, AnswerQuestion, Approve, CallAnswer, CrashAnswerKind, Reject
 from loopkernel.replaying import fold
@@ -49,7 +49,7 @@ def facts_of(happened: Sequence[Event]) -> Iterator[Fact]:
                 yield "message", str(message.id), "the reply"
             case MessageAdded(message=ResultMessage() as message):
                 yield "message", str(message.id), f"the results of {len(message.results)} calls"
-            case MessageAdded(message=message):
+            case MessageAdded(message=UserMessage() as message):
                 yield "message", str(message.id), message.origin.value
             case CallAppeared():
                 yield "call", str(event.call), event.tool

@@ -40,6 +40,7 @@ from loopkernel.loop.gates.refusals import refusal
 from loopkernel.loop.history.thread import add_results
 from loopkernel.loop.life.fork import FORKED, fork_calls, fork_session
 from loopkernel.loop.life.restart import restart_calls
+from loopkernel.loop.phases.before_request import prepare_request
 from loopkernel.loop.phases.moves import (
     begin_on_calls,
     of_late_report,
@@ -47,7 +48,6 @@ from loopkernel.loop.phases.moves import (
     to_finishing,
     to_recovery,
 )
-from loopkernel.loop.phases.thinking import prepare_request
 from loopkernel.loop.turn.cancelling import Cause, cut_calls, cutting, end_cut_short, reason_of
 from loopkernel.loop.turn.failure import recover_from
 from loopkernel.loop.turn.input import input_on_calls
