@@ -1,5 +1,6 @@
 """An agent as a data file: its commands, its environment, its wire, how it is cancelled and gone on with."""
 
+import json
 import tomllib
 from collections.abc import Mapping
 from importlib.resources import files
@@ -27,7 +28,7 @@ class AgentFileUnusable(Exception):
 @frozen(kw_only=True)
 class AgentFile:
     """An agent. In commands, environment and files, `{url}`, `{key}`, `{prompt}`, `{work}`, `{home}` and `{session}`
-    are replaced. An agent without `resume` is not given the scenarios that need it.
+    are replaced, and before that `{here}`. An agent without `resume` is not given the scenarios that need it.
 
     `tried` says with which version and when the file was last seen to work; `signals` is how often a person has to
     interrupt, `patience_s` how long the agent may be at rest without asking for anything; `without` names scenarios
@@ -59,11 +60,12 @@ def shipped() -> tuple[str, ...]:
 
 
 def agent_text(given: str) -> str:
-    """The text of a file, or of the shipped one of that name. Raises AgentFileUnusable."""
+    """The text of a file, where its folder stands for `{here}`, or of the shipped one. Raises AgentFileUnusable."""
     if given in shipped():
         return files("loopkernel_adapters.conform").joinpath("agents", f"{given}.toml").read_text(encoding="utf-8")
     try:
-        return Path(given).read_text(encoding="utf-8")
+        here = json.dumps(str(Path(given).resolve().parent), ensure_ascii=False)[1:-1]  # as TOML has it between quotes
+        return Path(given).read_text(encoding="utf-8").replace("{here}", here)
     except FileNotFoundError as error:
         raise AgentFileUnusable(
             f"{given} is neither a file nor one of the agents that are known here: {', '.join(shipped())}"

@@ -23,6 +23,7 @@ from loopkernel_adapters.conform.scenario import Scenario
 from loopkernel_adapters.conform.scorecard import Breach, Choice, Played, Scorecard, Subject, Weight, verdicts_of
 
 _OVER_ALL_S = 5400  # for a scenario, also on a very busy machine; its lives end long before
+_LINES_OF_COMPLAINT = 12  # a stack, with what it is about above it
 _WIRES = {"messages": "Anthropic Messages", "chat": "OpenAI chat completions", "responses": "OpenAI responses"}
 
 
@@ -59,7 +60,8 @@ def version_of(agent: AgentFile) -> str:
             ) from error
     said = (done.stdout.strip() or done.stderr.strip()).splitlines()
     if done.returncode or not said:
-        raise AgentFileUnusable(f"`{' '.join(agent.version)}` ended with status {done.returncode}: {said[-1:]}")
+        words = "\n  ".join(["; it said:", *said[-_LINES_OF_COMPLAINT:]] if said else ["; it said nothing"])
+        raise AgentFileUnusable(f"`{' '.join(agent.version)}` ended with status {done.returncode}{words}")
     return said[0].strip()
 
 

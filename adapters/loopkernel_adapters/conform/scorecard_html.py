@@ -4,6 +4,7 @@ import html
 import re
 from collections.abc import Iterator
 
+from loopkernel_adapters.conform.laws_outside import in_words
 from loopkernel_adapters.conform.scorecard import Breach, LawVerdict, Outcome, Scorecard
 from loopkernel_adapters.conform.scorecard_text import sentence_of
 
@@ -54,7 +55,7 @@ def _laws(card: Scorecard) -> Iterator[str]:
         kind = verdict.weight or ("held" if verdict.outcome is Outcome.HELD else "unseen")
         told = verdict.outcome if verdict.weight is None else f"{verdict.outcome} ({verdict.weight})"
         yield f'<tr class="{"unseen" if kind == "unseen" else ""}"><td class="{kind}">{told}'
-        yield f"<td>{_shown(verdict.law.id)}<td>{_shown(verdict.law.statement)}"
+        yield f"<td>{_shown(verdict.law.id)}<td>{_shown(in_words(verdict.law))}"
     yield "</table>"
 
 

@@ -2,6 +2,7 @@
 
 from loopkernel.data.json_text import JsonValue
 
+from loopkernel_adapters.conform.laws_outside import in_words
 from loopkernel_adapters.conform.scorecard import Breach, LawVerdict, Scorecard
 
 FORMAT = 1  # of the document; it grows when a field changes its meaning
@@ -40,7 +41,7 @@ def _verdict(verdict: LawVerdict) -> JsonValue:
     return {
         "law": verdict.law.id,
         "group": verdict.group,
-        "statement": verdict.law.statement,
+        "statement": in_words(verdict.law),
         "rules": list(verdict.law.rules),
         "outcome": verdict.outcome,
         "weight": verdict.weight,

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from loopkernel_adapters.conform.laws_outside import in_words
 from loopkernel_adapters.conform.scorecard import Breach, LawVerdict, Outcome, Scorecard
 
 _SHOWN_TRACE = 14  # lines of the trace of the first breach of a law
@@ -19,7 +20,7 @@ def lines_of(card: Scorecard) -> Iterator[str]:
         if verdict.group != group:
             group = verdict.group
             yield group
-        yield f"  {_mark(verdict):<16} {verdict.law.id:<13} {verdict.law.statement}"
+        yield f"  {_mark(verdict):<16} {verdict.law.id:<13} {in_words(verdict.law)}"
     unseen = [verdict.law.id for verdict in card.having(Outcome.NOT_OBSERVABLE)]
     yield f"Not observable: {', '.join(unseen) or 'none'}"
     yield ""

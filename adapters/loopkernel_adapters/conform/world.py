@@ -154,12 +154,17 @@ def main() -> None:
         box.raise_loopback()
     agent, scenario = agent_of(given["agent"]), scenario_named(given["scenario"])
     folder = Path(sys.argv[1])
-    record = played(agent, scenario, folder, begun)
-    found: dict[str, JsonValue] = {
-        "checks": [check.law for check in judged(record)],
+    print(json.dumps(found_in(played(agent, scenario, folder, begun), folder)))
+
+
+def found_in(record: Record, folder: Path) -> dict[str, JsonValue]:
+    """What is told of a play in that folder: nothing of it shows the folder, or the key."""
+    judgements = [*judged(record)]
+    return {
+        "checks": [each.law for each in judgements],
         "breaches": [
-            {"law": each.law, "weight": each.weight, "detail": each.detail}
-            for each in judged(record)
+            {"law": each.law, "weight": each.weight, "detail": _hidden(each.detail, folder)}
+            for each in judgements
             if each.weight is not None
         ],
         "trace": [_hidden(line, folder) for line in lines_of(record)],
@@ -167,7 +172,6 @@ def main() -> None:
         "trouble": _trouble(record),
         "words": _hidden(record.lives[0].last_words, folder),
     }
-    print(json.dumps(found))
 
 
 def _trouble(record: Record) -> str:

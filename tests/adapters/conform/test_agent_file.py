@@ -47,6 +47,17 @@ def test_a_file_that_is_not_there_is_told_with_the_names_that_are() -> None:
         agent_text("nowhere.toml")
 
 
+@pytest.mark.parametrize("folder", ["plain", "with space", 'a "quoted" one', "a back\\slash", "é"])
+def test_a_program_beside_the_file_is_named_by_the_folder_of_the_file(
+    folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / folder).mkdir()
+    (tmp_path / folder / "agent.toml").write_text(GOOD.replace('"one", "-v"', '"{here}/one", "-v"'), encoding="utf-8")
+    monkeypatch.chdir(tmp_path / folder)
+    for given_as in ("agent.toml", str(tmp_path / folder / "agent.toml")):
+        assert agent_of(agent_text(given_as)).version == (f"{tmp_path.resolve()}/{folder}/one", "-v")
+
+
 @given(st.recursive(st.none() | st.integers() | st.text(max_size=5), lambda each: st.lists(each, max_size=3)))
 def test_whatever_a_value_is_it_is_taken_or_refused_in_words(value: object) -> None:
     text = GOOD + f"patience_s = {json.dumps(value)}"

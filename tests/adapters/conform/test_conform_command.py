@@ -66,6 +66,19 @@ def test_a_program_that_is_not_there_is_told(tmp_path: Path, capsys: pytest.Capt
     assert "no-such-program cannot be started" in capsys.readouterr().err
 
 
+def test_what_a_program_said_that_does_not_tell_its_version_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "agent.toml"
+    path.write_text(
+        'name = "a"\nwire = "chat"\nversion = ["sh", "-c", "echo no module: a >&2; echo v1 >&2; exit 3"]\nstart = ["a"]'
+    )
+    assert main(["conform", "--agent", str(path)]) == 2
+    told = capsys.readouterr().err
+    assert "ended with status 3" in told
+    assert told.index("\n  no module: a\n") < told.index("\n  v1\n")
+
+
 @pytest.mark.parametrize(("fail_on", "status"), [("must", 0), ("should", 1), ("nothing", 0)])
 def test_the_exit_status_goes_by_the_weight(
     agent: str, fail_on: str, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -1,13 +1,15 @@
 """The judges: a loop without a fault breaks nothing in any world, and each planted fault is named by its law."""
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 from loopkernel.laws import LAWS
-from loopkernel_adapters.conform.asked import Call, Given, Item, Text
+from loopkernel_adapters.conform.asked import Call, Given, Item, Text, listed, mapping, word
 from loopkernel_adapters.conform.catalogue import SCENARIOS, scenario_named
 from loopkernel_adapters.conform.choices import QUESTIONS, choices_seen
 from loopkernel_adapters.conform.judges import judged
@@ -16,6 +18,7 @@ from loopkernel_adapters.conform.scenario import Scenario
 from loopkernel_adapters.conform.scorecard import Weight
 from loopkernel_adapters.conform.script import Answer, Called, Cut, calling, limited, output_of, said
 from loopkernel_adapters.conform.trace import lines_of
+from loopkernel_adapters.conform.world import found_in
 
 from tests.adapters.conform.ideal import record_of
 
@@ -195,3 +198,12 @@ def test_what_runs_wrongly_is_as_bad_as_can_be(law: str) -> None:
     record = more(Effect("part", "a"))(record_of(scenario_named("half-call-clean-end")))
     worst = {each.weight for each in judged(evolve(record, effects=record.effects * 2)) if each.law == law}
     assert Weight.MUST in worst
+
+
+def test_of_a_wrong_answer_both_ends_are_told_without_the_folder_of_the_box(tmp_path: Path) -> None:
+    wrong = answered(f"Command: echo a > {tmp_path}/work/a; {'and so on; ' * 50}\nOutput: (empty, in {tmp_path})")
+    found = found_in(changing_items(wrong)(record_of(scenario_named("one-call"))), tmp_path)
+    breaches = [mapping(each) for each in listed(found["breaches"])]
+    (detail,) = {word(each["detail"]) for each in breaches if each["law"] == "RESULT"}
+    assert "Command: echo a > [box]/work/a" in detail and "Output: (empty, in [box])" in detail
+    assert str(tmp_path) not in json.dumps(found)

@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from loopkernel.later_typing import override
 from loopkernel.laws import LAWS
+from loopkernel_adapters.conform.catalogue import SCENARIOS
+from loopkernel_adapters.conform.laws_outside import OUTSIDE, in_words
 from loopkernel_adapters.conform.scorecard import (
     GROUPS,
     Breach,
@@ -45,6 +47,17 @@ def card(*breaches: Breach, checks: dict[str, int] | None = None, choices: tuple
 def breach(detail: str = "no answer", law: str = "PAIR", weight: Weight = Weight.MUST) -> Breach:
     """A breach of a law."""
     return Breach(law=law, weight=weight, scenario="one", detail=detail, trace=(detail,), again=f"again {detail}")
+
+
+def test_each_law_that_a_scenario_shows_is_told_in_the_words_of_one_who_stands_outside() -> None:
+    laws = {law.id: law for law in LAWS}
+    assert {law for scenario in SCENARIOS for law in scenario.laws} == set(OUTSIDE)
+    for name, words in OUTSIDE.items():
+        told = card(checks={name: 1})
+        assert words == in_words(laws[name])
+        assert f"{name:<13} {words}" in "\n".join(lines_of(told))
+        assert words in page_of(told)
+    assert in_words(laws["LINEAR"]) == laws["LINEAR"].statement
 
 
 def test_each_law_stands_in_one_group() -> None:

@@ -267,7 +267,7 @@ def _all_superseded(right: Function) -> Function:
 
 
 def _as_cut(right: Function) -> Function:
-    return lambda draft, reply, content, _: right(draft, reply, content, None)
+    return lambda draft, reply, content, _, **given: right(draft, reply, content, None, **given)
 
 
 def _as_a_stream(right: Function) -> Function:
@@ -315,7 +315,7 @@ UNSTREAMED = mistakes(
 
 STREAMED = mistakes(
     "broken streams",
-    "phases.thinking",
+    "phases.before_request",
     ("the wish for it whole is lost", "begin_request", _as_a_stream, runs.failed_within_a_stream, "RETRY-LAW"),
 )
 

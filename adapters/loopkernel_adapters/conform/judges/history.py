@@ -10,6 +10,7 @@ from loopkernel_adapters.conform.scorecard import Weight
 from loopkernel_adapters.conform.script import Called, Problem, output_of
 
 _NOISE = "x" * 100
+_SHOWN = 160  # characters of either end of an answer that is wrong
 
 
 def pairing(record: Record) -> Iterator[Judgement]:
@@ -100,8 +101,20 @@ def results(record: Record) -> Iterator[Judgement]:
             else:
                 cut = call.prints and _NOISE in text  # which end of a long output is kept is a choice
                 wrong = output_of(call.label) not in text and not cut
-                detail = f"call {call.label} has run, and its answer has nothing of what it printed: {text[:80]!r}"
+                detail = (
+                    f"call {call.label} has run, and its answer has nothing of what it printed: {_both_ends(text)!r}"
+                )
                 yield check("RESULT", wrong, Weight.SHOULD, detail)
+
+
+def _both_ends(text: str) -> str:
+    """An answer so far as a person needs it: many agents begin with the command, and end with what it gave.
+
+    It is cut between words, since a path is hidden only where it is whole.
+    """
+    if len(text) <= 2 * _SHOWN:
+        return text
+    return f"{text[:_SHOWN].rpartition(' ')[0]} ... {text[-_SHOWN:].partition(' ')[2]}"
 
 
 def _other_outputs(record: Record, call: Called, text: str) -> list[str]:
