@@ -18,7 +18,9 @@ _ABOUT = """# Results
 
 What `loopkernel conform` saw of these agents on one machine, each as it is installed from its registry, with the agent
 file that is shipped and without a change. A version tells which; later ones may have mended what is told here. Only
-what a scenario can show is judged: a law that held here is not proved. The [guide](README.md) says how to read this.
+what a scenario can show is judged: a law that held here is not proved. The machine had two processors, and much else to
+do on 2026-11-28, so that races within an agent show sooner than on an idle one. The [guide](README.md) says how to read
+this.
 """
 _LOOKED_FOR = """
 ## Faults that were looked for
