@@ -220,7 +220,7 @@ class Agent(Generic[Output_co]):
         A run goes on with the tools of this agent, and with the policy and the instructions that this agent was given;
         where none were given, with those in its log. Where its log has others, `on_change` says which hold (None: as
         the agent says), and nothing goes on before that. `policy`, `mode`, `remembered` (the approvals that hold for
-        later calls) and `tools` (in place of the agent's) hold for this session, whatever the log has. All that is given
+        later calls) and `tools` (in place of the agent's) hold for this session, whatever the log has. What is given
         takes effect before anything in the run goes on. A run that its store does not vouch for, such as one that was
         copied here, goes on under what is given alone, and its open calls ask again (`session.doubt` says why).
 
