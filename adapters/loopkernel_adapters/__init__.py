@@ -2,8 +2,9 @@
 
     from loopkernel_adapters import Agent, SqliteRuns, tool
 
-Public is what stands in the `__all__` of this package, and of its `temporal`, `testing` and `transcripts`; all else may
-change in any release. A name is imported when it is first asked for: only who asks for a vendor's needs its package.
+The public names are those in the `__all__` of this package, and of its `temporal`, `testing` and `transcripts`; all
+else may change in any release. A name is imported when it is first asked for: only a program that uses a vendor's
+class needs that vendor's package.
 """
 
 TYPE_CHECKING = False  # as a type checker knows the name; importing `typing` would cost more than all else here

@@ -63,7 +63,7 @@ __all__ = [
 
 # A typed function (it needs the extra `tools`), or a tool that was made already.
 AnyTool = FunctionTool | Callable[..., object]
-# What a run that goes on goes by, where its log has other tools, instructions or another policy than its agent:
+# What holds for a run that goes on, where the tools, instructions or policy in its log differ from its agent's:
 # `raise` SettingsDiffer, `refresh` them from the agent, or `keep` those of the log.
 OnChange = Literal["raise", "refresh", "keep"]
 Outcome = TypeVar("Outcome")
@@ -87,19 +87,20 @@ class Agent(Generic[Output_co]):
     >>> asyncio.run(main())
     InputSettled MessageAdded ReplyGrew ReplyEnded MessageAdded TurnEnded -> model_stop
 
-    `provider` is a model's name, such as "anthropic:NAME", "openai:NAME" or "local", or whatever fulfils the port; what
-    a name needs and is not there, as a key, is told at once (ProviderUnavailable). `tools` are typed functions and
-    registry tools, or whatever fulfils the port `Tools`. `policy` is a policy, or the name of a preset; without one a
-    new run goes by the default, and a run that goes on by its own. `model` is the model's name, where it is not to be
-    the policy's. With `output_type`, each turn has to end with an output of that type (a pydantic model, a dataclass, a
-    TypedDict, a plain type), which is `result.output`; what does not fit is told to the model, which tries again as
-    long as the policy lets it. `runs` keeps the logs; without it they are in memory, as long as the agent. `optional`
-    are the ports that a session can do without; sub-agents run in this process where it names nobody else for them.
+    `provider` is a model's name, such as "anthropic:NAME", "openai:NAME" or "local", or any object that fulfils the
+    port `Provider`; if something that a name needs is missing, such as a key, ProviderUnavailable is raised at once.
+    `tools` are typed functions and registry tools, or any object that fulfils the port `Tools`. `policy` is a policy,
+    or the name of a preset; without one, a new run follows the default, and a run that goes on follows its own. `model`
+    is the model's name, if it is not the policy's. With `output_type`, each turn has to end with an output of that type
+    (a pydantic model, a dataclass, a TypedDict, a plain type), which is `result.output`; if an output does not fit, the
+    model is told, and tries again as long as the policy lets it. `runs` keeps the logs; without it they are in memory,
+    as long as the agent lives. `optional` are the ports that a session can do without; sub-agents run in this process
+    unless it names a port for them.
 
-    `on_change` says what a run goes by that was begun with other tools, instructions or another policy than this agent
-    has: see `OnChange`. What this agent is not given is not compared.
+    `on_change` says which settings hold for a run that was begun with tools, instructions or a policy other than those
+    of this agent: see `OnChange`. What this agent is not given is not compared.
 
-    `approve` answers, in the place of a person, for each call that waits for one; see `Answer`. It may be asynchronous,
+    `approve` answers in place of a person for each call that waits for one; see `Answer`. It may be asynchronous,
     and what it raises ends the run. Without it, calls that have to be approved are left waiting: the turn ends with a
     result whose `waiting` names them, and a session that goes on with the run can answer them. Questions of running
     tools are then declined, since they end with their run.
@@ -107,7 +108,7 @@ class Agent(Generic[Output_co]):
     `observers` see each event as it happens; `child_observers` those of sub-agents. `most_events` is how many events
     wait for a slow reader; beyond that some are left out, and `EventsDropped` stands in their place.
 
-    Everything here belongs to asyncio. In a program of trio, have a thread wait for it: `await
+    Everything here runs on asyncio. In a trio program, let a thread wait for it: `await
     trio.to_thread.run_sync(agent.run_sync, "Hello")`.
     """
 
@@ -169,11 +170,11 @@ class Agent(Generic[Output_co]):
     def run(self, words: Words, run: str | None = None, *, after: str | None = None) -> Turn[Output_co]:
         """A run of one turn: await it for its result, or iterate over it for its events, as they come and in order.
 
-        `after` is a run whose messages this one begins with, where it begins anew: so a task has a second prompt. Of
-        two turns of one run at a time, the second waits for the first.
+        If the run is new, it begins with the messages of the run `after`: so a task can have a second prompt. Of two
+        turns of one run at the same time, the second waits for the first.
 
         When the turn is over, everything is closed. To leave the iteration early, iterate in the block of
-        `async with agent.run(words) as turn`, whose end closes everything. Raises, out of either: RunFailed where the
+        `async with agent.run(words) as turn`, whose end closes everything. Raises, in both ways: RunFailed where the
         policy is `on_error: raise`, StoreFailed when the log cannot be written, and what `runs` and `approve` raise.
         """
 
@@ -187,7 +188,7 @@ class Agent(Generic[Output_co]):
         return Turn(opened, said(words))
 
     def run_sync(self, words: Words, run: str | None = None, *, after: str | None = None) -> Result[Output_co]:
-        """As awaiting `run`, for programs without an event loop. Raises RuntimeError inside a running one.
+        """Like awaiting `run`, for programs without an event loop. Raises RuntimeError inside a running one.
 
         One event loop serves all calls, since clients of models are bound to one; it ends with the agent.
         """
@@ -211,22 +212,22 @@ class Agent(Generic[Output_co]):
         follow_children: ChildFollower | None = None,
         on_change: OnChange | None = None,
     ) -> AsyncIterator[Session[Output_co]]:
-        """A session of any number of turns. With the id of a run it goes on with that, where there is one.
+        """A session of any number of turns. With the id of an existing run, it goes on with that run.
 
             async with agent.session(run) as session:
                 result = await session.say("And now?")
 
         A run goes on with the tools of this agent, and with the policy and the instructions that this agent was given;
-        where none were given, with those in its log. Where its log has others, `on_change` says what holds (None: as
-        the agent says), and nothing goes on before. `policy`, `mode`, `remembered` (the approvals that hold for later
-        calls) and `tools` (in the place of the agent's) are given for this session, whatever the log has. All that is
-        given holds before anything of the run goes on. A run that its store does not vouch for, as one that was copied
-        here, goes on under what is given alone, and its open calls ask anew (`session.doubt` says why).
+        where none were given, with those in its log. Where its log has others, `on_change` says which hold (None: as
+        the agent says), and nothing goes on before that. `policy`, `mode`, `remembered` (the approvals that hold for
+        later calls) and `tools` (in place of the agent's) hold for this session, whatever the log has. What is given
+        takes effect before anything in the run goes on. A run that its store does not vouch for, such as one that was
+        copied here, goes on under what is given alone, and its open calls ask again (`session.doubt` says why).
 
-        A run that begins anew begins with the messages of the run `after`, where one is named, and nothing else of it;
-        that one is not touched. Raises NoSuchRun where there is none, and OtherRules where other rules wrote it. A run
-        that goes on does not look at `after`. `follow` is given the records that are added, as they are shown, and
-        `follow_children` those of sub-agents, by their sessions. What was under way when its process ended goes on by
+        A new run begins with the messages of the run `after`, if one is named, and with nothing else of it; that run
+        is not touched. Raises NoSuchRun if it does not exist, and OtherRules if it was written under other rules. A run
+        that goes on ignores `after`. `follow` is given the records that are added, as they are shown, and
+        `follow_children` those of sub-agents, by their sessions. What was under way when the process ended goes on by
         itself, as the policy says (`session.go_on`). At the end all is closed. Raises as `runs.open` and `Driver.open`.
         """
         _demand_asyncio()
@@ -260,7 +261,7 @@ class Agent(Generic[Output_co]):
 
     @property
     def ports(self) -> Ports:
-        """What its runs are carried out with, for a home of runs that is not this process."""
+        """What this agent's runs are carried out with, for a home of runs that is not this process."""
         secrets = self._secrets.with_keys(keys_of(self._provider))
         return Ports(
             provider=self._provider, tools=self._tools, clock=self._clock, secrets=secrets, optional=self._optional

@@ -2,9 +2,9 @@
 
     from loopkernel import Context, deltas, states, transition
 
-Public is what stands in the `__all__` of this package, of its namespaces (`states`, `deltas`, `effects`, `events`,
-`policy`, `tools`, `messages`, `codec`, `laws`, `judging`, `testing`) and of `loopkernel_adapters`. All else may change
-in any release: the modules under `data`, `loop` and `views` are how the kernel is built, not what it offers.
+The public names are those in the `__all__` of this package, of its namespaces (`states`, `deltas`, `effects`,
+`events`, `policy`, `tools`, `messages`, `codec`, `laws`, `judging`, `testing`) and of `loopkernel_adapters`. All else
+may change in any release: the modules under `data`, `loop` and `views` are how the kernel is built, not what it offers.
 """
 
 __version__ = "0.8.0"
