@@ -315,7 +315,7 @@ UNSTREAMED = mistakes(
 
 STREAMED = mistakes(
     "broken streams",
-    "phases.before_request",
+    "phases.thinking",
     ("the wish for it whole is lost", "begin_request", _as_a_stream, runs.failed_within_a_stream, "RETRY-LAW"),
 )
 

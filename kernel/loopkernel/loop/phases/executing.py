@@ -14,16 +14,7 @@ from loopkernel.data.ledgers import Ledger
 from loopkernel.data.model_deltas import FromModel
 from loopkernel.data.outside_deltas import FromOutside, TimerFired
 from loopkernel.data.sessions import Settings, Turn
-from loopkernel.data.states import (
-    Backoff,
-    Compacting,
-    Confirming,
-    Dispatching,
-    Executing,
-    Finishing,
-    Streaming,
-    Thinking,
-)
+from loopkernel.data.states import Backoff, Compacting, Confirming, Dispatching, Executing, Finishing, Thinking
 from loopkernel.data.steps import Context, Step
 from loopkernel.data.thread_deltas import Disposed, Forked, FromThread, Resumed
 from loopkernel.data.tool_deltas import FromTool
@@ -40,13 +31,13 @@ from loopkernel.loop.gates.refusals import refusal
 from loopkernel.loop.history.thread import add_results
 from loopkernel.loop.life.fork import FORKED, fork_calls, fork_session
 from loopkernel.loop.life.restart import restart_calls
-from loopkernel.loop.phases.before_request import prepare_request
 from loopkernel.loop.phases.moves import (
     begin_on_calls,
     of_late_report,
     to_executing,
     to_finishing,
     to_recovery,
+    to_thinking,
 )
 from loopkernel.loop.turn.cancelling import Cause, cut_calls, cutting, end_cut_short, reason_of
 from loopkernel.loop.turn.failure import recover_from
@@ -54,26 +45,25 @@ from loopkernel.loop.turn.input import input_on_calls
 from loopkernel.loop.turn.limits import OUT_OF_BUDGET, budget_hit, cancel_for_budget
 
 Working = Executing | Confirming | Dispatching
-AfterCalls = Streaming | Thinking | Backoff | Compacting | Finishing
 W = TypeVar("W", Executing, Confirming, Dispatching)
 
 
-def on_executing(state: Executing, ctx: Context) -> Step[Executing | AfterCalls]:
+def on_executing(state: Executing, ctx: Context) -> Step[Executing | Finishing]:
     """Reports of checks and runs, a person's answers, time that runs out, cancels of one call and of all."""
     return _on_calls(state, ctx)
 
 
-def on_confirming(state: Confirming, ctx: Context) -> Step[Confirming | Executing | AfterCalls]:
+def on_confirming(state: Confirming, ctx: Context) -> Step[Confirming | Executing | Finishing]:
     """As in `Executing`."""
     return _on_calls(state, ctx)
 
 
-def on_dispatching(state: Dispatching, ctx: Context) -> Step[Dispatching | Executing | AfterCalls]:
+def on_dispatching(state: Dispatching, ctx: Context) -> Step[Dispatching | Executing | Finishing]:
     """As in `Executing`."""
     return _on_calls(state, ctx)
 
 
-def _on_calls(state: W, ctx: Context) -> Step[W | Executing | AfterCalls]:
+def _on_calls(state: W, ctx: Context) -> Step[W | Executing | Finishing]:
     draft = begin_on_calls(state, ctx)
     match ctx.delta:
         case FromTool() as delta:
@@ -105,9 +95,7 @@ def _on_calls(state: W, ctx: Context) -> Step[W | Executing | AfterCalls]:
             assert_never(ctx.delta)
 
 
-def _reported(
-    state: W, draft: CallsDraft, report: Report, taken: CallsDraft | None
-) -> Step[W | Executing | AfterCalls]:
+def _reported(state: W, draft: CallsDraft, report: Report, taken: CallsDraft | None) -> Step[W | Executing]:
     """After a report; where it may have ended a run, the budgets are tested (rule LIMIT-2).
 
     None: it is on nothing that is open here, and may still show that a run has stopped.
@@ -124,8 +112,6 @@ def _reported(
         spent = budget_hit(taken.session, state.turn, taken.stamp.now_ms)
         if spent is not None:
             return to_executing(taken.tell(LimitReached(spent)), state.turn, OUT_OF_BUDGET)
-    if not taken.ledger.unanswered:
-        return _answered(taken, state.turn, settled)  # at once, as `enter_executing` would, since every round comes by
     return to_executing(taken, state.turn, settled)
 
 
@@ -135,7 +121,9 @@ def _cut_short(state: Working, draft: CallsDraft, cause: Cause) -> Step[Finishin
     return to_finishing(draft, state.turn, ending)
 
 
-def enter_executing(state: Executing) -> Step[Executing | Confirming | Dispatching | AfterCalls]:
+def enter_executing(
+    state: Executing,
+) -> Step[Executing | Confirming | Dispatching | Thinking | Backoff | Compacting | Finishing]:
     """Start what may start, and ask what is to be asked; once every call is answered, go on with the answers."""
     draft, settled = new_draft(state.session, state.stamp, state.ledger), state.settled
     if draft.ledger.unanswered:
@@ -148,7 +136,9 @@ def enter_executing(state: Executing) -> Step[Executing | Confirming | Dispatchi
     return Step(after, draft.effects)
 
 
-def _answered(draft: CallsDraft, turn: Turn, settled: Settled | None) -> Step[AfterCalls]:
+def _answered(
+    draft: CallsDraft, turn: Turn, settled: Settled | None
+) -> Step[Thinking | Backoff | Compacting | Finishing]:
     """Every call is answered: the answers go into the thread, and the loop goes on (rule TOOL-7)."""
     answers = results(draft.ledger)
     draft = add_results(draft, draft.ledger.reply, answers)
@@ -161,7 +151,7 @@ def _answered(draft: CallsDraft, turn: Turn, settled: Settled | None) -> Step[Af
         return to_recovery(recover_from(draft, turn, follows), follows)
     if isinstance(follows, Ending):
         return to_finishing(draft, turn, follows)
-    return prepare_request(draft.without_ledger(), turn.asking(follows.reason))
+    return to_thinking(draft, turn.asking(follows.reason))
 
 
 def _phase(ledger: Ledger) -> type[Executing] | type[Confirming] | type[Dispatching]:
