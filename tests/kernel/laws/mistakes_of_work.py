@@ -425,8 +425,8 @@ SHORTENING = mistakes(
     ("only the beginning stays", "shortened", _heads_alone, runs.at_length, "RESULT"),
     (
         "the limit itself is too long",
-        "_cut",
-        lambda right: lambda text, limit: right(text, evolve(limit, chars=limit.chars - 1)),
+        "shortened",
+        lambda right: lambda content, limit: right(content, evolve(limit, chars=limit.chars - 1)),
         runs.at_length,
         "RESULT",
     ),
