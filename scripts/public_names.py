@@ -31,6 +31,7 @@ PACKAGES = (
     "loopkernel.judging",
     "loopkernel.testing",
     "loopkernel_adapters",
+    "loopkernel_adapters.server",
     "loopkernel_adapters.temporal",
     "loopkernel_adapters.testing",
     "loopkernel_adapters.transcripts",

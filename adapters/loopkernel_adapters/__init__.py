@@ -2,13 +2,14 @@
 
     from loopkernel_adapters import Agent, SqliteRuns, tool
 
-The public names are those in the `__all__` of this package, and of its `temporal`, `testing` and `transcripts`; all
-else may change in any release. A name is imported when it is first asked for: only a program that uses a vendor's
-class needs that vendor's package.
+The public names are those in the `__all__` of this package, and of its `server`, `temporal`, `testing` and
+`transcripts`; all else may change in any release. A name is imported when it is first asked for: only a program that
+uses a vendor's class needs that vendor's package.
 """
 
 TYPE_CHECKING = False  # as a type checker knows the name; importing `typing` would cost more than all else here
 if TYPE_CHECKING:
+    from loopkernel_adapters import server as server
     from loopkernel_adapters import temporal as temporal
     from loopkernel_adapters import testing as testing
     from loopkernel_adapters import transcripts as transcripts
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from loopkernel_adapters.ports import Provider as Provider
     from loopkernel_adapters.ports import ProviderUnavailable as ProviderUnavailable
     from loopkernel_adapters.ports import Restored as Restored
+    from loopkernel_adapters.ports import RulesDiffer as RulesDiffer
     from loopkernel_adapters.ports import RunContext as RunContext
     from loopkernel_adapters.ports import RunEntry as RunEntry
     from loopkernel_adapters.ports import RunFailed as RunFailed
@@ -74,6 +76,7 @@ if TYPE_CHECKING:
     from loopkernel_adapters.stores.memory import MemoryRuns as MemoryRuns
     from loopkernel_adapters.stores.memory import MemoryStore as MemoryStore
     from loopkernel_adapters.stores.postgres import PostgresRuns as PostgresRuns
+    from loopkernel_adapters.stores.seals import Seals as Seals
     from loopkernel_adapters.stores.sqlite import SqliteRuns as SqliteRuns
     from loopkernel_adapters.stores.sqlite import SqliteStore as SqliteStore
     from loopkernel_adapters.telemetry.replayed import export_log as export_log
@@ -109,8 +112,9 @@ else:
             "loopkernel_adapters.fleet.worker": "Worker",
             "loopkernel_adapters.optional_ports": "Agents Corrector Handoffs "
             "Hooks OptionalPorts Summariser SummaryError",
-            "loopkernel_adapters.ports": "Clock NoSuchRun Observer Provider ProviderUnavailable Restored RunContext "
-            "RunEntry RunFailed RunPage Runs Store StoreCorrupt StoreError StoreFailed StoreLocked ToolError Tools",
+            "loopkernel_adapters.ports": "Clock NoSuchRun Observer Provider ProviderUnavailable Restored RulesDiffer "
+            "RunContext RunEntry RunFailed RunPage Runs Store StoreCorrupt StoreError StoreFailed StoreLocked "
+            "ToolError Tools",
             "loopkernel_adapters.providers.anthropic.provider": "AnthropicProvider",
             "loopkernel_adapters.providers.local.provider": "LocalProvider",
             "loopkernel_adapters.providers.named": "ProviderByModel",
@@ -126,6 +130,7 @@ else:
             "loopkernel_adapters.stores.jsonl": "JsonlStore read_log",
             "loopkernel_adapters.stores.memory": "MemoryRuns MemoryStore",
             "loopkernel_adapters.stores.postgres": "PostgresRuns",
+            "loopkernel_adapters.stores.seals": "Seals",
             "loopkernel_adapters.stores.sqlite": "SqliteRuns SqliteStore",
             "loopkernel_adapters.telemetry.replayed": "export_log",
             "loopkernel_adapters.telemetry.watching": "Telemetry",
@@ -138,5 +143,5 @@ else:
             "loopkernel_adapters.tools.shell": "Shell",
             "loopkernel_adapters.sessions.waiting_calls": "Answer Approver WaitingCall",
         },
-        namespaces="temporal testing transcripts",
+        namespaces="server temporal testing transcripts",
     )

@@ -1,4 +1,4 @@
-"""A process that is killed in the midst of a payment: the next one asks, and does not pay twice."""
+"""A process that is killed in the middle of a payment: the next one asks, and does not pay twice."""
 
 import asyncio
 import os
@@ -12,7 +12,7 @@ from loopkernel_adapters import Agent, ScriptedProvider, SqliteRuns, call_reply,
 
 @tool(effect=EffectClass.DANGEROUS)
 def pay(euros: int) -> str:
-    """Pay that much, and lose the power in the midst of it."""
+    """Pay that much, and lose the power in the middle of it."""
     print("paying", flush=True)
     os._exit(1)
 

@@ -20,6 +20,7 @@ LAZY = (
     "loopkernel",
     "loopkernel.testing",
     "loopkernel_adapters",
+    "loopkernel_adapters.server",
     "loopkernel_adapters.temporal",
     "loopkernel_adapters.testing",
     "loopkernel_adapters.transcripts",

@@ -42,3 +42,8 @@ def test_where_nobody_knows_all_behind_the_last_whole_item_is_left_out(parts: li
 @pytest.mark.rule("INFER-11")
 def test_the_text_that_is_left_is_cut_within_its_piece() -> None:
     assert whole_pieces([CALL, ModelText(ONE, "It is four. Or")], 3) == (CALL, ModelText(ONE, "It is four."))
+
+
+@pytest.mark.rule("INFER-11")
+def test_a_piece_of_which_nothing_is_whole_leaves_no_empty_one() -> None:
+    assert whole_pieces([CALL, ModelText(ONE, "It is"), ModelText(ONE, " four")], 5) == (CALL, ModelText(ONE, "It is"))
