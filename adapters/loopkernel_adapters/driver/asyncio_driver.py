@@ -396,10 +396,11 @@ class Driver:
         except Exception as error:
             self._fail(error)
 
-    def _accept(self, delta: Delta) -> None:
-        """Apply a delta from an adapter now, or after the one that is being applied."""
+    def _accept(self, *deltas: Delta) -> None:
+        """Apply deltas from an adapter now, or after the one that is being applied."""
         if self._failure is None and not self._closed:
-            self._enqueue(delta)
+            for delta in deltas:
+                self._enqueue(delta)
             self._drain()
 
     def _report(self, outcome: Delta | None) -> None:
@@ -466,14 +467,13 @@ class Driver:
 
     def _apply_all(self) -> Step:
         """Apply all deltas that wait, in memory."""
-        state, queue, now = self._state, self._queue, self._now_ms
+        state, queue, now_ms = self._state, self._queue, self._now_ms()
         records: list[LogRecord] = []
         commands: list[Command] = []
         events: list[Event] = []
         lasting = forked = False
         while queue:
             delta = queue.popleft()
-            now_ms = now()
             state, effects = transition(state, new_context(delta, now_ms))
             records.append(new_record(delta, now_ms))
             if not lasting and type(delta) not in INCREMENTS:

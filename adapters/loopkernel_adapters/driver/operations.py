@@ -48,10 +48,10 @@ from loopkernel_adapters.driver.failures import (
     summary_failure,
     tool_failure,
 )
+from loopkernel_adapters.driver.pacing import Accept
 from loopkernel_adapters.driver.summaries import ProviderSummariser, model_of
 from loopkernel_adapters.driver.supervision import Job, Supervisor
 from loopkernel_adapters.driver.work import (
-    Accept,
     CaughtUp,
     ToolRun,
     answer_without_port,

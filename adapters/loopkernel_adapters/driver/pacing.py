@@ -8,11 +8,14 @@ nothing is lost or moved past another, and a stream that is slower than the buck
 
 The fastest models give some 2,000 tokens a second, a screen shows 60 pictures: 200 records a second look like a flow. A
 burst of 1,000 lets a reply of ordinary length through as it came, also from a cache.
+
+Pieces that come while nothing else can happen, since the provider does not wait between them, are handed on together:
+each is recorded as it came, and what is done once for all that has come in is done once for them.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
-from typing import TypeAlias
+from collections.abc import Iterable
+from typing import Protocol, TypeAlias, get_args
 
 from loopkernel.data.deltas import Delta
 from loopkernel.data.model_deltas import ModelDelta, ModelInput, ModelReasoning, ModelText, ModelUsage
@@ -20,38 +23,65 @@ from loopkernel.data.usage import NO_USAGE
 
 RECORDS_A_SECOND = 200
 BURST = 1_000
+MOST_TOGETHER = 16  # so that a stream that never waits runs no further ahead of the log
 
 Mergeable: TypeAlias = ModelText | ModelReasoning | ModelInput | ModelUsage
+_MERGEABLE = frozenset(get_args(Mergeable))
+
+
+class Accept(Protocol):
+    """Applies deltas, in their order."""
+
+    def __call__(self, *deltas: Delta) -> None: ...
 
 
 class PacedStream:
     """Passes the deltas of one stream on to `accept`, in their order, and no more than so many a second."""
 
-    def __init__(self, accept: Callable[[Delta], None]) -> None:
+    def __init__(self, accept: Accept) -> None:
         self._accept = accept
         self._loop = asyncio.get_running_loop()
         self._left = float(BURST)  # records that may pass at once
         self._counted_at = self._loop.time()
+        self._coming: list[ModelDelta] = []  # may pass, with what comes before anything else can happen
+        self._has_passed = False  # something, since that was asked last
         self._held: list[Mergeable] = []  # of one kind, to be recorded as one
         self._timer: asyncio.TimerHandle | None = None
 
     def passes(self, delta: ModelDelta) -> bool:
-        """Pass it on at once, as nearly all are, and tell so; else it is for `take`."""
-        if self._held or self._wait_s() > 0:
+        """Let it pass before anything else happens, as nearly all do, and tell so; else it is for `take`."""
+        coming = self._coming
+        if self._left < 1 if coming else self._held or self._wait_s() > 0:
             return False
         self._left -= 1
-        self._accept(delta)
+        coming.append(delta)
+        if len(coming) == MOST_TOGETHER or type(delta) not in _MERGEABLE:
+            self.pass_on()
+        elif len(coming) == 1:
+            self._loop.call_soon(self.pass_on)
         return True
+
+    def has_passed(self) -> bool:
+        """Whether anything has, since this was asked last."""
+        passed, self._has_passed = self._has_passed, False
+        return passed
+
+    def pass_on(self) -> None:
+        """What may pass has no more to come with it."""
+        if self._coming:
+            passing, self._coming = self._coming, []
+            self._let_pass(*passing)
 
     async def take(self, delta: ModelDelta) -> None:
         """Pass it on, now or soon; where the stream is too fast, wait."""
+        self.pass_on()
         if not isinstance(delta, Mergeable):
             if self._held:
                 await self._let_held_go()
             if self._wait_s() > 0:
                 await self._turn()
             self._left -= 1
-            self._accept(delta)
+            self._let_pass(delta)
             return
         if self._held and not _alike(self._held[0], delta):
             await self._let_held_go()
@@ -62,19 +92,25 @@ class PacedStream:
             self._timer = self._loop.call_later(self._wait_s(), self.flush)
 
     def flush(self) -> None:
-        """What is held passes on, as one."""
+        """What may pass does, and what is held passes on as one."""
+        self.pass_on()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         if self._held:
             merged, self._held = _merged(self._held), []
             self._left -= 1
-            self._accept(merged)
+            self._let_pass(merged)
 
     def forget(self) -> None:
-        """What is held is wanted no more."""
+        """What has not passed is wanted no more."""
+        self._coming.clear()
         self._held.clear()
         self.flush()
+
+    def _let_pass(self, *deltas: Delta) -> None:
+        self._has_passed = True
+        self._accept(*deltas)
 
     async def _let_held_go(self) -> None:
         """What is held passes on in its turn, if its timer has not come first."""

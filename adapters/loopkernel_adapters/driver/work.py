@@ -42,7 +42,7 @@ from loopkernel.data.words import ErrorClass, TurnEndReason
 from loopkernel.later_typing import override
 
 from loopkernel_adapters.driver.failures import check_failure, complain
-from loopkernel_adapters.driver.pacing import PacedStream
+from loopkernel_adapters.driver.pacing import Accept, PacedStream
 from loopkernel_adapters.driver.supervision import Job
 from loopkernel_adapters.optional_ports import Corrector, Handoffs, Hooks, Summariser, SummaryError
 from loopkernel_adapters.ports import Provider, RunContext, Tools
@@ -52,7 +52,6 @@ from loopkernel_adapters.secrets import Secrets
 # Here, and only here, the handles of secrets are resolved: in the input of the run, and in the answers to its
 # questions.
 
-Accept = Callable[[Delta], None]
 CaughtUp = Callable[[], Awaitable[None]]  # returns when all is applied that was accepted before
 
 
@@ -159,7 +158,7 @@ async def read_reply(
 ) -> Delta | None:
     """Apply the deltas of a reply as they come, and return the last; None when the job was aborted meanwhile.
 
-    The next one is read when the last is applied: so a stream cannot run ahead of a slow log.
+    The next one is read when the last is applied, or a few later: so a stream cannot run ahead of a slow log.
     """
     operation = command.operation
     stream = provider.stream(command.request, operation)
@@ -174,9 +173,10 @@ async def read_reply(
                 return delta
             if not paced.passes(delta):
                 await paced.take(delta)
-            await caught_up()
-            if job.aborted:
-                return None
+            if paced.has_passed():
+                await caught_up()
+                if job.aborted:
+                    return None
             read += 1
             if read % DELTAS_PER_SLICE == 0:
                 await asyncio.sleep(0)

@@ -138,14 +138,15 @@ class RemoteErrand:
 
     # --- what comes in ---
 
-    def _accept(self, delta: Delta) -> None:
-        for shown in self._filter.incoming(delta):
-            self._show(shown)
-            self._unsaid.append(shown)
-            self._fresh.set()
-        self._questions += isinstance(delta, ToolAsked)
-        if isinstance(delta, ToolAsked) or (isinstance(delta, ToolSucceeded) and delta.output.background):
-            self._urgent.set()
+    def _accept(self, *deltas: Delta) -> None:
+        for delta in deltas:
+            for shown in self._filter.incoming(delta):
+                self._show(shown)
+                self._unsaid.append(shown)
+                self._fresh.set()
+            self._questions += isinstance(delta, ToolAsked)
+            if isinstance(delta, ToolAsked) or (isinstance(delta, ToolSucceeded) and delta.output.background):
+                self._urgent.set()
 
     def _end(self, outcome: Delta | None) -> None:
         if outcome is not None:

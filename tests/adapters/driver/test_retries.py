@@ -147,6 +147,7 @@ def test_a_stream_that_falls_silent_is_closed_and_the_model_asked_again(pieces: 
                 for _ in range(pieces):
                     world.clock.advance(100_000)  # slow, but never silent for 120 s
                     yield ModelText(operation, "so ")
+                    await asyncio.sleep(0)
                 await asyncio.Event().wait()
             finally:
                 closed.append(operation)
