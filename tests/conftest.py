@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-# The secret that seals logs is not that of whoever runs the tests. Each worker has its own, with the marks of the latest
-# logs: logs that two tests write at the same time may begin alike, and each would be taken for an older copy.
+# The secret that seals logs is not that of whoever runs the tests. Each worker has its own, with the marks of the
+# latest logs: logs that two tests write at the same time may begin alike, and each would be taken for an older copy.
 if "LOOPKERNEL_TEST_CONFIGURATION" not in os.environ:
     os.environ["LOOPKERNEL_TEST_CONFIGURATION"] = tempfile.mkdtemp(prefix="loopkernel-")
 os.environ["XDG_CONFIG_HOME"] = os.environ["XDG_STATE_HOME"] = str(
