@@ -52,12 +52,13 @@ class Swaps(Driver):
     _held: Delta | None = None
 
     @override
-    def _accept(self, delta: Delta) -> None:
-        if isinstance(delta, ModelText) and self._held is None:
-            self._held = delta
-            return
-        super()._accept(delta)
-        self._let_go()
+    def _accept(self, *deltas: Delta) -> None:
+        for delta in deltas:
+            if isinstance(delta, ModelText) and self._held is None:
+                self._held = delta
+            else:
+                super()._accept(delta)
+                self._let_go()
 
     @override
     def _report(self, outcome: Delta | None) -> None:
@@ -186,9 +187,8 @@ class NeverRinging(Driver):
     """Sets timers that do not ring."""
 
     @override
-    def _accept(self, delta: Delta) -> None:
-        if not isinstance(delta, TimerFired):
-            super()._accept(delta)
+    def _accept(self, *deltas: Delta) -> None:
+        super()._accept(*(delta for delta in deltas if not isinstance(delta, TimerFired)))
 
 
 class Merciless(Driver):

@@ -37,7 +37,7 @@ def passed_on(pieces: Sequence[tuple[float, ModelDelta]], left_open_ms: float = 
     recorded: Timed = []
 
     async def run() -> None:
-        paced = PacedStream(lambda delta: recorded.append((loop.time(), delta)))
+        paced = PacedStream(lambda *deltas: recorded.extend((loop.time(), delta) for delta in deltas))
         for wait_ms, piece in pieces:
             await asyncio.sleep(wait_ms / 1000)
             came.append((loop.time(), piece))
