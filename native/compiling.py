@@ -48,8 +48,35 @@ def write_sources(kernel: Path, folder: Path) -> list[Path]:
     return sources
 
 
+def mend_weak_references() -> None:
+    """Let generic classes bear that somebody refers to their instances weakly.
+
+    mypyc takes the list of weak references, which an instance does not own, for a field that it does: when the instance
+    goes, a reference too many is let go of, and a later collection reads what is gone (seen with mypy 2.4.1).
+    """
+    from mypyc.codegen.emit import Emitter
+    from mypyc.ir.rtypes import RType
+
+    visit, clear = Emitter.emit_gc_visit, Emitter.emit_gc_clear
+    list_of_references = "(char *)self + sizeof(PyObject *)"
+
+    def emit_gc_visit(emitter: Emitter, target: str, rtype: RType) -> None:
+        if list_of_references not in target:
+            visit(emitter, target, rtype)
+
+    def emit_gc_clear(emitter: Emitter, target: str, rtype: RType) -> None:
+        if list_of_references not in target:
+            clear(emitter, target, rtype)
+        else:
+            emitter.emit_line("if (Py_REFCNT(self) == 0) PyObject_ClearWeakRefs((PyObject *)self);")
+
+    setattr(Emitter, "emit_gc_visit", emit_gc_visit)  # noqa: B010 - what is mended is not what a type checker expects
+    setattr(Emitter, "emit_gc_clear", emit_gc_clear)  # noqa: B010 - as above
+
+
 def compile_here(sources: list[str]) -> None:
     """Compile what lies in this folder, in a process of its own: setuptools looks at all of it."""
+    mend_weak_references()
     from mypyc.build import mypycify
     from setuptools import Distribution  # type: ignore[import-untyped]  # it has no types, nor needs them here
     from setuptools.command.build_ext import build_ext  # type: ignore[import-untyped]  # as above

@@ -5,7 +5,11 @@ what they were made of; `evolve`, `attrs.fields` and patterns work.
 """
 
 import copy
+import gc
 import pickle
+import weakref
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import attrs
@@ -22,7 +26,7 @@ from loopkernel.data.model_deltas import ModelText
 from loopkernel.data.sessions import Settings, Stamp
 from loopkernel.data.states import State
 from loopkernel.data.usage import Usage
-from loopkernel.data.vector import Vector
+from loopkernel.data.vector import GrowingSet, Vector
 from loopkernel.testing.strategies.deltas import deltas
 from loopkernel.testing.strategies.states import states as any_states
 
@@ -63,6 +67,19 @@ def test_a_copy_and_a_pickle_are_equal_to_the_value(value: State | Delta) -> Non
         assert hash(other) == hash(value)
         assert repr(other) == repr(value)
         assert type(other) is type(value)
+
+
+@pytest.mark.parametrize("make", [lambda: Vector.of([1]), lambda: GrowingSet.of([1]), lambda: Stamp(1, 2)])
+def test_a_value_that_somebody_refers_to_weakly_goes_like_any_other(make: Callable[[], object]) -> None:
+    references = []
+    for _ in range(100):
+        value = make()
+        with suppress(TypeError):  # most values can only be held, or not: the collections of a compiled kernel differ
+            references.append(weakref.ref(value))
+        assert all(value is reference() for reference in references[-1:])
+    del value
+    gc.collect()
+    assert [each() for each in references] == [None] * len(references)
 
 
 @given(st.lists(deltas, min_size=2, max_size=2))
