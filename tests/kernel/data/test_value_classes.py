@@ -72,12 +72,12 @@ def test_a_copy_and_a_pickle_are_equal_to_the_value(value: State | Delta) -> Non
 @pytest.mark.parametrize("make", [lambda: Vector.of([1]), lambda: GrowingSet.of([1]), lambda: Stamp(1, 2)])
 def test_a_value_that_somebody_refers_to_weakly_goes_like_any_other(make: Callable[[], object]) -> None:
     references = []
-    for _ in range(100):
-        value = make()
+    values = [make() for _ in range(100)]
+    for value in values:
         with suppress(TypeError):  # most values can only be held, or not: the collections of a compiled kernel differ
             references.append(weakref.ref(value))
-        assert all(value is reference() for reference in references[-1:])
-    del value
+    assert [each() for each in references] == values[: len(references)]
+    del value, values
     gc.collect()
     assert [each() for each in references] == [None] * len(references)
 
