@@ -4,6 +4,7 @@ The modules stay in the wheel as they are written, beside what was compiled, whi
 """
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -18,6 +19,8 @@ COMPILED = ("data/**/*.py", "loop/**/*.py", "replaying.py")
 LEFT_OUT = ("__init__.py", "errors.py", "checked_fields.py", "value_classes.py")
 # The sources are checked as they are written. mypyc does not look at generic functions once for each of their types.
 SETTINGS = "[mypy]\nmypy_path = .\nfollow_imports = silent\ndisable_error_code = arg-type\n"
+_REFERENCES = r"\(\*\(\(PyObject \*\*\)\(\(char \*\)self \+ sizeof\(PyObject \*\) \+ sizeof\(\w+\)\)\)\);"
+_VISITS, _CLEARS = re.compile("Py_VISIT" + _REFERENCES), re.compile("Py_CLEAR" + _REFERENCES)
 
 
 def compiled_modules(kernel: Path, folder: Path) -> dict[Path, str]:
@@ -48,35 +51,22 @@ def write_sources(kernel: Path, folder: Path) -> list[Path]:
     return sources
 
 
-def mend_weak_references() -> None:
-    """Let generic classes bear that somebody refers to their instances weakly.
+def mend_weak_references(folder: Path) -> None:
+    """Let generic classes bear that somebody refers to their instances weakly, in the C files of the folder.
 
     mypyc takes the list of weak references, which an instance does not own, for a field that it does: when the instance
     goes, a reference too many is let go of, and a later collection reads what is gone (seen with mypy 2.4.1).
     """
-    from mypyc.codegen.emit import Emitter
-    from mypyc.ir.rtypes import RType
-
-    visit, clear = Emitter.emit_gc_visit, Emitter.emit_gc_clear
-    list_of_references = "(char *)self + sizeof(PyObject *)"
-
-    def emit_gc_visit(emitter: Emitter, target: str, rtype: RType) -> None:
-        if list_of_references not in target:
-            visit(emitter, target, rtype)
-
-    def emit_gc_clear(emitter: Emitter, target: str, rtype: RType) -> None:
-        if list_of_references not in target:
-            clear(emitter, target, rtype)
-        else:
-            emitter.emit_line("if (Py_REFCNT(self) == 0) PyObject_ClearWeakRefs((PyObject *)self);")
-
-    setattr(Emitter, "emit_gc_visit", emit_gc_visit)  # noqa: B010 - what is mended is not what a type checker expects
-    setattr(Emitter, "emit_gc_clear", emit_gc_clear)  # noqa: B010 - as above
+    for path in folder.rglob("*.c"):
+        written = path.read_text()
+        mended = _VISITS.sub("", written)
+        mended = _CLEARS.sub("if (Py_REFCNT(self) == 0) PyObject_ClearWeakRefs((PyObject *)self);", mended)
+        if mended != written:
+            path.write_text(mended)
 
 
 def compile_here(sources: list[str]) -> None:
     """Compile what lies in this folder, in a process of its own: setuptools looks at all of it."""
-    mend_weak_references()
     from mypyc.build import mypycify
     from setuptools import Distribution  # type: ignore[import-untyped]  # it has no types, nor needs them here
     from setuptools.command.build_ext import build_ext  # type: ignore[import-untyped]  # as above
@@ -84,6 +74,7 @@ def compile_here(sources: list[str]) -> None:
     options = ["--config-file=mypy.ini", *sources]
     level = os.environ.get("LOOPKERNEL_COMPILE_LEVEL", "2")
     extensions = mypycify(options, opt_level=level, debug_level="0", multi_file=True, group_name=PACKAGE)
+    mend_weak_references(Path())
     command = build_ext(Distribution({"name": PACKAGE, "ext_modules": extensions}))
     command.inplace = True
     command.build_temp = "objects"
