@@ -44,7 +44,7 @@ class PacedStream:
         self._left = float(BURST)  # records that may pass at once
         self._counted_at = self._loop.time()
         self._coming: list[ModelDelta] = []  # may pass, with what comes before anything else can happen
-        self._has_passed = False  # something, since that was asked last
+        self.passed = False  # whether anything has: whoever has seen it takes it back
         self._held: list[Mergeable] = []  # of one kind, to be recorded as one
         self._timer: asyncio.TimerHandle | None = None
 
@@ -61,16 +61,12 @@ class PacedStream:
             self._loop.call_soon(self.pass_on)
         return True
 
-    def has_passed(self) -> bool:
-        """Whether anything has, since this was asked last."""
-        passed, self._has_passed = self._has_passed, False
-        return passed
-
     def pass_on(self) -> None:
         """What may pass has no more to come with it."""
         if self._coming:
             passing, self._coming = self._coming, []
-            self._let_pass(*passing)
+            self.passed = True
+            self._accept(*passing)
 
     async def take(self, delta: ModelDelta) -> None:
         """Pass it on, now or soon; where the stream is too fast, wait."""
@@ -108,9 +104,9 @@ class PacedStream:
         self._held.clear()
         self.flush()
 
-    def _let_pass(self, *deltas: Delta) -> None:
-        self._has_passed = True
-        self._accept(*deltas)
+    def _let_pass(self, delta: ModelDelta) -> None:
+        self.passed = True
+        self._accept(delta)
 
     async def _let_held_go(self) -> None:
         """What is held passes on in its turn, if its timer has not come first."""

@@ -173,7 +173,8 @@ async def read_reply(
                 return delta
             if not paced.passes(delta):
                 await paced.take(delta)
-            if paced.has_passed():
+            if paced.passed:
+                paced.passed = False
                 await caught_up()
                 if job.aborted:
                     return None

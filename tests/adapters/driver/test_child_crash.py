@@ -171,6 +171,12 @@ def test_a_policy_may_cancel_the_children_that_a_restart_finds() -> None:
     asyncio.run(run())
 
 
+@pytest.fixture(autouse=True)
+def _marks_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The logs of these tests begin alike, so each would be taken for an older copy of that of another test."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+
+
 FAMILIES = """
 import asyncio, pathlib, sys
 from loopkernel.data.events import ChildFinished, ToolEnded, TurnEnded
@@ -236,7 +242,9 @@ def test_a_family_that_is_killed_goes_on_from_the_files_of_its_logs(tmp_path: Pa
     asyncio.run(go_on())
 
 
-def test_close_leaves_nothing_of_a_family_whenever_it_comes_and_it_can_go_on(tmp_path: Path) -> None:
+def test_close_leaves_nothing_of_a_family_whenever_it_comes_and_it_can_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def a_world(folder: Path) -> World:
         return World(
             provider=Knowing([]),
@@ -250,6 +258,7 @@ def test_close_leaves_nothing_of_a_family_whenever_it_comes_and_it_can_go_on(tmp
         for moment in range(20):
             folder = tmp_path / str(moment)
             folder.mkdir()
+            monkeypatch.setenv("XDG_CONFIG_HOME", str(folder))  # else the log before this one is a later copy of it
             world = a_world(folder)
             async with await world.open() as driver:
                 await driver.send(say("go"))
