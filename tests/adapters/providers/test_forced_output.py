@@ -268,6 +268,7 @@ def test_an_object_that_is_written_slowly_is_no_silence() -> None:
             for piece in ('{"val', 'ue"', ": 7", "}"):
                 clock.advance(900)
                 yield ModelText(operation, piece)
+                await asyncio.sleep(0)
         yield ModelCompleted(operation, StopReason.END_TURN, USED)
 
     policy = Policy(output_tool="echo", output_required=True, silence_ms=1_000, retry=Retry(retries=0))
