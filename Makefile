@@ -39,7 +39,7 @@ check: environment ## check lint, format, types and architecture
 slow: environment ## run what the quick suite leaves out (tests/slow.txt, and what carries the mark)
 	$(PYTEST) $(SPREAD) -q -m slow --ignore tests/architecture
 
-verify: slow servers fast ## run what is slow; runs killed in each of their homes, the page in a browser, agents with planted bugs; the compiled kernel; every test under other Pythons
+verify: model slow servers fast ## run what is slow; runs killed in each of their homes, the page in a browser, agents with planted bugs; the compiled kernel; every test under other Pythons
 	$(PYTEST) -n $(WORKERS) --dist loadfile -q -rsP tests/homes tests/browser
 	$(PYTEST) -q tests/strangers
 	@ALL=1 $(BIN)/python scripts/matrix.py

