@@ -9,8 +9,8 @@ nothing is lost or moved past another, and a stream that is slower than the buck
 The fastest models give some 2,000 tokens a second, a screen shows 60 pictures: 200 records a second look like a flow. A
 burst of 1,000 lets a reply of ordinary length through as it came, also from a cache.
 
-Pieces that come while nothing else can happen, since the provider does not wait between them, are handed on together:
-each is recorded as it came, and what is done once for all that has come in is done once for them.
+Pieces that come without a pause, between which nothing else can happen, are handed on together, 16 at the most. Each is
+still a step and a record of its own; what the driver does around a step is done once for all of them.
 """
 
 import asyncio
@@ -44,12 +44,12 @@ class PacedStream:
         self._left = float(BURST)  # records that may pass at once
         self._counted_at = self._loop.time()
         self._coming: list[ModelDelta] = []  # may pass, with what comes before anything else can happen
-        self.passed = False  # whether anything has: whoever has seen it takes it back
+        self.passed = False  # whether anything has since `passed` was last set back to False
         self._held: list[Mergeable] = []  # of one kind, to be recorded as one
         self._timer: asyncio.TimerHandle | None = None
 
     def passes(self, delta: ModelDelta) -> bool:
-        """Let it pass before anything else happens, as nearly all do, and tell so; else it is for `take`."""
+        """Whether it may pass at once, as nearly all do; it then does before anything else happens. Else: `take` it."""
         coming = self._coming
         if self._left < 1 if coming else self._held or self._wait_s() > 0:
             return False
@@ -62,7 +62,7 @@ class PacedStream:
         return True
 
     def pass_on(self) -> None:
-        """What may pass has no more to come with it."""
+        """Hand on what may pass."""
         if self._coming:
             passing, self._coming = self._coming, []
             self.passed = True
@@ -88,7 +88,7 @@ class PacedStream:
             self._timer = self._loop.call_later(self._wait_s(), self.flush)
 
     def flush(self) -> None:
-        """What may pass does, and what is held passes on as one."""
+        """Hand on what may pass, then what is held, as one."""
         self.pass_on()
         if self._timer is not None:
             self._timer.cancel()
