@@ -5,7 +5,8 @@ cores some eight minutes more.
 
 Usage: python scripts/fuzz.py [--minutes 10] [--seed N] [TEST ...]. TEST: files or tests to look at alone. The round
 that is under way when the time is over is finished. Prints the seed of each round, what has ended, and at the end all
-that was run; after a breach, the command that repeats it. Exits 1 after a breach, 2 where there is nothing to run.
+that was run; after a breach, the command that repeats it. At a terminal, a bar below shows how far each of them is.
+Exits 1 after a breach, 2 where there is nothing to run.
 """
 
 import argparse
@@ -19,11 +20,15 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from loopkernel_adapters.cli.progress import Progress
+
 ROOT = Path(__file__).resolve().parent.parent
 PYTHON = Path(".venv") / "bin" / "python"
 CRASHES = ("tests/adapters/stores/test_crash_points.py", "tests/adapters/stores/test_effects_under_kills.py")
 SIMULATED_MINUTES = 1
 FAILED = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
+PERCENT = re.compile(r"\[ *(\d+)%\]$")  # at the end of a line of pytest
+COUNTED = re.compile(r"^(\d+) of (\d+): ")  # at the beginning of one of the explorer
 REPEAT = "A breach was found. To repeat it:"
 PROFILE = "fuzz"
 NOTHING_COLLECTED = 5  # the exit code of pytest
@@ -36,13 +41,14 @@ def main() -> None:
     ran: list[str] = []
     while not ran or time.monotonic() - begun < 60 * arguments.minutes:
         this = seed + len(ran)
-        report(begun, f"round {len(ran) + 1}, seed {this}")
-        ran.append(f"round {len(ran) + 1}, seed {this}: {run(property_command(this, arguments.tests))}")
+        what = f"round {len(ran) + 1}, seed {this}"
+        report(begun, what)
+        ran.append(f"{what}: {run(property_command(this, arguments.tests), what)}")
     rounds = len(ran)
     if not arguments.tests:
         for what, command in rest(seed):
             report(begun, what)
-            ran.append(f"{what}: {run(command)}")
+            ran.append(f"{what}: {run(command, what)}")
     print("\n".join(("what ran:", *(f"  {line}" for line in ran))))
     seen = f"no breach in {rounds} {'round' if rounds == 1 else 'rounds'}"
     report(begun, f"{seen}; to repeat: make fuzz SEED={seed} MINUTES={arguments.minutes:g}")
@@ -81,13 +87,13 @@ def property_command(seed: int, tests: Sequence[str]) -> list[str]:
     return [str(PYTHON), "-m", "pytest", "-q", "--maxfail=1", *spread(), *found]
 
 
-def run(command: list[str]) -> str:
+def run(command: list[str], what: str) -> str:
     """Run the command, print what it says while it does, and return its last line; exit after a breach."""
     environment = {**os.environ, "HYPOTHESIS_PROFILE": PROFILE}
     with subprocess.Popen(
         command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as process:
-        lines = list(shown(process.stdout or ()))
+        lines = list(shown(process.stdout or (), what))
     if process.returncode == NOTHING_COLLECTED:
         print(f"nothing was looked at: no test to run in {' '.join(command)}", flush=True)
         sys.exit(2)
@@ -97,11 +103,26 @@ def run(command: list[str]) -> str:
     return lines[-1] if lines else "said nothing"
 
 
-def shown(output: Iterable[str]) -> Iterator[str]:
-    """The lines, each printed as it comes."""
-    for line in output:
-        print(f"  {line.rstrip()}", flush=True)
-        yield line.rstrip()
+def shown(output: Iterable[str], what: str) -> Iterator[str]:
+    """The lines, each printed as it comes, and below them how much of that is done."""
+    progress, done = Progress(100), 0
+    progress.at(done, what)
+    for line in map(str.rstrip, output):
+        progress.clear()
+        print(f"  {line}", flush=True)
+        done = percent_in(line, done)
+        progress.at(done, what)
+        yield line
+    progress.clear()
+
+
+def percent_in(line: str, before: int) -> int:
+    """How much is done, which most lines do not tell; then it is as much as before."""
+    if found := PERCENT.search(line):
+        return int(found[1])
+    if found := COUNTED.search(line):
+        return 100 * int(found[1]) // max(1, int(found[2]))
+    return before
 
 
 def told(output: str, command: Sequence[str]) -> str:

@@ -2,7 +2,8 @@
 
 Usage: python -m tests.kernel.explore_deep [--seed N] [--states 12000] [--list] [SCOPE ...]. The seed draws which calls
 the scopes named "drawn" offer. A scope with more states than --states is not exhausted, which is said of it:
-whether each goal is met and rest is within reach can only be told of one that is.
+whether each goal is met and rest is within reach can only be told of one that is. At a terminal, a bar shows how many
+have ended.
 After a breach, prints the run to it as a scenario and the command that repeats it, and exits 1.
 """
 
@@ -24,6 +25,7 @@ from loopkernel.data.words import StopReason
 from loopkernel.judging import check_step
 from loopkernel.testing.explorer.explore import laws_of_an_edge
 from loopkernel.testing.explorer.scope import Scope
+from loopkernel_adapters.cli.progress import Progress
 from typing_extensions import override
 
 from tests.kernel.explore_care import OTHER_CARE, QUICK_CARE
@@ -163,14 +165,19 @@ def main(words: Sequence[str]) -> int:
     names = arguments.scopes or list(every)
     workers = max(1, int(os.environ.get("WORKERS", "2")))
     seen: list[Seen] = []
+    progress = Progress(len(names))
     with ProcessPoolExecutor(workers) as processes:
         under_way = [processes.submit(judged, name, arguments.seed, arguments.states) for name in names]
+        progress.at(0, "")
         for ended in as_completed(under_way):
             seen.append(ended.result())
+            progress.clear()
             print(f"{len(seen)} of {len(names)}: {seen[-1]}", flush=True)
             if seen[-1].wrong:
                 processes.shutdown(wait=True, cancel_futures=True)
                 break
+            progress.at(len(seen), "")
+    progress.clear()
     print("\n".join((*repeats(seen, arguments.seed, arguments.states), summary(seen, len(names)))))
     return 1 if any(one.wrong for one in seen) else 0
 
