@@ -108,8 +108,8 @@ OPEN_TO_ADAPTERS = (
     "loopkernel.replaying",
     "loopkernel.loop.transition",
 )
-# What plays scenarios on a driver is of the extra `testing`, as what they are made of.
-FUZZING = ("loopkernel_adapters.testing.fuzzing",)
+# What plays scenarios on a driver, or makes worlds of them for agents, is of the extra `testing`, as they are.
+FUZZING = ("loopkernel_adapters.conform.contract", "loopkernel_adapters.testing.fuzzing")
 OPEN_TO_FUZZING = ("loopkernel.testing",)
 FOREIGN_TO_FUZZING = {"hypothesis"}  # the state machine
 # All that the pure kernel imports from outside, and what for.

@@ -2,9 +2,11 @@
 
 import json
 import os
+import pickle
 import subprocess
 import sys
 import tempfile
+from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -86,7 +88,8 @@ def played(text: str, scenario: Scenario, again: str, line: int | None = None) -
             return played(text, scenario, again, own)
     with tempfile.TemporaryDirectory(prefix="conform-", ignore_cleanup_errors=True) as folder:
         entrance = box.entrance()
-        asked = {"agent": text, "scenario": scenario.name, "box": "--net" in entrance}
+        world = b64encode(pickle.dumps(scenario)).decode()  # for a process of this same installation
+        asked = {"agent": text, "scenario": world, "box": "--net" in entrance}
         process = subprocess.Popen(
             [*entrance, sys.executable, "-m", "loopkernel_adapters.conform.world", f"{folder}/box", str(line)],
             stdin=subprocess.PIPE,

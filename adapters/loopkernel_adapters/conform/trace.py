@@ -20,7 +20,7 @@ def lines_of(record: Record) -> Iterator[str]:
         for each in record.of_life(number):
             yield f"{each.at_s - begun:6.1f} s  request {each.number}: {len(each.asked.items)} items, new:"
             yield from _new(before, each)
-            yield f"          answer: {_answer(each.answer)}"
+            yield f"          answer: {answer_told(each.answer)}"
             before = each.asked.items
         if life.signalled:
             after = len(record.of_life(number)) - sum(e.number <= life.exchanges for e in record.of_life(number))
@@ -54,7 +54,8 @@ def _item(item: Item) -> str:
             return _short(f"{'error' if failed else 'answer'} to {id}: {text}")
 
 
-def _answer(answer: Answer) -> str:
+def answer_told(answer: Answer) -> str:
+    """What the model answers, in short."""
     match answer:
         case Problem(status=status, kind=kind, retry_after_s=wait):
             return f"error {status} {kind}" + (f", retry-after: {wait}" if wait is not None else "")

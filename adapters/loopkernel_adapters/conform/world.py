@@ -1,13 +1,15 @@
 """A scenario played with an agent, within the box: run as a module there, it tells on standard output what it found.
 
-It is given the text of the agent file and the name of the scenario on standard input, and the folder to live in.
+It is given the text of the agent file and the scenario on standard input, and the folder to live in.
 """
 
 import json
 import os
+import pickle
 import signal
 import sys
 import threading
+from base64 import b64decode
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +17,6 @@ from loopkernel.data.json_text import JsonValue
 
 from loopkernel_adapters.conform import box
 from loopkernel_adapters.conform.agent_file import AgentFile, agent_of
-from loopkernel_adapters.conform.catalogue import scenario_named
 from loopkernel_adapters.conform.choices import choices_seen
 from loopkernel_adapters.conform.judges import judged
 from loopkernel_adapters.conform.living import KEY, Home, Living, furnish
@@ -152,7 +153,7 @@ def main() -> None:
     given = json.load(sys.stdin)
     if given["box"]:
         box.raise_loopback()
-    agent, scenario = agent_of(given["agent"]), scenario_named(given["scenario"])
+    agent, scenario = agent_of(given["agent"]), pickle.loads(b64decode(given["scenario"]))
     folder = Path(sys.argv[1])
     print(json.dumps(found_in(played(agent, scenario, folder, begun), folder)))
 

@@ -34,9 +34,10 @@ def record_of(scenario: Scenario) -> Record:
             match answer:
                 case Problem(status=status, retry_after_s=wait):
                     now += 1.0 if wait is None else float(wait)
-                    over = status == 401
+                    short = _in_short(number)
+                    over = status == 401 or (status == 400 and items[1:] == short)
                     if status == 400:
-                        items[1:] = [Text("user", f"in short: {prompt_of(0)}")]
+                        items[1:] = short
                 case Reply(ended=False):
                     now += 1.0
                 case Reply():
@@ -59,6 +60,12 @@ def record_of(scenario: Scenario) -> Record:
             LifeSeen(status=0, signalled=stopped, exchanges=len(exchanges) if stopped else 0, effects=len(effects))
         )
     return Record(scenario=scenario, exchanges=tuple(exchanges), effects=tuple(effects), lives=tuple(lives))
+
+
+def _in_short(life: int) -> list[Item]:
+    """All that came before in a few words, and what is to be done now."""
+    summary = Text("user", f"in short: {prompt_of(0)}")
+    return [summary, Text("user", prompt_of(life))] if life else [summary]
 
 
 def _exchange(number: int, life: int, now: float, items: list[Item], answer: Reply | Problem) -> Exchange:
