@@ -109,7 +109,7 @@ class Provider:
         """The answer of a request beside the conversation; None for one of the conversation itself."""
         shell = shell_in(asked.tools, self._hint)
         said_last = next(reversed(list(asked.words("user"))), "").lower()
-        if any(words in said_last for words in _SUMMARY_WORDS):
+        if any(words in said_last for words in _SUMMARY_WORDS) or (shell is None and "summar" in said_last):
             self.summaries.append(len(self.exchanges))
             return said(SUMMARY)
         if shell is None:

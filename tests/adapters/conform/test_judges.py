@@ -14,9 +14,9 @@ from loopkernel_adapters.conform.catalogue import SCENARIOS, scenario_named
 from loopkernel_adapters.conform.choices import QUESTIONS, choices_seen
 from loopkernel_adapters.conform.judges import judged
 from loopkernel_adapters.conform.record import Effect, Record
-from loopkernel_adapters.conform.scenario import Scenario
+from loopkernel_adapters.conform.scenario import Life, Scenario
 from loopkernel_adapters.conform.scorecard import Weight
-from loopkernel_adapters.conform.script import Answer, Called, Cut, calling, limited, output_of, said
+from loopkernel_adapters.conform.script import TOO_LONG, Answer, Called, Cut, calling, limited, output_of, said
 from loopkernel_adapters.conform.trace import lines_of
 from loopkernel_adapters.conform.world import found_in
 
@@ -181,6 +181,19 @@ def test_a_planted_fault_is_named_by_its_law(fault: str, scenario: str, law: str
     changed = _as_it_was_too_long(record) if law == "CUT-SAFE" else plant(record)
     assert changed != record, fault
     assert law in breached(changed)
+
+
+CUT_LATER = Scenario(
+    name="drawn", about="", laws=(), answers=(said("one"), TOO_LONG, said("done")), lives=(Life(), Life())
+)
+
+
+@pytest.mark.parametrize(
+    ("lost", "is_broken"), [(["say-1:"], False), (["say-2:"], False), (["say-1:", "say-2:"], True)]
+)
+def test_behind_a_cut_the_message_of_the_turn_is_the_task(lost: tuple[str, ...], is_broken: bool) -> None:
+    gone = without(lambda item: isinstance(item, Text) and any(prompt in item.text for prompt in lost))
+    assert ("TASK" in breached(changing_items(gone, since=3)(record_of(CUT_LATER)))) is is_broken
 
 
 def test_every_law_that_is_judged_has_a_planted_fault() -> None:

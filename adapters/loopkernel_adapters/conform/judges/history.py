@@ -167,11 +167,17 @@ def _spine(asked: Asked) -> list[str]:
 
 
 def task(record: Record) -> Iterator[Judgement]:
-    """TASK: each request has what the person asked for first, or a summary in its place."""
+    """TASK: each request has what the person asked for first; behind a cut the message of its turn, or a summary."""
     for each in record.exchanges:
-        there = any(marker_of(0) in text for text in each.asked.words("user"))
         summed = any(number < each.number for number in record.summaries)
-        yield check("TASK", not there and not summed, Weight.MUST, f"request {each.number} has not the task")
+        was_cut = any(map(_is_refused, record.exchanges[: each.number - 1]))
+        lives = (0, each.life, each.life - 1) if was_cut else (0,)  # the turn of the life before may be ended first
+        there = summed or any(_has_prompt(each, life) for life in lives)
+        yield check("TASK", not there, Weight.MUST, f"request {each.number} has not the task")
+
+
+def _has_prompt(exchange: Exchange, life: int) -> bool:
+    return any(marker_of(life) in text for text in exchange.asked.words("user"))
 
 
 def inputs(record: Record) -> Iterator[Judgement]:
