@@ -2,10 +2,11 @@
 
 from typing import get_args
 
+import pytest
 from hypothesis import find, given, settings
 from loopkernel import event_to_text
 from loopkernel.data.blocks import OpaqueBlock, ReasoningBlock, TextBlock
-from loopkernel.data.events import Event, MessageAdded, ToolEnded
+from loopkernel.data.events import Event, MessageAdded, ReplyGrew, ToolEnded
 from loopkernel.data.ids import MessageId, ModelOperation
 from loopkernel.data.json_text import Json
 from loopkernel.data.messages import AssistantMessage
@@ -55,6 +56,11 @@ def test_a_message_tells_all_its_blocks_and_cuts_them() -> None:
     assert event_to_text(MessageAdded(message)) == (
         f'message 4, the reply of "m": "{"x" * 60}"... (100 characters), thought "hm", an item of its provider'
     )
+
+
+@pytest.mark.parametrize(("reasoning", "verb"), [(False, "says"), (True, "thinks")])
+def test_a_piece_of_a_reply_is_what_the_model_says_or_thinks(reasoning: bool, verb: str) -> None:
+    assert event_to_text(ReplyGrew(ModelOperation(7), "on", reasoning)) == f'reply 7 {verb} "on"'
 
 
 def test_a_message_without_a_block_says_so() -> None:

@@ -145,6 +145,8 @@ def test_every_planted_fault_is_told_with_its_path(case: tuple[str, list[Fault]]
         ("[1 2]", "is not JSON from line 1, column 4 on"),
         ("[}", "is not JSON from line 1, column 2 on"),
         ('[{"a": [true]}, nul]', "is not JSON from line 1, column 17 on"),
+        ("]", "is not JSON from line 1, column 1 on"),
+        ("{}:1", "is not JSON from line 1, column 3 on"),
         ("{} {}", "is not JSON from line 1, column 4 on"),
         ("1 2", "is not JSON from line 1, column 3 on"),
         ("01", "is not JSON from line 1, column 2 on"),

@@ -88,6 +88,9 @@ def test_a_rule_about_a_field_that_is_no_resource_goes_by_the_text_alone() -> No
     assert decided(PLAIN, SECRET, rule(DENY, command="secrets/*")) is ALLOW
     assert decided(PLAIN, (), rule(DENY, command="rm *"), given={"command": "rm a"}) is DENY
     assert decided(EDIT, SECRET, rule(DENY, tool="copy", path="secrets/*"), given={"path": "secrets/a"}) is ASK
+    words = rule(ALLOW, tool="edit", text="./a")  # a text that looks like a path is none
+    assert decided(EDIT, OTHER, words, given={"path": "other/a", "text": "./a"}) is ALLOW
+    assert decided(EDIT, OTHER, words, given={"path": "other/a", "text": "a"}) is ASK
 
 
 def test_a_field_that_is_left_out_and_unknown_is_taken_for_what_is_denied() -> None:

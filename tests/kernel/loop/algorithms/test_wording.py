@@ -13,6 +13,13 @@ def test_the_model_sees_another_text_for_each_reason() -> None:
     assert all(text.strip() for text in texts)
 
 
+def test_whatever_is_said_in_fixed_words_is_said_in_other_words_than_all_else() -> None:
+    said = {name: text for name, text in vars(wording).items() if name.isupper() and isinstance(text, str)}
+    assert len(said) > 10
+    assert all(len(text.split()) > 2 or name == "UNSAFE_NAME" for name, text in said.items())
+    assert len(set(said.values())) == len(said)
+
+
 @pytest.mark.rule("TOOL-5")
 def test_an_error_names_the_tool_and_what_is_wrong() -> None:
     told = (

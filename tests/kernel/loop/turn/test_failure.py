@@ -62,14 +62,36 @@ def recovering(
     *,
     retry_after_ms: int | None = None,
     now_ms: int = 100,
+    begun: bool = False,
 ) -> Recovered[None]:
     """Where the failure of the first request leads."""
     session = at_rest(policy).session
-    failure = Failure(request=ONE, error=error, message="why", retry_after_ms=retry_after_ms)
+    failure = Failure(request=ONE, error=error, message="why", retry_after_ms=retry_after_ms, begun=begun)
     return recover_from(drafted(session, now_ms), evolve(TURN, recovery=used), failure)
 
 
 # --- retries ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("INFER-11")
+@pytest.mark.parametrize(
+    ("begun", "retry_after_ms", "used", "helps"),
+    [
+        (True, None, False, True),
+        (True, 0, False, True),
+        (True, 1, False, False),  # the server has asked for time
+        (False, None, False, False),
+        (True, None, True, False),
+    ],
+)
+def test_a_stream_that_breaks_off_is_asked_for_whole_at_once_and_once(
+    begun: bool, retry_after_ms: int | None, used: bool, helps: bool
+) -> None:
+    policy = evolve(ASKING_NOBODY, retry=Retry(unstreamed=(ErrorClass.NETWORK,)))
+    before = Recovery(unstreamed=used)
+    found = recovering(ErrorClass.NETWORK, policy, before, retry_after_ms=retry_after_ms, begun=begun)
+    assert (found.way is None) is helps
+    assert found.turn.recovery.unstreamed is (helps or used)
 
 
 @pytest.mark.rule("RETRY-1")

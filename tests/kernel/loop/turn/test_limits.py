@@ -12,7 +12,7 @@ from loopkernel.data.ids import ModelOperation
 from loopkernel.data.json_text import Json
 from loopkernel.data.messages import UserMessage
 from loopkernel.data.model_deltas import ModelText, ModelUsage
-from loopkernel.data.policy import Policy
+from loopkernel.data.policy import Policy, Prices
 from loopkernel.data.sessions import Turn
 from loopkernel.data.states import Backoff, Executing, Idle, State, Streaming
 from loopkernel.data.thread_deltas import Resumed
@@ -97,6 +97,21 @@ def test_the_budget_of_time_is_that_of_the_turn(opened_ms: int, later_ms: int, m
     session = at_rest(limited(wall_ms=most_ms)).session
     turn = evolve(TURN, opened_ms=opened_ms)
     assert budget_hit(session, turn, opened_ms + later_ms) is (LimitName.WALL_TIME if later_ms >= most_ms else None)
+
+
+@pytest.mark.rule("LIMIT-2")
+@pytest.mark.parametrize(
+    ("policy", "limit"),
+    [
+        (limited(tokens=5), LimitName.TOKENS),
+        (limited(wall_ms=5), LimitName.WALL_TIME),
+        (evolve(limited(), max_cost_usd=5e-6, prices=Prices(input=1.0)), LimitName.COST),
+    ],
+)
+def test_each_budget_holds_where_there_is_no_other(policy: Policy, limit: LimitName) -> None:
+    session = at_rest(policy).session
+    assert budget_hit(evolve(session, usage=Usage(input=4)), TURN, 4) is None
+    assert budget_hit(evolve(session, usage=Usage(input=5)), TURN, 5) is limit
 
 
 # --- before a request -------------------------------------------------------------------------------------

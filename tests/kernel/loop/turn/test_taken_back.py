@@ -29,6 +29,7 @@ from tests.kernel.building import (
     made_call,
     named,
     of_kind,
+    reads,
     say,
     session_of,
     step,
@@ -116,6 +117,14 @@ def test_a_refused_reply_that_has_had_an_effect_stays(tool: str) -> None:
     assert ("ThreadCut" in named(effects)) is not kept
     assert messages_of(following) == (messages_of(refused) if kept else messages_of(refused)[:1])
     assert len(session_of(following).watch.calls) == (1 if kept else 0)
+
+
+@pytest.mark.rule("INFER-10")
+@pytest.mark.rule("TOOL-9")
+def test_one_call_that_has_had_an_effect_keeps_the_refused_reply_though_another_had_none() -> None:
+    calls = made_call("early_read", reads("a")), succeeded(1), made_call("early_write", writes("b")), succeeded(2)
+    refused = after(asked(ASKING_NOBODY, *calls, tools=ALL_TOOLS), completed(StopReason.REFUSAL))
+    assert messages_of(after(refused, RetryNow())) == messages_of(refused)
 
 
 @pytest.mark.rule("INFER-10")
