@@ -16,7 +16,7 @@ from loopkernel_adapters.conform.judges import judged
 from loopkernel_adapters.conform.record import Effect, Record
 from loopkernel_adapters.conform.scenario import Life, Scenario
 from loopkernel_adapters.conform.scorecard import Weight
-from loopkernel_adapters.conform.script import TOO_LONG, Answer, Called, Cut, calling, limited, output_of, said
+from loopkernel_adapters.conform.script import TOO_LONG, Answer, Called, Cut, Stop, calling, limited, output_of, said
 from loopkernel_adapters.conform.trace import lines_of
 from loopkernel_adapters.conform.world import found_in
 
@@ -181,6 +181,14 @@ def test_a_planted_fault_is_named_by_its_law(fault: str, scenario: str, law: str
     changed = _as_it_was_too_long(record) if law == "CUT-SAFE" else plant(record)
     assert changed != record, fault
     assert law in breached(changed)
+
+
+@pytest.mark.parametrize(("stop", "is_broken"), [(Stop.CALLS, True), (Stop.OUTPUT_LIMIT, False)])
+def test_a_reply_that_met_the_output_limit_may_be_taken_back_with_its_calls(stop: Stop, is_broken: bool) -> None:
+    answers = (calling(Called(label="a")), calling(Called(label="b"), stop=stop), said("done"))
+    record = record_of(Scenario(name="drawn", about="", laws=(), answers=answers))
+    never_ran = evolve(record, effects=tuple(each for each in record.effects if each.label == "a"))
+    assert ("ONE-END" in breached(changing_items(without(of("b")), since=3)(never_ran))) is is_broken
 
 
 CUT_LATER = Scenario(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from loopkernel_adapters.conform.judges.judgement import Judge, Judgement, check
 from loopkernel_adapters.conform.record import Record
 from loopkernel_adapters.conform.scorecard import Weight
-from loopkernel_adapters.conform.script import output_of
+from loopkernel_adapters.conform.script import Stop, output_of
 
 
 def final_arguments(record: Record) -> Iterator[Judgement]:
@@ -52,6 +52,8 @@ def told_calls(record: Record) -> Iterator[Judgement]:
     for exchange, reply, call in record.delivered:
         if not reply.ended or call.half or record.lives[exchange.life].signalled:
             continue
+        if reply.stop is Stop.OUTPUT_LIMIT:
+            continue  # such a reply may be taken back as a whole, and asked for under a higher limit
         for later in [each for each in record.exchanges if each.number == exchange.number + 1]:
             there = any(each.label == call.label for each in later.asked.calls)
             detail = f"call {call.label} was made, and request {later.number} has nothing of it"
