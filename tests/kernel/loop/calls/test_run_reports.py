@@ -27,7 +27,7 @@ from loopkernel.data.tool_deltas import (
     ToolSucceeded,
 )
 from loopkernel.data.tools import EffectClass, InvalidCall, Tool, ToolOutput, ToolProfile, UnknownTool, Verdict
-from loopkernel.data.user_deltas import CancelCall, Correct
+from loopkernel.data.user_deltas import CancelCall, ChangePolicy, Correct
 from loopkernel.data.vector import GrowingSet, Vector
 from loopkernel.data.words import CallStatus, CancelReason, RefusalReason, TimerPurpose
 from loopkernel.loop.algorithms.wording import NO_RESULT, cancelled_text
@@ -74,6 +74,7 @@ from tests.kernel.building import (
     writes,
 )
 from tests.kernel.drafts import drafted, fresh
+from tests.kernel.gates import BEFORE_TOOL, gated, hooked
 from tests.kernel.plays import plays
 
 DONE, QUEUED, RUNNING, WAITING, ERROR, CANCELLED = (
@@ -236,6 +237,17 @@ def test_a_shell_alone_is_told_to_keep_a_long_output_in_a_file_and_only_by_polic
     state = working(made_call("runs", verdict=None), policy=permissive, tools=(Tool(name="runs", profile=profile),))
     (start,) = of_kind(StartTool, effects_of(state, checked(1)))
     assert start.spill == (limit if oversize is Oversize.SPILL and commands else None)
+    unlimited = after(state, ChangePolicy(evolve(permissive, result_limit=None)))
+    assert [each.spill for each in of_kind(StartTool, effects_of(unlimited, checked(1)))] == [None]
+
+
+@pytest.mark.rule("HOOK-4")
+def test_a_hook_whose_time_is_over_lets_the_call_go_on_and_its_timer_is_not_cancelled_any_more() -> None:
+    policy = evolve(hooked(gated(BEFORE_TOOL)), hook_timeout_ms=30)
+    state = working(made_call(), policy=policy)
+    effects = effects_of(state, fired(1))
+    assert of_kind(CancelTimer, effects) == []
+    assert starts(effects) == [call_id(1)]
 
 
 @pytest.mark.rule("ASK-3")

@@ -151,6 +151,8 @@ def test_sub_agents_under_way_are_told_also_while_nothing_is_remembered_here() -
     assert told(state, Forget(TOOL)) == [Forget(TOOL)]
     assert told(with_child(), Forget()) == [Forget()]
     assert told(state, Forget(RememberedTool("read"))) == []
+    behind = asked(ASKING_NOBODY, made_call(), tools=(AGENT, EARLY_AGENT, *TOOLS))  # another call comes first
+    assert told(after(behind, agent_call("agent"), completed(), Remember(TOOL)), Forget(TOOL)) == [Forget(TOOL)]
     early = after(asked(ASKING_NOBODY, tools=(EARLY_AGENT, *TOOLS)), agent_call("early_agent"))
     assert told(early, Forget()) == [Forget()]
 

@@ -20,6 +20,7 @@ from loopkernel.data.tools import Decision
 from loopkernel.data.user_deltas import (
     AnswerAfterCrash,
     Approve,
+    CancelCall,
     ChangeMode,
     ChangePolicy,
     ChangeTools,
@@ -239,6 +240,15 @@ def test_a_rejection_skips_no_call_that_had_started_before_the_crash() -> None:
         (2, CallStatus.REJECTED_BY_USER, None),
         (3, CallStatus.CANCELLED, CancelReason.REJECTED),
     ]
+
+
+@pytest.mark.rule("TOOL-20")
+@pytest.mark.rule("RESUME-2")
+def test_a_background_run_is_repeated_behind_a_run_that_had_not_stopped() -> None:
+    calls = made_call("idempotent", writes("a")), made_call("read_only")
+    running = after(working(*calls, tools=TOOLS), CancelCall(call_id(1)), succeeded(2, background=True))
+    assert [held.background for held in session_of(running).held] == [False, True]
+    assert starts(effects_of(running, Resumed())) == [call_id(2)]
 
 
 @pytest.mark.rule("TOOL-20")

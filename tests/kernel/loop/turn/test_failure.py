@@ -11,8 +11,8 @@ from loopkernel.data.events import ErrorShown, MessageAdded, OpaqueDropped, Retr
 from loopkernel.data.ids import ModelOperation
 from loopkernel.data.messages import UserMessage, UserOrigin
 from loopkernel.data.model_deltas import ModelFailed, ModelOpaque, ModelText
-from loopkernel.data.outside_deltas import TimerFired
-from loopkernel.data.policy import ClearResults, Policy, Retry
+from loopkernel.data.outside_deltas import HookRetry, TimerFired
+from loopkernel.data.policy import ClearResults, Policy, Retry, Truncation
 from loopkernel.data.sessions import NO_RECOVERY, Recovery, ShownError, Turn
 from loopkernel.data.states import Backoff, Done, Idle, State, Streaming
 from loopkernel.data.timers import Timer
@@ -47,6 +47,7 @@ from tests.kernel.building import (
     working,
 )
 from tests.kernel.drafts import drafted
+from tests.kernel.gates import AFTER_MODEL, gated, hooked, says
 
 TURN = Turn(number=1, opened_ms=0)
 QUIET = evolve(ASKING_NOBODY, retry=None)
@@ -92,6 +93,23 @@ def test_a_stream_that_breaks_off_is_asked_for_whole_at_once_and_once(
     found = recovering(ErrorClass.NETWORK, policy, before, retry_after_ms=retry_after_ms, begun=begun)
     assert (found.way is None) is helps
     assert found.turn.recovery.unstreamed is (helps or used)
+
+
+@pytest.mark.rule("INFER-11")
+@pytest.mark.rule("RETRY-4")
+def test_what_is_asked_for_behind_a_reply_that_came_whole_streams_again() -> None:
+    retry, escalating = Retry(unstreamed=(ErrorClass.SERVER,)), Truncation(escalate_to=(20_000,))
+    policy = evolve(ASKING_NOBODY, retry=retry, on_truncation=escalating, max_output_tokens=10_000)
+    whole = after(asked(policy, ModelText(ONE, "so")), failed())
+    assert a(Streaming, whole).turn.recovery.unstreamed
+    longer = a(Streaming, after(whole, completed(StopReason.MAX_TOKENS, reply=2)))
+    assert longer.turn.reason is RequestReason.MAX_OUTPUT_TOKENS_ESCALATE
+    assert not longer.turn.recovery.unstreamed
+    hooked_policy = hooked(gated(AFTER_MODEL), policy=policy)
+    hooked_end = after(after(asked(hooked_policy, ModelText(ONE, "so")), failed()), completed(reply=2))
+    again = a(Streaming, after(hooked_end, says(1, HookRetry())))
+    assert again.turn.reason is RequestReason.HOOK_RETRY
+    assert not again.turn.recovery.unstreamed
 
 
 @pytest.mark.rule("RETRY-1")
