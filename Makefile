@@ -13,11 +13,11 @@ FAST := .venv-fast
 # Records are filled with wrong types in test_copies, which compiled ones refuse; test_written_constructors tries the
 # constructors that compiled ones do not have.
 HELD_COMPILED := tests/kernel/data --ignore tests/kernel/data/test_copies.py --ignore tests/kernel/data/test_written_constructors.py
-# Of the quick suite all but what looks at the sources of the loop (annotations, calls that are counted), and at a 2 that is 2.0 here.
+# Of the quick suite all but what looks at the sources of the loop: at annotations, and at calls that are counted.
 QUICK_COMPILED := tests/kernel tests/specs --ignore tests/kernel/data --ignore tests/kernel/test_table.py \
     --ignore tests/kernel/test_everything_happens_sometimes.py --ignore tests/specs/test_states_table.py --ignore tests/specs/test_pictures.py \
-    --deselect tests/kernel/loop/algorithms/test_repair.py::test_many_calls_of_one_id_are_repaired_in_linear_time \
-    --deselect tests/specs/test_preset_pages.py::test_what_is_so_is_not
+    --deselect tests/kernel/loop/algorithms/test_repair.py::test_many_calls_of_one_id_are_repaired_in_linear_time
+FUZZED_COMPILED := tests/kernel/test_totality.py tests/kernel/test_transition.py tests/kernel/test_second_opinion.py tests/kernel/test_stateful.py
 MAIN_JOB := $(BIN)/loopkernel demo
 
 # The tests start many processes and rewrite their own assertions: what is compiled once is kept (in __pycache__).
@@ -76,11 +76,13 @@ frameworks: environment ## judge a framework in this process (NAME=strands, open
 bench: environment ## measure the cost per delta against the floor (QUICK=1: of an agent alone, two minutes, fails if it got worse; PEERS=1: beside other agents)
 	$(BIN)/python -m bench$(if $(QUICK),.agent_table --gate)$(if $(PEERS),.peers.table)
 
-fast: ## compile the kernel into .venv-fast, and hold that form: scenarios, the tests of data, the quick suite of the kernel
+fast: ## compile the kernel into .venv-fast, and hold that form: scenarios, tests, a round of fuzz, every step beside the sources
 	@$(PYTHON) scripts/environment.py $(FAST) --compiled
 	$(FAST)/bin/python -m loopkernel.testing.scenarios specs/scenarios
 	$(FAST)/bin/python -m pytest $(SPREAD) -q $(HELD_COMPILED)
 	$(FAST)/bin/python -m pytest $(SPREAD) -q -m "not slow" $(QUICK_COMPILED)
+	$(FAST)/bin/python scripts/fuzz.py --minutes 0 $(FUZZED_COMPILED)
+	$(FAST)/bin/python -m scripts.same --compiled
 	$(FAST)/bin/python -m bench.agent_table
 
 package: environment ## build the wheel and the source distribution, and try the wheel in an empty environment

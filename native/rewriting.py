@@ -160,7 +160,7 @@ def _native_class(one: _Class, lines: list[str]) -> str:
 
 def _declared(one: _Class, field: Field) -> Iterator[str]:
     """The field as one that cannot be set. Final is not for types with variables, which are left out within a tuple."""
-    annotation = ast.unparse(one.annotations[field.name])
+    annotation = _annotation(one, field)
     variables = _variables_in(one, field)
     if not variables:
         yield f"    {field.name}: _Final[{annotation}]\n"
@@ -171,6 +171,11 @@ def _declared(one: _Class, field: Field) -> Iterator[str]:
     else:
         yield f"    _{field.name}: {annotation}\n"
         yield f"    @property\n    def {field.name}(self) -> {annotation}:\n        return self._{field.name}\n"
+
+
+def _annotation(one: _Class, field: Field) -> str:
+    """The type of the field. Where a float is due a whole number stays one, which mypyc would make a float of."""
+    return re.sub(r"\bfloat\b", "float | int", ast.unparse(one.annotations[field.name]))
 
 
 def _variables_in(one: _Class, field: Field) -> set[str]:
@@ -227,7 +232,7 @@ def _init(one: _Class) -> Iterator[str]:
 
 def _parameter(one: _Class, field: Field) -> str:
     checks = one.transformer is not None or field.inherited or field.converter is not None
-    kind = "_Any" if checks else ast.unparse(one.annotations[field.name])
+    kind = "_Any" if checks else _annotation(one, field)
     default = "" if field.default is NOTHING else f" = {_default(one, field)}"
     return f"{field.alias}: {kind}{default}"
 

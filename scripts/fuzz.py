@@ -23,7 +23,7 @@ from pathlib import Path
 from loopkernel_adapters.cli.progress import Progress
 
 ROOT = Path(__file__).resolve().parent.parent
-PYTHON = Path(".venv") / "bin" / "python"
+PYTHON = Path(os.path.relpath(sys.executable, ROOT))  # of .venv; or of .venv-fast, where the kernel is compiled
 CRASHES = ("tests/adapters/stores/test_crash_points.py", "tests/adapters/stores/test_effects_under_kills.py")
 SIMULATED_MINUTES = 1
 FAILED = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)

@@ -1,9 +1,11 @@
 """Holds a refactoring: the working tree does at every step of a large corpus what a base commit does, to the byte.
 
-Usage: python -m scripts.same [--base COMMIT] [--only PART ...] [--case NAME]. The base is the last commit; or the one
-before it, where kernel/ is as committed. The base makes the corpus, of its own scenarios, golden logs, simulated
-worlds, walks, scopes of the explorer and recordings. Then both trees fold it, each by its own scripts/sameness, which
-names the modules of its own kernel; and the state, the effects and the requests of each step are compared.
+Usage: python -m scripts.same [--base COMMIT | --compiled] [--only PART ...] [--case NAME]. The base is the last commit;
+or the one before it, where kernel/ is as committed. With --compiled it is the sources of this tree, and what is held is
+the compiled kernel of the environment that runs this (`make fast` makes one). The base makes the corpus, of its own
+scenarios, golden logs, simulated worlds, walks, scopes of the explorer and recordings. Then both trees fold it, each by
+its own scripts/sameness, which names the modules of its own kernel; and the state, the effects and the requests of each
+step are compared.
 
 Exits 1 after a difference, which it shows; 2 where nothing could be compared.
 """
@@ -39,17 +41,20 @@ class NotCompared(Exception):
 
 @frozen
 class Tree:
-    """One of the two, and what it is called."""
+    """One of the two, and what it is called. Its kernel is that of its sources, or the one that is installed."""
 
     name: str
     root: Path
+    is_installed: bool = False
 
     def run(self, program: str, *arguments: object) -> None:
         """Run a program of the tree, on its own sources. Raises NotCompared."""
-        rooms = (self.root / "kernel", self.root / "adapters", self.root)
+        sources = () if self.is_installed else (self.root / "kernel", self.root / "adapters")
         environment = {
             **os.environ,
-            "PYTHONPATH": os.pathsep.join(map(str, rooms)),  # these come before what .venv has installed
+            "PYTHONPATH": os.pathsep.join(
+                map(str, (*sources, self.root))
+            ),  # these come before what .venv has installed
             "PYTHONHASHSEED": "0",
             "HYPOTHESIS_PROFILE": "quick",
         }
@@ -76,7 +81,8 @@ def fold_of(tree: Tree, corpus: Path, output: Path, *options: str) -> Fold:
         raise NotCompared(
             f"{tree.name} writes what is not read here: compare with a commit that has the same make same"
         )
-    if not Path(header["kernel"]).is_relative_to(tree.root / "kernel"):
+    own = Path(sys.prefix) if tree.is_installed else tree.root / "kernel"
+    if not Path(header["kernel"]).is_relative_to(own):
         raise NotCompared(f"{tree.name} was to be folded by its own kernel, and was by {header['kernel']}")
     return Fold(header["versions"], cases)
 
@@ -137,7 +143,8 @@ class Pair:
         (_, before), (_, after) = base.cases[0], here.cases[0]
         record = case.steps[place - 1].record if place else None
         difference = Difference(case=case.name, step=place, record=record, base=before[place], here=after[place])
-        repeat = f"{self.repeat} ONLY={part} CASE={shlex.quote(case.name)}"
+        only, named = ("--only ", "--case ") if self.here.is_installed else ("ONLY=", "CASE=")
+        repeat = f"{self.repeat} {only}{part} {named}{shlex.quote(case.name)}"
         return told(difference, base.versions, here.versions, repeat)
 
 
@@ -146,16 +153,11 @@ def main(words: Sequence[str]) -> int:
     arguments = parsed(words)
     begun = time.monotonic()
     try:
-        base = base_commit(arguments.base)
-        print(f"the working tree beside {git('log', '-1', '--format=%h (%s)', base)}", flush=True)
-        if not git("status", "--porcelain", "--", "kernel") and not git("diff", "--stat", base, "--", "kernel"):
-            print("nothing in kernel/ differs, so nothing was folded")
-            return 0
         with tempfile.TemporaryDirectory(prefix="loopkernel-same-") as name:
-            folder = Path(name).resolve()
-            taken = Tree(f"the base {git('rev-parse', '--short', base)}", folder / "base")
-            extract(base, taken.root)
-            pair = Pair(taken, Tree("the working tree", ROOT), folder, arguments.case, f"make same BASE={base}")
+            pair = pair_of(arguments, Path(name).resolve())
+            if pair is None:
+                print("nothing in kernel/ differs, so nothing was folded")
+                return 0
             found = compared(pair, arguments.only or list(PARTS))
     except NotCompared as error:
         print(f"not compared: {error}")
@@ -171,10 +173,28 @@ def main(words: Sequence[str]) -> int:
     return 0
 
 
+def pair_of(arguments: argparse.Namespace, folder: Path) -> Pair | None:
+    """What is compared; None where the kernel is the same anyway. Raises NotCompared."""
+    if arguments.compiled:
+        print("the compiled kernel beside the sources of the working tree", flush=True)
+        here = Tree("the compiled kernel", ROOT, is_installed=True)
+        repeat = f"{sys.executable} -m scripts.same --compiled"
+        return Pair(Tree("the sources", ROOT), here, folder, arguments.case, repeat)
+    base = base_commit(arguments.base)
+    print(f"the working tree beside {git('log', '-1', '--format=%h (%s)', base)}", flush=True)
+    if not git("status", "--porcelain", "--", "kernel") and not git("diff", "--stat", base, "--", "kernel"):
+        return None
+    taken = Tree(f"the base {git('rev-parse', '--short', base)}", folder / "base")
+    extract(base, taken.root)
+    return Pair(taken, Tree("the working tree", ROOT), folder, arguments.case, f"make same BASE={base}")
+
+
 def parsed(words: Sequence[str]) -> argparse.Namespace:
     """The arguments."""
     parser = argparse.ArgumentParser(description="Compare every step of a large corpus with a base commit.")
-    parser.add_argument("--base", help="the commit (else the last one, or the one before it where that is the same)")
+    base = parser.add_mutually_exclusive_group()
+    base.add_argument("--base", help="the commit (else the last one, or the one before it where that is the same)")
+    base.add_argument("--compiled", action="store_true", help="hold the compiled kernel of this environment")
     parser.add_argument("--only", nargs="+", choices=PARTS, help="these parts of the corpus")
     parser.add_argument("--case", help="the case of this name alone")
     return parser.parse_args(words)
