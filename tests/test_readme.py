@@ -1,6 +1,5 @@
 """The README keeps its word: its examples are short, run, and print what it says; its links and commands exist."""
 
-import argparse
 import re
 import subprocess
 import sys
@@ -8,7 +7,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from loopkernel_adapters.cli.arguments import parser
+from loopkernel_adapters.cli.arguments import command_line
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -94,10 +93,10 @@ def test_every_command_of_the_command_line_is_shown_and_every_one_that_is_shown_
     shown = re.findall(r"\.venv/bin/loopkernel ([a-z]+)([^\n`]*)", README)
     assert {"chat", "run", "runs", "log", "resume", "replay"} <= {command for command, _ in shown}
     options = set(re.findall(r"`(--[a-z-]+)", README)) - {"--help"}
-    asked = parser()
-    helps = {command: asked.parse_args([command, *rest]) for command, rest in COMMANDS.items()}
-    assert {command for command, _ in shown} <= set(helps)
-    (commands,) = [each for each in asked._actions if isinstance(each, argparse._SubParsersAction)]
-    known = {name for one in commands.choices.values() for each in one._actions for name in each.option_strings}
+    for name, rest in COMMANDS.items():
+        command_line().parse_args([name, *rest], print_error=False, exit_on_error=False)
+    assert {command for command, _ in shown} <= set(COMMANDS)
+    apps = [command_line()[name] for name in COMMANDS if name != "policy"]
+    known = {name for app in apps for each in app.assemble_argument_collection() for name in each.names}
     assert options <= known
     assert {"--model", "--policy", "--store"} <= options

@@ -134,6 +134,7 @@ FOREIGN_TO_THE_KERNEL = {
 TYPING_ALONE = "loopkernel.later_typing"  # the one place that names it: it is not installed with the kernel
 FOREIGN_TO_TESTING = {"attrs", "hypothesis", "jsonschema", "yaml"}
 FOREIGN_TO_ADAPTERS = {"attrs"}
+FOREIGN_TO_COMMAND_LINE = {"cyclopts"}
 FOREIGN_TO_ADAPTER_CHECKS = {"pytest"}
 # A vendor's package is an extra. The modules that import it are listed (a name stands for all that begin with it), and
 # every other module imports those inside a function, so that all else runs without it.
@@ -157,7 +158,7 @@ _SERVER = "loopkernel_adapters.server"
 # What a person sees and types at a terminal.
 _RICH = tuple(f"loopkernel_adapters.cli.{part}" for part in ("markdown_text", "rich_screen"))
 _PROMPT = tuple(f"loopkernel_adapters.cli.{part}" for part in ("completing", "prompt_input", "prompt_screen"))
-_TERMINAL = (*_RICH, "loopkernel_adapters.cli.under_way", "loopkernel_adapters.cli.progress")
+_TERMINAL = (*_RICH, *(f"loopkernel_adapters.cli.{part}" for part in ("under_way", "progress", "usage")))
 VENDORS: dict[str, tuple[str, ...]] = {
     "acp": (_ACP, "loopkernel_adapters.cli.acp"),
     "ag_ui": (_SERVER,),
@@ -176,7 +177,6 @@ VENDORS: dict[str, tuple[str, ...]] = {
     "pydantic_ai": (_PYDANTIC_AI, "loopkernel_adapters.providers.named"),
     "pydantic_core": (_FUNCTIONS,),
     "rich": _TERMINAL,
-    "shtab": ("loopkernel_adapters.cli.completion",),
     "starlette": (_SERVER, "loopkernel_adapters.cli.serve"),
     "temporalio": _TEMPORAL,
     "trio": ("loopkernel_adapters.testing.trio_driver",),
@@ -233,6 +233,7 @@ def adapter_faults(source: Source) -> Iterator[str]:
     checks = source.within("loopkernel_adapters.testing")
     open_rooms = (*OPEN_TO_ADAPTERS, *(OPEN_TO_FUZZING if source.within(*FUZZING) else ()))
     known = {"loopkernel_adapters", *FOREIGN_TO_ADAPTERS, *(FOREIGN_TO_ADAPTER_CHECKS if checks else ())}
+    known |= FOREIGN_TO_COMMAND_LINE if source.within("loopkernel_adapters.cli") else set()
     known |= FOREIGN_TO_FUZZING if source.within(*FUZZING) else set()
     for found in imports(source):
         name = found.module

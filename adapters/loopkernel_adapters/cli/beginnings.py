@@ -83,6 +83,7 @@ def remembered(place: Place, run: str, given: Options) -> Options:
         begun = evolve(begun, base_url=None, fallback_models=())
     if given.servers:  # other servers, which have nothing to do with what the first ones got
         begun = evolve(begun, servers=(), server_variables=(), server_headers=())
+    isolated = given if given.isolation else begun
     return evolve(
         given,
         model=given.model or begun.model,
@@ -90,7 +91,8 @@ def remembered(place: Place, run: str, given: Options) -> Options:
         fallback_models=given.fallback_models or begun.fallback_models,
         workspace=given.workspace or begun.workspace,
         tools=given.tools or begun.tools,
-        isolation=given.isolation or begun.isolation,
+        sandbox=isolated.sandbox,
+        sandbox_network=isolated.sandbox_network,
         sub_agents=given.sub_agents or begun.sub_agents,
         secrets=given.secrets or begun.secrets,
         servers=given.servers or begun.servers,
@@ -179,7 +181,8 @@ def _options(noted: Mapping[str, object]) -> Options:
         fallback_models=_texts(noted, "fallback_models"),
         workspace=None if workspace is None else Path(workspace),
         tools=next((choice for choice in ToolSet if choice.value == tools), None),
-        isolation=next((choice for choice in Isolation if choice.value == noted.get("isolation")), None),
+        sandbox=noted.get("isolation") == Isolation.SANDBOX.value,
+        sandbox_network=noted.get("isolation") == Isolation.SANDBOX_NETWORK.value,
         sub_agents=noted.get("sub_agents") is True,
         secrets=tuple((str(name), str(variable)) for name, variable in names.items()),
         servers=tuple((text, pin) for text, pin in pins.items() if isinstance(text, str) and isinstance(pin, str)),

@@ -1,12 +1,11 @@
 """`loopkernel conform --agent FILE`: an agent of any make, played through the scenarios and judged by the laws."""
 
-import argparse
 import datetime
 import json
 import threading
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
+from loopkernel_adapters.cli.conform_options import ConformOptions
 from loopkernel_adapters.cli.invocation import command
 from loopkernel_adapters.cli.outcomes import ExitStatus, Unusable, complain
 from loopkernel_adapters.cli.progress import Progress
@@ -23,24 +22,19 @@ from loopkernel_adapters.conform.scorecard_junit import junit_of
 from loopkernel_adapters.conform.scorecard_text import lines_of
 from loopkernel_adapters.stores.durable_files import write_new_file
 
-FORMS: tuple[tuple[str, Callable[[Scorecard], str]], ...] = (
-    ("html", page_of),
-    ("junit", junit_of),
-    ("report", lambda card: json.dumps(document_of(card), indent=1) + "\n"),
-)
 
-
-def conform(given: argparse.Namespace, screen: Screen) -> ExitStatus:
+def conform(options: ConformOptions, screen: Screen) -> ExitStatus:
     """Play, judge, and show it. Raises Unusable where nothing can be played."""
-    if given.list:
+    if options.list:
         for each in SCENARIOS:
             screen.line(f"{each.name:<26} {each.about} ({', '.join(each.laws)})")
         return ExitStatus.NATURAL_END
-    if given.agent is None:
+    if options.agent is None:
         raise Unusable(f"conform judges an agent; name its file with --agent, or one of {', '.join(shipped())}")
-    scenarios = _chosen(given.only, quick=given.quick) * max(1, given.repeat)
+    named = str(options.agent)
+    scenarios = _chosen(options.only, quick=options.quick) * max(1, options.repeat)
     try:
-        text = agent_text(given.agent)
+        text = agent_text(named)
         agent = agent_of(text)
         version = version_of(agent)
     except AgentFileUnusable as error:
@@ -48,22 +42,22 @@ def conform(given: argparse.Namespace, screen: Screen) -> ExitStatus:
     found = run_all(
         text,
         scenarios,
-        again=lambda scenario: command("conform", "--agent", given.agent, "--only", scenario.name),
-        jobs=max(1, given.jobs),
+        again=lambda scenario: command("conform", "--agent", named, "--only", scenario.name),
+        jobs=max(1, options.jobs),
         tell=_progress(len(scenarios)),
     )
     card = card_of(agent, version, datetime.date.today().isoformat(), found)
-    if given.trace:
+    if options.trace:
         _show_traces(found, screen)
-    if given.json:
+    if options.json:
         screen.line(json.dumps(document_of(card)))
     else:
         for line in lines_of(card):
             screen.line(line)
-    _write(card, given)
+    _write(card, options)
     if all(each.skipped for each in card.scenarios):
         raise Unusable("no scenario could be played, for the reasons above")
-    return _status(card, given.fail_on)
+    return _status(card, options.fail_on)
 
 
 def _chosen(names: Sequence[str], *, quick: bool) -> list[Scenario]:
@@ -102,9 +96,13 @@ def _show_traces(found: Sequence[Found], screen: Screen) -> None:
         screen.line()
 
 
-def _write(card: Scorecard, given: argparse.Namespace) -> None:
-    for name, form in FORMS:
-        path: Path | None = getattr(given, name)
+def _write(card: Scorecard, options: ConformOptions) -> None:
+    forms = {
+        "html": (options.html, page_of),
+        "junit": (options.junit, junit_of),
+        "report": (options.report, lambda card: json.dumps(document_of(card), indent=1) + "\n"),
+    }
+    for name, (path, form) in forms.items():
         if path is not None:
             with written_in_words(path, f"--{name}"):
                 path.unlink(missing_ok=True)  # a scorecard takes the place of the one before

@@ -1,33 +1,42 @@
 """What can be typed behind `loopkernel conform`. Imports nothing of the loop."""
 
-import argparse
 from pathlib import Path
+from typing import Annotated, Literal
 
-WEIGHTS = ("must", "should", "noted", "nothing")
+from attrs import frozen
+from cyclopts import Parameter
+
+from loopkernel_adapters.cli import argument_values as values
+from loopkernel_adapters.cli.argument_values import one
+from loopkernel_adapters.cli.options import NameOrFile
+from loopkernel_adapters.cli.parameters import FILE
+
+_NUMBER = Parameter(metavar="N", converter=one(values.number))
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """What can be typed behind `conform`."""
-    parser.add_argument(
-        "--agent",
-        metavar="FILE|NAME",
-        help="the agent file, or the name of one that is shipped, as `codex` (docs/conformance)",
-    )
-    parser.add_argument("--list", action="store_true", help="list the scenarios, and play none")
-    parser.add_argument(
-        "--only", metavar="SCENARIO", action="append", default=[], help="play this one alone; may be given again"
-    )
-    parser.add_argument("--quick", action="store_true", help="leave out the scenarios that take a minute and more")
-    parser.add_argument("--jobs", metavar="N", type=int, default=2, help="how many are played at a time (2)")
-    parser.add_argument("--repeat", metavar="N", type=int, default=1, help="play all of them so many times (1)")
-    parser.add_argument("--trace", action="store_true", help="show what was seen in each scenario, broken or not")
-    parser.add_argument("--html", metavar="FILE", type=Path, help="also write the scorecard as a page")
-    parser.add_argument("--junit", metavar="FILE", type=Path, help="also write it as JUnit XML")
-    parser.add_argument("--report", metavar="FILE", type=Path, help="also write it as JSON")
-    parser.add_argument("--json", action="store_true", help="show it as one JSON document")
-    parser.add_argument(
-        "--fail-on",
-        choices=WEIGHTS,
-        default="must",
-        help="from which weight on a breach makes the exit status 1 (must)",
-    )
+@frozen(kw_only=True)
+class ConformOptions:
+    """What is played, how, and where its scorecard goes."""
+
+    agent: Annotated[
+        NameOrFile | None,
+        Parameter(
+            metavar="FILE|NAME",
+            converter=one(str),
+            help="the agent file, or the name of one that is shipped, as `codex` (docs/conformance)",
+        ),
+    ] = None
+    list: Annotated[bool, Parameter(help="list the scenarios, and play none")] = False
+    only: Annotated[tuple[str, ...], Parameter(metavar="SCENARIO", help="play this one alone; may be given again")] = ()
+    quick: Annotated[bool, Parameter(help="leave out the scenarios that take a minute and more")] = False
+    jobs: Annotated[int, _NUMBER, Parameter(help="how many are played at a time (2)")] = 2
+    repeat: Annotated[int, _NUMBER, Parameter(help="play all of them so many times (1)")] = 1
+    trace: Annotated[bool, Parameter(help="show what was seen in each scenario, broken or not")] = False
+    html: Annotated[Path | None, FILE, Parameter(help="also write the scorecard as a page")] = None
+    junit: Annotated[Path | None, FILE, Parameter(help="also write it as JUnit XML")] = None
+    report: Annotated[Path | None, FILE, Parameter(help="also write it as JSON")] = None
+    json: Annotated[bool, Parameter(help="show it as one JSON document")] = False
+    fail_on: Annotated[
+        Literal["must", "should", "noted", "nothing"],
+        Parameter(help="from which weight on a breach makes the exit status 1 (must)"),
+    ] = "must"

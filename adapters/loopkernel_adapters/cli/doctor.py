@@ -7,7 +7,7 @@ from pathlib import Path
 
 from loopkernel_adapters.cli.outcomes import ExitStatus
 from loopkernel_adapters.cli.screen import Screen
-from loopkernel_adapters.cli.user_settings import KINDS, PREFIX, settings_file
+from loopkernel_adapters.cli.user_settings import SETTINGS, settings_file, variable_of
 
 # What each extra brings that its part of the program cannot do without.
 EXTRAS = {
@@ -55,8 +55,7 @@ def _version(package: str) -> str | None:
 def _tell_settings(screen: Screen) -> None:
     path = settings_file()
     screen.labelled("settings", f"{path}{'' if path.exists() else ' (there is none)'}")
-    for name in KINDS:
-        variable = f"{PREFIX}{name.upper()}"
+    for variable in map(variable_of, SETTINGS):
         if os.environ.get(variable, "").strip():
             screen.labelled("", f"{variable} is set, and counts before the file")
 

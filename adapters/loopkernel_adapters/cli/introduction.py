@@ -4,6 +4,7 @@ from loopkernel.data.choices import ApprovalMode
 from loopkernel.data.json_text import JsonValue
 from loopkernel.data.policy import Policy
 
+from loopkernel_adapters.cli.options import NameOrFile
 from loopkernel_adapters.cli.places import resumption
 from loopkernel_adapters.cli.session import Workbench
 from loopkernel_adapters.cli.toolbox import isolation_told
@@ -41,7 +42,7 @@ def doubt_told(doubt: str) -> str:
     )
 
 
-def rules_told(policy: Policy, name: str | None = None) -> str:
+def rules_told(policy: Policy, name: NameOrFile | None = None) -> str:
     """What a person wants to know of a policy; `name` is what it was asked for by."""
     mode = policy.approval_mode
     parts = [f"mode {mode.value} ({MODES[mode]})"]

@@ -30,14 +30,14 @@ def policy_of(options: Options, lifetime: Lifetime | None, models: Sequence[str]
     if options.policy is None:
         policy = Policy(max_turns=DEFAULT_MAX_TURNS, retry=Retry(retries=DEFAULT_RETRIES))
     else:
-        policy = named_policy(options.policy)
+        policy = named_policy(str(options.policy))
     return with_limits(policy if lifetime is None else evolve(policy, lifetime=lifetime), options, models)
 
 
 def policy_from_now_on(policy: Policy, given: Options, models: Sequence[str]) -> Policy:
     """What a session of that policy goes by when it is gone on with; it lasts as long as it would. Raises Unusable."""
     if given.policy is not None:
-        policy = evolve(named_policy(given.policy), lifetime=policy.lifetime)
+        policy = evolve(named_policy(str(given.policy)), lifetime=policy.lifetime)
     return with_limits(policy, given, models)
 
 

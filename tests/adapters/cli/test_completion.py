@@ -16,7 +16,7 @@ eval "$SCRIPT"
 function_of() { complete -p loopkernel | sed 's/.*-F \\([^ ]*\\).*/\\1/'; }
 COMP_WORDS=(%s)
 COMP_CWORD=$(( ${#COMP_WORDS[@]} - 1 ))
-$(function_of) loopkernel "${COMP_WORDS[COMP_CWORD]}" ""
+$(function_of) loopkernel "${COMP_WORDS[COMP_CWORD]}" "" || true  # bash does not mind what it returns either
 printf '%%s\\n' "${COMPREPLY[@]}"
 """
 
@@ -28,8 +28,12 @@ printf '%%s\\n' "${COMPREPLY[@]}"
         ("loopkernel re", {"resume", "replay", "repair"}),
         ("loopkernel chat --max-", {"--max-turns", "--max-total-tokens"}),
         ("loopkernel chat --approve a", {"ask", "always"}),
-        ("loopkernel chat --workspace wo", {"workroom"}),
+        ("loopkernel chat --workspace wo", {"workroom", "work.txt"}),
         ("loopkernel repair se", {"session.jsonl"}),
+        ("loopkernel replay se", {"session.jsonl"}),
+        ("loopkernel run x --policy se", {"session.jsonl"}),
+        ("loopkernel policy d", {"diff"}),
+        ("loopkernel completion b", {"bash"}),
     ],
 )
 def test_bash_completes_commands_options_choices_and_paths(
