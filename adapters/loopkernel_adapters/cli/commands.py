@@ -51,6 +51,8 @@ def _carry_out(words: Sequence[str], screen: Screen) -> ExitStatus:
     bound.arguments["console"] = console()
     try:
         command(*bound.args, **bound.kwargs)
+    except SystemExit:  # of rich, where nobody reads any more
+        return ExitStatus.NATURAL_END
     except OSError as error:
         raise Unusable(f"the help cannot be written: {error.strerror}; send it elsewhere") from error
     return ExitStatus.NATURAL_END

@@ -11,7 +11,7 @@ from loopkernel_adapters.cli.user_settings import SETTINGS, settings_file, varia
 
 # What each extra brings that its part of the program cannot do without.
 EXTRAS = {
-    "cli": "rich",
+    "cli": "prompt-toolkit",
     "tools": "pydantic",
     "anthropic": "anthropic",
     "openai": "openai",

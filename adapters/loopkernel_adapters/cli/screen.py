@@ -209,7 +209,7 @@ def for_questions(screen: Screen) -> Screen:
 def terminal(*, plain: bool = False) -> Screen:
     """The standard output, or nothing where there is none. What its encoding cannot show is shown as an escape.
 
-    Where a person watches who can be shown more than lines, it is shown by the extra `cli`.
+    Where a person watches who can be shown more than lines, it is shown by rich.
     """
     if sys.stdout is None:
         return Screen(io.StringIO())

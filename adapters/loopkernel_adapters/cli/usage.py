@@ -14,11 +14,12 @@ from cyclopts import (
 )
 
 if TYPE_CHECKING:
-    from cyclopts.help import HelpPanel, InlineText
+    from cyclopts.help import HelpEntry, HelpPanel, InlineText
     from rich.console import Console, ConsoleOptions
 
 INDENT = 2
-WIDEST_NAMES = 0.35  # of a line
+WIDEST_NAMES = 0.35  # of a line,
+LONGEST_NAME = 20  # yet an option is not broken
 
 
 def console() -> "Console":
@@ -48,13 +49,19 @@ class Lines:
         if not panel.entries:
             return
         console.print(f"\n{panel.title}:".lower(), style="bold")
+        names = [" ".join([*entry.display_labels, _value(entry)]).rstrip() for entry in panel.entries]
         table = Table.grid(padding=(0, INDENT))
-        table.add_column(max_width=int(console.width * WIDEST_NAMES), overflow="fold", style="cyan")
+        widest = max(LONGEST_NAME, int(console.width * WIDEST_NAMES))
+        table.add_column(width=min(widest, max(map(len, names))), overflow="fold", style="cyan")
         table.add_column(overflow="fold")
-        for entry in panel.entries:
-            value = "|".join(entry.choices or ()) or (not entry.positional_label and entry.metavar) or ""
-            table.add_row(" ".join([*entry.display_labels, value]), entry.description)
+        for name, entry in zip(names, panel.entries, strict=True):
+            table.add_row(name, entry.description)
         console.print(Padding(table, (0, 0, 0, INDENT)))
+
+
+def _value(entry: "HelpEntry") -> str:
+    """What stands for the value of an option, or for the words that an argument may be."""
+    return "|".join(entry.choices or ()) or ("" if entry.positional_label else entry.metavar or "")
 
 
 def told(error: CycloptsError) -> str:
