@@ -134,7 +134,7 @@ FOREIGN_TO_THE_KERNEL = {
 TYPING_ALONE = "loopkernel.later_typing"  # the one place that names it: it is not installed with the kernel
 FOREIGN_TO_TESTING = {"attrs", "hypothesis", "jsonschema", "yaml"}
 FOREIGN_TO_ADAPTERS = {"attrs"}
-FOREIGN_TO_COMMAND_LINE = {"cyclopts"}
+FOREIGN_TO_COMMAND_LINE = {"cyclopts"}  # an extra, and its entry says so where it is missing
 FOREIGN_TO_ADAPTER_CHECKS = {"pytest"}
 # A vendor's package is an extra. The modules that import it are listed (a name stands for all that begin with it), and
 # every other module imports those inside a function, so that all else runs without it.

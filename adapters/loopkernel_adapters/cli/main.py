@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 
-INTERRUPTED = 1  # the exit status
+INTERRUPTED, MISSING = 1, 2  # exit statuses
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -12,6 +12,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from loopkernel_adapters.cli.commands import run_command_line  # which takes a third of a second
 
         return run_command_line(arguments)
+    except ModuleNotFoundError as error:
+        if error.name != "cyclopts":
+            raise
+        print("loopkernel: the command line is an extra: pip install 'loopkernel[cli]'", file=sys.stderr)
+        return MISSING
     except (KeyboardInterrupt, RuntimeError) as error:
         if not _is_interrupt(error):
             raise

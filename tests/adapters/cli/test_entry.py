@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 from loopkernel_adapters.cli import commands
-from loopkernel_adapters.cli.main import INTERRUPTED, main
+from loopkernel_adapters.cli.main import INTERRUPTED, MISSING, main
 from loopkernel_adapters.cli.outcomes import ExitStatus
 
 # Ctrl-C, pressed while the module of that name is being imported.
@@ -20,6 +20,13 @@ class Interrupter:
 
 sys.meta_path.insert(0, Interrupter())
 sys.argv = ["loopkernel", "replay", "absent.jsonl"]
+runpy.run_module("loopkernel_adapters", run_name="__main__")
+"""
+
+WITHOUT_CYCLOPTS = """
+import runpy, sys
+sys.modules["cyclopts"] = None  # as if it were not installed
+sys.argv = ["loopkernel", "--version"]
 runpy.run_module("loopkernel_adapters", run_name="__main__")
 """
 
@@ -63,6 +70,13 @@ def test_ctrl_c_while_a_class_is_made_is_told_in_words_too(
     monkeypatch.setattr(commands, "run_command_line", partial(fail, cause=ValueError()))
     with pytest.raises(RuntimeError):
         main([])
+
+
+def test_without_its_extra_the_command_line_says_what_to_install() -> None:
+    ended = ran("-c", WITHOUT_CYCLOPTS)
+    assert (ended.returncode, ended.stdout) == (MISSING, "")
+    assert ended.stderr == "loopkernel: the command line is an extra: pip install 'loopkernel[cli]'\n"
+    assert MISSING == ExitStatus.UNUSABLE
 
 
 def test_the_scenarios_say_what_they_need() -> None:
