@@ -16,7 +16,7 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-EXTRAS = "tools,testing"
+EXTRAS = "cli,tools,testing"
 FIRST_LINES = (
     "from loopkernel_adapters import Agent, ScriptedProvider, text_reply; "
     "print(Agent(ScriptedProvider([text_reply('Good morning!')])).run_sync('Hello').text)"

@@ -262,10 +262,7 @@ class NewRunOptions(TurnOptions):
     log: Annotated[
         Path | None,
         Parameter(
-            group=_PLACE,
-            metavar="FILE",
-            converter=one(values.path),
-            help="write this run to a file of its own instead",
+            group=_PLACE, metavar="FILE", converter=one(values.path), help="write this run to a file of its own instead"
         ),
     ] = None
 

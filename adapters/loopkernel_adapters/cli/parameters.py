@@ -22,17 +22,12 @@ Run: TypeAlias = Annotated[str, NAME, Parameter(help=ABOUT_RUN)]
 Recordings: TypeAlias = Annotated[
     NameOrFile,
     NAME,
-    Parameter(
-        required=True,
-        help=f"{ABOUT_RUN}; or recordings of other agents: files, folders, patterns",
-    ),
+    Parameter(required=True, help=f"{ABOUT_RUN}; or recordings of other agents: files, folders, patterns"),
 ]
 Recording: TypeAlias = Annotated[
     Path, FILE, Parameter(help="a recorded session of Claude Code, Codex and others, in whatever format")
 ]
 Conversation: TypeAlias = Annotated[
-    str | None,
-    NAME,
-    Parameter(metavar="NAME", help="which conversation of it, as diagnose names it (the main one)"),
+    str | None, NAME, Parameter(metavar="NAME", help="which conversation of it, as diagnose names it (the main one)")
 ]
 NamedPolicy: TypeAlias = Annotated[NameOrFile, NAME, Parameter(help=f"{NAMED_POLICIES}, or the file of a policy")]

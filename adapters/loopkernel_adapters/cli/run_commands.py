@@ -83,8 +83,7 @@ def log(
 def why(
     run: Run,
     step: Annotated[
-        int | None,
-        Parameter(converter=one(values.count), help="a record of it, as `log --steps` counts them (all)"),
+        int | None, Parameter(converter=one(values.count), help="a record of it, as `log --steps` counts them (all)")
     ] = None,
     /,
     *,
@@ -99,21 +98,13 @@ def why(
 
 def view(
     *run: Annotated[
-        NameOrFile,
-        NAME,
-        Parameter(
-            required=True,
-            help=f"{ABOUT_RUN}; or a recording of another agent; or two of them",
-        ),
+        NameOrFile, NAME, Parameter(required=True, help=f"{ABOUT_RUN}; or a recording of another agent; or two of them")
     ],
     html: Annotated[
-        Path | None,
-        FILE,
-        Parameter(group=_PLACE, help="where to write the page, which must not be there (RUN.html)"),
+        Path | None, FILE, Parameter(group=_PLACE, help="where to write the page, which must not be there (RUN.html)")
     ] = None,
     serve: Annotated[
-        bool,
-        Parameter(group=_PLACE, help="show it to a browser of this machine while it goes on; Ctrl-C ends it"),
+        bool, Parameter(group=_PLACE, help="show it to a browser of this machine while it goes on; Ctrl-C ends it")
     ] = False,
     policies: Annotated[
         tuple[NameOrFile, ...],
@@ -136,8 +127,7 @@ def fork(
     /,
     *,
     at: Annotated[
-        int,
-        Parameter(metavar="N", converter=one(values.count), help="after which record of it the new run leaves it"),
+        int, Parameter(metavar="N", converter=one(values.count), help="after which record of it the new run leaves it")
     ],
     out: Annotated[
         Path | None, FILE, Parameter(metavar="NEW", help="write the new run to this file instead of the store")

@@ -23,8 +23,7 @@ def acp(*, options: Annotated[EditorOptions, FLAT] = EditorOptions(), screen: On
 def serve(
     *,
     port: Annotated[
-        int,
-        Parameter(metavar="N", converter=one(values.port), help="on which port of 127.0.0.1 (one that is free)"),
+        int, Parameter(metavar="N", converter=one(values.port), help="on which port of 127.0.0.1 (one that is free)")
     ] = 0,
     origins: Annotated[
         tuple[str, ...],
