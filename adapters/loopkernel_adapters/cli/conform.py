@@ -4,8 +4,9 @@ import datetime
 import json
 import threading
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
-from loopkernel_adapters.cli.conform_options import ConformOptions
+from loopkernel_adapters.cli.conform_options import CONTRACT, ConformOptions
 from loopkernel_adapters.cli.invocation import command
 from loopkernel_adapters.cli.outcomes import ExitStatus, Unusable, complain
 from loopkernel_adapters.cli.progress import Progress
@@ -25,14 +26,17 @@ from loopkernel_adapters.stores.durable_files import write_new_file
 
 def conform(options: ConformOptions, screen: Screen) -> ExitStatus:
     """Play, judge, and show it. Raises Unusable where nothing can be played."""
+    known = SCENARIOS if options.scenarios is None else _scenarios_at(str(options.scenarios))
     if options.list:
-        for each in SCENARIOS:
-            screen.line(f"{each.name:<26} {each.about} ({', '.join(each.laws)})")
+        for each in known:
+            made_for = f" ({', '.join(each.laws)})" if each.laws else ""
+            screen.line(f"{each.name:<26} {each.about}{made_for}")
         return ExitStatus.NATURAL_END
     if options.agent is None:
         raise Unusable(f"conform judges an agent; name its file with --agent, or one of {', '.join(shipped())}")
     named = str(options.agent)
-    scenarios = _chosen(options.only, quick=options.quick) * max(1, options.repeat)
+    place = () if options.scenarios is None else ("--scenarios", str(options.scenarios))
+    scenarios = _chosen(known, options.only, place, quick=options.quick) * max(1, options.repeat)
     try:
         text = agent_text(named)
         agent = agent_of(text)
@@ -42,7 +46,7 @@ def conform(options: ConformOptions, screen: Screen) -> ExitStatus:
     found = run_all(
         text,
         scenarios,
-        again=lambda scenario: command("conform", "--agent", named, "--only", scenario.name),
+        again=lambda scenario: command("conform", "--agent", named, *place, "--only", scenario.name),
         jobs=max(1, options.jobs),
         tell=_progress(len(scenarios)),
     )
@@ -60,12 +64,31 @@ def conform(options: ConformOptions, screen: Screen) -> ExitStatus:
     return _status(card, options.fail_on)
 
 
-def _chosen(names: Sequence[str], *, quick: bool) -> list[Scenario]:
-    known = {each.name: each for each in SCENARIOS}
+def _scenarios_at(place: str) -> tuple[Scenario, ...]:
+    """Those that can be played of the contract, or of a file or folder in its format. Raises Unusable."""
+    try:
+        from loopkernel.testing.scenarios.format.nodes import ScenarioError
+
+        from loopkernel_adapters.conform.contract import contract_scenarios
+    except ModuleNotFoundError as error:
+        raise Unusable(f"{error.name} reads scenarios: pip install 'loopkernel[testing]'") from error
+    try:
+        found = contract_scenarios(None if place == CONTRACT else Path(place))
+    except ScenarioError as error:
+        raise Unusable(f"--scenarios: {error}") from error
+    if not found:
+        raise Unusable(f"{place} has no scenario that can be played from outside, and is not in the catalogue")
+    return found
+
+
+def _chosen(
+    scenarios: Sequence[Scenario], names: Sequence[str], place: tuple[str, ...], *, quick: bool
+) -> list[Scenario]:
+    known = {each.name: each for each in scenarios}
     for name in names:
         if name not in known:
-            raise Unusable(f"there is no scenario {name!r}; `{command('conform', '--list')}` lists them")
-    return [known[name] for name in names] if names else [each for each in SCENARIOS if each.quick or not quick]
+            raise Unusable(f"there is no scenario {name!r}; `{command('conform', *place, '--list')}` lists them")
+    return [known[name] for name in names] if names else [each for each in scenarios if each.quick or not quick]
 
 
 def _progress(total: int) -> Callable[[Found], None]:

@@ -11,6 +11,7 @@ from loopkernel_adapters.cli.argument_values import one
 from loopkernel_adapters.cli.options import NameOrFile
 from loopkernel_adapters.cli.parameters import FILE
 
+CONTRACT = "contract"  # in the place of a path: the scenarios that are installed
 _NUMBER = Parameter(metavar="N", converter=one(values.number))
 
 
@@ -24,6 +25,15 @@ class ConformOptions:
             metavar="FILE|NAME",
             converter=one(str),
             help="the agent file, or the name of one that is shipped, as `codex` (docs/conformance)",
+        ),
+    ] = None
+    scenarios: Annotated[
+        NameOrFile | None,
+        Parameter(
+            metavar=f"FILE|DIR|{CONTRACT}",
+            converter=one(str),
+            help="in place of the catalogue, what can be played from outside of scenarios in the format of "
+            f"specs/scenarios; `{CONTRACT}`: of those there, each kind once",
         ),
     ] = None
     list: Annotated[bool, Parameter(help="list the scenarios, and play none")] = False

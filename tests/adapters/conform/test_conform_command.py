@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from loopkernel.testing.contract import contract_folder
 from loopkernel_adapters.cli.main import main
 from loopkernel_adapters.conform import running
 from loopkernel_adapters.conform.catalogue import SCENARIOS, scenario_named
@@ -44,10 +45,26 @@ def test_it_lists_the_scenarios(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(capsys.readouterr().out.splitlines()) == len(SCENARIOS)
 
 
+def test_scenarios_of_the_contract_are_listed_and_played_in_place_of_the_catalogue(
+    agent: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = str(contract_folder() / "scenarios" / "broken_streams.yaml")
+    assert main(["conform", "--scenarios", file, "--list"]) == 0
+    names = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert len(names) > 1 and not {*names} & {each.name for each in SCENARIOS}
+    monkeypatch.setattr(running, "played", broken)
+    report = tmp_path / "card.json"
+    given = ["conform", "--agent", agent, "--scenarios", file, "--report", str(report), "--fail-on", "nothing"]
+    assert main([*given, "--json"]) == 0
+    assert [each["name"] for each in json.loads(report.read_text())["scenarios"]] == names
+    assert f"--scenarios {file} --only {names[0]}" in report.read_text()
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
         ([], "name its file with --agent"),
+        (["--scenarios", "nowhere", "--list"], "no such file or folder"),
         (["--agent", "nowhere"], "neither a file nor one of the agents that are known here"),
         (["--agent", "FILE", "--only", "nothing"], "there is no scenario 'nothing'"),
     ],
