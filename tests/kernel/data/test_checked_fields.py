@@ -206,7 +206,7 @@ def test_texts_and_numbers_of_a_kind_of_their_own_become_plain_ones() -> None:
         (lambda: Context(Acquired, 0), "be one of ModelText, ModelReasoning, ModelInput and "),  # type: ignore[arg-type]
         (lambda: Tool(name="t", input_schema={1}), "Tool.input_schema: must be "),  # type: ignore[arg-type]
         (lambda: Say(b"go"), "Say.content: must be a tuple or list"),  # type: ignore[arg-type]
-        (lambda: Say({"text": "go"}), "Say.content: must be a tuple or list"),  # type: ignore[arg-type]
+        (lambda: Say({"text": "go"}), "Say.content: must be a tuple or list"),  # type: ignore[dict-item]
         (lambda: Context(Acquired, 0), "more classes, not the class Acquired itself"),  # type: ignore[arg-type]
         (lambda: Say(5), "Say.content: must be a tuple or list, each item a TextBlock or a MediaBlock, not 5"),  # type: ignore[arg-type]
         (lambda: Say("a", key=object()), "Say.key: must be a text or None, not a object"),  # type: ignore[arg-type]
