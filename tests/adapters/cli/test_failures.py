@@ -67,7 +67,7 @@ def nothing_outside(monkeypatch: pytest.MonkeyPatch) -> None:
         (["--secret", "x=SHORT"], "fewer than 4 characters"),
         (["--secret", "x y=LONG_ENOUGH"], "cannot be the name of a secret"),
         (["--workspace", "words.txt"], "name a folder with --workspace DIR"),
-        (["--store", "memory", "--log", "a"], "not allowed with"),
+        (["--store", "memory", "--log", "a"], "Mutually exclusive"),
         (["--workspace", "a\0b"], "NUL character"),
     ],
 )
