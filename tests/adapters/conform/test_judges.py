@@ -221,6 +221,22 @@ def test_what_runs_wrongly_is_as_bad_as_can_be(law: str) -> None:
     assert Weight.MUST in worst
 
 
+RUN_ANEW = (Effect("part", "a"), Effect("begin", "a"), Effect("end", "a"))
+
+
+@pytest.mark.parametrize(
+    ("later", "ran_on"), [(RUN_ANEW, False), ((RUN_ANEW[-1], *RUN_ANEW), True)], ids=["stopped", "not stopped"]
+)
+def test_the_end_of_a_command_that_is_run_anew_is_not_that_of_the_cancelled_one(
+    later: tuple[Effect, ...], ran_on: bool
+) -> None:
+    record = more(*later)(record_of(scenario_named("cancel-within-command")))
+    said_of_it = [each.detail for each in judged(record) if each.law == "CANCEL-STOP" and each.weight]
+    assert "command a began after the cancel" in said_of_it
+    assert ("command a was not stopped by the cancel, and ran to its end" in said_of_it) is ran_on
+    assert "AT-MOST-ONCE" in breached(record)
+
+
 def test_of_a_wrong_answer_both_ends_are_told_without_the_folder_of_the_box(tmp_path: Path) -> None:
     wrong = answered(f"Command: echo a > {tmp_path}/work/a; {'and so on; ' * 50}\nOutput: (empty, in {tmp_path})")
     found = found_in(changing_items(wrong)(record_of(scenario_named("one-call"))), tmp_path)

@@ -1,6 +1,6 @@
 """Judges of cancels and of what a killed agent remembers."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from loopkernel_adapters.conform.judges.judgement import Judge, Judgement, check
 from loopkernel_adapters.conform.record import Effect, Record
@@ -21,10 +21,16 @@ def cancels(record: Record) -> Iterator[Judgement]:
         begun = [each.label for each in later if each.word == "part"]
         detail = f"command {begun[0] if begun else ''} began after the cancel"
         yield check("CANCEL-STOP", bool(begun), Weight.MUST, detail)
-        ended = Effect("end", life.within or "") in later
+        ended = Effect("end", life.within or "") in _before_it_runs_again(later, life.within or "")
         detail = f"command {life.within} was not stopped by the cancel, and ran to its end"
         yield check("CANCEL-STOP", ended, Weight.SHOULD, detail)
         yield check("CANCEL-STOP", seen.status is None, Weight.SHOULD, "the agent had not ended 40 s after the cancel")
+
+
+def _before_it_runs_again(effects: Sequence[Effect], label: str) -> Sequence[Effect]:
+    """Those before the command of that label begins anew, whose end is not that of the command which was cancelled."""
+    anew = Effect("part", label)
+    return effects[: effects.index(anew)] if anew in effects else effects
 
 
 def memory(record: Record) -> Iterator[Judgement]:
