@@ -131,7 +131,7 @@ def command_of(call: Called, effects: str) -> str:
         steps.append(f"sleep {call.sleeps_s}")
     steps.append(f"echo end {call.label} >> {effects}")
     if call.status:
-        steps.append(f"exit {call.status}")
+        steps.append(f"(exit {call.status})")  # not of the shell, which may be one for all commands
     return "; ".join(steps)
 
 
