@@ -70,10 +70,14 @@ def furnish(home: Home, agent: AgentFile) -> None:
 
 
 def environment_of(home: Home, agent: AgentFile) -> dict[str, str]:
-    """All that it gets of an environment."""
+    """All that it gets of an environment.
+
+    The folder of tmux is its own: a server of tmux is one for all that share the folder, beyond the walls of boxes, so
+    the commands of an agent that uses it would run in the box of another one, and end with that.
+    """
     kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
     own = {name: filled(value, home.words()) for name, value in agent.environment.items()}
-    return {**kept, "HOME": str(home.home), "TERM": "dumb", **own}
+    return {**kept, "HOME": str(home.home), "TERM": "dumb", "TMUX_TMPDIR": str(home.home), **own}
 
 
 class Living:

@@ -75,6 +75,7 @@ def test_an_agent_gets_its_own_environment_and_nothing_else(tmp_path: Path, monk
     assert found["OPENAI_BASE_URL"] == "http://here/v1"
     assert "a real one" not in found.values() and "SOMETHING" not in found
     assert found["HOME"] == str(tmp_path / "home")
+    assert found["TMUX_TMPDIR"] == found["HOME"], "a server of tmux would be shared between boxes"
 
 
 def test_braces_that_are_no_placeholders_stay() -> None:
