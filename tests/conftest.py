@@ -57,6 +57,13 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if collection_path.relative_to(config.rootpath).as_posix() in SLOW else None
 
 
+def pytest_pycollect_makeitem(collector: pytest.Collector, name: str) -> list[pytest.Item] | None:
+    """Nor make the cases of a function that is slow: they are more than all others together."""
+    if collector.config.option.markexpr != "not slow" or f"{collector.nodeid}::{name}" not in SLOW:
+        return None
+    return []
+
+
 def pytest_collection_finish() -> None:
     """What has been collected stays to the end, so the garbage collector need not look through it time and again."""
     gc.collect()
