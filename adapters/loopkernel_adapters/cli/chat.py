@@ -22,6 +22,7 @@ from loopkernel_adapters.cli.chat_commands import (
     Lines,
     NoCommand,
     approvals_command,
+    folded,
     is_command,
     left_by_mode,
     meant,
@@ -113,7 +114,9 @@ class ScreenVoice(Voice):
 
     @override
     def tell(self, text: str) -> None:
-        self._screen.line(text)
+        columns, _ = self._screen.size()
+        for line in folded(text, columns):
+            self._screen.line(line)
 
 
 class JsonVoice(Voice):

@@ -1,6 +1,7 @@
 """What begins with a slash in a chat: commands, each turned into what it asks of the kernel, or of the screen."""
 
 import re
+import textwrap
 
 from attrs import frozen
 from loopkernel.data.blocks import TextBlock, text_of
@@ -44,10 +45,11 @@ Type a message, and Enter; a text that is pasted is one. While the agent is busy
   /later            keep a line that was not an answer to a question as a message for the end of the turn
   /help             this
   /quit             leave (as Ctrl-D does); the session can be gone on with
-Where the prompt can be edited, Tab completes commands and paths, Alt-Enter begins another line, Up brings back what was
-said (also in earlier sessions), and a text that is pasted waits for Enter.
-When a call asks: yes, no WHY, always, edit JSON or show, each alone in a line that was begun after the question (behind
-a pipe: that came after it). Nothing else is an answer. Ctrl-C cancels the turn; a second one leaves."""
+Where the prompt can be edited, Tab completes commands and paths, Alt-Enter begins another line, Up brings back what \
+was said (also in earlier sessions), and a text that is pasted waits for Enter.
+When a call asks: yes, no WHY, always, edit JSON or show, each alone in a line that was begun after the question \
+(behind a pipe: that came after it). Nothing else is an answer. Ctrl-C cancels the turn; a second one leaves."""
+ABOUT_COLUMN, NARROW = 20, 60  # where it stands what a command is for; and in fewer columns than that, it does not
 
 MODES = tuple(mode.value for mode in ApprovalMode)
 _NUMBERED = re.compile(r"#(\d{1,9})(?:\s+(.*))?", re.DOTALL)
@@ -72,6 +74,12 @@ class NoCommand:
 COMMANDS = frozenset(re.findall(r"^  (/[a-z]+)", HELP, re.MULTILINE)) | {"/exit"}
 
 Meant = UserDelta | Lines | NoCommand
+
+
+def folded(line: str, columns: int) -> list[str]:
+    """The line in lines of so many columns at the most, broken between words; what a command is for in its column."""
+    indent = 0 if not line.startswith("  /") else 4 if columns < NARROW else ABOUT_COLUMN
+    return textwrap.wrap(line, columns, subsequent_indent=" " * indent, break_on_hyphens=False) or [line]
 
 
 def is_command(line: str) -> bool:
