@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from native.rewriting import SUPPORT, rewritten
@@ -75,7 +76,22 @@ def compile_here(sources: list[str]) -> None:
     level = os.environ.get("LOOPKERNEL_COMPILE_LEVEL", "2")
     extensions = mypycify(options, opt_level=level, debug_level="0", multi_file=True, group_name=PACKAGE)
     mend_weak_references(Path())
-    command = build_ext(Distribution({"name": PACKAGE, "ext_modules": extensions}))
+
+    class BuildAtOnce(build_ext):  # type: ignore[misc]  # as above
+        """Compiles as many files at a time as there are processors: setuptools does one after the other."""
+
+        def build_extensions(self) -> None:
+            one_by_one = self.compiler.compile
+
+            def compile_all(sources: list[str], *given: object, **named: object) -> list[str]:
+                with ThreadPoolExecutor(os.cpu_count()) as threads:
+                    made = threads.map(lambda source: one_by_one([source], *given, **named), sources)
+                    return [name for names in made for name in names]
+
+            self.compiler.compile = compile_all
+            super().build_extensions()
+
+    command = BuildAtOnce(Distribution({"name": PACKAGE, "ext_modules": extensions}))
     command.inplace = True
     command.build_temp = "objects"
     command.ensure_finalized()
