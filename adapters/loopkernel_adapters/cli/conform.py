@@ -67,14 +67,12 @@ def conform(options: ConformOptions, screen: Screen) -> ExitStatus:
 def _scenarios_at(place: str) -> tuple[Scenario, ...]:
     """Those that can be played of the contract, or of a file or folder in its format. Raises Unusable."""
     try:
-        from loopkernel.testing.scenarios.format.nodes import ScenarioError
-
-        from loopkernel_adapters.conform.contract import contract_scenarios
+        from loopkernel_adapters.conform.contract import ScenariosUnusable, contract_scenarios
     except ModuleNotFoundError as error:
         raise Unusable(f"{error.name} reads scenarios: pip install 'loopkernel[testing]'") from error
     try:
         found = contract_scenarios(None if place == CONTRACT else Path(place))
-    except ScenarioError as error:
+    except ScenariosUnusable as error:
         raise Unusable(f"--scenarios: {error}") from error
     if not found:
         raise Unusable(f"{place} has no scenario that can be played from outside, and is not in the catalogue")

@@ -17,6 +17,7 @@ from loopkernel.testing.scenarios.command import scenario_files
 from loopkernel.testing.scenarios.data import actions, world
 from loopkernel.testing.scenarios.data.scenario import Scenario as ContractScenario
 from loopkernel.testing.scenarios.format.document import read_scenario_file
+from loopkernel.testing.scenarios.format.nodes import ScenarioError
 from loopkernel.testing.scenarios.player.drive import Drive
 from loopkernel.testing.scenarios.player.effective_policy import effective_policy
 
@@ -56,6 +57,10 @@ _PROBLEMS = {
 }
 
 
+class ScenariosUnusable(Exception):
+    """The files cannot be read; the message says where, and why."""
+
+
 class NotPlayable(Exception):
     """The scenario needs what an agent from outside cannot be given; the message says what."""
 
@@ -63,19 +68,26 @@ class NotPlayable(Exception):
 def contract_scenarios(path: Path | None = None) -> tuple[Scenario, ...]:
     """Of the scenarios of a file or folder (of the contract), those that can be played, the first of each kind.
 
-    Without those that the catalogue has. Raises ScenarioError for files that cannot be read.
+    Without those that the catalogue has. Raises ScenariosUnusable.
     """
     found = {_kind(each): "" for each in SCENARIOS}
     worlds: list[Scenario] = []
-    for file in scenario_files(contract_folder() / "scenarios" if path is None else path):
-        for scenario in read_scenario_file(file):
-            try:
-                played = outside(scenario)
-            except NotPlayable:
-                continue
-            if found.setdefault(_kind(played), played.name) == played.name:
-                worlds.append(played)
+    for scenario in _read(contract_folder() / "scenarios" if path is None else path):
+        try:
+            played = outside(scenario)
+        except NotPlayable:
+            continue
+        if found.setdefault(_kind(played), played.name) == played.name:
+            worlds.append(played)
     return tuple(worlds)
+
+
+def _read(path: Path) -> Iterator[ContractScenario]:
+    try:
+        for file in scenario_files(path):
+            yield from read_scenario_file(file)
+    except ScenarioError as error:
+        raise ScenariosUnusable(str(error)) from error
 
 
 def outside(scenario: ContractScenario) -> Scenario:
