@@ -111,6 +111,7 @@ def _settle(effects: Path) -> None:
     written: list[Effect] = []
     while written != (now := list(_effects_in(effects))):
         written = now
+        # mypy gives no type to a function whose parameter has what was written before as its default.
         wait_for(lambda known=written: known != list(_effects_in(effects)), _SETTLE_S)  # type: ignore[misc]
 
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from loopkernel_adapters.cli.chat_commands import ABOUT_COLUMN, HELP, folded
 
 
-@given(st.lists(st.text("abc-/", min_size=1, max_size=9), min_size=1, max_size=30), st.integers(30, 120))
+@given(st.lists(st.text("ab-/", min_size=5, max_size=9), min_size=20, max_size=40), st.integers(30, 60))
 def test_no_word_is_lost_or_broken_and_no_line_is_too_long(words: list[str], columns: int) -> None:
     lines = folded(" ".join(words), columns)
     assert " ".join(lines).split() == words
