@@ -35,7 +35,7 @@ from typing_extensions import override
 from bench.agent_work import POLICY, WORD, by_hand, streamed_by_hand
 from bench.call_counts import calls_of
 
-SAMPLES = 9
+SAMPLES = 15
 TRIES = 3  # of a row that looks worse, since a busy machine makes it so as well
 WORSE = 1.15
 MORE_CALLS = 1.02  # nothing else that the machine does moves a count
@@ -139,11 +139,22 @@ def spent(job: Job, count: int, repeats: int) -> float:
     return (time.process_time() - start) / count / repeats * 1e6
 
 
+def least(agent: Callable[[], float], row: Row, samples: int) -> tuple[float, float]:
+    """The least of an agent, and the least of the loop by hand, in alternate samples: microseconds for each of the row.
+
+    Those of both last as long (where that is less than 100 times the work), since of shorter ones more find the machine
+    with nothing else to do.
+    """
+    times = min(round(agent() / spent(row.by_hand, row.count, 10)), 100)
+    pairs = [(agent(), spent(row.by_hand, row.count, times)) for _ in range(samples)]
+    by_agent, hand = (min(each) for each in zip(*pairs, strict=True))
+    return by_agent, hand
+
+
 def ratio(row: Row) -> float:
-    """The least of the agent, to the least of the loop by hand, in alternate samples."""
-    repeats = max(1_000 // row.count, 1)
-    pairs = [(spent(row.agent, row.count, repeats), spent(row.by_hand, row.count, 5 * repeats)) for _ in range(SAMPLES)]
-    return min(agent for agent, _ in pairs) / min(hand for _, hand in pairs)
+    """What the agent costs, as a multiple of the loop by hand."""
+    by_agent, hand = least(lambda: spent(row.agent, row.count, 1), row, SAMPLES)
+    return by_agent / hand
 
 
 def bytes_of_a_turn() -> float:

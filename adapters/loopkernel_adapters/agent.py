@@ -39,7 +39,7 @@ from loopkernel_adapters.provider_keys import keys_of
 from loopkernel_adapters.secrets import NO_SECRETS, Secrets
 from loopkernel_adapters.sessions.event_buffer import AgentEvent, EventsDropped
 from loopkernel_adapters.sessions.result import NoAnswer, Output_co, Result
-from loopkernel_adapters.sessions.session import MOST_EVENTS, Listeners, Session, Turn, Words, said
+from loopkernel_adapters.sessions.session import MOST_EVENTS, Session, Turn, Words, said
 from loopkernel_adapters.sessions.turn_locks import TurnLocks
 from loopkernel_adapters.sessions.waiting_calls import Answer, Approver, WaitingCall
 from loopkernel_adapters.stores.memory import MemoryRuns
@@ -232,7 +232,7 @@ class Agent(Generic[Output_co]):
         """
         _demand_asyncio()
         name = new_run_id() if run is None else run
-        listeners, tools = Listeners(), self._tools if tools is None else tools
+        tools = self._tools if tools is None else tools
         given = self._given_for(policy, mode, remembered, tools)
         created = given.begin(name, self._policy)
         given = _agreeing(given, on_change or self._on_change, own_policy=policy is not None)
@@ -245,7 +245,7 @@ class Agent(Generic[Output_co]):
             provider=self._provider,
             tools=tools,
             clock=self._clock,
-            observers=(*self._observers, listeners),
+            observers=self._observers,
             secrets=self._secrets,
             optional=self._optional,
             child_observers=self._child_observers,
@@ -253,7 +253,7 @@ class Agent(Generic[Output_co]):
             follow_children=follow_children,
         )
         async with driver:
-            session = Session(name, driver, listeners, self._approve, self._read_output, self._most_events)
+            session = Session(name, driver, self._approve, self._read_output, self._most_events)
             try:
                 yield session
             finally:

@@ -39,7 +39,7 @@ from loopkernel_adapters.blocking_ports import BlockingStore
 from loopkernel_adapters.driver.audience import Audience, RecordFollower, Waiters
 from loopkernel_adapters.driver.clocks import DateWatch, clock_behind_ms, clock_from
 from loopkernel_adapters.driver.failures import complain, failure_to_raise, interrupted
-from loopkernel_adapters.driver.log_writer import INCREMENTS, LogWriter, must_last, taken_up_from
+from loopkernel_adapters.driver.log_writer import INCREMENTS, SOONEST, LogWriter, must_last, taken_up_from
 from loopkernel_adapters.driver.operations import Operations
 from loopkernel_adapters.driver.taking_up import AS_IT_WAS, ResumeSettings, new_nonce, opening_deltas
 from loopkernel_adapters.optional_ports import (
@@ -76,6 +76,7 @@ class Step:
     lasting: bool  # before anything follows
     forked: bool
     arrived: int  # how many deltas had come in until then
+    now_ms: int
 
 
 class Driver:
@@ -115,10 +116,11 @@ class Driver:
         self._now_ms = clock.now_ms
         self._audience = Audience(observers, child_observers, watch, secrets, follow, follow_children)
         self._secrets = secrets
-        self._filter = SecretFilter(secrets) if secrets else None
+        self._filter = SecretFilter(secrets)
         self._queue: deque[Delta] = deque()  # without secrets
+        self._enqueue: Callable[[Delta], None] = self._enqueue_filtered if secrets else self._queue.append
         self._taken: list[int] = []  # of the store's inbox, by what is in the queue
-        self._arrived = self._applied = 0  # deltas that have come in, and those whose step is over
+        self._begun = self._applied = 0  # deltas whose step has begun, and those whose step is over
         ports = Ports(provider=provider, tools=tools, clock=clock, secrets=secrets, optional=optional)
         show, follow_child = self._audience.show_of_child, self._audience.follow_child
         self._operations = Operations(ports, self._accept, self._caught_up, self._report, show, follow_child)
@@ -213,6 +215,14 @@ class Driver:
         except NoSuchAgent:
             return None
 
+    def subscribe(self, observer: Observer) -> None:
+        """From now on, show the events to this one too."""
+        self._audience.subscribe(observer)
+
+    def unsubscribe(self, observer: Observer) -> None:
+        """Show them to it no more."""
+        self._audience.unsubscribe(observer)
+
     async def __aenter__(self) -> Self:
         try:
             self._drain()
@@ -253,7 +263,7 @@ class Driver:
         if self._draining:
             self._count_post()
         self._enqueue(delta)
-        arrived = self._arrived
+        arrived = self._begun + len(self._queue)
         self._drain()
         while self._applied < arrived:
             if self._writing is None or self._failure is not None:  # else it may be recorded just now, also at a close
@@ -284,7 +294,7 @@ class Driver:
 
     async def _caught_up(self) -> None:
         """Wait until all that has come in so far is applied, or nothing is applied any more."""
-        arrived = self._arrived
+        arrived = self._begun + len(self._queue)
         while self._applied < arrived and self._failure is None and not self._closed:
             await self._senders.wait(lambda: self._applied >= arrived)
 
@@ -383,16 +393,10 @@ class Driver:
 
     # --- what comes in ---
 
-    def _enqueue(self, delta: Delta) -> None:
+    def _enqueue_filtered(self, delta: Delta) -> None:
         """Let the delta wait for its step, once the secrets are out of it."""
-        if self._filter is None:
-            self._queue.append(delta)
-            self._arrived += 1
-            return
         try:
-            waiting = len(self._queue)
             self._queue.extend(self._filter.incoming(delta))
-            self._arrived += len(self._queue) - waiting
         except Exception as error:
             self._fail(error)
 
@@ -443,7 +447,10 @@ class Driver:
             raise
         finally:
             self._draining = False
-            self._wake_waiters()
+            # While the loop is not at rest, and a timer runs, nothing has come that anybody waits for.
+            going_on = self._failure is None and not self._closed
+            if not (going_on and self._operations.timers) or type(self._state) in AT_REST:
+                self._wake_waiters()
 
     def _advance(self) -> bool:
         """Apply all deltas that wait, record them, carry out their commands, deliver their events; whether it is done.
@@ -459,7 +466,8 @@ class Driver:
         elif self._log.in_place:
             self._log.write_in_place(step.lasting)
             self._follow(step)
-            self._log.look_back_in_place(self._state)
+            if self._log.since_snapshot >= SOONEST:
+                self._log.look_back_in_place(self._state)
         else:
             self._writing = asyncio.get_running_loop().create_task(self._write(step), context=self._context)
             return False
@@ -487,7 +495,8 @@ class Driver:
                 if kind is LineageForked:  # what is under way, or was to begin, is of the one it left
                     forked = True
                     commands.clear()
-        return Step(state, records, commands, events, lasting or bool(commands), forked, self._arrived)
+        self._begun += len(records)
+        return Step(state, records, commands, events, lasting or bool(commands), forked, self._begun, now_ms)
 
     async def _write(self, step: Step) -> None:
         """Record the step, let follow what follows from it, and go on with what has come in meanwhile."""
@@ -520,7 +529,8 @@ class Driver:
             if report is not None:
                 self._enqueue(report)
                 reported = True
-        step.events += self._date.jumps()
+        if step.now_ms != self._date.looked_ms:
+            step.events += self._date.jumps(step.now_ms)
         self._audience.show(step.events, step.records)
         if not reported:
             self._applied = step.arrived
@@ -544,7 +554,6 @@ class Driver:
         over = self._failure is not None or self._closed
         if over:
             self._senders.wake(everyone=True)
-        # While the loop is not at rest, and something is under way, nothing has come that anybody waits for.
         if over or (self._waiters.waiting and (type(self._state) in AT_REST or not self._operations.busy)):
             self._waiters.wake(everyone=over)
 

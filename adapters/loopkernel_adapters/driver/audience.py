@@ -37,6 +37,14 @@ class Audience:
         self._watch = watch
         self._secrets = secrets
 
+    def subscribe(self, observer: Observer) -> None:
+        """From now on, this one too."""
+        self._observers = (*self._observers, observer)
+
+    def unsubscribe(self, observer: Observer) -> None:
+        """No longer this one."""
+        self._observers = tuple(other for other in self._observers if other != observer)
+
     def show(self, events: Sequence[Event], records: Sequence[LogRecord]) -> None:
         """Show the events of a step of the session, each to all before the next; then tell that it is over."""
         if self._follow is not None:

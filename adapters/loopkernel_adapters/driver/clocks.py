@@ -109,9 +109,11 @@ class DateWatch:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock if isinstance(clock, WatchesDate) else None
         self._ahead_ms = 0 if self._clock is None else self._clock.ahead_ms()
+        self.looked_ms: int | None = None  # when this was asked last: within a millisecond is soon enough
 
-    def jumps(self) -> tuple[ClockJumped, ...]:
+    def jumps(self, now_ms: int) -> tuple[ClockJumped, ...]:
         """The event that tells by how much the date was set since this was asked last; none where it was not."""
+        self.looked_ms = now_ms
         if self._clock is None:
             return ()
         ahead_ms = self._clock.ahead_ms()

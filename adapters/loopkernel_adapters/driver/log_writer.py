@@ -25,7 +25,7 @@ from loopkernel_adapters.stores.threaded import ThreadedStore
 
 INCREMENTS = frozenset({ModelText, ModelReasoning, ModelInput, ToolProgress})
 RECORDS_PER_GROUP = 64  # so many increments are handed to the store at the latest
-EVERY = 5_000  # records: to fold so many costs a quarter of a second
+SOONEST = 5_000  # records: to fold so many costs a quarter of a second
 WORTH_CLOSING = 500  # records: to fold so many costs as much as a person notices
 SHARE = 4  # a snapshot of a long thread is dear, so the log has to grow by a quarter between two of them
 
@@ -49,7 +49,7 @@ def snapshot_due(records_since: int, closing: bool, records_before: int = 0) -> 
     """
     if closing:
         return records_since > max(WORTH_CLOSING, records_before // (SHARE * 10))
-    return records_since >= max(EVERY, records_before // SHARE)
+    return records_since >= max(SOONEST, records_before // SHARE)
 
 
 # --- the log as a driver writes it -----------------------------------------------------------------------
@@ -77,7 +77,7 @@ class LogWriter:
         self._secrets = secrets
         self._unstored: list[LogRecord] = []
         self._taken: list[int] = []  # out of the store's inbox, by the records that are not stored
-        self._since_snapshot = folded
+        self.since_snapshot = folded  # so many records lie behind the latest one
         # The records that the latest snapshot covers, but for those that changed nothing.
         self._before_snapshot = max(state.stamp.version - folded, 0)
 
@@ -100,7 +100,7 @@ class LogWriter:
             self._in_place.append(tuple(self._unstored), durable)
         except Exception as error:
             raise unwritable(error) from error
-        self._since_snapshot += len(self._unstored)
+        self.since_snapshot += len(self._unstored)
         self._unstored.clear()
 
     async def write(self, durable: bool) -> None:
@@ -112,14 +112,14 @@ class LogWriter:
                 await self._store.append(tuple(self._unstored), durable)
         except Exception as error:
             raise unwritable(error) from error
-        self._since_snapshot += len(self._unstored)
+        self.since_snapshot += len(self._unstored)
         self._unstored.clear()
         self._taken.clear()
 
     def look_back_in_place(self, state: State) -> None:
         """As `look_back`, for a store that returns at once."""
         assert self._in_place is not None
-        if snapshot_due(self._since_snapshot, False, self._before_snapshot):
+        if snapshot_due(self.since_snapshot, False, self._before_snapshot):
             self._begin_snapshot(state)
             try:
                 self._in_place.save_snapshot(state)
@@ -128,7 +128,7 @@ class LogWriter:
 
     async def look_back(self, state: State, closing: bool = False) -> None:
         """Keep a snapshot of the state that all records lead to, which the store has, if it is time for one."""
-        if snapshot_due(self._since_snapshot, closing, self._before_snapshot):
+        if snapshot_due(self.since_snapshot, closing, self._before_snapshot):
             self._begin_snapshot(state)
             try:
                 await self._store.save_snapshot(state)
@@ -136,7 +136,7 @@ class LogWriter:
                 self._complain_of_snapshot(error)
 
     def _begin_snapshot(self, state: State) -> None:
-        self._since_snapshot = 0  # also where it fails: the next attempt comes as late as if it had not
+        self.since_snapshot = 0  # also where it fails: the next attempt comes as late as if it had not
         self._before_snapshot = state.stamp.version
 
     def _complain_of_snapshot(self, error: Exception) -> None:

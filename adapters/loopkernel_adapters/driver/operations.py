@@ -101,17 +101,17 @@ class Operations:
         self._runs: dict[RunOperation, ToolRun] = {}  # those that have begun
         self._agents: dict[RunOperation, Agent] = {}
         self._calls: dict[CallId, Agent] = {}  # of each call the latest agent
-        self._timers: dict[TimerOperation, Callable[[], None]] = {}
+        self.timers: dict[TimerOperation, Callable[[], None]] = {}  # those that run, with what forgets each
 
     @property
     def busy(self) -> bool:
         """Whether something is under way that will report, or a timer will fire."""
-        return self._supervisor.live > 0 or bool(self._timers)
+        return self._supervisor.live > 0 or bool(self.timers)
 
     @property
     def all_wait(self) -> bool:
         """Whether nothing is under way but sub-agents that wait, and no timer runs."""
-        return not self._timers and len(self.jobs) == sum(agent.waits for agent in self._agents.values())
+        return not self.timers and len(self.jobs) == sum(agent.waits for agent in self._agents.values())
 
     def until_agents_wait(self) -> list[Coroutine[object, object, None]]:
         """For each sub-agent that does not wait, to wait until it does."""
@@ -144,9 +144,9 @@ class Operations:
         match command:  # by how often they come
             case StartTimer():
                 forget = self._ports.clock.call_at(command.deadline_ms, partial(self._fire, command.operation))
-                self._timers[command.operation] = forget
+                self.timers[command.operation] = forget
             case CancelTimer():
-                forget_timer = self._timers.pop(command.operation, None)
+                forget_timer = self.timers.pop(command.operation, None)
                 if forget_timer is not None:
                     forget_timer()
             case CheckCall():
@@ -187,11 +187,11 @@ class Operations:
 
     def forget_timers(self) -> None:
         """No timer fires any more."""
-        while self._timers:
-            self._timers.popitem()[1]()
+        while self.timers:
+            self.timers.popitem()[1]()
 
     def _fire(self, operation: TimerOperation) -> None:
-        del self._timers[operation]
+        del self.timers[operation]
         self._accept(TimerFired(operation))
 
     # --- models and tools ---

@@ -102,7 +102,8 @@ class PacedStream:
         """What has not passed is wanted no more."""
         self._coming.clear()
         self._held.clear()
-        self.flush()
+        if self._timer is not None:
+            self._timer.cancel()
 
     def _let_pass(self, delta: ModelDelta) -> None:
         self.passed = True

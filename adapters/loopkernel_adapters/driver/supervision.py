@@ -6,7 +6,7 @@ all, and a driver at rest owns none.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from contextvars import ContextVar
 
 from attrs import define
@@ -16,6 +16,16 @@ from loopkernel.data.ids import OperationKind
 JobKey = tuple[OperationKind, int]
 JOBS_PER_SLICE = 8  # after so many jobs of one task, others get their turn
 STOP_ATTEMPTS = 5  # how often a job that swallows its cancellation is cancelled again before it is given up
+
+
+class _OthersTurn:
+    """Awaited, it lets others get their turn: as asyncio.sleep(0), which takes two calls more."""
+
+    def __await__(self) -> Generator[None, None, None]:
+        yield
+
+
+OTHERS_TURN = _OthersTurn()
 
 
 @define(eq=False)
@@ -161,7 +171,7 @@ class Supervisor:
         _JOBS.set((job, *self._within))
         try:
             if gives_way:
-                await asyncio.sleep(0)
+                await OTHERS_TURN
                 if job.aborted:  # meanwhile, and its `stop` had nothing to stop yet
                     return job.stopped
             return await job.work(job)

@@ -47,25 +47,6 @@ MOST_ASKED = 3  # times that a call is put to the approver, whose answers were r
 Words = str | tuple[UserBlock, ...]
 
 
-class Listeners:
-    """Those who hear the events of a session now."""
-
-    def __init__(self) -> None:
-        self._hearing: tuple[Observer, ...] = ()
-
-    def __call__(self, event: Event) -> None:
-        for observer in self._hearing:
-            observer(event)
-
-    def add(self, observer: Observer) -> None:
-        """From now on, this one too."""
-        self._hearing = (*self._hearing, observer)
-
-    def remove(self, observer: Observer) -> None:
-        """No longer this one."""
-        self._hearing = tuple(other for other in self._hearing if other != observer)
-
-
 class Session(Generic[Output_co]):
     """A run that is open. `Agent.session` makes it, and closes it at the end of its block."""
 
@@ -73,14 +54,12 @@ class Session(Generic[Output_co]):
         self,
         run: str,
         driver: Driver,
-        listeners: Listeners,
         approve: Approver | None,
         read_output: Callable[[Json], Output_co],
         most_events: int = MOST_EVENTS,
     ) -> None:
         self.run = run
         self._driver = driver
-        self._listeners = listeners
         self._approve = approve
         self._read_output = read_output
         self._most_events = most_events
@@ -161,12 +140,12 @@ class Session(Generic[Output_co]):
         """All events from now on, until the session is closed."""
         buffer = EventBuffer(self._most_events)
         self._readers.append(buffer)
-        self._listeners.add(buffer.put)
+        self._driver.subscribe(buffer.put)
         try:
             while (event := await buffer.next()) is not None:
                 yield event
         finally:
-            self._listeners.remove(buffer.put)
+            self._driver.unsubscribe(buffer.put)
             self._readers.remove(buffer)
 
     def end_events(self) -> None:
@@ -226,11 +205,11 @@ class Session(Generic[Output_co]):
 
     def listen(self, observer: Observer) -> None:
         """Show the events to this one too."""
-        self._listeners.add(observer)
+        self._driver.subscribe(observer)
 
     def forget(self, observer: Observer) -> None:
         """Show them to it no more."""
-        self._listeners.remove(observer)
+        self._driver.unsubscribe(observer)
 
     def new_buffer(self) -> EventBuffer:
         """A buffer of the size that was asked for."""
@@ -303,7 +282,8 @@ class TurnRecord:
         if self.stage is Stage.UNDER_WAY:
             if isinstance(event, MessageAdded):
                 self.messages.append(event.message)
-                self.text = said_in(event.message) or self.text
+                if isinstance(event.message, AssistantMessage):
+                    self.text = said_in(event.message) or self.text
             elif isinstance(event, ToolEnded):
                 self.calls.append(event.result)
             elif isinstance(event, TurnEnded):

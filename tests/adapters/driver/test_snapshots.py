@@ -8,7 +8,7 @@ from loopkernel.data.model_deltas import ModelText
 from loopkernel.data.states import Idle, State
 from loopkernel.data.thread_deltas import RULES_VERSION
 from loopkernel.replaying import LogRecord, replay
-from loopkernel_adapters.driver import log_writer
+from loopkernel_adapters.driver import asyncio_driver, log_writer
 from loopkernel_adapters.ports import Restored, RulesDiffer, StoreFailed
 from loopkernel_adapters.providers.scripted import ANY, text_reply
 from typing_extensions import override
@@ -46,6 +46,7 @@ def often(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, bool, int]]:
         return since >= 3 or (closing and since > 0)
 
     monkeypatch.setattr(log_writer, "snapshot_due", due)
+    monkeypatch.setattr(asyncio_driver, "SOONEST", 1)  # before which it does not ask
     return asked
 
 

@@ -150,7 +150,7 @@ def start_ready(draft: CallsDraft, *, early: bool = False) -> CallsDraft | OverB
         draft = draft.with_ledger(with_totals(draft.ledger, settings))
     if early and failed_run(draft.ledger, settings):
         return draft
-    if not early and unjudged_output(draft.ledger, settings) is not None:
+    if settings.policy.output_tool is not None and not early and unjudged_output(draft.ledger, settings) is not None:
         return draft
     taken: CallsDraft | OverBudget = draft
     if draft.ledger.entries.size > 1:

@@ -84,7 +84,7 @@ def _why_faulty(entry: LedgerEntry, session: Session) -> str | None:
                 return unknown_tool_text(name)
         case _:
             assert_never(entry.verdict)
-    if starts_child(tool) and session.settings.policy.child.depth < 1:
+    if session.settings.policy.child.depth < 1 and starts_child(tool):
         return too_deep_text(name)
     return None
 

@@ -168,7 +168,9 @@ def _start(draft: CallsDraft, settled: Settled | None) -> tuple[CallsDraft, Sett
     if settled is not None and settled == OUT_OF_BUDGET:
         ready = start_ready(cancel_for_budget(draft))  # only what a restart repeats is left to start
         return (ready.draft if isinstance(ready, OverBudget) else ready), settled
-    ready = start_ready(skip_for_output(draft))
+    if draft.session.settings.policy.output_tool is not None:
+        draft = skip_for_output(draft)
+    ready = start_ready(draft)
     if isinstance(ready, OverBudget):
         return cancel_for_budget(ready.draft.tell(LimitReached(ready.limit))), OUT_OF_BUDGET
     return ready, settled

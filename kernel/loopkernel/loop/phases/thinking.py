@@ -9,7 +9,7 @@ from loopkernel.data.endings import Ending
 from loopkernel.data.events import LimitReached, SessionResumed
 from loopkernel.data.hook_calls import OpenHook
 from loopkernel.data.messages import ResultMessage, UserOrigin
-from loopkernel.data.model_deltas import FromModel
+from loopkernel.data.model_deltas import FromModel, Piece
 from loopkernel.data.outside_deltas import FromOutside, HookAnswer, HookAnswered, HookBlock, HookModify, TimerFired
 from loopkernel.data.sessions import Session, Turn
 from loopkernel.data.states import BeforeRequest, Compacting, Finishing, Streaming, Thinking, new_streaming
@@ -163,6 +163,9 @@ def _limited(draft: Draft[None], turn: Turn) -> Step[Finishing] | None:
     return to_finishing(draft.tell(LimitReached(limit)), turn, ending)
 
 
+_NO_PIECES: Vector[Piece] = Vector()
+
+
 def _request(draft: Draft[None], turn: Turn) -> Step[Streaming]:
     """The model is asked."""
     if not turn.requested:
@@ -173,7 +176,7 @@ def _request(draft: Draft[None], turn: Turn) -> Step[Streaming]:
         stamp=draft.stamp,
         turn=turn,
         reply=asked.reply,
-        pieces=Vector(),
+        pieces=_NO_PIECES,
         ledger=asked.ledger,
         heard_ms=draft.stamp.now_ms,
         silence=asked.silence,
@@ -205,6 +208,8 @@ _NOTES = MappingProxyType(
 
 def _note(session: Session, turn: Turn) -> tuple[str, UserOrigin] | None:
     """What the model is told in the user's place, for the reason of the request; None: nothing."""
+    if turn.reason is RequestReason.NEXT_TURN:  # as nearly all are
+        return None
     if turn.reason is RequestReason.NUDGE:
         output = session.settings.policy.output_tool
         return (demand_text(output) if output is not None and turn.forcing else NUDGE), UserOrigin.NUDGE
