@@ -17,7 +17,8 @@ HELD_COMPILED := tests/kernel/data --ignore tests/kernel/data/test_copies.py --i
 QUICK_COMPILED := tests/kernel tests/specs --ignore tests/kernel/data --ignore tests/kernel/test_table.py \
     --ignore tests/kernel/test_everything_happens_sometimes.py --ignore tests/specs/test_states_table.py --ignore tests/specs/test_pictures.py \
     --deselect tests/kernel/loop/algorithms/test_repair.py::test_many_calls_of_one_id_are_repaired_in_linear_time
-FUZZED_COMPILED := tests/kernel/test_totality.py tests/kernel/test_transition.py tests/kernel/test_second_opinion.py tests/kernel/test_stateful.py
+FUZZED_COMPILED := tests/kernel/test_totality.py $(if $(QUICK),,tests/kernel/test_transition.py tests/kernel/test_second_opinion.py tests/kernel/test_stateful.py)
+SAME_COMPILED := $(if $(QUICK),--only logs recordings scenarios)
 MAIN_JOB := $(BIN)/loopkernel demo
 
 # The tests start many processes and rewrite their own assertions: what is compiled once is kept (in __pycache__).
@@ -52,7 +53,7 @@ verify: model slow servers fast ## run what is slow; runs killed in each of thei
 coverage: environment ## run the quick suite and what is slow, and fail unless every branch of the kernel is taken
 	$(PYTEST) $(SPREAD) -q --cov --cov-report=term
 
-matrix: environment ## run the quick suite under each other supported Python that this machine has (ALL=1: every test)
+matrix: environment ## run the quick suite under the newest supported Python (ALL=1: every test, under each that this machine has)
 	@$(if $(ALL),ALL=$(ALL)) $(BIN)/python scripts/matrix.py
 
 fuzz: environment ## look for a breach with fresh seeds: ten minutes of properties, then every scope (MINUTES=n, SEED=n to repeat)
@@ -76,14 +77,14 @@ frameworks: environment ## judge a framework in this process (NAME=strands, open
 bench: environment ## measure the cost per delta against the floor (QUICK=1: of an agent alone, two minutes, fails if it got worse; PEERS=1: beside other agents)
 	$(BIN)/python -m bench$(if $(QUICK),.agent_table --gate)$(if $(PEERS),.peers.table)
 
-fast: ## compile the kernel into .venv-fast, and hold that form: scenarios, tests, a round of fuzz, every step beside the sources
-	@$(PYTHON) scripts/environment.py $(FAST) --compiled
-	$(FAST)/bin/python -m loopkernel.testing.scenarios specs/scenarios
+fast: ## compile the kernel into .venv-fast, and hold that form: tests, a round of fuzz, every step beside the sources (QUICK=1: as CI does, not optimised and five minutes)
+	@$(if $(QUICK),LOOPKERNEL_COMPILE_LEVEL=0) $(PYTHON) scripts/environment.py $(FAST) --compiled
+	$(if $(QUICK),,$(FAST)/bin/python -m loopkernel.testing.scenarios specs/scenarios)
 	$(FAST)/bin/python -m pytest $(SPREAD) -q $(HELD_COMPILED)
 	$(FAST)/bin/python -m pytest $(SPREAD) -q -m "not slow" $(QUICK_COMPILED)
 	$(FAST)/bin/python scripts/fuzz.py --minutes 0 $(FUZZED_COMPILED)
-	$(FAST)/bin/python -m scripts.same --compiled
-	$(FAST)/bin/python -m bench.agent_table
+	$(FAST)/bin/python -m scripts.same --compiled $(SAME_COMPILED)
+	$(if $(QUICK),,$(FAST)/bin/python -m bench.agent_table)
 
 package: environment ## build the wheel and the source distribution, and try the wheel in an empty environment
 	@$(BIN)/python scripts/package.py

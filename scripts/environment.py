@@ -143,7 +143,8 @@ def ensure_compiled(directory: Path) -> None:
     stamp = directory / "compiled.stamp"
     folders = [ROOT / "kernel" / "loopkernel", ROOT / "adapters" / "loopkernel_adapters", ROOT / "native"]
     sources = sorted(path for folder in folders for path in folder.rglob("*.py"))
-    wanted = hashlib.sha256(b"\0".join(path.read_bytes() for path in sources)).hexdigest()
+    level = os.environ.get("LOOPKERNEL_COMPILE_LEVEL", "").encode()
+    wanted = hashlib.sha256(b"\0".join((level, *(path.read_bytes() for path in sources)))).hexdigest()
     if is_stamped(stamp, wanted):
         return
     started = time.monotonic()
@@ -193,7 +194,7 @@ def is_stamped(stamp: Path, wanted: str) -> bool:
 def pip_install(directory: Path, *arguments: str, environment: Mapping[str, str] | None = None) -> None:
     """Run the environment's pip, and show its output only when it fails."""
     pip = [str(directory / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
-    command = [*pip, "install", *arguments]
+    command = [*pip, "install", "--no-compile", *arguments]
     result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
     if result.returncode != 0:
         sys.exit(
