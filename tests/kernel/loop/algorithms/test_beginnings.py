@@ -7,8 +7,8 @@ from loopkernel import Machine, project, start_from
 from loopkernel.data.blocks import TextBlock
 from loopkernel.data.events import ThreadRepaired
 from loopkernel.data.foreign import ForeignReply, ForeignUser
-from loopkernel.data.ids import MessageId, ModelOperation
-from loopkernel.data.messages import AssistantMessage, Message, ReplyState
+from loopkernel.data.ids import MessageId, ModelOperation, ReceiptId
+from loopkernel.data.messages import AssistantMessage, Message, ReplyState, UserMessage, UserOrigin
 from loopkernel.data.projected import ProjectedMessage
 from loopkernel.data.thread_deltas import Created
 from loopkernel.data.threads import Thread
@@ -50,7 +50,11 @@ def test_a_reply_that_was_stopped_is_said_to_be() -> None:
         stop=None,
         state=ReplyState.CANCELLED,
     )
-    assert start_from(Thread().append(cut)) == (
-        ForeignReply(content=(TextBlock("I was"),), model="m"),
-        ForeignUser((TextBlock(STOPPED_REPLY),)),
-    )
+    told = ForeignReply(content=(TextBlock("I was"),), model="m"), ForeignUser((TextBlock(STOPPED_REPLY),))
+    assert start_from(Thread().append(cut)) == told
+    said = [
+        UserMessage(id=MessageId(number), content=(TextBlock(text),), origin=UserOrigin.SAID, receipt=ReceiptId(number))
+        for number, text in ((2, "Go on."), (3, "Now."))
+    ]
+    whole = Thread().append(cut).append(said[0]).append(said[1])
+    assert start_from(whole) == (*told, ForeignUser((TextBlock("Go on."),)), ForeignUser((TextBlock("Now."),)))

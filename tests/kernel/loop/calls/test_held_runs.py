@@ -37,6 +37,7 @@ from loopkernel.loop.calls.held_runs import (
 )
 from loopkernel.loop.calls.late_reports import late_report
 from loopkernel.loop.calls.schedule import forget_plan
+from loopkernel.loop.life.restart import keep_leases
 from loopkernel.testing.run import Run
 
 from tests.kernel.building import (
@@ -183,6 +184,14 @@ def test_what_a_run_of_another_reply_frees_wakes_the_calls_that_wait_for_one() -
     free = has_stopped(drafted(session_of(state), ledger=ledger), found).ledger
     assert free.plan is not None
     assert (free.plan.parked, free.plan.candidates) == (0, 1)
+
+
+@pytest.mark.rule("TOOL-17")
+def test_a_thread_that_is_acquired_keeps_the_leases_and_nothing_else_that_held() -> None:
+    session, effects = outcome(keep_leases(drafted(with_held(held(1), held(2, grace=1)))))
+    assert [(each.call, each.grace is not None) for each in session.held] == [(call_id(2), True)]
+    assert [type(effect) for effect in effects] == [CancelTimer, StartTimer]
+    assert keep_leases(drafted(SESSION)).session is SESSION
 
 
 @pytest.mark.rule("TOOL-17")

@@ -100,6 +100,13 @@ def ids(session: Session) -> list[int]:
 # --- when -------------------------------------------------------------------------------------------------
 
 
+def test_under_a_policy_that_makes_no_thread_smaller_a_cut_leaves_it_as_it_is() -> None:
+    opened = compacted_by(TOO_LARGE)
+    assert opened is not None
+    never = drafted(holding(TWO_TURNS, None))
+    assert compact(never, opened.cut) == (never, None)
+
+
 @pytest.mark.rule("COMPACT-1")
 def test_a_thread_that_is_too_large_is_summarised_before_a_request() -> None:
     opened = due(TOO_LARGE, LATER, 0)

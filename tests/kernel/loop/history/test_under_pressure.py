@@ -4,7 +4,7 @@ import pytest
 from attrs import evolve
 from loopkernel import Machine
 from loopkernel.data.blocks import text_of
-from loopkernel.data.choices import CompactionMoment, CompactionStrategy, Lifetime, Redacts
+from loopkernel.data.choices import ClearMoment, CompactionMoment, CompactionStrategy, Lifetime, Redacts
 from loopkernel.data.effects import CallModel, CheckCall, Command, StartTool
 from loopkernel.data.events import CompactionEnded, Event, MessageReplaced, TurnEnded
 from loopkernel.data.ids import ModelOperation
@@ -75,6 +75,10 @@ class Run:
         """The model says something, and stops."""
         self._deliver(ModelText(self.operation, text))
         self._deliver(ModelCompleted(self.operation, stop, redaction=redaction))
+
+    def is_told(self, text: str) -> None:
+        """The user says something more."""
+        self._deliver(Say(text))
 
     def fails(self) -> None:
         """The prompt is too long."""
@@ -197,6 +201,30 @@ def test_a_redaction_behind_a_paused_reply_meets_the_results_before_it() -> None
     (told,) = [event.message for event in run.events if isinstance(event, MessageReplaced)]
     assert isinstance(told, ResultMessage)
     assert text_of(told.results[0].content) == "[gone]"
+
+
+@pytest.mark.rule("TOOL-11")
+def test_a_result_that_a_redaction_gives_a_body_again_is_cleared_again() -> None:
+    clearing = ClearResults(above=0, keep=0, when=ClearMoment.EACH_REQUEST)
+    given = evolve(policy(), redacts=Redacts.LAST_MESSAGE, lifetime=Lifetime.SESSION, clear_results=clearing)
+    run = Run(given)
+    run.calls()
+    (cleared,) = [message for message in run.asked[-1].request.thread if isinstance(message, ResultMessage)]
+    run.says("no", StopReason.GUARDRAIL_INTERVENED, Redaction(user_text="[gone]"))
+    *_, told = [event.message for event in run.events if isinstance(event, MessageReplaced)]
+    assert isinstance(told, ResultMessage)
+    assert text_of(told.results[0].content) == "[gone]"
+    run.is_told("again")
+    (again,) = [message for message in run.asked[-1].request.thread if isinstance(message, ResultMessage)]
+    assert again.results[0].content == cleared.results[0].content != ToolOutput(PAGE).content
+
+
+@pytest.mark.rule("INFER-8")
+def test_where_there_is_no_result_none_is_shortened() -> None:
+    run = Run(policy(evolve(WINDOW, shorten_results=SHORT)))
+    run.fails()
+    assert not any(isinstance(event, MessageReplaced) for event in run.events)
+    assert run.ended is TurnEndReason.ERROR
 
 
 @pytest.mark.rule("CALL-5")

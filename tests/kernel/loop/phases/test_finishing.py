@@ -3,7 +3,7 @@
 import pytest
 from attrs import evolve
 from loopkernel.data.choices import Lifetime, OnBusy
-from loopkernel.data.effects import AbortOther
+from loopkernel.data.effects import AbortOther, TellHook
 from loopkernel.data.endings import Ending, NextInput
 from loopkernel.data.events import Dequeued, MessageAdded, Queued, TurnEnded, WorkCancelled
 from loopkernel.data.hook_calls import OpenCorrection, OpenHook
@@ -12,7 +12,7 @@ from loopkernel.data.messages import UserMessage
 from loopkernel.data.model_deltas import ModelText
 from loopkernel.data.policy import Hook, Policy
 from loopkernel.data.sessions import Session, Stamp, Turn
-from loopkernel.data.states import Cancelled, Done, Finishing, Idle, Initial, State, Streaming, Thinking
+from loopkernel.data.states import BeforeEnd, Cancelled, Done, Finishing, Idle, Initial, State, Streaming, Thinking
 from loopkernel.data.thread_deltas import Disposed
 from loopkernel.data.usage import Usage
 from loopkernel.data.user_deltas import CancelAll, CancelCall
@@ -121,6 +121,17 @@ def test_a_cancel_at_a_gate_ends_the_turn_as_cancelled() -> None:
     assert a(Cancelled, following).reason is CancelReason.USER_CANCELLED
     correcting = effects_of(gated(correcting=True), Disposed())
     assert correcting[:2] == (AbortOther(OperationKind.CORRECTION, 1), WorkCancelled(CancelReason.DISPOSED))
+
+
+@pytest.mark.rule("CANCEL-1")
+def test_a_cancel_between_the_hooks_of_the_end_tells_those_that_are_left_and_only_observe() -> None:
+    left = Hook(point=HookPoint.AFTER_INVOCATION, name="last")
+    last = OpenHook(operation=HookOperation(1), hook=evolve(left, name="first", gated=True), left=(left,))
+    told = effects_of(evolve(gated(), passed=BeforeEnd.HOOKS, gate=last), CancelAll())
+    assert [effect.context.name for effect in of_kind(TellHook, told)] == ["last"]
+    correcting = evolve(gated(correcting=True), passed=BeforeEnd.HOOKS)
+    assert of_kind(TellHook, effects_of(correcting, CancelAll())) == []
+    assert of_kind(TurnEnded, effects_of(correcting, CancelAll())) != []
 
 
 @pytest.mark.rule("INPUT-1")

@@ -1,15 +1,17 @@
 """A refused reply that is asked for again, and what a guardrail redacts."""
 
 import pytest
+from attrs import evolve
 from hypothesis import strategies as st
 from loopkernel.data.blocks import TextBlock, ToolCall
+from loopkernel.data.choices import Redacts
 from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import AbortTool, CallModel
 from loopkernel.data.events import MessageReplaced, ThreadCut
 from loopkernel.data.messages import AssistantMessage, Message, UserMessage, UserOrigin
 from loopkernel.data.model_deltas import ModelCompleted, ModelReasoning, ModelText, Redaction
 from loopkernel.data.states import State, Streaming
-from loopkernel.data.user_deltas import CancelAll, RetryNow
+from loopkernel.data.user_deltas import CancelAll, ChangePolicy, RetryNow
 from loopkernel.data.words import CancelReason, ErrorClass, RequestReason, StopReason, TurnEndReason
 from loopkernel.loop.turn.editing import cut_refused_reply, redact_input, redacted_reply
 
@@ -181,4 +183,6 @@ def test_where_the_user_sent_nothing_there_is_nothing_to_redact() -> None:
     session = session_of(REST)
     assert outcome(redact_input(drafted(session), Redaction("[removed]"))) == (session, ())
     assert outcome(redact_input(drafted(session), None)) == (session, ())
+    last = session_of(after(REST, ChangePolicy(evolve(ASKING_NOBODY, redacts=Redacts.LAST_MESSAGE))))
+    assert outcome(redact_input(drafted(last), Redaction("[removed]"))) == (last, ())
     assert redacted_reply((TextBlock("a"),), None) == (TextBlock("a"),)
