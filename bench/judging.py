@@ -1,7 +1,7 @@
 """How many deltas a second are folded and judged, and states explored, by whichever form of the kernel is installed.
 
-`python -m bench.judging`; by the Python of `.venv-fast`, of the compiled kernel. These are figures of one machine, and
-so were their targets: on that one, 1,500 deltas a second were judged when they were set.
+`python -m bench.judging`; by the Python of `.venv-fast`, of the compiled kernel. These are figures of one machine, so
+there is no target here: `docs/performance.md` says what was aimed at, beside both forms on one machine.
 """
 
 import gc
@@ -22,9 +22,9 @@ from bench.agent_table import kernel_form
 from bench.workload import READ, UNENDING, round_of
 from tests.kernel.explore_cases import SERIAL
 
-SAMPLES = 5
+SAMPLES = 5  # of which the best counts
 REPLAYED, JUDGED = 2_000, 100  # rounds of five deltas
-TARGETS = {"interpreted": (25_000, 2_500), "compiled": (90_000, 5_000)}  # deltas a second, replayed and judged
+STATES = 200
 
 
 def log_of(rounds: int) -> tuple[LogRecord, ...]:
@@ -62,18 +62,13 @@ def main() -> None:
         return len(run)
 
     def explored() -> int:
-        found = explore(SERIAL.start, SERIAL.moves, laws=SERIAL.laws, view=SERIAL.view)
+        found = explore(SERIAL.start, SERIAL.moves, laws=SERIAL.laws, view=SERIAL.view, limit=STATES)
         assert found.breach is None
         return found.states
 
-    form = kernel_form()
-    print(f"a second of CPU; kernel {form}")
-    for (name, work), target in zip(
-        (("deltas replayed", replayed), ("deltas judged by all laws", judged)), TARGETS[form], strict=True
-    ):
-        figure = rate(work)
-        print(f"{name:<30} {figure:>8,.0f} {target:>8,}  {'met' if figure >= target else 'MISSED'}", flush=True)
-    print(f"{'states explored and judged':<30} {rate(explored):>8,.0f}")
+    print(f"a second of CPU; kernel {kernel_form()}")
+    for name, work in (("deltas replayed", replayed), ("deltas judged", judged), ("states explored", explored)):
+        print(f"{name:<16} {rate(work):>8,.0f}", flush=True)
 
 
 if __name__ == "__main__":

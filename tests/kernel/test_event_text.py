@@ -6,7 +6,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from loopkernel import event_to_text
 from loopkernel.data.blocks import OpaqueBlock, ReasoningBlock, TextBlock
-from loopkernel.data.events import Event, MessageAdded, ReplyGrew, ToolEnded
+from loopkernel.data.events import Event, HandoffEnded, MessageAdded, ReplyGrew, ToolEnded
 from loopkernel.data.ids import MessageId, ModelOperation
 from loopkernel.data.json_text import Json
 from loopkernel.data.messages import AssistantMessage
@@ -36,6 +36,11 @@ def test_every_kind_of_event_has_words_of_its_own() -> None:
     look()
     assert set(shortest) == set(get_args(Event))
     assert len(set(shortest.values())) == len(shortest)
+
+
+def test_a_handoff_tells_where_the_work_goes_on() -> None:
+    assert event_to_text(HandoffEnded("s2")) == 'the work goes on in "s2"'
+    assert event_to_text(HandoffEnded(None)) == "the handoff failed"
 
 
 def test_the_events_of_a_run_read_as_its_story() -> None:

@@ -233,6 +233,8 @@ def test_a_log_whose_first_line_was_torn_has_the_mark_of_the_line_in_its_place(t
 
 def test_the_cut_of_a_torn_tail_is_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "log.jsonl"
+    path.write_bytes(log_of(some_records(3)))
+    JsonlStore(path).close()  # so that the secret that seals logs is there, which is written as well
     path.write_bytes(log_of(some_records(3))[:-1])
     disk = Disk(monkeypatch)
     JsonlStore(path).close()

@@ -173,6 +173,7 @@ def test_who_reaches_too_far_is_told_what_is_in_the_way() -> None:
     assert in_the_way(EDIT, SECRET, NO_SECRETS, path="secrets/a") is None
     assert in_the_way(EDIT, SECRET, rule(DENY, ResourcePattern("secrets"))) is None
     assert in_the_way(GREP, ROOT, NO_SECRETS, rule(DENY, tool="grep")) is None
+    assert in_the_way(GREP, ROOT, NO_SECRETS, rule(DENY, tool="edit")) == "secrets/*"
     assert in_the_way(GREP, ROOT) is None
 
 

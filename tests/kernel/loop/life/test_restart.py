@@ -4,6 +4,7 @@ import pytest
 from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
+from loopkernel import Machine
 from loopkernel.data.blocks import RawInput
 from loopkernel.data.choices import ApprovalMode, OnReject, RestartDangerous
 from loopkernel.data.effects import CheckCall, StartTool
@@ -14,7 +15,7 @@ from loopkernel.data.ledgers import CrashWait, LedgerEntry
 from loopkernel.data.model_deltas import ModelCompleted
 from loopkernel.data.policy import ApprovalRule, OnRestart
 from loopkernel.data.states import Confirming, Executing, Streaming
-from loopkernel.data.thread_deltas import Resumed
+from loopkernel.data.thread_deltas import Acquired, Created, Resumed
 from loopkernel.data.tool_deltas import ToolChecked, ToolSucceeded
 from loopkernel.data.tools import Decision
 from loopkernel.data.user_deltas import (
@@ -261,3 +262,13 @@ def test_a_background_run_that_may_not_start_any_more_is_given_up() -> None:
         assert effects == (SessionResumed(),)
         assert session_of(following).held == ()
         assert len(session_of(following).inbox.background) == 1
+
+
+@pytest.mark.rule("RESUME-7")
+def test_the_keys_of_runs_are_made_from_what_the_last_restart_gave_or_else_from_what_there_was() -> None:
+    machine = Machine()
+    for delta in (Created(session_id="s", nonce="first"), Acquired(), Resumed()):
+        machine.deliver(delta, 0)
+    assert session_of(machine.state).settings.nonce == "first"
+    machine.deliver(Resumed(nonce="second"), 0)
+    assert session_of(machine.state).settings.nonce == "second"
