@@ -9,7 +9,7 @@ PYTEST := $(BIN)/python -m pytest
 SPREAD := -n $(WORKERS) --dist worksteal
 PIN_OPTIONS := --upgrade --universal --python-version 3.11 --generate-hashes \
     --no-header --no-annotate --no-emit-index-url
-FAST := .venv-fast
+FAST := .venv-fast$(if $(QUICK),-quick)
 # Records are filled with wrong types in test_copies, which compiled ones refuse; test_written_constructors tries the
 # constructors that compiled ones do not have.
 HELD_COMPILED := tests/kernel/data --ignore tests/kernel/data/test_copies.py --ignore tests/kernel/data/test_written_constructors.py
@@ -53,7 +53,7 @@ verify: model slow servers fast ## run what is slow; runs killed in each of thei
 coverage: environment ## run the quick suite and what is slow, and fail unless every branch of the kernel is taken
 	$(PYTEST) $(SPREAD) -q --cov --cov-report=term
 
-matrix: environment ## run the quick suite under the newest supported Python (ALL=1: every test, under each that this machine has)
+matrix: environment ## run the quick suite under the newest other Python that this machine has (ALL=1: every test, under each)
 	@$(if $(ALL),ALL=$(ALL)) $(BIN)/python scripts/matrix.py
 
 fuzz: environment ## look for a breach with fresh seeds: ten minutes of properties, then every scope (MINUTES=n, SEED=n to repeat)

@@ -17,7 +17,19 @@ from loopkernel.data.states import Executing, State, Streaming
 from loopkernel.data.steps import Context
 from loopkernel.loop.transition import transition
 
-from bench import drivers, durable, endurance, families, floor, gates, installation, scheduling, stalls, transcripts
+from bench import (
+    drivers,
+    durable,
+    endurance,
+    families,
+    floor,
+    gates,
+    installation,
+    judging,
+    scheduling,
+    stalls,
+    transcripts,
+)
 from bench.workload import contexts, streaming_after
 
 SAMPLES = 9
@@ -163,6 +175,7 @@ def main() -> int:
     families.measure()
     drivers.measure()
     durable.measure()
+    judging.measure()
     stalls.measure()
     transcripts.report()
     installation.measure()

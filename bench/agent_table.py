@@ -142,8 +142,8 @@ def spent(job: Job, count: int, repeats: int) -> float:
 def least(agent: Callable[[], float], row: Row, samples: int) -> tuple[float, float]:
     """The least of an agent, and the least of the loop by hand, in alternate samples: microseconds for each of the row.
 
-    Those of both last as long (where that is less than 100 times the work), since of shorter ones more find the machine
-    with nothing else to do.
+    A sample of the loop by hand lasts as long as one of the agent (by 100 repeats at most), since of shorter ones more
+    find the machine with nothing else to do.
     """
     times = min(round(agent() / spent(row.by_hand, row.count, 10)), 100)
     pairs = [(agent(), spent(row.by_hand, row.count, times)) for _ in range(samples)]

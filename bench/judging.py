@@ -49,7 +49,7 @@ def rate(work: Callable[[], int]) -> float:
     return max(found)
 
 
-def main() -> None:
+def measure() -> None:
     """Print the three rates."""
     log, run = log_of(REPLAYED), fold(log_of(JUDGED))
 
@@ -72,4 +72,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    measure()

@@ -18,7 +18,7 @@ os.environ["XDG_CONFIG_HOME"] = os.environ["XDG_STATE_HOME"] = str(
 
 EXAMPLES = {
     "quick": 35,  # make test, make check, make slow
-    "again": 15,  # make matrix: under the newest Python the quick suite
+    "again": 15,  # make matrix: under the newest other Python the quick suite
     "matrix": 15,  # make matrix ALL=1: under each other Python every test, each with all that it can look at
     "fuzz": 250,  # a round of make fuzz, each from a seed of its own
     "deep": 2_000,  # for a test alone

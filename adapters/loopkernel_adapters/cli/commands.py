@@ -9,7 +9,7 @@ from loopkernel.data.errors import LawBroken
 
 from loopkernel_adapters.cli.arguments import command_line
 from loopkernel_adapters.cli.outcomes import ExitStatus, Unusable, complain, described, told_in_words
-from loopkernel_adapters.cli.screen import Screen, terminal
+from loopkernel_adapters.cli.screen import Screen, close_for_good, terminal
 from loopkernel_adapters.cli.usage import console, told
 
 HELPS = {"--help", "-h", "--version"}
@@ -54,6 +54,7 @@ def _carry_out(words: Sequence[str], screen: Screen) -> ExitStatus:
     except SystemExit:  # of rich, where nobody reads any more
         return ExitStatus.NATURAL_END
     except OSError as error:
+        close_for_good(sys.stdout)
         raise Unusable(f"the help cannot be written: {error.strerror}; send it elsewhere") from error
     return ExitStatus.NATURAL_END
 

@@ -172,7 +172,7 @@ class Screen:
 
     def _fail(self, error: OSError) -> None:
         """Go on without writing."""
-        _close_for_good(self._stream)
+        close_for_good(self._stream)
         if not isinstance(error, BrokenPipeError):
             self.failure = error
 
@@ -188,7 +188,7 @@ class NoScreen(Screen):
         """Drop it."""
 
 
-def _close_for_good(stream: TextIO) -> None:
+def close_for_good(stream: TextIO) -> None:
     """Let later writes, and the interpreter's last one, go nowhere instead of failing again."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     try:

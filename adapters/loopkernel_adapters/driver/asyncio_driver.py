@@ -220,7 +220,7 @@ class Driver:
         self._audience.subscribe(observer)
 
     def unsubscribe(self, observer: Observer) -> None:
-        """Show them to it no more."""
+        """Show them to it no more, if it was subscribed; an observer that the driver was opened with stays."""
         self._audience.unsubscribe(observer)
 
     async def __aenter__(self) -> Self:
@@ -447,7 +447,7 @@ class Driver:
             raise
         finally:
             self._draining = False
-            # While the loop is not at rest, and a timer runs, nothing has come that anybody waits for.
+            # While a timer runs and the loop is not at rest, nobody's wait can be over.
             going_on = self._failure is None and not self._closed
             if not (going_on and self._operations.timers) or type(self._state) in AT_REST:
                 self._wake_waiters()

@@ -33,17 +33,21 @@ class Audience:
         self._follow = follow
         self._follow_children = follow_children
         self._observers = tuple(observers)
+        self._subscribed: tuple[Observer, ...] = ()
+        self._shown = self._observers  # all of them
         self._child_observers = tuple(child_observers)
         self._watch = watch
         self._secrets = secrets
 
     def subscribe(self, observer: Observer) -> None:
         """From now on, this one too."""
-        self._observers = (*self._observers, observer)
+        self._subscribed = (*self._subscribed, observer)
+        self._shown = self._observers + self._subscribed
 
     def unsubscribe(self, observer: Observer) -> None:
-        """No longer this one."""
-        self._observers = tuple(other for other in self._observers if other != observer)
+        """No longer this one, if it was subscribed."""
+        self._subscribed = tuple(other for other in self._subscribed if other != observer)
+        self._shown = self._observers + self._subscribed
 
     def show(self, events: Sequence[Event], records: Sequence[LogRecord]) -> None:
         """Show the events of a step of the session, each to all before the next; then tell that it is over."""
@@ -53,7 +57,7 @@ class Audience:
             except FAULTS as error:
                 self._complain("whoever follows the records failed; it goes on following", error)
         for event in events:
-            for observer in self._observers:
+            for observer in self._shown:
                 try:
                     observer(event)
                 except FAULTS as error:

@@ -27,7 +27,7 @@ JUMP_MS = 2_000  # a time server moves the clock by less, and nobody need hear o
 
 @runtime_checkable
 class WatchesDate(Protocol):
-    """A clock that knows the date too."""
+    """A clock that knows the date too. A driver looks at the date once for each `now_ms` that it sees."""
 
     def ahead_ms(self) -> int:
         """By how much the date of the machine is ahead of this clock's time."""

@@ -336,7 +336,7 @@ class _Signature(TextFunction):
             if not self._is_async:
                 return as_output(await self._called_in_thread(values))
             returned = self._source(**self._arguments(values, context))
-            return as_output(await returned)  # type: ignore[misc]  # a coroutine function; to ask for Awaitable is a call
+            return as_output(await returned)  # type: ignore[misc]  # of a coroutine function: an isinstance check would cost a call
         except pydantic.ValidationError as error:
             raise self._met_misfit(error) from error
 

@@ -169,9 +169,14 @@ def test_what_nobody_foresaw_is_told_in_one_line(loopkernel: CommandLine, monkey
 
 
 def ran(command: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    """The command line, called by a shell as the command says (`"$@"` is the command line)."""
+    """The command line, called by a shell as the command says (`"$@"` is the command line), as for most people."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     return subprocess.run(
-        ["sh", "-c", command, "sh", *COMMAND, *arguments], capture_output=True, text=True, stdin=subprocess.DEVNULL
+        ["sh", "-c", command, "sh", *COMMAND, *arguments],
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        env=environment,
     )
 
 

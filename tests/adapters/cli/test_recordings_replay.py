@@ -227,7 +227,8 @@ def test_what_nobody_foresaw_is_told_without_a_traceback(
 def test_progress_is_shown_at_a_terminal_alone(loopkernel: CommandLine) -> None:
     assert loopkernel("replay", "sessions").err == ""
     leader, follower = pty.openpty()
-    subprocess.run([*COMMAND, "replay", "sessions"], stdout=subprocess.DEVNULL, stderr=follower, check=True)
+    named = {**os.environ, "TERM": "xterm"}
+    subprocess.run([*COMMAND, "replay", "sessions"], stdout=subprocess.DEVNULL, stderr=follower, check=True, env=named)
     os.close(follower)
     shown = os.read(leader, 10_000).decode()
     os.close(leader)

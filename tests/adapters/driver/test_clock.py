@@ -139,7 +139,7 @@ def test_a_date_that_is_set_meanwhile_is_told_once_and_a_little_is_not_told() ->
         async with await world.open() as driver:
             for by_ms in (YEAR_MS, -1_500, -3_600_000):
                 machine.set_by_ms += by_ms
-                await asyncio.sleep(0.001)  # the date is looked at once a millisecond
+                await asyncio.sleep(0.001)  # the date is looked at once a millisecond at most
                 await driver.send(say("go"))
                 await driver.rest()
         assert [event for event in world.events if isinstance(event, ClockJumped)] == [
