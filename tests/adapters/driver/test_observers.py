@@ -35,6 +35,35 @@ def test_an_observer_that_fails_stops_nothing_and_hides_nothing(error: BaseExcep
     asyncio.run(run())
 
 
+def test_an_observer_may_come_and_go_and_one_that_was_there_from_the_start_stays() -> None:
+    async def run() -> None:
+        first: list[Event] = []
+        later: list[Event] = []
+        world = World([text_reply("a"), text_reply("b"), text_reply("c")])
+        async with await world.open(first.append) as driver:
+            for observer in (first.append, later.append):
+                driver.subscribe(observer)
+            await driver.send(say("go"))
+            await driver.rest()
+            seen = [event for event in world.events if event in later]
+            assert later == seen != []
+            assert len(first) == len(world.events) + len(later)  # it was shown these twice
+            for observer in (first.append, later.append):
+                driver.unsubscribe(observer)
+            before, shown = len(later), len(first)
+            await driver.send(say("again"))
+            await driver.rest()
+            assert len(later) == before
+            assert len(first) > shown
+            driver.unsubscribe(first.append)  # not subscribed, so it stays
+            shown = len(first)
+            await driver.send(say("and again"))
+            await driver.rest()
+            assert len(first) > shown
+
+    asyncio.run(run())
+
+
 @pytest.mark.in_place
 def test_an_exit_of_the_program_within_a_step_stops_the_driver_for_good() -> None:
     async def run() -> None:
