@@ -448,8 +448,7 @@ class Driver:
         finally:
             self._draining = False
             # While a timer runs and the loop is not at rest, nobody's wait can be over.
-            going_on = self._failure is None and not self._closed
-            if not (going_on and self._operations.timers) or type(self._state) in AT_REST:
+            if not self._operations.timers or type(self._state) in AT_REST:  # as when all is over
                 self._wake_waiters()
 
     def _advance(self) -> bool:

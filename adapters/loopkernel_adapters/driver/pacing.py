@@ -99,11 +99,9 @@ class PacedStream:
             self._let_pass(merged)
 
     def forget(self) -> None:
-        """What has not passed is wanted no more."""
+        """What has not passed is wanted no more; a timer that was set for it finds nothing."""
         self._coming.clear()
         self._held.clear()
-        if self._timer is not None:
-            self._timer.cancel()
 
     def _let_pass(self, delta: ModelDelta) -> None:
         self.passed = True

@@ -116,6 +116,27 @@ def test_what_is_held_passes_on_without_another_piece() -> None:
     assert (len(recorded), told(recorded)) == (BURST + 1, told(came))
 
 
+def test_of_a_stream_that_is_forgotten_nothing_more_passes() -> None:
+    loop = VirtualLoop()
+    recorded: list[Delta] = []
+
+    async def run() -> None:
+        paced = PacedStream(lambda *deltas: recorded.extend(deltas))
+        assert paced.passes(ModelText(ONE, "a"))
+        paced.forget()
+        await asyncio.sleep(1)
+        assert recorded == []
+        for _ in range(BURST + 1):
+            if not paced.passes(ModelText(ONE, "b")):
+                await paced.take(ModelText(ONE, "held"))
+        before = len(recorded)
+        paced.forget()
+        await asyncio.sleep(1)
+        assert len(recorded) == before
+
+    loop.play(run())
+
+
 def test_a_flooded_driver_records_no_more_than_it_may_and_all_of_the_text() -> None:
     words = [f"{number} " for number in range(3 * BURST)]
 
