@@ -23,7 +23,8 @@ from loopkernel.data.thread_deltas import Created
 from loopkernel.data.user_deltas import Say
 from loopkernel.data.words import StopReason
 from loopkernel.judging import KERNEL
-from loopkernel.laws.judging import PAIR_CHECKS, RUN_LAWS, judge_run, judge_steps
+from loopkernel.laws.catalogue import PAIR_CHECKS, RUN_LAWS
+from loopkernel.laws.judging import judge_run, judge_steps
 from loopkernel.replaying import StepRecord, fold
 from loopkernel_adapters.driver.asyncio_driver import Driver
 from loopkernel_adapters.driver.children import InProcessAgents

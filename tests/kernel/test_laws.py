@@ -12,7 +12,8 @@ from loopkernel.data.tools import AccessMode, Claim
 from loopkernel.data.vector import Vector
 from loopkernel.judging import KERNEL, check_pairs, check_step, check_trace
 from loopkernel.laws import JUDGED, LAWS, Breach, LawKind, Report, retakes
-from loopkernel.laws.judging import PAIR_CHECKS, RUN_LAWS, judge_run, judge_steps
+from loopkernel.laws.catalogue import PAIR_CHECKS, RUN_LAWS
+from loopkernel.laws.judging import judge_run, judge_steps
 from loopkernel.laws.retakes import ALLOWANCE, FIRST_ALLOWANCE, size_of
 from loopkernel.laws.shadow.uses import CallsByUse, first, must_not_overlap
 from loopkernel.laws.views import extends

@@ -1,6 +1,27 @@
-"""All laws of the contract, by kind: what each says, the rules it rests on, and whether it is judged yet."""
+"""All laws of the contract, by kind: what each says, the rules it rests on, and the code that judges a run by it."""
 
-from loopkernel.laws.reports import Law, LawKind
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from loopkernel.data.states import State
+from loopkernel.laws.address_law import Address
+from loopkernel.laws.asking_laws import AskedLaw
+from loopkernel.laws.budget_law import Budget
+from loopkernel.laws.cancel_laws import CancelStop
+from loopkernel.laws.cut_law import CutSafe
+from loopkernel.laws.ending_laws import OneEnd
+from loopkernel.laws.import_laws import repair_fix
+from loopkernel.laws.input_laws import Conserve
+from loopkernel.laws.log_laws import Prefix, WriteAhead
+from loopkernel.laws.mirror_law import Mirror
+from loopkernel.laws.pair_laws import fork_eq, pure
+from loopkernel.laws.progress_law import Progress
+from loopkernel.laws.repeat_law import AtMostOnce
+from loopkernel.laws.reports import Judged, Law, LawKind
+from loopkernel.laws.retry_law import RetryLaw
+from loopkernel.laws.run_law import OfEachStep, RunLaw
+from loopkernel.laws.sibling_law import Sibling
+from loopkernel.laws.task_law import Task
 
 STEP_LAWS = (
     Law(
@@ -154,6 +175,23 @@ TRACE_LAWS = (
     ),
 )
 
+RUN_LAWS: Mapping[str, Callable[[State], RunLaw]] = MappingProxyType(
+    {
+        "ONE-END": OneEnd,
+        "CONSERVE": Conserve,
+        "CANCEL-STOP": CancelStop,
+        "ASKED": AskedLaw,
+        "AT-MOST-ONCE": AtMostOnce,
+        "WRITE-AHEAD": WriteAhead,
+        "SIBLING": Sibling,
+        "RETRY-LAW": RetryLaw,
+        "BUDGET": Budget,
+        "PROGRESS": Progress,
+        "PREFIX": Prefix,
+        "TASK": Task,
+    }
+)
+
 PAIR_LAWS = (
     Law(
         id="PURE",
@@ -191,6 +229,17 @@ PAIR_LAWS = (
         statement="A repair needs no clock, is told, and leaves nothing for a second one to do.",
         rules=("RESUME-5",),
     ),
+)
+
+PAIR_CHECKS: Mapping[str, Callable[[State, Judged], RunLaw]] = MappingProxyType(
+    {
+        "PURE": lambda _, judged: OfEachStep(pure, judged),
+        "ADDRESS": lambda _, judged: Address(judged),
+        "FORK-EQ": lambda _, judged: OfEachStep(fork_eq, judged),
+        "MIRROR": lambda start, _: Mirror(start),
+        "CUT-SAFE": lambda _, judged: CutSafe(judged),
+        "REPAIR-FIX": lambda _, judged: OfEachStep(repair_fix, judged),
+    }
 )
 
 COST_LAWS = (

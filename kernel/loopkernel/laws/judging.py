@@ -5,89 +5,24 @@ about linear in it: see `memory`, `request_laws` and `retakes`. `judge_all` foll
 each of its steps once more for them together.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from types import MappingProxyType
-from typing import Protocol, final
+from collections.abc import Iterable, Iterator, Sequence
 
 from loopkernel.data.records import StepRecord
 from loopkernel.data.states import State
-from loopkernel.laws.address_law import Address
-from loopkernel.laws.asking_laws import AskedLaw
-from loopkernel.laws.budget_law import Budget
-from loopkernel.laws.cancel_laws import CancelStop
-from loopkernel.laws.catalogue import LAWS
-from loopkernel.laws.cut_law import CutSafe
-from loopkernel.laws.ending_laws import OneEnd
-from loopkernel.laws.import_laws import repair_fix
-from loopkernel.laws.input_laws import Conserve
-from loopkernel.laws.log_laws import Prefix, WriteAhead
-from loopkernel.laws.mirror_law import Mirror
-from loopkernel.laws.pair_laws import fork_eq, pure
-from loopkernel.laws.progress_law import Progress
-from loopkernel.laws.repeat_law import AtMostOnce
+from loopkernel.laws.catalogue import LAWS, PAIR_CHECKS, RUN_LAWS
 from loopkernel.laws.reports import Breach, Findings, Judged, Report, Tally
 from loopkernel.laws.request_laws import order, pair, shown, shown_as_said
 from loopkernel.laws.result_law import result
 from loopkernel.laws.retakes import Alone
-from loopkernel.laws.retry_law import RetryLaw
+from loopkernel.laws.run_law import RunLaw
 from loopkernel.laws.schedule_laws import no_conflict, parallel
 from loopkernel.laws.shadow.shadow import Shadow, steps_of
 from loopkernel.laws.shadow.step import JudgedStep
-from loopkernel.laws.sibling_law import Sibling
 from loopkernel.laws.start_laws import final_args
 from loopkernel.laws.step_laws import timer_data, total
-from loopkernel.laws.task_law import Task
 from loopkernel.laws.waiting_laws import why
 
 Records = Sequence[StepRecord]
-
-
-class RunLaw(Protocol):
-    """A law over a run, which is given its steps one after the other, and keeps what it needs of those before."""
-
-    def take(self, step: JudgedStep) -> Iterator[str]:
-        """What is wrong with this step."""
-
-
-RUN_LAWS: Mapping[str, Callable[[State], RunLaw]] = MappingProxyType(
-    {
-        "ONE-END": OneEnd,
-        "CONSERVE": Conserve,
-        "CANCEL-STOP": CancelStop,
-        "ASKED": AskedLaw,
-        "AT-MOST-ONCE": AtMostOnce,
-        "WRITE-AHEAD": WriteAhead,
-        "SIBLING": Sibling,
-        "RETRY-LAW": RetryLaw,
-        "BUDGET": Budget,
-        "PROGRESS": Progress,
-        "PREFIX": Prefix,
-        "TASK": Task,
-    }
-)
-
-PAIR_CHECKS: Mapping[str, Callable[[State, Judged], RunLaw]] = MappingProxyType(
-    {
-        "PURE": lambda _, judged: _OfEachStep(pure, judged),
-        "ADDRESS": lambda _, judged: Address(judged),
-        "FORK-EQ": lambda _, judged: _OfEachStep(fork_eq, judged),
-        "MIRROR": lambda start, _: Mirror(start),
-        "CUT-SAFE": lambda _, judged: CutSafe(judged),
-        "REPAIR-FIX": lambda _, judged: _OfEachStep(repair_fix, judged),
-    }
-)
-
-
-@final
-class _OfEachStep:
-    """A law over a run that keeps nothing of the steps before."""
-
-    def __init__(self, check: Callable[[JudgedStep, Judged], Iterator[str]], judged: Judged) -> None:
-        self._check, self._judged = check, judged
-
-    def take(self, step: JudgedStep) -> Iterator[str]:
-        """What is wrong with this step."""
-        return self._check(step, self._judged)
 
 
 def judge_step(record: StepRecord, judged: Judged, step: int = 0, *, was_taken: bool = False) -> tuple[Breach, ...]:

@@ -14,7 +14,8 @@ from loopkernel.data.policy import Hook, LoopTiers, Policy, Prices
 from loopkernel.data.vector import Vector
 from loopkernel.data.words import HookPoint, TimerPurpose
 from loopkernel.judging import KERNEL
-from loopkernel.laws.judging import PAIR_CHECKS, RUN_LAWS, judge_run, judge_steps
+from loopkernel.laws.catalogue import PAIR_CHECKS, RUN_LAWS
+from loopkernel.laws.judging import judge_run, judge_steps
 from loopkernel.laws.shadow import memory
 from loopkernel.loop.transition import transition
 from loopkernel.replaying import StepRecord
