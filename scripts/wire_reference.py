@@ -22,10 +22,11 @@ from loopkernel.codec.structure import DERIVED, Codec
 from loopkernel.codec.unions import tag_of
 from loopkernel.data.effects import Effect
 from loopkernel.data.json_text import Json, canonical_text
-from loopkernel.data.policy import Policy
+from loopkernel.data.policy import ApprovalRule, Hook, Policy
 from loopkernel.data.records import LogRecord
 from loopkernel.data.states import State
 from loopkernel.data.vector import GrowingSet, Vector
+from loopkernel.data.words import ErrorClass
 
 # Any, here and below: types are looked at as values, which typing has no name for.
 
@@ -44,6 +45,10 @@ _SIMPLE = {
     Json: "any JSON",
     type(None): "null",
 }
+
+# The options of a policy, with their words and their parts, have a page of their own; these are more than words.
+HELD_BY_OPTIONS = (ApprovalRule, Hook, ErrorClass)
+POLICY_PAGE = "../docs/reference/policy.md"
 
 HEAD = f"""# The types of the wire form
 
@@ -120,8 +125,12 @@ class _Reference:
         name = of_type.__name__
         if name not in self.classes:
             self.classes[name] = of_type
-            for field in _fields(of_type) if _is_record(of_type) else ():
-                self.words(_type_of(of_type, field))
+            if of_type is Policy:
+                for each in HELD_BY_OPTIONS:
+                    self._link(each)
+            elif _is_record(of_type):
+                for field in _fields(of_type):
+                    self.words(_type_of(of_type, field))
         return f"[{name}](#{name.lower()})"
 
     def section(self, of_type: type) -> Iterator[str]:
@@ -132,12 +141,16 @@ class _Reference:
             yield f"One of: {', '.join(f'`{canonical_text(member.value)}`' for member in of_type)}.\n"
             return
         yield f"Tag, where it stands beside others: `{tag_of(of_type)}`.\n"
+        if of_type is Policy:
+            held = ", ".join(self._link(each) for each in HELD_BY_OPTIONS)
+            yield f"Its keys are [the options of a policy]({POLICY_PAGE}). Some hold types of this page: {held}.\n"
+            return
         fields = _fields(of_type)
         if not fields:
             yield "No keys.\n"
             return
         rows = [
-            f"| `{field.alias}` | {self.words(_type_of(of_type, field))} | {_left_out(of_type, field)} |"
+            f"| `{field.alias}` | {self.words(_type_of(of_type, field))} | {left_out(of_type, field)} |"
             for field in fields
         ]
         yield "\n".join(["| key | holds | left out |", "|---|---|---|", *rows]) + "\n"
@@ -161,7 +174,7 @@ def _type_of(cls: type, field: "attrs.Attribute[Any]") -> Any:
     return get_type_hints(cls)[field.name]
 
 
-def _left_out(cls: type, field: "attrs.Attribute[Any]") -> str:
+def left_out(cls: type, field: "attrs.Attribute[Any]") -> str:
     """The value that is left out, as it would be written."""
     of_type = _type_of(cls, field)
     plan: Codec[Any] = Codec.of(of_type)
@@ -170,6 +183,17 @@ def _left_out(cls: type, field: "attrs.Attribute[Any]") -> str:
         return "never"
     told = f"`{canonical_text(plan.encode(default))}`"
     return f"{told}: a log that does not say" if ABSENT in field.metadata else told
+
+
+def part_of(hint: Any) -> type | None:
+    """The class of a part of a policy, where an option of this type is one."""
+    members = get_args(hint) if get_origin(hint) in _UNIONS else (hint,)
+    return next((each for each in members if _is_record(each)), None)
+
+
+def holds(of_type: Any) -> str:
+    """What a place of this type holds."""
+    return _Reference(_named_unions(_modules()), {}, {}).words(of_type)
 
 
 def _paragraph(of_type: type) -> str:

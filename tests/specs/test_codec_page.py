@@ -1,4 +1,4 @@
-"""specs/codec.md: its examples read and write as they stand, and its bounds of a policy are those of the code."""
+"""specs/codec.md: its examples read and write as they stand; and the bounds of a policy are kept by what reads one."""
 
 import json
 import re
@@ -20,8 +20,9 @@ from loopkernel.data.errors import CodecError
 from loopkernel.data.thread_deltas import RULES_VERSION
 from loopkernel.replaying import fold
 
-from tests.specs.policy_bounds import BOUNDS, PAGE
+from tests.specs.policy_bounds import BOUNDS
 
+PAGE = (Path(__file__).resolve().parents[2] / "specs" / "codec.md").read_text(encoding="utf-8")
 LOG, EFFECTS, DOCUMENTS = (
     block.splitlines() for block in re.findall(r"^```json\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 )

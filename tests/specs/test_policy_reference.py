@@ -1,44 +1,42 @@
 """The page on the options of a policy is printed from the types, tells of each, and its examples can be built."""
 
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
+import attrs
 import pytest
 from loopkernel import policy as names
 from loopkernel.policy import Policy
 
-from scripts.policy_reference import TEXTS, Text, lines, options, part_of, values, words_of
+from scripts.policy_reference import Option, lines, options
+from tests.specs.rule_documents import rules
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "policy.md"
-HINTS = options(Policy())
-OPTIONS = {name: text for texts in TEXTS.values() for name, text in texts.items()}
+OPTIONS = [option for option in options() if option.part is None]
 WITH_PRICES = {"prices": names.Prices(input=1.0), "output_tool": "answer"}
 
 
 def test_the_page_is_as_it_is_printed() -> None:
-    assert PAGE.read_text(encoding="utf-8") == "\n".join(lines()) + "\n"
+    printed = "\n".join(lines()) + "\n"
+    assert PAGE.read_text(encoding="utf-8") == printed, "python -m scripts.policy_reference > docs/reference/policy.md"
 
 
-def test_every_option_is_told_of_once() -> None:
-    assert sorted(OPTIONS) == sorted(HINTS)
-    assert sum(map(len, TEXTS.values())) == len(OPTIONS)
+def test_every_option_is_told_of_once_with_a_rule_that_there_is() -> None:
+    told = [option.name for option in options()]
+    rows = [line.split("`")[1] for line in lines() if line.startswith("| `")]
+    parts = {option.name: option.part for option in options() if option.part}
+    fields = [field.name for field in attrs.fields(Policy)]
+    fields += [f"{name}.{field.name}" for name, part in parts.items() for field in attrs.fields(part)]
+    assert sorted(rows) == sorted(told) == sorted(fields)
+    assert {option.rule for option in options()} <= set(rules())
 
 
-@pytest.mark.parametrize("name", OPTIONS)
-def test_an_example_can_be_built(name: str) -> None:
-    text: Text = OPTIONS[name]
-    if words := words_of(HINTS[name]):
-        assert text.example in words
-        value: object = text.example
-    else:
-        value = eval(text.example, vars(names).copy())  # our own page; the names are the public ones
-    option, _, field = name.partition(".")
-    if not field:
-        built: Any = {option: value}  # Any: what a person may write for any option
-    else:
-        part = part_of(get_type_hints(Policy)[option])
-        assert part is not None
-        beside = {"keep_turns": None} if field in ("keep_messages", "keep_ratio") else {}
-        room = {"chars": 20_000} if option == "result_limit" and field != "chars" else {}
-        built = {option: part(**{**room, **beside, field: value})}
-    assert values(Policy(**{**WITH_PRICES, **built}))[name] is not None
+@pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
+def test_an_example_can_be_built(option: Option) -> None:
+    # Our own page; the names are the public ones.
+    value: object = eval(option.shown_example().strip("`"), vars(names).copy())
+    given: Any = {option.field.name: value}  # Any: what a person may write for any option
+    if option.home is not Policy:
+        beside = {"keep_turns": None} if option.field.name in ("keep_messages", "keep_ratio") else {}
+        given = {option.name.split(".")[0]: option.home(**{**beside, **given})}
+    assert option.value_in(Policy(**{**WITH_PRICES, **given})) is not None

@@ -16,7 +16,8 @@ from tests.kernel.planted.runs import SCRIPTS
 SPECS = Path(__file__).resolve().parents[2] / "specs"
 PAGE = (SPECS / "wire.md").read_text(encoding="utf-8")
 TAGS = dict(re.findall(r"^### (\w+)\n\n[^\n]*\n\nTag, [^\n]*: `([a-z-]+)`\.$", PAGE, re.MULTILINE))
-KEYS = set(re.findall(r"^\| `(\w+)` \|", PAGE, re.MULTILINE))
+OPTIONS = (SPECS.parent / "docs" / "reference" / "policy.md").read_text(encoding="utf-8")
+KEYS = set(re.findall(r"^\| `(?:\w+\.)?(\w+)` \|", PAGE + OPTIONS, re.MULTILINE))
 
 
 def test_the_page_is_printed_from_the_types() -> None:
@@ -28,6 +29,7 @@ def test_every_type_has_one_place_and_every_link_leads_to_it() -> None:
     assert len({heading.lower() for heading in headings}) == len(headings)
     links = re.findall(r"\[(\w+)\]\(#(\w+)\)", PAGE)
     assert {name for name, _ in links} == set(headings)
+    assert set(re.findall(r"wire\.md#(\w+)", OPTIONS)) <= {anchor for _, anchor in links}
     assert all(name.lower() == anchor for name, anchor in links)
 
 

@@ -1,7 +1,8 @@
 """Policy: every constant and every choice of the loop, as validated data.
 
-The defaults are those of the `default` preset. Times are milliseconds, None means "no limit" or "none".
-Building an invalid part raises PolicyError, which names every fault of that part.
+The defaults are those of the `default` preset. Times are milliseconds, None means "no limit" or "none". Building an
+invalid part raises PolicyError, which names every fault of that part. What stands below an option says what it decides,
+an example, and the rule that defines it: docs/reference/policy.md is printed from that.
 """
 
 import math
@@ -38,7 +39,9 @@ class Prices:
     """USD per million tokens."""
 
     input: float = 0.0
+    """What a million tokens of input cost, in US dollars; such as `3.0` (LIMIT-2)."""
     output: float = 0.0
+    """What a million tokens of output cost, in US dollars; such as `15.0` (LIMIT-2)."""
 
     def __attrs_post_init__(self) -> None:
         _demand(_faults([("prices.input", self.input, 0), ("prices.output", self.output, 0)]))
@@ -55,9 +58,13 @@ class Truncation:
     """What follows a reply that was cut at the output limit (rule INFER-7)."""
 
     escalate_to: tuple[int, ...] = (64_000,)
+    """Output limits that a reply which was cut is tried with again, in tokens; such as `(64_000,)` (INFER-7)."""
     continuations: int = 3
+    """How often the model is then asked to continue; such as `3` (INFER-7)."""
     then: choices.TruncationEnd = choices.TruncationEnd.FAIL
+    """How a turn ends whose reply stays cut (INFER-7)."""
     calls: choices.TruncatedCalls = choices.TruncatedCalls.ERROR
+    """What becomes of the whole calls of a cut reply (INFER-7)."""
 
     def __attrs_post_init__(self) -> None:
         limits = [(f"on_truncation.escalate_to[{i}]", limit, 1) for i, limit in enumerate(self.escalate_to)]
@@ -77,18 +84,22 @@ RETRYABLE = (
 @final
 @frozen(kw_only=True, field_transformer=checked_options)
 class Retry:
-    """The schedule of retries (rule RETRY-1): base, times factor each, at most cap, plus up to jitter.
-
-    A stream that has begun, and fails with a class of `unstreamed`, is asked for again at once and whole (INFER-11).
-    """
+    """The schedule of retries (rule RETRY-1): base, times factor each, at most cap, plus up to jitter."""
 
     base_ms: int = 5_000
+    """The first wait; such as `500` (RETRY-1)."""
     factor: float = 2
+    """What each wait is multiplied with for the next; such as `2` (RETRY-1)."""
     cap_ms: int = 60_000
+    """The longest wait; such as `32_000` (RETRY-1)."""
     retries: int = 5
+    """How many attempts follow the first; such as `10` (RETRY-1)."""
     jitter_ms: int = 0
+    """What is added to a wait at most, drawn from `seed`; such as `250` (RETRY-2)."""
     classes: tuple[ErrorClass, ...] = RETRYABLE
+    """Which failures are tried again; such as `("overloaded", "network")` (RETRY-3)."""
     unstreamed: tuple[ErrorClass, ...] = ()
+    """After which failures within a stream the reply is asked for at once, whole; such as `("server",)` (INFER-11)."""
 
     def __attrs_post_init__(self) -> None:
         _demand(
@@ -110,10 +121,15 @@ class LoopTiers:
     """When repeated similar calls are noted, disabled, stopped (rule LIMIT-3); counts of calls."""
 
     note: int | None = 3
+    """After so many similar calls the model is told that it repeats itself; such as `3` (LIMIT-3)."""
     disable: int | None = 5
+    """After so many the tool is taken away for a while; such as `5` (LIMIT-3)."""
     disable_turns: int = 3
+    """For how many replies it is taken away; such as `3` (LIMIT-3)."""
     stop: int | None = 8
+    """After so many the turn ends; such as `8` (LIMIT-3)."""
     window: int = 24
+    """Among how many of the last calls similar ones are counted; such as `24` (LIMIT-3)."""
 
     def __attrs_post_init__(self) -> None:
         _demand(
@@ -132,22 +148,30 @@ class LoopTiers:
 @final
 @frozen(kw_only=True, field_transformer=checked_options)
 class Compaction:
-    """When and how the thread is compacted (section COMPACT). Exactly one `keep_*` is given.
-
-    `shorten_results`: where a prompt is too long, the oldest results keep so many characters at either end (INFER-8).
-    """
+    """When and how the thread is compacted (section COMPACT). Exactly one `keep_*` is given."""
 
     strategy: choices.CompactionStrategy = choices.CompactionStrategy.SUMMARISE
+    """How a thread is made smaller (COMPACT-2)."""
     window_tokens: int = 200_000
+    """How large the model's window is; such as `1_000_000` (COMPACT-1)."""
     trigger_ratio: float | None = 0.7
+    """At which part of the window it is made smaller; such as `0.85` (COMPACT-1)."""
     trigger_tokens: int | None = None
+    """Or at which size; such as `150_000` (COMPACT-1)."""
     keep_turns: int | None = 6
+    """How many turns are kept as they are; such as `6` (COMPACT-2)."""
     keep_messages: int | None = None
+    """Or how many messages; such as `4` (COMPACT-2)."""
     keep_ratio: float | None = None
+    """Or which part of the window; such as `0.3` (COMPACT-2)."""
     when: choices.CompactionMoment = choices.CompactionMoment.ANY
+    """When the need is checked (COMPACT-1)."""
     failures: int = 3
+    """After how many failed summaries it pauses; such as `3` (COMPACT-4)."""
     cooldown_ms: int = 60_000
+    """For how long; such as `60_000` (COMPACT-4)."""
     shorten_results: int | None = None
+    """What the oldest results keep at either end where a prompt is too long, in characters; such as `200` (INFER-8)."""
 
     def __attrs_post_init__(self) -> None:
         faults = _faults(
@@ -180,8 +204,11 @@ class ClearResults:
     """Old result bodies are cleared: above a count, all but the most recent (rule TOOL-11)."""
 
     above: int = 15
+    """Above so many results in the thread, old ones lose their bodies; such as `15` (TOOL-11)."""
     keep: int = 5
+    """How many of the latest keep theirs; such as `5` (TOOL-11)."""
     when: choices.ClearMoment = choices.ClearMoment.ON_PRESSURE
+    """Whether that waits until the window is nearly full (TOOL-11)."""
 
     def __attrs_post_init__(self) -> None:
         _demand(_faults([("clear_results.above", self.above, 0), ("clear_results.keep", self.keep, 0)]))
@@ -193,18 +220,20 @@ ROOM_FOR_PATH = 1_000  # characters beside a preview, for the words about its fi
 @final
 @frozen(kw_only=True, field_transformer=checked_options)
 class ResultLimit:
-    """A result of more than `chars` keeps `head` and `tail` characters (rule TOOL-11).
-
-    A medium with more than `media_chars` characters of data becomes a placeholder. Where `oversize` is `spill`, what a
-    command puts out goes to a file, and `preview` characters of either end are the result.
-    """
+    """A result of more than `chars` keeps `head` and `tail` characters (rule TOOL-11)."""
 
     chars: int = 20_000
+    """A longer result is made shorter; such as `30_000` (TOOL-11)."""
     head: int = 2_000
+    """What is kept of its beginning, in characters; such as `2_000` (TOOL-11)."""
     tail: int = 2_000
+    """What is kept of its end, in characters; such as `2_000` (TOOL-11)."""
     media_chars: int = 5_000_000
+    """An image or file with more data becomes a placeholder; such as `1_000_000` (TOOL-11)."""
     oversize: choices.Oversize = choices.Oversize.CUT
+    """Whether the long output of a command is cut, or goes to a file that the model can read (TOOL-11)."""
     preview: int = 2_000
+    """What the model sees of either end of such a file, in characters; such as `2_000` (TOOL-11)."""
 
     def __attrs_post_init__(self) -> None:
         faults = _faults(
@@ -285,7 +314,9 @@ class CourseCorrection:
     """How much must have happened before a correction is asked for (rule HOOK-3)."""
 
     after_calls: int = 5
+    """After how many calls a corrector looks at the course; such as `5` (HOOK-3)."""
     after_writes: int = 1
+    """And after how many of them that write; such as `1` (HOOK-3)."""
 
     def __attrs_post_init__(self) -> None:
         _demand(
@@ -304,9 +335,13 @@ class ChildLimits:
     """The limits of a sub-agent (rule CHILD-1)."""
 
     max_turns: int | None = 10
+    """How many replies a sub-agent may have; such as `10` (CHILD-1)."""
     max_output_tokens: int | None = 8_000
+    """How long its replies may be; such as `8_000` (CHILD-1)."""
     timeout_ms: int | None = 60_000
+    """How long it may take; such as `60_000` (CHILD-1)."""
     depth: int = 1
+    """How deep sub-agents may have sub-agents; such as `1` (CHILD-1)."""
 
     def __attrs_post_init__(self) -> None:
         _demand(
@@ -327,9 +362,13 @@ class OnRestart:
     """What a restart does with the runs in flight, by effect class, and with sub-agents (rule RESUME-3)."""
 
     read_only: choices.RestartSafe = choices.RestartSafe.RERUN
+    """What a restart does with a run that only reads (RESUME-3)."""
     idempotent: choices.RestartSafe = choices.RestartSafe.RERUN
+    """With one that may be repeated (RESUME-3)."""
     dangerous: choices.RestartDangerous = choices.RestartDangerous.CANCEL
+    """With one that may have done harm: cancel it, ask a person, or fail (RESUME-3)."""
     child: choices.RestartChild = choices.RestartChild.RESUME
+    """With a sub-agent (RESUME-3)."""
 
 
 UNPRICED = (
@@ -341,66 +380,126 @@ UNPRICED = (
 @final
 @frozen(kw_only=True, field_transformer=checked_options)
 class Policy:
-    """All of it. Each field is one option of the scenario format, under the same name."""
+    """All of it. Each field is one option, under the same name in scenarios and in a file of a policy."""
 
     lifetime: choices.Lifetime = choices.Lifetime.SESSION
+    """Whether a run ends with its task, or rests after each turn and goes on (STATE-8)."""
     model: str = "default"
+    """The name of the model that is asked; the provider knows what it means; such as `"large"` (INFER-1)."""
     fallback_models: tuple[str, ...] = ()
+    """Models that are asked, in this order, when the one before has failed for good; such as `("small",)` (RETRY-4)."""
     max_turns: int | None = 100
+    """How many replies a turn may have; such as `50` (LIMIT-1)."""
     turn_limit_counts: choices.TurnLimitCounts = choices.TurnLimitCounts.REPLIES
+    """Which replies count towards `max_turns` (LIMIT-1)."""
     max_total_tokens: int | None = None
+    """What the whole run may use, input and output; such as `1_000_000` (LIMIT-2)."""
     max_tool_calls: int | None = None
+    """How many calls the whole run may make; such as `200` (LIMIT-2)."""
     max_wall_ms: int | None = None
+    """How long a turn may take; such as `600_000` (LIMIT-2)."""
     max_cost_usd: float | None = None
+    """What the whole run may cost; it needs `prices`; such as `2.5` (LIMIT-2)."""
     prices: Prices = Prices()
+    """What tokens cost (LIMIT-2)."""
     schedule: choices.Schedule = choices.Schedule.GRAPH
+    """In which order calls start (TOOL-3)."""
     max_parallel: int | None = 10
+    """How many calls run at once; such as `4` (TOOL-3)."""
     early_start: choices.EarlyStart = choices.EarlyStart.GATED
+    """Whether calls may start while the reply still streams (TOOL-9)."""
     no_profile: choices.NoProfile = choices.NoProfile.CONFLICT
+    """What a tool that nobody described conflicts with (TOOL-1)."""
     no_profile_approval: choices.NoProfileApproval = choices.NoProfileApproval.ASK
+    """Whether a tool that nobody described needs a person (ASK-1)."""
     write_conflict: choices.WriteConflict = choices.WriteConflict.SERIALISE
+    """What two calls do that write the same resource (CALL-6)."""
     run_calls: choices.RunCalls = choices.RunCalls.CONTENT
+    """What decides that the calls of a reply run: that they are there, the stop reason, or either (INFER-5)."""
     on_reject: choices.OnReject = choices.OnReject.CONTINUE
+    """What follows a rejection (ASK-7)."""
     on_tool_failure: choices.OnToolFailure = choices.OnToolFailure.CONTINUE
+    """What a failing call does to its siblings (TOOL-6)."""
     on_busy: choices.OnBusy = choices.OnBusy.QUEUE
+    """What a message does while the loop is busy (INPUT-1)."""
     queue_limit: int = 100
+    """How many messages wait at most; such as `20` (INPUT-1)."""
     max_output_tokens: int | None = 32_000
+    """How long a reply may be; none leaves it to the provider; such as `16_384` (INFER-14)."""
     max_reply_chars: int | None = 4_000_000
+    """How long a reply may be, by what has arrived of it; such as `4_000_000` (LIMIT-4)."""
     on_truncation: Truncation = Truncation()
+    """What follows a reply that was cut at the output limit (INFER-7)."""
     retry: Retry | None = Retry()
+    """How a request that failed is tried again (RETRY-1)."""
     retry_after_cap_ms: int = 300_000
+    """The longest wait that a server may ask for; beyond it the error is shown; such as `60_000` (RETRY-2)."""
     errors: choices.ErrorDisplay = choices.ErrorDisplay.WITHHELD
+    """Whether an error is shown at once, or when nothing is left to try (INFER-9)."""
     on_error: choices.OnError = choices.OnError.REST
+    """What an error does that nothing recovers (RETRY-7)."""
     silence_ms: int | None = 120_000
+    """How long a model may say nothing before it is asked again; such as `120_000` (INFER-11)."""
     tool_timeout_ms: int | None = 120_000
+    """How long a call may run; such as `30_000` (TOOL-10)."""
     approval_timeout_ms: int | None = None
+    """After which silence is a rejection; such as `300_000` (ASK-6)."""
     hook_timeout_ms: int | None = 30_000
+    """How long a hook may take; such as `30_000` (HOOK-4)."""
     grace_ms: int = 5_000
+    """How long an aborted call keeps what it holds, if it does not say that it stopped; such as `5_000` (TOOL-17)."""
     loop: LoopTiers | None = LoopTiers()
+    """What similar calls in a row lead to (LIMIT-3)."""
     compaction: Compaction | None = Compaction()
+    """When and how the thread is made smaller (COMPACT-1)."""
     clear_results: ClearResults | None = ClearResults()
+    """When old results lose their bodies (TOOL-11)."""
     result_limit: ResultLimit | None = ResultLimit()
+    """How long a result may be (TOOL-11)."""
     approval_mode: choices.ApprovalMode = choices.ApprovalMode.DEFAULT
+    """What becomes of decisions: asked, allowed, planned only (ASK-1)."""
     approval_rules: tuple[ApprovalRule, ...] = ()
+    """Rules for calls by tool, input and resource: deny, ask or allow; deny wins, then ask; such as
+    `(ApprovalRule(decision=Decision.DENY, tool="shell"),)` (ASK-1)."""
     output_tool: str | None = None
+    """The tool whose checked input is the output of the turn; it is not run; such as `"answer"` (CALL-5)."""
     output_calls: choices.OutputCalls = choices.OutputCalls.RUN
+    """What the other calls of that reply do (CALL-5)."""
     output_required: bool = False
+    """Whether a turn may not end without it (CALL-5)."""
     output_demand: choices.OutputDemand = choices.OutputDemand.ONCE
+    """How long an output is demanded that does not come (CALL-5)."""
     redacts: choices.Redacts = choices.Redacts.INPUT
+    """Which message a guardrail's text takes the place of (INFER-10)."""
     on_pause: choices.OnPause = choices.OnPause.CONTINUE
+    """What a pause of the provider leads to (INFER-4)."""
     on_broken_stream: choices.OnBrokenStream = choices.OnBrokenStream.RETRACT
+    """Whether what is whole of a reply whose stream broke is kept, or the reply taken back (INFER-11)."""
     missing_call_retries: int | None = None
+    """How often a reply that stopped for calls and has none is asked for again; such as `2` (INFER-13)."""
     refusal_notes: int = 0
+    """How often the model is told of a refusal and goes on; such as `1` (INFER-10)."""
     empty_reply_nudges: int = 1
+    """How often an empty reply is asked for again; such as `1` (INFER-13)."""
     nudges_count: choices.NudgesCount = choices.NudgesCount.TURN
+    """Whether nudges are counted in the turn, or since the last calls (INFER-13)."""
     still_empty: choices.StillEmpty = choices.StillEmpty.STUCK
+    """How a turn ends that stays empty (INFER-13)."""
     hooks: tuple[Hook, ...] = ()
+    """Which hooks are asked or told, and at which point; such as
+    `(Hook(point=HookPoint.BEFORE_TOOL, name="guard", gated=True),)` (HOOK-1)."""
     hook_failure: choices.HookFailure = choices.HookFailure.OPEN
+    """What a gated hook that fails does (HOOK-4)."""
     stop_hook_limit: int = 10
+    """How often a hook may keep a turn from ending; such as `8` (HOOK-2)."""
     course_correction: CourseCorrection | None = None
+    """When a corrector looks at the course (HOOK-3)."""
     child: ChildLimits = ChildLimits()
+    """The limits of a sub-agent (CHILD-1)."""
     on_restart: OnRestart = OnRestart()
-    seed: int = 0  # of the jitter (rule RETRY-2)
+    """What a restart does with the runs in flight, by effect class, and with sub-agents (RESUME-3)."""
+    seed: int = 0
+    """What the jitter of retries is drawn from; such as `7` (RETRY-2)."""
 
     def __attrs_post_init__(self) -> None:
         faults = _faults(

@@ -164,12 +164,17 @@ def test_a_required_output_needs_its_tool_and_all_is_told_at_once() -> None:
 
 @pytest.mark.rule("HOOK-1")
 @pytest.mark.parametrize("point", HookPoint)
-def test_a_hook_may_be_gated_at_every_point_but_where_a_message_is_added(point: HookPoint) -> None:
+def test_a_hook_may_be_gated_where_its_point_allows_it(point: HookPoint) -> None:
     hooks = (Hook(point=point, name="a"), Hook(point=point, name="b", gated=True))
-    if point is HookPoint.MESSAGE_ADDED:
-        assert faults_of(Policy, {"hooks": hooks}) == ["hooks"]
-    else:
+    if point.can_be_gated:
         assert Policy(hooks=hooks).hooks == hooks
+    else:
+        assert faults_of(Policy, {"hooks": hooks}) == ["hooks"]
+
+
+@pytest.mark.rule("HOOK-1")
+def test_where_a_message_is_added_one_can_only_observe() -> None:
+    assert not HookPoint.MESSAGE_ADDED.can_be_gated
 
 
 def test_the_message_tells_where_and_what_to_do() -> None:

@@ -306,6 +306,7 @@ def test_a_file_that_cannot_be_read_is_a_fault(tmp_path: Path) -> None:
 
 
 README = Path(__file__).parents[3] / "specs" / "scenarios" / "README.md"
+HOOK_RULES = Path(__file__).parents[3] / "specs" / "rules" / "hooks.md"
 
 
 def test_the_example_of_the_reference_page_is_a_scenario() -> None:
@@ -322,5 +323,11 @@ def test_the_reference_page_names_every_key_and_word() -> None:
         for one in fields(kind)
     }
     keys -= {"source", "line", "outcome", "ending", "name"}  # not keys of the format
-    vocabulary = {str(one.value) for kind in (StopReason, ErrorClass, HookPoint, LimitName) for one in kind}
+    vocabulary = {str(one.value) for kind in (StopReason, ErrorClass, LimitName) for one in kind}
     assert (keys | vocabulary | set(ACTIONS) | set(PRESETS) | set(INTERACTIONS)) - words == set()
+
+
+@pytest.mark.rule("HOOK-1")
+def test_the_rule_of_hooks_to_which_that_page_sends_its_reader_has_a_row_for_each_point() -> None:
+    table = HOOK_RULES.read_text(encoding="utf-8").partition("| point | reached |")[2].partition("\n\n")[0]
+    assert sorted(re.findall(r"^ *\| `(\w+)` \|", table, re.MULTILINE)) == sorted(point.value for point in HookPoint)
