@@ -52,9 +52,10 @@ POLICY_PAGE = "../docs/reference/policy.md"
 
 HEAD = f"""# The types of the wire form
 
-Every type that can stand in a document, with the key, the content and the default of each field. For those who write a
-reader or a writer; how types become JSON is said in [codec.md](codec.md). Printed from the code by
-`python -m scripts.wire_reference`, and held to it by a test.
+Every type that can stand in a document, with the key, the content and the default of each field. The options of a
+policy, with their parts and words, have [a page of their own]({POLICY_PAGE}). For those who write a reader or a writer;
+how types become JSON is said in [codec.md](codec.md). Printed from the code by `python -m scripts.wire_reference`, and
+held to it by a test.
 
 - **key**: of the object. **holds**: what may stand there; a name is a type of this page. **left out**: the value that
   is not written, and filled in when the key is not there; "never" marks a key that must be there.
