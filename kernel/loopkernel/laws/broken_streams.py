@@ -56,8 +56,8 @@ def to_keep(step: JudgedStep) -> Whole | None:
     tail = len(pieces)
     while tail and isinstance(pieces[tail - 1], ModelText | ModelReasoning | ModelInput):
         tail -= 1
-    said = [piece for piece in pieces[tail:] if not isinstance(piece, ModelInput)]
-    left = 0 if unfinished is None else max(sum(_length(piece) for piece in said) - max(unfinished, 0), 0)
+    said = [piece for piece in pieces[tail:] if isinstance(piece, ModelText | ModelReasoning)]
+    left = 0 if unfinished is None else max(sum(len(piece.text) for piece in said) - max(unfinished, 0), 0)
     whole = list(_first(said, left))
     head = [piece for piece in pieces[:tail] if isinstance(piece, ModelText | ModelReasoning)]
     text = _joined(head, ModelText) + "".join(part for kind, part in whole if kind is ModelText)
@@ -67,16 +67,11 @@ def to_keep(step: JudgedStep) -> Whole | None:
     return Whole(text, reasoning, calls)
 
 
-def _length(piece: Piece) -> int:
-    return len(piece.text) if isinstance(piece, ModelText | ModelReasoning) else 0
-
-
-def _first(said: Iterable[Piece], left: int) -> Iterator[tuple[type[Piece], str]]:
+def _first(said: Iterable[ModelText | ModelReasoning], left: int) -> Iterator[tuple[type[Piece], str]]:
     """So many characters from the front."""
     for piece in said:
-        if isinstance(piece, ModelText | ModelReasoning):
-            yield type(piece), piece.text[: max(left, 0)]
-            left -= len(piece.text)
+        yield type(piece), piece.text[: max(left, 0)]
+        left -= len(piece.text)
 
 
 def _joined(pieces: Iterable[Piece], kind: type[ModelText] | type[ModelReasoning]) -> str:
