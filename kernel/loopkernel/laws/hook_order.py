@@ -24,7 +24,7 @@ from loopkernel.laws.ending_laws import entries_in
 from loopkernel.laws.gates import gate_of_turn, gated_calls
 from loopkernel.laws.shadow.step import JudgedStep
 
-AFTER_POINTS = frozenset({HookPoint.AFTER_INVOCATION, HookPoint.AFTER_MODEL, HookPoint.AFTER_TOOL})
+AFTER_POINTS = frozenset(point for point in HookPoint if point.value.startswith("after_"))
 CALL_POINTS = frozenset({HookPoint.BEFORE_TOOL, HookPoint.AFTER_TOOL})
 TURN_POINTS = frozenset(point for point in HookPoint if point.can_be_gated) - CALL_POINTS
 

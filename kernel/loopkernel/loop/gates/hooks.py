@@ -22,7 +22,7 @@ Gate = OpenHook | OpenCorrection
 MAX_RETRIES = 3  # in a row, for a hook (rule HOOK-2)
 TOO_SLOW = HookFault("it took too long")
 
-_AFTER = frozenset({HookPoint.AFTER_INVOCATION, HookPoint.AFTER_MODEL, HookPoint.AFTER_TOOL})
+_AFTER = frozenset(point for point in HookPoint if point.value.startswith("after_"))
 
 
 def hooks_at(policy: Policy, point: HookPoint) -> tuple[Hook, ...]:
