@@ -1,7 +1,7 @@
 """This kernel under its laws: the one place where what judges meets what is judged.
 
     report = check_all(fold(log))
-    print(report)  # laws checked: step 412, trace 12, pair 6; all held
+    print(report)  # laws checked: step ..., trace ..., pair ...; all held
 
 The laws import nothing of the loop. All that they call of it they are given here, as a `Judged`.
 """

@@ -6,7 +6,7 @@ step again, with the `Judged` transition and explanation that they are given.
 
     records = fold(log)
     report = judge_all(records, judged)
-    print(report)  # laws checked: step 412, trace 12, pair 6; all held
+    print(report)  # laws checked: step ..., trace ..., pair ...; all held
 
 Nothing of the loop is imported here: `loopkernel.judging` brings the laws and this kernel together.
 """
