@@ -1,6 +1,7 @@
 """Of law CUT-SAFE: a thread is as long as its messages are, and is compacted when that is due (rule COMPACT-1)."""
 
 from collections.abc import Iterator
+from itertools import takewhile
 from typing import final
 
 from loopkernel.data.blocks import TextBlock
@@ -131,7 +132,8 @@ def _uncut(
     """A turn ends, a compaction was due, and none was made."""
     added = {message.id: message for message in after.thread.messages.since(len(before.thread))}
     thread, useless_at = list(before.thread), before.compactions.useless_at
-    for place, effect in enumerate(step.effects):
+    until_end = takewhile(lambda effect: not isinstance(effect, TurnEnded), step.effects)
+    for place, effect in enumerate(until_end):  # what follows belongs to the next turn
         if isinstance(effect, MessageAdded):
             message = added.get(effect.message.id)  # with its secrets, which are not told
             if message is None:  # it was cut away since: nobody can say how long it was
@@ -143,14 +145,12 @@ def _uncut(
             if made_at_end and not before.compactions.requested and not is_due(thread, size, compaction, first=True):
                 yield f"a turn ends with {len(thread)} messages, of {size}, and is compacted, which is not due"
             return  # it was made; or the thread is another, of a length that nobody has told
-        elif isinstance(effect, TurnEnded):
-            useless = useless_at is not None and len(thread) <= useless_at
-            cut = None if useless else where_to_cut(thread, compaction)
-            clears = compaction.strategy is CompactionStrategy.CLEAR
-            has_work = cut is not None and (not clears or any(map(_has_bodies, thread[: cut.until])))
-            if has_work and is_due(thread, size, compaction, first=True):
-                yield f"a turn ends with {len(thread)} messages, of {size}, and a compaction is due"
-            return  # what follows belongs to the next turn
+    useless = useless_at is not None and len(thread) <= useless_at
+    cut = None if useless else where_to_cut(thread, compaction)
+    clears = compaction.strategy is CompactionStrategy.CLEAR
+    has_work = cut is not None and (not clears or any(map(_has_bodies, thread[: cut.until])))
+    if has_work and is_due(thread, size, compaction, first=True):
+        yield f"a turn ends with {len(thread)} messages, of {size}, and a compaction is due"
 
 
 def _has_bodies(message: Message) -> bool:
