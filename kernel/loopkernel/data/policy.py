@@ -6,7 +6,6 @@ an example, and the rule that defines it: docs/reference/policy.md is printed fr
 """
 
 import math
-from collections.abc import Iterable
 from typing import final
 
 from loopkernel.data import choices
@@ -16,15 +15,20 @@ from loopkernel.data.tools import AccessMode, Decision
 from loopkernel.data.value_classes import frozen
 from loopkernel.data.words import ErrorClass, HookPoint
 
-Bound = tuple[str, int | float | None, int]
 
+def _faults(part: object, within: str, **least: int) -> list[Fault]:
+    """A fault for each number of the part, or in it, that is not finite or below its least; None passes.
 
-def _faults(bounds: Iterable[Bound]) -> list[Fault]:
-    """A fault for each number that is not finite or below its minimum; None passes."""
+    `within` is the name of the part in a policy, with a dot behind it.
+    """
     found: list[Fault] = []
-    for name, number, minimum in bounds:
-        if number is not None and not (math.isfinite(number) and number >= minimum):
-            found.append(Fault(name, f"must be a finite number of at least {minimum}, and is {number}"))
+    for option, minimum in least.items():
+        given: object = getattr(part, option)
+        numbers = {f"[{place}]": each for place, each in enumerate(given)} if isinstance(given, tuple) else {"": given}
+        for place, number in numbers.items():
+            if isinstance(number, int | float) and not (math.isfinite(number) and number >= minimum):
+                problem = f"must be a finite number of at least {minimum}, and is {number}"
+                found.append(Fault(f"{within}{option}{place}", problem))
     return found
 
 
@@ -44,7 +48,7 @@ class Prices:
     """What a million tokens of output cost, in US dollars; such as `15.0` (LIMIT-2)."""
 
     def __attrs_post_init__(self) -> None:
-        _demand(_faults([("prices.input", self.input, 0), ("prices.output", self.output, 0)]))
+        _demand(_faults(self, "prices.", input=0, output=0))
 
     @property
     def known(self) -> bool:
@@ -67,8 +71,7 @@ class Truncation:
     """What becomes of the whole calls of a cut reply (INFER-7)."""
 
     def __attrs_post_init__(self) -> None:
-        limits = [(f"on_truncation.escalate_to[{i}]", limit, 1) for i, limit in enumerate(self.escalate_to)]
-        _demand(_faults([*limits, ("on_truncation.continuations", self.continuations, 0)]))
+        _demand(_faults(self, "on_truncation.", escalate_to=1, continuations=0))
 
 
 RETRYABLE = (
@@ -102,17 +105,7 @@ class Retry:
     """After which failures within a stream the reply is asked for at once, whole; such as `("server",)` (INFER-11)."""
 
     def __attrs_post_init__(self) -> None:
-        _demand(
-            _faults(
-                [
-                    ("retry.base_ms", self.base_ms, 0),
-                    ("retry.factor", self.factor, 1),
-                    ("retry.cap_ms", self.cap_ms, 0),
-                    ("retry.retries", self.retries, 0),
-                    ("retry.jitter_ms", self.jitter_ms, 0),
-                ]
-            )
-        )
+        _demand(_faults(self, "retry.", base_ms=0, factor=1, cap_ms=0, retries=0, jitter_ms=0))
 
 
 @final
@@ -132,17 +125,7 @@ class LoopTiers:
     """Among how many of the last calls similar ones are counted; such as `24` (LIMIT-3)."""
 
     def __attrs_post_init__(self) -> None:
-        _demand(
-            _faults(
-                [
-                    ("loop.note", self.note, 2),
-                    ("loop.disable", self.disable, 2),
-                    ("loop.disable_turns", self.disable_turns, 1),
-                    ("loop.stop", self.stop, 2),
-                    ("loop.window", self.window, 2),
-                ]
-            )
-        )
+        _demand(_faults(self, "loop.", note=2, disable=2, disable_turns=1, stop=2, window=2))
 
 
 @final
@@ -175,17 +158,17 @@ class Compaction:
 
     def __attrs_post_init__(self) -> None:
         faults = _faults(
-            [
-                ("compaction.window_tokens", self.window_tokens, 1),
-                ("compaction.trigger_ratio", self.trigger_ratio, 0),
-                ("compaction.trigger_tokens", self.trigger_tokens, 1),
-                ("compaction.keep_turns", self.keep_turns, 1),
-                ("compaction.keep_messages", self.keep_messages, 1),
-                ("compaction.keep_ratio", self.keep_ratio, 0),
-                ("compaction.failures", self.failures, 1),
-                ("compaction.cooldown_ms", self.cooldown_ms, 0),
-                ("compaction.shorten_results", self.shorten_results, 0),
-            ]
+            self,
+            "compaction.",
+            window_tokens=1,
+            trigger_ratio=0,
+            trigger_tokens=1,
+            keep_turns=1,
+            keep_messages=1,
+            keep_ratio=0,
+            failures=1,
+            cooldown_ms=0,
+            shorten_results=0,
         )
         kept = [keep for keep in (self.keep_turns, self.keep_messages, self.keep_ratio) if keep is not None]
         if len(kept) != 1:
@@ -211,7 +194,7 @@ class ClearResults:
     """Whether that waits until the window is nearly full (TOOL-11)."""
 
     def __attrs_post_init__(self) -> None:
-        _demand(_faults([("clear_results.above", self.above, 0), ("clear_results.keep", self.keep, 0)]))
+        _demand(_faults(self, "clear_results.", above=0, keep=0))
 
 
 ROOM_FOR_PATH = 1_000  # characters beside a preview, for the words about its file: it is not cut again
@@ -236,15 +219,7 @@ class ResultLimit:
     """What the model sees of either end of such a file, in characters; such as `2_000` (TOOL-11)."""
 
     def __attrs_post_init__(self) -> None:
-        faults = _faults(
-            [
-                ("result_limit.chars", self.chars, 0),
-                ("result_limit.head", self.head, 0),
-                ("result_limit.tail", self.tail, 0),
-                ("result_limit.media_chars", self.media_chars, 0),
-                ("result_limit.preview", self.preview, 0),
-            ]
-        )
+        faults = _faults(self, "result_limit.", chars=0, head=0, tail=0, media_chars=0, preview=0)
         if self.head + self.tail > self.chars:
             faults.append(Fault("result_limit", "head and tail together must not pass chars"))
         if self.oversize is choices.Oversize.SPILL and 2 * self.preview + ROOM_FOR_PATH > self.chars:
@@ -319,14 +294,7 @@ class CourseCorrection:
     """And after how many of them that write; such as `1` (HOOK-3)."""
 
     def __attrs_post_init__(self) -> None:
-        _demand(
-            _faults(
-                [
-                    ("course_correction.after_calls", self.after_calls, 0),
-                    ("course_correction.after_writes", self.after_writes, 0),
-                ]
-            )
-        )
+        _demand(_faults(self, "course_correction.", after_calls=0, after_writes=0))
 
 
 @final
@@ -344,16 +312,7 @@ class ChildLimits:
     """How deep sub-agents may have sub-agents; such as `1` (CHILD-1)."""
 
     def __attrs_post_init__(self) -> None:
-        _demand(
-            _faults(
-                [
-                    ("child.max_turns", self.max_turns, 1),
-                    ("child.max_output_tokens", self.max_output_tokens, 1),
-                    ("child.timeout_ms", self.timeout_ms, 0),
-                    ("child.depth", self.depth, 0),
-                ]
-            )
-        )
+        _demand(_faults(self, "child.", max_turns=1, max_output_tokens=1, timeout_ms=0, depth=0))
 
 
 @final
@@ -503,27 +462,27 @@ class Policy:
 
     def __attrs_post_init__(self) -> None:
         faults = _faults(
-            [
-                ("max_turns", self.max_turns, 0),
-                ("max_total_tokens", self.max_total_tokens, 0),
-                ("max_tool_calls", self.max_tool_calls, 0),
-                ("max_wall_ms", self.max_wall_ms, 0),
-                ("max_cost_usd", self.max_cost_usd, 0),
-                ("max_parallel", self.max_parallel, 1),
-                ("queue_limit", self.queue_limit, 0),
-                ("max_output_tokens", self.max_output_tokens, 1),
-                ("max_reply_chars", self.max_reply_chars, 0),
-                ("retry_after_cap_ms", self.retry_after_cap_ms, 0),
-                ("silence_ms", self.silence_ms, 1),
-                ("tool_timeout_ms", self.tool_timeout_ms, 1),
-                ("approval_timeout_ms", self.approval_timeout_ms, 1),
-                ("hook_timeout_ms", self.hook_timeout_ms, 1),
-                ("grace_ms", self.grace_ms, 0),
-                ("missing_call_retries", self.missing_call_retries, 0),
-                ("refusal_notes", self.refusal_notes, 0),
-                ("empty_reply_nudges", self.empty_reply_nudges, 0),
-                ("stop_hook_limit", self.stop_hook_limit, 0),
-            ]
+            self,
+            "",
+            max_turns=0,
+            max_total_tokens=0,
+            max_tool_calls=0,
+            max_wall_ms=0,
+            max_cost_usd=0,
+            max_parallel=1,
+            queue_limit=0,
+            max_output_tokens=1,
+            max_reply_chars=0,
+            retry_after_cap_ms=0,
+            silence_ms=1,
+            tool_timeout_ms=1,
+            approval_timeout_ms=1,
+            hook_timeout_ms=1,
+            grace_ms=0,
+            missing_call_retries=0,
+            refusal_notes=0,
+            empty_reply_nudges=0,
+            stop_hook_limit=0,
         )
         if self.output_required and self.output_tool is None:
             faults.append(Fault("output_required", "needs output_tool: name the tool that gives the output"))
