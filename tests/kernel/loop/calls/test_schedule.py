@@ -9,6 +9,7 @@ from loopkernel.data.events import ApprovalAsked, ToolEnded
 from loopkernel.data.json_text import Json
 from loopkernel.data.policy import ApprovalRule, Policy
 from loopkernel.data.states import Confirming, Executing, Initial, State, Streaming
+from loopkernel.data.thread_deltas import Resumed
 from loopkernel.data.tool_deltas import ToolAsked
 from loopkernel.data.tools import Decision, InvalidCall, Tool, ToolProfile, UnknownTool, ValidCall, Verdict
 from loopkernel.data.user_deltas import Approve, CancelCall, ChangePolicy, ChangeTools, Permit
@@ -135,6 +136,18 @@ def test_a_new_plan_knows_what_runs_what_waits_and_what_has_not_stopped() -> Non
     assert list(places_of(plan.open)) == [1, 2, 3]
     assert list(places_of(plan.candidates)) == [3]
     assert list(places_of(blockers(plan, 3))) == [0, 1, 2]
+
+
+@pytest.mark.rule("RESUME-3")
+@pytest.mark.rule("TOOL-3")
+def test_a_new_plan_knows_what_is_to_start_again() -> None:
+    two = working(made_call(), made_call("write", writes("a")), tools=ALL_TOOLS)
+    one_slot = ChangePolicy(evolve(ASKING_NOBODY, max_parallel=1))
+    state = after(two, one_slot, Resumed())
+    plan = planned(forget_plan(ledger_of(state)), session_of(state)).plan
+    assert plan is not None
+    assert statuses(state) == [RUNNING, QUEUED]
+    assert list(places_of(plan.restarting)) == [1]
 
 
 # --- batches --------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 from loopkernel.data.blocks import RawInput
-from loopkernel.data.choices import ApprovalMode, EarlyStart, RunCalls, Schedule, WriteConflict
+from loopkernel.data.choices import ApprovalMode, EarlyStart, OutputCalls, RunCalls, Schedule, WriteConflict
 from loopkernel.data.effects import StartTimer, StartTool
 from loopkernel.data.events import ApprovalAsked
 from loopkernel.data.ledgers import ApprovalWait, CrashWait, Ledger, LedgerEntry, Links, Person, QuestionWait
@@ -309,6 +309,16 @@ def test_what_may_not_start_early_is_neither_asked_about_nor_denied_before_the_r
 def test_a_call_may_start_early_when_its_check_is_in() -> None:
     streaming = asked(ASKING_NOBODY, made_call("early_read", None), tools=ALL_TOOLS)
     assert starts(effects_of(streaming, checked(1))) == [call_id(1)]
+
+
+@pytest.mark.rule("TOOL-9")
+@pytest.mark.rule("CALL-5")
+def test_a_call_starts_early_also_beside_an_output_that_is_being_checked() -> None:
+    """Whether the output takes the place of the others is seen when the reply is complete."""
+    output_first = (made_call("read", None), made_call("early_read", reads("a")))
+    policy = evolve(ASKING_NOBODY, output_tool="read", output_calls=OutputCalls.SKIP)
+    streaming = asked(policy, *output_first, tools=ALL_TOOLS)
+    assert statuses(streaming) == [QUEUED, RUNNING]
 
 
 @pytest.mark.rule("TOOL-9")

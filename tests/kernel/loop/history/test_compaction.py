@@ -328,6 +328,11 @@ class Remembered:
         return sorted(found.id for found in spoken if found.origin in SENT_BY_USER)
 
 
+def is_note(message: Message) -> bool:
+    """Whether the message stands for what was cut out."""
+    return isinstance(message, UserMessage) and message.origin is UserOrigin.GAP_NOTE
+
+
 @pytest.mark.rule("INPUT-4")
 @pytest.mark.rule("COMPACT-3")
 @given(done)
@@ -350,6 +355,19 @@ def test_an_edit_finds_the_thread_as_it_was_before_what_was_cut_out(steps: Done)
             assert model.messages == expected[:place]
             assert model.session.size == rewritten(sum(map(characters_of, model.messages)))
             assert model.session.compactions.removals.size == len(model.copies)
+
+
+@pytest.mark.rule("INPUT-4")
+@pytest.mark.rule("COMPACT-3")
+def test_what_a_cut_within_a_turn_has_taken_out_comes_back_on_both_sides_of_what_it_kept() -> None:
+    """Of two turns the last two messages stay, and the message that opened the second, in front of them."""
+    model = Remembered()
+    model.grow([(SAID, [(1, None)]), (SAID, [(1, None)])])
+    before = model.messages
+    model.compact(Compaction(strategy=WINDOW, keep_turns=None, keep_messages=2, trigger_ratio=None))
+    assert [found.id for found in model.messages if not is_note(found)] == [4, 5, 6]
+    restored, _ = outcome(restore_for(drafted(model.session), MessageId(1)))
+    assert list(restored.thread) == before
 
 
 @pytest.mark.rule("INPUT-4")

@@ -5,7 +5,7 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 from loopkernel import Machine
-from loopkernel.data.blocks import RawInput
+from loopkernel.data.blocks import RawInput, text_of
 from loopkernel.data.choices import ApprovalMode, OnReject, RestartDangerous
 from loopkernel.data.effects import CheckCall, StartTool
 from loopkernel.data.events import ApprovalAsked, Refused, SessionResumed, ToolEnded
@@ -32,6 +32,7 @@ from loopkernel.data.user_deltas import (
 )
 from loopkernel.data.vector import Vector
 from loopkernel.data.words import CallStatus, CancelReason, RefusalReason, StopReason, UserAction
+from loopkernel.loop.algorithms.wording import cancelled_text
 from loopkernel.loop.calls.schedule import start_ready
 from loopkernel.loop.life.restart import restart_calls
 
@@ -92,6 +93,7 @@ def test_a_run_in_flight_is_repeated_answered_or_put_to_a_person_by_its_class(po
     else:
         (ended,) = of_kind(ToolEnded, effects)
         assert (ended.result.status, ended.result.reason, ended.result.ran) == (status, CancelReason.SAFETY, True)
+        assert text_of(ended.result.content) == cancelled_text(CancelReason.SAFETY)
         assert of_kind(StartTool, effects) == []
         assert isinstance(following, Streaming)  # the loop just goes on
     late = effects_of(following, ToolSucceeded(RunOperation(1)))

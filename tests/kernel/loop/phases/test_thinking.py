@@ -24,7 +24,7 @@ from loopkernel.data.words import (
     TurnEndReason,
     UserAction,
 )
-from loopkernel.loop.algorithms.wording import NUDGE, demand_text
+from loopkernel.loop.algorithms.wording import BROKEN_OFF, MISSING_CALLS, NUDGE, REFUSAL, demand_text
 from loopkernel.loop.phases.thinking import enter_thinking, on_thinking
 
 from tests.kernel.building import (
@@ -168,6 +168,22 @@ def test_a_nudge_and_the_waiting_steers_go_in_before_the_request() -> None:
     assert [steered.number for steered in of_kind(Steered, effects)] == [1, 2]
     streaming = a(Streaming, following)
     assert (session_of(streaming).inbox.steers, list(session_of(streaming).thread)) == ((), messages)
+
+
+@pytest.mark.rule("INFER-10", "INFER-11", "INFER-13")
+@pytest.mark.parametrize(
+    ("reason", "words", "origin"),
+    [
+        (RequestReason.MISSING_CALLS, MISSING_CALLS, UserOrigin.NUDGE),
+        (RequestReason.REFUSAL, REFUSAL, UserOrigin.NUDGE),
+        (RequestReason.BROKEN_STREAM_RECOVERY, BROKEN_OFF, UserOrigin.CONTINUATION),
+    ],
+)
+def test_the_model_is_told_why_it_is_asked_again(reason: RequestReason, words: str, origin: UserOrigin) -> None:
+    _, effects = enter_thinking(entering(at_rest().session, evolve(TURN, reason=reason)))
+    (added,) = of_kind(MessageAdded, effects)
+    assert isinstance(added.message, UserMessage)
+    assert (added.message.content, added.message.origin) == (text(words), origin)
 
 
 # For these the model is told something, so that the thread of the request is a longer one.
