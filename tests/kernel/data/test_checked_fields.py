@@ -22,7 +22,7 @@ from loopkernel.data.ids import CallId
 from loopkernel.data.json_text import Json
 from loopkernel.data.messages import Message
 from loopkernel.data.model_deltas import ModelFailed
-from loopkernel.data.policy import Policy, Retry
+from loopkernel.data.policy import Policy, ResourcePattern, Retry
 from loopkernel.data.records import LogRecord
 from loopkernel.data.steps import Context
 from loopkernel.data.thread_deltas import Acquired, Created
@@ -202,6 +202,7 @@ def test_texts_and_numbers_of_a_kind_of_their_own_become_plain_ones() -> None:
         (lambda: Policy(max_turns="3"), 'Policy.max_turns: must be an integer or None, not "3"'),  # type: ignore[arg-type]
         (lambda: Policy(seed=10**30), ""),
         (lambda: Policy(model=10**30), "Policy.model: must be a text, not a large integer"),  # type: ignore[arg-type]
+        (lambda: ResourcePattern("a", "x"), 'ResourcePattern.mode: must be one of "read", "write" or None, not'),  # type: ignore[arg-type]
         (lambda: Retry(classes=["server", "x"]), "Retry.classes[1]: must be one of"),  # type: ignore[arg-type]
         (lambda: Context(Acquired, 0), "be one of ModelText, ModelReasoning, ModelInput and "),  # type: ignore[arg-type]
         (lambda: Tool(name="t", input_schema={1}), "Tool.input_schema: must be "),  # type: ignore[arg-type]

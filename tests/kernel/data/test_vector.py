@@ -55,6 +55,8 @@ def test_equal_contents_make_equal_vectors_with_equal_hashes(size: int) -> None:
 
 
 @given(sizes, st.integers(-300, 3_000))
+@example(3, 3)
+@example(0, 0)
 def test_an_index_outside_is_refused(size: int, index: int) -> None:
     vector = Vector.of(range(size))
     if 0 <= index < size:
@@ -62,7 +64,7 @@ def test_an_index_outside_is_refused(size: int, index: int) -> None:
         return
     with pytest.raises(IndexError, match=rf"index {index} is outside a vector of {size} items"):
         vector[index]
-    with pytest.raises(IndexError):
+    with pytest.raises(IndexError, match=rf"index {index} is outside a vector of {size} items"):
         vector.replace(index, 0)
 
 

@@ -310,4 +310,5 @@ def test_the_others_are_those_that_do_not_wait_for_an_output() -> None:
     settings = session(RUN).settings
     assert others_open(ledger_of_entries(entry(1), entry(2, "finish")), settings)
     assert not others_open(ledger_of_entries(evolve(entry(1), status=DONE), entry(2, "finish")), settings)
+    assert others_open(ledger_of_entries(evolve(entry(1), status=DONE), entry(2)), settings)
     assert not others_open(ledger_of_entries(entry(1, "finish"), entry(2, "finish")), settings)

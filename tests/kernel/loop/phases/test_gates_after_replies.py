@@ -150,6 +150,7 @@ def test_a_hook_that_is_too_slow_counts_as_policy_says(failure: HookFailure, rea
     state = looked_at(TALK, completed(), policy=policy)
     late, effects = step(state, fired(1))
     assert named(effects)[0] == "AbortOther"
+    assert "CancelTimer" not in named(effects)  # it has fired
     assert a(Idle, late).session.last_end is TurnEndReason(reason)
     assert isinstance(after(state, says(1, HookFault("gone"))), Idle)
     assert named(effects_of(state, fired(9))) == ["Refused"]

@@ -3,7 +3,7 @@
 import pytest
 from attrs import evolve
 from loopkernel.data.blocks import RawInput
-from loopkernel.data.choices import OnPause, OnToolFailure, RunCalls, StillEmpty, TurnLimitCounts
+from loopkernel.data.choices import NudgesCount, OnPause, OnToolFailure, RunCalls, StillEmpty, TurnLimitCounts
 from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import AbortTool
 from loopkernel.data.endings import Ending, GoOn
@@ -11,13 +11,13 @@ from loopkernel.data.events import ErrorShown, MessageAdded, ToolEnded
 from loopkernel.data.messages import AssistantMessage, ResultMessage
 from loopkernel.data.model_deltas import ModelServerCall, ModelText
 from loopkernel.data.policy import Policy
-from loopkernel.data.sessions import Turn
+from loopkernel.data.sessions import Recovery, Turn
 from loopkernel.data.states import Streaming
 from loopkernel.data.usage import Usage
 from loopkernel.data.user_deltas import CancelCall
 from loopkernel.data.words import CallStatus, CancelReason, ErrorClass, RequestReason, StopReason, TurnEndReason
 from loopkernel.loop.algorithms.replies import MAX_PAUSES
-from loopkernel.loop.turn.reply import AfterReply, Complete, complete_reply
+from loopkernel.loop.turn.reply import AfterReply, Complete, complete_reply, counted
 
 from tests.kernel.building import (
     ALL_TOOLS,
@@ -286,3 +286,20 @@ def test_the_siblings_of_an_early_run_that_failed_are_cancelled_also_those_that_
     assert after.answering
     expected = [(position, CallStatus.CANCELLED, CancelReason.SIBLING) for position in (2, 3)]
     assert ends(after.draft.effects) == (expected if cancels else [])
+
+
+@pytest.mark.rule("INFER-13")
+@pytest.mark.parametrize(
+    ("counts", "has_calls", "nudges"),
+    [
+        (NudgesCount.TURN, True, 2),
+        (NudgesCount.TURN, False, 2),
+        (NudgesCount.ROUND, True, 0),
+        (NudgesCount.ROUND, False, 2),
+    ],
+)
+def test_nudges_are_counted_anew_behind_calls_where_policy_counts_them_by_rounds(
+    counts: NudgesCount, has_calls: bool, nudges: int
+) -> None:
+    turn = Turn(number=1, opened_ms=0, nudges=2)
+    assert counted(Policy(nudges_count=counts), turn, has_calls, Recovery()).nudges == nudges
