@@ -7,12 +7,12 @@ from loopkernel.data.blocks import TextBlock, text_of
 from loopkernel.data.effects import AbortTool, CallModel, CancelTimer, StartTimer
 from loopkernel.data.events import LeaseBroken, MessageAdded, ToolProgressed
 from loopkernel.data.held_runs import HeldRun
-from loopkernel.data.ids import OperationKind
+from loopkernel.data.ids import CallId, ModelOperation, OperationKind
 from loopkernel.data.ledgers import Ledger
 from loopkernel.data.messages import UserMessage, UserOrigin
 from loopkernel.data.model_deltas import ModelText
 from loopkernel.data.policy import ResultLimit
-from loopkernel.data.sessions import Session
+from loopkernel.data.sessions import BackgroundEnd, Session
 from loopkernel.data.states import Done, Idle, Streaming
 from loopkernel.data.timers import Timer
 from loopkernel.data.tool_deltas import ToolProgress
@@ -27,6 +27,7 @@ from loopkernel.loop.calls.held_runs import (
     abort_run,
     background_ended,
     background_run,
+    forget_background,
     give_up_in_background,
     grace_is_over,
     has_stopped,
@@ -329,3 +330,12 @@ def test_a_task_that_is_over_has_no_timer_and_no_run_left() -> None:
     finished, effects = step(a(Streaming, after(behind, completed(reply=2))), completed(reply=3))
     assert isinstance(finished, Done)
     assert effects[-1] == AbortTool(run(1), CancelReason.DISPOSED)
+
+
+@pytest.mark.rule("TOOL-20")
+def test_what_ended_in_the_background_is_forgotten_with_its_reply_and_no_other() -> None:
+    first, second = (BackgroundEnd(CallId(ModelOperation(reply), 1), text("so")) for reply in (1, 2))
+    session = at_rest().session
+    session = evolve(session, inbox=evolve(session.inbox, background=(first, second)))
+    assert forget_background(drafted(session), ModelOperation(1)).session.inbox.background == (second,)
+    assert forget_background(drafted(session), ModelOperation(3)).session is session

@@ -303,3 +303,15 @@ def test_nudges_are_counted_anew_behind_calls_where_policy_counts_them_by_rounds
 ) -> None:
     turn = Turn(number=1, opened_ms=0, nudges=2)
     assert counted(Policy(nudges_count=counts), turn, has_calls, Recovery()).nudges == nudges
+
+
+@pytest.mark.rule("INFER-13")
+@pytest.mark.rule("RETRY-4")
+def test_a_reply_that_lacks_its_calls_is_asked_for_with_all_its_retries() -> None:
+    turn = Turn(number=1, opened_ms=0, pauses=3, recovery=Recovery(retries=2, unstreamed=True))
+    policy = evolve(ASKING_NOBODY, missing_call_retries=1)
+    after = completing(TALK, stop=StopReason.TOOL_USE, policy=policy, turn=turn)
+    assert after.settled == GoOn(RequestReason.MISSING_CALLS)
+    assert (after.turn.missing, after.turn.pauses, after.turn.recovery) == (1, 0, Recovery())
+    last = completing(TALK, stop=StopReason.TOOL_USE, policy=policy, turn=after.turn)
+    assert last.settled == Ending(reason=TurnEndReason.ERROR, error=ErrorClass.INVALID_OUTPUT)

@@ -69,6 +69,22 @@ def test_the_ledger_of_a_request_counts_checks_and_runs_from_what_is_minted() ->
     assert (begun.ledger.first_check, begun.ledger.first_run) == (2, 2)
 
 
+@pytest.mark.rule("DELTA-3")
+@pytest.mark.parametrize("kind", [OperationKind.CHECK, OperationKind.RUN, OperationKind.TIMER, OperationKind.HOOK])
+def test_the_ledger_of_a_request_knows_the_first_number_of_each_kind(kind: OperationKind) -> None:
+    session = evolve(EMPTY, operations=evolve(EMPTY.operations, minted=tuple(range(10, 10 + len(OperationKind)))))
+    policy = evolve(session.settings.policy, silence_ms=None, max_wall_ms=None)
+    session = evolve(session, settings=evolve(session.settings, policy=policy))
+    ledger = begin_request(drafted(session), TURN).ledger
+    first = {
+        OperationKind.CHECK: ledger.first_check,
+        OperationKind.RUN: ledger.first_run,
+        OperationKind.TIMER: ledger.first_timer,
+        OperationKind.HOOK: ledger.first_hook,
+    }
+    assert first[kind] == session.operations.minted[kind] + 1
+
+
 @pytest.mark.rule("INFER-15")
 @given(
     st.none() | st.sampled_from(MODELS),
