@@ -64,7 +64,7 @@ class Truncation:
     escalate_to: tuple[int, ...] = (64_000,)
     """Output limits that a reply which was cut is tried with again, in tokens; such as `(64_000,)` (INFER-7)."""
     continuations: int = 3
-    """How often the model is then asked to continue; such as `3` (INFER-7)."""
+    """How often the model is asked to continue such a reply; such as `3` (INFER-7)."""
     then: choices.TruncationEnd = choices.TruncationEnd.FAIL
     """How a turn ends whose reply stays cut (INFER-7)."""
     calls: choices.TruncatedCalls = choices.TruncatedCalls.ERROR
@@ -116,11 +116,11 @@ class LoopTiers:
     note: int | None = 3
     """After so many similar calls the model is told that it repeats itself; such as `3` (LIMIT-3)."""
     disable: int | None = 5
-    """After so many the tool is taken away for a while; such as `5` (LIMIT-3)."""
+    """After so many similar calls the tool is taken away for a while; such as `5` (LIMIT-3)."""
     disable_turns: int = 3
-    """For how many replies it is taken away; such as `3` (LIMIT-3)."""
+    """For how many replies the tool is taken away; such as `3` (LIMIT-3)."""
     stop: int | None = 8
-    """After so many the turn ends; such as `8` (LIMIT-3)."""
+    """After so many similar calls the turn ends; such as `8` (LIMIT-3)."""
     window: int = 24
     """Among how many of the last calls similar ones are counted; such as `24` (LIMIT-3)."""
 
@@ -140,19 +140,19 @@ class Compaction:
     trigger_ratio: float | None = 0.7
     """At which part of the window it is made smaller; such as `0.85` (COMPACT-1)."""
     trigger_tokens: int | None = None
-    """Or at which size; such as `150_000` (COMPACT-1)."""
+    """Or at which size of the thread; such as `150_000` (COMPACT-1)."""
     keep_turns: int | None = 6
     """How many turns are kept as they are; such as `6` (COMPACT-2)."""
     keep_messages: int | None = None
-    """Or how many messages; such as `4` (COMPACT-2)."""
+    """Or how many messages are kept; such as `4` (COMPACT-2)."""
     keep_ratio: float | None = None
-    """Or which part of the window; such as `0.3` (COMPACT-2)."""
+    """Or which part of the window is kept; such as `0.3` (COMPACT-2)."""
     when: choices.CompactionMoment = choices.CompactionMoment.ANY
     """When the need is checked (COMPACT-1)."""
     failures: int = 3
     """After how many failed summaries it pauses; such as `3` (COMPACT-4)."""
     cooldown_ms: int = 60_000
-    """For how long; such as `60_000` (COMPACT-4)."""
+    """For how long it then pauses; such as `60_000` (COMPACT-4)."""
     shorten_results: int | None = None
     """What the oldest results keep at either end where a prompt is too long, in characters; such as `200` (INFER-8)."""
 
@@ -189,9 +189,9 @@ class ClearResults:
     above: int = 15
     """Above so many results in the thread, old ones lose their bodies; such as `15` (TOOL-11)."""
     keep: int = 5
-    """How many of the latest keep theirs; such as `5` (TOOL-11)."""
+    """How many of the latest results keep their bodies; such as `5` (TOOL-11)."""
     when: choices.ClearMoment = choices.ClearMoment.ON_PRESSURE
-    """Whether that waits until the window is nearly full (TOOL-11)."""
+    """Whether that is done with each request, or when the window is nearly full (TOOL-11)."""
 
     def __attrs_post_init__(self) -> None:
         _demand(_faults(self, "clear_results.", above=0, keep=0))
@@ -208,9 +208,9 @@ class ResultLimit:
     chars: int = 20_000
     """A longer result is made shorter; such as `30_000` (TOOL-11)."""
     head: int = 2_000
-    """What is kept of its beginning, in characters; such as `2_000` (TOOL-11)."""
+    """What is kept of the beginning of such a result, in characters; such as `2_000` (TOOL-11)."""
     tail: int = 2_000
-    """What is kept of its end, in characters; such as `2_000` (TOOL-11)."""
+    """What is kept of the end of such a result, in characters; such as `2_000` (TOOL-11)."""
     media_chars: int = 5_000_000
     """An image or file with more data becomes a placeholder; such as `1_000_000` (TOOL-11)."""
     oversize: choices.Oversize = choices.Oversize.CUT
@@ -291,7 +291,7 @@ class CourseCorrection:
     after_calls: int = 5
     """After how many calls a corrector looks at the course; such as `5` (HOOK-3)."""
     after_writes: int = 1
-    """And after how many of them that write; such as `1` (HOOK-3)."""
+    """And after how many calls that write; such as `1` (HOOK-3)."""
 
     def __attrs_post_init__(self) -> None:
         _demand(_faults(self, "course_correction.", after_calls=0, after_writes=0))
@@ -305,9 +305,9 @@ class ChildLimits:
     max_turns: int | None = 10
     """How many replies a sub-agent may have; such as `10` (CHILD-1)."""
     max_output_tokens: int | None = 8_000
-    """How long its replies may be; such as `8_000` (CHILD-1)."""
+    """How long the replies of a sub-agent may be; such as `8_000` (CHILD-1)."""
     timeout_ms: int | None = 60_000
-    """How long it may take; such as `60_000` (CHILD-1)."""
+    """How long a sub-agent may take; such as `60_000` (CHILD-1)."""
     depth: int = 1
     """How deep sub-agents may have sub-agents; such as `1` (CHILD-1)."""
 
@@ -323,11 +323,11 @@ class OnRestart:
     read_only: choices.RestartSafe = choices.RestartSafe.RERUN
     """What a restart does with a run that only reads (RESUME-3)."""
     idempotent: choices.RestartSafe = choices.RestartSafe.RERUN
-    """With one that may be repeated (RESUME-3)."""
+    """What it does with a run that may be repeated (RESUME-3)."""
     dangerous: choices.RestartDangerous = choices.RestartDangerous.CANCEL
-    """With one that may have done harm: cancel it, ask a person, or fail (RESUME-3)."""
+    """What it does with a run that may have done harm: cancel it, ask a person, or fail (RESUME-3)."""
     child: choices.RestartChild = choices.RestartChild.RESUME
-    """With a sub-agent (RESUME-3)."""
+    """What it does with a sub-agent (RESUME-3)."""
 
 
 UNPRICED = (
@@ -402,7 +402,7 @@ class Policy:
     tool_timeout_ms: int | None = 120_000
     """How long a call may run; such as `30_000` (TOOL-10)."""
     approval_timeout_ms: int | None = None
-    """After which silence is a rejection; such as `300_000` (ASK-6)."""
+    """After how long without an answer a call is rejected; such as `300_000` (ASK-6)."""
     hook_timeout_ms: int | None = 30_000
     """How long a hook may take; such as `30_000` (HOOK-4)."""
     grace_ms: int = 5_000
@@ -423,11 +423,11 @@ class Policy:
     output_tool: str | None = None
     """The tool whose checked input is the output of the turn; it is not run; such as `"answer"` (CALL-5)."""
     output_calls: choices.OutputCalls = choices.OutputCalls.RUN
-    """What the other calls of that reply do (CALL-5)."""
+    """What the other calls of a reply with an output do (CALL-5)."""
     output_required: bool = False
-    """Whether a turn may not end without it (CALL-5)."""
+    """Whether a turn may not end without an output (CALL-5)."""
     output_demand: choices.OutputDemand = choices.OutputDemand.ONCE
-    """How long an output is demanded that does not come (CALL-5)."""
+    """How often an output that does not come is demanded (CALL-5)."""
     redacts: choices.Redacts = choices.Redacts.INPUT
     """Which message a guardrail's text takes the place of (INFER-10)."""
     on_pause: choices.OnPause = choices.OnPause.CONTINUE
