@@ -321,7 +321,7 @@ def is_of_these_rules(records: Sequence[LogRecord]) -> bool:
 def demand_same_rules(restored: Restored) -> None:
     """Raises RulesDiffer where what is to be folded was written under other rules than those of this loopkernel.
 
-    A snapshot of other rules with nothing behind it is no such case: from it the run goes on under these.
+    A snapshot of other rules with nothing behind it is not such a case: from it the run goes on under these.
     """
     created = restored.records[0].delta if restored.records else None
     if restored.state is not None and restored.records:

@@ -302,7 +302,7 @@ def _folder(cwd: str, more: Sequence[str] | None) -> Path:
 
 
 def _ended(result: Result | None) -> PromptResponse:
-    """How the turn has ended. Raises RequestError where that is no end that the protocol knows."""
+    """How the turn has ended. Raises RequestError where that is not an end that the protocol knows."""
     if result is None:
         return PromptResponse(stop_reason="cancelled")
     if result.refused is not None:

@@ -90,7 +90,7 @@ def whatif(
 
 
 def _lines_of(files: Sequence[NamedFile], asked: Sequence[tuple[str, Policy]]) -> tuple[list[Line], int, int]:
-    """The lines of all files, how many of these could not be read, and how many are no recordings."""
+    """The lines of all files, how many of these could not be read, and how many are not recordings."""
     lines: list[Line] = []
     failed = passed_over = 0
     progress = Progress(len(files))

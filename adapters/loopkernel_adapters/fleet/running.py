@@ -32,7 +32,7 @@ class FleetRun(RunElsewhere):
     async def send(self, delta: Delta, within: Address = ()) -> tuple[int, ...]:
         """Say anything that is an input, to the run or to the sub-agent at that address; its numbers there.
 
-        Raises NoSuchAgent where there is none, StoreError for what is no input.
+        Raises NoSuchAgent where there is none, StoreError for what is not an input.
         """
         session = await self._session(within)
         return tuple([await self._fleet.send(session, shown) for shown in self._filter.incoming(delta)])

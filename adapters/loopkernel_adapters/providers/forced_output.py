@@ -36,7 +36,7 @@ from loopkernel.later_typing import override
 
 from loopkernel_adapters.ports import Provider
 
-MOST_HELD = 1_000_000  # characters, an empty piece counts as one: beyond that, a text is no input but a flood
+MOST_HELD = 1_000_000  # characters, an empty piece counts as one: beyond that, a text is not an input but a flood
 _BLANK = " \t\n\r"  # what JSON allows before an object
 
 

@@ -77,7 +77,7 @@ async def ag_ui_run(runs: OpenRuns, body: Object) -> Response:
         await _answered(runs, run, [(each.interrupt_id, _answer(each.status, each.payload)) for each in asked.resume])
     elif said is not None:
         fate = await runs.say(run, said)
-        if fate.refused not in (None, RefusalReason.DUPLICATE):  # a message that was said already is no fault
+        if fate.refused not in (None, RefusalReason.DUPLICATE):  # a message that was said already is not a fault
             raise Wrong(409, fate.refused.value, f"the message was not taken: {fate.refused.value}")
     sent = frozenset(each.tool_call_id for each in asked.messages if isinstance(each, ShownToolMessage))
     events = _told(runs, feed, place, asked, sent)

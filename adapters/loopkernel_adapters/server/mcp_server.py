@@ -189,7 +189,7 @@ class _Doing:
         )
 
     async def _ask(self, call: WaitingCall) -> None:
-        """Put exactly this call to the person. What fails is no answer: the call waits on."""
+        """Put exactly this call to the person. What fails is not an answer: the call waits on."""
         try:
             said = await self.context.elicit(question_of(call), form_of(call))
         except MCPError:

@@ -154,8 +154,8 @@ SCHEMA: tuple[tuple[str, ...], ...] = (
 def connect(path: Path, *, reading: bool = False) -> sqlite3.Connection:
     """A connection to the database that is there, whose schema is the present one.
 
-    Raises FileNotFoundError, StoreError for what is no such database (and then nothing was changed), StoreLocked while
-    it is busy. It may be used by one thread after the other. Texts come back as bytes.
+    Raises FileNotFoundError, StoreError for what is not such a database (and then nothing was changed), StoreLocked
+    while it is busy. It may be used by one thread after the other. Texts come back as bytes.
     """
     _demand_ours(path)
     _demand_own_files(path)
@@ -182,7 +182,7 @@ def connect(path: Path, *, reading: bool = False) -> sqlite3.Connection:
 def connect_still(path: Path) -> sqlite3.Connection:
     """A connection to the file as it lies there, without locks, journals or recovery: nobody may write it meanwhile.
 
-    Raises FileNotFoundError, and StoreError for what is no such database, or is of an older schema.
+    Raises FileNotFoundError, and StoreError for what is not such a database, or is of an older schema.
     """
     _demand_ours(path)
     connection = _connection(path, "mode=ro&immutable=1")

@@ -215,7 +215,7 @@ class PostgresStore(Store):
         if durable and self._highest_taken:
             self._taken_mark.note(self._highest_taken)
             self._highest_taken = 0
-        if vouched and durable:  # a run that has lost what was not durable is no older copy: no call began on that
+        if vouched and durable:  # a run that has lost what was not durable is not an older copy: no call began on that
             if self._mark is None:
                 self._mark = self._rows.mark(self._first_digest)
             self._mark.note(after.records)

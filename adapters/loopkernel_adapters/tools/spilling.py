@@ -120,7 +120,7 @@ def _demand_ours(folder: int) -> None:
 def _make_room(folder: int, name: str, size: int) -> None:
     """Remove the oldest outputs, until there is room for a file of that name and size.
 
-    Raises ToolError where what is no output of ours leaves none.
+    Raises ToolError where files that are not ours leave none.
     """
     outputs: list[tuple[int, str, int]] = []  # when it was written, its name, its size
     files = held = 0  # of all that is there

@@ -133,7 +133,7 @@ class Source:
         return parsed(self.content().removeprefix(MARK))
 
     def wrong_in_document(self) -> str | None:
-        """Where the file, which begins as a document of several lines, is none any more; None where it is no such."""
+        """Where the file, which begins as a document of several lines, is not one any more; None for any other file."""
         text = self.text().lstrip()
         first, _, more = text.partition("\n")
         if not more.strip() or parsed(first.encode()) is not None:

@@ -51,7 +51,7 @@ class ViewServer(ThreadingHTTPServer):
 
     @override
     def handle_error(self, request: object, client_address: object) -> None:
-        """A browser that has gone is no news."""
+        """A browser that has gone is not told of."""
 
 
 class _Answers(BaseHTTPRequestHandler):

@@ -186,7 +186,7 @@ def _keeps_too_much(cut: ThreadCompacted, thread: Sequence[Message], compaction:
 
 
 def _parted(step: JudgedStep, session: Session, project: Project) -> Iterator[str]:
-    """The whole thread, projected: each call is answered right after it. Calls that are still open are no matter."""
+    """The whole thread, projected: each call is answered right after it. Calls that are still open do not count."""
     if step.ledger is not None and not step.requests:
         return
     model = session.last_model or session.settings.policy.model

@@ -39,7 +39,7 @@ SAME = 8
 class Retake:
     """What is wrong with a step that was taken again, for each law that says so."""
 
-    raised: tuple[str, ...] = ()  # TOTAL: it raises, or gives what is no step
+    raised: tuple[str, ...] = ()  # TOTAL: it raises, or gives what is not a step
     lost: tuple[str, ...] = ()  # WRITE-AHEAD: its state cannot be written and read back
     impure: tuple[str, ...] = ()  # PURE: it differs when it is taken again
     strayed: tuple[str, ...] = ()  # FORK-EQ: it differs where it is restored
