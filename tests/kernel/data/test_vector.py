@@ -10,7 +10,7 @@ from loopkernel.data.vector import WIDTH, GrowingSet, Vector
 # Sizes around every place where the shape changes: the tail is full, a leaf is full, the trie grows a level.
 EDGES = [size + step for size in (0, WIDTH, 2 * WIDTH, WIDTH**2, WIDTH**2 + WIDTH) for step in (-1, 0, 1)]
 sizes = st.sampled_from([size for size in EDGES if size >= 0]) | st.integers(0, 200)
-BEYOND_TWO_LEVELS = WIDTH**3 + 2 * WIDTH + 1
+BEYOND_TWO_LEVELS = WIDTH**3 + 6 * WIDTH + 1
 
 
 @given(sizes, st.data())
@@ -90,7 +90,11 @@ def test_the_first_items_are_the_vector_of_them(size: int, data: st.DataObject) 
 
 
 @pytest.mark.parametrize(
-    "length", [0, 1, WIDTH, WIDTH + 1, WIDTH**2, WIDTH**2 + WIDTH, WIDTH**2 + WIDTH + 1, 2 * WIDTH**2 + 1, WIDTH**3]
+    "length",
+    [
+        *(0, 1, WIDTH, WIDTH + 1, WIDTH**2, WIDTH**2 + WIDTH, WIDTH**2 + WIDTH + 1, 2 * WIDTH**2 + 1, WIDTH**3),
+        WIDTH**3 + 5 * WIDTH + 1,
+    ],
 )
 def test_a_deep_vector_gets_the_shape_of_a_short_one(length: int) -> None:
     assert Vector.of(range(BEYOND_TWO_LEVELS)).first(length) == Vector.of(range(length))

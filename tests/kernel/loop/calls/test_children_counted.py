@@ -7,7 +7,7 @@ from loopkernel.data.outside_deltas import ChildProgress
 from loopkernel.data.thread_deltas import Resumed
 from loopkernel.data.tool_deltas import ToolAsked
 from loopkernel.data.tools import ValidCall
-from loopkernel.data.user_deltas import ChangePolicy
+from loopkernel.data.user_deltas import CancelCall, ChangePolicy
 
 from tests.kernel.building import (
     ALL_TOOLS,
@@ -22,7 +22,7 @@ from tests.kernel.building import (
     run,
     succeeded,
 )
-from tests.kernel.gates import AGENT, agent_call
+from tests.kernel.gates import AGENT, agent_call, child_asks
 
 BOTH = after(asked(tools=(*ALL_TOOLS, AGENT)), agent_call(), made_call("write"), completed())
 
@@ -60,3 +60,11 @@ def test_a_call_waits_for_no_share_where_a_tool_asks_and_no_sub_agent_runs() -> 
 @pytest.mark.rule("CHILD-1")
 def test_what_a_sub_agent_says_is_told_as_the_progress_of_its_call() -> None:
     assert effects_of(BOTH, ChildProgress(run(1), "on it")) == (ToolProgressed(call_id(1), run(1), "on it"),)
+
+
+@pytest.mark.rule("CHILD-1")
+def test_a_sub_agent_whose_calls_wait_for_a_person_is_counted_once() -> None:
+    """It has no slot while it waits, and is not taken from the count a second time when it is cancelled."""
+    waits = after(BOTH, child_asks(1, 1))
+    assert ledger_of(waits).children == 0
+    assert ledger_of(after(waits, CancelCall(call_id(1)))).children == 0
