@@ -36,7 +36,8 @@ def test_the_places_that_differ_are_found_in_order(
 ) -> None:
     base = Vector.of([number % 200 for number in range(size)])  # small numbers: what is equal is the very same
     one, other = changed(base, left), changed(base, right)
+    differences = different_items(one, other)
     longer = max(one.size, other.size)
     pairs = zip([*one, *[None] * (longer - one.size)], [*other, *[None] * (longer - other.size)], strict=True)
     expected = [(place, old, new) for place, (old, new) in enumerate(pairs) if old != new]
-    assert list(different_items(one, other)) == expected
+    assert list(differences) == expected
