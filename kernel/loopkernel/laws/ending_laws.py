@@ -24,7 +24,7 @@ from loopkernel.data.states import Done, Initial, State
 from loopkernel.data.tool_deltas import ToolLost
 from loopkernel.data.words import OPEN_STATUSES, CallStatus, HookPoint, TurnEndReason
 from loopkernel.laws.shadow.step import JudgedStep
-from loopkernel.laws.views import FIRST_REPLY, Start, call_of_run, calls_kept, entry_of_call, held_in
+from loopkernel.laws.views import FIRST_REPLY, Start, call_of_run, calls_kept, held_in
 
 _NATURAL = frozenset(
     {TurnEndReason.MODEL_STOP, TurnEndReason.STOP_SEQUENCE, TurnEndReason.OUTPUT, TurnEndReason.TOOL_FINAL}
@@ -42,7 +42,6 @@ class OneEnd:
         """What is wrong with this step."""
         for effect in step.effects:
             yield from self._told.take(effect, step.after)
-        yield from _of_no_call(step)
         yield from _changed_ends(step)
         yield from _lost(step)
         yield from _ends_in_background(step)
@@ -170,13 +169,6 @@ def entries_in(state: State) -> tuple[LedgerEntry, ...]:
     """The calls in the state, those of a released thread too."""
     ledger = calls_kept(state)
     return () if ledger is None else tuple(ledger.entries)
-
-
-def _of_no_call(step: JudgedStep) -> Iterator[str]:
-    """Each end is that of a call that there is, before the step or after it."""
-    for result in step.ends:
-        if entry_of_call(step.calls_before, result.call) is None and entry_of_call(step.calls, result.call) is None:
-            yield f"call {result.call} is told to have ended, and there is no such call"
 
 
 def _changed_ends(step: JudgedStep) -> Iterator[str]:
