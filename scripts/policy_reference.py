@@ -8,16 +8,15 @@ All of it is read from the kernel: what an option decides, an example and its ru
 
 import ast
 import enum
-import inspect
 import json
 import re
 from collections.abc import Iterator
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import attrs
 from attrs import frozen
-from loopkernel.data import policy as definitions
 from loopkernel.data.errors import PolicyError
 from loopkernel.policy import PRESETS, Policy
 
@@ -44,7 +43,8 @@ SAID = re.compile(r"(?P<decides>.*?)(; such as `(?P<example>.*)`)? \((?P<rule>(?
 BOUND = re.compile(r"must be (?:a finite number of )?(at (?:least|most) \d+), and is")
 FAR = 10**12  # beyond any bound, either way
 WIRE_PAGE = "../../specs/wire.md"
-SOURCE = ast.parse(inspect.getsource(definitions))
+DEFINITIONS = Path(__file__).resolve().parent.parent / "kernel" / "loopkernel" / "data" / "policy.py"
+SOURCE = ast.parse(DEFINITIONS.read_text(encoding="utf-8"))  # of the tree: a compiled module has none
 
 HEAD = """# Policy, option by option
 
