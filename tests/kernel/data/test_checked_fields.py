@@ -6,6 +6,8 @@ What must be refused is told by the types, apart from the code that refuses.
 import enum
 import types
 from collections.abc import Iterator
+from functools import reduce
+from operator import or_
 from typing import Any, NewType, Union, get_args, get_origin, get_type_hints
 
 import attrs
@@ -242,3 +244,13 @@ class _WithDefault:
 
 def test_a_field_that_no_caller_gives_is_left_alone() -> None:
     assert _WithDefault(2).b == {}
+
+
+@pytest.mark.parametrize(("count", "words"), [(12, "a K0 or a K1 or "), (13, "one of K0, K1, K2 and 10 more classes")])
+def test_as_many_as_twelve_classes_are_named_in_a_message(count: int, words: str) -> None:
+    classes = [attrs.make_class(f"K{number}", {}) for number in range(count)]
+    union: Any = reduce(or_, classes)
+    made = attrs.make_class("Odd", {"a": attrs.field(type=union)}, field_transformer=checked_fields)
+    with pytest.raises(DataError) as refused:
+        made(1)
+    assert words in str(refused.value)

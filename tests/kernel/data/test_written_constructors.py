@@ -1,6 +1,7 @@
 """What `value_classes` writes to make a value does what attrs does: for every class and field, and bad input."""
 
 import enum
+import gc
 import pkgutil
 from importlib import import_module
 from typing import Any
@@ -15,7 +16,7 @@ from loopkernel.data.checked_fields import quick_look
 from loopkernel.data.ids import ModelOperation
 from loopkernel.data.model_deltas import ModelText
 from loopkernel.data.sessions import OpenReply, Settings, Stamp
-from loopkernel.data.value_classes import maker
+from loopkernel.data.value_classes import frozen, maker
 
 # Any: classes are looked at as values, and their fields may be given anything.
 Fields = tuple[Any, ...]
@@ -147,3 +148,23 @@ def test_what_is_refused_leaves_nothing_that_could_be_changed() -> None:
     assert type(half) is states.Streaming
     with pytest.raises(FrozenInstanceError):
         half.pieces = ()  # type: ignore[misc, assignment]  # as above
+
+
+def test_a_class_of_the_data_counts_only_those_that_were_derived_from_it() -> None:
+    before = set(OpenReply.__subclasses__())
+    few, several = derived_from(OpenReply), derived_from(OpenReply, (_Mixin,))
+    values = few(ModelOperation(1), "m"), several(ModelOperation(1), "m"), maker(several)(ModelOperation(1), "m")
+    assert [type(value) for value in values] == [few, several, several]
+    gc.collect()  # of what a class was before it got its slots
+    assert set(OpenReply.__subclasses__()) - before == {few, several}
+
+
+class _Mixin:
+    """Another class, which is not of the data, to derive from."""
+
+    __slots__ = ()
+
+
+def derived_from(base: Any, others: tuple[type, ...] = ()) -> Any:
+    """A class of the data that is derived from one, and adds nothing to it."""
+    return frozen(type("Derived", (*others, base), {"__slots__": (), "__module__": __name__}))

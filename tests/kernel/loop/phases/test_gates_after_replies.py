@@ -4,7 +4,7 @@ import pytest
 from attrs import evolve
 from loopkernel.data.choices import HookFailure
 from loopkernel.data.deltas import Delta
-from loopkernel.data.effects import AskHook, CallModel, StartTool
+from loopkernel.data.effects import AskHook, CallModel, CheckCall, StartTool
 from loopkernel.data.events import MessageAdded, ToolEnded
 from loopkernel.data.ids import ModelOperation
 from loopkernel.data.messages import AssistantMessage, ReplyState
@@ -13,6 +13,7 @@ from loopkernel.data.outside_deltas import HookFault, HookRetry, TimerFired
 from loopkernel.data.policy import Policy
 from loopkernel.data.states import Backoff, Cancelled, Executing, Finishing, Idle, Initial, Streaming
 from loopkernel.data.thread_deltas import Disposed, Forked, Resumed
+from loopkernel.data.tools import InvalidCall, UnknownTool, Verdict
 from loopkernel.data.usage import Usage
 from loopkernel.data.user_deltas import CancelAll, CancelCall, ChangePolicy
 from loopkernel.data.words import CallStatus, CancelReason, ErrorClass, RequestReason, StopReason, TurnEndReason
@@ -20,6 +21,7 @@ from loopkernel.views.waits import waits_of
 
 from tests.kernel.building import (
     ALL_TOOLS,
+    FREE,
     ONE,
     a,
     after,
@@ -98,6 +100,18 @@ def test_a_retry_takes_the_reply_back_and_asks_the_model_again(state: Streaming)
     turn = a(Streaming, following).turn
     assert (turn.hook_retries, turn.replies, session_of(following).usage) == (1, 0, BILL)
     assert named(effects_of(looked_at(completed()), says(1, AGAIN))) == ["CallModel"]  # nothing has streamed
+
+
+@pytest.mark.rule("RESUME-8")
+@pytest.mark.parametrize(
+    ("verdict", "asked_anew"), [(FREE, ["read"]), (UnknownTool(), []), (InvalidCall("no such path"), [])]
+)
+def test_only_what_a_check_has_allowed_is_checked_anew_where_nobody_vouches_for_the_log(
+    verdict: Verdict, asked_anew: list[str]
+) -> None:
+    state = looked_at(made_call("read", verdict), completed(StopReason.TOOL_USE))
+    effects = effects_of(state, Resumed(doubted=True))
+    assert [check.tool for check in of_kind(CheckCall, effects)] == asked_anew
 
 
 @pytest.mark.rule("HOOK-2")

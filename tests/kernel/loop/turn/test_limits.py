@@ -4,7 +4,7 @@ import pytest
 from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
-from loopkernel.data.choices import NoProfileApproval
+from loopkernel.data.choices import NoProfileApproval, TruncationEnd
 from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import CallModel, Effect
 from loopkernel.data.events import ApprovalAsked, LimitReached, TurnEnded
@@ -12,9 +12,9 @@ from loopkernel.data.ids import ModelOperation
 from loopkernel.data.json_text import Json
 from loopkernel.data.messages import UserMessage
 from loopkernel.data.model_deltas import ModelText, ModelUsage
-from loopkernel.data.policy import Policy, Prices
+from loopkernel.data.policy import Policy, Prices, Truncation
 from loopkernel.data.sessions import Turn
-from loopkernel.data.states import Backoff, Executing, Idle, State, Streaming
+from loopkernel.data.states import Backoff, Confirming, Executing, Idle, State, Streaming
 from loopkernel.data.thread_deltas import Resumed
 from loopkernel.data.tool_deltas import ToolProgress, ToolStopped
 from loopkernel.data.usage import NO_USAGE, Usage
@@ -322,3 +322,17 @@ def test_no_request_is_made_once_the_tokens_are_spent(replies: list[tuple[list[U
         assert bool(of_kind(CallModel, effects)) is (before < most)
         if isinstance(state, Streaming):
             state = billed(state, reported[-1] if reported else NO_USAGE, how)
+
+
+@pytest.mark.rule("LIMIT-2")
+@pytest.mark.parametrize("spent_ms", [49, 50])
+def test_a_spent_budget_ends_the_turn_also_where_the_reply_has_settled_another_end(spent_ms: int) -> None:
+    truncation = Truncation(escalate_to=(), continuations=0, then=TruncationEnd.STOP)
+    policy = evolve(limited(wall_ms=50), on_truncation=truncation)
+    state = after(asked(policy, made_call("asks"), tools=ALL_TOOLS), completed(StopReason.MAX_TOKENS))
+    opened_ms = a(Confirming, state).turn.opened_ms
+    effects = step(state, Reject(call=call_id(1)), now_ms=opened_ms + spent_ms).effects
+    spent = spent_ms == 50
+    assert limits(effects) == ([LimitName.WALL_TIME] if spent else [])
+    (ended,) = of_kind(TurnEnded, effects)
+    assert ended.reason is (TurnEndReason.BUDGET_EXCEEDED if spent else TurnEndReason.MAX_TOKENS)

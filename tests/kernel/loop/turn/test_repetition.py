@@ -8,6 +8,7 @@ from loopkernel.data.blocks import RawInput
 from loopkernel.data.choices import RunCalls
 from loopkernel.data.effects import CallModel, Effect
 from loopkernel.data.events import LimitReached, LoopNoted, LoopStopped, ToolDisabled, TurnEnded
+from loopkernel.data.ids import ModelOperation
 from loopkernel.data.json_text import Json
 from loopkernel.data.messages import UserMessage, UserOrigin
 from loopkernel.data.model_deltas import ModelText
@@ -218,3 +219,10 @@ def test_a_session_without_calls_is_left_alone() -> None:
     session = at_rest(POLICY).session
     draft = drafted(session)
     assert check_repetition(draft) == (draft, False)
+
+
+@pytest.mark.rule("LIMIT-3")
+def test_a_reply_without_calls_leaves_nothing_to_be_looked_at() -> None:
+    state = asked(POLICY, ModelText(ModelOperation(1), "done"))
+    assert watch_calls(state.session, state.ledger) == Watch()
+    assert session_of(after(state, completed())).watch == Watch()

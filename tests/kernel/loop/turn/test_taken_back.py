@@ -11,7 +11,8 @@ from loopkernel.data.events import MessageReplaced, ThreadCut
 from loopkernel.data.messages import AssistantMessage, Message, UserMessage, UserOrigin
 from loopkernel.data.model_deltas import ModelCompleted, ModelReasoning, ModelText, Redaction
 from loopkernel.data.states import State, Streaming
-from loopkernel.data.user_deltas import CancelAll, ChangePolicy, RetryNow
+from loopkernel.data.tools import EffectClass, ToolProfile
+from loopkernel.data.user_deltas import CancelAll, ChangePolicy, ChangeTools, RetryNow
 from loopkernel.data.words import CancelReason, ErrorClass, RequestReason, StopReason, TurnEndReason
 from loopkernel.loop.turn.editing import cut_refused_reply, redact_input, redacted_reply
 
@@ -93,11 +94,14 @@ def test_the_calls_of_the_refused_reply_go_with_it() -> None:
 @pytest.mark.rule("INFER-10")
 def test_only_the_last_reply_is_dropped_and_only_if_it_was_refused() -> None:
     refused = after(asked(ASKING_NOBODY, ModelText(ONE, "no")), completed(StopReason.REFUSAL))
-    for state in (
-        after(refused, say("please"), CancelAll()),  # another turn has ended otherwise
-        after(asked(), failed(ErrorClass.REFUSED)),  # nothing of it is in the thread
-        after(TALKED, say(), failed(ErrorClass.REFUSED)),
+    cancelled = after(refused, say("please"), CancelAll())  # another turn has ended otherwise
+    assert messages_of(after(cancelled, RetryNow())) == messages_of(cancelled)
+    for state in (  # nothing of the reply is in the thread
+        after(asked(), failed(ErrorClass.REFUSED)),
+        after(TALKED, say(), failed(ErrorClass.REFUSED, reply=4)),
+        after(refused, say("please"), failed(ErrorClass.REFUSED, reply=2)),
     ):
+        assert session_of(state).last_end is TurnEndReason.REFUSAL
         before = messages_of(state)
         assert messages_of(after(state, RetryNow())) == before
     talked = session_of(after(TALKED, say()))
@@ -127,6 +131,17 @@ def test_one_call_that_has_had_an_effect_keeps_the_refused_reply_though_another_
     calls = made_call("early_read", reads("a")), succeeded(1), made_call("early_write", writes("b")), succeeded(2)
     refused = after(asked(ASKING_NOBODY, *calls, tools=ALL_TOOLS), completed(StopReason.REFUSAL))
     assert messages_of(after(refused, RetryNow())) == messages_of(refused)
+
+
+@pytest.mark.rule("INFER-10")
+def test_a_refused_reply_that_stayed_is_not_dropped_for_a_later_reply_that_left_nothing() -> None:
+    early = made_call("early_write", writes("a")), succeeded(1)
+    refused = after(asked(ASKING_NOBODY, *early, tools=ALL_TOOLS), completed(StopReason.REFUSAL), RetryNow())
+    again = after(refused, made_call(reply=2), completed(StopReason.TOOL_USE, reply=2), succeeded(2))
+    reading = tuple(evolve(tool, profile=ToolProfile(effect=EffectClass.READ_ONLY)) for tool in ALL_TOOLS)
+    state = after(again, failed(ErrorClass.REFUSED, reply=3), ChangeTools(tools=reading))
+    assert session_of(state).last_end is TurnEndReason.REFUSAL
+    assert messages_of(after(state, RetryNow())) == messages_of(state)
 
 
 @pytest.mark.rule("INFER-10")
