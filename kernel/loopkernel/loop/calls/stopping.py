@@ -179,10 +179,8 @@ def cancel_open(
         for place, entry in enumerate(draft.ledger.entries)
         if entry.is_open and not (but_waiting and waits_for_person(entry))
     ]
-    running: set[int] = set()
     for place in places:
-        draft, runs = _abort_run_of(draft, place, reason)
-        running.update((place,) if runs else ())
+        draft, _ = _abort_run_of(draft, place, reason)
     gates = [draft.ledger.entries[place].hooks.open for place in places]
     for place in places:
         draft = without_call_hook(draft, place)
@@ -194,7 +192,7 @@ def cancel_open(
         draft = draft.close_timer(timer)
     for place in places:
         result = cancelled_result(draft.ledger.entries[place], reason)
-        draft = close_alone(draft, place, result, stopped=place not in running, timed=False)
+        draft = close_alone(draft, place, result, timed=False)
     return draft
 
 
