@@ -15,7 +15,7 @@ from mutation.subject import Subject
 
 FIRST_BATCH = 0.5  # seconds of tests; each further batch is longer
 GROWTH = 3
-SECONDS_A_MUTANT = 25.0  # as recorded: the slowest tests of a mutant that survives so much are not run
+SECONDS_A_MUTANT = 60.0  # as recorded: the slowest tests of a mutant that survives so much are not run
 MATRIX_SECONDS = 100.0  # the same where every test that kills is asked for
 
 
