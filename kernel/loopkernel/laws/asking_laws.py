@@ -253,9 +253,11 @@ def denied_without_rule(step: JudgedStep) -> Iterator[str]:
     for effect in step.effects:
         if session is None:
             return
-        if isinstance(effect, EditRefused) and effect.reason is RefusalReason.DENIED:
+        if isinstance(effect, EditRefused):
             entry = _as_edited(entry_of_call(step.calls_before, effect.call), step)
-            if entry is not None and decision_on(entry, session.settings) is not Decision.DENY:
+            if entry is None:
+                yield f"an edit of call {effect.call} is refused, and no verdict on it has come"
+            elif effect.reason is RefusalReason.DENIED and decision_on(entry, session.settings) is not Decision.DENY:
                 yield f"an edit of call {effect.call} is refused as denied, and nothing denies it"
         elif isinstance(effect, ToolEnded) and _is_refused(effect.result):
             before = entry_of_call(step.calls_before, effect.result.call)

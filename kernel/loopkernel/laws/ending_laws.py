@@ -19,12 +19,13 @@ from loopkernel.data.held_runs import HeldRun
 from loopkernel.data.ids import CallId
 from loopkernel.data.ledgers import LedgerEntry
 from loopkernel.data.messages import AssistantMessage, Message, ResultMessage, UserMessage, UserOrigin
+from loopkernel.data.model_deltas import ModelCall
 from loopkernel.data.outside_deltas import ChildEnded
 from loopkernel.data.states import Done, Initial, State
 from loopkernel.data.tool_deltas import ToolLost
 from loopkernel.data.words import OPEN_STATUSES, CallStatus, HookPoint, TurnEndReason
 from loopkernel.laws.shadow.step import JudgedStep
-from loopkernel.laws.views import FIRST_REPLY, Start, call_of_run, calls_kept, held_in
+from loopkernel.laws.views import FIRST_REPLY, Start, call_of_run, calls_kept, entry_of_call, held_in
 
 _NATURAL = frozenset(
     {TurnEndReason.MODEL_STOP, TurnEndReason.STOP_SEQUENCE, TurnEndReason.OUTPUT, TurnEndReason.TOOL_FINAL}
@@ -42,6 +43,7 @@ class OneEnd:
         """What is wrong with this step."""
         for effect in step.effects:
             yield from self._told.take(effect, step.after)
+        yield from _of_no_call(step)
         yield from _changed_ends(step)
         yield from _lost(step)
         yield from _ends_in_background(step)
@@ -169,6 +171,19 @@ def entries_in(state: State) -> tuple[LedgerEntry, ...]:
     """The calls in the state, those of a released thread too."""
     ledger = calls_kept(state)
     return () if ledger is None else tuple(ledger.entries)
+
+
+def _of_no_call(step: JudgedStep) -> Iterator[str]:
+    """Each end is that of a call of this run that there is: in a ledger, or the one that comes in with this step."""
+    ledger = step.calls_before
+    coming = None
+    if isinstance(step.taken, ModelCall) and ledger is not None:  # and a reply that it makes too large ends with it
+        coming = CallId(ledger.reply, len(ledger.entries) + 1)
+    for call in (result.call for result in step.ends):
+        if call.reply < FIRST_REPLY or call == coming:
+            continue
+        if entry_of_call(ledger, call) is None and entry_of_call(step.calls, call) is None:
+            yield f"call {call} is told to have ended, and there is no such call"
 
 
 def _changed_ends(step: JudgedStep) -> Iterator[str]:
