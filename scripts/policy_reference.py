@@ -2,13 +2,12 @@
 
     python -m scripts.policy_reference > docs/reference/policy.md
 
-All of it is read from the kernel: what an option decides, an example and its rule stand below the option, in
+It is read from the kernel: what an option decides, an example and its rule stand below the option in
 `loopkernel/data/policy.py`. A test compares the page with what this prints.
 """
 
 import ast
 import enum
-import json
 import re
 from collections.abc import Iterator
 from itertools import pairwise
@@ -20,7 +19,7 @@ from attrs import frozen
 from loopkernel.data.errors import PolicyError
 from loopkernel.policy import PRESETS, Policy
 
-from scripts.wire_reference import holds, left_out, part_of
+from scripts.wire_reference import holds, left_out, part_of, written
 
 # Any, here and below: options and their values are looked at as values, whatever their types.
 
@@ -44,19 +43,24 @@ BOUND = re.compile(r"must be (?:a finite number of )?(at (?:least|most) \d+), an
 FAR = 10**12  # beyond any bound, either way
 WIRE_PAGE = "../../specs/wire.md"
 DEFINITIONS = Path(__file__).resolve().parent.parent / "kernel" / "loopkernel" / "data" / "policy.py"
-SOURCE = ast.parse(DEFINITIONS.read_text(encoding="utf-8"))  # of the tree: a compiled module has none
+SOURCE = ast.parse(DEFINITIONS.read_text(encoding="utf-8"))  # from the tree, since a compiled module has no source
 
 HEAD = """# Policy, option by option
 
-A policy is data: a `Policy` in Python, a JSON file for `--policy` (`loopkernel policy show PRESET` prints one, and
-`loopkernel policy check FILE` judges it), the same names in scenarios. What is left out has its default. `null` (in
-Python `None`) means that there is no such limit, step or feature. An option with a dot lies in a part of its own:
-`retry.base_ms` is `Policy(retry=Retry(base_ms=...))`, and `retry=None` leaves the whole part away.
+A policy is data: a `Policy` in Python, or a JSON file for `--policy`. `loopkernel policy show PRESET` prints such a
+file, and `loopkernel policy check FILE` checks one. [Scenarios](../../specs/scenarios/README.md#policy) use the same
+names. An option that is left out has its default. `null` (in Python `None`) means that there is no such limit, step or
+feature.
 
-Values are shown as in a file; examples as in Python. Each rule stands in [the specification](../../specs/README.md),
-each figure of a preset, with its reason, on [the preset's page](../../specs/presets/README.md), and each type that is
-not a number or a word on [the page of types](../../specs/wire.md). What does not fit is refused where it is built, with
-the list of what would.
+An option with a dot belongs to a part: `retry.base_ms` is `Policy(retry=Retry(base_ms=...))`. A part that is `{}` has
+all its defaults; one that is `null`, as with `retry=None`, is left out as a whole. The Python names are in
+`loopkernel.policy`.
+
+Defaults and the values of presets are shown as in a file, examples as in Python. **set by** lists the presets whose
+value is not the default; [the page of each preset](../../specs/presets/README.md) gives its reasons. The
+[glossary](../../specs/glossary.md) explains the terms, and each rule is on the page of its
+[topic](../../specs/README.md#topics). A policy that breaks a bound, or whose options
+[do not fit together](../../specs/codec.md#bounds-of-a-policy), is refused when it is built, and each fault is named.
 """
 
 
@@ -80,7 +84,7 @@ class Option:
 
     @property
     def words(self) -> list[str]:
-        """The words of a closed set."""
+        """The words that it may be; none where it is no word."""
         closed = isinstance(self.hint, type) and issubclass(self.hint, enum.Enum)
         return [member.value for member in self.hint] if closed else []
 
@@ -105,24 +109,32 @@ class Option:
         return told
 
     def shown_example(self) -> str:
-        """A value in Python: for words and truths, one that is not the default."""
+        """A value in Python; where none is said, as for words and booleans, one that is not the default."""
         if self.example is not None:
             return f"`{self.example}`"
         default: object = self.field.default
         others = [word for word in self.words if word != getattr(default, "value", None)]
         return f'`"{others[0]}"`' if others else f"`{not default}`"
 
+    def home_in(self, policy: Policy) -> object:
+        """The policy, or the part of it that has the option; None where that is left out."""
+        part, dot, _ = self.name.partition(".")
+        return getattr(policy, part) if dot else policy
+
     def value_in(self, policy: Policy) -> object:
-        """What the policy says; None where it leaves the part away."""
-        value: object = policy
-        for name in self.name.split("."):
-            value = getattr(value, name, None)
-        return value
+        """What the policy says; None where it leaves the part out."""
+        return getattr(self.home_in(policy), self.field.name, None)
 
     def set_by(self) -> str:
-        """Which presets say something else than the default policy."""
-        said = {preset: self.value_in(policy) for preset, policy in PRESETS.items()}
-        return ", ".join(f"{name}: {shown(value)}" for name, value in said.items() if value != self.value_in(Policy()))
+        """Which presets differ from the default; a part only by being there or not, since its options follow."""
+        default: object = self.field.default
+        told: list[str] = []
+        for preset, policy in PRESETS.items():
+            value = self.value_in(policy)
+            differs = (value is None) != (default is None) if self.part else value != default
+            if differs and self.home_in(policy) is not None:
+                told.append(f"{preset}: {written(self.hint, value)}")
+        return ", ".join(told)
 
 
 def main() -> None:
@@ -140,15 +152,14 @@ def lines() -> Iterator[str]:
         yield "|---|---|---|---|---|---|---|"
         for option in told:
             if option.section == title:
-                of_its_own = ("", "") if option.part else (option.shown_example(), option.set_by())
-                default = left_out(option.home, option.field)
-                cells = [option.decides, option.holds(), default, *of_its_own, option.rule]
+                default, example = left_out(option.home, option.field), "" if option.part else option.shown_example()
+                cells = [option.decides, option.holds(), default, example, option.set_by(), option.rule]
                 yield f"| `{option.name}` | {' | '.join(cells)} |"
         yield ""
 
 
 def options() -> list[Option]:
-    """Each option of a policy in its order; behind a part, the options of it."""
+    """Each option of a policy, in order; each part is followed by its own options."""
     found: list[Option] = []
     for option in _options_of(Policy):
         found.append(option)
@@ -187,19 +198,6 @@ def _said_below(home: type) -> dict[str, str]:
             case _:
                 pass
     return texts
-
-
-def shown(value: object) -> str:
-    """A value as a file has it."""
-    match value:
-        case None:
-            return "`null`"
-        case enum.Enum():
-            return f'`"{value.value}"`'
-        case tuple():
-            return f"`[{', '.join(shown(each).strip('`') for each in value)}]`"
-        case _:
-            return f"`{json.dumps(value)}`"
 
 
 if __name__ == "__main__":

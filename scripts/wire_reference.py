@@ -1,4 +1,4 @@
-"""Prints specs/wire.md: every type that stands in a document, with its fields, read from the types of the kernel.
+"""Prints specs/wire.md: every type that can stand in a document, with its fields, read from the types of the kernel.
 
     python -m scripts.wire_reference > specs/wire.md
 
@@ -17,7 +17,7 @@ from typing import Any, Literal, NewType, Union, get_args, get_origin, get_type_
 import attrs
 from attrs import NOTHING, define, frozen
 from loopkernel import codec, data
-from loopkernel.codec.records import ABSENT, TAG, Field
+from loopkernel.codec.records import TAG, Field
 from loopkernel.codec.structure import DERIVED, Codec
 from loopkernel.codec.unions import tag_of
 from loopkernel.data.effects import Effect
@@ -46,22 +46,23 @@ _SIMPLE = {
     type(None): "null",
 }
 
-# The options of a policy, with their words and their parts, have a page of their own; these are more than words.
+# The options of a policy have a page of their own. That page leads here for these types, which some options hold.
 HELD_BY_OPTIONS = (ApprovalRule, Hook, ErrorClass)
 POLICY_PAGE = "../docs/reference/policy.md"
 
 HEAD = f"""# The types of the wire form
 
 Every type that can stand in a document, with the key, the content and the default of each field. The options of a
-policy, with their parts and words, have [a page of their own]({POLICY_PAGE}). For those who write a reader or a writer;
-how types become JSON is said in [codec.md](codec.md). Printed from the code by `python -m scripts.wire_reference`, and
-held to it by a test.
+policy, with their parts and words, have [a page of their own]({POLICY_PAGE}).
 
-- **key**: of the object. **holds**: what may stand there; a name is a type of this page. **left out**: the value that
-  is not written, and filled in when the key is not there; "never" marks a key that must be there.
-- Where several types may stand in a place, each is written with its tag: `"{TAG}"` first. A type that stands alone in
-  its place, or beside null, has none.
-- `{{"json": ...}}` is JSON that stands beside something else.
+This page is for those who write a reader or a writer; [codec.md](codec.md) says how types become JSON. It is printed
+from the code by `python -m scripts.wire_reference`, and a test compares the two.
+
+- **holds** says what may stand under the key; a link is a type of this page. **left out** is the value that is not
+  written, and that a missing key stands for; "never" marks a key that is always written.
+- Where several types may stand in a place, each begins with its tag, under the key `"{TAG}"`. Where only one type, or
+  that type or null, may stand, it has no tag.
+- Where any JSON may stand beside something else, it is written as `{{"json": ...}}`.
 - A set is a list in ascending order. An integer with a name in brackets is an id of that kind.
 """
 
@@ -180,14 +181,17 @@ def left_out(cls: type, field: "attrs.Attribute[Any]") -> str:
     of_type = _type_of(cls, field)
     plan: Codec[Any] = Codec.of(of_type)
     default = Field(attribute=field, shape=plan._shape).default()  # the codec's own answer
-    if default is NOTHING:
-        return "never"
-    told = f"`{canonical_text(plan.encode(default))}`"
-    return f"{told}: a log that does not say" if ABSENT in field.metadata else told
+    return "never" if default is NOTHING else written(of_type, default)
+
+
+def written(of_type: Any, value: object) -> str:
+    """A value of this type as it stands in a document."""
+    plan: Codec[Any] = Codec.of(of_type)
+    return f"`{canonical_text(plan.encode(value))}`"
 
 
 def part_of(hint: Any) -> type | None:
-    """The class of a part of a policy, where an option of this type is one."""
+    """The class of the part of a policy that an option of this type is; None where it is no part."""
     members = get_args(hint) if get_origin(hint) in _UNIONS else (hint,)
     return next((each for each in members if _is_record(each)), None)
 
@@ -207,7 +211,7 @@ def _modules() -> tuple[ModuleType, ...]:
 
 
 def _named_unions(modules: Iterable[ModuleType]) -> dict[frozenset[type], _Named]:
-    """The unions of classes that a module of data gives a name, by their classes; the first name counts."""
+    """The unions that modules of data name, by their classes; of several names, one beside a member counts first."""
     found: dict[frozenset[type], _Named] = {}
     for module in modules:
         for name, value in vars(module).items():

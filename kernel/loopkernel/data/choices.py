@@ -56,7 +56,7 @@ class WriteConflict(enum.Enum):
 
 
 class Oversize(enum.Enum):
-    """What becomes of the long output of a command, beside the head and the tail that the model sees (rule TOOL-11)."""
+    """Whether the long output of a command is cut, or goes to a file that the model can read (rule TOOL-11)."""
 
     CUT = "cut"
     SPILL = "spill"
@@ -94,7 +94,7 @@ class OnBusy(enum.Enum):
 
 
 class TruncationEnd(enum.Enum):
-    """How a turn ends whose output stays truncated (rule INFER-7)."""
+    """How a turn ends whose reply stays truncated (rule INFER-7)."""
 
     FAIL = "fail"
     STOP = "stop"
@@ -117,7 +117,7 @@ class OnPause(enum.Enum):
 
 
 class NudgesCount(enum.Enum):
-    """Since when the nudges are counted that empty replies have led to (rule INFER-13)."""
+    """Whether nudges are counted in the whole turn, or since the last reply with calls (rule INFER-13)."""
 
     TURN = "turn"
     ROUND = "round"
@@ -145,7 +145,7 @@ class ErrorDisplay(enum.Enum):
 
 
 class OnError(enum.Enum):
-    """What an unrecovered failure of a model call does (rule RETRY-7)."""
+    """What follows a failure of a model call that is not recovered (rule RETRY-7)."""
 
     REST = "rest"
     END = "end"
@@ -194,7 +194,7 @@ class OutputCalls(enum.Enum):
 
 
 class OutputDemand(enum.Enum):
-    """How long a required output is demanded that the model has not given (rule CALL-5)."""
+    """Whether a missing output is demanded in one request, or in each until it is given (rule CALL-5)."""
 
     ONCE = "once"
     UNTIL_GIVEN = "until_given"
