@@ -9,7 +9,7 @@ from typing import final
 from loopkernel.data.deltas import Delta
 from loopkernel.data.effects import Command
 from loopkernel.data.events import Event
-from loopkernel.data.states import State
+from loopkernel.data.states import State, demand_state
 from loopkernel.data.steps import Context
 from loopkernel.loop.transition import transition
 from loopkernel.replaying import START
@@ -36,6 +36,7 @@ class Machine:
     __slots__ = ("_commands", "_state")
 
     def __init__(self, state: State = START) -> None:
+        demand_state(state)
         self._state = state
         self._commands: list[Command] = []
 

@@ -6,7 +6,7 @@ Nothing here decides anything: each step is one call of `transition` (rules DELT
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
-from loopkernel.data.errors import OtherRules
+from loopkernel.data.errors import OtherRules, demand_kind, quoted
 from loopkernel.data.records import LogRecord, StepRecord
 from loopkernel.data.states import Done, Initial, State
 from loopkernel.data.steps import Context, Step
@@ -23,11 +23,14 @@ START = Initial()  # where every log begins
 def fold(
     records: Iterable[LogRecord], start: State = START, *, transition: Transition = kernel_transition
 ) -> tuple[StepRecord, ...]:
-    """Every step of the run that the log describes, in order. Keeps all states: they share their parts."""
+    """Every step of the run that the log describes, in order. Keeps all states: they share their parts.
+
+    Raises OtherRules where the log was begun under another version of the rules, TypeError for what is not a record.
+    """
     steps: list[StepRecord] = []
     state = start
     for record in records:
-        context = Context(record.delta, record.now_ms)
+        context = _context_of(record, len(steps), state)
         steps.append(StepRecord(state, context, *transition(state, context)))
         state = steps[-1].after
     return tuple(steps)
@@ -36,28 +39,29 @@ def fold(
 def replay(records: Iterable[LogRecord], start: State = START, *, transition: Transition = kernel_transition) -> State:
     """The state that the log leads to; `start` where the log is empty.
 
-    Raises OtherRules where the log was begun under another version of the rules.
+    Raises OtherRules where the log was begun under another version of the rules, TypeError for what is not a record.
     """
     state = start
-    for record in records:
-        if state is START:
-            _demand_these_rules(record)
-        state = transition(state, Context(record.delta, record.now_ms)).next
+    for place, record in enumerate(records):
+        state = transition(state, _context_of(record, place, state)).next
     return state
 
 
-def _demand_these_rules(first: LogRecord) -> None:
-    created = first.delta
-    if isinstance(created, Created) and created.rules_version != RULES_VERSION:
-        raise OtherRules(created.rules_version, RULES_VERSION)
+def _context_of(record: LogRecord, place: int, state: State) -> Context:
+    """What the record says that came in, and when."""
+    demand_kind(record, (LogRecord,), f"record {place + 1} must be a LogRecord: read texts with codec.record_from_text")
+    delta = record.delta
+    if state.session is None and isinstance(delta, Created) and delta.rules_version != RULES_VERSION:
+        raise OtherRules(delta.rules_version, RULES_VERSION)
+    return Context(delta, record.now_ms)
 
 
 def fork(records: Sequence[LogRecord], at: int, session_id: str, now_ms: int) -> tuple[LogRecord, ...]:
     """The log of a new lineage that leaves the old one after its first `at` records (rule RESUME-6).
 
     Write it to a store of its own and open that; the old log is not touched. Each fork of a log needs a `session_id` of
-    its own, since the idempotency keys of tool runs are made from it. Raises ValueError where there is nothing to fork,
-    and OtherRules as `replay` does.
+    its own, since the idempotency keys of tool runs are made from it. Raises ValueError where there is nothing to fork
+    or the id is not a new one, and OtherRules as `replay` does.
     """
     if not 0 <= at <= len(records):
         raise ValueError(f"cannot fork after record {at}: the log has {len(records)} records")
@@ -69,6 +73,8 @@ def fork(records: Sequence[LogRecord], at: int, session_id: str, now_ms: int) ->
         raise ValueError(f"cannot fork after record {at}: nobody owns the session then; fork while it is acquired")
     if isinstance(state, Done):
         raise ValueError(f"cannot fork after record {at}: the run is over ({state.reason.value}); fork before its end")
+    if session_id in ("", state.session.settings.session_id):
+        raise ValueError(f"cannot fork as session {quoted(session_id)}: give the fork an id that no other log has")
     return (*begun, LogRecord(Forked(session_id=session_id), now_ms))
 
 

@@ -197,7 +197,9 @@ class Options:
     ] = None
     max_total_tokens: Annotated[
         int | None,
-        Parameter(metavar="N", converter=one(values.count), help="how many tokens at most, input, output and cache (no limit)"),
+        Parameter(
+            metavar="N", converter=one(values.count), help="how many tokens at most, input, output and cache (no limit)"
+        ),
     ] = None
     retries: Annotated[
         int | None,

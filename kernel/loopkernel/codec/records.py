@@ -10,7 +10,7 @@ from typing import Any
 from attrs import NOTHING, Attribute, Factory, frozen
 
 from loopkernel.codec.shapes import Misfit, Shape
-from loopkernel.data.errors import CodecError, Fault, PolicyError
+from loopkernel.data.errors import CodecError, DataError, Fault, PolicyError
 from loopkernel.data.json_text import JsonValue, canonical_text
 
 TAG = "type"  # the key by which the members of a union are told apart
@@ -172,4 +172,6 @@ def _field_faults(fields: tuple[Field, ...], arguments: dict[str, Any]) -> list[
 
 
 def _words_of(error: Exception) -> str:
+    if isinstance(error, DataError):
+        return error.faults[0].problem
     return str(error.args[0]) if error.args else f"is refused: {type(error).__name__}"

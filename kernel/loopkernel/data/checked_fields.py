@@ -39,6 +39,21 @@ def checked_options(cls: type, attributes: Attributes) -> Attributes:
     return [_checked(cls, attribute, PolicyError) for attribute in attributes]
 
 
+def at_least(least: int) -> Callable[[object, "Attribute[Any]", int | None], None]:
+    """A validator of a field: its number is not below `least`. None passes. Raises DataError."""
+
+    def validate(instance: object, attribute: "Attribute[Any]", number: int | None) -> None:
+        if number is not None and number < least:
+            raise refused(instance, attribute, f"must be at least {least}, not {number}")
+
+    return validate
+
+
+def refused(instance: object, attribute: "Attribute[Any]", problem: str) -> DataError:
+    """What a validator raises of a field. Of a document the codec asks it, with no instance: it knows the place."""
+    return DataError([Fault(f"{type(instance).__name__}.{attribute.alias or attribute.name}", problem)])
+
+
 class _Unfit(Exception):
     """A value is not what its field takes. `place` is where in the value that is. It never leaves this file."""
 

@@ -108,6 +108,13 @@ class OtherRules(ValueError):
         )
 
 
+def demand_kind(given: object, kinds: tuple[type, ...], what: str) -> None:
+    """For functions that are given anything: raises TypeError, which says `what` is due, unless it is of the kinds."""
+    if not isinstance(given, kinds):
+        told = f"the class {given.__name__} itself" if isinstance(given, type) else f"of type {type(given).__name__}"
+        raise TypeError(f"{what}; what was given is {told}")
+
+
 class LawBroken(RuntimeError):
     """A law of the kernel does not hold: a bug of loopkernel, whatever the input was."""
 

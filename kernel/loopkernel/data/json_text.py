@@ -132,8 +132,16 @@ def _is_canonical(text: str) -> bool:
         return False
 
 
+def _demand_text(text: object) -> None:
+    if isinstance(text, bytes | bytearray):
+        raise CodecError([Fault("$", "is bytes and not a text: decode it first, as from UTF-8")])
+    if not isinstance(text, str):
+        raise CodecError([Fault("$", f"is of type {type(text).__name__} and not a text: Json.of takes values")])
+
+
 def parse_json(text: str, depth: int = MAX_DEPTH) -> JsonValue:
     """The value of a JSON text, nested at most `depth` deep. Raises CodecError with all that is wrong."""
+    _demand_text(text)
     if nested_deeper(text, depth):
         raise CodecError([_too_deep(depth)])
     refused: list[object] = []
@@ -382,12 +390,14 @@ class Json:
 
     @text.validator
     def _demand_canonical(self, _: object, text: str) -> None:
+        _demand_text(text)
         if not _is_canonical(text) and canonical_text(parse_json(text)) != text:
             raise CodecError([Fault("$", "is JSON but not in canonical form: build it with Json.parse")])
 
     @staticmethod
     def parse(text: str) -> "Json":
         """The JSON value that any JSON text says. Raises CodecError with all that is wrong."""
+        _demand_text(text)
         return Json._known_good(text if _is_canonical(text) else canonical_text(parse_json(text)))
 
     @staticmethod

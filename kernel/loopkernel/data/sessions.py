@@ -39,7 +39,7 @@ class Settings:
     remembered: tuple[Remembered, ...] = ()
     nonce: str = ""
 
-    # They follow from the tools, and spare each call of a reply a look at all of them. Of one name the first counts.
+    # They follow from the tools, and spare each call of a reply a look at all of them.
     offered: TextMap[Tool] = field(init=False, eq=False, repr=False, metadata=_DERIVED)
     any_early: bool = field(init=False, eq=False, repr=False, metadata=_DERIVED)
 

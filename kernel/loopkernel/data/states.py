@@ -4,10 +4,11 @@ Only states that wait for something can be seen; the others are passed through w
 """
 
 import enum
-from typing import final
+from typing import final, get_args
 
 from loopkernel.data.compactions import Cut
 from loopkernel.data.endings import Ending, Failure, Settled
+from loopkernel.data.errors import demand_kind
 from loopkernel.data.hook_calls import OpenCorrection, OpenHook
 from loopkernel.data.ids import HandoffOperation, QueueNumber, SummaryOperation
 from loopkernel.data.ledgers import Ledger
@@ -261,3 +262,8 @@ Live = (
     | Cancelled
     | Done
 )
+
+
+def demand_state(given: object) -> None:
+    """For functions that anybody may call: raises TypeError for what is not a state, as a Machine in its place."""
+    demand_kind(given, get_args(State), "a state is due, as `machine.state` is one")

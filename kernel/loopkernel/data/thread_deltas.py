@@ -8,7 +8,7 @@ from loopkernel.data.checked_fields import checked_fields
 from loopkernel.data.foreign import ForeignMessage
 from loopkernel.data.policy import Policy
 from loopkernel.data.remembered import Remembered
-from loopkernel.data.tools import Tool
+from loopkernel.data.tools import Tool, named_once
 from loopkernel.data.value_classes import frozen
 
 RULES_VERSION = 7  # of the rules that this kernel folds logs by (rule RESUME-1)
@@ -31,7 +31,7 @@ class Created(FromThread):
 
     session_id: str
     policy: Policy = Policy()
-    tools: tuple[Tool, ...] = ()
+    tools: tuple[Tool, ...] = field(default=(), validator=named_once)
     instructions: str = ""
     rules_version: int = field(default=RULES_VERSION, metadata={"absent": 1})  # a log that does not say: the first
     start: tuple[ForeignMessage, ...] = ()
@@ -58,7 +58,7 @@ class Resumed(FromThread):
     """
 
     policy: Policy | None = None
-    tools: tuple[Tool, ...] | None = None
+    tools: tuple[Tool, ...] | None = field(default=None, validator=named_once)
     instructions: str | None = None
     remembered: tuple[Remembered, ...] | None = None
     doubted: bool = False

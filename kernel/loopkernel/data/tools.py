@@ -1,13 +1,14 @@
 """Tools as data: what is offered, what it touches, and the adapter's verdict on a call."""
 
 import enum
-from typing import final
+from typing import Any, final
 
+from attrs import Attribute
 from attrs import field as attrs_field
-from attrs import validators
 
 from loopkernel.data.blocks import UserBlock, content_of
-from loopkernel.data.checked_fields import checked_fields
+from loopkernel.data.checked_fields import at_least, checked_fields, refused
+from loopkernel.data.errors import quoted
 from loopkernel.data.json_text import Json
 from loopkernel.data.value_classes import frozen
 
@@ -79,7 +80,7 @@ class ToolProfile:
     serial: bool = False
     resources: tuple[ResourceRule, ...] = ()
     approval: Decision = Decision.ALLOW
-    timeout_ms: int | None = attrs_field(default=None, validator=validators.optional(validators.ge(0)))
+    timeout_ms: int | None = attrs_field(default=None, validator=at_least(0))
     child: bool = False
     early: bool = False
     polling: bool = False
@@ -96,6 +97,17 @@ class Tool:
     description: str = ""
     input_schema: Json = Json(text="{}")
     profile: ToolProfile | None = None
+
+
+def named_once(settings: object, attribute: "Attribute[Any]", tools: tuple[Tool, ...] | None) -> None:
+    """A validator of tools that are offered together: each has a name of its own. Raises DataError.
+
+    Of two tools of one name the first would decide whether a person is asked, and a provider refuses both.
+    """
+    names = [tool.name for tool in tools or ()]
+    for name in dict.fromkeys(names):
+        if names.count(name) > 1:
+            raise refused(settings, attribute, f"holds two tools that are called {quoted(name)}: rename one of them")
 
 
 @final

@@ -1,11 +1,11 @@
 """What a model call used, in tokens."""
 
-from attrs import field, validators
+from attrs import field
 
-from loopkernel.data.checked_fields import checked_fields
+from loopkernel.data.checked_fields import at_least, checked_fields
 from loopkernel.data.value_classes import frozen
 
-_COUNT = validators.ge(0)
+_COUNT = at_least(0)
 
 
 @frozen(field_transformer=checked_fields)

@@ -15,7 +15,7 @@ from loopkernel.data.ids import CallId, MessageId, QueueNumber
 from loopkernel.data.json_text import Json
 from loopkernel.data.policy import ApprovalRule, FieldPattern, Policy
 from loopkernel.data.remembered import Remembered
-from loopkernel.data.tools import Tool
+from loopkernel.data.tools import Tool, named_once
 from loopkernel.data.value_classes import frozen
 
 
@@ -233,7 +233,7 @@ class ChangePolicy(ChangesSettings):
 class ChangeTools(ChangesSettings):
     """These tools, and no others, are offered from the next request on."""
 
-    tools: tuple[Tool, ...]
+    tools: tuple[Tool, ...] = field(validator=named_once)
 
 
 @final

@@ -7,6 +7,7 @@ each of its steps once more for them together.
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from loopkernel.data.errors import demand_kind
 from loopkernel.data.records import StepRecord
 from loopkernel.data.states import State
 from loopkernel.laws.catalogue import LAWS, PAIR_CHECKS, RUN_LAWS
@@ -62,6 +63,8 @@ def judge_run(law: str, records: Records, judged: Judged) -> tuple[Breach, ...]:
 
 
 def _judge_run(records: Records, judged: Judged, of_run: Iterable[str], *, steps_too: bool = True) -> Report:
+    if records:
+        demand_kind(records[0], (StepRecord,), "a run is judged by its steps: give `fold(records)`")
     tally = Tally(LAWS)
     checks = {law: _check(law, records[0].before, judged) for law in of_run} if records else {}
     for number, step in enumerate(steps_of(records, judged)):

@@ -4,10 +4,10 @@ for event in machine.deliver(delta, now_ms):
     print(event_to_text(event))  # call 1.1 is answered: done, with "buy milk"
 """
 
-from typing import assert_never
+from typing import assert_never, get_args
 
 from loopkernel.data.blocks import MediaBlock, OpaqueBlock, ReasoningBlock, ServerCall, TextBlock, ToolCall, UserBlock
-from loopkernel.data.errors import quoted
+from loopkernel.data.errors import demand_kind, quoted
 from loopkernel.data.events import (
     ApprovalAsked,
     ApprovalForgotten,
@@ -65,6 +65,7 @@ from loopkernel.data.events import (
 from loopkernel.data.messages import AssistantMessage, Message, ResultMessage, UserMessage
 from loopkernel.data.remembered import Remembered, RememberedCall, RememberedPattern, RememberedTool
 from loopkernel.data.user_deltas import RememberCall, RememberPattern, RememberTool, Remembrance
+from loopkernel.data.words import RefusalReason
 
 _Reply = ReplyGrew | CallAppeared | ReplyEnded | ReplyFailed | ReplyAborted | ReplyRetracted | OpaqueDropped
 _Input = Refused | InputSettled | Queued | Dequeued | Discarded | Steered | Edited
@@ -96,6 +97,7 @@ _Thread = (
 
 def event_to_text(event: Event) -> str:
     """The event in one line of words."""
+    demand_kind(event, get_args(Event), "an event is due, not a command")
     if isinstance(event, _Reply):
         return _of_reply(event)
     if isinstance(event, _Call):
@@ -164,10 +166,21 @@ def _of_reply(event: _Reply) -> str:
             assert_never(event)
 
 
+_REFUSED = {
+    RefusalReason.DUPLICATE: "it was taken before",
+    RefusalReason.STALE: "it is on something that is over",
+    RefusalReason.UNKNOWN: "it is on something that there is not, as an operation that no command began",
+    RefusalReason.NOT_NOW: "this state does not take it",
+    RefusalReason.FULL: "the queue has no room",
+    RefusalReason.INVALID: "it does not pass its check",
+    RefusalReason.DENIED: "the rules forbid it",
+}
+
+
 def _of_input(event: _Input) -> str:
     match event:
         case Refused():
-            return f"{event.action.value} was refused: {event.reason.value}"
+            return f"{event.action.value} was refused: {event.reason.value} ({_REFUSED[event.reason]})"
         case InputSettled():
             return f"input {event.receipt} is settled: {event.fate.value}"
         case Queued():

@@ -8,6 +8,7 @@ from attrs import frozen
 from loopkernel.data.blocks import RawInput, TextBlock
 from loopkernel.data.causes import Cause
 from loopkernel.data.choices import ApprovalMode
+from loopkernel.data.errors import demand_kind
 from loopkernel.data.ids import MessageId
 from loopkernel.data.ledgers import LedgerEntry
 from loopkernel.data.messages import SENT_BY_USER, UserMessage
@@ -28,6 +29,7 @@ from loopkernel.data.states import (
     State,
     Streaming,
     Thinking,
+    demand_state,
 )
 from loopkernel.data.steps import Context, is_refused
 from loopkernel.data.tools import Decision
@@ -85,6 +87,8 @@ class Explanation:
 
 def explain(state: State, ctx: Context) -> Explanation:
     """The same step again, told."""
+    demand_state(state)
+    demand_kind(ctx, (Context,), "a step takes a Context: Context(delta, now_ms)")
     step = transition(state, ctx)
     causes = tuple(Cause(effect, ctx.delta, *rule_of(effect, ctx.delta, step.effects)) for effect in step.effects)
     return Explanation(causes, step.next)
@@ -126,6 +130,7 @@ def _interaction(
 
 def accepted_inputs(state: State) -> tuple[UserDelta, ...]:
     """The inputs that would not be refused now, found by trying each: it can never disagree with the loop."""
+    demand_state(state)
     now_ms = state.stamp.now_ms
     return tuple(
         delta for delta in _candidates(state) if not is_refused(transition(state, Context(delta, now_ms)).effects)

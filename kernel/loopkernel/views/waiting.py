@@ -28,6 +28,7 @@ from loopkernel.data.states import (
     State,
     Streaming,
     Thinking,
+    demand_state,
 )
 from loopkernel.data.waits import ForAnswer, ForApproval, ForChild, ForWord, Wait
 from loopkernel.data.words import CallStatus
@@ -59,6 +60,7 @@ class PersonWait:
 
 def waiting(state: State) -> tuple[PersonWait, ...]:
     """Each call that waits for a person now, in the order of the calls. One whose edit is being checked does not."""
+    demand_state(state)
     match state:
         case Streaming() | Executing() | Confirming() | Dispatching():
             found = (_wait_of(entry) for entry in state.ledger.entries) if state.ledger.waiting else ()

@@ -133,7 +133,7 @@ tools: SearchStrategy[Tool] = st.builds(
     input_schema=st.just(Json.of({"type": "object"})) | json_texts,
     profile=tool_profiles | st.none(),
 )
-tool_sets: SearchStrategy[tuple[Tool, ...]] = st.lists(tools, max_size=3).map(tuple)
+tool_sets: SearchStrategy[tuple[Tool, ...]] = st.lists(tools, max_size=3, unique_by=lambda tool: tool.name).map(tuple)
 claims: SearchStrategy[Claim] = st.builds(
     Claim,
     resource_keys | raw_texts,
