@@ -38,6 +38,7 @@ class Planner:
     tests: list[tuple[str, str, float]]  # the name of each, its file, and its seconds
     collected: dict[str, float]
     reaching: dict[Place, Sequence[int]]
+    imported: set[Place]  # reached while a file was collected: only by the first file of a process that imports them
     probed: set[Place]
     users: dict[str, set[Place]]  # of each constant of a module, the statements that name it
     most: float = SECONDS_A_MUTANT  # seconds of tests a mutant
@@ -47,39 +48,37 @@ class Planner:
         """Turn the record round: from tests that reach places to places that are reached by tests."""
         reaching: dict[int, array[int]] = defaultdict(lambda: array("I"))
         for position, recorded in enumerate(record.tests):
-            collected = record.collected.get(recorded.file)
-            through_import = () if collected is None else collected.reached
-            for number in {*recorded.reached, *through_import}:
+            for number in recorded.reached:
                 reaching[number].append(position)
         return Planner(
             tests=[(recorded.test, recorded.file, recorded.seconds) for recorded in record.tests],
             collected={name: recorded.seconds for name, recorded in record.collected.items()},
             reaching={record.places[number]: positions for number, positions in reaching.items()},
+            imported={record.places[number] for collected in record.collected.values() for number in collected.reached},
             probed=set(record.places),
             users=_users(subject),
             most=most,
         )
 
     def batches(self, mutant: Mutant) -> list[Batch]:
-        """The tests that reach the mutant, in the order in which it meets them; none where no test does."""
+        """The tests that reach the mutant, in the order in which it meets them; none where no test does.
+
+        Those of a constant reach a statement that names it. What is reached by the import, all tests reach.
+        """
+        reached, by_import = {(mutant.path, mutant.line)}, False
         if mutant.function in self.users:
-            positions = self._reaching_constant(self.users[mutant.function])
-        else:
-            positions = set(self.reaching.get((mutant.path, mutant.line), ()))
+            reached = self.users[mutant.function]
+            by_import = not reached or not reached <= self.probed
+        direct = {position for each in reached for position in self.reaching.get(each, ())}
+        met = range(len(self.tests)) if by_import or reached & self.imported else direct
         place = PurePosixPath(mutant.path)
         own, room = f"test_{place.stem.strip('_')}", f"/{place.parent.name}/"
 
-        def rank(position: int) -> tuple[bool, bool, float]:
+        def rank(position: int) -> tuple[bool, bool, bool, float]:
             _, file, seconds = self.tests[position]
-            return not PurePosixPath(file).name.startswith(own), room not in file, seconds
+            return not PurePosixPath(file).name.startswith(own), room not in file, position not in direct, seconds
 
-        return self._batched(sorted(positions, key=rank))
-
-    def _reaching_constant(self, users: set[Place]) -> set[int]:
-        """The tests that reach a statement that names the constant; all, where the import or nothing here does."""
-        if users and users <= self.probed:
-            return {position for user in users for position in self.reaching.get(user, ())}
-        return set(range(len(self.tests)))
+        return self._batched(sorted(met, key=rank))
 
     def _batched(self, positions: list[int]) -> list[Batch]:
         batches: list[Batch] = []

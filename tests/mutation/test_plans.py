@@ -29,8 +29,10 @@ def subject(tmp_path: Path) -> Subject:
     return build(tmp_path)
 
 
-def planner(subject: Subject, *tests: tuple[str, float, int], collected: float = 0.0) -> Planner:
-    """Plans by tests that reach one line each."""
+def planner(
+    subject: Subject, *tests: tuple[str, float, int], collected: float = 0.0, imported: int | None = None
+) -> Planner:
+    """Plans by tests that reach one line each; `imported` is the line that the import of a file reaches."""
     lines = [STRONG, WEAK, FREE]
 
     def row(line: int | None) -> bytes:
@@ -40,7 +42,7 @@ def planner(subject: Subject, *tests: tuple[str, float, int], collected: float =
         tests=tuple(Recorded(test=name, seconds=seconds, row=row(line)) for name, seconds, line in tests),
         collected={
             found.file: evolve(found, seconds=collected)
-            for found in (Recorded(test=name, seconds=0, row=row(None)) for name, _, _ in tests)
+            for found in (Recorded(test=name, seconds=0, row=row(imported)) for name, _, _ in tests)
         },
         failed=(),
         places=tuple(("code/shop/prices.py", line) for line in lines),
@@ -107,3 +109,11 @@ def test_a_constant_that_no_statement_names_meets_all_tests(subject: Subject) ->
     plans = planner(subject, ("a.py::one", 0.1, FREE), ("a.py::two", 0.1, WEAK))
     (batch,) = plans.batches(a_mutant(subject, "UNIT"))
     assert list(batch.tests) == ["a.py::one", "a.py::two"]
+
+
+def test_what_an_import_reaches_all_tests_may_notice_and_those_that_call_it_come_first(subject: Subject) -> None:
+    plans = planner(subject, ("a.py::one", 0.1, WEAK), ("a.py::two", 0.2, STRONG), imported=STRONG)
+    (batch,) = plans.batches(a_mutant(subject, "strong"))
+    assert list(batch.tests) == ["a.py::two", "a.py::one"]
+    (batch,) = plans.batches(a_mutant(subject, "weak"))
+    assert list(batch.tests) == ["a.py::one"]

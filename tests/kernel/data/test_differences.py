@@ -31,6 +31,7 @@ def changed(vector: Vector[int], done: list[tuple[str, int]]) -> Vector[int]:
 @given(sizes, changes, changes)
 @example(3 * WIDTH, [("first", 2 * WIDTH)], [("replace", 0)])
 @example(2 * WIDTH, [("append", 1)], [("first", WIDTH)])
+@example(WIDTH**3 + WIDTH + 1, [], [("first", 3)])  # two levels higher than the other
 def test_the_places_that_differ_are_found_in_order(
     size: int, left: list[tuple[str, int]], right: list[tuple[str, int]]
 ) -> None:

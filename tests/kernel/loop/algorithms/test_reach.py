@@ -74,6 +74,7 @@ def test_a_rule_reaches_what_lies_below_and_what_holds_it(pattern: str, claim: C
         (read("b"), "a*/../c", True),  # nobody can say what it names
         (read("b"), "/**/".join("abcdefgh"), True),
         (read("b"), "", False),
+        (read("a"), "ab/c", False),  # `a` holds nothing of `ab`
     ],
     ids=str,
 )
