@@ -28,6 +28,7 @@ from loopkernel.replaying import LogRecord, replay
 from loopkernel_adapters.blocking_ports import BlockingRuns, BlockingStore
 from loopkernel_adapters.ports import NoSuchRun, Runs, StoreCorrupt, StoreError, StoreLocked
 from loopkernel_adapters.stores.threaded import runs_block
+from loopkernel_adapters.testing.store_calls import THE_FACTORY, TriedRuns, demand_runs, told_of_store
 from loopkernel_adapters.testing.store_check_contents import (
     keeps_many_runs,
     keeps_odd_ids_apart,
@@ -70,19 +71,20 @@ def check_store(factory: AnyFactory, *, lasting: bool = True, patience_seconds: 
     None of the checks may take longer than `patience_seconds`: it is broken where a store waits instead of refusing.
     """
     for check, duty in (*_CHECKS, *(_CHECKS_OF_LASTING if lasting else ())):
-        judged(duty, partial(_in_a_folder, check, factory), patience_seconds)
+        judged(duty, partial(_in_a_folder, check, factory), patience_seconds, told_of_store)
     for awaited_check in (keeps_the_order_of_what_is_under_way, loses_nothing_behind_a_cancelled_append):
         judged("store 11", partial(_under_way, awaited_check, factory), patience_seconds)
 
 
 def _in_a_folder(check: Check, factory: AnyFactory) -> None:
     with tempfile.TemporaryDirectory(prefix="check-store-") as folder, WaitingLoop() as loop:
-        check(partial(_waited, factory, loop), Path(folder))
+        check(partial(_tried, factory, loop), Path(folder))
 
 
-def _waited(factory: AnyFactory, loop: WaitingLoop, folder: Path) -> BlockingRuns:
+def _tried(factory: AnyFactory, loop: WaitingLoop, folder: Path) -> BlockingRuns:
     runs = factory(folder)
-    return runs if runs_block(runs) else WaitedRuns(runs, loop)
+    demand_runs(runs)
+    return TriedRuns(runs if runs_block(runs) else WaitedRuns(runs, loop))
 
 
 def _under_way(check: Callable[[Runs], Coroutine[object, object, None]], factory: AnyFactory) -> None:
@@ -96,15 +98,44 @@ def _under_way(check: Callable[[Runs], Coroutine[object, object, None]], factory
 # --- every store ---
 
 
+def _is_a_factory(factory: Factory, folder: Path) -> None:
+    runs = factory(folder)
+    with suppress(Exception):  # how it closes is not asked here, nor in the next two
+        runs.close()
+
+
+def _opens(factory: Factory, folder: Path) -> None:
+    runs = factory(folder)
+    store = runs.open(RUN)
+    with suppress(Exception):
+        store.close()
+        runs.close()
+
+
+def _adds_in_order(factory: Factory, folder: Path) -> None:
+    runs = factory(folder)
+    store = runs.open(RUN)
+    _append_in_order(store, 0)
+    with suppress(Exception):
+        store.close()
+        runs.close()
+
+
+def _append_in_order(store: BlockingStore, written: int) -> int:
+    """Appends some records behind those that are written, looking at each append; how many are written then."""
+    for size, durable in ((3, True), (0, True), (5, False), (1, False), (0, True), (2, True)):
+        store.append(RECORDS[written : written + size], durable)
+        written += size
+        found = store.load()
+        demand("store 1", found == RECORDS[:written], f"after {written} records, load() gave {described(found)}")
+    return written
+
+
 def _keeps_the_order(factory: Factory, folder: Path) -> None:
     runs, written = factory(folder), 0
     for opening in range(3):
         store = runs.open(RUN)
-        for size, durable in ((3, True), (0, True), (5, False), (1, False), (0, True), (2, True)):
-            store.append(RECORDS[written : written + size], durable)
-            written += size
-            found = store.load()
-            demand("store 1", found == RECORDS[:written], f"after {written} records, it gave {described(found)}")
+        written = _append_in_order(store, written)
         store.close()
         again = runs.open(RUN)
         found = again.load()
@@ -125,7 +156,8 @@ def _has_one_writer(factory: Factory, folder: Path) -> None:
         except StoreLocked:
             continue
         except Exception as error:
-            demand("store 3", False, f"a second writer was refused with a {type(error).__name__}, not StoreLocked")
+            kind = type(error).__name__
+            demand("store 3", False, f"a second writer was refused with a {kind}, not StoreLocked: {error}")
         demand("store 3", False, "a second writer opened the log while the first one had it")
     with suppress(StoreError):
         other = runs.open("another run")
@@ -398,7 +430,12 @@ def _belongs_to_its_owner(factory: Factory, folder: Path) -> None:
         os.umask(before)
 
 
+# Each presumes what those before it have shown, else it would tell one fault as that of another: that there are runs,
+# that they open, that what is appended is loaded, and that a log which was closed can be opened again.
 _CHECKS = (
+    (_is_a_factory, THE_FACTORY),
+    (_opens, "runs 1"),
+    (_adds_in_order, "store 1"),
     (_lets_go, "store 6"),
     (_keeps_the_order, "store 1"),
     (_has_one_writer, "store 3"),

@@ -16,6 +16,7 @@ from loopkernel.replaying import LogRecord
 
 from loopkernel_adapters.blocking_ports import BlockingRuns, BlockingStore
 from loopkernel_adapters.ports import Restored, RunEntry, RunPage, Runs, Sealing, Store
+from loopkernel_adapters.testing.store_calls import demand_store
 
 T = TypeVar("T")
 
@@ -82,7 +83,9 @@ class WaitedRuns(BlockingRuns):
 
     @override
     def open(self, run: str) -> WaitedStore:
-        return WaitedStore(self._loop.wait(self._awaited.open(run)), self._loop)
+        store = self._loop.wait(self._awaited.open(run))
+        demand_store(store, Store)
+        return WaitedStore(store, self._loop)
 
     @override
     def read(self, run: str) -> tuple[LogRecord, ...]:

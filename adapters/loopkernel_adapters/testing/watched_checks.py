@@ -11,6 +11,7 @@ import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import FrameType
 from typing import TypeVar
 
 # --- the duties, in the words of `specs/ports.md` --------------------------------------------------------
@@ -43,9 +44,10 @@ DUTIES: Mapping[str, str] = {
     "store 8": "`save_snapshot(state)` is a favour.",
     "store 9": "What a store makes can be read by its owner only.",
     "store 11": "Appends take effect in the order of their calls, also where one begins before another has returned",
-    "runs 1": "Any text is an id; no two lead to the same log, and none out of the place.",
+    "runs 1": "`open(run)` gives the log of that id, empty or gone on with. Any text is an id; no two lead to the same",
     "runs 2": "`read(run)` gives all complete records without a lock, also while they are written",
     "runs 3": "`entries()` lists the runs that have records, the latest last.",
+    "runs 4": "`close()` lets go of everything but the logs that were opened; those are closed by who uses them.",
     "driver 1": "One delta is applied at a time, in the order of arrival.",
     "driver 2": "The order within a step: transition, record, commands, events.",
     "driver 3": "A record is durable before any command of its step is carried out.",
@@ -82,7 +84,11 @@ _PACKAGES = ("site-packages", "dist-packages")  # they may lie within the standa
 
 
 class StandsStill(Exception):
-    """A check has not ended in its time. Says where the adapter stands."""
+    """A check has not ended in its time. Says where the adapter stands; `stack` is that of the check, the call last."""
+
+    def __init__(self, told: str, stack: Sequence[tuple[FrameType, int]]) -> None:
+        super().__init__(told)
+        self.stack = stack
 
 
 # The threads that a check has begun beside its own, in which the adapter may stand.
@@ -117,7 +123,9 @@ def watched(act: Callable[[], T], patience_seconds: float) -> T:
     if thread.is_alive():
         stacks = [frames[each.ident] for each in (thread, *beside) if each.ident in frames]
         places = [_place(traceback.extract_stack(stack)) for stack in stacks]
-        raise StandsStill(f"after {patience_seconds:g} s it has not come back{_standing(places)}")
+        innermost_first = list(traceback.walk_stack(stacks[0])) if stacks else []
+        told = f"after {patience_seconds:g} s it has not come back{_standing(places)}"
+        raise StandsStill(told, innermost_first[::-1])
     if raised:
         raise raised[0]
     return returned[0]
@@ -147,25 +155,31 @@ def _is_ours(file: str) -> bool:
     return file.startswith(_STANDARD_LIBRARY) and not any(name in file for name in _PACKAGES)
 
 
-def raising(error: BaseException) -> str:
+def raising(error: BaseException, what: str = "it") -> str:
     """What was raised, and where, in words."""
     place = raised_at(error)
-    return f"it raised {type(error).__name__}: {error}{f' (at{place})' if place else ''}"
+    return f"{what} raised {type(error).__name__}: {error}{f' (at{place})' if place else ''}"
 
 
-def judged(duty: str, act: Callable[[], T], patience_seconds: float) -> T:
+def told_of_adapter(duty: str, error: Exception) -> str:
+    """What is told of an error that a check of this duty has ended in."""
+    return f"{duty}: {error if isinstance(error, StandsStill) else raising(error)}"
+
+
+def judged(
+    duty: str, act: Callable[[], T], patience_seconds: float, tell: Callable[[str, Exception], str] = told_of_adapter
+) -> T:
     """What `act` returns. Raises AssertionError that names a duty, what was seen, and what is due.
 
     `act` says itself which duty is broken, by an AssertionError; whatever else it raises, and that it does not come
-    back, counts as a breach of `duty`.
+    back, `tell` tells, as a breach of `duty` if it knows no better.
     """
     try:
         return watched(act, patience_seconds)
     except AssertionError as error:
         told = str(error)
     except StandsStill as error:
-        told = f"{duty}: {error}"
+        told = tell(duty, error)
     except Exception as error:
-        told = f"{duty}: {raising(error)}"
-        raise AssertionError(due(told)) from error
+        raise AssertionError(due(tell(duty, error))) from error
     raise AssertionError(due(told))

@@ -84,6 +84,14 @@ class TaillessStore(InPlaceStore):
         return evolve(restored, records=restored.records[:-1])
 
 
+class ListingStore(InPlaceStore):
+    """Gives a list."""
+
+    @override
+    async def load(self) -> tuple[LogRecord, ...]:
+        return list(await super().load())  # type: ignore[return-value]  # that is what is broken
+
+
 class HastyRuns(InPlaceRuns):
     """Runs in a folder, opened as stores of that kind."""
 

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 from loopkernel_adapters.stores.folders import JsonlFolder
 from loopkernel_adapters.stores.in_place import InPlaceRuns, InPlaceStore
-from loopkernel_adapters.stores.memory import MemoryRuns
+from loopkernel_adapters.stores.memory import MemoryRuns, MemoryStore
 from loopkernel_adapters.stores.sqlite import SqliteRuns
 from loopkernel_adapters.stores.threaded import ThreadedRuns
 from loopkernel_adapters.testing import store_check as checks
 from loopkernel_adapters.testing.store_check import check_store
+from loopkernel_adapters.testing.store_trial import AnyFactory
 
 from tests.adapters.stores.altered_stores import (
     AloneInItsProcess,
@@ -58,8 +59,25 @@ from tests.adapters.stores.hasty_stores import (
     HalvingStore,
     HastyRuns,
     HonestStore,
+    ListingStore,
     OvertakingStore,
     TaillessStore,
+)
+from tests.adapters.stores.mistaken_stores import (
+    HalfAwaitedRuns,
+    HangingAtItsClose,
+    LoadingLists,
+    Losing,
+    Narrowing,
+    OpeningNothing,
+    OverAwaitedRuns,
+    Raising,
+    RaisingAtSnapshots,
+    ReadingLists,
+    Refusing,
+    RestoringNothing,
+    RunsThatDoNotClose,
+    TakingIdsForPaths,
 )
 
 
@@ -78,7 +96,7 @@ def test_every_store_here_keeps_its_duties() -> None:
 
 
 BROKEN: dict[Callable[[], Faults], str] = {
-    Reversed: "store 1: after 3 records, it gave the records [3, 2, 1]",
+    Reversed: "store 1: after 3 records, load() gave the records [3, 2, 1]",
     Held: "store 1: a process that has died after 3 durable records leaves the first 0",
     Stubborn: "store 2: after an append had failed, it took another one",
     Unlocked: "store 3: a second writer opened the log",
@@ -96,7 +114,7 @@ BROKEN: dict[Callable[[], Faults], str] = {
     Credulous: "store 7: with a%2Frun%20of%20..%2Ftwo%20words.jsonl cut, and a snapshot of 7 records",
     Open: "store 9: a%2Frun%20of%20..%2Ftwo%20words.jsonl has mode 644, not 600",
     OpenFolder: "store 9: logs has mode 755, not 700",
-    Sharing: "runs 1: it raised StoreLocked",
+    Sharing: "runs 1: open() raised StoreLocked",
     Locking: "runs 2: read while it was written",
     Creating: "runs 2: a run that is not there was read",
     Unsorted: "runs 3: with",
@@ -127,6 +145,7 @@ HASTY: dict[type[InPlaceStore], str] = {
     GivingUpStore: "store 11: the second of three appends was cancelled after",
     HalvingStore: "store 11: ",
     TaillessStore: "store 7: after 1 records",
+    ListingStore: "store 4: load() gave a list, not a tuple",
 }
 
 
@@ -169,3 +188,74 @@ def test_a_snapshot_of_more_than_the_log_holds_is_looked_for_also_without_a_torn
     monkeypatch.setattr(checks, "_CHECKS", ((checks._ignores_snapshots_of_more, "store 8"),))
     with pytest.raises(AssertionError, match="store 7: with a snapshot that covers more records than there are"):
         check_store(lambda folder: AlteredRuns(folder / "logs", Credulous()), lasting=False)
+
+
+# --- the duty that is named is the one that is broken, whatever was being looked at ----------------------
+
+
+MISTAKEN: dict[type[Faults], str] = {
+    Losing: r"store 1: after 3 records, load\(\) gave the first 2\n    Due is \(store 1 ",
+    LoadingLists: r"store 4: load\(\) gave a list, not a tuple\n    Due is \(store 4 ",
+    ReadingLists: r"runs 2: read\(\) gave a list, not a tuple\n    Due is \(runs 2 ",
+    RestoringNothing: r"store 7: restore\(\) gave None, not a Restored\n    Due is \(store 7 ",
+    OpeningNothing: r"open\(\) gave None, not a BlockingStore: it has no `append`, `load`, `restore`, ",
+    TakingIdsForPaths: r"runs 1: open\(\) raised FileNotFoundError: .* \(at mistaken_stores\.py:\d+, in open\)\n",
+    Raising: r"store 1: append\(\) raised RuntimeError: boom \(at mistaken_stores\.py:\d+, in append\)\n    Due is",
+    Refusing: r"store 1: append\(\) raised StoreError: not today \(at mistaken_stores\.py:\d+, in append\)\n    Due is",
+    RaisingAtSnapshots: r"store 8: save_snapshot\(\) raised LookupError: no such table \(at mistaken_stores\.py:",
+    Narrowing: r"store 1: append\(records, durable\) cannot be called \(it is written at mistaken_stores\.py:\d+\): ",
+}
+
+
+@pytest.mark.parametrize("mistaken", MISTAKEN, ids=lambda mistaken: mistaken.__name__)
+def test_a_mistaken_store_is_told_of_by_the_call_that_is_wrong(mistaken: type[Faults]) -> None:
+    with pytest.raises(AssertionError) as caught:
+        check_store(lambda folder: AlteredRuns(folder / "logs", mistaken()))
+    assert re.match(MISTAKEN[mistaken], str(caught.value))
+
+
+def test_a_close_that_hangs_is_told_of_as_such_also_where_something_else_is_looked_at() -> None:
+    faults = HangingAtItsClose()
+    told = r"store 6: after 0\.2 s it has not come back from mistaken_stores\.py:\d+, in close\n    Due is \(store 6"
+    try:
+        with pytest.raises(AssertionError, match=told):
+            check_store(lambda folder: AlteredRuns(folder / "logs", faults), patience_seconds=0.2)
+    finally:
+        faults.free.set()
+
+
+def test_runs_that_do_not_close_are_told_of_as_such() -> None:
+    kept: dict[Path, RunsThatDoNotClose] = {}
+    with pytest.raises(AssertionError, match=r"^runs 4: close\(\) raised LookupError: no such place \(at mistaken"):
+        check_store(lambda folder: kept.setdefault(folder, RunsThatDoNotClose()), lasting=False)
+
+
+def test_runs_and_their_stores_are_of_one_kind() -> None:
+    told = "of `open` and the `append` of what it gives, both or neither are an `async def`"
+    with pytest.raises(AssertionError, match=rf"^open\(\) gave a MemoryStore, not a Store: {told}$"):
+        check_store(lambda folder: HalfAwaitedRuns(MemoryRuns()), lasting=False)
+    with pytest.raises(AssertionError, match=rf"^open\(\) gave a InPlaceStore, not a BlockingStore: {told}$"):
+        check_store(lambda folder: OverAwaitedRuns(), lasting=False)
+
+
+A_FACTORY = (
+    r"Give `check_store` a function that takes a folder \(a Path\) and returns the runs that keep their logs there\."
+)
+
+
+@pytest.mark.parametrize(
+    ("factory", "told"),
+    [
+        (lambda folder: None, "the factory gave None, not Runs or BlockingRuns: it has no `open`, `read`, "),
+        (lambda folder: MemoryStore(), "the factory gave a MemoryStore, not Runs or BlockingRuns: it has no `open`, `"),
+        (
+            lambda folder: {}[folder],
+            r"the factory: it raised KeyError: .* \(at test_check_store\.py:\d+, in <lambda>\)",
+        ),
+        (MemoryRuns, r"the factory: it raised TypeError: MemoryRuns.* takes 1 positional argument but 2 were given"),
+        (MemoryRuns(), "the factory: it raised TypeError: 'MemoryRuns' object is not callable"),
+    ],
+)
+def test_what_is_no_factory_of_runs_is_told_before_any_duty(factory: AnyFactory, told: str) -> None:
+    with pytest.raises(AssertionError, match=rf"^{told}.*\. {A_FACTORY}$"):
+        check_store(factory)
