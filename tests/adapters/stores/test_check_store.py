@@ -12,6 +12,7 @@ from loopkernel_adapters.stores.memory import MemoryRuns, MemoryStore
 from loopkernel_adapters.stores.sqlite import SqliteRuns
 from loopkernel_adapters.stores.threaded import ThreadedRuns
 from loopkernel_adapters.testing import store_check as checks
+from loopkernel_adapters.testing.store_calls import demand_runs
 from loopkernel_adapters.testing.store_check import check_store
 from loopkernel_adapters.testing.store_trial import AnyFactory
 
@@ -236,6 +237,13 @@ def test_runs_and_their_stores_are_of_one_kind() -> None:
         check_store(lambda folder: HalfAwaitedRuns(MemoryRuns()), lasting=False)
     with pytest.raises(AssertionError, match=rf"^open\(\) gave a InPlaceStore, not a BlockingStore: {told}$"):
         check_store(lambda folder: OverAwaitedRuns(), lasting=False)
+
+
+def test_a_method_that_does_not_say_what_it_takes_is_left_to_its_calls() -> None:
+    class OfC(MemoryRuns):
+        doubt = dict  # type: ignore[assignment]  # which has no signature, as what is written in C may have none
+
+    demand_runs(OfC())
 
 
 A_FACTORY = (
