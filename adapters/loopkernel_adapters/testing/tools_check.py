@@ -1,11 +1,11 @@
 """The duties of the port `Tools` (specs/ports.md), as one function over any tools. Works without a test framework.
 
-    check_tools(lambda: my_trial())
+    untried = check_tools(lambda: my_trial())       # raises AssertionError("tools 2: ...")
 
 `my_trial` is a context manager that gives a `ToolsTrial`: the tools in a world of their own, and sample calls for it. A
-duty is looked at as far as there are samples for it. Descriptors and processes are seen where the system shows them
-(Linux). Duties 5 to 7 and 10 are not checked here: they say what the driver grants. A run that ends by itself and holds
-the event loop up meanwhile is seen where that takes half a second.
+duty is looked at as far as there are samples for it; what was not tried without them is returned. Descriptors and
+processes are seen where the system shows them (Linux). Duties 5 to 7 and 10 are not checked here: they say what the
+driver grants. A run that ends by itself and holds the event loop up meanwhile is seen where that takes half a second.
 """
 
 import asyncio
@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from attrs import Factory, define, frozen
 from loopkernel.data.blocks import MediaBlock, TextBlock
@@ -38,6 +39,8 @@ RUNS_AGAIN = 2
 PATIENCE_SECONDS = 60.0  # for a duty; more than the time until an endless call begins
 _NOTE = 200  # characters that say what was left out of a result
 _STEP = 0.01
+
+T = TypeVar("T")
 
 SampleCall = tuple[str, JsonValue]  # a tool, and its input
 
@@ -75,18 +78,40 @@ class ToolsTrial:
 TrialFactory = Callable[[], AbstractContextManager[ToolsTrial]]
 
 
-def check_tools(factory: TrialFactory, patience_seconds: float = PATIENCE_SECONDS) -> None:
-    """Raises AssertionError, which names the duty that is broken, what was seen, and what is due.
+def check_tools(factory: TrialFactory, patience_seconds: float = PATIENCE_SECONDS) -> tuple[str, ...]:
+    """Check the duties with every sample call; what was not tried, in words, and what has it tried.
 
-    What takes longer than `patience_seconds` holds the event loop up.
+    Raises AssertionError, which names the duty that is broken, what was seen, and what is due. What takes longer than
+    `patience_seconds` holds the event loop up.
     """
     for number, duty in _DUTIES:
         judged(f"tools {number}", partial(_in_a_trial, factory, duty), patience_seconds)
+    return judged("tools 1", partial(_in_a_trial, factory, _untried), patience_seconds)
 
 
-def _in_a_trial(factory: TrialFactory, duty: Callable[[ToolsTrial], None]) -> None:
+def _in_a_trial(factory: TrialFactory, look: Callable[[ToolsTrial], T]) -> T:
     with factory() as trial:
-        duty(trial)
+        return look(trial)
+
+
+def _untried(trial: ToolsTrial) -> tuple[str, ...]:
+    """What nothing of the trial has tried, each with the field of it that is empty."""
+    calls = (*trial.valid, *trial.failing, *(endless.call for endless in trial.endless))
+    run = {name for name, _ in calls}
+    never = [tool.name for tool in trial.tools.offered() if tool.name not in run]
+    parts: dict[str, tuple[object, ...]] = {
+        "what a call gives that succeeds (duties 3, 9 and 11): give one in `valid`": trial.valid,
+        "whether a tool refuses what does not fit it (duty 2): give such a call in `invalid`": trial.invalid,
+        "how a tool fails (duties 4 and 11): give a call that fails in `failing`": trial.failing,
+        "an abort (duty 8): give a call that does not end in `endless`": trial.endless,
+        "whether calls that touch the same have a key in common (duty 2): give two in `alike`": trial.alike,
+        "whether a check changes something (duty 2): give the folder of the tools in `watched`": trial.watched,
+        "whether a key is given away (duty 12): give those of the tools in `keys`": trial.keys,
+    }
+    return (
+        *(f"not run: {name}: give a call of it in `valid`, `failing` or `endless`" for name in never),
+        *(f"not tried: {part}" for part, samples in parts.items() if not samples),
+    )
 
 
 def demand(duty: int, kept: bool, seen: str) -> None:

@@ -19,6 +19,7 @@ from loopkernel_adapters.testing.tools_check import EndlessCall, ToolsTrial, che
 from loopkernel_adapters.tools.coding import coding_tools
 from loopkernel_adapters.tools.delegation import delegate_tool
 from loopkernel_adapters.tools.files import FileTools, Workspace
+from loopkernel_adapters.tools.functions import tool
 from loopkernel_adapters.tools.processes import Confined, strongest_confinement, without_namespace
 from loopkernel_adapters.tools.registry import Registry
 from typing_extensions import override
@@ -134,7 +135,42 @@ def test_the_file_tools_keep_the_duties(tmp_path: Path) -> None:
 
 
 def test_tools_of_typed_functions_keep_the_duties() -> None:
-    check_tools(lambda: sound())
+    assert check_tools(lambda: sound()) == (
+        "not tried: whether a check changes something (duty 2): give the folder of the tools in `watched`",
+    )
+
+
+# --- and what was not tried is told -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("field", "untried"),
+    [
+        ("valid", ("not run: add: give a call of it in ", "not tried: what a call gives that succeeds (duties 3, ")),
+        ("invalid", ("not tried: whether a tool refuses what does not fit it (duty 2)",)),
+        ("failing", ("not run: fails: give a call of it in ", "not tried: how a tool fails (duties 4 and 11)")),
+        ("endless", ("not run: waits: give a call of it in ", "not tried: an abort (duty 8)")),
+        ("alike", ("not tried: whether calls that touch the same have a key in common (duty 2)",)),
+        ("keys", ("not tried: whether a key is given away (duty 12)",)),
+    ],
+)
+def test_what_there_is_no_sample_for_is_told_with_what_to_give(field: str, untried: tuple[str, ...]) -> None:
+    with sound() as trial:
+        without = evolve(trial, watched=(Path(__file__),), **{field: ()})
+    told = check_tools(lambda: nullcontext(without))
+    assert [line[: len(begin)] for line, begin in zip(told, untried, strict=True)] == list(untried)
+    assert f"`{field}`" in told[-1]
+
+
+def test_a_tool_that_no_sample_calls_is_told_of() -> None:
+    @tool
+    def raises(one: int) -> int:
+        """Raise whatever is asked."""
+        raise LookupError(one)
+
+    untried = check_tools(lambda: nullcontext(ToolsTrial(tools=Registry([raises]))))
+    assert untried[0] == "not run: raises: give a call of it in `valid`, `failing` or `endless`"
+    assert len(untried) == 8
 
 
 # --- and each broken one is caught --------------------------------------------------------------------
