@@ -53,7 +53,7 @@ def test_every_function_of_the_table_exists_and_is_shown() -> None:
     assert len(rows) == len(SECTIONS)
     for functions, modules in rows:
         names = re.findall("[a-z_]+", functions)
-        places = [import_module(f"loopkernel.{module}") for module in re.findall("[a-z_.]+", modules)]
+        places = [import_module(module) for module in re.findall("[a-z_.]+", modules)]
         for name in names:
             assert [place for place in places if callable(getattr(place, name, None))]
             assert any(f"{name}(" in blocks[0][1] for blocks in SECTIONS.values())

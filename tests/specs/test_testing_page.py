@@ -4,13 +4,13 @@ import pkgutil
 import re
 import subprocess
 import sys
-from collections import defaultdict
-from importlib import import_module
 from pathlib import Path
 
 import loopkernel
+import loopkernel_adapters
 import pytest
-from loopkernel import testing
+
+from tests.specs.test_names_in_pages import is_there
 
 PAGE = (Path(__file__).resolve().parents[2] / "specs" / "testing.md").read_text(encoding="utf-8")
 
@@ -33,14 +33,14 @@ def test_the_examples_are_found() -> None:
     assert sum(map(len, EXAMPLES.values())) == PAGE.count("\n```") / 2
 
 
-def test_what_the_page_names_exists() -> None:
-    named = re.findall(r"`([a-z_]+)\.([A-Za-z_]+)(?:\([^`]*\))?`", PAGE)
-    modules = defaultdict(list)
-    ours = pkgutil.iter_modules(loopkernel.__path__, "loopkernel.")
-    for found in (*ours, *pkgutil.walk_packages(testing.__path__, "loopkernel.testing.")):
-        if not found.name.endswith("__main__"):
-            modules[found.name.rpartition(".")[2]].append(found.name)
-    checked = [(module, name) for module, name in named if module in modules and module != "strategies"]
-    assert len({module for module, _ in checked}) > 8
-    for module, name in checked:
-        assert any(hasattr(import_module(path), name) for path in modules[module]), f"{module}.{name}"
+def test_what_the_page_names_of_a_module_is_named_in_full() -> None:
+    """A name that begins with `loopkernel` is looked at in test_names_in_pages.py; none may begin further on."""
+    begun = [span.partition(".") for span in re.findall(r"`([a-z_]+\.[A-Za-z_.]+)", PAGE)]
+    assert sum(first == "loopkernel" for first, _, _ in begun) > 10
+    found = (
+        module.name
+        for package in (loopkernel, loopkernel_adapters)
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
+    )
+    shortened = [(module, rest) for module in found for first, _, rest in begun if module.endswith(f".{first}")]
+    assert [f"{module}.{rest}" for module, rest in shortened if is_there(f"{module}.{rest}")] == []

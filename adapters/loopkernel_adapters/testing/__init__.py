@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from loopkernel_adapters.testing.tools_check import ToolsTrial as ToolsTrial
     from loopkernel_adapters.testing.tools_check import check_tools as check_tools
     from loopkernel_adapters.testing.trio_driver import Trio as Trio
+    from loopkernel_adapters.transcripts.entries import FindingKind as FindingKind
 else:
     from loopkernel.public_names import offered_names
 
@@ -39,5 +40,6 @@ else:
             "loopkernel_adapters.testing.synchronous": "Synchronous SynchronousPorts",
             "loopkernel_adapters.testing.tools_check": "EndlessCall ToolsTrial check_tools",
             "loopkernel_adapters.testing.trio_driver": "Trio",
+            "loopkernel_adapters.transcripts.entries": "FindingKind",
         },
     )

@@ -1,6 +1,6 @@
 """Judges all recordings in a folder by the laws, from someone else's test suite, with three lines:
 
-    from loopkernel_adapters.testing.recordings_plugin import recordings
+    from loopkernel_adapters.testing import recordings
 
     test_recordings = recordings("path/to/folder")
 
@@ -30,8 +30,8 @@ def recordings(
     """A test for each file in the folder that the pattern names; to be assigned to a name that begins with `test_`.
 
     A folder that is not absolute is one beside the file of the tests. `policy` is what the recordings are played under;
-    `forbidden` are findings that fail a test too, such as `FindingKind.UNANSWERED`. Hidden files are left out. Where
-    there are no files at all, the test fails.
+    `forbidden` are findings that fail a test too, such as `loopkernel_adapters.testing.FindingKind.UNANSWERED`. Hidden
+    files are left out. Where there are no files at all, the test fails.
     """
     place = _beside_the_caller() / folder
     found: list[Path | None] = [path for path in sorted(place.glob(pattern)) if _is_meant(path, place)]

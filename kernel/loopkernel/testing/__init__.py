@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from loopkernel.testing.planted.runs import SCRIPTS as SCRIPTS
     from loopkernel.testing.scenarios.format.document import read_scenario_file as read_scenario_file
     from loopkernel.testing.scenarios.format.document import read_scenarios as read_scenarios
+    from loopkernel.testing.scenarios.format.nodes import ScenarioError as ScenarioError
     from loopkernel.testing.scenarios.judge import run_scenario as run_scenario
     from loopkernel.testing.scenarios.player.drive import Drive as Drive
     from loopkernel.testing.scenarios.player.effective_policy import effective_policy as effective_policy
@@ -51,6 +52,7 @@ else:
             "loopkernel.testing.planted.planting": "breached_laws explaining",
             "loopkernel.testing.planted.runs": "SCRIPTS",
             "loopkernel.testing.scenarios.format.document": "read_scenario_file read_scenarios",
+            "loopkernel.testing.scenarios.format.nodes": "ScenarioError",
             "loopkernel.testing.scenarios.judge": "run_scenario",
             "loopkernel.testing.scenarios.player.drive": "Drive",
             "loopkernel.testing.scenarios.player.effective_policy": "effective_policy",
