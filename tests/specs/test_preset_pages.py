@@ -142,3 +142,11 @@ def test_a_field_that_differs_is_found_part_by_part() -> None:
     assert found["retry.classes"] == "overloaded, rate_limited"
     assert "retry.factor" not in found
     assert differences(preset("calls"), preset("default"))["retry"] == "none"
+
+
+def test_how_many_there_are_is_told_truly() -> None:
+    assert (len(PRESET_NAMES), len(VARIANTS)) == (6, 1), "the words below, and the pages that say them"
+    page = (ROOT / "specs" / "README.md").read_text(encoding="utf-8")
+    assert "the six presets, with every figure, and a variant of one: the seven names" in page
+    assert "any of the six, or the variant `claude-document`" in page
+    assert "these are the seven names" in (ROOT / "specs" / "rules" / "presets.md").read_text(encoding="utf-8")
