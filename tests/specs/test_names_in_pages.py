@@ -19,7 +19,7 @@ NAME = re.compile(r"(?<![\w./-])loopkernel(?:_adapters)?(?:\.[A-Za-z_]\w*)+")
 IMPORT = re.compile(r"\bfrom (loopkernel[\w.]*) import ([\w, ]+)")
 # What telemetry calls its spans, their attributes and its log is not Python.
 NOT_PYTHON = {"docs/telemetry.md": ("loopkernel.", "loopkernel_adapters.telemetry")}
-# What is not public, where the page says so, compares it, or is printed from the sources of the kernel.
+# What is not public, where the page says so, or compares it.
 INNER = {
     "specs/algorithms.md": ("loopkernel.loop.algorithms.", "loopkernel.data."),
     "specs/ports.md": ("loopkernel_adapters.bounded_text",),
@@ -30,7 +30,6 @@ INNER = {
         "loopkernel.loop.algorithms.loop_detection",
         "loopkernel.data.watches",
     ),
-    "specs/wire.md": ("loopkernel.loop.algorithms.projection.project",),
 }
 
 

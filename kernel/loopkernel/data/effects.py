@@ -37,7 +37,7 @@ class Request:
     """What the model is asked: a handle on the persistent thread, no copy of it.
 
     `number` counts the model calls of the lineage from 1. The messages are the projection of the thread, which an
-    adapter may cache by thread (`loopkernel.loop.algorithms.projection.project(request.thread, request.model)`).
+    adapter may cache by thread (`loopkernel.project(request.thread, request.model)`).
     Without `stream` the reply is wanted whole, where the adapter can ask so.
     """
 
