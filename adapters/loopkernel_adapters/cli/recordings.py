@@ -93,7 +93,8 @@ def replay_recordings(
         progress.clear()
         sound = sound and found.held and found.identical
         _show(file.path, found, under, showing, screen)
-        table.append((*_row(file.path, found), *(() if under is None else (parted(found, under) or "nowhere",))))
+        place = () if under is None else (parted(found.format, under.comparison) or "nowhere",)
+        table.append((*_row(file.path, found), *place))
     progress.clear()
     if not table and not failed:
         raise Unusable(f"there is no recording in {', '.join(names)}: no file there is in a format that is known here")

@@ -7,21 +7,18 @@ from attrs import evolve, frozen
 from loopkernel.data import events
 from loopkernel.data.blocks import text_of
 from loopkernel.data.choices import Lifetime
-from loopkernel.data.effects import Effect
 from loopkernel.data.json_text import JsonValue
 from loopkernel.data.policy import Policy
 from loopkernel.data.states import State
 from loopkernel.data.thread_deltas import Created
 from loopkernel.data.words import UserAction
-from loopkernel.replaying import fold
 
 from loopkernel_adapters.cli.recording_files import LogSource, where
 from loopkernel_adapters.cli.screen import Screen, in_one_line
 from loopkernel_adapters.cli.summary import phase_of
 from loopkernel_adapters.cli.trace import labelled
-from loopkernel_adapters.cli.verification import effects_of
 from loopkernel_adapters.cli.words import counted
-from loopkernel_adapters.transcripts.comparing import Comparison, Difference, NotAskedFor, played_under
+from loopkernel_adapters.transcripts.comparing import Comparison, Difference, Ends, NotAskedFor, ends_of, played_under
 from loopkernel_adapters.transcripts.replaying import AS_RECORDED, Replayed
 from loopkernel_adapters.transcripts.source import Source
 
@@ -30,12 +27,15 @@ SHOWN = 12  # differences that are told, unless all findings are wanted
 
 @frozen(kw_only=True)
 class WhatIf:
-    """What the log under the policy did: how its turns ended, how its calls were answered, what it did otherwise."""
+    """What the log under the policy did: how its turns and calls ended, and what it did otherwise.
+
+    `recorded` is how they ended as recorded: of a log of ours as it says itself, of another recording as it is played.
+    """
 
     name: str
     silence_judged: bool
-    turns: Counter[str]
-    calls: Counter[str]
+    ends: Ends
+    recorded: Ends
     comparison: Comparison
 
 
@@ -55,20 +55,13 @@ def asked_what_if(
     """
     recorded = as_recorded(source) if recorded is None else recorded
     found, comparison = played_under(source, evolve(policy, lifetime=Lifetime.SESSION), recorded)
-    turns, calls = Counter[str](), Counter[str]()
-    for conversation in found.conversations:
-        for effect in effects_of(fold(conversation.records)):
-            _count(effect, turns, calls)
-    silence_judged = policy.silence_ms is None or found.times_pieces
-    under = WhatIf(name=name, silence_judged=silence_judged, turns=turns, calls=calls, comparison=comparison)
-    return found, under
-
-
-def _count(effect: Effect, turns: Counter[str], calls: Counter[str]) -> None:
-    if isinstance(effect, events.TurnEnded):
-        turns[effect.reason.value] += 1
-    elif isinstance(effect, events.ToolEnded):
-        calls[effect.result.status.value] += 1
+    return found, WhatIf(
+        name=name,
+        silence_judged=policy.silence_ms is None or found.times_pieces,
+        ends=ends_of(conversation.records for conversation in found.conversations),
+        recorded=ends_of([source.records]) if isinstance(source, LogSource) else comparison.ends,
+        comparison=comparison,
+    )
 
 
 def show_what_if(found: Replayed, under: WhatIf, screen: Screen, *, shows_all: bool) -> None:
@@ -77,15 +70,15 @@ def show_what_if(found: Replayed, under: WhatIf, screen: Screen, *, shows_all: b
     The calls that ask stand apart: that a person is asked changes nothing else, since they do as recorded.
     """
     told = under.comparison
-    asked = [difference for difference in told.differences if isinstance(difference.event, events.ApprovalAsked)]
-    others = [difference for difference in told.differences if difference not in asked]
-    place = parted(found, under)
+    asked, others = told.asked, told.others
+    place = parted(found.format, told)
     screen.labelled("what if", f"under the policy {in_one_line(under.name)}, instead of as it was recorded:")
     if place is None:
         apart = "but that some calls ask first, " if asked else ""
         screen.labelled("", f"nothing goes otherwise, {apart}the same calls run, and each turn ends as it did")
     else:
-        screen.labelled("parts at", f"{place}; up to there, both do the same")
+        apart = ", but that some calls may ask first" if asked else ""
+        screen.labelled("parts at", f"{place}; up to there, both do the same{apart}")
     shown = others if shows_all else others[:SHOWN]
     for difference in shown:
         screen.labelled("", f"{_place(found, difference)}: {_times(difference)}{in_words(difference)}")
@@ -96,8 +89,15 @@ def show_what_if(found: Replayed, under: WhatIf, screen: Screen, *, shows_all: b
         missing = counted(len(told.not_asked_for), "part")
         there = where(found.format, first.record, first.part)
         screen.labelled("", f"{there}: from here on, {missing} of the recording are not asked for")
-    screen.labelled("turns", f"{_numbers(under.turns)} (recorded: {_numbers(told.turns)})")
-    screen.labelled("answers", f"{_numbers(under.calls)} (recorded: {_numbers(told.calls)})")
+    screen.labelled("turns", f"{_numbers(under.ends.turns)} (recorded: {_numbers(under.recorded.turns)})")
+    screen.labelled("answers", f"{_numbers(under.ends.calls)} (recorded: {_numbers(under.recorded.calls)})")
+    if under.recorded != told.ends:
+        ends = f"turns {_numbers(told.ends.turns)}; answers {_numbers(told.ends.calls)}"
+        screen.labelled("played", f"as recorded, it gives {ends}: a play has only what was said, called and answered")
+        screen.labelled("", "what goes otherwise is told from that play")
+    elif found.counts.unanswered:
+        open_calls = counted(found.counts.unanswered, "call")
+        screen.labelled("", f"{open_calls} without a result: the loop answers such a call itself, which counts here")
     if asked:
         calls = counted(sum(difference.times for difference in asked), "call")
         first_asked = f"first at {_place(found, asked[0])}: {in_words(asked[0])}"
@@ -110,15 +110,16 @@ def show_what_if(found: Replayed, under: WhatIf, screen: Screen, *, shows_all: b
         screen.labelled("unknown", "how long the model was silent: no times of the pieces of its replies are recorded")
 
 
-def parted(found: Replayed, under: WhatIf) -> str | None:
-    """The first place at which the two differ in more than that a person is asked, in words; None: nowhere."""
-    told = under.comparison
-    others = (each for each in told.differences if not isinstance(each.event, events.ApprovalAsked))
-    places = [difference.place for difference in others] + list(told.not_asked_for[:1])
+def parted(kind: str, told: Comparison) -> str | None:
+    """The first place at which the two differ in more than that a person is asked, in words; None: nowhere.
+
+    `kind` is the format of the recording.
+    """
+    places = [difference.place for difference in told.others] + list(told.not_asked_for[:1])
     if not places:
         return None
-    first = min((place for place in places if place is not None), key=lambda place: place.record, default=None)
-    return "the beginning" if first is None else where(found.format, first.record, first.part)
+    first = min(places, key=lambda place: 0 if place is None else place.record)
+    return "the beginning" if first is None else where(kind, first.record, first.part)
 
 
 def _place(found: Replayed, difference: Difference) -> str:
@@ -199,12 +200,14 @@ def as_json(found: Replayed, under: WhatIf) -> dict[str, JsonValue]:
     ]
     return {
         "policy": under.name,
-        "parts_at": parted(found, under),
+        "parts_at": parted(found.format, told),
         "differences": differences,
-        "turns": dict(under.turns),
-        "turns_recorded": dict(told.turns),
-        "calls": dict(under.calls),
-        "calls_recorded": dict(told.calls),
+        "turns": dict(under.ends.turns),
+        "turns_recorded": dict(under.recorded.turns),
+        "turns_played": dict(told.ends.turns),
+        "calls": dict(under.ends.calls),
+        "calls_recorded": dict(under.recorded.calls),
+        "calls_played": dict(told.ends.calls),
         "not_reached": len(told.not_asked_for),
         "silence_judged": under.silence_judged,
     }

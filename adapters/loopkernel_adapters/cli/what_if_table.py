@@ -11,12 +11,12 @@ from loopkernel.data.policy import Policy
 from loopkernel_adapters.cli.json_lines import put
 from loopkernel_adapters.cli.outcomes import ExitStatus, Unusable, complain
 from loopkernel_adapters.cli.progress import Progress
-from loopkernel_adapters.cli.recording_files import LogSource, NamedFile, read_in_words, where
+from loopkernel_adapters.cli.recording_files import LogSource, NamedFile, read_in_words
 from loopkernel_adapters.cli.recordings import files_of, is_recording, log_in
 from loopkernel_adapters.cli.repair import demand_new, written_in_words
 from loopkernel_adapters.cli.rules import named_policy
 from loopkernel_adapters.cli.screen import Screen, in_one_line
-from loopkernel_adapters.cli.what_if import as_recorded, in_words
+from loopkernel_adapters.cli.what_if import as_recorded, in_words, parted
 from loopkernel_adapters.stores.durable_files import write_new_file
 from loopkernel_adapters.transcripts.figures import Figures, figures_of
 from loopkernel_adapters.transcripts.formats import reader_of
@@ -34,7 +34,8 @@ TEXTS = frozenset({0, 1, len(COLUMNS) - 1})  # the columns that are not numbers
 ABOUT = (
     "Times are those of the calls alone, with their recorded durations, as the policy would run them together; "
     "`at least`: all at once, but for calls that depend on others. `several`: replies with more than one call. "
-    "The other figures count what the policy does and was not recorded."
+    "The other figures count what the policy does and was not recorded. `parts at`: where it first does something else "
+    "than ask, since whoever is asked does as recorded."
 )
 ENDS_ALONE = (
     "Recordings of other agents tell when a call ended. It is taken to have begun when the one before it in the reply "
@@ -119,16 +120,15 @@ def _lines(file: NamedFile, asked: Sequence[tuple[str, Policy]]) -> list[Line]:
     found = figures_of(source, policies, recorded, log.records if isinstance(log, LogSource) else None)
     lines: list[Line] = []
     for (name, _), figures in zip(asked, found, strict=True):
-        first = next((each for each in figures.comparison.differences if each.place is not None), None)
-        place = None if first is None or first.place is None else where(kind, first.place.record, first.place.part)
+        others = figures.comparison.others
         lines.append(
             Line(
                 file=str(file.path),
                 policy=name,
                 is_ours=log is not None,
                 figures=figures,
-                place=place if figures.is_nothing or place is not None else "the beginning",
-                what="" if first is None else in_words(first),
+                place=parted(kind, figures.comparison),
+                what=in_words(others[0]) if others else "",
             )
         )
     return lines

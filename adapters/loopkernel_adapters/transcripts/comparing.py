@@ -5,7 +5,7 @@ since calls that wait for each other are answered later. What streams, and what 
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias, assert_never
 
 from attrs import evolve, frozen
@@ -67,13 +67,39 @@ class Difference:
 
 
 @frozen(kw_only=True)
+class Ends:
+    """How the turns of logs ended, and how their calls were answered: each how often."""
+
+    turns: Counter[str]
+    calls: Counter[str]
+
+
+def ends_of(logs: Iterable[Sequence[LogRecord]]) -> Ends:
+    """Those of all the logs together."""
+    told = [event for records in logs for step in fold(records) for event in step.effects]
+    return Ends(
+        turns=Counter(event.reason.value for event in told if isinstance(event, events.TurnEnded)),
+        calls=Counter(event.result.status.value for event in told if isinstance(event, events.ToolEnded)),
+    )
+
+
+@frozen(kw_only=True)
 class Comparison:
     """The differences by their places, and the parts of the recording that are not asked for under the policy."""
 
     differences: tuple[Difference, ...]
     not_asked_for: tuple[Place, ...]
-    turns: Counter[str]  # as recorded, by how they ended
-    calls: Counter[str]  # as recorded, by how they were answered
+    ends: Ends  # of the play that it is held against
+
+    @property
+    def asked(self) -> tuple[Difference, ...]:
+        """The calls that ask a person, who does as recorded: nothing else changes by that."""
+        return tuple(each for each in self.differences if isinstance(each.event, events.ApprovalAsked))
+
+    @property
+    def others(self) -> tuple[Difference, ...]:
+        """What goes otherwise besides: where the two part."""
+        return tuple(each for each in self.differences if not isinstance(each.event, events.ApprovalAsked))
 
 
 @frozen(kw_only=True)
@@ -114,12 +140,10 @@ def compared(first: Mapping[str, Play], second: Mapping[str, Play]) -> Compariso
     for name, other in second.items():
         differences += _differences(name, first[name], other)
         missing += (Counter(other.unplaced) - Counter(first[name].unplaced)).elements()
-    seen = [seen.event for play in first.values() for seen in _turning_points(play)]
     return Comparison(
         differences=tuple(sorted(differences, key=lambda found: _order(found.place))),
         not_asked_for=tuple(sorted(missing, key=_order)),
-        turns=Counter(event.reason.value for event in seen if isinstance(event, events.TurnEnded)),
-        calls=Counter(event.result.status.value for event in seen if isinstance(event, events.ToolEnded)),
+        ends=ends_of(play.records for play in first.values()),
     )
 
 

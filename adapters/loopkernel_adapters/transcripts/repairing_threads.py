@@ -45,8 +45,9 @@ class SourceInMemory(Source):
 class Conversations:
     """The repaired conversations of a recording by their names, in the order in which they begin.
 
-    `ended_ms` is when the last thing was said, 0 where no times were recorded; `digest` is of what they were read from.
-    `unknown` tells of each record that is not in them because its kind is not known.
+    `ended_ms` is when the last thing was said, 0 where no times were recorded (of a log of ours, without the time in
+    which nothing ran); `digest` is of what they were read from. `unknown` tells of each record that is not in them
+    because its kind is not known.
     """
 
     format: str

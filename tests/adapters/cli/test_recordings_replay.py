@@ -11,7 +11,19 @@ import pytest
 from attrs import evolve
 from loopkernel import laws
 from loopkernel.codec import policy_to_text
+from loopkernel.data.choices import NoProfileApproval
+from loopkernel.data.deltas import Delta
+from loopkernel.data.ids import CheckOperation, ModelOperation, RunOperation
+from loopkernel.data.json_text import Json
+from loopkernel.data.model_deltas import ModelCall, ModelCompleted, ModelText
+from loopkernel.data.records import LogRecord
+from loopkernel.data.thread_deltas import Acquired, Created, Resumed
+from loopkernel.data.tool_deltas import ToolChecked, ToolSucceeded
+from loopkernel.data.tools import EffectClass, Tool, ToolOutput, ToolProfile, ValidCall
+from loopkernel.data.user_deltas import Say
+from loopkernel.data.words import StopReason
 from loopkernel_adapters.cli import recordings
+from loopkernel_adapters.stores.jsonl import lines_of
 from loopkernel_adapters.transcripts.replaying import AS_RECORDED, Replayed
 
 from tests.adapters.cli.cli_world import COMMAND
@@ -156,6 +168,92 @@ def test_another_policy_is_asked_about_a_run_of_the_store(loopkernel: CommandLin
     (numbers,) = loopkernel("replay", "last", "--json").objects()
     assert numbers["results"] == {"done": 1}
     assert "there is no run no-such" in loopkernel("replay", "no-such", "--policy", "claude").err
+
+
+def _restarted(down_ms: int) -> tuple[LogRecord, ...]:
+    """A run whose process was down for so long while a call that only reads was open, which then ran once more."""
+    reads = Tool(name="look", profile=ToolProfile(effect=EffectClass.READ_ONLY))
+    first, second = ModelOperation(1), ModelOperation(2)
+    begun: list[Delta] = [
+        Created(session_id="s", tools=(reads,)),
+        Acquired(),
+        Say("Look."),
+        ModelCall(first, provider_id="a", tool="look", input=Json.of({})),
+        ModelCompleted(first, StopReason.TOOL_USE),
+        ToolChecked(CheckOperation(1), ValidCall()),
+    ]
+    ended: list[Delta] = [
+        Resumed(),
+        ToolSucceeded(RunOperation(2), ToolOutput("A cat.")),
+        ModelText(second, "I saw a cat."),
+        ModelCompleted(second, StopReason.END_TURN),
+    ]
+    times = [*range(len(begun)), *range(len(begun) + down_ms, len(begun) + down_ms + len(ended))]
+    return tuple(LogRecord(delta, 10**12 + ms) for delta, ms in zip([*begun, *ended], times, strict=True))
+
+
+@pytest.mark.parametrize("down_ms", [1_000, 130_000, 3_600_000])
+def test_the_time_in_which_the_process_was_down_counts_for_nobody(
+    loopkernel: CommandLine, folder: Path, down_ms: int
+) -> None:
+    log = folder / "run.jsonl"
+    log.write_bytes(b"".join(lines_of(_restarted(down_ms), None)))
+    assert loopkernel("log", "run.jsonl").labelled("result 1.1") == ["done: A cat."]
+    for policy in ("default", "amp"):
+        (told,) = loopkernel("replay", "run.jsonl", "--policy", policy, "--json").objects()
+        under = told["what_if"]
+        assert isinstance(under, dict)
+        assert under["differences"] == []
+        assert under["turns"] == under["turns_recorded"] == {"model_stop": 1}
+        assert under["calls"] == under["calls_recorded"] == {"done": 1}
+
+
+def test_how_a_log_of_our_own_ended_is_told_from_the_log_and_how_its_play_ends_apart(
+    loopkernel: CommandLine, folder: Path
+) -> None:
+    """A fork ends the turn that was under way, which no play of it does."""
+    (folder / "run.jsonl").write_bytes(b"".join(lines_of(_restarted(0), None)))
+    assert loopkernel("fork", "run.jsonl", "--at", "9", "--out", "fork.jsonl").status == 0
+    assert loopkernel("log", "fork.jsonl").labelled("turn") == ["ended: interrupted; 0 tokens in, 0 out"]
+    ended = loopkernel("replay", "fork.jsonl", "--policy", "default")
+    (turns,) = ended.labelled("turns")
+    assert turns.endswith("(recorded: 1 interrupted)")
+    (played,) = ended.labelled("played")
+    assert played.startswith(f"as recorded, it gives turns {turns.split(' (')[0]}; answers 1 done: ")
+    assert loopkernel("replay", "run.jsonl", "--policy", "default").labelled("played") == []
+
+
+def test_a_call_without_a_result_is_told_where_its_answer_is_counted(loopkernel: CommandLine) -> None:
+    ended = loopkernel("replay", "sessions/codex.jsonl", "--policy", "claude")
+    assert ended.labelled("calls") == ["3; results: 2 done; 1 never answered"]
+    (answers,) = ended.labelled("answers")
+    assert answers.endswith("(recorded: 2 done, 1 lost)")
+    assert "1 call without a result: the loop answers such a call itself, which counts here" in ended.out
+    assert "without a result" not in loopkernel("replay", "sessions/claude.jsonl", "--policy", "claude").out
+
+
+@pytest.mark.parametrize(("most", "place"), [(None, None), (1, "line 8")])
+def test_both_commands_tell_the_same_place_at_which_a_policy_parts(
+    loopkernel: CommandLine, folder: Path, most: int | None, place: str | None
+) -> None:
+    """That a call asks, as from line 4 on, is told apart: whoever is asked does as recorded."""
+    asking = evolve(AS_RECORDED, no_profile_approval=NoProfileApproval.ASK, max_turns=most)
+    (folder / "asking.json").write_text(policy_to_text(asking))
+    given = ("sessions/claude.jsonl", "--policy", "asking.json")
+    (told,), (line,) = (
+        loopkernel("replay", *given, "--json").objects(),
+        loopkernel("whatif", *given, "--json").objects(),
+    )
+    under = told["what_if"]
+    assert isinstance(under, dict)
+    assert under["differences"][0]["place"] == 4
+    assert under["parts_at"] == line["parts_at"] == place
+    assert line["asks"] == 4
+    assert (line["there"] == "") is (place is None)
+    shown = loopkernel("replay", *given)
+    apart = [f"{place}; up to there, both do the same, but that some calls may ask first"]
+    assert shown.labelled("parts at") == (apart if place else [])
+    assert "first at line 4: the call of Bash waits for a person" in shown.labelled("asks")[0]
 
 
 def test_a_broken_law_and_a_difference_are_told(loopkernel: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,7 +67,7 @@ def test_a_limit_parts_the_two_at_the_reply_that_reaches_it(tmp_path: Path) -> N
     assert isinstance(ended.event, events.TurnEnded)
     assert ended.event.reason.value == "max_turns"
     assert found.differences[0].place == limit.place
-    assert found.turns == {"model_stop": 1}
+    assert found.ends.turns == {"model_stop": 1}
     assert of(found, NotAskedFor).times == 2  # the second reply, and the third
 
 

@@ -2,6 +2,7 @@
 
 Each line has a number and a checksum, and the parser of the store judges them. The log is folded as it is read, and the
 events of the fold say which of its deltas counted. A damaged line is passed over: what follows is folded without it.
+Times are told without those in which nothing ran: a process that was down for an hour has not kept anybody waiting.
 """
 
 from collections.abc import Iterable, Iterator
@@ -41,7 +42,7 @@ from loopkernel.data.model_deltas import (
 )
 from loopkernel.data.states import State, Streaming
 from loopkernel.data.steps import Context
-from loopkernel.data.thread_deltas import RULES_VERSION, Created
+from loopkernel.data.thread_deltas import RULES_VERSION, Created, Forked, Resumed
 from loopkernel.data.words import CallStatus, StopReason
 from loopkernel.later_typing import override
 from loopkernel.loop.transition import transition
@@ -136,6 +137,7 @@ class _Step:
 
     place: Place
     record: LogRecord
+    at_ms: int
     before: State
     effects: tuple[Effect, ...]
 
@@ -145,6 +147,7 @@ class _Fold:
     """The state that the log leads to so far, and what was told of it."""
 
     state: State = START
+    down_ms: int = 0  # for how long nothing ran until now: before each restart and fork
     streamed: set[ModelOperation] = Factory(set)  # the replies of which a part was told
     answered: set[CallId] = Factory(set)
     names: dict[CallId, str] = Factory(dict)  # the ids that the calls have here
@@ -155,8 +158,10 @@ class _Fold:
         before = self.state
         step = transition(before, Context(record.delta, record.now_ms))
         self.state = step.next
-        taken = _Step(place, record, before, tuple(step.effects))
         delta = record.delta
+        if isinstance(delta, Resumed | Forked):
+            self.down_ms += max(0, record.now_ms - before.stamp.now_ms)
+        taken = _Step(place, record, record.now_ms - self.down_ms, before, tuple(step.effects))
         if isinstance(delta, Created) and delta.rules_version != RULES_VERSION:
             text = f"written under version {delta.rules_version} of the rules, folded under version {RULES_VERSION}"
             yield Finding(place=place, kind=FindingKind.ODD_FIELD, text=text)
@@ -199,7 +204,7 @@ class _Fold:
         return name
 
     def _effect(self, step: _Step, effect: Effect) -> Iterator[Entry]:
-        place, now = step.place, step.record.now_ms
+        place, now = step.place, step.at_ms
         match effect:
             case MessageAdded(message=UserMessage() as message):
                 yield UserSaid(
@@ -259,7 +264,7 @@ class _Fold:
         failed = delta if isinstance(delta, ModelFailed) and end is ReplyEnd.FAILED else None
         return ReplyPart(
             place=step.place,
-            at_ms=step.record.now_ms,
+            at_ms=step.at_ms,
             conversation="",
             reply=f"reply {reply}",
             content=content,
@@ -289,7 +294,7 @@ class _Fold:
             self.taken.discard(name)
             yield ResultSeen(
                 place=step.place,
-                at_ms=step.record.now_ms,
+                at_ms=step.at_ms,
                 conversation="",
                 call=name,
                 outcome=OUTCOMES.get(result.status, Outcome.LOST),
