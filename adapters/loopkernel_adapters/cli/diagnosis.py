@@ -52,7 +52,7 @@ def _tell(path: Path, found: Diagnosis, screen: Screen, shows_all: bool) -> None
     harmless = Counter(finding.kind.value for finding in found.harmless)
     screen.labelled("recording", f"{path}: {found.format}")
     if not found.faults:
-        screen.labelled("faults", "none that would keep it from going on")
+        screen.labelled("faults", "none that would keep it from going on" if found.goes_on else "none")
     else:
         refused = sum(is_refused(fault.kind) for fault in found.faults)
         screen.labelled("faults", f"{len(found.faults)}, of which a provider refuses {refused}, sent as they stand")
@@ -72,9 +72,12 @@ def _tell(path: Path, found: Diagnosis, screen: Screen, shows_all: bool) -> None
         screen.labelled("", "--all tells each in full")
     if harmless:
         screen.labelled("harmless", _numbers(harmless))
-    screen.labelled("go on", command("continue", path))
-    if found.faults:
-        screen.labelled("or repair", repair_command(path, found))
+    if found.goes_on:
+        screen.labelled("go on", command("continue", path))
+    else:
+        screen.labelled("go on", "not possible: it holds no conversation that could be gone on with")
+    if (repair := _repair_told(path, found)) is not None:
+        screen.labelled("or repair", repair)
 
 
 def _tell_fault(found: Diagnosis, fault: Fault, screen: Screen) -> None:
@@ -84,8 +87,10 @@ def _tell_fault(found: Diagnosis, fault: Fault, screen: Screen) -> None:
     screen.labelled("", f"repair: {fault.remedy}")
 
 
-def repair_command(path: Path, found: Diagnosis) -> str:
-    """The command that repairs it into a file beside it."""
+def _repair_told(path: Path, found: Diagnosis) -> str | None:
+    """The command that repairs it into a file beside it; None where it needs none, or nothing is left to begin from."""
+    if not found.faults or not (found.own_format or found.goes_on):
+        return None
     suffix = path.suffix if found.own_format else ".jsonl"
     return command("repair", path, "--out", path.with_name(f"{path.stem}.repaired{suffix}"))
 
@@ -117,5 +122,5 @@ def _as_json(path: Path, found: Diagnosis) -> dict[str, JsonValue]:
         "format": found.format,
         "faults": faults,
         "harmless": dict(harmless),
-        "repair": repair_command(path, found) if faults else None,
+        "repair": _repair_told(path, found),
     }

@@ -17,6 +17,7 @@ from loopkernel.replaying import LogRecord, StepRecord, fold
 from loopkernel_adapters.cli.invocation import command
 from loopkernel_adapters.cli.outcomes import Unusable, described
 from loopkernel_adapters.cli.places import log_at
+from loopkernel_adapters.ports import RulesDiffer
 from loopkernel_adapters.stores.jsonl import NotALog, line_of
 from loopkernel_adapters.transcripts.counting import Tally
 from loopkernel_adapters.transcripts.entries import Finding
@@ -166,12 +167,14 @@ def is_our_log(path: Path) -> bool:
 
 
 def is_sound_log(path: Path) -> bool:
-    """Whether it is one that can be resumed as it is. Raises Unreadable, OSError."""
+    """Whether it can be resumed as it is. Raises Unusable where it is of other rules, Unreadable, OSError."""
     if not is_our_log(path):
         return False
     try:
         return bool(log_at(path).records)
-    except Unusable:
+    except Unusable as error:
+        if isinstance(error.__cause__, RulesDiffer):  # it is whole, and to be gone on with by the version that wrote it
+            raise
         return False
 
 

@@ -4,6 +4,7 @@ from attrs import frozen
 
 from loopkernel_adapters.transcripts.counting import Tally
 from loopkernel_adapters.transcripts.entries import Entry, Finding, FindingKind, Inferred, Place, ReplyPart
+from loopkernel_adapters.transcripts.foreign_threads import repaired_threads
 from loopkernel_adapters.transcripts.formats import reader_of, writer_of
 from loopkernel_adapters.transcripts.repairing import Lost, Renamed, repair_steps
 from loopkernel_adapters.transcripts.source import Reader, Source
@@ -39,6 +40,7 @@ AT_A_PROVIDER: dict[FindingKind, str | None] = {
 }
 
 
+UNREAD = "go on without what cannot be read"
 WENT_ON = "; here the model answered again all the same, so what made the recording mends this, or it came in later"
 
 
@@ -60,13 +62,15 @@ class Diagnosis:
     """What was found in a file: all findings, and the faults that keep the conversation from going on, with remedies.
 
     The faults that a provider refuses come first, each group in the order of the file.
-    `own_format`: a repaired recording can be written back in the format that it has.
+    `own_format`: a repaired recording can be written back in the format that it has. `goes_on`: it holds a conversation
+    that can be gone on with.
     """
 
     format: str
     findings: tuple[Finding, ...]
     faults: tuple[Fault, ...]
     own_format: bool
+    goes_on: bool
     answered_after: frozenset[Fault]  # the faults after which the model answered
 
     def effect(self, fault: Fault) -> str | None:
@@ -98,6 +102,7 @@ def diagnosed(source: Source) -> Diagnosis:
         findings=tuple(findings),
         faults=tuple(ordered),
         own_format=writer is not None,
+        goes_on=bool(repaired_threads(entries)),
         answered_after=_answered_after(entries, faults),
     )
 
@@ -128,7 +133,7 @@ def _faults(reader: Reader, entries: list[Entry], findings: list[Finding]) -> tu
     """
     unread = (FindingKind.BROKEN_RECORD, FindingKind.TORN_TAIL)
     passed_over = [
-        Fault(conversation="", place=found.place, kind=found.kind, text=found.text, remedy="leave it out")
+        Fault(conversation="", place=found.place, kind=found.kind, text=found.text, remedy=UNREAD)
         for found in findings
         if found.kind in unread
     ]

@@ -18,6 +18,7 @@ from loopkernel.data.foreign import (
     ForeignUser,
 )
 from loopkernel.data.words import CallStatus
+from loopkernel.loop.algorithms.repair import repair
 
 from loopkernel_adapters.transcripts.entries import (
     Compacted,
@@ -178,3 +179,9 @@ def foreign_threads(entries: Iterable[Entry]) -> dict[str, ForeignThread]:
         if isinstance(conversation, str):
             threads.setdefault(conversation, ForeignThread()).take(entry)
     return threads
+
+
+def repaired_threads(entries: Iterable[Entry]) -> dict[str, tuple[ForeignMessage, ...]]:
+    """The same, made whole, without those of which nothing is left to go on with."""
+    found = {name: repair(thread.messages).messages for name, thread in foreign_threads(entries).items()}
+    return {name: messages for name, messages in found.items() if messages}

@@ -8,12 +8,11 @@ from loopkernel.data.foreign import ForeignMessage
 from loopkernel.data.policy import Policy
 from loopkernel.data.thread_deltas import Acquired, Created
 from loopkernel.later_typing import override
-from loopkernel.loop.algorithms.repair import repair
 from loopkernel.replaying import LogRecord
 
 from loopkernel_adapters.transcripts.diagnosing import diagnosed
 from loopkernel_adapters.transcripts.entries import Bookkeeping, Entry, Finding, FindingKind, Place
-from loopkernel_adapters.transcripts.foreign_threads import foreign_threads
+from loopkernel_adapters.transcripts.foreign_threads import repaired_threads
 from loopkernel_adapters.transcripts.formats import reader_of, writer_of
 from loopkernel_adapters.transcripts.source import Line, Source, parsed
 from loopkernel_adapters.transcripts.understanding import understood
@@ -73,8 +72,7 @@ def repaired_conversations(source: Source) -> Conversations:
         written = writer.repaired(source)
         source, faults = SourceInMemory(source.path, b"".join(written.pieces)), written.faults
     entries = list(understood(reader, source))
-    found = {name: repair(thread.messages).messages for name, thread in foreign_threads(entries).items()}
-    messages = {name: thread for name, thread in found.items() if thread}
+    messages = repaired_threads(entries)
     return Conversations(
         format=reader.name,
         messages=messages,

@@ -8,13 +8,14 @@ import stat
 from pathlib import Path
 
 import pytest
+from attrs import evolve
 from loopkernel.data.thread_deltas import Created, Forked
 from loopkernel.loop.algorithms.wording import LOST
 from loopkernel.replaying import replay
 from loopkernel_adapters.cli.fork import AFTERWARDS
 from loopkernel_adapters.stores import durable_files as new_file
 from loopkernel_adapters.stores.durable_files import write_all
-from loopkernel_adapters.stores.jsonl import read_log
+from loopkernel_adapters.stores.jsonl import lines_of, read_log
 
 from tests.adapters.cli.sessions import MODEL, CommandLine, Ended, calls, says, script
 from tests.adapters.transcripts.recordings_world import EXAMPLES
@@ -215,8 +216,48 @@ def test_a_damaged_log_of_our_own_is_gone_on_with_as_a_recording(loopkernel: Com
     found = loopkernel("diagnose", "run.jsonl")
     assert found.status == 1
     assert "invariant: broken-record" in found.out
-    assert loopkernel("repair", "run.jsonl", "--out", "new.jsonl").status == 0
+    place = len(lines) - 1
+    assert found.labelled("fault") == [
+        f"line {place}: the line is damaged, and was passed over: this is not a line of a log"
+    ]
+    assert "cut it" not in found.out  # which would leave out all that follows as well
+    repaired = loopkernel("repair", "run.jsonl", "--out", "new.jsonl")
+    assert repaired.status == 0
+    assert repaired.labelled("repaired")[0].endswith("this is not a line of a log: go on without what cannot be read")
     assert loopkernel("replay", "new.jsonl").status == 0
+
+
+def test_nothing_is_advised_that_would_be_refused(loopkernel: CommandLine) -> None:
+    """Of what holds no conversation: a log of which only the beginning is left, and the first line of another's."""
+    _run(loopkernel)
+    lines = Path("run.jsonl").read_bytes().splitlines(keepends=True)
+    Path("ours.jsonl").write_bytes(b"".join([*lines[:2], lines[3]]))
+    Path("others.jsonl").write_bytes(codex_session()[0])
+    for name, faults in (("ours.jsonl", 1), ("others.jsonl", 0)):
+        found = loopkernel("diagnose", name)
+        assert found.labelled("go on") == ["not possible: it holds no conversation that could be gone on with"]
+        assert found.labelled("or repair") == []
+        assert (found.status, len(found.labelled("fault"))) == (faults, faults)
+        (told,) = loopkernel("diagnose", name, "--json").objects()
+        assert told["repair"] is None
+        refused = loopkernel("continue", name, *MODEL)
+        assert (refused.status, "no conversation that could be gone on with" in refused.err) == (2, True)
+    assert loopkernel("repair", "ours.jsonl", "--out", "new.jsonl").status == 2
+
+
+def test_a_log_of_other_rules_is_left_to_the_version_that_wrote_it(loopkernel: CommandLine) -> None:
+    _run(loopkernel)
+    records = read_log(Path("run.jsonl")).records
+    created = records[0].delta
+    assert isinstance(created, Created)
+    older = evolve(records[0], delta=evolve(created, rules_version=created.rules_version - 1))
+    Path("old.jsonl").write_bytes(b"".join(lines_of([older, *records[1:]], None)))
+    told = loopkernel("log", "old.jsonl")
+    assert f"written under version {created.rules_version - 1} of the rules" in told.err
+    for arguments in (["diagnose"], ["continue", *MODEL], ["repair", "--out", "new.jsonl"]):
+        name, *more = arguments
+        ended = loopkernel(name, "old.jsonl", *more)
+        assert (ended.status, ended.out, ended.err) == (2, "", told.err)
 
 
 @pytest.mark.rule("RESUME-6")

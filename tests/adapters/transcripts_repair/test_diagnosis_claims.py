@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from loopkernel_adapters.transcripts.diagnosing import REFUSED, diagnosed
 from loopkernel_adapters.transcripts.entries import FindingKind
+from loopkernel_adapters.transcripts.repairing_threads import repaired_conversations
 from loopkernel_adapters.transcripts.source import Source
 
 from tests.adapters.transcripts.recordings_world import EXAMPLES, examples
@@ -30,6 +31,12 @@ def test_a_fault_refuses_every_later_request_unless_the_model_answered_after_it(
     assert effect is not None
     assert effect.startswith(REFUSED) is not goes_on
     assert ("a provider refuses a request" in effect) is goes_on
+
+
+@pytest.mark.parametrize("name", examples())
+def test_a_recording_is_said_to_go_on_where_a_conversation_is_left_of_it(name: str) -> None:
+    source = Source(EXAMPLES / name)
+    assert diagnosed(source).goes_on is (repaired_conversations(source).main is not None)
 
 
 def test_a_reply_of_another_conversation_does_not_bear_it_out(tmp_path: Path) -> None:

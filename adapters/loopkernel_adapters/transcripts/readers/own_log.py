@@ -117,7 +117,7 @@ class _Lines:
             records = parse_log(raw.content, str(self.path), lines_before=number - 1).records
         except StoreCorrupt as error:
             self.expected += 1
-            text = f"the line is damaged, and was passed over: {error}"
+            text = f"the line is damaged, and was passed over: {error.problem}"
             yield Finding(place=place, kind=FindingKind.BROKEN_RECORD, text=text)
             return
         if number < self.expected:
