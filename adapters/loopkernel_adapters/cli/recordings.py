@@ -29,7 +29,7 @@ from loopkernel_adapters.cli.words import counted, tokens_told
 from loopkernel_adapters.transcripts.counting import Counts
 from loopkernel_adapters.transcripts.formats import reader_of
 from loopkernel_adapters.transcripts.replaying import AS_RECORDED, HELD, Replayed, replayed
-from loopkernel_adapters.transcripts.source import Source, Unreadable
+from loopkernel_adapters.transcripts.source import NoRecording, Source, Unreadable
 
 SHOWN = 3  # findings of a file that are told, unless all are wanted
 
@@ -99,7 +99,8 @@ def replay_recordings(
     if not table and not failed:
         raise Unusable(f"there is no recording in {', '.join(names)}: no file there is in a format that is known here")
     if len(files) > 1 and not as_json:
-        _show_table(table, screen)
+        if table:
+            _show_table(table, screen)
         screen.labelled("files", f"{len(table)} replayed, {failed} not readable, {passed_over} no recordings")
     if failed:
         return ExitStatus.UNUSABLE
@@ -128,11 +129,11 @@ def _of_a_store(run: str, store: str | None) -> NamedFile:
 
 
 def is_recording(path: Path) -> bool:
-    """Whether a file of a folder is a recording. Raises Unusable where that cannot be told."""
+    """Whether a file of a folder is a recording. Raises Unusable where it is one that is not readable."""
     with read_in_words(path):
         try:
             return bool(reader_of(Source(path)).name)
-        except Unreadable:
+        except NoRecording:
             return False
 
 
@@ -270,5 +271,4 @@ def _row(path: Path, found: Replayed) -> tuple[str, ...]:
 
 
 def _show_table(rows: Sequence[tuple[str, ...]], screen: Screen) -> None:
-    heads = (*HEADS, "parts at")[: len(rows[0])] if rows else HEADS
-    screen.table(heads, rows, numbers={2, 3, 4, 6})
+    screen.table((*HEADS, "parts at")[: len(rows[0])], rows, numbers={2, 3, 4, 6})

@@ -32,7 +32,7 @@ from loopkernel_adapters.transcripts.readers.responses_items import ResponsesIte
 from loopkernel_adapters.transcripts.readers.run_state import RunState
 from loopkernel_adapters.transcripts.readers.sharegpt import ShareGPT
 from loopkernel_adapters.transcripts.readers.swe_agent import SweAgent
-from loopkernel_adapters.transcripts.source import MARK, Head, Reader, Source, Unreadable
+from loopkernel_adapters.transcripts.source import MARK, Head, NoRecording, Reader, Source, Unreadable
 from loopkernel_adapters.transcripts.understanding import likely
 from loopkernel_adapters.transcripts.writers.claude_code import ClaudeCodeWriter
 from loopkernel_adapters.transcripts.writers.codex import CodexWriter
@@ -80,17 +80,23 @@ PACKED = {
     b"PK\x03\x04": "unpack it with unzip",
 }
 UTF16 = (b"\xff\xfe", b"\xfe\xff")
+# How the files of recordings are named, which tells a damaged one from a file that is something else.
+SUFFIXES = frozenset({".json", ".jsonl", ".ndjson", ".traj"})
 
 
 def reader_of(source: Source) -> Reader:
-    """The reader of the format that the file is in. Raises Unreadable where it is in none or in several, OSError."""
+    """The reader of the format that the file is in.
+
+    Raises NoRecording where it is something else, another Unreadable where it is damaged, in several formats, or in one
+    that is not read as it stands; OSError.
+    """
     head = source.head()
     found = [reader for reader in READERS if takes(reader, head)]
     if len(found) > 1:
         several = " and ".join(reader.name for reader in found)
         raise Unreadable(f"{source.path} begins as {several} do, so it is not known which it is; take them apart")
     if not found:
-        raise Unreadable(f"{source.path} {_why_none(source, head)}")
+        raise _none(source, head)
     return found[0]
 
 
@@ -99,10 +105,26 @@ def takes(reader: Reader, head: Head) -> bool:
     return (reader.takes_folders or not head.is_folder) and reader.fits(head)
 
 
-def _why_none(source: Source, head: Head) -> str:
-    """What is known of a file that is not a recording, and what to do about it."""
+def _none(source: Source, head: Head) -> Unreadable:
+    """What is known of a file that is in no format, and what to do about it."""
     if head.is_folder:
-        return "is a folder; name the files in it"
+        return NoRecording(f"{source.path} is a folder; name the files in it")
+    if (damage := _damage(source, head)) is not None:
+        kind = NoRecording if SUFFIXES.isdisjoint(source.path.suffixes[-2:]) else Unreadable
+        return kind(f"{source.path} {damage}")
+    if (whole := _folder_of(head)) is not None:
+        text = f"is one record of a recording, which is a folder of such files ({whole}); name that folder"
+        return NoRecording(f"{source.path} {text}")
+    if (what := _document_in_lines(source, head)) is not None:
+        return Unreadable(f"{source.path} {what}")
+    known = ", ".join(reader.name for reader in READERS)
+    text = f"{source.path} is not a recording in a format that is known here ({known})"
+    found = likely(head)
+    return NoRecording(text) if found is None else Unreadable(f"{text}; it may be {found}")
+
+
+def _damage(source: Source, head: Head) -> str | None:
+    """Why nothing can be read of the file, whatever its format, and what to do about it; None where it can be."""
     packed = next((how for begin, how in PACKED.items() if head.begun.startswith(begin)), None)
     if packed is not None:
         return f"is packed; {packed}, and name what comes of it"
@@ -110,15 +132,11 @@ def _why_none(source: Source, head: Head) -> str:
         return "is empty, so there is no recording in it"
     if head.begun.startswith(UTF16):
         return "is text in UTF-16; write it anew in UTF-8 (iconv -f utf-16 -t utf-8), and name that file"
+    if b"\0" in head.begun:
+        return "is not text, as a recording is; take another copy"
     if head.begun.lstrip()[:1] in (b"{", b"[") and (wrong := source.wrong_in_document()) is not None:
         return f"is one JSON document, which is damaged: {wrong}; mend it there, or take another copy"
-    if (whole := _folder_of(head)) is not None:
-        return f"is one record of a recording, which is a folder of such files ({whole}); name that folder"
-    if (what := _document_in_lines(source, head)) is not None:
-        return what
-    known = ", ".join(reader.name for reader in READERS)
-    found = likely(head)
-    return f"is not a recording in a format that is known here ({known})" + (f"; it may be {found}" if found else "")
+    return None
 
 
 def _folder_of(head: Head) -> str | None:

@@ -31,6 +31,10 @@ class Unreadable(Exception):
     """The file cannot be read as a recording. The message says why, and what to do."""
 
 
+class NoRecording(Unreadable):
+    """The file is no recording by itself, nor one that is damaged: something else, or a piece of one."""
+
+
 @frozen
 class Line:
     """A line of the file, counted from 1, and what it holds."""
@@ -133,10 +137,9 @@ class Source:
         return parsed(self.content().removeprefix(MARK))
 
     def wrong_in_document(self) -> str | None:
-        """Where the file, which begins as a document of several lines, is not one any more; None for any other file."""
+        """Where the file, which begins as a document, is none any more; None for one that is whole, or of lines."""
         text = self.text().lstrip()
-        first, _, more = text.partition("\n")
-        if not more.strip() or parsed(first.encode()) is not None:
+        if parsed(text.partition("\n")[0].encode()) is not None:
             return None
         try:
             json.loads(text)

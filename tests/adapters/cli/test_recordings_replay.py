@@ -1,5 +1,6 @@
 """`loopkernel replay` on recordings: what is shown of each, the table, the numbers, another policy, each refusal."""
 
+import gzip
 import json
 import os
 import pty
@@ -286,6 +287,36 @@ def test_what_is_no_recording_is_told_and_the_others_are_shown(
     assert loopkernel("diagnose", "sessions/bad.bin").status == 2
     assert loopkernel("repair", "sessions/bad.bin", "--out", "new").status == 2
     assert not Path("new").exists()
+
+
+DAMAGED = {
+    "cut.json": (json.dumps(chat_session(), indent=1).encode()[:200], "damaged: it breaks off at its end, in line "),
+    "cut.jsonl": (codex_session()[0][:50], "damaged: it breaks off at its end, in line 1"),
+    "empty.jsonl": (b"", "is empty"),
+    "wide.jsonl": (b"".join(codex_session()).decode().encode("utf-16"), "is text in UTF-16"),
+    "packed.jsonl.gz": (gzip.compress(b"".join(codex_session())), "is packed; unpack it with gunzip"),
+    "program.json": (b"\x7fELF\x02\x01\x01" + bytes(100), "is not text"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_a_damaged_recording_in_a_folder_is_told_and_no_other_file(
+    loopkernel: CommandLine, folder: Path, name: str
+) -> None:
+    content, reason = DAMAGED[name]
+    (folder / "sessions" / name).write_bytes(content)
+    others = {"README.md": b"[draft] Notes\n\n- milk\n", "setup.cfg": b"[tool]\nmilk = 1\n", "__init__.py": b""}
+    for other, text in {**others, "logo.png": b"\x89PNG\r\n\x1a\n\0\0", "package.json": b'{"name": "x"}\n'}.items():
+        (folder / "sessions" / other).write_bytes(text)
+    for command, what in ((["replay"], "replayed"), (["whatif", "--policy", "claude"], "read")):
+        ended = loopkernel(*command, "sessions")
+        assert ended.status == 2
+        (told,) = ended.err.splitlines()
+        assert told.startswith(f"loopkernel: sessions/{name} ")
+        assert reason in told
+        assert ended.labelled("files") == [f"3 {what}, 1 not readable, 6 no recordings"]
+    by_pattern = loopkernel("replay", f"sessions/{name[:2]}*")
+    assert (by_pattern.status, reason in by_pattern.err) == (2, True)
 
 
 def test_nothing_to_replay(loopkernel: CommandLine, folder: Path) -> None:

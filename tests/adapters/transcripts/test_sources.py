@@ -32,14 +32,11 @@ def written(path: Path, content: bytes) -> Path:
 @pytest.mark.parametrize(
     "content",
     [
-        b"\x00" * 100,
         b"hello",
         b"null",
         b"[]",
         b"{}",
         b"7",
-        b"[" * 50_000,
-        b'{"a":' * 50_000,
     ],
 )
 def test_what_is_no_recording_is_told_to_be_none_and_which_formats_are_known(tmp_path: Path, content: bytes) -> None:
@@ -84,6 +81,10 @@ CHAT = json.dumps(json.loads((EXAMPLES / "openai-chat/messages.json").read_text(
         (b"\xff\xfe{\x00", "is text in UTF-16"),
         (gzip.compress(CLAUDE.read_bytes()), "gunzip"),
         (CLAUDE.read_text().encode("utf-16"), "is text in UTF-16"),
+        (b"\x00" * 100, "is not text"),
+        (CLAUDE.read_bytes()[:50], "breaks off at its end, in line 1"),
+        (b"[" * 50_000, "nested too deeply"),
+        (b'{"a":' * 50_000, "nested too deeply"),
         (CHAT[:-3], r"breaks off at its end, in line \d+"),
         (CHAT[: CHAT.index(b'"user"') + 3], r"breaks off at its end, in line \d+"),
         (CHAT + CHAT, f"ends in line {CHAT.count(NEWLINE) + 1}, and something else stands behind it"),
