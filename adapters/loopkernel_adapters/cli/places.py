@@ -241,8 +241,7 @@ def opened_log(path: Path) -> BlockingStore:
         return JsonlStore(path)
     except NotALog as error:
         raise Unusable(
-            f"{path} is not a log of loopkernel (line 1 is not a record), so no run is written to it. "
-            "Nothing was changed. Name a new file with --log"
+            f"{path} {error.what}, so no run is written to it. Nothing was changed. Name a new file with --log"
         ) from error
     except StoreLocked as error:
         raise Unusable(f"{error}; end the program that writes it, or wait for it") from error
@@ -358,6 +357,8 @@ def told(what: str) -> Iterator[None]:
         raise Unusable(
             f"{what}: it is open elsewhere ({error}). Go on there, or end that program and try again"
         ) from error
+    except NotALog as error:
+        raise Unusable(f"{what}: {error}") from error
     except StoreCorrupt as error:
         raise Unusable(f"{what}: it is damaged: {error}") from error
     except StoreError as error:

@@ -50,12 +50,19 @@ _LINE = re.compile(
 class NotALog(StoreCorrupt):
     """The file does not even begin as a log does: most likely it is some other file. Nothing was changed."""
 
+    what = "is not a log of loopkernel (line 1 is not a record)"
+    advice = "Name the file of a run"
+
     @override
     def __str__(self) -> str:
-        return (
-            f"{self.source} is not a log of loopkernel (line 1 is not a record). Nothing was changed. "
-            "Name the file of a run."
-        )
+        return f"{self.source} {self.what}. Nothing was changed. {self.advice}."
+
+
+class BareRecords(NotALog):
+    """The file holds the texts of records alone, as `codec.record_to_text` gives them. Nothing was changed."""
+
+    what = "holds bare records, without the number and the checksum of a store"
+    advice = "Write them to a new file with `JsonlStore(path).append`, and name that"
 
 
 @frozen(kw_only=True)
@@ -171,7 +178,7 @@ def mark_of(path: Path, content: bytes, seals: Seals) -> Mark:
 def _parse_line(line: bytes, source: str, number: int, position: int) -> LogRecord:
     found = _LINE.fullmatch(line)
     if found is None:
-        raise _no_line(source, number, position)
+        raise _no_line(source, number, position, line)
     if int(found[1]) != number:
         problem = f"this is record {int(found[1])}, and record {number} belongs here"
         raise StoreCorrupt(source, number, position, problem)
@@ -191,11 +198,22 @@ def _demand_torn(tail: bytes, source: str, torn: TornTail) -> None:
     # Without a record, and without a byte of ours, nothing says that the file is a log: cutting would empty it.
     foreign = not written and torn.position == 0
     if foreign or written[: len(head)] != head[: len(written)]:
-        raise _no_line(source, torn.line, torn.position)
+        raise _no_line(source, torn.line, torn.position, written)
 
 
-def _no_line(source: str, number: int, position: int) -> StoreCorrupt:
-    return (NotALog if number == 1 else StoreCorrupt)(source, number, position, "this is not a line of a log")
+def _no_line(source: str, number: int, position: int, line: bytes) -> StoreCorrupt:
+    kind = StoreCorrupt
+    if number == 1:
+        kind = BareRecords if _is_bare_record(line) else NotALog
+    return kind(source, number, position, "this is not a line of a log")
+
+
+def _is_bare_record(line: bytes) -> bool:
+    try:
+        record_from_text(line.decode("ascii"))
+    except (UnicodeDecodeError, CodecError):
+        return False
+    return True
 
 
 class JsonlStore(BlockingStore):

@@ -8,6 +8,7 @@ import pytest
 from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from loopkernel.codec import record_to_text
 from loopkernel.data.states import Initial
 from loopkernel.replaying import fold
 from loopkernel_adapters.cli.main import main
@@ -76,6 +77,52 @@ def test_a_file_that_is_no_log_is_called_so_and_nobody_is_told_to_cut_it(
         assert "README.md is not a log of loopkernel (line 1 is not a record)" in errors
         assert "Nothing was changed" in errors
         assert "cut it" not in errors
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["log", "bare.log"],
+        ["replay", "bare.log"],
+        ["replay", "bare.log", "--json"],
+        ["whatif", "bare.log", "--policy", "claude"],
+        ["view", "bare.log"],
+        ["diagnose", "bare.log"],
+        ["repair", "bare.log", "--out", "new.jsonl"],
+        ["continue", "bare.log", "--model", "scripted:script.json"],
+        ["resume", "./bare.log"],
+        ["fork", "bare.log", "--at", "3"],
+        ["run", "x", "--model", "scripted:script.json", "--log", "bare.log"],
+    ],
+    ids=lambda command: " ".join(command[:1]),
+)
+def test_records_that_no_store_has_written_are_called_so_by_each_command(
+    folder: Path, capsys: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    run()
+    records = read_log(folder / "log.jsonl").records
+    (folder / "bare.log").write_text("".join(f"{record_to_text(record)}\n" for record in records))
+    capsys.readouterr()
+    assert main(command) == ExitStatus.UNUSABLE
+    errors = capsys.readouterr().err
+    assert "bare.log holds bare records, without the number and the checksum of a store" in errors
+    assert "is not a record" not in errors
+    assert "damaged" not in errors
+    assert ("JsonlStore(path).append" in errors) is (command[0] != "run")
+
+
+def test_a_log_that_is_damaged_in_its_first_line_is_not_called_a_recording(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It would be handed on to a command that refuses it as well."""
+    run()
+    log = folder / "log.jsonl"
+    log.write_bytes(log.read_bytes().replace(b'"n":1,', b'"m":1,', 1))
+    capsys.readouterr()
+    assert main(["log", "log.jsonl"]) == ExitStatus.UNUSABLE
+    errors = capsys.readouterr().err
+    assert "log.jsonl is not a log of loopkernel (line 1 is not a record)" in errors
+    assert "recording" not in errors
 
 
 @settings(max_examples=20)

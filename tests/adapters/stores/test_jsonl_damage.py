@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from loopkernel.codec import record_to_text
 from loopkernel.replaying import LogRecord
 from loopkernel_adapters.ports import StoreCorrupt
-from loopkernel_adapters.stores.jsonl import JsonlStore, LogFile, TornTail, line_of, parse_log, read_log
+from loopkernel_adapters.stores.jsonl import BareRecords, JsonlStore, LogFile, TornTail, line_of, parse_log, read_log
 
 from tests.adapters.stores.log_lines import lines_of, log_of, some_records
 
@@ -78,6 +79,17 @@ def test_a_file_that_is_no_log_is_refused_and_left_alone(tmp_path: Path, content
     with pytest.raises(StoreCorrupt, match=r"notes\.txt is not a log of loopkernel \(line 1 is not a record\)"):
         JsonlStore(path)
     assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("end", [b"", b"\n"])
+def test_records_as_the_codec_writes_them_are_called_so_and_left_alone(tmp_path: Path, end: bytes) -> None:
+    path = tmp_path / "log.jsonl"
+    for number in (1, 3):
+        content = b"\n".join(record_to_text(record).encode() for record in some_records(number)) + end
+        path.write_bytes(content)
+        with pytest.raises(BareRecords, match=r"log\.jsonl holds bare records, .*JsonlStore\(path\)\.append"):
+            JsonlStore(path)
+        assert path.read_bytes() == content
 
 
 # --- damage ---

@@ -49,7 +49,7 @@ from loopkernel.loop.transition import transition
 from loopkernel.replaying import START, LogRecord
 
 from loopkernel_adapters.ports import StoreCorrupt
-from loopkernel_adapters.stores.jsonl import parse_log
+from loopkernel_adapters.stores.jsonl import BareRecords, parse_log
 from loopkernel_adapters.transcripts.entries import (
     Bookkeeping,
     CallStarted,
@@ -67,7 +67,7 @@ from loopkernel_adapters.transcripts.entries import (
     UserSaid,
 )
 from loopkernel_adapters.transcripts.fields import at, record_at
-from loopkernel_adapters.transcripts.source import Head, RawLine, Reader, Source, parsed, torn
+from loopkernel_adapters.transcripts.source import Head, RawLine, Reader, Source, Unreadable, parsed, torn
 
 OUTCOMES = {
     CallStatus.DONE: Outcome.DONE,
@@ -85,7 +85,8 @@ class OwnLog(Reader):
 
     @override
     def fits(self, head: Head) -> bool:
-        return any(record_at(line).keys() - {"seal"} == {"n", "crc", "r"} for line in head.lines)
+        keys = [record_at(line).keys() for line in head.lines]
+        return any(found - {"seal"} == {"n", "crc", "r"} for found in keys) or keys[:1] == [{"delta", "now_ms"}]
 
     @override
     def entries(self, source: Source) -> Iterator[Entry]:
@@ -106,7 +107,7 @@ class _Lines:
     expected: int = 1  # the number of the next record
 
     def taken(self, raw: RawLine) -> Iterator[LogRecord | Finding]:
-        """The record in a line, and what is wrong with it."""
+        """The record in a line, and what is wrong with it. Raises Unreadable where no line is one of a log."""
         place = Place(raw.number)
         if not raw.ended:
             yield torn(raw.number)
@@ -115,6 +116,8 @@ class _Lines:
         number = number if isinstance(number, int) and 0 < number < 10**18 else self.expected
         try:
             records = parse_log(raw.content, str(self.path), lines_before=number - 1).records
+        except BareRecords as error:
+            raise Unreadable(str(error)) from error
         except StoreCorrupt as error:
             self.expected += 1
             text = f"the line is damaged, and was passed over: {error.problem}"
