@@ -53,7 +53,8 @@ def fork_run(name: str, at: int, store: str | None, out: Path | None, screen: Sc
     try:
         forked = fork(records, begun, run, now_ms)
     except ValueError as error:
-        raise Unusable(f"{error}; `{command('log', name, *where)}` shows the steps of a log") from error
+        steps = command("log", name, "--steps", *where)
+        raise Unusable(f"{error}; `{steps}` shows the numbers of its steps") from error
     if path.name:
         forked = (*forked, LogRecord(ChangePolicy(AFTERWARDS), now_ms))
     screen.labelled("forked", f"{what}: {counted(len(forked), 'record')}")

@@ -47,7 +47,7 @@ class Listed:
 
     @property
     def tokens(self) -> int | None:
-        """How many it has used, in and out."""
+        """How many it has used, in and out; those of a cache are not among them."""
         session = self.state.session if self.state is not None else None
         return None if session is None else session.usage.input + session.usage.output
 
