@@ -5,16 +5,16 @@ from pathlib import Path
 import pytest
 from attrs import evolve
 from loopkernel.codec import state_from_text, state_to_text
-from loopkernel.data.errors import CodecError
+from loopkernel.data.errors import CodecError, OtherRules
 from loopkernel.data.events import Refused
 from loopkernel.data.records import StepRecord
-from loopkernel.data.steps import Context
+from loopkernel.data.steps import Context, Step
 from loopkernel.data.thread_deltas import RULES_VERSION, Created, Resumed
 from loopkernel.data.words import RefusalReason, UserAction
 from loopkernel.judging import check_step
 from loopkernel.laws.views import ledger_in
 from loopkernel.loop.transition import transition
-from loopkernel.replaying import fold, fork
+from loopkernel.replaying import START, fold, fork
 from loopkernel.testing.conformance.vectors import GoldenLog, divergence, from_line, main, to_line
 from loopkernel_adapters.ports import Restored, RulesDiffer, demand_same_rules
 
@@ -55,9 +55,12 @@ def test_every_golden_log_of_these_rules_folds_to_what_it_was_recorded_with() ->
 def test_a_log_of_other_rules_is_never_refolded_in_silence() -> None:
     assert len(OLDER) > 50
     for golden in OLDER:
-        steps = fold(golden.log)
-        assert steps[0].effects == (Refused(UserAction.CREATE, RefusalReason.INVALID),)
-        assert steps[-1].after.session is None
+        with pytest.raises(OtherRules, match=f"under version {rules_of(golden)} of the rules"):
+            fold(golden.log)
+        assert f"under version {rules_of(golden)} of the rules" in (divergence(golden) or "")
+        first = golden.log[0]
+        refused = Refused(UserAction.CREATE, RefusalReason.INVALID)
+        assert transition(START, Context(first.delta, first.now_ms)) == Step(START, (refused,))
 
 
 @pytest.mark.rule("RESUME-1")

@@ -4,6 +4,8 @@ for event in machine.deliver(delta, now_ms):
     print(event_to_text(event))  # call 1.1 is answered: done, with "buy milk"
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import assert_never, get_args
 
 from loopkernel.data.blocks import MediaBlock, OpaqueBlock, ReasoningBlock, ServerCall, TextBlock, ToolCall, UserBlock
@@ -166,15 +168,17 @@ def _of_reply(event: _Reply) -> str:
             assert_never(event)
 
 
-_REFUSED = {
-    RefusalReason.DUPLICATE: "it was taken before",
-    RefusalReason.STALE: "it is on something that is over",
-    RefusalReason.UNKNOWN: "it is on something that there is not, as an operation that no command began",
-    RefusalReason.NOT_NOW: "this state does not take it",
-    RefusalReason.FULL: "the queue has no room",
-    RefusalReason.INVALID: "it does not pass its check",
-    RefusalReason.DENIED: "the rules forbid it",
-}
+_REFUSED: Mapping[RefusalReason, str] = MappingProxyType(
+    {
+        RefusalReason.DUPLICATE: "it was taken before",
+        RefusalReason.STALE: "it is on something that is over",
+        RefusalReason.UNKNOWN: "it is on something that there is not, as an operation that no command began",
+        RefusalReason.NOT_NOW: "this state does not take it",
+        RefusalReason.FULL: "the queue has no room",
+        RefusalReason.INVALID: "it does not pass its check",
+        RefusalReason.DENIED: "the rules forbid it",
+    }
+)
 
 
 def _of_input(event: _Input) -> str:

@@ -9,7 +9,9 @@ import sys
 
 from loopkernel.codec import effects_to_text, record_from_text, state_to_text
 from loopkernel.data.states import State
-from loopkernel.replaying import START, fold
+from loopkernel.data.steps import Context
+from loopkernel.loop.transition import transition
+from loopkernel.replaying import START
 
 
 def main() -> None:
@@ -17,9 +19,9 @@ def main() -> None:
     states: dict[str, State] = {}
     for line in sys.stdin:
         log, _, record = line.partition(" ")
-        (step,) = fold([record_from_text(record)], states.get(log, START))
-        states[log] = step.after
-        print(effects_to_text(step.effects), state_to_text(step.after), sep="\n", flush=True)
+        read = record_from_text(record)
+        states[log], effects = transition(states.get(log, START), Context(read.delta, read.now_ms))
+        print(effects_to_text(effects), state_to_text(states[log]), sep="\n", flush=True)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from pathlib import Path
 from attrs import frozen
 
 from loopkernel.codec import STATE_VERSION, effects_to_text, record_from_text, record_to_text, state_to_text
-from loopkernel.data.errors import CodecError, Fault
+from loopkernel.data.errors import CodecError, Fault, OtherRules
 from loopkernel.data.json_text import MAX_DOCUMENT_DEPTH, JsonValue, exact_text, parse_json
 from loopkernel.data.records import LogRecord, StepRecord
 from loopkernel.data.states import State
@@ -73,7 +73,10 @@ def from_line(line: str) -> GoldenLog:
 
 def divergence(golden: GoldenLog) -> str | None:
     """What folding the log gives that it did not give when it was recorded; None if it is the same."""
-    steps = fold(golden.log)
+    try:
+        steps = fold(golden.log)
+    except OtherRules as error:
+        return str(error)
     effects, _ = digests(steps)
     if effects != golden.effects:
         return "other effects"
