@@ -2,10 +2,15 @@
 
 import json
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from attrs import evolve
+from loopkernel.codec import record_to_text, state_to_text
+from loopkernel.data.thread_deltas import Created
+from loopkernel.replaying import START, LogRecord, replay
 from loopkernel.testing.conformance import foreign_process
 from loopkernel.testing.conformance.foreign_kernel import compared, run_foreign_kernel
 from loopkernel.testing.conformance.foreign_process import ForeignProcess
@@ -52,6 +57,23 @@ def test_a_kernel_that_is_this_one_agrees(tmp_path: Path, capsys: pytest.Capture
     status, lines, errors = judged(RIGHT.replace("CHANGE", ""), tmp_path, capsys)
     assert (status, errors) == (0, "")
     assert lines == ["pass a-first-turn", "pass a-sub-agent", "2 scenarios: 2 agree in every step, 0 do not"]
+
+
+@pytest.mark.rule("RESUME-1")
+def test_this_kernel_as_a_program_agrees_and_answers_each_record_also_one_of_other_rules(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "two.yaml").write_text(SCENARIOS)
+    program = [sys.executable, "-m", "loopkernel.testing.conformance.kernel_process"]
+    status = run_foreign_kernel([shlex.join(program), str(tmp_path), "--patience", str(ENOUGH)])
+    assert (status, capsys.readouterr().out.splitlines()[-1]) == (0, "2 scenarios: 2 agree in every step, 0 do not")
+    created = Created(session_id="s")
+    records = [LogRecord(evolve(created, rules_version=1), 0), LogRecord(created, 0)]
+    asked = "".join(f"1 {record_to_text(record)}\n" for record in records)
+    told = subprocess.run(program, input=asked, capture_output=True, text=True, check=True, timeout=ENOUGH)
+    answers = told.stdout.splitlines()
+    assert json.loads(answers[0]) == [{"type": "refused", "action": "create", "reason": "invalid"}]
+    assert answers[1::2] == [state_to_text(START), state_to_text(replay(records[1:]))]
 
 
 def test_what_is_wrong_with_a_sub_agent_only_is_said_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

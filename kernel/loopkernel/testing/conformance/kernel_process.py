@@ -18,10 +18,11 @@ def main() -> None:
     """Answer each line, until there is none."""
     states: dict[str, State] = {}
     for line in sys.stdin:
-        log, _, record = line.partition(" ")
-        read = record_from_text(record)
-        states[log], effects = transition(states.get(log, START), Context(read.delta, read.now_ms))
-        print(effects_to_text(effects), state_to_text(states[log]), sep="\n", flush=True)
+        log, _, text = line.partition(" ")
+        record = record_from_text(text)
+        step = transition(states.get(log, START), Context(record.delta, record.now_ms))
+        states[log] = step.next
+        print(effects_to_text(step.effects), state_to_text(step.next), sep="\n", flush=True)
 
 
 if __name__ == "__main__":
