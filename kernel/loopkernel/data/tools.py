@@ -104,10 +104,13 @@ def named_once(settings: object, attribute: "Attribute[Any]", tools: tuple[Tool,
 
     Of two tools of one name the first would decide whether a person is asked, and a provider refuses both.
     """
-    names = [tool.name for tool in tools or ()]
-    for name in dict.fromkeys(names):
-        if names.count(name) > 1:
-            raise refused(settings, attribute, f"holds two tools that are called {quoted(name)}: rename one of them")
+    seen = set[str]()
+    for tool in tools or ():
+        if tool.name in seen:
+            raise refused(
+                settings, attribute, f"holds two tools that are called {quoted(tool.name)}: rename one of them"
+            )
+        seen.add(tool.name)
 
 
 @final
