@@ -30,6 +30,7 @@ from loopkernel import (
 from loopkernel.deltas import Acquired, ChangeTools, Created, Resumed, Say
 from loopkernel.effects import AbortModel
 from loopkernel.events import Refused
+from loopkernel.judging import check_step
 from loopkernel.tools import Decision
 
 # Any, here and below: a wrong value is given on purpose.
@@ -56,6 +57,7 @@ def test_what_is_not_a_state_is_named(ask: Callable[[Any], object], given: objec
         (event_to_text, "an event is due"),
         (lambda wrong: fold([*LOG, wrong]), "record 3 must be a LogRecord: read texts with codec.record_from_text"),
         (lambda wrong: replay([wrong]), "record 1 must be a LogRecord"),
+        (check_step, "a step is judged as a StepRecord: give one of `fold(records)`"),
         (lambda wrong: check_trace([wrong]), "a run is judged by its steps: give `fold(records)`"),
         (lambda wrong: check_pairs([wrong]), "a run is judged by its steps"),
     ],

@@ -31,6 +31,7 @@ def judge_step(record: StepRecord, judged: Judged, step: int = 0, *, was_taken: 
 
     One that `was_taken` is what the judged transition has just given: TOTAL judges that, and does not take it again.
     """
+    demand_kind(record, (StepRecord,), "a step is judged as a StepRecord: give one of `fold(records)`")
     alone = Shadow(record.before, Alone(judged, was_taken=was_taken)).follow(record)
     return tuple(
         Breach(law, step, detail) for law, findings in _step_findings(alone, judged) for detail in findings or ()
