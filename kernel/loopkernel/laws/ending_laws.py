@@ -174,10 +174,13 @@ def entries_in(state: State) -> tuple[LedgerEntry, ...]:
 
 
 def _of_no_call(step: JudgedStep) -> Iterator[str]:
-    """Each end is that of a call of this run that there is: in a ledger, or the one that comes in with this step."""
+    """Each end is that of a call that there is: one of an imported thread, one in a ledger, or one that has just come.
+
+    A call that has just come, and makes its reply too large, is answered in the same step: no ledger ever shows it.
+    """
     ledger = step.calls_before
     coming = None
-    if isinstance(step.taken, ModelCall) and ledger is not None:  # and a reply that it makes too large ends with it
+    if isinstance(step.taken, ModelCall) and ledger is not None:
         coming = CallId(ledger.reply, len(ledger.entries) + 1)
     for call in (result.call for result in step.ends):
         if call.reply < FIRST_REPLY or call == coming:
