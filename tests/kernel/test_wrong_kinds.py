@@ -92,10 +92,13 @@ def test_a_log_of_other_rules_is_told_wherever_it_is_taken_from_its_beginning(
 
 
 @pytest.mark.rule("RESUME-6")
-@pytest.mark.parametrize("session_id", ["", "s"])
+@pytest.mark.parametrize("session_id", ["", "s", "t"])
 def test_a_fork_has_an_id_of_its_own(session_id: str) -> None:
+    """Also one of a fork, which may not go by the id of the log that was left before either."""
+    forked = fork(LOG, 2, "t", 0)
     with pytest.raises(ValueError, match=f'cannot fork as session "{session_id}": give the fork an id that no other'):
-        fork(LOG, 2, session_id, 0)
+        fork(forked, 3, session_id, 0)
+    assert fork(forked, 3, "u", 0)[:3] == forked
 
 
 @pytest.mark.rule("ASK-1")
