@@ -8,11 +8,11 @@ import pytest
 from hypothesis import Phase, given, settings
 from loopkernel import event_to_text
 from loopkernel.data.blocks import OpaqueBlock, ReasoningBlock, TextBlock
-from loopkernel.data.events import Event, HandoffEnded, MessageAdded, ReplyGrew, ToolEnded
+from loopkernel.data.events import ClockJumped, Event, HandoffEnded, MessageAdded, Refused, ReplyGrew, ToolEnded
 from loopkernel.data.ids import MessageId, ModelOperation
 from loopkernel.data.json_text import Json
 from loopkernel.data.messages import AssistantMessage
-from loopkernel.data.words import StopReason
+from loopkernel.data.words import RefusalReason, StopReason, UserAction
 from loopkernel.testing.strategies.effects import all_events
 
 from tests.kernel.played import PLAYED
@@ -77,3 +77,15 @@ def test_a_piece_of_a_reply_is_what_the_model_says_or_thinks(reasoning: bool, ve
 def test_a_message_without_a_block_says_so() -> None:
     message = AssistantMessage(id=MessageId(4), reply=ModelOperation(1), model="m", content=(), stop=StopReason.REFUSAL)
     assert event_to_text(MessageAdded(message)) == 'message 4, the reply of "m": nothing'
+
+
+@pytest.mark.parametrize(("by_ms", "told"), [(5, "forward by 5 ms"), (-5, "back by 5 ms")])
+def test_a_clock_is_told_which_way_it_was_set(by_ms: int, told: str) -> None:
+    assert event_to_text(ClockJumped(by_ms)) == f"the clock was set {told}"
+
+
+@pytest.mark.rule("DELTA-2")
+def test_each_reason_of_a_refusal_has_a_meaning_of_its_own() -> None:
+    texts = {event_to_text(Refused(UserAction.SAY, reason)) for reason in RefusalReason}
+    meanings = {re.fullmatch(r"say was refused: [a-z-]+ \((.+)\)", text) for text in texts}
+    assert len({found[1] for found in meanings if found is not None}) == len(RefusalReason)

@@ -91,6 +91,13 @@ def test_a_log_of_other_rules_is_told_wherever_it_is_taken_from_its_beginning(
         take(log) if start is None else take(log, start)
 
 
+@pytest.mark.rule("RESUME-1")
+@pytest.mark.parametrize("take", [fold, replay])
+def test_a_log_is_of_the_rules_that_it_was_begun_under(take: Callable[..., object]) -> None:
+    """A second `Created` begins nothing, whatever it says: it is refused as any other."""
+    assert take([*LOG, LogRecord(Created(session_id="s", rules_version=3), 0)])
+
+
 @pytest.mark.rule("RESUME-6")
 @pytest.mark.parametrize("session_id", ["", "s", "t"])
 def test_a_fork_has_an_id_of_its_own(session_id: str) -> None:

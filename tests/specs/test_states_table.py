@@ -11,7 +11,7 @@ from attrs import evolve
 from hypothesis import example, given
 from hypothesis import strategies as st
 from loopkernel.data.deltas import Delta
-from loopkernel.data.endings import Ending
+from loopkernel.data.endings import Ending, NextInput
 from loopkernel.data.ids import ReceiptId
 from loopkernel.data.sessions import Inbox, WaitingSteer
 from loopkernel.data.states import Finishing, State, Thinking
@@ -184,9 +184,14 @@ STEERED = evolve(
     session=evolve(SESSION, inbox=Inbox(steers=(WaitingSteer(receipt=ReceiptId(1), content=HELLO),))),
 )
 
+INTERRUPTED = evolve(
+    FINISHING, ending=Ending(reason=TurnEndReason.INTERRUPTED, then=NextInput(receipt=ReceiptId(1), content=HELLO))
+)
+
 
 @given(finishing_states() | thinking_states() | working_states() | reachable_states())
 @example(STEERED)
+@example(INTERRUPTED)
 def test_settling_ends_in_a_state_that_waits(state: State) -> None:
     """Each entry leads to a lower rank, or waits; what waits, entered once more, goes nowhere and asks for nothing."""
     for entered, following in passed(without_gate(state)):
