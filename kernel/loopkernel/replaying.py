@@ -74,7 +74,7 @@ def fork(records: Sequence[LogRecord], at: int, session_id: str, now_ms: int) ->
     if isinstance(state, Done):
         raise ValueError(f"cannot fork after record {at}: the run is over ({state.reason.value}); fork before its end")
     before = [record.delta.session_id for record in begun if isinstance(record.delta, Created | Forked)]
-    if session_id in ("", *before):
+    if not session_id or session_id in before:
         raise ValueError(f"cannot fork as session {quoted(session_id)}: give the fork an id that no other log has")
     return (*begun, LogRecord(Forked(session_id=session_id), now_ms))
 
