@@ -75,6 +75,7 @@ def test_a_rule_reaches_what_lies_below_and_what_holds_it(pattern: str, claim: C
         (read("b"), "/**/".join("abcdefgh"), True),
         (read("b"), "", False),
         (read("a"), "ab/c", False),  # `a` holds nothing of `ab`
+        (read("."), "/elsewhere/a", False),  # whether the workspace lies there is told by `also`
     ],
     ids=str,
 )
