@@ -27,6 +27,7 @@ from loopkernel import (
     states,
     waiting,
 )
+from loopkernel.data import json_text
 from loopkernel.deltas import Acquired, ChangeTools, Created, Resumed, Say
 from loopkernel.effects import AbortModel
 from loopkernel.events import Refused
@@ -36,6 +37,10 @@ from loopkernel.tools import Decision
 # Any, here and below: a wrong value is given on purpose.
 LOG = [LogRecord(Created(session_id="s"), 0), LogRecord(Acquired(), 0)]
 BYTES: Any = b"{}"
+# A compiled kernel refuses arguments of another type by itself, before our code: "str object expected; got bytes".
+IN_OUR_WORDS = pytest.mark.skipif(
+    not str(json_text.__file__).endswith(".py"), reason="refused in words of the compiler"
+)
 A_STATE = "a state is due, as `machine.state` is one; what was given is "
 
 
@@ -55,8 +60,12 @@ def test_what_is_not_a_state_is_named(ask: Callable[[Any], object], given: objec
     [
         (lambda wrong: explain(states.Initial(), wrong), "a step takes a Context: Context(delta, now_ms)"),
         (event_to_text, "an event is due"),
-        (lambda wrong: fold([*LOG, wrong]), "record 3 must be a LogRecord: read texts with codec.record_from_text"),
-        (lambda wrong: replay([wrong]), "record 1 must be a LogRecord"),
+        pytest.param(
+            lambda wrong: fold([*LOG, wrong]),
+            "record 3 must be a LogRecord: read texts with codec.record_from_text",
+            marks=IN_OUR_WORDS,
+        ),
+        pytest.param(lambda wrong: replay([wrong]), "record 1 must be a LogRecord", marks=IN_OUR_WORDS),
         (check_step, "a step is judged as a StepRecord: give one of `fold(records)`"),
         (lambda wrong: check_trace([wrong]), "a run is judged by its steps: give `fold(records)`"),
         (lambda wrong: check_pairs([wrong]), "a run is judged by its steps"),
@@ -72,6 +81,7 @@ def test_what_is_of_another_kind_is_refused_by_what_is_due(
     assert "what was given is " in str(refused.value)
 
 
+@IN_OUR_WORDS
 @pytest.mark.parametrize("read", [Json.parse, Json, codec.record_from_text, codec.policy_from_text])
 def test_what_is_not_a_text_is_not_read_as_one(read: Callable[[Any], object]) -> None:
     with pytest.raises(CodecError, match="is bytes and not a text: decode it first"):
