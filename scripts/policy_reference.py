@@ -84,7 +84,7 @@ class Option:
 
     @property
     def words(self) -> list[str]:
-        """The words that it may be; none where it is no word."""
+        """The words that it may be; empty where it is not one of a set of words."""
         closed = isinstance(self.hint, type) and issubclass(self.hint, enum.Enum)
         return [member.value for member in self.hint] if closed else []
 

@@ -191,7 +191,7 @@ def written(of_type: Any, value: object) -> str:
 
 
 def part_of(hint: Any) -> type | None:
-    """The class of the part of a policy that an option of this type is; None where it is no part."""
+    """The class of the part of a policy that an option of this type is; None where it is not a part."""
     members = get_args(hint) if get_origin(hint) in _UNIONS else (hint,)
     return next((each for each in members if _is_record(each)), None)
 

@@ -32,7 +32,7 @@ class Unreadable(Exception):
 
 
 class NoRecording(Unreadable):
-    """The file is no recording by itself, nor one that is damaged: something else, or a piece of one."""
+    """The file is not a recording, and not a damaged one: it is something else, or a piece of a recording."""
 
 
 @frozen
@@ -137,7 +137,7 @@ class Source:
         return parsed(self.content().removeprefix(MARK))
 
     def wrong_in_document(self) -> str | None:
-        """Where the file, which begins as a document, is none any more; None for one that is whole, or of lines."""
+        """Where a file that begins as one document is damaged; None for a whole document, and for a file of lines."""
         text = self.text().lstrip()
         if parsed(text.partition("\n")[0].encode()) is not None:
             return None
